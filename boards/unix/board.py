@@ -1,0 +1,180 @@
+# A Linux box as a device. Its home folder holds what a board keeps in flash: the journal, the
+# configuration, and the cause of the next start.
+#
+#   INFLIGHT_DEVICE_ID     identity, default: the MAC address
+#   INFLIGHT_HOME          home folder, default: ~/.inflight/<identity>
+#   INFLIGHT_ACCEPTED_LOG  file that gets a line for each message accepted, default: none
+
+import os
+import sys
+from errno import EEXIST, ENOENT
+
+from codes import DEEP_SLEEP, ONLINE, POWER_CUT, POWER_ON, SOFT
+from inflight.port import sleep_ms
+
+NAME = "unix"
+AGAIN = 75  # exit status of a deep sleep that is over: whoever started the process starts it again
+
+_cause = None
+_log = None
+
+
+def _text(path, most=512):
+    # The first bytes of a small file; None if there is no such file.
+    try:
+        with open(path) as f:
+            return f.read(most)
+    except OSError:
+        return None
+
+
+def _make(folder):
+    try:
+        os.mkdir(folder)
+    except OSError as e:
+        if e.errno == ENOENT:
+            _make(folder.rpartition("/")[0])
+            _make(folder)
+        elif e.errno != EEXIST:
+            raise
+
+
+def home():
+    folder = os.getenv("INFLIGHT_HOME") or "%s/.inflight/%s" % (os.getenv("HOME") or "/tmp", device_id())
+    if folder[0] != "/":
+        folder = os.getcwd() + "/" + folder
+    _make(folder)
+    return folder
+
+
+def config_path():
+    return home() + "/config.json"
+
+
+# --- identity, life and death ---
+
+
+def device_id():
+    own = os.getenv("INFLIGHT_DEVICE_ID")
+    if own:
+        return own
+    for name in sorted(os.listdir("/sys/class/net")):
+        address = (_text("/sys/class/net/%s/address" % name) or "").strip().replace(":", "")
+        if len(address) == 12 and address != "000000000000":
+            return address
+    return (_text("/etc/machine-id") or "000000000000")[:12]
+
+
+def _note(cause):
+    with open(home() + "/next-start", "w") as f:
+        f.write(cause)
+
+
+def _goodbye():
+    # An orderly exit; after a deep sleep the note says so already.
+    path = home() + "/next-start"
+    if _text(path) == POWER_CUT:
+        os.remove(path)
+
+
+def reset_cause():
+    # While it runs, the note says what it would mean to be killed now.
+    global _cause
+    if _cause is None:
+        note = _text(home() + "/next-start")
+        _cause = POWER_ON if note is None else note or POWER_CUT
+        _note(POWER_CUT)
+        at_exit = getattr(sys, "atexit", None) or __import__("atexit").register
+        at_exit(_goodbye)
+    return _cause
+
+
+def sleep(ms, deep=False):
+    if deep:
+        _note(DEEP_SLEEP if ms else SOFT)
+    sleep_ms(ms)
+    if deep:
+        sys.exit(AGAIN)
+
+
+def watchdog(ms):
+    pass  # a process that hangs is its supervisor's business
+
+
+# --- network and clock: the operating system's business ---
+
+
+def wifi_connect(ssid, key, timeout_ms):
+    return ONLINE
+
+
+def wifi_status():
+    return ONLINE
+
+
+def rssi():
+    lines = (_text("/proc/net/wireless") or "").split("\n")
+    return int(float(lines[2].split()[3])) if len(lines) > 3 else None
+
+
+def sync_time():
+    return True
+
+
+# --- flash ---
+
+
+def journal_flash():
+    from inflight.flash import FileFlash
+
+    return FileFlash(home() + "/journal.bin", blocks=16)
+
+
+# --- sensors ---
+
+
+def _load():
+    return float(_text("/proc/loadavg").split()[0])
+
+
+def _memory():
+    return int(_text("/proc/meminfo").split("MemAvailable:")[1].split()[0]) * 1024
+
+
+def _temperature():
+    text = _text("/sys/class/thermal/thermal_zone0/temp")
+    return int(text) / 1000 if text else None
+
+
+def _uptime():
+    return float(_text("/proc/uptime").split()[0])
+
+
+_SENSORS = (
+    ("load", "/", _load),
+    ("memory", "B", _memory),
+    ("temperature", "Cel", _temperature),
+    ("uptime", "s", _uptime),
+)
+
+
+def sensors():
+    for name, unit, read in _SENSORS:
+        try:
+            value = read()
+        except Exception as e:
+            value = e
+        if value is not None:
+            yield name, unit, value
+
+
+# --- for tests ---
+
+
+def accepted(seq, qos, topic):
+    # One unbuffered write per line: SIGKILL loses the line being written at most.
+    global _log
+    path = os.getenv("INFLIGHT_ACCEPTED_LOG")
+    if path:
+        _log = _log or open(path, "ab", 0)
+        _log.write(("%d %d %s\n" % (seq, qos, topic)).encode())

@@ -1,0 +1,42 @@
+# What a device can be told to do, on <root>/<device>/command/<name>. The answer goes to
+# <root>/<device>/reply/<name>: {"ok": true, ...} or {"ok": false, "error": what to do}.
+
+from config import check_number
+
+
+def _ping(app, payload):
+    return {"echo": str(payload, "utf-8"), "up": app.uptime()}
+
+
+def _interval(app, payload):
+    try:
+        ms = int(payload)
+    except ValueError:
+        ms = None
+    app.set_interval(check_number("interval_ms", ms))
+    return {"interval_ms": ms}
+
+
+def _reboot(app, payload):
+    # Later, when this command has been acknowledged: or it would come again, and again.
+    app.stopping = True
+    return {}
+
+
+_COMMANDS = {"ping": _ping, "interval": _interval, "reboot": _reboot}
+
+
+def obey(app, name, message):
+    """Does what command `name` says. Returns the fields of the reply, a dict."""
+    try:
+        if message.retain:
+            raise ValueError("publish commands without retain: a kept one would be obeyed at each start")
+        if name not in _COMMANDS:
+            raise ValueError("unknown command: use " + ", ".join(sorted(_COMMANDS)))
+        reply = _COMMANDS[name](app, message.payload)
+        reply["ok"] = True
+    except ValueError as e:
+        reply = {"ok": False, "error": str(e)}
+    if message.redelivered:
+        reply["redelivered"] = True
+    return reply

@@ -1,0 +1,26 @@
+# How the device itself is doing.
+
+import gc
+
+from inflight.port import ticks_ms
+
+
+def report(app):
+    """The fields of a health message, a dict. journal: messages that wait, bytes in use and how
+    many may be, erases of all sectors since it was formatted. outbox_full: messages the journal
+    had no room for. counters: of the client, since the start; a device's connections after its
+    first are its reconnects, `resent` its resends. heap: free bytes, null where there is no bound."""
+    gc.collect()
+    journal = app.journal
+    return {
+        "firmware": app.version,
+        "up": app.uptime(),
+        "heap": gc.mem_free() if hasattr(gc, "mem_free") else None,
+        "journal": {"live": journal.live, "used": journal.used, "limit": journal.limit, "erases": journal.erases},
+        "outbox_full": app.full,
+        "rssi": app.board.rssi(),
+        "wifi": app.board.wifi_status(),
+        "reset": app.board.reset_cause(),
+        "errors": app.errors,
+        "counters": app.client.counters(),
+    }

@@ -1,0 +1,64 @@
+# Readings as SenML packs (RFC 8428), one JSON array per message.
+
+import json
+import time
+
+# Some ports count from the year 2000, SenML counts from 1970.
+_EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0
+
+
+def now(synchronised):
+    """Base time in s as text. 0 means "roughly now", which is all that a clock nobody has set can
+    say (values below 2**28 are relative to now)."""
+    if not synchronised:
+        return "0"
+    t = time.time() + _EPOCH
+    return ("%.3f" if isinstance(t, float) else "%d") % t
+
+
+def read(sources, errors):
+    """Yields (name, unit, value) of what `sources` (callables that give such triples) have. What
+    failed is noted in dict `errors`, and struck off when it works again."""
+    for source in sources:
+        try:
+            for name, unit, value in source():
+                if isinstance(value, Exception):
+                    errors[name] = describe(value)
+                elif isinstance(value, (int, float)) and value - value != 0:
+                    errors[name] = "not a number"
+                else:
+                    errors.pop(name, None)
+                    yield name, unit, value
+            errors.pop(_name(source), None)
+        except Exception as e:
+            errors[_name(source)] = describe(e)
+
+
+def _name(source):
+    return getattr(source, "__name__", type(source).__name__)
+
+
+def describe(error):
+    """An exception in one line."""
+    return "%s: %s" % (type(error).__name__, error)
+
+
+def _value(value):
+    if isinstance(value, bool):
+        return '"vb":true' if value else '"vb":false'
+    if isinstance(value, str):
+        return '"vs":' + json.dumps(value)
+    # Seven digits: what a 32-bit float holds.
+    return '"v":' + ("%d" if isinstance(value, int) else "%.7g") % value
+
+
+def pack(device, clock, seq, epoch, readings):
+    """Returns the SenML pack of `readings` as bytes, None if there are none. The first record tells
+    the base name, the base time `clock`, and the message's number in its journal."""
+    head = '[{"bn":"urn:dev:mac:%s:","bt":%s,"seq":%d,"epoch":%d,' % (device, clock, seq, epoch)
+    records = []
+    for name, unit, value in readings:
+        unit = '"u":"%s",' % unit if unit else ""
+        records.append('%s"n":"%s",%s%s}' % (head, name, unit, _value(value)))
+        head = "{"
+    return (",".join(records) + "]").encode() if records else None

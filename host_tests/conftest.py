@@ -1,0 +1,112 @@
+"""Collects device/test_*.py once per runtime: one subprocess per file and runtime, one pytest item per function."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(CHECKOUT / "tools"))
+
+import device_run  # noqa: E402
+import runtimes  # noqa: E402
+
+# Tests on CPython import the device code, and the helpers beside this file, by the names that a device knows.
+sys.path[1:1] = [str(CHECKOUT / name) for name in ("lib", "host_tests", *device_run.BESIDE_LIB)]
+
+DEVICE = Path(__file__).parent / "device"
+RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "xdist_group(name): tests that share one worker")
+
+
+def pytest_collect_file(file_path, parent):
+    if file_path.parent == DEVICE and file_path.match("test_*.py"):
+        return DeviceFile.from_parent(parent, path=file_path)
+    return None
+
+
+@pytest.hookimpl(wrapper=True)  # pytest's own collector must not import these files as well
+def pytest_pycollect_makemodule(module_path, parent):
+    module = yield
+    return None if module_path.parent == DEVICE else module
+
+
+class DeviceFile(pytest.File):
+    def collect(self):
+        for runtime in runtimes.runtimes():
+            run = DeviceRun(self.path, runtime)
+            for name in device_run.test_names(self.path):
+                yield DeviceItem.from_parent(self, name=f"{name}[{runtime.name}]", test=name, run=run)
+
+
+class DeviceRun:
+    """One file on one runtime: runs at the first question, remembers the answers."""
+
+    def __init__(self, path, runtime):
+        self.path, self.runtime = path, runtime
+        self.results = None
+        self.ending = ""
+
+    def result(self, item):
+        """(verdict, text) of one test; ("none", what was printed) when the run ended before it."""
+        if self.results is None:
+            chosen = [other.test for other in item.session.items if getattr(other, "run", None) is self]
+            self.results = self._run(chosen)
+        return self.results.get("*") or self.results.get(item.test) or ("none", self.ending)
+
+    def _run(self, names):
+        seconds = device_run.timeout_of(self.path)
+        process = device_run.start(
+            self.runtime, self.path, names, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
+        output, status = device_run.wait(process, seconds)
+        text = output.decode(errors="replace")
+        reason = f"out of time ({seconds} s)" if status == 124 else f"the interpreter ended with status {status}"
+        self.ending = f"{reason} before this test had a result; the last that it printed:\n{text[-4000:]}"
+        return parse(text, names)
+
+
+def parse(text, names):
+    """{test: (verdict, text)} out of the harness's lines; what follows a FAIL line is its traceback."""
+    results, last = {}, None
+    for line in text.splitlines():
+        found = RESULT.match(line)
+        if found and found[2] in (*names, "*"):
+            last = found[2]
+            results[last] = (found[1], [found[3] or ""])
+        elif last:
+            results[last][1].append(line)
+    return {name: (verdict, "\n".join(lines)) for name, (verdict, lines) in results.items()}
+
+
+class DeviceFailure(Exception):
+    """The text is what the runtime printed."""
+
+
+class DeviceItem(pytest.Item):
+    def __init__(self, *, test, run, **kwargs):
+        super().__init__(**kwargs)
+        self.test, self.run = test, run
+        self.add_marker(pytest.mark.xdist_group(f"{self.path.stem}-{run.runtime.name}"))
+
+    def runtest(self):
+        if self.run.runtime.reason:
+            pytest.skip(f"{self.run.runtime.name} is unavailable: {self.run.runtime.reason}")
+        verdict, text = self.run.result(self)
+        if verdict == "skip":
+            pytest.skip(text.splitlines()[0])
+        if verdict != "ok":
+            raise DeviceFailure(text.strip())
+
+    def repr_failure(self, excinfo):
+        if excinfo.errisinstance(DeviceFailure):
+            return f"{self.run.runtime.name}, {self.path.name}, {self.test}:\n{excinfo.value}"
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self):
+        return self.path, None, self.name

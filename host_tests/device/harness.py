@@ -1,0 +1,69 @@
+"""The device side of the tests: runs every `test_*` of one module, on MicroPython and CPython alike."""
+
+import gc
+import sys
+
+
+class SkipTest(Exception):
+    """Raise it in a test, or while the file is imported, with the reason why it cannot run here."""
+
+
+def eq(a, b):
+    """Assert that a == b, and say both when they differ."""
+    if a != b:
+        raise AssertionError("%r != %r" % (a, b))
+
+
+def raises(exc, fn, *args):
+    """Assert that fn(*args) raises `exc` (a class or a tuple of them); returns what was raised."""
+    try:
+        fn(*args)
+    except exc as error:
+        return error
+    raise AssertionError("%r did not raise %r" % (fn, exc))
+
+
+def print_exception(error):
+    if hasattr(sys, "print_exception"):
+        sys.print_exception(error, sys.stdout)
+    else:
+        import traceback
+
+        traceback.print_exception(type(error), error, error.__traceback__, file=sys.stdout)
+
+
+def run_one(name, fn):
+    """Run one test, print its line; returns "ok", "FAIL" or "skip"."""
+    gc.collect()
+    try:
+        fn()
+    except SkipTest as reason:
+        print("skip %s: %s" % (name, reason))
+        return "skip"
+    except Exception as error:  # a MemoryError too: one test's failure must not hide the next
+        print("FAIL", name)
+        print_exception(error)
+        return "FAIL"
+    print("ok", name)
+    return "ok"
+
+
+def run(module, only=None):
+    """Run the tests of `module`, or those whose names are in `only`; returns the number of failures."""
+    counts = {"ok": 0, "FAIL": 0, "skip": 0}
+    for name in sorted(dir(module)):
+        if name.startswith("test_") and (only is None or name in only):
+            counts[run_one(name, getattr(module, name))] += 1
+    print("%d ok, %d failed, %d skipped" % (counts["ok"], counts["FAIL"], counts["skip"]))
+    return counts["FAIL"]
+
+
+def main(name, only=None):
+    """Import module `name`, run it, leave with status 1 if a test failed."""
+    try:
+        module = __import__(name)
+    except SkipTest as reason:
+        print("skip *: %s" % reason)
+        return
+    if run(module, only):
+        sys.exit(1)

@@ -1,0 +1,196 @@
+"""The Linux box as a board."""
+
+import os
+import sys
+
+from harness import SkipTest, eq
+
+sys.path.append(__file__.rsplit("/", 3)[0] + "/boards/common" if "/" in __file__ else "boards/common")
+
+import board  # noqa: E402
+import codes  # noqa: E402
+
+if sys.platform != "linux":
+    raise SkipTest("needs Linux")
+
+
+def put(name, value):
+    if hasattr(os, "environ"):
+        os.environ[name] = value
+    else:
+        os.putenv(name, value)
+
+
+class Home:
+    """A board with a home of its own, as a process that has just started sees it."""
+
+    def __enter__(self):
+        base = os.getenv("TMPDIR") or "/tmp"
+        self.path = "%s/inflight-test-%s/a/b" % (base, "".join("%02x" % b for b in os.urandom(6)))
+        put("INFLIGHT_HOME", self.path)
+        board._cause = board._log = None
+        return self
+
+    def start_again(self, orderly=False):
+        if orderly:
+            board._goodbye()
+        board._cause = None
+
+    def __exit__(self, *_):
+        board._goodbye()
+        board._cause = board._log = None
+        path = self.path
+        for name in os.listdir(path) if _exists(path) else ():
+            os.remove(path + "/" + name)
+        for _ in range(3):
+            if _exists(path):
+                os.rmdir(path)
+            path = path.rpartition("/")[0]
+        put("INFLIGHT_HOME", "")
+        put("INFLIGHT_ACCEPTED_LOG", "")
+
+
+def _exists(path):
+    try:
+        os.stat(path)
+        return True
+    except OSError:
+        return False
+
+
+def test_the_whole_interface_is_there():
+    names = "device_id config_path wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep watchdog"
+    for name in (names + " sensors accepted").split():
+        assert callable(getattr(board, name)), name
+    eq(board.NAME, "unix")
+
+
+def test_the_network_is_the_systems_business():
+    eq(board.wifi_status(), codes.ONLINE)
+    eq(board.wifi_connect("ssid", "key", 0), codes.ONLINE)
+    eq(board.sync_time(), True)
+    assert board.rssi() is None or -150 < board.rssi() <= 0
+
+
+def test_identity_comes_from_the_environment():
+    put("INFLIGHT_DEVICE_ID", "sensor-07")
+    eq(board.device_id(), "sensor-07")
+    put("INFLIGHT_DEVICE_ID", "")
+    own = board.device_id()
+    assert len(own) == 12 and own == board.device_id()
+    for c in own:
+        assert c in "0123456789abcdef"
+
+
+def test_home_is_made_when_needed():
+    with Home() as home:
+        eq(board.config_path(), home.path + "/config.json")
+        assert _exists(home.path)
+
+
+def test_first_start_is_a_power_on():
+    with Home():
+        eq(board.reset_cause(), codes.POWER_ON)
+        eq(board.reset_cause(), codes.POWER_ON)
+
+
+def test_a_start_after_a_kill_is_told_apart():
+    with Home() as home:
+        board.reset_cause()
+        home.start_again()
+        eq(board.reset_cause(), codes.POWER_CUT)
+        home.start_again()
+        eq(board.reset_cause(), codes.POWER_CUT)
+
+
+def test_a_start_after_an_orderly_exit_is_a_power_on():
+    with Home() as home:
+        board.reset_cause()
+        home.start_again(orderly=True)
+        eq(board.reset_cause(), codes.POWER_ON)
+
+
+def test_a_note_cut_short_is_a_power_cut():
+    with Home() as home:
+        board.home()
+        open(home.path + "/next-start", "w").close()
+        eq(board.reset_cause(), codes.POWER_CUT)
+
+
+def test_deep_sleep_ends_the_process_and_is_remembered():
+    for ms, cause in ((1, codes.DEEP_SLEEP), (0, codes.SOFT)):
+        with Home() as home:
+            board.reset_cause()
+            try:
+                board.sleep(ms, True)
+                assert False, "came back"
+            except SystemExit as e:
+                eq(e.args[0], board.AGAIN)
+            home.start_again(orderly=True)
+            eq(board.reset_cause(), cause)
+
+
+def test_a_light_sleep_comes_back():
+    board.sleep(1)
+
+
+def test_the_journals_flash_keeps_what_is_written():
+    with Home():
+        flash = board.journal_flash()
+        eq((flash.ioctl(4, 0), flash.ioctl(5, 0)), (16, 4096))
+        page = bytearray(b"\xff" * flash.page)
+        page[3] = 0x5A
+        flash.writeblocks(15, page, 0)
+        flash.ioctl(3, 0)
+        flash.close()
+        flash = board.journal_flash()
+        got = bytearray(flash.page)
+        flash.readblocks(15, got, 0)
+        flash.close()
+        eq(got, page)
+
+
+def test_sensors_read_this_machine():
+    readings = {name: (unit, value) for name, unit, value in board.sensors()}
+    for name, unit in (("load", "/"), ("memory", "B"), ("uptime", "s")):
+        eq(readings[name][0], unit)
+        assert readings[name][1] >= 0, (name, readings[name])
+    assert readings["memory"][1] > 1 << 20
+    if "temperature" in readings:
+        eq(readings["temperature"][0], "Cel")
+        assert -60 < readings["temperature"][1] < 150
+
+
+def test_a_sensor_that_fails_gives_its_exception_and_stops_no_other():
+    whole = board._text
+    board._text = lambda path, most=512: "garbage" if "loadavg" in path else whole(path, most)
+    try:
+        readings = {name: value for name, _, value in board.sensors()}
+    finally:
+        board._text = whole
+    assert isinstance(readings["load"], Exception)
+    assert readings["uptime"] >= 0
+
+
+def test_a_sensor_that_is_not_there_is_left_out():
+    whole = board._text
+    board._text = lambda path, most=512: None if "thermal" in path else whole(path, most)
+    try:
+        names = [name for name, _, _ in board.sensors()]
+    finally:
+        board._text = whole
+    assert "temperature" not in names and "load" in names
+
+
+def test_accepted_messages_are_logged_at_once():
+    with Home() as home:
+        board.accepted(1, 1, "telemetry")  # nobody asked for a log
+        path = board.home() + "/accepted"
+        assert not _exists(path)
+        put("INFLIGHT_ACCEPTED_LOG", path)
+        board.accepted(5, 1, "telemetry")
+        board.accepted(6, 2, "reply/ping")
+        with open(path) as f:
+            eq(f.read(), "5 1 telemetry\n6 2 reply/ping\n")
+        eq(path, home.path + "/accepted")
+        board._log.close()

@@ -1,0 +1,128 @@
+"""The configuration: what is taken, and what the errors tell a person to do."""
+
+import json
+import os
+
+from config import Config, ConfigError, check_number, load
+from harness import eq, raises
+
+
+def config(**fields):
+    fields.setdefault("host", "broker")
+    return Config(fields, "a1b2c3")
+
+
+def refused(**fields):
+    return str(raises(ConfigError, lambda: config(**fields)))
+
+
+def test_a_host_is_enough():
+    c = config()
+    eq((c.host, c.device, c.root, c.qos, c.level), ("broker", "a1b2c3", "inflight", 1, 4))
+    eq((c.password, c.tls_ca, c.wifi_ssid, c.drop), (None, None, None, None))
+
+
+def test_given_fields_are_taken():
+    c = config(device="attic", root="home/upstairs", qos=2, port=1884, interval_ms=250, drop="oldest", user="me")
+    eq((c.device, c.root, c.qos, c.port, c.interval_ms, c.drop), ("attic", "home/upstairs", 2, 1884, 250, "oldest"))
+
+
+def test_null_is_left_out():
+    c = config(user=None, device=None)
+    eq((c.user, c.device), (None, "a1b2c3"))
+
+
+def test_missing_host():
+    assert '"host": "broker.example"' in str(raises(ConfigError, Config, {}, "d"))
+
+
+def test_not_an_object():
+    for given in ([], 1, "host", None):
+        assert "JSON object" in str(raises(ConfigError, Config, given, "d"))
+
+
+def test_unknown_field_is_named_with_those_that_exist():
+    text = refused(intervall_ms=5)
+    assert '"intervall_ms"' in text and "interval_ms" in text.replace("intervall_ms", "")
+
+
+def test_numbers_say_their_range():
+    for value in (0, 3, "1", 1.5, True, None, [1]):
+        text = refused(qos=value)
+        assert text.startswith("qos:") and "1 to 2" in text, text
+    for name, value in (("port", 65536), ("interval_ms", 99), ("keepalive", -1), ("level", 5), ("window", 0)):
+        assert refused(**{name: value}).startswith(name)
+
+
+def test_texts_want_text():
+    for value in (1, "", [], {}, False):
+        assert refused(user=value).startswith("user:")
+
+
+def test_names_are_fit_for_topics():
+    for device in ("a/b", "a+", "#", "a b", "\u00e4", "a:b", "a\n"):
+        assert refused(device=device).startswith("device:"), device
+    for root in ("/a", "a/", "a//b", "a/#", "$SYS", "a b"):
+        assert refused(root=root).startswith("root:"), root
+
+
+def test_the_boards_identity_is_checked_as_well():
+    assert str(raises(ConfigError, Config, {"host": "h"}, "no good")).startswith("device:")
+
+
+def test_fields_that_need_another():
+    assert "user" in refused(password="x")
+    assert "tls_key" in refused(tls_ca="ca", tls_cert="c")
+    assert "tls_cert" in refused(tls_ca="ca", tls_key="k")
+    assert "tls_ca" in refused(tls_cert="c", tls_key="k")
+    assert "wifi_ssid" in refused(wifi_key="x")
+    assert "oldest" in refused(drop="all")
+
+
+def test_no_secret_is_shown():
+    secret = "hunter2"
+    texts = [
+        refused(password=secret),
+        refused(password=[secret], user="u"),
+        refused(wifi_key=secret),
+        refused(wifi_key={"k": secret}, wifi_ssid="s"),
+        refused(password=secret, user="u", qos=9),
+        repr(config(password=secret, user="u")),
+    ]
+    for text in texts:
+        assert secret not in text, text
+
+
+def test_check_number_takes_what_the_file_takes():
+    eq(check_number("interval_ms", 100), 100)
+    raises(ConfigError, check_number, "interval_ms", None)
+
+
+def in_file(text):
+    path = "inflight-test-%s.json" % "".join("%02x" % b for b in os.urandom(6))
+    with open(path, "w") as f:
+        f.write(text)
+    try:
+        return load(path, "dev"), path
+    finally:
+        os.remove(path)
+
+
+def test_load():
+    eq(in_file(json.dumps({"host": "h", "qos": 2}))[0].qos, 2)
+
+
+def test_load_names_the_file_and_the_field():
+    text = str(raises(ConfigError, in_file, '{"host": "h", "qos": 3}'))
+    assert ".json: qos:" in text, text
+
+
+def test_load_of_what_is_not_json():
+    for text in ("", "{", '{"host": "h", "qos": 2', '{"password": hunter2}'):
+        error = str(raises(ConfigError, in_file, text))
+        assert "not JSON" in error and "hunter2" not in error, error
+
+
+def test_load_of_nothing_tells_what_to_create():
+    error = str(raises(ConfigError, load, "no-such-file.json", "d"))
+    assert "no-such-file.json" in error and "create it" in error

@@ -1,0 +1,658 @@
+# The wire format: what is encoded byte for byte, what is decoded however it is cut, what is refused.
+
+from binascii import unhexlify
+
+from harness import eq, raises
+import inflight.packet as packet
+from inflight.packet import ProtocolError
+
+
+def h(text):
+    return unhexlify(text.replace(" ", ""))
+
+
+def made(encode, *args):
+    """What an encoder writes; the buffer is larger than needed and must stay clean behind the packet."""
+    buf = bytearray(b"\xa5" * 400)
+    n = encode(buf, *args)
+    # Copying may zero what follows the packet, as far as it is inside the buffer.
+    eq(len(buf), 400)
+    return bytes(buf[:n])
+
+
+def server_publish(topic, payload=b"", qos=0, mid=1, dup=0, retain=0):
+    """A PUBLISH as a server sends it, written without the code under test."""
+    body = bytes([len(topic) >> 8, len(topic) & 255]) + topic
+    if qos:
+        body += bytes([mid >> 8, mid & 255])
+    body += payload
+    return bytes([0x30 | dup << 3 | qos << 1 | retain]) + remaining(len(body)) + body
+
+
+def remaining(n):
+    out = []
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    return bytes(out + [n])
+
+
+# --- encoding ---
+
+
+def test_connect_smallest():
+    """[MQTT-3.1.0-1] [MQTT-3.1.3-3] [MQTT31-1] A CONNECT of level 4, byte for byte."""
+    eq(made(packet.connect, 4, b"dev", True, 60), h("10 0f 0004 4d515454 04 02 003c 0003 646576"))
+    eq(made(packet.connect, 4, b"dev", False, 0), h("10 0f 0004 4d515454 04 00 0000 0003 646576"))
+    eq(made(packet.connect, 4, b"", True, 65535), h("10 0c 0004 4d515454 04 02 ffff 0000"))
+
+
+def test_connect_level_3():
+    """[MQTT31-1] [MQTT31-2] Level 3 is called MQIsdp, two bytes longer."""
+    eq(made(packet.connect, 3, b"dev", False, 60), h("10 11 0006 4d5149736470 03 00 003c 0003 646576"))
+
+
+def test_connect_everything():
+    """[MQTT-3.1.3-1] [MQTT-3.1.2-9] [MQTT-3.1.2-19] [MQTT-3.1.2-21] Flags and the order of the payload."""
+    will = (b"w/t", b"\x00gone", 2, True)
+    data = made(packet.connect, 4, b"dev", False, 10, b"user", b"\xffpw", will)
+    eq(
+        data,
+        h("10 26 0004 4d515454 04 f4 000a 0003 646576 0003 772f74 0005 00676f6e65 0004 75736572 0003 ff7077"),
+    )
+
+
+def flags_of(*args):
+    return made(packet.connect, 4, b"d", False, 0, *args)[9]
+
+
+def test_connect_flags():
+    """[MQTT-3.1.2-3] [MQTT-3.1.2-11] [MQTT-3.1.2-13] [MQTT-3.1.2-14] [MQTT-3.1.2-15] [MQTT-3.1.2-18] [MQTT-3.1.2-20]
+    Each flag stands for its field; bit 0 is never set."""
+    eq(flags_of(), 0)
+    eq(flags_of(b"u"), 0x80)
+    eq(flags_of(b"", b""), 0xC0)
+    for qos in range(3):
+        eq(flags_of(None, None, (b"t", b"", qos, False)), 4 | qos << 3)
+        eq(flags_of(None, None, (b"t", b"", qos, True)), 0x24 | qos << 3)
+
+
+def test_connect_fields_absent():
+    """[MQTT-3.1.2-11] [MQTT-3.1.2-18] [MQTT-3.1.2-20] What has no flag is not in the payload."""
+    eq(len(made(packet.connect, 4, b"d", False, 0)), 15)
+    eq(len(made(packet.connect, 4, b"d", False, 0, b"u")), 18)
+    eq(len(made(packet.connect, 4, b"d", False, 0, b"u", b"p")), 21)
+
+
+def test_connect_empty_fields():
+    """An empty user name, password or will message is not the same as none."""
+    data = made(packet.connect, 4, b"d", False, 0, b"", b"", (b"t", b"", 0, False))
+    eq(data, h("10 16 0004 4d515454 04 c4 0000 0001 64 0001 74 0000 0000 0000"))
+
+
+def head(topic, size, qos, retain=False, mid=0):
+    return made(packet.publish, topic, size, qos, retain, mid)
+
+
+def test_publish_qos_0():
+    """[MQTT-2.3.1-5] [MQTT-3.3.1-2] [MQTT-4.3.1-1] No Message ID, no DUP."""
+    eq(head(b"a/b", 5, 0, False, 77), h("30 0a 0003 612f62"))
+    eq(head(b"a/b", 0, 0, True, 77), h("31 05 0003 612f62"))
+
+
+def test_publish_qos_1_and_2():
+    """[MQTT-2.3.1-1] [MQTT-3.3.2-1] [MQTT-3.3.1-4] The topic first, then the Message ID."""
+    eq(head(b"a/b", 5, 1, False, 1), h("32 0c 0003 612f62 0001"))
+    eq(head(b"a/b", 5, 2, True, 65535), h("35 0c 0003 612f62 ffff"))
+
+
+def test_publish_returns_where_the_payload_goes():
+    buf = bytearray(64)
+    at = packet.publish(buf, b"t", 3, 1, False, 258)
+    end = packet.copy(buf, at, b"xyz")
+    eq(bytes(buf[:end]), h("32 08 0001 74 0102 78797a"))
+
+
+def test_remaining_length_boundaries():
+    """One to four bytes, the shortest that hold the length."""
+    for total, text in (
+        (127, "7f"),
+        (128, "8001"),
+        (16383, "ff7f"),
+        (16384, "808001"),
+        (2097151, "ffff7f"),
+        (2097152, "80808001"),
+        (268435455, "ffffff7f"),
+    ):
+        data = head(b"t", total - 3, 0)
+        eq(data, b"\x30" + h(text) + b"\x00\x01t")
+        eq(packet.length(data, 0), total + len(h(text)) + 1)
+    raises(ValueError, packet.publish, bytearray(64), b"t", 268435455 - 2, 0, False, 0)
+
+
+def test_length_inside_a_buffer():
+    """length() finds a packet that begins anywhere."""
+    eq(packet.length(b"\xff\xff\x30\x02\x00", 2), 4)
+    eq(packet.length(b"\x00\x30\x80\x01", 1), 131)
+
+
+def test_longest_topic():
+    """[MQTT-4.7.3-3] A topic of 65535 bytes keeps its length; it is not cut to 16 bits of it."""
+    buf = bytearray(65535 + 9)
+    topic = bytes(65535).replace(b"\0", b"t")
+    at = packet.publish(buf, topic, 0, 0, False, 0)
+    eq(bytes(buf[:7]), h("30 818004 ffff 74"))
+    eq(at, 65535 + 6)
+    eq(buf[at - 1], 0x74)
+
+
+def test_acks():
+    """[MQTT-2.2.2-1] [MQTT-2.3.1-6] [MQTT-3.6.1-1] The four acknowledgements, flags and ids."""
+    for kind, text in ((4, "40"), (5, "50"), (6, "62"), (7, "70")):
+        eq(made(packet.ack, kind, 0x1234), h(text + "021234"))
+    eq(made(packet.ack, 4, 65535), h("4002ffff"))
+
+
+def test_pubrel_dup_of_level_3():
+    """[MQTT31-9] Only PUBREL takes the flag."""
+    eq(made(packet.ack, 6, 1, 8), h("6a020001"))
+    for kind in (4, 5, 7):
+        eq(made(packet.ack, kind, 1, 8)[0], kind << 4)
+
+
+def test_subscribe():
+    """[MQTT-3.8.1-1] [MQTT-2.2.2-1] [MQTT-3.8.3-3] [MQTT-3-8.3-4] Filters with a QoS byte each."""
+    eq(made(packet.subscribe, 10, [b"a/#"], [1]), h("82 08 000a 0003 612f23 01"))
+    eq(made(packet.subscribe, 1, [b"a", b"+/b"], [0, 2]), h("82 0c 0001 0001 61 00 0003 2b2f62 02"))
+
+
+def test_unsubscribe():
+    """[MQTT-3.10.1-1] [MQTT-3.10.3-1] [MQTT-3.10.3-2] Filters, packed one after another."""
+    eq(made(packet.subscribe, 10, [b"a/#"], None), h("a2 07 000a 0003 612f23"))
+    eq(made(packet.subscribe, 1, [b"a", b"+/b"], None), h("a2 0a 0001 0001 61 0003 2b2f62"))
+
+
+def test_subscribe_dup_of_level_3():
+    """[MQTT31-9] 8A and AA when re-sent."""
+    eq(made(packet.subscribe, 1, [b"a"], [0], 8)[0], 0x8A)
+    eq(made(packet.subscribe, 1, [b"a"], None, 8)[0], 0xAA)
+
+
+def test_bare():
+    """[MQTT-3.14.1-1] [MQTT-2.2.2-1] PINGREQ and DISCONNECT."""
+    eq(made(packet.bare, packet.PINGREQ), h("c000"))
+    eq(made(packet.bare, packet.DISCONNECT), h("e000"))
+
+
+def test_copy_every_length():
+    """Copies of any length, to any place, to the last byte of the buffer, and not one further."""
+    data = bytes([i & 255 for i in range(1, 700)])
+    for size in (700, 64, 9):
+        for n in (0, 1, 7, 8, 9, 31, 32, 33, 127, 128, 129, 511, 512, 513, 600):
+            for i in (0, 1, 50):
+                if i + n > size:
+                    continue
+                buf = bytearray(size)
+                eq(packet.copy(buf, i, data[:n]), i + n)
+                eq(bytes(buf[i : i + n]), data[:n])
+                eq(bytes(buf[:i]), bytes(i))
+                eq(len(buf), size)
+
+
+def test_copy_of_views():
+    """Payloads may be bytes, bytearray or memoryview."""
+    for data in (b"hello", bytearray(b"hello"), memoryview(b"hello")):
+        buf = memoryview(bytearray(20))
+        eq(packet.copy(buf, 3, data), 8)
+        eq(bytes(buf[3:8]), b"hello")
+
+
+def test_buffers_too_small():
+    """What does not fit is refused before a byte is written."""
+    for size in range(16):
+        buf = bytearray(size)
+        raises(ValueError, packet.connect, buf, 4, b"dev", True, 60)
+        eq(bytes(buf), bytes(size))
+    for size in range(7):
+        buf = bytearray(size)
+        raises(ValueError, packet.publish, buf, b"abc", 0, 1, False, 1)
+        raises(ValueError, packet.subscribe, buf, 1, [b"abc"], [0])
+        raises(ValueError, packet.subscribe, buf, 1, [b"abc"], None)
+        eq(bytes(buf), bytes(size))
+
+
+# --- decoding ---
+
+
+def note(d, kind, out):
+    """Appends what the decoder found to `out`, the pieces of a PUBLISH joined."""
+    data = bytes(d.buf[d.at : d.at + d.n])
+    if kind != packet.PUBLISH:
+        mid = d.mid if kind not in (packet.CONNACK, packet.PINGRESP) else 0
+        out.append((kind, mid, data))
+        return
+    topic = bytes(d.buf[d.topic : d.topic + d.topic_len]) if d.topic_len else None
+    mid = d.mid if d.flags & 6 else 0
+    if d.offset:
+        last = out.pop()
+        eq(last[:5], (kind, mid, d.flags, topic, d.size))
+        eq(d.offset, len(last[5]))
+        data = last[5] + data
+    eq(d.left, d.size - len(data))
+    out.append((kind, mid, d.flags, topic, d.size, data))
+
+
+def decoded(data, step=0, split=0, size=256, level=4):
+    """The events of `data`, read in steps, or cut once at `split`, as far as the decoder has space."""
+    d = packet.Decoder(bytearray(size), level)
+    out = []
+    i = 0
+    while i < len(data):
+        n = min(d.space, len(data) - i, step or len(data))
+        if i < split:
+            n = min(n, split - i)
+        assert n > 0, "the decoder wants nothing at byte %d" % i
+        d.view[:n] = data[i : i + n]
+        d.fed(n)
+        i += n
+        kind = d.next()
+        while kind:
+            note(d, kind, out)
+            kind = d.next()
+    return out
+
+
+STREAM = (
+    h("20 02 00 00")
+    + h("90 05 0102 00 01 80")
+    + server_publish(b"a", b"")
+    + h("d0 00")
+    + server_publish(b"a/b", b"hello", 1, 500, 1, 1)
+    + h("40 02 0001")
+    + h("50 02 ffff")
+    + h("62 02 8000")
+    + h("70 02 1000")
+    + server_publish(b"\xe2\x82\xac/$", b"\x00\xff", 2, 65535)
+    + h("b0 02 0a0b")
+)
+EVENTS = [
+    (2, 0, b"\0\0"),
+    (9, 0x102, b"\x00\x01\x80"),
+    (3, 0, 0, b"a", 0, b""),
+    (13, 0, b""),
+    (3, 500, 0x0B, b"a/b", 5, b"hello"),
+    (4, 1, b""),
+    (5, 65535, b""),
+    (6, 0x8000, b""),
+    (7, 0x1000, b""),
+    (3, 65535, 4, b"\xe2\x82\xac/$", 2, b"\x00\xff"),
+    (11, 0xA0B, b""),
+]
+
+
+def test_decode_whole():
+    """[MQTT-2.3.1-5] [MQTT-3.3.2-1] Everything that a server sends."""
+    eq(decoded(STREAM), EVENTS)
+
+
+def test_decode_byte_by_byte():
+    """Any split of the input gives the same events: one byte at a time, and a few."""
+    for step in (1, 2, 3, 5, 7, 11):
+        for size in (64, 80, 256):
+            eq(decoded(STREAM, step, 0, size), EVENTS)
+
+
+def test_decode_every_split():
+    """Any split of the input gives the same events: in two, at every byte."""
+    for split in range(1, len(STREAM)):
+        eq(decoded(STREAM, 0, split, 64), EVENTS)
+
+
+def test_decode_at_every_place_of_the_buffer():
+    """The end of the buffer falls on every byte of every packet."""
+    for k in range(64):
+        lead = h("d000") * (k // 2) + (server_publish(b"x", b"") if k % 2 else b"")
+        eq(decoded(lead + STREAM + STREAM, 0, 0, 64)[-22:], EVENTS + EVENTS)
+
+
+def test_decode_many_small_packets():
+    eq(len(decoded(h("d000") * 500, 0, 0, 64)), 500)
+    eq(len(decoded(h("40020001") * 500, 3, 0, 64)), 500)
+
+
+def test_decode_longer_remaining_length():
+    """A remaining length may be written with more bytes than it needs (up to 4)."""
+    eq(decoded(h("40 82 00 0001")), [(4, 1, b"")])
+    eq(decoded(h("40 82 80 80 00 0001"), 1), [(4, 1, b"")])
+
+
+def test_reset_forgets():
+    """A new connection begins with nothing left of the old one, wherever it ended."""
+    long = server_publish(b"topic", bytes(500), 1, 9)
+    for data in (STREAM, long, server_publish(bytes(60).replace(b"\0", b"t"), bytes(100), 2, 9)):
+        for n in range(1, min(len(data), 90)):
+            d = packet.Decoder(bytearray(64))
+            i = 0
+            while i < n:
+                k = min(d.space, n - i)
+                d.view[:k] = data[i : i + k]
+                d.fed(k)
+                while d.next():
+                    pass
+                i += k
+            d.reset()
+            d.view[:4] = h("40020007")
+            d.fed(4)
+            eq(d.next(), packet.PUBACK)
+            eq(d.mid, 7)
+            eq(d.next(), 0)
+
+
+# --- streaming ---
+
+
+def pattern(n):
+    return bytes([(i * 7 + i // 256) & 255 for i in range(n)])
+
+
+def test_payload_longer_than_the_buffer():
+    """A payload of any size comes in pieces, its topic with each of them."""
+    for qos in range(3):
+        for n in (55, 56, 57, 64, 65, 127, 128, 200, 1000):
+            data = server_publish(b"a/b", pattern(n), qos, 300)
+            want = [(3, 300 if qos else 0, qos << 1, b"a/b", n, pattern(n)), (13, 0, b"")]
+            for step in (0, 1, 3, 50):
+                eq(decoded(data + h("d000"), step, 0, 64), want)
+
+
+def test_payload_longer_every_split():
+    """A long PUBLISH among others, cut at every byte."""
+    data = h("40020001") + server_publish(b"a/b", pattern(150), 2, 300) + h("50020002")
+    want = [(4, 1, b""), (3, 300, 4, b"a/b", 150, pattern(150)), (5, 2, b"")]
+    for split in range(len(data)):
+        eq(decoded(data, 0, split, 64), want)
+
+
+def test_two_long_payloads():
+    data = server_publish(b"one", pattern(300), 1, 1) + server_publish(b"second", pattern(70), 0)
+    want = [(3, 1, 2, b"one", 300, pattern(300)), (3, 0, 0, b"second", 70, pattern(70))]
+    for step in (0, 1, 9):
+        eq(decoded(data, step, 0, 64), want)
+
+
+def test_long_payload_of_a_megabyte():
+    """Nothing the peer sends can grow memory: a megabyte passes through 128 bytes."""
+    d = packet.Decoder(bytearray(128))
+    data = server_publish(b"t", b"", 1, 5)
+    total = 1000000
+    first = b"\x32" + remaining(5 + total) + data[2:]
+    d.view[: len(first)] = first
+    d.fed(len(first))
+    got = 0
+    sent = 0
+    while got < total:
+        kind = d.next()
+        if kind:
+            eq(d.offset, got)
+            got += d.n
+            eq(d.left, total - got)
+        else:
+            n = min(d.space, total - sent)
+            d.fed(n)  # what was there before is as good as anything else
+            sent += n
+    eq(got, total)
+    eq(d.left, 0)
+
+
+def topic_of(n):
+    return (b"level/" * (n // 6 + 1))[:n]
+
+
+def test_topic_too_long_to_keep():
+    """[MQTT-4.5.0-2] Its message is still read to the end, with its id: it must be acknowledged."""
+    for n in (40, 61, 62, 63, 64, 65, 128, 300):
+        for size in (0, 1, 30, 100):
+            for qos in range(3):
+                data = server_publish(topic_of(n), pattern(size), qos, 999) + h("40020003")
+                for step in (0, 1, 2, 40):
+                    got = decoded(data, step, 0, 64)
+                    eq(len(got), 2)
+                    eq(got[0][0], 3)
+                    eq(got[0][1], 999 if qos else 0)
+                    assert got[0][3] in (None, topic_of(n))
+                    eq(got[0][4:], (size, pattern(size)))
+                    eq(got[1], (4, 3, b""))
+
+
+def test_topic_kept_when_it_fits():
+    """A packet that fits the buffer keeps its topic, however long."""
+    eq(decoded(server_publish(topic_of(58), b"ab"), 0, 0, 64)[0][3], topic_of(58))
+    eq(decoded(server_publish(topic_of(27), pattern(90)), 0, 0, 64)[0][3], topic_of(27))
+
+
+# --- strictness ---
+
+
+def refused(data, level=4, size=256):
+    for step in (0, 1, 3):
+        raises(ProtocolError, decoded, data, step, 0, size, level)
+
+
+def test_types_that_a_server_never_sends():
+    """[MQTT-4.8.0-1] Reserved types, and those of a client."""
+    for text in ("00 00", "f0 00", "c0 00", "e0 00", "10 02 0001", "82 05 0001 0001 61 00", "a2 05 0001 0001 61"):
+        refused(h(text))
+
+
+def test_flags():
+    """[MQTT-2.2.2-2] [MQTT-3.6.1-1] Each wrong value of the reserved bits."""
+    for kind, good, text in (
+        (2, 0, "02 0000"),
+        (4, 0, "02 0001"),
+        (5, 0, "02 0001"),
+        (6, 2, "02 0001"),
+        (7, 0, "02 0001"),
+        (9, 0, "03 0001 00"),
+        (11, 0, "02 0001"),
+        (13, 0, "00"),
+    ):
+        for flags in range(16):
+            data = bytes([kind << 4 | flags]) + h(text)
+            if flags == good:
+                eq(decoded(data)[0][0], kind)
+            else:
+                refused(data)
+
+
+def test_flags_at_level_3():
+    """[MQTT31-17] [MQTT31-9] Bits that are "not used" are ignored; a re-sent PUBREL has DUP."""
+    eq(decoded(h("6a 02 0001"), level=3), [(6, 1, b"")])
+    eq(decoded(h("41 02 0001 d8 00"), 1, level=3), [(4, 1, b""), (13, 0, b"")])
+
+
+def test_sizes():
+    """[MQTT-4.8.0-1] An acknowledgement of any other size than its own."""
+    for first in ("20", "40", "50", "62", "70", "b0"):
+        for rest in ("00", "01 01", "03 000100", "04 00010000", "82 01" + "01" * 130):
+            refused(h(first + rest))
+    for text in ("90 00", "90 01 01", "90 02 0001", "d0 01 00", "d0 02 0000"):
+        refused(h(text))
+
+
+def test_sizes_at_level_3():
+    for text in ("40 03 000100", "d0 01 00", "90 02 0001", "20 03 000000"):
+        refused(h(text), 3)
+
+
+def test_wrong_size_is_refused_at_once():
+    """A length that cannot be right is refused before its bytes arrive: they may never come."""
+    for text in ("40 7f", "20 ff ff ff 7f", "90 ff ff ff 7f", "d0 01"):
+        refused(h(text))
+
+
+def test_remaining_length_of_five_bytes():
+    """[MQTT-4.8.0-1] The fifth byte of a remaining length is not waited for."""
+    for first in ("30", "32", "40", "90", "d0"):
+        refused(h(first + "ff ff ff ff"))
+        refused(h(first + "ff ff ff ff 7f"))
+        refused(h(first + "80 80 80 80 00"))
+
+
+def test_message_id_0():
+    """[MQTT-2.3.1-1] [MQTT31-8] Message ID 0 in each packet that has one."""
+    for text in ("40 02 0000", "50 02 0000", "62 02 0000", "70 02 0000", "90 03 0000 00", "b0 02 0000"):
+        refused(h(text))
+        refused(h(text), 3)
+    for qos in (1, 2):
+        for size in (0, 5, 300):
+            refused(server_publish(b"a", pattern(size), qos, 0), 4, 64)
+        refused(server_publish(topic_of(70), pattern(5), qos, 0), 4, 64)
+
+
+def test_publish_qos_3():
+    """[MQTT-3.3.1-4] Both QoS bits, with every other flag."""
+    for flags in (6, 7, 14, 15):
+        refused(bytes([0x30 | flags]) + server_publish(b"a", b"x", 2, 1)[1:])
+        refused(bytes([0x30 | flags]) + server_publish(b"a", b"x", 2, 1)[1:], 3)
+
+
+def test_publish_dup_at_qos_0():
+    """[MQTT-3.3.1-2] [MQTT31-10] DUP has no place at QoS 0."""
+    refused(server_publish(b"a", b"x", 0, 0, 1))
+
+
+def test_publish_lengths():
+    """[MQTT-4.8.0-1] Topics longer than their packet, or none; no room for the Message ID."""
+    for text in (
+        "30 00",
+        "30 01 00",
+        "30 02 0000",
+        "30 02 0001",
+        "30 03 0002 61",
+        "30 03 ffff 61",
+        "32 03 0001 61",
+        "32 04 0001 61 00",
+        "34 04 0001 61 01",
+        "32 02 0000",
+        "32 04 0000 0001",
+    ):
+        refused(h(text))
+
+
+def test_long_publish_lengths():
+    """[MQTT-4.8.0-1] The same in a packet that is longer than the buffer."""
+    refused(h("30 e807 0000") + bytes(100), 4, 64)
+    refused(h("30 e807 ffff") + bytes(100), 4, 64)
+    refused(h("32 e807 03e7") + bytes(100), 4, 64)
+
+
+ILL_FORMED = (
+    "80",
+    "bf",
+    "c0 80",
+    "c1 bf",
+    "c2",
+    "c2 41",
+    "e0 80 80",
+    "e0 9f bf",
+    "e2 82",
+    "e2 82 41",
+    "f0 80 80 80",
+    "f0 8f bf bf",
+    "f0 9f 98",
+    "f4 90 80 80",
+    "f5 80 80 80",
+    "f8 88 80 80 80",
+    "fe",
+    "ff",
+)
+SURROGATES = ("ed a0 80", "ed ad bf", "ed ae 80", "ed bf bf", "ed a0 bd ed b8 80")
+CONTROLS = ("01", "1f", "7f", "c2 80", "c2 9f")
+NON_CHARACTERS = ("ef b7 90", "ef b7 af", "ef bf be", "ef bf bf", "f0 9f bf be", "f4 8f bf bf")
+GOOD = (
+    "20",
+    "7e",
+    "c2 a0",
+    "df bf",
+    "e0 a0 80",
+    "ec bf bf",
+    "ed 9f bf",
+    "ee 80 80",
+    "ef b7 8f",
+    "ef b7 b0",
+    "ef bb bf",
+    "ef bf bd",
+    "f0 90 80 80",
+    "f0 9f 98 80",
+    "f4 8f bf bd",
+)
+
+
+def test_topics_ill_formed():
+    """[MQTT-1.5.3-1] [MQTT31-7] Ill-formed UTF-8 and surrogates."""
+    for text in ILL_FORMED + SURROGATES:
+        for around in (b"", b"a", b"topic/"):
+            refused(server_publish(around + h(text) + around, b"x"))
+        refused(server_publish(b"a" + h(text)), 3)
+        refused(server_publish(b"a" + h(text), pattern(300), 1), 4, 64)
+
+
+def test_topics_cut_at_the_end_of_a_character():
+    """[MQTT-1.5.3-1] A character that the payload would complete is not complete."""
+    refused(server_publish(b"\xe2\x82", b"\xac"))
+
+
+def test_topic_nul():
+    """[MQTT-1.5.3-2] [MQTT-4.7.3-2] U+0000 anywhere in a topic."""
+    for topic in (b"\0", b"a\0", b"\0a", b"a/\0/b"):
+        refused(server_publish(topic, b"x"))
+
+
+def test_topic_control_characters():
+    for text in CONTROLS + NON_CHARACTERS:
+        refused(server_publish(b"a" + h(text)))
+
+
+def test_topic_wildcards():
+    """[MQTT-3.3.2-2] [MQTT-4.7.1-1] A name that is a filter."""
+    for topic in (b"#", b"+", b"a/#", b"a/+/b", b"a+", b"a#b"):
+        refused(server_publish(topic, b"x"))
+        refused(server_publish(topic, pattern(200), 2), 4, 64)
+
+
+def test_topic_too_long_to_keep_is_checked_too():
+    """[MQTT-1.5.3-1] [MQTT-3.3.2-2] A topic that is only read past obeys the same rules."""
+    for bad in (b"#", b"\0", b"\xff", b"\xed\xa0\x80"):
+        refused(server_publish(topic_of(100) + bad, b"x", 1), 4, 64)
+        refused(server_publish(bad + topic_of(100), b"x", 1), 4, 64)
+
+
+def test_topics_that_are_right():
+    """[MQTT-1.5.3-1] The neighbours of what is forbidden."""
+    for text in GOOD:
+        topic = b"a" + h(text) + b"/" + h(text)
+        eq(decoded(server_publish(topic))[0][3], topic)
+
+
+def test_byte_order_mark_stays():
+    """[MQTT-1.5.3-3] EF BB BF is a character like any other."""
+    eq(decoded(server_publish(b"\xef\xbb\xbfa"))[0][3], b"\xef\xbb\xbfa")
+    assert packet.valid(b"\xef\xbb\xbf", 0, 3, True)
+
+
+def test_valid_of_a_part():
+    """Only the part counts."""
+    assert packet.valid(b"\xff#ab\0", 2, 4, True)
+    assert not packet.valid(b"ab#", 0, 3, True)
+    assert packet.valid(b"ab#+", 0, 4, False)
+    assert packet.valid(b"", 0, 0, True)
+    for text in GOOD:
+        assert packet.valid(h(text), 0, len(h(text)), True)
+    for text in ILL_FORMED + SURROGATES + CONTROLS + NON_CHARACTERS:
+        assert not packet.valid(h(text), 0, len(h(text)), False)
+
+
+def test_valid_at_the_edge_of_its_buffer():
+    """[MQTT-1.5.3-1] A character cut by the end of the part does not read on behind it."""
+    assert not packet.valid(b"\xe2\x82\xac", 0, 2, True)
+    assert not packet.valid(b"\xf0\x9f\x98\x80", 0, 3, True)

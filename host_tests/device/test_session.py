@@ -1,0 +1,757 @@
+# The session without sockets and clocks: its tables, its timers, its ids, what outlives a power cut.
+
+from harness import eq, raises
+import inflight.packet as packet
+from inflight.flash import RamFlash
+from inflight.inbound import AGAIN, DUPLICATE, NEW, Inbound
+from inflight.journal import OUT, Journal, OutboxFull
+from inflight.outbound import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN, Outbound
+from inflight.packet import PUBACK, PUBCOMP, PUBREC, ProtocolError
+from inflight.port import ticks_add
+from inflight.session import COUNTERS, Session
+
+
+def two(mid):
+    return bytes([mid >> 8, mid & 255])
+
+
+def ack(first, mid):
+    return bytes([first, 2]) + two(mid)
+
+
+def message(topic, payload, qos=0, mid=1, dup=0, retain=0):
+    body = two(len(topic)) + topic + (two(mid) if qos else b"") + payload
+    assert len(body) < 128
+    return bytes([0x30 | dup << 3 | qos << 1 | retain, len(body)]) + body
+
+
+def split(data):
+    """The packets of data."""
+    out = []
+    i = 0
+    while i < len(data):
+        n = packet.length(data, i)
+        out.append(data[i : i + n])
+        i += n
+    return out
+
+
+def mid_of(raw):
+    """The Message ID of a short PUBLISH that was sent."""
+    at = 4 + (raw[2] << 8 | raw[3])
+    return raw[at] << 8 | raw[at + 1]
+
+
+class Peer:
+    """A session, its broker's end in the test's hands, and a clock that the test turns."""
+
+    def __init__(self, device=None, buffer=256, **options):
+        self.now = 0
+        self.got = []
+        journal = Journal(device) if device else Journal(RamFlash())
+        self.session = Session(journal, bytearray(buffer), b"dev", **options)
+
+    def written(self):
+        """Everything that is due, as one."""
+        s = self.session
+        out = b""
+        n = s.output(self.now)
+        while n:
+            out += bytes(s.out[s.out_at : s.out_at + n])
+            n = s.output(self.now)
+        return out
+
+    def sent(self):
+        """The packets that are due."""
+        return split(self.written())
+
+    def feed(self, data):
+        """Gives data to the session; returns the packets it sends meanwhile."""
+        s = self.session
+        out = b""
+        i = 0
+        while i < len(data):
+            n = min(s.decoder.space, len(data) - i)
+            s.decoder.view[:n] = data[i : i + n]
+            s.decoder.fed(n)
+            i += n
+            kind = s.receive(self.now)
+            while kind:
+                if kind == packet.PUBLISH:
+                    self.note()
+                    s.taken()
+                out += self.written()
+                kind = s.receive(self.now)
+        return split(out)
+
+    def note(self):
+        s = self.session
+        if s.deliver:
+            d = s.decoder
+            self.got.append((bytes(d.buf[d.at : d.at + d.n]), s.redelivered))
+
+    def up(self, present=0, clean=False):
+        """A new connection; returns what is sent behind CONNACK."""
+        self.session.connect(self.now, clean, 60, None, None, None)
+        eq(self.sent()[0][0], 0x10)
+        out = self.feed(bytes([0x20, 2, present, 0]))
+        self.session.claim()
+        return out + self.sent()
+
+    def publish(self, payload, qos=1, topic=b"t"):
+        return self.session.publish(topic, payload, qos, False)
+
+    def count(self, name):
+        return self.session.count[COUNTERS.split().index(name)]
+
+
+# --- the tables ---
+
+# Rows as in outbound.py: SEND, ACK, REC, REL, COMP; columns PUBACK, PUBREC, PUBCOMP.
+OUTBOUND = (
+    (IGNORED, IGNORED, IGNORED),
+    (FINISH, ERROR, ERROR),
+    (ERROR, RELEASE, ERROR),
+    (IGNORED, IGNORED, IGNORED),
+    (ERROR, REPEAT, FINISH),
+)
+
+
+def test_table_of_the_sender():
+    """[MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-2.3.1-3] Every acknowledgement in every state."""
+    for state in range(5):
+        for k in range(3):
+            journal = Journal(RamFlash())
+            outbound = Outbound(journal, 4)
+            outbound.accept(7, b"\x34\x05\x00\x01t\x00\x07", 7, None)
+            outbound.states[0] = state
+            kind = (PUBACK, PUBREC, PUBCOMP)[k]
+            want = OUTBOUND[state][k]
+            got = outbound.acked(kind, 7)
+            if state in (0, 3) and kind == PUBREC and got == REPEAT:
+                continue  # answering it at once is as good
+            eq((state, kind, got), (state, kind, want))
+            eq(journal.live, 0 if want == FINISH else 1)
+            eq(outbound.rows, journal.live)
+            eq(outbound.acked(kind, 8), UNKNOWN)
+
+
+def test_table_of_the_receiver():
+    """[MQTT-4.3.3-2] Every packet in every state of a received id."""
+    inbound = Inbound(Journal(RamFlash()), 4)
+    inbound.released(9)
+    eq(inbound.seen(9), NEW)
+    eq(inbound.seen(9), AGAIN)
+    raises(ProtocolError, inbound.released, 9)
+    inbound.taken(9)
+    eq(inbound.seen(9), DUPLICATE)
+    inbound.taken(9)
+    eq(inbound.seen(9), DUPLICATE)
+    inbound.released(9)
+    eq(inbound.seen(9), NEW)
+
+
+def test_receiver_without_a_journal():
+    """The same in RAM alone."""
+    inbound = Inbound(None, 2)
+    eq(inbound.seen(1), NEW)
+    inbound.taken(1)
+    eq(inbound.seen(1), DUPLICATE)
+    eq(inbound.seen(2), NEW)
+    inbound.taken(2)
+    raises(ProtocolError, inbound.seen, 3)
+    inbound.released(1)
+    eq(inbound.seen(3), NEW)
+    inbound.forget()
+    eq(inbound.seen(2), NEW)
+
+
+def test_receiver_recovers():
+    """[MQTT-4.1.0-1] Ids come back from the journal with what was known about them, beside `limit` new ones."""
+    device = RamFlash()
+    inbound = Inbound(Journal(device), 3)
+    for mid in (5, 6, 7):
+        inbound.seen(mid)
+    inbound.taken(5)
+    inbound.taken(6)
+    inbound.released(6)
+    inbound = Inbound(Journal(device), 3)
+    eq(inbound.seen(5), DUPLICATE)
+    eq(inbound.seen(7), AGAIN)
+    eq(inbound.seen(6), NEW)
+    eq(inbound.seen(8), NEW)
+    inbound.forget()
+    inbound = Inbound(Journal(device), 1)
+    eq(inbound.seen(5), NEW)
+
+
+# --- ids ---
+
+
+def test_ids_go_around():
+    """[MQTT-2.3.1-1] [MQTT-2.3.1-2] 1 to 65535, then 1 again: never 0, never one in use."""
+    outbound = Outbound(Journal(RamFlash()), 4)
+    eq(outbound.take_mid(0), 1)
+    outbound._last = 65534
+    eq(outbound.take_mid(0), 65535)
+    eq(outbound.take_mid(0), 1)
+    outbound._last = 65534
+    eq(outbound.take_mid(65535), 1)
+    for mid in (65535, 1, 2):
+        outbound.accept(mid, b"\x32\x05\x00\x01t" + two(mid), 7, None)
+    outbound._last = 65534
+    eq(outbound.take_mid(3), 4)
+
+
+def test_ids_go_on_after_a_restart():
+    """[MQTT-2.3.1-2] Behind those of the last life."""
+    device = RamFlash()
+    peer = Peer(device)
+    eq([peer.publish(b"x") for _ in range(3)], [1, 2, 3])
+    eq(Peer(device).publish(b"x"), 4)
+
+
+# --- out ---
+
+
+def test_pipeline_and_window():
+    """[MQTT-4.6.0-1] The window is filled in order, and again when its first message is done."""
+    peer = Peer(window=3)
+    peer.up()
+    for k in range(5):
+        peer.publish(b"%d" % k)
+    eq([p[-1:] for p in peer.sent()], [b"0", b"1", b"2"])
+    eq(peer.session.pending, 5)
+    assert peer.session.blocked
+    eq(peer.feed(ack(0x40, 2))[0][-1:], b"3")
+    eq(peer.feed(ack(0x40, 1) + ack(0x40, 3))[0][-1:], b"4")
+    eq(peer.feed(ack(0x40, 4) + ack(0x40, 5)), [])
+    eq(peer.session.pending, 0)
+
+
+def test_first_attempt_has_no_dup():
+    """[MQTT-3.3.1-1] [MQTT-4.3.2-1] Accepted before or after the connection: DUP is 0 the first time, then 1."""
+    peer = Peer()
+    peer.publish(b"a")
+    out = peer.up()
+    eq([p[0] for p in out], [0x32])
+    peer.publish(b"b", 2)
+    eq([p[0] for p in peer.sent()], [0x34])
+    peer.session.lost()
+    eq([p[0] for p in peer.up(1)], [0x3A, 0x3C])
+
+
+def test_recovered_has_dup():
+    """[MQTT-3.3.1-1] [MQTT-4.4.0-1] After a restart nobody knows whether it was sent: DUP is 1."""
+    device = RamFlash()
+    peer = Peer(device)
+    peer.publish(b"a")
+    peer.publish(b"b", 2)
+    peer = Peer(device)
+    peer.publish(b"c")
+    eq([(p[0], p[-1:]) for p in peer.up()], [(0x3A, b"a"), (0x3C, b"b"), (0x32, b"c")])
+
+
+def test_released_is_recovered_as_released():
+    """[MQTT-4.3.3-1] PUBREL, never the PUBLISH again."""
+    device = RamFlash()
+    peer = Peer(device)
+    peer.up()
+    peer.publish(b"a", 2)
+    peer.sent()
+    eq(peer.feed(ack(0x50, 1)), [ack(0x62, 1)])
+    peer = Peer(device)
+    eq(peer.up(1), [ack(0x62, 1)])
+    eq(peer.feed(ack(0x50, 1)), [ack(0x62, 1)])
+    peer.feed(ack(0x70, 1))
+    eq(peer.session.pending, 0)
+    eq(Peer(device).session.pending, 0)
+
+
+def test_redelivery_in_order_across_lives():
+    """[MQTT-4.6.0-1] [MQTT-2.3.1-3] Ten lives with a message each: the same ids, the same order."""
+    device = RamFlash()
+    for k in range(10):
+        Peer(device, window=4).publish(b"%d" % k, 1 + k % 2)
+    peer = Peer(device, window=4)
+    sent = peer.up()
+    order = []
+    while sent:
+        p = sent.pop(0)
+        if p[0] == 0x62:
+            sent += peer.feed(ack(0x70, p[3]))
+        elif p[0] & 6 == 2:
+            order.append((mid_of(p), p[-1:]))
+            sent += peer.feed(ack(0x40, mid_of(p)))
+        else:
+            order.append((mid_of(p), p[-1:]))
+            sent += peer.feed(ack(0x50, mid_of(p)))
+    eq(order, [(k + 1, b"%d" % k) for k in range(10)])
+
+
+def test_pubrel_in_the_order_of_pubrec():
+    """[MQTT-4.6.0-4] Whatever the order of the messages was."""
+    peer = Peer()
+    peer.up()
+    for _ in range(3):
+        peer.publish(b"x", 2)
+    peer.sent()
+    eq(peer.feed(ack(0x50, 3) + ack(0x50, 1) + ack(0x50, 2)), [ack(0x62, 3), ack(0x62, 1), ack(0x62, 2)])
+
+
+def test_wrong_acks():
+    """[MQTT-4.8.0-1] Of the wrong kind for a known id: a violation; the message stays."""
+    for qos, first in ((1, 0x50), (1, 0x70), (2, 0x40), (2, 0x70)):
+        peer = Peer()
+        peer.up()
+        peer.publish(b"x", qos)
+        peer.sent()
+        raises(ProtocolError, peer.feed, ack(first, 1))
+        eq(peer.session.pending, 1)
+
+
+def test_packets_out_of_place():
+    """[MQTT-3.2.0-1] [MQTT-4.8.0-1] Nothing before CONNACK, no second CONNACK, nothing on a session that is not
+    connected."""
+    for data in (ack(0x40, 1), message(b"t", b"x"), b"\xd0\x00"):
+        peer = Peer()
+        peer.session.connect(0, False, 60, None, None, None)
+        peer.sent()
+        raises(ProtocolError, peer.feed, data)
+    peer = Peer()
+    peer.up()
+    raises(ProtocolError, peer.feed, b"\x20\x02\x00\x00")
+
+
+def test_nothing_before_connack():
+    """[MQTT-3.1.0-1] [MQTT31-24] Not even what waits."""
+    peer = Peer(keepalive=1000)
+    peer.publish(b"x")
+    eq(peer.sent(), [])
+    peer.session.connect(0, False, 60, None, None, None)
+    eq(len(peer.sent()), 1)
+    peer.now = 5000
+    eq(peer.sent(), [])
+
+
+def test_dropped_when_full():
+    """The oldest behind the window gives way, or the newest; without a policy OutboxFull, and nothing changes."""
+    for drop in ("oldest", "newest"):
+        peer = Peer(drop=drop, window=2)
+        for k in range(100):
+            peer.publish(b"%060d" % k)
+        assert peer.count("dropped") > 20
+        eq(peer.session.pending + peer.count("dropped"), 100)
+    peer = Peer()
+    n = 0
+    try:
+        while True:
+            peer.publish(b"%060d" % n)
+            n += 1
+    except OutboxFull:
+        pass
+    eq(peer.session.pending, n)
+    out = peer.up()
+    peer.feed(ack(0x40, mid_of(out[0])))
+    peer.publish(b"%060d" % n)
+
+
+def test_held_message_outlives_the_ring():
+    """[MQTT-2.3.1-3] [MQTT-4.4.0-1] A message that stays unacknowledged is moved as the ring goes around; it is sent
+    again, whole."""
+    device = RamFlash()
+    peer = Peer(device, window=4)
+    peer.up()
+    held = (peer.publish(b"held 1", 1), peer.publish(b"held 2", 2))
+    peer.sent()
+    peer.feed(ack(0x50, held[1]))
+    for k in range(300):
+        mid = peer.publish(b"%050d" % k)
+        eq(len(peer.sent()), 1)
+        peer.feed(ack(0x40, mid))
+    eq(peer.session.pending, 2)
+    peer.session.lost()
+    want = [b"\x3a" + message(b"t", b"held 1", 1, held[0])[1:], ack(0x62, held[1])]
+    eq(peer.up(1), want)
+    eq(Peer(device, window=4).up(1), want)
+
+
+def test_received_ids_outlive_the_ring():
+    """[MQTT-4.3.3-2] The same for the ids of received messages."""
+    device = RamFlash()
+    peer = Peer(device)
+    peer.up()
+    peer.feed(message(b"t", b"once", 2, 77))
+    for k in range(300):
+        mid = peer.publish(b"%050d" % k)
+        peer.sent()
+        peer.feed(ack(0x40, mid))
+    eq(peer.feed(message(b"t", b"once", 2, 77, 1)), [ack(0x50, 77)])
+    peer = Peer(device)
+    peer.up(1)
+    eq(peer.feed(message(b"t", b"once", 2, 77, 1)), [ack(0x50, 77)])
+    eq(peer.got, [])
+
+
+def test_long_messages_stream_from_flash():
+    """A payload longer than the buffer goes into flash whole, and out of it in pieces, again and again."""
+    payload = bytes([i & 255 for i in range(600)])
+    peer = Peer(RamFlash(4, 2048), 128)
+    for qos in (1, 2):
+        mid = peer.publish(payload, qos, b"topic")
+        head = bytes([0x32 if qos == 1 else 0x34, 0xE1, 0x04]) + b"\x00\x05topic" + two(mid)
+        eq(peer.up(1)[-1], (bytes([head[0] | (8 if qos == 2 and False else 0)]) + head[1:] + payload))
+        peer.session.lost()
+        eq(peer.up(1)[-1], bytes([head[0] | 8]) + head[1:] + payload)
+        peer.session.lost()
+
+
+def test_long_message_of_qos_0():
+    payload = bytes([i & 255 for i in range(600)])
+    peer = Peer(None, 128)
+    peer.up()
+    peer.publish(payload, 0, b"topic")
+    eq(peer.sent(), [b"\x30\xdf\x04\x00\x05topic" + payload])
+
+
+# --- in ---
+
+
+def test_answers():
+    """[MQTT-3.3.4-1] [MQTT-4.6.0-2] [MQTT-4.6.0-3] None, PUBACK, PUBREC; in the order of arrival."""
+    peer = Peer()
+    peer.up()
+    data = message(b"t", b"0") + message(b"t", b"1", 1, 5) + message(b"t", b"2", 2, 6) + message(b"t", b"3", 1, 4)
+    eq(peer.feed(data), [ack(0x40, 5), ack(0x50, 6), ack(0x40, 4)])
+    eq([g[0] for g in peer.got], [b"0", b"1", b"2", b"3"])
+
+
+def test_qos_2_once():
+    """[MQTT-4.3.3-2] Repeats are answered and not delivered, across connections and lives, until PUBREL."""
+    device = RamFlash()
+    peer = Peer(device)
+    peer.up()
+    eq(peer.feed(message(b"t", b"x", 2, 5)), [ack(0x50, 5)])
+    eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
+    peer.session.lost()
+    peer.up(1)
+    eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
+    eq(len(peer.got), 1)
+    peer = Peer(device)
+    peer.up(1)
+    eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
+    eq(peer.got, [])
+    eq(peer.feed(ack(0x62, 5)), [ack(0x70, 5)])
+    eq(peer.feed(ack(0x62, 5)), [ack(0x70, 5)])
+    eq(peer.feed(message(b"t", b"y", 2, 5, 1)), [ack(0x50, 5)])
+    eq(peer.got, [(b"y", False)])
+
+
+def test_interrupted_handler():
+    """[MQTT-4.3.3-2] Power is cut before taken(): delivered again, marked; then never again."""
+    device = RamFlash()
+    peer = Peer(device)
+    peer.up()
+    peer.session.decoder.view[:8] = message(b"t", b"x", 2, 5)
+    peer.session.decoder.fed(8)
+    eq(peer.session.receive(0), packet.PUBLISH)
+    assert peer.session.deliver and not peer.session.redelivered
+    for k in range(2):
+        peer = Peer(device)
+        peer.up(1)
+        eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
+        eq(peer.got, [(b"x", True)] if k == 0 else [])
+
+
+def test_broker_that_forgot():
+    """[MQTT-3.2.2-3] Session present 0: received ids are forgotten, what was sent is sent again."""
+    peer = Peer()
+    peer.up()
+    peer.feed(message(b"t", b"x", 2, 5))
+    peer.publish(b"out")
+    peer.sent()
+    peer.session.lost()
+    eq([p[0] for p in peer.up(0)], [0x3A])
+    peer.feed(message(b"t", b"y", 2, 5))
+    eq([g[0] for g in peer.got], [b"x", b"y"])
+
+
+def test_level_3_ignores_the_reserved_byte():
+    """[MQTT31-5] Received ids are kept, whatever byte 1 says."""
+    for reserved in (0, 1, 255):
+        peer = Peer(level=3)
+        peer.up(reserved)
+        peer.feed(message(b"t", b"x", 2, 5))
+        peer.session.lost()
+        peer.up(reserved)
+        eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
+        eq(len(peer.got), 1)
+
+
+def test_limit_of_received_ids():
+    """Nothing the peer sends can grow memory."""
+    peer = Peer(inbound=2)
+    peer.up()
+    peer.feed(message(b"t", b"x", 2, 1) + message(b"t", b"x", 2, 2))
+    raises(ProtocolError, peer.feed, message(b"t", b"x", 2, 3))
+
+
+def test_unknown_acks():
+    """[MQTT-4.3.3-1] [MQTT-4.3.3-2] Answered or counted, never an error."""
+    peer = Peer()
+    peer.up()
+    eq(peer.feed(ack(0x40, 9) + ack(0x70, 9)), [])
+    eq(peer.feed(ack(0x50, 9) + ack(0x62, 8)), [ack(0x62, 9), ack(0x70, 8)])
+    eq(peer.count("unknown_acks"), 3)
+
+
+# --- whose session ---
+
+
+def test_owner():
+    """[MQTT-3.1.3-2] A journal that has met a broker serves one client id."""
+    device = RamFlash()
+    peer = Peer(device)
+    assert not peer.session.known
+    peer.up()
+    assert Peer(device).session.known
+    for other in (b"de", b"devi", b"xyz", b""):
+        raises(ValueError, Session, Journal(device), bytearray(256), other)
+
+
+def test_known_is_written_once():
+    device = RamFlash()
+    Peer(device).up()
+    before = bytes(device._data)
+    peer = Peer(device)
+    peer.up(1)
+    peer.up(1)
+    eq(bytes(device._data), before)
+
+
+def test_clean_session_gives_up():
+    """[MQTT-3.1.2-6] What was in flight, and received ids; not what never left."""
+    peer = Peer(window=2)
+    peer.up()
+    for k in range(4):
+        peer.publish(b"%d" % k)
+    eq(len(peer.sent()), 2)
+    peer.feed(message(b"t", b"x", 2, 5))
+    peer.session.lost()
+    out = peer.up(0, True)
+    eq([(p[0], p[-1:]) for p in out], [(0x32, b"2"), (0x32, b"3")])
+    eq(peer.count("dropped"), 2)
+    peer.feed(message(b"t", b"y", 2, 5))
+    eq(len(peer.got), 2)
+
+
+def test_recovered_messages_are_given_up_by_a_clean_session():
+    """[MQTT-3.1.2-6] After a restart they belong to the session before."""
+    device = RamFlash()
+    peer = Peer(device, window=2)
+    peer.up()
+    for k in range(4):
+        peer.publish(b"%d" % k)
+    peer.sent()
+    peer = Peer(device, window=2)
+    peer.publish(b"new")
+    eq([p[-3:] for p in peer.up(0, True)], [b"new"])
+    eq(peer.session.pending, 1)
+    eq(Peer(device).session.pending, 1)
+
+
+# --- timers ---
+
+PING = b"\xc0\x00"
+STARTS = (0, 12345, -500, -1)
+
+
+def test_keep_alive():
+    """[MQTT-3.1.2-23] PINGREQ after the silence asked for, not before, once; around the end of the clock too."""
+    for start in STARTS:
+        peer = Peer(keepalive=1000)
+        peer.now = t = ticks_add(0, start)
+        peer.up()
+        peer.now = ticks_add(t, 999)
+        eq(peer.sent(), [])
+        peer.now = ticks_add(t, 1000)
+        eq(peer.sent(), [PING])
+        eq(peer.sent(), [])
+        peer.now = ticks_add(t, 1400)
+        eq(peer.sent(), [])
+        assert peer.session.pinging
+        assert not peer.session.overdue(ticks_add(t, 1999), 1000)
+        assert peer.session.overdue(ticks_add(t, 2000), 1000)
+        peer.feed(b"\xd0\x00")
+        assert not peer.session.pinging
+        assert not peer.session.overdue(ticks_add(t, 9999), 1000)
+        peer.now = ticks_add(t, 2000)
+        eq(peer.sent(), [PING])
+
+
+def test_keep_alive_counts_what_is_sent():
+    """[MQTT-3.1.2-23] Packets of ours put it off; packets of the broker do not."""
+    peer = Peer(keepalive=1000)
+    peer.up()
+    for t in range(600, 3000, 600):
+        peer.now = t
+        peer.publish(b"x", 0)
+        eq([p[0] for p in peer.sent()], [0x30])
+    for t in range(2500, 3400, 100):
+        peer.now = t
+        eq(peer.feed(message(b"t", b"x")), [])
+    peer.now = 3400
+    eq(peer.sent(), [PING])
+
+
+def test_no_keep_alive():
+    peer = Peer(keepalive=0)
+    peer.up()
+    peer.now = 500000
+    eq(peer.sent(), [])
+
+
+def test_ping_begins_anew_with_a_connection():
+    """A PINGREQ of the last connection is not waited for on the next."""
+    peer = Peer(keepalive=1000)
+    peer.up()
+    peer.now = 1000
+    eq(peer.sent(), [PING])
+    peer.session.lost()
+    assert not peer.session.pinging
+    peer.up(1)
+    assert not peer.session.overdue(9000, 1000)
+
+
+def test_retry_of_level_3():
+    """[MQTT31-9] [MQTT31-12] Repeated with DUP after the time-out, which doubles; an answer sets it back."""
+    for start in STARTS:
+        peer = Peer(level=3, retry=1000)
+        peer.now = t = ticks_add(0, start)
+        peer.up()
+        mid = peer.publish(b"x", 2)
+        eq([p[0] for p in peer.sent()], [0x34])
+        for at, want in ((999, []), (1000, [0x3C]), (2999, []), (3000, [0x3C]), (6999, []), (7000, [0x3C])):
+            peer.now = ticks_add(t, at)
+            eq((at, [p[0] for p in peer.sent()]), (at, want))
+        eq(peer.feed(ack(0x50, mid)), [ack(0x62, mid)])
+        for at, want in ((7999, []), (8000, [ack(0x6A, mid)]), (9999, []), (10000, [ack(0x6A, mid)])):
+            peer.now = ticks_add(t, at)
+            eq((at, peer.sent()), (at, want))
+        peer.feed(ack(0x70, mid))
+        peer.now = ticks_add(t, 90000)
+        eq(peer.sent(), [])
+
+
+def test_retry_of_subscribe_at_level_3():
+    """[MQTT31-9] [MQTT31-12] 82, then 8A under the same id."""
+    peer = Peer(level=3, retry=1000)
+    peer.up()
+    peer.session.subscribe([b"a"], [1])
+    first = peer.sent()
+    eq(first[0][0], 0x82)
+    peer.now = 1000
+    eq(peer.sent(), [b"\x8a" + first[0][1:]])
+    peer.feed(b"\x90\x03" + first[0][2:4] + b"\x01")
+    assert not peer.session.asking
+    peer.now = 90000
+    eq(peer.sent(), [])
+
+
+def test_first_subscribe_after_a_pause():
+    """[MQTT31-9] However long the session was idle, the first SUBSCRIBE has no DUP."""
+    peer = Peer(level=3, retry=1000)
+    peer.now = 50000
+    peer.up()
+    peer.now = 100000
+    peer.session.subscribe([b"a"], [1])
+    eq([p[0] for p in peer.sent()], [0x82])
+
+
+def test_publish_after_a_pause_is_not_repeated_early():
+    """[MQTT31-12] The time-out begins when the message leaves."""
+    peer = Peer(level=3, retry=1000)
+    peer.now = 50000
+    peer.up()
+    peer.now = 100000
+    peer.publish(b"x")
+    eq([p[0] for p in peer.sent()], [0x32])
+    peer.now = 100999
+    eq(peer.sent(), [])
+    peer.now = 101000
+    eq([p[0] for p in peer.sent()], [0x3A])
+
+
+def test_no_retry_at_level_4():
+    """[MQTT31-12] [MQTT-4.4.0-1] The next connection is the only occasion."""
+    peer = Peer()
+    peer.up()
+    peer.publish(b"x")
+    eq(len(peer.sent()), 1)
+    peer.now = 900000
+    eq(peer.sent(), [])
+
+
+# --- requests ---
+
+
+def test_subscribe_ids():
+    """[MQTT-2.3.1-2] [MQTT-2.3.1-7] [MQTT-3.8.4-2] Its id is its own, and only its own answer ends it."""
+    peer = Peer()
+    peer.up()
+    mid = peer.publish(b"x")
+    peer.sent()
+    peer.session.subscribe([b"a", b"b"], [1, 2])
+    raw = peer.sent()[0]
+    assert raw[2:4] != two(mid)
+    eq(raw, b"\x82\x0a" + raw[2:4] + b"\x00\x01a\x01\x00\x01b\x02")
+    peer.feed(b"\x90\x04" + raw[2:4] + b"\x01\x80")
+    eq(peer.session.granted, b"\x01\x80")
+    raises(ProtocolError, peer.feed, b"\x90\x04" + raw[2:4] + b"\x01\x80")
+
+
+def test_bad_answers_to_subscribe():
+    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] [MQTT-2.3.1-7] Count, codes, id and kind."""
+    for first, mid, codes in (
+        (0x90, 1, b"\x00"),
+        (0x90, 1, b"\x00\x00\x00"),
+        (0x90, 2, b"\x00\x00"),
+        (0x90, 1, b"\x00\x03"),
+        (0x90, 1, b"\x7f\x00"),
+        (0x90, 1, b"\x81\x00"),
+        (0xB0, 1, b""),
+    ):
+        peer = Peer()
+        peer.up()
+        peer.session.subscribe([b"a", b"b"], [0, 0])
+        peer.sent()
+        raises(ProtocolError, peer.feed, bytes([first, 2 + len(codes)]) + two(mid) + codes)
+
+
+def test_disconnect_is_the_last():
+    """[MQTT-3.14.1-1] [MQTT-3.14.4-2] Nothing behind it."""
+    peer = Peer(keepalive=1000)
+    peer.up()
+    peer.session.disconnect()
+    eq(peer.sent(), [b"\xe0\x00"])
+    peer.publish(b"x")
+    peer.now = 99999
+    eq(peer.sent(), [])
+
+
+def test_counters():
+    """Nothing is hidden."""
+    peer = Peer()
+    peer.up()
+    peer.publish(b"0", 0)
+    peer.sent()
+    peer.publish(b"1", 1)
+    peer.publish(b"2", 2)
+    peer.sent()
+    peer.session.lost()
+    peer.up(1)
+    peer.feed(ack(0x40, 1) + ack(0x50, 2) + ack(0x70, 2) + message(b"t", b"x", 2, 1) + message(b"t", b"x", 2, 1, 1))
+    want = {"accepted": 2, "sent": 3, "resent": 2, "completed": 2, "received": 1, "duplicates": 1, "connects": 2}
+    for name in want:
+        eq((name, peer.count(name)), (name, want[name]))
+    eq(peer.count("outages"), 1)

@@ -1,0 +1,87 @@
+"""SenML packs: what they say, on every runtime."""
+
+import json
+import time
+
+import telemetry
+from harness import eq
+
+
+def pack(*readings, clock="0", seq=7, epoch=9):
+    return json.loads(telemetry.pack("a1b2c3d4e5f6", clock, seq, epoch, readings))
+
+
+def test_first_record_tells_base_name_time_and_number():
+    records = pack(("load", "/", 0.5), ("uptime", "s", 12), clock="1700000000", seq=41, epoch=4_000_000_000)
+    first = {"bn": "urn:dev:mac:a1b2c3d4e5f6:", "bt": 1700000000, "seq": 41, "epoch": 4_000_000_000}
+    first.update({"n": "load", "u": "/", "v": 0.5})
+    eq(records, [first, {"n": "uptime", "u": "s", "v": 12}])
+
+
+def test_every_kind_of_value():
+    records = pack(("door", None, True), ("lamp", None, False), ("state", None, 'a "b"\n\\'), ("n", "count", 1 << 40))
+    eq([(r.get("vb"), r.get("vs"), r.get("v")) for r in records][:2], [(True, None, None), (False, None, None)])
+    eq(records[2]["vs"], 'a "b"\n\\')
+    eq(records[3]["v"], 1 << 40)
+    assert "u" not in records[0]
+
+
+def test_numbers_of_any_size_are_json():
+    for value in (0.0, -0.5, 21.45, 1e-9, 1e20, -1e20, 1234567.0):
+        got = pack(("x", "V", value))[0]["v"]
+        assert abs(got - value) <= abs(value) * 1e-6, (got, value)
+
+
+def test_nothing_read_is_no_pack():
+    eq(telemetry.pack("a", "0", 1, 2, ()), None)
+
+
+def test_unsynchronised_clock_is_relative():
+    assert abs(float(telemetry.now(False))) < 1 << 28
+
+
+def test_synchronised_clock_counts_from_1970():
+    eq(telemetry.now(True).count("e"), 0)
+    # 2025-01-01, as this runtime counts it.
+    start = 1_735_689_600
+    assert float(telemetry.now(True)) > start, telemetry.now(True)
+    assert abs(float(telemetry.now(True)) - (time.time() + telemetry._EPOCH)) < 5
+
+
+def broken():
+    yield "good", "V", 1
+    yield "bad", "V", OSError(5, "EIO")
+    yield "nan", "V", float("nan")
+    yield "inf", "V", float("-inf")
+    raise RuntimeError("bus")
+
+
+def whole():
+    yield "bad", "V", 2
+
+
+def test_failures_are_noted_and_stop_nothing_else():
+    errors = {}
+    eq(list(telemetry.read([broken, whole], errors))[0], ("good", "V", 1))
+    errors = {}
+    eq(list(telemetry.read([whole, broken], errors)), [("bad", "V", 2), ("good", "V", 1)])
+    eq(sorted(errors), ["bad", "broken", "inf", "nan"])
+    eq(errors["broken"], "RuntimeError: bus")
+    assert "OSError" in errors["bad"]
+
+
+def test_a_sensor_that_works_again_is_struck_off():
+    errors = {"bad": "OSError: 5", "whole": "RuntimeError: bus", "other": "x"}
+    eq(list(telemetry.read([whole], errors)), [("bad", "V", 2)])
+    eq(errors, {"other": "x"})
+
+
+class Driver:
+    def read(self):
+        raise ValueError("pin 99")
+
+
+def test_a_method_can_be_a_source():
+    errors = {}
+    eq(list(telemetry.read([Driver().read], errors)), [])
+    eq(list(errors.values()), ["ValueError: pin 99"])

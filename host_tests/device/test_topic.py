@@ -1,0 +1,205 @@
+# Topic names and filters: what a caller may write, and what matches.
+
+from harness import eq, raises
+from inflight.topic import encode, encode_filter, encode_name, matches
+
+
+def test_encode():
+    """[MQTT-1.5.3-1] str and bytes become the bytes of the wire."""
+    eq(encode("a/b"), b"a/b")
+    eq(encode(b"a/b"), b"a/b")
+    eq(encode("\u20ac\U0001f600"), b"\xe2\x82\xac\xf0\x9f\x98\x80")
+    eq(encode(""), b"")
+
+
+def test_encode_keeps_the_byte_order_mark():
+    """[MQTT-1.5.3-3] U+FEFF is a character like any other."""
+    eq(encode("\ufeffa"), b"\xef\xbb\xbfa")
+
+
+def test_encode_refuses_ill_formed():
+    """[MQTT-1.5.3-1] [MQTT-3.1.3-4] [MQTT-3.1.3-10] [MQTT-3.1.3-11] [MQTT-3.8.3-1] Surrogates and broken UTF-8."""
+    for text in (b"\xff", b"a\xc0\x80", b"\xed\xa0\x80", b"\xe2\x82", b"\xf4\x90\x80\x80"):
+        for check in (encode, encode_name, encode_filter):
+            raises(ValueError, check, text)
+
+
+def test_encode_refuses_nul():
+    """[MQTT-1.5.3-2] [MQTT-4.7.3-2] U+0000 in a name or filter."""
+    for text in ("\0", "a\0b", b"a/\0"):
+        for check in (encode, encode_name, encode_filter):
+            raises(ValueError, check, text)
+
+
+def test_encode_refuses_control_characters():
+    for text in ("\x01", "a\x1f", "\x7f", "\x80", "\x9f", "\ufdd0", "\uffff"):
+        raises(ValueError, encode, text)
+
+
+def test_encode_refuses_other_types():
+    for value in (None, 5, ["a"], 1.5):
+        raises(ValueError, encode, value)
+
+
+def test_longest():
+    """[MQTT-4.7.3-3] [MQTT31-23] 65535 bytes at level 4, 32767 at level 3; bytes count, not characters."""
+    text = "\u00e9" * 32767
+    for check in (encode, encode_name, encode_filter):
+        eq(len(check(text + "x")), 65535)
+        raises(ValueError, check, text + "xx")
+        raises(ValueError, check, "a" * 70000)
+        eq(len(check("a" * 32767, 32767)), 32767)
+        raises(ValueError, check, "a" * 32768, 32767)
+
+
+def test_names():
+    """[MQTT-4.7.3-1] [MQTT-3.3.2-2] [MQTT-4.7.1-1] At least one character, no wildcards."""
+    for name in ("a", "/", "a//b", " ", "$SYS/x", "a b/\u00e9"):
+        eq(encode_name(name), name.encode())
+    for name in ("", "#", "+", "a/#", "a/+/b", "a+b", "x#"):
+        raises(ValueError, encode_name, name)
+
+
+def test_filters():
+    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-1] # is last and alone, + takes a whole level."""
+    for name in ("#", "+", "+/+", "/+", "/#", "a/#", "+/#", "a/+/b", "a//#", "/", "$SYS/#", "a/+"):
+        eq(encode_filter(name), name.encode())
+    for name in ("", "a#", "a/b#", "#/", "#/a", "a/#/b", "##", "a/##", "a+", "+a", "a/+b", "++", "a/b+/c", "+#", "#+"):
+        raises(ValueError, encode_filter, name)
+
+
+def match(pattern, name):
+    """The answer of matches(), the same wherever the name stands in its buffer."""
+    pattern, name = pattern.encode(), name.encode()
+    one = matches(pattern, name, 0, len(name))
+    assert one in (True, False)
+    for before, behind in ((b"x", b"y"), (b"a/", b"/b"), (b"/", b"/"), (b"#", b"#")):
+        eq(matches(pattern, before + name + behind, len(before), len(before) + len(name)), one)
+    return one
+
+
+MATCHING = (
+    ("sport/tennis/player1/#", "sport/tennis/player1"),
+    ("sport/tennis/player1/#", "sport/tennis/player1/ranking"),
+    ("sport/tennis/player1/#", "sport/tennis/player1/score/wimbledon"),
+    ("sport/#", "sport"),
+    ("#", "sport"),
+    ("#", "a/b/c"),
+    ("#", "/"),
+    ("sport/tennis/+", "sport/tennis/player1"),
+    ("sport/+", "sport/"),
+    ("+/+", "/finance"),
+    ("/+", "/finance"),
+    ("+", "a"),
+    ("+/a", "/a"),
+    ("+/tennis/#", "sport/tennis"),
+    ("+/tennis/#", "sport/tennis/x/y"),
+    ("a/+/c", "a/b/c"),
+    ("a/+/c", "a//c"),
+    ("a/b", "a/b"),
+    ("/", "/"),
+    ("a//b", "a//b"),
+    ("/#", "/a"),
+    ("/#", "/"),
+    ("+/#", "a"),
+    ("+/#", "a/b"),
+    ("a/+/#", "a/b"),
+    ("$SYS/#", "$SYS"),
+    ("$SYS/#", "$SYS/monitor/x"),
+    ("$SYS/monitor/+", "$SYS/monitor/Clients"),
+    ("a/+", "a/$b"),
+    ("a/#", "a/$b"),
+)
+DIFFERENT = (
+    ("sport/tennis/+", "sport/tennis/player1/ranking"),
+    ("sport/+", "sport"),
+    ("+", "/finance"),
+    ("+", "a/b"),
+    ("a", "b"),
+    ("a", "ab"),
+    ("ab", "a"),
+    ("a/b", "a"),
+    ("a", "a/b"),
+    ("a/b/#", "a"),
+    ("a/#", "ab"),
+    ("a/#", "b"),
+    ("a/b/#", "a/bc"),
+    ("a/b/#", "a/"),
+    ("/", "a"),
+    ("/a", "a"),
+    ("a", "a/"),
+    ("a/", "a"),
+    ("a/+/c", "a/b/d"),
+    ("a/+/c", "a/b"),
+    ("a/+/c", "a/b/c/d"),
+    ("a/+/+", "a/b"),
+    ("+/+", "a"),
+    ("/#", "a"),
+)
+
+
+def test_matching():
+    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] # takes any number of levels and the parent, + exactly one, be it empty."""
+    for pattern, name in MATCHING:
+        assert match(pattern, name), "%s should match %s" % (pattern, name)
+    for pattern, name in DIFFERENT:
+        assert not match(pattern, name), "%s should not match %s" % (pattern, name)
+
+
+def test_dollar_topics():
+    """[MQTT-4.7.2-1] Wildcards in front leave $ topics alone."""
+    for pattern in ("#", "+", "+/monitor/Clients", "+/#", "+/+"):
+        assert not match(pattern, "$SYS/monitor/Clients")
+        assert not match(pattern, "$SYS")
+
+
+def test_no_normalisation():
+    """[MQTT-4.7.3-4] Names are compared byte for byte: case, spaces, accents and slashes count."""
+    for pattern, name in (
+        ("ACCOUNTS", "Accounts"),
+        ("a b", "ab"),
+        ("\u00e9", "e\u0301"),
+        ("a/", "a"),
+        ("/a", "a"),
+        ("a//b", "a/b"),
+        ("\ufeffa", "a"),
+    ):
+        assert not match(pattern, name)
+        assert match(pattern, pattern)
+
+
+def slowly(pattern, name):
+    """Matching as the standard tells it, level by level."""
+    if name[0] == "$" and pattern[0] in "+#":
+        return False
+    p, n = pattern.split("/"), name.split("/")
+    for i, level in enumerate(p):
+        if level == "#":
+            return True
+        if i >= len(n) or level not in ("+", n[i]):
+            return False
+    return len(p) == len(n)
+
+
+def words(parts, depth):
+    if not depth:
+        return [""]
+    out = []
+    for rest in words(parts, depth - 1):
+        for part in parts:
+            out.append(part + "/" + rest if rest else part)
+    return out
+
+
+def test_matching_against_the_definition():
+    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.2-1] Every filter of up to three levels with every such name."""
+    names = [n for d in (1, 2, 3) for n in words(["a", "ab", "", "$"], d) if n]
+    filters = [f for d in (1, 2, 3) for f in words(["a", "", "+", "#"], d) if f]
+    for f in filters:
+        try:
+            pattern = encode_filter(f)
+        except ValueError:
+            continue
+        for n in names:
+            name = n.encode()
+            eq((f, n, matches(pattern, name, 0, len(name))), (f, n, slowly(f, n)))

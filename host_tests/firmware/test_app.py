@@ -1,0 +1,337 @@
+"""The application against a broker: what arrives there, and what it does when told."""
+
+import json
+import socket
+
+import commands
+import pytest
+from broker import CONNECT, SUBSCRIBE
+from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
+from inflight import RamFlash
+
+
+def arrived(broker, topic, device="dev"):
+    """What the messages to this topic of the device say; a SenML pack counts as its first record."""
+    bodies = [json.loads(m.payload) for m in broker.arrived if m.topic == f"inflight/{device}/{topic}"]
+    return [body[0] if isinstance(body, list) else body for body in bodies]
+
+
+def numbers(broker):
+    bodies = [json.loads(m.payload) for m in broker.arrived]
+    return [(body[0] if isinstance(body, list) else body)["seq"] for body in bodies]
+
+
+@pytest.fixture
+def nobody():
+    """A port of loopback that refuses connections."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
+
+
+@pytest.fixture
+def ask(broker, until):
+    """ask(app, name, payload): the reply to a command, as the asker sees it."""
+
+    def run(app, name, payload=b"", retain=0):
+        topic = f"reply/{name or '?'}"
+        before = len(arrived(broker, topic))
+        broker.give(f"inflight/dev/command/{name}", payload, 2, retain)
+        until(app, lambda: len(arrived(broker, topic)) > before)
+        return arrived(broker, topic)[-1]
+
+    return run
+
+
+# --- telemetry ---
+
+
+def test_telemetry_arrives_as_senml_with_its_number(make, broker, until):
+    app = make(broker.port)
+    until(app, lambda: len(arrived(broker, "telemetry")) >= 2)
+    first = next(m for m in broker.arrived if m.topic.endswith("telemetry"))
+    record = json.loads(first.payload)[0]
+    assert first.qos == 1 and not first.retain
+    assert (record["bn"], record["n"], record["u"], record["v"]) == ("urn:dev:mac:dev:", "temperature", "Cel", 21.5)
+    assert (record["seq"], record["epoch"]) == (0, app.journal.epoch)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_telemetry_goes_out_at_the_configured_qos(make, broker, until, qos):
+    app = make(broker.port, qos=qos)
+    until(app, lambda: len(arrived(broker, "telemetry")) >= 2)
+    assert {m.qos for m in broker.arrived if m.topic.endswith("telemetry")} == {qos}
+
+
+def test_every_message_takes_one_number_and_tells_it(make, broker, until):
+    app = make(broker.port, qos=2, health_ms=1000)
+    broker.give("inflight/dev/command/ping", b"x", 2)
+    kinds = {"telemetry", "health", "status", "reply/ping"}
+    until(app, lambda: all(arrived(broker, kind) for kind in kinds) and not app.client.pending)
+    assert sorted(numbers(broker)) == list(range(app.journal.next_seq))
+    assert {m["epoch"] for kind in kinds for m in arrived(broker, kind)} == {app.journal.epoch}
+
+
+def test_clock_that_is_not_set_is_told_as_relative(make, broker, until):
+    app = make(broker.port)
+    app.board.clock = False
+    until(app, lambda: len(arrived(broker, "telemetry")) >= 2)
+    assert all(abs(m["bt"]) < 2**28 for m in arrived(broker, "telemetry"))
+
+
+def test_clock_that_is_set_is_told_as_it_is(make, broker, until):
+    app = make(broker.port)
+    until(app, lambda: arrived(broker, "telemetry"))
+    assert all(m["bt"] > 1_700_000_000 for m in arrived(broker, "telemetry"))
+
+
+def test_telemetry_goes_on_while_offline_and_arrives_later(make, nobody, broker, until):
+    flash = RamFlash(8, 4096)
+    offline = make(nobody, flash)
+    until(offline, lambda: offline.journal.live >= 4)
+    accepted = [seq for seq, _, _ in offline.board.log]
+    online = make(broker.port, flash)
+    until(online, lambda: broker.arrived and not online.client.pending)
+    assert set(accepted) <= set(numbers(broker))
+    assert numbers(broker)[: len(accepted)] == accepted
+
+
+# --- a full journal ---
+
+
+def test_full_journal_is_counted_and_ends_nothing(make, nobody, until):
+    app = make(nobody, RamFlash(3, 1024))
+    until(app, lambda: app.full >= 2)
+    assert len(app.board.log) == app.journal.live == app.journal.next_seq
+
+
+def test_after_a_full_journal_no_number_is_missing(make, nobody, broker, until):
+    flash = RamFlash(3, 1024)
+    full = make(nobody, flash)
+    until(full, lambda: full.full)
+    app = make(broker.port, flash)
+    until(app, lambda: len(arrived(broker, "telemetry")) > full.journal.next_seq and not app.client.pending)
+    assert sorted(numbers(broker)) == list(range(app.journal.next_seq))
+
+
+@pytest.mark.parametrize("drop", ["oldest", "newest"])
+def test_drop_policies_are_counted_by_the_client(make, nobody, until, drop):
+    app = make(nobody, RamFlash(3, 1024), drop=drop)
+    until(app, lambda: app.client.counters()["dropped"] >= 2)
+    assert app.full == 0
+    # What the new message gave way for was never accepted; what gave way to it had been.
+    assert len(app.board.log) == app.client.counters()["accepted"] == app.journal.next_seq
+
+
+# --- sensors ---
+
+
+def test_sensor_that_fails_is_told_in_health_and_stops_no_other(make, broker, until):
+    app = make(broker.port, health_ms=1000)
+    app.board.readings = [("bad", "V", OSError(5, "EIO")), ("good", "V", 3)]
+    until(app, lambda: arrived(broker, "health") and arrived(broker, "telemetry"))
+    assert arrived(broker, "telemetry")[-1]["n"] == "good"
+    assert "EIO" in arrived(broker, "health")[-1]["errors"]["bad"]
+
+
+def test_health_forgets_a_sensor_that_works_again(make, broker, until):
+    app = make(broker.port, health_ms=1000)
+    app.board.readings = [("bad", "V", OSError(5, "EIO"))]
+    until(app, lambda: arrived(broker, "health"))
+    app.board.readings = [("bad", "V", 3)]
+    until(app, lambda: len(arrived(broker, "health")) >= 2)
+    assert arrived(broker, "health")[-1]["errors"] == {}
+
+
+def test_source_that_raises_leaves_the_others(make, broker, until):
+    def broken():
+        raise RuntimeError("no such pin")
+
+    app = make(broker.port, sources=[broken, lambda: [("x", "V", 1)]], health_ms=1000)
+    until(app, lambda: arrived(broker, "health") and arrived(broker, "telemetry"))
+    assert arrived(broker, "telemetry")[-1]["n"] == "x"
+    assert "no such pin" in arrived(broker, "health")[-1]["errors"]["broken"]
+
+
+def test_no_reading_takes_no_number(make, broker, until):
+    app = make(broker.port, health_ms=1000)
+    app.board.readings = []
+    until(app, lambda: len(arrived(broker, "health")) >= 2)
+    assert not arrived(broker, "telemetry")
+    assert sorted(numbers(broker)) == list(range(len(broker.arrived)))
+
+
+# --- status and health ---
+
+
+def test_birth_is_retained_and_the_will_says_offline(make, broker, until):
+    app = make(broker.port)
+    until(app, lambda: arrived(broker, "status"))
+    birth = next(m for m in broker.arrived if m.topic == "inflight/dev/status")
+    body = json.loads(birth.payload)
+    assert birth.retain and body["state"] == "online" and body["firmware"] == app.version
+    connect = broker.connections[-1].packets[0]
+    topic, payload, qos, retain = connect.will
+    assert connect.kind == CONNECT
+    assert (topic, json.loads(payload)["state"], qos, retain) == ("inflight/dev/status", "offline", 1, True)
+
+
+def test_commands_are_subscribed_with_the_connection_at_qos_2(make, broker, until):
+    app = make(broker.port)
+    until(app, lambda: arrived(broker, "status"))
+    requests = [p.filters for p in broker.connections[0].packets if p.kind == SUBSCRIBE]
+    assert requests == [[("inflight/dev/command/#", 2)]]
+
+
+def test_each_connection_has_its_birth(make, broker, until):
+    app = make(broker.port)
+    until(app, lambda: len(arrived(broker, "status")) == 1)
+    broker.connections[-1].finish()
+    until(app, lambda: len(arrived(broker, "status")) == 2)
+    assert app.client.counters()["connects"] == 2
+
+
+def test_health_tells_all(make, broker, until):
+    app = make(broker.port)
+    until(app, lambda: arrived(broker, "health"))
+    health = arrived(broker, "health")[0]
+    assert (health["rssi"], health["reset"], health["wifi"]) == (-67, "power-on", ONLINE)
+    assert set(health["counters"]) == set(app.client.counters())
+    assert set(health["journal"]) == {"live", "used", "limit", "erases"}
+    assert {"heap", "up", "outbox_full", "firmware", "errors", "seq", "epoch"} <= set(health)
+
+
+def test_orderly_end_says_offline(make, broker, until):
+    app = make(broker.port)
+    until(app, lambda: arrived(broker, "status"))
+    app.close()
+    assert [m["state"] for m in arrived(broker, "status")] == ["online", "offline"]
+    assert not app.client.pending
+
+
+# --- commands ---
+
+
+@pytest.fixture
+def app(make, broker):
+    return make(broker.port, interval_ms=60_000)
+
+
+def test_ping_answers_with_what_it_was_given(app, ask):
+    reply = ask(app, "ping", b"number 7")
+    assert reply["ok"] and reply["echo"] == "number 7" and reply["epoch"] == app.journal.epoch
+
+
+def test_interval_sets_the_period(app, broker, ask, until):
+    assert ask(app, "interval", b"100")["interval_ms"] == 100
+    before = len(arrived(broker, "telemetry"))
+    until(app, lambda: len(arrived(broker, "telemetry")) >= before + 3)
+
+
+@pytest.mark.parametrize("payload", [b"", b"soon", b"99", b"86400001", b"1e3", b"-5", b"\xff", b"9" * 300])
+def test_interval_that_makes_no_sense_is_answered_with_what_would(app, ask, payload):
+    reply = ask(app, "interval", payload)
+    assert not reply["ok"] and "from 100 to 86400000" in reply["error"]
+    assert ask(app, "ping")["ok"]
+
+
+@pytest.mark.parametrize("name", ["format", "ping/now", "PING", "\u00fc\u20ac", "__class__", ""])
+def test_unknown_command_is_answered_with_those_that_exist(app, ask, name):
+    reply = ask(app, name, b"x")
+    assert not reply["ok"] and "interval, ping, reboot" in reply["error"]
+
+
+def test_ping_with_ill_formed_text_is_an_error(app, ask):
+    assert not ask(app, "ping", b"\xc3\x28")["ok"]
+    assert ask(app, "ping", b"fine")["ok"]
+
+
+def test_retained_command_is_not_obeyed(app, ask):
+    reply = ask(app, "reboot", retain=1)
+    assert not reply["ok"] and "retain" in reply["error"]
+    assert not app.stopping
+
+
+@pytest.mark.parametrize("topic", ["inflight/other/command/reboot", "inflight/dev/commands/reboot", "x/command/reboot"])
+def test_commands_of_others_are_ignored(app, broker, ask, topic):
+    broker.give(topic, b"", 2)
+    assert ask(app, "ping", b"after")["echo"] == "after"
+    assert not app.stopping
+    assert not [m for m in broker.arrived if "reboot" in m.topic]
+
+
+def test_reboot_happens_when_everything_is_told(app, broker, until):
+    broker.give("inflight/dev/command/reboot", b"", 2)
+    app.run()
+    assert arrived(broker, "reply/reboot")[0]["ok"]
+    assert arrived(broker, "status")[-1]["state"] == "offline"
+    assert not app.client.pending
+    # The broker is not left with a command that would come again after the start.
+    assert not broker.sessions["dev"].flight
+
+
+def test_command_interrupted_by_a_power_cut_says_so(make, broker, until, monkeypatch):
+    class PowerCut(BaseException):
+        pass
+
+    def cut(*_):
+        raise PowerCut
+
+    flash = RamFlash(8, 4096)
+    first = make(broker.port, flash)
+    until(first, lambda: arrived(broker, "status"))
+    broker.give("inflight/dev/command/ping", b"again", 2)
+    with monkeypatch.context() as patch, pytest.raises(PowerCut):
+        patch.setattr(commands, "obey", cut)
+        until(first, lambda: False)
+    first.client._close()
+    second = make(broker.port, flash)
+    until(second, lambda: arrived(broker, "reply/ping"))
+    (reply,) = arrived(broker, "reply/ping")
+    assert reply["echo"] == "again" and reply["redelivered"]
+
+
+def test_reply_that_finds_the_journal_full_is_counted(make, nobody, broker, until):
+    app = make(broker.port, interval_ms=60_000)
+    until(app, lambda: arrived(broker, "status"))
+    app.journal.fits = lambda kind, size: False
+    broker.give("inflight/dev/command/interval", b"500", 2)
+    until(app, lambda: app.full)
+    assert app._telemetry.ms == 500
+
+
+# --- network, watchdog ---
+
+
+def test_wifi_is_joined_when_it_is_down(make, nobody, until):
+    app = make(nobody, wifi_ssid="net", wifi_key="key")
+    app.board.wifi = IDLE
+    until(app, lambda: app.board.joined)
+    assert app.board.joined == [("net", "key", 0)]
+
+
+@pytest.mark.parametrize("status", [ONLINE, CONNECTING])
+def test_wifi_is_left_alone_when_it_works(make, nobody, until, status):
+    app = make(nobody, wifi_ssid="net", wifi_key="key")
+    app.board.wifi = status
+    until(app, lambda: len(app.board.log) >= 2)
+    assert not app.board.joined
+
+
+def test_wifi_is_the_systems_business_without_an_ssid(make, nobody, until):
+    app = make(nobody)
+    app.board.wifi = WRONG_KEY
+    until(app, lambda: len(app.board.log) >= 2)
+    assert not app.board.joined
+
+
+def test_watchdog_is_fed(make, nobody, until):
+    app = make(nobody, watchdog_ms=30_000)
+    until(app, lambda: len(app.board.fed) >= 3)
+    assert set(app.board.fed) == {30_000}
+
+
+def test_no_watchdog_if_it_is_not_wanted(make, nobody, until):
+    app = make(nobody, watchdog_ms=0)
+    until(app, lambda: len(app.board.log) >= 2)
+    assert not app.board.fed

@@ -1,0 +1,850 @@
+"""Connecting, refusals, keep alive, disconnecting: the blocking client against a scripted broker."""
+
+import itertools
+import select
+import socket
+import ssl
+import time
+
+import pytest
+from broker import (
+    CONNECT,
+    DISCONNECT,
+    PINGREQ,
+    PUBLISH,
+    PUBREL,
+    SUBSCRIBE,
+    Broker,
+    connack,
+    packet,
+    pingresp,
+    puback,
+    pubcomp,
+    publish,
+    pubrec,
+    pubrel,
+    suback,
+    unsuback,
+)
+
+from inflight import Client, ConnectRefused, Journal, ProtocolError, RamFlash
+
+
+def silent(b):
+    """The client has not sent another byte so far."""
+    assert not select.select([b.connection.sock], [], [], 0)[0]
+
+
+# --- the first packet ---
+
+
+def test_first_packet_is_connect(broker, make):
+    """[MQTT-3.1.0-1] [MQTT-3.1.0-2] [MQTT-3.1.2-1] [MQTT-3.1.3-3] CONNECT comes first, and once (the judge checks)."""
+    client = make(broker.port, client_id="dev-1", keepalive=30)
+
+    def script(b):
+        p = b.welcome(client_id="dev-1", clean=False, level=4, name=b"MQTT", keepalive=30)
+        assert (p.will, p.user, p.password) == (None, None, None)
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        assert client.connected
+        client.ping()
+
+
+def test_nothing_is_sent_before_connack(broker, make):
+    """[MQTT-3.1.4-5] [MQTT31-24] What waits in the journal waits for CONNACK too."""
+    client = make(broker.port)
+    client.publish("t", b"1", qos=1)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        silent(b)
+        b.send(connack())
+        b.send(puback(b.expect(PUBLISH).mid))
+
+    with broker.play(script):
+        client.connect()
+        assert client.drain(3000)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("retain", [False, True])
+def test_will(broker, make, qos, retain):
+    """[MQTT-3.1.2-9] [MQTT-3.1.2-14] [MQTT-3.1.3-10] The will with its QoS and retain flag."""
+    client = make(broker.port, will=("status/é", b"\0gone", qos, retain))
+    with broker.play(lambda b: b.welcome(will=("status/é", b"\0gone", qos, retain))):
+        client.connect()
+
+
+def test_user_and_password(broker, make):
+    """[MQTT-3.1.2-19] [MQTT-3.1.2-21] [MQTT-3.1.3-1] [MQTT-3.1.3-11] Both, after the will."""
+    client = make(broker.port, user="jürgen", password="geheim", will=("w", "text", 0, False))
+    wanted = {"user": "jürgen", "password": b"geheim", "will": ("w", b"text", 0, False)}
+    with broker.play(lambda b: b.welcome(**wanted)):
+        client.connect()
+
+
+def test_user_without_password(broker, make):
+    """[MQTT-3.1.2-18] [MQTT-3.1.2-20] [MQTT-3.1.2-22] A user name alone."""
+    client = make(broker.port, user="me")
+    with broker.play(lambda b: b.welcome(user="me", password=None)):
+        client.connect()
+
+
+def test_binary_password(broker, make):
+    """A password is any bytes."""
+    client = make(broker.port, user="me", password=b"\xff\0\xfe")
+    with broker.play(lambda b: b.welcome(password=b"\xff\0\xfe")):
+        client.connect()
+
+
+def test_empty_client_id(broker, make):
+    """[MQTT-3.1.3-7] Only with a clean session."""
+    client = make(broker.port, client_id="", clean=True)
+    with broker.play(lambda b: b.welcome(client_id="", clean=True)):
+        client.connect()
+
+
+BAD_ARGUMENTS = [
+    {"client_id": ""},
+    {"client_id": "a\0b"},
+    {"client_id": "a" * 65536, "buffer": bytearray(200_000)},
+    {"client_id": b"\xff"},
+    {"client_id": "d", "password": "p"},
+    {"client_id": "d", "user": "u\0"},
+    {"client_id": "d", "user": b"\xed\xa0\x80"},
+    {"client_id": "d", "user": "u", "password": b"x" * 65536},
+    {"client_id": "d", "keepalive": -1},
+    {"client_id": "d", "keepalive": 65536},
+    {"client_id": "d", "level": 5},
+    {"client_id": "d", "level": 2},
+    {"client_id": "a" * 24, "level": 3},
+    {"client_id": "", "level": 3, "clean": True},
+    {"client_id": "d", "will": ("a/#", b"", 0, False)},
+    {"client_id": "d", "will": ("", b"", 0, False)},
+    {"client_id": "d", "will": (b"\xff", b"", 0, False)},
+    {"client_id": "d", "will": ("a\0", b"", 0, False)},
+    {"client_id": "d", "will": ("a", b"", 3, False)},
+    {"client_id": "d", "will": ("a", b"", -1, False)},
+    {"client_id": "d", "will": ("a", b"x" * 65536, 0, False)},
+    {"client_id": "d", "window": 0},
+    {"client_id": "d", "inbound": 0},
+    {"client_id": "d", "drop": "some"},
+    {"client_id": "d", "buffer": bytearray(20)},
+]
+
+
+@pytest.mark.parametrize("options", BAD_ARGUMENTS, ids=lambda o: "-".join(o)[:40])
+def test_bad_arguments(options):
+    """[MQTT-1.5.3-1] [MQTT-1.5.3-2] [MQTT-3.1.2-14] [MQTT-3.1.2-22] [MQTT-3.1.3-4] [MQTT-3.1.3-7] [MQTT-3.1.3-10]
+    [MQTT-3.1.3-11] [MQTT31-3] [MQTT31-4] [MQTT31-20] ValueError, and nobody was called."""
+    options = dict(options)
+    with pytest.raises(ValueError):
+        Client("127.0.0.1", options.pop("client_id"), Journal(RamFlash()), port=1, **options)
+
+
+def test_tls_context_without_verification():
+    """A context that believes anybody is refused."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with pytest.raises(ValueError):
+        Client("127.0.0.1", "d", tls=context)
+
+
+def test_connect_that_does_not_fit_the_buffer(broker, make):
+    """ValueError, before a byte is sent."""
+    client = make(broker.port, user="u" * 500, buffer=bytearray(256))
+
+    def script(b):
+        b.accept()
+        b.expect_close()
+
+    with broker.play(script), pytest.raises(ValueError):
+        try:
+            client.connect()
+        finally:
+            make.cut_power(client)
+
+
+# --- CONNACK ---
+
+
+@pytest.mark.parametrize("code", [1, 2, 3, 4, 5])
+def test_refused(broker, make, code):
+    """[MQTT-3.1.2-2] [MQTT-3.1.3-8] [MQTT-3.1.3-9] [MQTT-3.2.2-5] The code reaches the caller, the connection ends."""
+    client = make(broker.port)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        b.send(connack(0, code))
+        b.expect_close()
+
+    with broker.play(script), pytest.raises(ConnectRefused) as caught:
+        client.connect()
+    assert caught.value.code == code
+    assert isinstance(caught.value, OSError)
+    assert not client.connected
+    assert client.counters()["refused"] == 1
+
+
+BAD_CONNACKS = {
+    "present and refused": connack(1, 5),
+    "reserved code": connack(0, 6),
+    "code 255": connack(0, 255),
+    "reserved flags": connack(2),
+    "more reserved flags": connack(0x80),
+    "header flags": packet(0x21, b"\0\0"),
+    "too short": packet(0x20, b"\0"),
+    "too long": packet(0x20, b"\0\0\0"),
+    "PUBLISH": publish("a", b"x"),
+    "PUBACK": puback(1),
+    "PUBREC": pubrec(1),
+    "PUBREL": pubrel(1),
+    "PUBCOMP": pubcomp(1),
+    "SUBACK": suback(1, 0),
+    "UNSUBACK": unsuback(1),
+    "PINGRESP": pingresp(),
+    "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("answer", BAD_CONNACKS)
+def test_connack_that_breaks_the_rules(broker, make, answer):
+    """[MQTT-3.2.0-1] [MQTT-3.2.2-4] [MQTT-4.8.0-1] ProtocolError, and the connection is closed."""
+    client = make(broker.port)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        b.send(BAD_CONNACKS[answer])
+        b.expect_close()
+
+    with broker.play(script), pytest.raises(ProtocolError):
+        client.connect()
+    assert not client.connected
+
+
+def test_clean_session_with_session_present(broker, make):
+    """[MQTT-3.2.2-1] Session present is a lie after a clean session."""
+    client = make(broker.port, clean=True)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT, clean=True)
+        b.send(connack(1))
+        b.expect_close()
+
+    with broker.play(script), pytest.raises(ProtocolError):
+        client.connect()
+
+
+def test_second_connack(broker, make):
+    """[MQTT-4.8.0-1] CONNACK has its place once."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.send(connack())
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(ProtocolError):
+            client.ping()
+    assert client.counters()["protocol_errors"] == 1
+
+
+def test_closed_without_connack(broker, make):
+    """[MQTT-3.2.2-6] The client does not hang."""
+    client = make(broker.port)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        b.cut()
+
+    with broker.play(script), pytest.raises(OSError):
+        client.connect()
+
+
+@pytest.mark.parametrize("part", [b"", b"\x20", b"\x20\x02", b"\x20\x02\x00"])
+def test_connack_never_comes(broker, make, part):
+    """[MQTT-3.2.2-6] Every wait is bounded, with nothing or a part of the answer."""
+    client = make(broker.port, timeout=150)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        b.send(part)
+        b.expect_close()
+
+    start = time.monotonic()
+    with broker.play(script), pytest.raises(OSError):
+        client.connect()
+    assert 0.1 < time.monotonic() - start < 1.5
+
+
+def test_connack_byte_by_byte(broker, make):
+    client = make(broker.port)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        for byte in connack():
+            b.send(bytes([byte]))
+
+    with broker.play(script):
+        client.connect()
+
+
+def test_nobody_listens(make):
+    """OSError; nothing is lost."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    client = make(port)
+    client.publish("t", b"1", qos=1)
+    with pytest.raises(OSError):
+        client.connect()
+    assert client.pending == 1
+
+
+def test_error_in_connect_reaches_the_caller_then_it_tries_again(broker, make, pump):
+    """[MQTT-3.2.2-5] run_for() goes on after a refusal, which is told to on_error."""
+    client = make(broker.port)
+
+    def script(b):
+        for _ in range(3):
+            b.accept()
+            b.expect(CONNECT)
+            b.send(connack(0, 3))
+            b.expect_close()
+        b.welcome()
+
+    with broker.play(script):
+        pump(client, lambda: client.connected)
+    assert [e.code for e in client.errors] == [3, 3, 3]
+
+
+# --- sessions ---
+
+
+def test_session_present_is_accepted(broker, make):
+    """[MQTT-3.2.2-2] [MQTT-3.1.2-4] Session present 1 for a session that this journal has met."""
+    device = RamFlash()
+
+    def script(b):
+        b.welcome(0)
+        b.goodbye()
+        b.welcome(1, clean=False)
+        b.answer_ping()
+
+    with broker.play(script):
+        first = make(broker.port, device)
+        first.connect()
+        first.disconnect()
+        second = make(broker.port, device)
+        second.connect()
+        second.ping()
+        assert second.session.present
+
+
+def test_stranger_session_is_wiped_first(broker, make):
+    """[MQTT-3.1.2-6] A broker's session that this journal never met would swallow new messages: it goes first."""
+    client = make(broker.port)
+    client.publish("t", b"kept", qos=2)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT, clean=False)
+        b.send(connack(1))
+        b.goodbye()
+        b.accept()
+        b.expect(CONNECT, clean=True)
+        b.send(connack(0))
+        b.goodbye()
+        b.welcome(0, clean=False)
+        p = b.expect(PUBLISH, payload=b"kept", qos=2, dup=False)
+        b.send(pubrec(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        assert client.connected
+        assert client.pending == 1
+        client.run_for(1)
+
+
+def test_stranger_session_and_a_restart(broker, make):
+    """[MQTT-4.1.0-1] What was accepted offline, before a power cut, survives the wiping of a stranger's session."""
+    device = RamFlash()
+    make(broker.port, device).publish("t", b"kept", qos=1)
+    client = make(broker.port, device)
+
+    def script(b):
+        b.welcome(1, clean=False)
+        b.goodbye()
+        b.welcome(0, clean=True)
+        b.goodbye()
+        b.welcome(0, clean=False)
+        b.send(puback(b.expect(PUBLISH, payload=b"kept").mid))
+
+    with broker.play(script):
+        client.connect()
+        assert client.drain(3000)
+
+
+def test_session_met_by_a_short_connection(broker, make):
+    """[MQTT-4.1.0-1] The connection ends right after CONNACK and a PUBLISH: that session is no stranger's, and its
+    messages are not given up."""
+    client = make(broker.port)
+    client.publish("t", b"kept", qos=2)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT, clean=False)
+        b.send(connack(0))
+        b.cut()
+        b.accept()
+        again = b.expect(CONNECT)
+        if again.clean:  # wiping it is allowed, if nothing is lost
+            b.send(connack(0))
+            b.goodbye()
+            b.accept()
+            b.expect(CONNECT, clean=False)
+            b.send(connack(0))
+        else:
+            b.send(connack(1))
+        p = b.receive()
+        if p.kind == DISCONNECT:
+            b.expect_close()
+            b.welcome(0, clean=True)
+            b.goodbye()
+            b.welcome(0, clean=False)
+            p = b.receive()
+        assert p.kind == PUBLISH and p.payload == b"kept"
+        b.send(pubrec(p.mid))
+        b.expect(PUBREL)
+        b.send(pubcomp(p.mid))
+
+    with broker.play(script):
+        assert client.drain(3000)
+    assert client.counters()["dropped"] == 0
+
+
+def test_stranger_session_messages_are_not_delivered(broker, make):
+    """What a strange session brings with its CONNACK does not reach the handlers, and does no harm."""
+    got = []
+    client = make(broker.port, on_message=lambda m: got.append(m.payload))
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT, clean=False)
+        b.send(connack(1), publish("old", b"old", 0))
+        b.goodbye()
+        b.accept()
+        b.expect(CONNECT, clean=True)
+        b.send(connack(0))
+        b.goodbye()
+        b.welcome(0, clean=False)
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.ping()
+
+
+def test_session_without_a_journal(broker, make):
+    """A client without a journal takes the broker's word."""
+    client = make(broker.port, False)
+
+    def script(b):
+        b.welcome(1)
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.ping()
+
+
+def test_journal_of_another_client(broker, make):
+    """[MQTT-3.1.3-2] The client id is the key of the session: a journal serves one."""
+    device = RamFlash()
+    first = make(broker.port, device, client_id="one")
+
+    def script(b):
+        b.welcome()
+        b.goodbye()
+
+    with broker.play(script):
+        first.connect()
+        first.disconnect()
+    with pytest.raises(ValueError):
+        make(broker.port, device, client_id="another")
+    with pytest.raises(ValueError):
+        make(broker.port, device, client_id="one-more")
+    make(broker.port, device, client_id="one")
+
+
+# --- level 3 ---
+
+
+@pytest.mark.parametrize("reserved", [0, 1, 2, 255])
+def test_level_3(broker, make, reserved):
+    """[MQTT31-1] [MQTT31-2] [MQTT31-3] [MQTT31-5] MQIsdp, 23 characters, the reserved byte of CONNACK ignored."""
+    client = make(broker.port, client_id="a" * 23, level=3, clean=True)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT, name=b"MQIsdp", level=3, client_id="a" * 23)
+        b.send(connack(reserved))
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.ping()
+
+
+def test_level_3_has_no_session_present(broker, make):
+    """[MQTT31-5] [MQTT31-22] A fresh journal cannot know whether the broker has a session: it is wiped."""
+    client = make(broker.port, level=3)
+
+    def script(b):
+        b.welcome(1, clean=False)
+        b.goodbye()
+        b.welcome(0, clean=True)
+        b.goodbye()
+        b.welcome(0, clean=False)
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.ping()
+
+
+# --- keep alive ---
+
+
+def test_ping(broker, make):
+    """[MQTT-3.12.4-1] PINGREQ is answered; the round trip comes back in ms."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        assert 0 <= client.ping() < 3000
+    assert client.counters()["pings"] == 1
+
+
+def test_ping_without_answer(broker, make):
+    """[MQTT-3.12.4-1] [MQTT31-26] PINGRESP is waited for in bounds, then the connection is closed."""
+    client = make(broker.port, timeout=150)
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(OSError):
+            client.ping()
+    assert not client.connected
+
+
+def test_keep_alive(broker, make):
+    """[MQTT-3.1.2-23] [MQTT31-26] With a keep alive of 1 s no gap between packets is longer than 1 s."""
+    client = make(broker.port, keepalive=1)
+    times = []
+
+    def script(b):
+        b.welcome(keepalive=1)
+        times.append(time.monotonic())
+        for _ in range(2):
+            b.answer_ping()
+            times.append(time.monotonic())
+
+    with broker.play(script):
+        client.connect()
+        client.run_for(1900)
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    assert all(0.5 < gap < 1.0 for gap in gaps), gaps
+
+
+def test_keep_alive_while_waiting_for_an_answer(broker, make):
+    """[MQTT-3.1.2-23] Waiting for a SUBACK is no reason to be silent for longer than the keep alive."""
+    client = make(broker.port, keepalive=1, timeout=2500)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(SUBSCRIBE)
+        start = time.monotonic()
+        b.answer_ping()
+        assert time.monotonic() - start < 1
+        b.send(suback(p.mid, 0))
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a")
+
+
+def test_keep_alive_without_answer(broker, make, pump):
+    """[MQTT-3.12.4-1] A dead connection is noticed by the keep alive and replaced."""
+    client = make(broker.port, keepalive=1, timeout=150)
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.expect_close()
+        b.welcome()
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: client.counters()["connects"] == 2)
+    assert client.counters()["outages"] == 1
+
+
+def test_no_keep_alive(broker, make):
+    """Keep alive 0 sends no PINGREQ."""
+    client = make(broker.port, keepalive=0)
+
+    def script(b):
+        b.welcome(keepalive=0)
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        client.run_for(50)
+        client.disconnect()
+
+
+# --- the end ---
+
+
+def test_disconnect(broker, make):
+    """[MQTT-3.14.1-1] [MQTT-3.14.4-1] [MQTT-3.14.4-2] E0 00, then nothing more, then the end."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(DISCONNECT)
+        assert p.raw == b"\xe0\x00"
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        client.disconnect()
+    assert not client.connected
+    client.disconnect()
+
+
+def test_disconnect_is_meant(broker, make):
+    """After disconnect() nobody connects but connect()."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.goodbye()
+        b.welcome()
+
+    with broker.play(script):
+        client.connect()
+        client.disconnect()
+        client.run_for(30)
+        client.publish("t", b"1", qos=1)
+        client.run_for(10)
+        assert not client.connected
+        client.connect()
+
+
+def test_disconnect_says_first_what_is_due(broker, make):
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, qos=0)
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1")
+        client.disconnect()
+
+
+def test_evicted(broker, make, pump):
+    """[MQTT-3.1.4-2] A connection that the broker ends is replaced, with a pause between attempts."""
+    client = make(broker.port, backoff=(40, 40))
+
+    def script(b):
+        for _ in range(4):
+            b.welcome()
+            b.cut()
+        b.welcome()
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: client.counters()["connects"] == 5, 5000)
+    assert client.counters()["outages"] == 4
+
+
+GARBAGE = {
+    "QoS 3": packet(0x36, b"\0\x01a\0\x01x"),
+    "DUP at QoS 0": packet(0x38, b"\0\x01ax"),
+    "flags of PUBACK": packet(0x41, b"\0\x01"),
+    "Message ID 0": puback(0),
+    "Message ID 0 of a PUBLISH": publish("a", b"x", 1, 0),
+    "long PUBACK": packet(0x40, b"\0\x01\0"),
+    "five bytes of length": b"\x30\xff\xff\xff\xff\x7f",
+    "ill-formed topic": publish(b"\xff", b"x"),
+    "wildcard": publish("a/#", b"x"),
+    "U+0000": publish("a\0", b"x", 1, 1),
+    "empty topic": publish("", b"x"),
+    "topic longer than the packet": packet(0x30, b"\0\x09ab"),
+    "CONNECT": packet(0x10, b""),
+    "type 15": packet(0xF0, b""),
+    "flags 0 of PUBREL": packet(0x60, b"\0\x01"),
+    "DUP of PUBREL": packet(0x6A, b"\0\x01"),
+    "SUBACK out of the blue": suback(1, 0),
+    "UNSUBACK out of the blue": unsuback(1),
+    "PINGREQ": packet(0xC0),
+    "DISCONNECT": packet(0xE0),
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_closes_the_connection(broker, make, pump, kind):
+    """[MQTT-4.8.0-1] [MQTT-2.2.2-2] [MQTT-1.5.3-1] [MQTT-1.5.3-2] [MQTT-3.3.1-4] [MQTT-3.6.1-1] [MQTT31-27]
+    After a violation the connection is closed, nothing is delivered, it is counted, and the next one is made."""
+    got = []
+    client = make(broker.port, on_message=got.append)
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.send(GARBAGE[kind])
+        b.expect_close()
+        b.welcome(1)
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(ProtocolError):
+            client.ping()
+        pump(client, lambda: client.connected)
+    assert client.counters()["protocol_errors"] == client.counters()["outages"] == 1
+    assert not got
+
+
+# --- back-off ---
+
+
+class FakeTime:
+    """Time that passes only by sleeping."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic_ns(self):
+        return int(self.now * 1e9)
+
+    def sleep(self, seconds):
+        self.now += max(seconds, 0.001)
+
+
+def attempts(monkeypatch, make, backoff, ms, **options):
+    """The times, in ms, at which a client without a broker tries to connect."""
+    clock = FakeTime()
+    times = []
+
+    def nobody(*_):
+        times.append(int(clock.now * 1000))
+        raise OSError(111)
+
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    monkeypatch.setattr("inflight.cpython.time", clock)
+    client = make(1, backoff=backoff, **options)
+    client.run_for(ms)
+    return times
+
+
+def test_back_off(monkeypatch, make):
+    """Pauses grow to the longest, with full jitter; a broker that is away is not stormed."""
+    times = attempts(monkeypatch, make, (1000, 60_000), 3_600_000)
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    for k, gap in enumerate(gaps):
+        assert gap <= min(60_000, 1000 << k) + 60, (k, gap)
+    assert 60 < len(gaps) < 400  # half a minute each, on the average
+    assert len(set(gaps)) > 20
+    assert min(gaps[8:]) < 20_000 < 40_000 < max(gaps)
+
+
+def test_back_off_differs_between_clients(monkeypatch, make):
+    """A fleet does not come back in step, even when its randomness does."""
+    import random
+
+    monkeypatch.setattr(random, "getrandbits", lambda n: 0)
+    one = attempts(monkeypatch, make, (1000, 60_000), 300_000, client_id="one")
+    two = attempts(monkeypatch, make, (1000, 60_000), 300_000, client_id="two")
+    assert one != two
+
+
+def test_back_off_starts_anew(broker, make, pump):
+    """A connection that stood forgets the pauses before it."""
+    client = make(broker.port, backoff=(1, 60_000))
+
+    def script(b):
+        for k in range(6):
+            b.welcome(1 if k else 0)
+            b.cut()
+        b.welcome(1)
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: client.counters()["connects"] == 7)
+
+
+# --- a second broker: several addresses ---
+
+
+def test_reconnects_where_it_was_told(make, pump):
+    """The broker comes back on the same port after being gone."""
+    first = Broker()
+    client = make(first.port)
+    with first.play(lambda b: b.welcome()):
+        client.connect()
+    first.close()
+    client.run_for(20)
+    assert not client.connected
+    again = Broker.__new__(Broker)
+    again.connections, again.failure, again.port = [], None, first.port
+    again._listener = socket.create_server(("127.0.0.1", first.port))
+    again._listener.settimeout(5)
+
+    def script(b):
+        b.welcome(1)
+
+    try:
+        with again.play(script):
+            pump(client, lambda: client.connected)
+    finally:
+        again.close()
+
+
+def test_subscriptions_wait_for_connect(broker, make):
+    """Handlers told before connect() are asked for before it returns."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(SUBSCRIBE, filters=[("a/#", 2)])
+        b.send(suback(p.mid, 2))
+
+    with broker.play(script):
+        assert client.subscribe("a/#", 2, handler=print) is None
+        client.connect()

@@ -1,0 +1,354 @@
+"""Every fault: the connection cut at every packet and every byte, acknowledgements lost, repeated, out of order,
+brokers that forget or never answer, power cut at each of these. Afterwards nothing may be lost, no QoS 2 twice."""
+
+import time
+
+import pytest
+from broker import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Automatic, Faults, puback
+from nor import PowerCut
+
+from inflight import RamFlash
+
+OUT = [("t/%d" % k, b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2, 1, 2))]
+IN = [("cmd/%d" % k, b"command %d" % k, qos) for k, qos in enumerate((2, 1, 2))]
+
+
+class Run:
+    """One client life, or several, against an Automatic broker; `check` is the verdict."""
+
+    def __init__(self, make, faults=None, restart=False, again=False, flash=None, out=OUT, gifts=IN, **options):
+        self.make, self.out, self.gifts = make, out, gifts
+        self.options = {"timeout": 2000, **options}
+        self.idle = -1  # counts steps without progress
+        self.again = again  # connect again when nothing goes on
+        self.device = flash or RamFlash()
+        self.got = []
+        self.lives = 0
+        self.restart = restart
+        self.faults = faults or Faults()
+        self.client = None
+        self.published = 0
+
+    def handler(self, message):
+        self.got.append((message.topic, message.payload, message.qos, message.redelivered))
+
+    def born(self, port):
+        if self.client:
+            self.make.cut_power(self.client)
+        self.lives += 1
+        self.client = self.make(port, self.device, **self.options)
+        self.client.subscribe("cmd/#", 2, self.handler)
+        if self.restart:
+            # Losing the connection stands for losing the power.
+            self.client._on_error = self.die
+
+    def die(self, error):
+        raise PowerCut
+
+    def go(self):
+        with Automatic(self.faults) as broker:
+            self.broker = broker
+            for gift in self.gifts:
+                broker.give(*gift)
+            self.born(broker.port)
+            end = time.monotonic() + 10
+            while not self.done():
+                assert time.monotonic() < end, self.state()
+                assert self.lives < 20
+                try:
+                    self.step()
+                except PowerCut:
+                    self.born(broker.port)
+        self.check()
+        return self
+
+    def step(self):
+        if self.published < len(self.out):
+            topic, payload, qos = self.out[self.published]
+            self.published += 1  # accepted, or interrupted after it was accepted
+            self.client.publish(topic, payload, qos=qos)
+        elif self.again:
+            self.idle += 1
+            if self.idle > 20:
+                self.idle = 0
+                self.client.connect()
+        self.client.run_for(1)
+
+    def done(self):
+        return (
+            self.published == len(self.out)
+            and not self.client.pending
+            and self.client.connected
+            and len(self.got) >= len(self.gifts)
+            and not any(s.flight for s in self.broker.sessions.values())
+        )
+
+    def state(self):
+        return f"published {self.published}, pending {self.client.pending}, got {self.got}, {self.client.counters()}"
+
+    def check(self):
+        arrived = [(m.topic, m.payload, m.qos) for m in self.broker.arrived]
+        for message in self.out:
+            n = arrived.count(message)
+            assert n >= 1, f"{message} was lost; arrived: {arrived}"
+            assert n == 1 or message[2] == 1, f"{message} came {n} times"
+        assert set(arrived) == set(self.out)
+        firsts = sorted(set(arrived), key=arrived.index)
+        assert firsts == self.out, "out of order"
+        for topic, payload, qos in self.gifts:
+            n = sum(g[:2] == (topic, payload) for g in self.got)
+            assert n >= 1, f"{topic} was not handed over"
+            assert n == 1 or qos == 1, f"{topic} was handed over {n} times"
+        assert not any(g[3] for g in self.got), "no handler was interrupted"
+
+
+def total(make, what, **options):
+    return Run(make, **options).go().broker.total[what]
+
+
+def test_no_fault(make):
+    """[MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-4.3.3-2] What the others are measured by."""
+    run = Run(make).go()
+    assert run.broker.cuts == 0
+    assert len(run.broker.arrived) == len(OUT)
+    assert [g[1] for g in run.got] == [payload for _, payload, _ in IN]
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["cut", "restart"])
+@pytest.mark.parametrize("reset", [False, True], ids=["end", "reset"])
+@pytest.mark.parametrize("what", ["in_packets", "out_packets"])
+def test_cut_after_every_packet(make, what, reset, restart):
+    """[MQTT-4.1.0-1] [MQTT-4.1.0-2] [MQTT-4.4.0-1] [MQTT-3.3.1-1] [MQTT-4.6.0-1] [MQTT-2.3.1-3] [MQTT31-13] The
+    connection, or the power, is cut after the k-th packet, for every k."""
+    n = total(make, what)
+    for k in range(1, n + 1):
+        run = Run(make, Faults(**{what: k}, reset=reset), restart).go()
+        assert run.broker.cuts == 1 or k == n, k
+    print(f"{n} cut points")
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["cut", "restart"])
+@pytest.mark.parametrize("what", ["in_bytes", "out_bytes"])
+def test_cut_after_every_byte(make, what, restart):
+    """[MQTT-4.1.0-1] [MQTT-4.4.0-1] [MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Cut inside each packet, at every byte."""
+    n = total(make, what)
+    for k in range(1, n + 1):
+        Run(make, Faults(**{what: k}), restart).go()
+    print(f"{n} cut points")
+
+
+@pytest.mark.parametrize("what", ["in_bytes", "out_bytes"])
+def test_cut_while_pieces_stream(make, what):
+    """[MQTT-4.3.3-1] [MQTT-4.3.3-2] Payloads longer than the buffer, cut at every 7th byte."""
+    out = [("t", bytes(range(256)) * 2, 2), ("t", b"short", 1)]
+    options = {"buffer": bytearray(256), "out": out, "gifts": []}
+    n = total(make, what, flash=RamFlash(4, 2048), **options)
+    for k in range(1, n + 1, 7):
+        Run(make, Faults(**{what: k}), flash=RamFlash(4, 2048), **options).go()
+
+
+def test_broker_forgets_with_every_cut(make):
+    """[MQTT-3.2.2-3] [MQTT-3.1.2-4] After each cut the broker knows nothing any more: QoS 1 and 2 arrive, subscriptions
+    are made again."""
+    n = total(make, "in_packets", gifts=[])
+    for k in range(2, n):
+        faults = Faults(in_packets=k)
+        run = Run(make, faults, gifts=[])
+        faults.after_cut = lambda run=run: run.broker.forget()
+        # Without its memory no broker can keep QoS 2 to once: what counts is that nothing is lost.
+        run.check = lambda run=run: None
+        run.go()
+        arrived = {(m.topic, m.payload, m.qos) for m in run.broker.arrived}
+        assert arrived == set(OUT), k
+        assert all(s.subscriptions == {"cmd/#": 2} for s in run.broker.sessions.values())
+
+
+@pytest.mark.parametrize("kind", [PUBACK, PUBREC, PUBREL, PUBCOMP])
+@pytest.mark.parametrize("n", [1, 2])
+def test_ack_lost(make, kind, n):
+    """[MQTT-4.4.0-1] [MQTT-4.3.2-2] [MQTT31-14] An acknowledgement that never comes is waited for until the next
+    connection; then what it should have answered goes out again."""
+    count = [0]
+
+    def answer(raw):
+        count[0] += raw[0] >> 4 == kind
+        if raw[0] >> 4 == kind and count[0] == n:
+            return []
+        return [raw]
+
+    run = Run(make, Faults(answer=answer), again=True).go()
+    assert count[0] > n
+    assert len(run.broker.connections) >= 2
+
+
+@pytest.mark.parametrize("kind", [PUBACK, PUBREC, PUBREL, PUBCOMP, PUBLISH])
+def test_everything_repeated(make, kind):
+    """[MQTT-4.3.3-2] [MQTT-4.3.3-1] [MQTT31-11] [MQTT31-15] Each packet of a kind comes twice."""
+
+    def answer(raw):
+        return [raw, raw] if raw[0] >> 4 == kind else [raw]
+
+    Run(make, Faults(answer=answer), gifts=[g for g in IN if g[2] == 2] if kind == PUBLISH else IN).go()
+
+
+@pytest.mark.parametrize("kinds", [(PUBACK,), (PUBREC,), (PUBCOMP,)])
+def test_acks_out_of_order(make, kinds):
+    """[MQTT-4.3.2-1] [MQTT-4.3.3-1] Two acknowledgements at a time change places."""
+    held = []
+
+    def answer(raw):
+        if raw[0] >> 4 not in kinds:
+            return [raw]
+        held.append(raw)
+        if len(held) < 2:
+            return []
+        out = held[::-1]
+        held.clear()
+        return out
+
+    out = [("t", b"%d" % k, 1 + k % 2) for k in range(8)]
+    Run(make, Faults(answer=answer), out=out, gifts=[]).go()
+
+
+def test_cut_again_and_again(make):
+    """[MQTT-4.4.0-1] Every connection ends after some packets; still all arrives, in both directions."""
+    for every in range(4, 9):
+        faults = Faults(in_packets=every)
+        run = Run(make, faults)
+
+        def again(run=run, every=every):
+            run.faults.in_packets = run.broker.total["in_packets"] + every
+
+        faults.after_cut = again
+        run.go()
+
+
+def test_power_cut_again_and_again(make):
+    """[MQTT-4.1.0-1] The same with a new life after each cut."""
+    for every in range(6, 10):
+        faults = Faults(in_packets=every)
+        run = Run(make, faults, restart=True)
+
+        def again(run=run, every=every):
+            run.faults.in_packets = run.broker.total["in_packets"] + every
+
+        faults.after_cut = again
+        run.go()
+
+
+@pytest.mark.parametrize("window", [1, 2, 3])
+def test_cut_with_a_small_window(make, window):
+    """[MQTT-4.6.0-1] [MQTT-4.6.0-6] Messages behind the window keep their place."""
+    n = total(make, "in_packets", window=window)
+    for k in range(1, n):
+        Run(make, Faults(in_packets=k), restart=bool(k % 2), window=window).go()
+
+
+def test_level_3_cut_after_every_packet(make):
+    """[MQTT31-9] [MQTT31-13] [MQTT31-22] The same at level 3, where no CONNACK tells of a session."""
+    out = [("t/%d" % k, b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2))]
+    n = total(make, "in_packets", out=out, gifts=[], level=3)
+    for k in range(1, n):
+        Run(make, Faults(in_packets=k), out=out, gifts=[], level=3, restart=bool(k % 2)).go()
+
+
+# --- nobody answers ---
+
+
+def test_connect_is_never_answered(make):
+    """[MQTT-3.2.2-6] run_for() tries again and again, each time in bounds, and returns in time."""
+    with Automatic(Faults(silent=(CONNECT,))) as broker:
+        client = make(broker.port, timeout=50)
+        client.publish("t", b"1", qos=1)
+        start = time.monotonic()
+        client.run_for(300)
+        assert time.monotonic() - start < 0.3 + 0.2
+        assert not client.connected and client.pending == 1
+        assert 2 <= len(broker.connections) <= 8
+
+
+def test_publish_is_never_answered(make):
+    """drain() and disconnect() return in time; the message is kept."""
+    with Automatic(Faults(silent=(PUBLISH,))) as broker:
+        client = make(broker.port, timeout=100)
+        client.connect()
+        client.publish("t", b"1", qos=1)
+        client.publish("t", b"2", qos=2)
+        start = time.monotonic()
+        assert not client.drain(100)
+        assert time.monotonic() - start < 0.3
+        client.disconnect()
+        assert client.pending == 2
+
+
+def test_window_stays_shut(make):
+    """publish() does not wait for a broker that acknowledges nothing: the journal takes it."""
+    with Automatic(Faults(silent=(PUBLISH,))) as broker:
+        client = make(broker.port, timeout=2000, window=2)
+        client.connect()
+        start = time.monotonic()
+        for k in range(10):
+            client.publish("t", b"%d" % k, qos=1)
+        assert time.monotonic() - start < 0.5
+        assert client.pending == 10
+
+
+def test_broker_that_reads_nothing(make):
+    """A write that the peer never takes is given up after the time-out."""
+    import socket
+    import threading
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet():
+            sock, _ = server.accept()
+            sock.recv(100)
+            sock.sendall(b"\x20\x02\0\0")
+            greeted.append(sock)
+
+        greeted = []
+        thread = threading.Thread(target=greet, daemon=True)
+        thread.start()
+        client = make(server.getsockname()[1], timeout=200)
+        client.connect()
+        thread.join(3)
+        start = time.monotonic()
+        with pytest.raises(OSError):
+            client.publish("t", bytes(20_000_000))
+        assert time.monotonic() - start < 2
+        greeted[0].close()
+    assert not client.connected
+
+
+def test_a_slow_answer_is_in_time(make):
+    """Answers held back and sent together after many messages."""
+    held = []
+
+    def answer(raw):
+        if raw[0] >> 4 != PUBACK:
+            return [raw]
+        held.append(raw)
+        if len(held) < 8:
+            return []
+        out = list(held)
+        held.clear()
+        return out
+
+    out = [("t", b"%d" % k, 1) for k in range(16)]
+    Run(make, Faults(answer=answer), out=out, gifts=[]).go()
+
+
+def test_ack_of_an_earlier_connection(make):
+    """An acknowledgement that the first connection lost comes on the second, before the redelivery is read."""
+    lost = []
+
+    def answer(raw):
+        if raw[0] >> 4 == PUBACK and not lost:
+            lost.append(raw)
+            return []
+        if raw[0] >> 4 == 2 and lost:
+            return [raw, puback(1)]
+        return [raw]
+
+    faults = Faults(answer=answer, in_packets=2)
+    Run(make, faults, out=[("t", b"1", 1), ("t", b"2", 1)], gifts=[]).go()

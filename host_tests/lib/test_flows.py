@@ -1,0 +1,1301 @@
+"""The flows of QoS 0, 1 and 2 in both directions, packet by packet, against a scripted broker."""
+
+import pytest
+from broker import (
+    CONNECT,
+    PINGREQ,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    connack,
+    pingresp,
+    puback,
+    pubcomp,
+    publish,
+    pubrec,
+    pubrel,
+)
+from nor import PowerCut
+
+from inflight import FileFlash, OutboxFull, ProtocolError, RamFlash
+
+
+@pytest.fixture(params=["ram", "file"])
+def device(request, tmp_path):
+    """The flash of a journal, RAM and a file."""
+    if request.param == "ram":
+        return RamFlash()
+    return FileFlash(str(tmp_path / "flash"), blocks=4, block_size=1024)
+
+
+# --- out ---
+
+
+def test_qos_0(broker, make):
+    """[MQTT-4.3.1-1] [MQTT-3.3.1-2] [MQTT-2.3.1-5] [MQTT-3.3.2-1] Once, without DUP or a Message ID."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, topic="a/b", payload=b"hello", qos=0, dup=False, retain=False)
+        b.expect(PUBLISH, topic="a/ü", payload="é".encode(), qos=0, retain=True)
+        b.expect(PUBLISH, topic="a", payload=b"", retain=True)
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        assert client.publish("a/b", b"hello") == 0
+        client.publish("a/ü", "é", retain=True)
+        client.publish("a", retain=True)
+        client.ping()
+    assert client.pending == 0
+
+
+def test_qos_0_offline(make):
+    """A message of QoS 0 is sent now or not at all, and says so."""
+    client = make(1)
+    with pytest.raises(OSError):
+        client.publish("a", b"x")
+
+
+def test_qos_1(broker, make, device):
+    """[MQTT-4.3.2-1] [MQTT-2.3.1-1] [MQTT-3.3.1-1] PUBLISH without DUP, unacknowledged until PUBACK."""
+    client = make(broker.port, device)
+    seen = []
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH, topic="t", payload=b"one", qos=1, dup=False)
+        seen.append(p.mid)
+        b.answer_ping()
+        b.expect(PINGREQ)
+        b.send(puback(p.mid), pingresp())
+
+    with broker.play(script):
+        client.connect()
+        mid = client.publish("t", b"one", qos=1)
+        client.ping()
+        assert client.pending == 1
+        client.ping()
+    assert seen == [mid]
+    assert client.pending == 0
+    assert client.counters()["completed"] == 1
+
+
+def test_qos_2(broker, make, device):
+    """[MQTT-4.3.3-1] [MQTT-2.3.1-6] [MQTT-3.6.1-1] PUBLISH, PUBREC, PUBREL, PUBCOMP under one id."""
+    client = make(broker.port, device)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH, topic="t", payload=b"two", qos=2, dup=False)
+        b.answer_ping()
+        b.send(pubrec(p.mid))
+        b.expect(PUBREL, mid=p.mid, flags=2)
+        b.answer_ping()
+        b.send(pubcomp(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"two", qos=2)
+        client.ping()
+        assert client.pending == 1
+        client.run_for(5)
+        client.ping()
+        assert client.drain(3000)
+    assert client.counters()["completed"] == 1
+    assert client.counters()["resent"] == 0
+
+
+def test_a_packet_leaves_in_one_write(broker, make, monkeypatch):
+    """A PUBLISH in two writes costs 40 ms of delayed acknowledgement on a default socket."""
+    import inflight.link
+
+    client = make(broker.port)
+    writes = []
+    write = inflight.link.Link.write
+    monkeypatch.setattr(inflight.link.Link, "write", lambda s, b, at, n: (writes.append(n), write(s, b, at, n)))
+
+    def script(b):
+        b.welcome()
+        for _ in range(3):
+            b.expect(PUBLISH)
+
+    with broker.play(script):
+        client.connect()
+        del writes[:]
+        for qos in range(3):
+            client.publish("topic", b"payload", qos=qos)
+    assert len(writes) == 3
+
+
+def test_offline_outbox(broker, make, device):
+    """[MQTT-4.6.0-1] Accepted offline, delivered in order after connect, a first attempt without DUP."""
+    client = make(broker.port, device)
+    for k in range(20):
+        client.publish("t", b"%d" % k, qos=1 + k % 2)
+    assert client.pending == 20
+    got = []
+
+    def script(b):
+        b.welcome()
+        ended = 0
+        while ended < 20:
+            p = b.receive()
+            if p.kind == PUBLISH:
+                assert not p.dup
+                got.append(p.payload)
+                b.send(puback(p.mid) if p.qos == 1 else pubrec(p.mid))
+                ended += p.qos == 1
+            else:
+                assert p.kind == PUBREL
+                b.send(pubcomp(p.mid))
+                ended += 1
+
+    with broker.play(script):
+        client.connect()
+        assert client.drain(5000)
+    assert got == [b"%d" % k for k in range(20)]
+
+
+def test_window(broker, make):
+    """Messages are pipelined up to the window, and wait behind it; they enter in order."""
+    client = make(broker.port, window=3)
+
+    def script(b):
+        b.welcome()
+        mids = [b.expect(PUBLISH, payload=b"%d" % k).mid for k in range(3)]
+        b.answer_ping()  # nothing behind the window has left
+        b.send(puback(mids[0]), puback(mids[1]))
+        mids += [b.expect(PUBLISH, payload=b"%d" % k).mid for k in (3, 4)]
+        b.answer_ping()
+        b.send(*[puback(m) for m in mids[2:]])
+        b.send(puback(b.expect(PUBLISH, payload=b"5").mid))
+        assert len(set(mids)) == 5
+
+    with broker.play(script):
+        client.connect()
+        for k in range(6):
+            client.publish("t", b"%d" % k, qos=1)
+        client.ping()
+        client.run_for(5)
+        client.ping()
+        assert client.drain(3000)
+
+
+def test_window_of_one(broker, make):
+    """[MQTT-4.6.0-6] One message in flight: strictly one after the other."""
+    client = make(broker.port, window=1)
+
+    def script(b):
+        b.welcome()
+        for k in range(5):
+            p = b.expect(PUBLISH, payload=b"%d" % k, qos=2)
+            b.send(pubrec(p.mid))
+            b.expect(PUBREL, mid=p.mid)
+            b.send(pubcomp(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        for k in range(5):
+            client.publish("t", b"%d" % k, qos=2)
+        assert client.drain(3000)
+
+
+def test_acks_out_of_order(broker, make):
+    """[MQTT-4.3.2-1] Acknowledgements may come in any order."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        mids = [b.expect(PUBLISH).mid for _ in range(6)]
+        b.send(*[puback(m) for m in reversed(mids)])
+
+    with broker.play(script):
+        client.connect()
+        for k in range(6):
+            client.publish("t", b"%d" % k, qos=1)
+        assert client.drain(3000)
+
+
+def test_pubrel_in_the_order_of_pubrec(broker, make):
+    """[MQTT-4.6.0-4] Also when PUBRECs come in another order than the messages went."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        mids = [b.expect(PUBLISH).mid for _ in range(5)]
+        order = [mids[k] for k in (3, 0, 4, 1, 2)]
+        b.send(*[pubrec(m) for m in order])
+        assert [b.expect(PUBREL).mid for _ in order] == order
+        b.send(*[pubcomp(m) for m in order])
+
+    with broker.play(script):
+        client.connect()
+        for k in range(5):
+            client.publish("t", b"%d" % k, qos=2)
+        assert client.drain(3000)
+
+
+def test_repeated_acks(broker, make):
+    """[MQTT-4.3.3-1] PUBACK and PUBCOMP twice are ignored, PUBREC twice is answered twice."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        one, two = b.expect(PUBLISH).mid, b.expect(PUBLISH).mid
+        b.send(puback(one), puback(one), pubrec(two), pubrec(two))
+        b.expect(PUBREL, mid=two, flags=2)
+        b.expect(PUBREL, mid=two, flags=2)
+        b.send(pubcomp(two), pubcomp(two))
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1", qos=1)
+        client.publish("t", b"2", qos=2)
+        assert client.drain(3000)
+        client.ping()
+    assert client.connected
+    assert client.counters()["unknown_acks"] == 2
+    assert client.counters()["completed"] == 2
+
+
+def test_acks_for_unknown_ids(broker, make):
+    """[MQTT-4.3.3-1] [MQTT-4.3.3-2] After a power cut they are legitimate: PUBREC is answered with PUBREL, PUBREL
+    with PUBCOMP, the others are counted."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.send(puback(77), pubcomp(78), pubrec(79), pubrel(80), pubrec(65535))
+        b.expect(PUBREL, mid=79)
+        b.expect(PUBCOMP, mid=80)
+        b.expect(PUBREL, mid=65535)
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.run_for(20)
+        client.ping()
+    assert client.counters()["unknown_acks"] == 4
+
+
+WRONG = {
+    "PUBREC for QoS 1": (1, [pubrec]),
+    "PUBCOMP for QoS 1": (1, [pubcomp]),
+    "PUBACK for QoS 2": (2, [puback]),
+    "PUBCOMP before PUBREC": (2, [pubcomp]),
+    "PUBACK after PUBREC": (2, [pubrec, puback]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_acks_of_the_wrong_kind(broker, make, case):
+    """[MQTT-4.8.0-1] [MQTT-4.3.2-1] [MQTT-4.3.3-1] A violation; the message stays and goes out on the next connection."""
+    client = make(broker.port)
+    qos, answers = WRONG[case]
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH)
+        b.send(*[answer(p.mid) for answer in answers])
+        if len(answers) > 1:
+            b.expect(PUBREL)
+        b.expect_close()
+        b.welcome(1)
+        if len(answers) > 1:
+            b.expect(PUBREL, mid=p.mid)
+            b.send(pubcomp(p.mid))
+            return
+        b.expect(PUBLISH, mid=p.mid, dup=True)
+        b.send(puback(p.mid) if qos == 1 else pubrec(p.mid))
+        if qos == 2:
+            b.expect(PUBREL)
+            b.send(pubcomp(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1", qos=qos)
+        assert client.drain(3000)
+    assert client.counters()["protocol_errors"] == 1
+
+
+# --- out again ---
+
+
+def test_redelivery(broker, make, device):
+    """[MQTT-4.4.0-1] [MQTT-3.3.1-1] [MQTT-4.6.0-1] [MQTT-2.3.1-3] [MQTT31-13] Every unacknowledged PUBLISH and PUBREL
+    again: same ids, DUP, in the original order."""
+    client = make(broker.port, device)
+
+    def script(b):
+        b.welcome()
+        mids = [b.expect(PUBLISH, qos=1 + k % 2, dup=False).mid for k in range(6)]
+        b.send(pubrec(mids[1]), puback(mids[2]), pubrec(mids[5]))
+        b.expect(PUBREL, mid=mids[1])
+        b.expect(PUBREL, mid=mids[5])
+        b.cut()
+        b.welcome(1)
+        again = [b.receive() for _ in range(5)]
+        publishes = [p for p in again if p.kind == PUBLISH]
+        assert [(p.mid, p.dup, p.payload) for p in publishes] == [(mids[k], True, b"%d" % k) for k in (0, 3, 4)]
+        releases = [p for p in again if p.kind == PUBREL]
+        assert [(p.mid, p.flags) for p in releases] == [(mids[1], 2), (mids[5], 2)]
+        b.send(puback(mids[0]), pubcomp(mids[1]), puback(mids[4]), pubcomp(mids[5]), pubrec(mids[3]))
+        b.expect(PUBREL, mid=mids[3])
+        b.send(pubcomp(mids[3]))
+
+    with broker.play(script):
+        client.connect()
+        for k in range(6):
+            client.publish("t", b"%d" % k, qos=1 + k % 2)
+        assert client.drain(3000)
+    assert client.counters()["completed"] == 6
+
+
+def test_no_redelivery_while_connected(broker, make):
+    """[MQTT31-12] [MQTT-4.4.0-1] At level 4 nothing is repeated on a connection that stands."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH)
+        b.answer_ping()
+        b.send(puback(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1", qos=1)
+        client.run_for(100)
+        client.ping()
+        assert client.drain(3000)
+
+
+def test_retry_of_level_3(broker, make, pump):
+    """[MQTT31-9] [MQTT31-12] Repeated with DUP while connected, ever more slowly; PUBREL with DUP too."""
+    client = make(broker.port, level=3, retry=30, clean=True)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH, dup=False, qos=2)
+        b.expect(PUBLISH, dup=True, mid=p.mid, payload=b"1")
+        b.expect(PUBLISH, dup=True, mid=p.mid, payload=b"1")
+        b.send(pubrec(p.mid))
+        b.expect(PUBREL, mid=p.mid, flags=2)
+        b.expect(PUBREL, mid=p.mid, flags=10)
+        b.send(pubcomp(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1", qos=2)
+        pump(client, lambda: not client.pending)
+
+
+def test_pubrel_again_at_level_3(broker, make):
+    """[MQTT31-9] [MQTT31-13] On the next connection PUBREL has DUP as well."""
+    client = make(broker.port, level=3)
+
+    def script(b):
+        b.welcome(clean=False)
+        b.goodbye()
+        b.welcome(clean=True)
+        b.goodbye()
+        b.welcome(clean=False)
+        p = b.expect(PUBLISH, qos=2, dup=False)
+        b.send(pubrec(p.mid))
+        b.expect(PUBREL, mid=p.mid, flags=2)
+        b.cut()
+        b.welcome()
+        b.expect(PUBREL, mid=p.mid, flags=10)
+        b.send(pubcomp(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1", qos=2)
+        assert client.drain(3000)
+
+
+def test_session_forgotten_by_the_broker(broker, make):
+    """[MQTT-3.2.2-3] [MQTT-3.1.2-4] Session present 0: PUBLISH goes out again, PUBREL goes out again."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        one, two, three = (b.expect(PUBLISH).mid for _ in range(3))
+        b.send(pubrec(two))
+        b.expect(PUBREL, mid=two)
+        b.cut()
+        b.welcome(0)
+        again = {}
+        for _ in range(3):
+            p = b.receive()
+            again[p.mid] = p
+        assert again[one].kind == PUBLISH and again[one].dup
+        assert again[two].kind == PUBREL
+        assert again[three].kind == PUBLISH and again[three].dup
+        b.send(puback(one), pubcomp(two), pubrec(three))
+        b.expect(PUBREL, mid=three)
+        b.send(pubcomp(three))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1", qos=1)
+        client.publish("t", b"2", qos=2)
+        client.publish("t", b"3", qos=2)
+        assert client.drain(3000)
+    assert client.counters()["dropped"] == 0
+
+
+def test_clean_session(broker, make):
+    """[MQTT-3.1.2-6] [MQTT-4.1.0-2] What was in flight ends with its connection; ids of the old session mean nothing."""
+    client = make(broker.port, clean=True)
+
+    def script(b):
+        b.welcome(clean=True)
+        p = b.expect(PUBLISH, payload=b"old")
+        b.send(publish("t", b"q2", 2, 5))
+        b.expect(PUBREC, mid=5)
+        b.cut()
+        b.welcome(clean=True)
+        b.send(publish("t", b"q2 again", 2, 5))
+        b.expect(PUBREC, mid=5)
+        p = b.expect(PUBLISH, payload=b"new", dup=False)
+        b.send(puback(p.mid))
+
+    got = []
+    client._on_message = lambda m: got.append(m.payload)
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"old", qos=1)
+        while len(got) < 2:
+            client.run_for(5)
+        assert client.pending == 0
+        client.publish("t", b"new", qos=1)
+        assert client.drain(3000)
+    assert got == [b"q2", b"q2 again"]
+
+
+def test_clean_session_of_a_journal(broker, make):
+    """[MQTT-3.1.2-6] A clean session discards what an earlier one left in the journal, before it connects."""
+    device = RamFlash()
+    first = make(broker.port, device)
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, payload=b"old")
+        b.cut()
+        b.welcome(clean=True)
+        b.answer_ping()
+
+    with broker.play(script):
+        first.connect()
+        first.publish("t", b"old", qos=1)
+        make.cut_power(first)
+        second = make(broker.port, device, clean=True)
+        second.connect()
+        second.ping()
+    assert second.pending == 0
+
+
+# --- restart ---
+
+
+def restart(make, broker, device, client, **options):
+    make.cut_power(client)
+    return make(broker.port, device, **options)
+
+
+def test_restart_after_publish(broker, make, device):
+    """[MQTT-4.1.0-1] [MQTT-3.3.1-1] [MQTT-2.3.1-3] [MQTT-4.6.0-1] Power is cut before any answer: all again, same ids,
+    same order, DUP."""
+    client = make(broker.port, device)
+    mids = []
+
+    def script(b):
+        b.welcome()
+        mids.extend(b.expect(PUBLISH).mid for _ in range(4))
+        b.expect_close()
+        b.welcome(1)
+        for k in range(4):
+            p = b.expect(PUBLISH, mid=mids[k], payload=b"%d" % k, qos=1 + k % 2, dup=True)
+            b.send(puback(p.mid) if p.qos == 1 else pubrec(p.mid))
+        for k in (1, 3):
+            b.expect(PUBREL, mid=mids[k])
+            b.send(pubcomp(mids[k]))
+
+    with broker.play(script):
+        client.connect()
+        for k in range(4):
+            client.publish("t", b"%d" % k, qos=1 + k % 2)
+        client = restart(make, broker, device, client, window=8)
+        assert client.pending == 4
+        client.connect()
+        assert client.drain(3000)
+
+
+def test_restart_after_pubrel(broker, make, device, pump):
+    """[MQTT-4.3.3-1] [MQTT-4.1.0-1] Power is cut after PUBREL: PUBREL again, never the PUBLISH."""
+    client = make(broker.port, device)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH)
+        b.send(pubrec(p.mid))
+        b.expect(PUBREL, mid=p.mid)
+        b.expect_close()
+        b.welcome(1)
+        b.expect(PUBREL, mid=p.mid, flags=2)
+        b.answer_ping()
+        b.send(pubcomp(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1", qos=2)
+        pump(client, lambda: broker.connection.packets[-1].kind == PUBREL)
+        client = restart(make, broker, device, client)
+        client.connect()
+        client.ping()
+        assert client.drain(3000)
+
+
+def test_restart_offline(broker, make, device):
+    """[MQTT-4.1.0-1] Accepted, never sent, power cut: delivered ("might be a re-delivery": DUP)."""
+    client = make(broker.port, device)
+    mid = client.publish("t", b"1", qos=2)
+    client = restart(make, broker, device, client)
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, mid=mid, payload=b"1", dup=True)
+        b.send(pubrec(mid))
+        b.expect(PUBREL, mid=mid)
+        b.send(pubcomp(mid))
+
+    with broker.play(script):
+        client.connect()
+        assert client.drain(3000)
+    assert make(broker.port, device).pending == 0
+
+
+def test_restart_does_not_reuse_ids(broker, make, device):
+    """[MQTT-2.3.1-2] New messages take ids that recovered ones do not have."""
+    client = make(broker.port, device)
+    old = [client.publish("t", b"%d" % k, qos=1) for k in range(5)]
+    client = restart(make, broker, device, client)
+    new = [client.publish("t", b"%d" % k, qos=1) for k in range(5)]
+    assert len(set(old + new)) == 10
+
+
+def test_restart_many_times(broker, make, device):
+    """Twenty lives, a message each, none of them ever online; then all arrive in order."""
+    for k in range(20):
+        make(broker.port, device).publish("t", b"%d" % k, qos=1)
+    client = make(broker.port, device)
+
+    def script(b):
+        b.welcome()
+        for k in range(20):
+            b.send(puback(b.expect(PUBLISH, payload=b"%d" % k).mid))
+
+    with broker.play(script):
+        client.connect()
+        assert client.drain(3000)
+
+
+# --- in ---
+
+
+@pytest.fixture
+def listen(make, broker):
+    """listen() is a client that notes what its handler gets: (topic, payload, qos, dup, retain, redelivered)."""
+
+    def start(device=None, **options):
+        got = []
+
+        def note(m):
+            got.append((m.topic, m.payload, m.qos, m.dup, m.retain, m.redelivered))
+
+        client = make(broker.port, device, on_message=note, **options)
+        client.got = got
+        return client
+
+    return start
+
+
+def test_receive_qos_0(broker, listen):
+    """[MQTT-3.3.4-1] [MQTT-3.3.1-8] [MQTT-3.3.1-9] [MQTT-3.3.1-10] Handed over with its retain flag, not answered."""
+    client = listen()
+
+    def script(b):
+        b.welcome()
+        b.send(publish("a", b"1"), publish("a/é", b"", retain=1))
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.ping()
+    assert client.got == [("a", b"1", 0, False, False, False), ("a/é", b"", 0, False, True, False)]
+
+
+def test_receive_qos_1(broker, listen):
+    """[MQTT-3.3.4-1] [MQTT-4.3.2-2] [MQTT-2.3.1-6] Handler, then PUBACK; afterwards the id is new, whatever its DUP."""
+    client = listen()
+
+    def script(b):
+        b.welcome()
+        for dup in (0, 1, 1):
+            b.send(publish("a", b"x", 1, 9, dup))
+            b.expect(PUBACK, mid=9)
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.run_for(20)
+        client.ping()
+    assert [g[3] for g in client.got] == [False, True, True]
+    assert not any(g[5] for g in client.got)
+
+
+def test_pubacks_in_order(broker, listen):
+    """[MQTT-4.6.0-2] PUBACKs in the order of the messages."""
+    client = listen()
+
+    def script(b):
+        b.welcome()
+        b.send(*[publish("a", b"x", 1, m) for m in (7, 3, 65535, 1, 2)])
+        assert [b.expect(PUBACK).mid for _ in range(5)] == [7, 3, 65535, 1, 2]
+
+    with broker.play(script):
+        client.connect()
+        client.run_for(20)
+
+
+def test_answers_of_all_kinds_in_order(broker, listen):
+    """[MQTT-4.6.0-2] [MQTT-4.6.0-3] [MQTT-4.6.0-4] Mixed together in one read."""
+    client = listen()
+
+    def script(b):
+        b.welcome()
+        b.send(publish("a", b"", 2, 1), publish("a", b"", 1, 2), pubrel(1), publish("a", b"", 2, 3), pubrec(9))
+        got = [b.receive() for _ in range(5)]
+        assert [(p.kind, p.mid) for p in got] == [(PUBREC, 1), (PUBACK, 2), (PUBCOMP, 1), (PUBREC, 3), (PUBREL, 9)]
+
+    with broker.play(script):
+        client.connect()
+        client.run_for(20)
+
+
+def test_receive_qos_2(broker, listen, device):
+    """[MQTT-4.3.3-2] [MQTT-3.3.4-1] [MQTT-2.3.1-6] [MQTT31-18] PUBREC, repeats answered and not delivered, PUBCOMP,
+    then the id is new."""
+    client = listen(device)
+
+    def script(b):
+        b.welcome()
+        b.send(publish("a", b"x", 2, 9))
+        b.expect(PUBREC, mid=9)
+        b.send(publish("a", b"x", 2, 9, dup=1))
+        b.expect(PUBREC, mid=9)
+        b.send(publish("a", b"x", 2, 9, dup=0))  # the id counts, not the flag
+        b.expect(PUBREC, mid=9)
+        b.send(pubrel(9))
+        b.expect(PUBCOMP, mid=9)
+        b.send(pubrel(9))
+        b.expect(PUBCOMP, mid=9)
+        b.send(publish("a", b"y", 2, 9, dup=1))
+        b.expect(PUBREC, mid=9)
+        b.send(pubrel(9))
+        b.expect(PUBCOMP, mid=9)
+
+    with broker.play(script):
+        client.connect()
+        client.run_for(40)
+    assert [g[1] for g in client.got] == [b"x", b"y"]
+    assert client.counters()["duplicates"] == 2
+
+
+def test_pubrecs_in_order(broker, listen):
+    """[MQTT-4.6.0-3] PUBRECs in the order of the messages."""
+    client = listen()
+
+    def script(b):
+        b.welcome()
+        b.send(*[publish("a", b"x", 2, m) for m in (7, 3, 65535, 1, 2)])
+        assert [b.expect(PUBREC).mid for _ in range(5)] == [7, 3, 65535, 1, 2]
+
+    with broker.play(script):
+        client.connect()
+        client.run_for(20)
+
+
+def test_both_directions_have_their_own_ids(broker, listen):
+    """[MQTT-2.3.1-4] [MQTT31-8] The broker's id 1 has nothing to do with ours."""
+    client = listen()
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH, qos=2)
+        b.send(publish("a", b"x", 2, p.mid))
+        b.expect(PUBREC, mid=p.mid)
+        b.send(pubrec(p.mid))
+        b.expect(PUBREL, mid=p.mid)
+        b.send(pubrel(p.mid))
+        b.expect(PUBCOMP, mid=p.mid)
+        b.send(pubcomp(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1", qos=2)
+        assert client.drain(3000)
+    assert len(client.got) == 1
+
+
+def test_receive_qos_2_across_connections(broker, listen, pump):
+    """[MQTT-4.3.3-2] [MQTT-4.4.0-1] A PUBREC lost with its connection: PUBREC again, not delivered again."""
+    client = listen()
+
+    def script(b):
+        b.welcome()
+        b.send(publish("a", b"x", 2, 9))
+        b.expect(PUBREC, mid=9)
+        b.cut()
+        b.welcome(1)
+        b.send(publish("a", b"x", 2, 9, dup=1))
+        b.expect(PUBREC, mid=9)
+        b.send(pubrel(9))
+        b.expect(PUBCOMP, mid=9)
+        b.cut()
+        b.welcome(1)
+        b.send(pubrel(9))
+        b.expect(PUBCOMP, mid=9)
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: client.counters()["connects"] == 3)
+        client.run_for(20)
+    assert len(client.got) == 1
+
+
+def test_broker_that_forgot_begins_anew(broker, listen, pump):
+    """[MQTT-3.2.2-3] Session present 0: ids of received messages are new ones."""
+    client = listen()
+
+    def script(b):
+        b.welcome()
+        b.send(publish("a", b"x", 2, 9))
+        b.expect(PUBREC, mid=9)
+        b.cut()
+        b.welcome(0)
+        b.send(publish("a", b"y", 2, 9))
+        b.expect(PUBREC, mid=9)
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: len(client.got) == 2)
+    assert [g[1] for g in client.got] == [b"x", b"y"]
+
+
+def test_restart_after_pubrec(broker, listen, device, make, pump):
+    """[MQTT-4.1.0-1] [MQTT-4.3.3-2] The id outlives a power cut: not delivered again, PUBREC, PUBCOMP."""
+    client = listen(device)
+
+    def script(b):
+        b.welcome()
+        b.send(publish("a", b"x", 2, 9))
+        b.expect(PUBREC, mid=9)
+        b.expect_close()
+        b.welcome(1)
+        b.send(publish("a", b"x", 2, 9, dup=1))
+        b.expect(PUBREC, mid=9)
+        b.send(pubrel(9))
+        b.expect(PUBCOMP, mid=9)
+        b.send(publish("a", b"new", 2, 9))
+        b.expect(PUBREC, mid=9)
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: broker.connection.packets[-1].kind == PUBREC)
+        make.cut_power(client)
+        second = listen(device)
+        second.connect()
+        pump(second, lambda: second.got)
+    assert len(client.got) == 1
+    assert second.got == [("a", b"new", 2, False, False, False)]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_power_cut_in_the_handler(broker, make, device, pump, qos):
+    """[MQTT-4.3.3-2] [MQTT-4.3.2-2] Interrupted by a power cut it is delivered again, marked at QoS 2; nothing was
+    acknowledged before."""
+
+    def dying(m):
+        raise PowerCut
+
+    client = make(broker.port, device, on_message=dying)
+    got = []
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.send(publish("a", b"x", qos, 9))
+        b.expect_close()
+        b.welcome(1)
+        if qos:
+            b.send(publish("a", b"x", qos, 9, dup=1))
+            p = b.expect(PUBACK if qos == 1 else PUBREC, mid=9)
+        if qos == 2:
+            b.send(publish("a", b"x", 2, 9, dup=1))
+            b.expect(PUBREC, mid=9)
+            b.send(pubrel(p.mid))
+            b.expect(PUBCOMP, mid=9)
+        b.send(publish("a", b"y", qos, 10))
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(PowerCut):
+            client.ping()
+        make.cut_power(client)
+        second = make(broker.port, device, on_message=lambda m: got.append((m.payload, m.redelivered)))
+        second.connect()
+        pump(second, lambda: (b"y", False) in got)
+    assert got == {0: [], 1: [(b"x", False)], 2: [(b"x", True)]}[qos] + [(b"y", False)]
+
+
+def test_too_many_qos_2_without_pubrel(broker, make):
+    """[MQTT-4.8.0-1] A broker that releases nothing is cut off: nothing the peer sends can grow memory."""
+    client = make(broker.port, inbound=3)
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        for m in (1, 2, 3):
+            b.send(publish("a", b"x", 2, m))
+            b.expect(PUBREC, mid=m)
+        b.send(publish("a", b"x", 2, 4))
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(ProtocolError):
+            client.ping()
+
+
+def test_pubrel_before_pubrec(broker, make):
+    """[MQTT-4.8.0-1] PUBREL for a message that was never acknowledged (the handler died) is a violation."""
+    device = RamFlash()
+
+    def dying(m):
+        raise PowerCut
+
+    client = make(broker.port, device, on_message=dying)
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.send(publish("a", b"x", 2, 9))
+        b.expect_close()
+        b.welcome(1)
+        b.expect(PINGREQ)
+        b.send(pubrel(9))
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(PowerCut):
+            client.ping()
+        make.cut_power(client)
+        second = make(broker.port, device)
+        second.connect()
+        with pytest.raises(ProtocolError):
+            second.ping()
+
+
+# --- large ---
+
+
+def big(n):
+    return bytes((k * 13 + k // 251) & 255 for k in range(n))
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("size", [100, 117, 118, 119, 120, 121, 122, 128, 129, 500, 20_000])
+def test_large_payload_out(broker, make, qos, size):
+    """A payload longer than the buffer streams, from the caller at QoS 0, from flash above; sizes around the buffer's."""
+    client = make(broker.port, RamFlash(16, 32768) if size > 900 else RamFlash(4, 2048), buffer=bytearray(256))
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH, topic="topic", payload=big(size), qos=qos, dup=False)
+        b.expect(PUBLISH, payload=b"next", qos=0)
+        if qos:
+            b.cut()
+            b.welcome(1)
+            b.expect(PUBLISH, topic="topic", payload=big(size), mid=p.mid, dup=True)
+            b.send(puback(p.mid) if qos == 1 else pubrec(p.mid))
+        if qos == 2:
+            b.expect(PUBREL)
+            b.send(pubcomp(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("topic", big(size), qos=qos)
+        client.publish("t", b"next")
+        assert client.drain(5000)
+
+
+def test_very_large_payload_out(broker, make):
+    """A megabyte at QoS 0, while the broker is slow to read."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, payload=big(1_000_000))
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", big(1_000_000))
+        client.ping()
+
+
+@pytest.mark.parametrize("form", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("size", [0, 5, 1000])
+def test_payload_types(broker, make, form, size):
+    """bytes, bytearray and memoryview, short and long."""
+    client = make(broker.port, RamFlash(4, 4096), buffer=bytearray(256))
+
+    def script(b):
+        b.welcome()
+        for qos in range(3):
+            b.expect(PUBLISH, payload=big(size), qos=qos)
+
+    with broker.play(script):
+        client.connect()
+        for qos in range(3):
+            client.publish("t", form(big(size)), qos=qos)
+
+
+def test_payload_longer_than_the_journal(broker, make):
+    """ValueError, nothing is written; the next message is not harmed."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.send(puback(b.expect(PUBLISH, payload=b"small").mid))
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(ValueError):
+            client.publish("t", bytes(5000), qos=1)
+        client.publish("t", b"small", qos=1)
+        assert client.drain(3000)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_large_payload_in(broker, make, pump, qos):
+    """A payload longer than the buffer comes to a streaming handler in pieces, and is acknowledged once."""
+    pieces = []
+    client = make(broker.port, buffer=bytearray(256))
+    client.subscribe("big", qos, lambda m: pieces.append((m.topic, m.offset, m.payload, m.size)), stream=True)
+
+    def script(b):
+        b.welcome()
+        p = b.receive()
+        b.send(b"\x90\x03" + p.mid.to_bytes(2, "big") + bytes([qos]))
+        b.send(publish("big", big(5000), qos, 7))
+        if qos:
+            b.expect(PUBACK if qos == 1 else PUBREC, mid=7)
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: sum(len(p[2]) for p in pieces) >= 5000)
+        client.ping()
+    assert b"".join(p[2] for p in pieces) == big(5000)
+    assert all(p[0] == "big" and p[3] == 5000 for p in pieces)
+    assert [p[1] for p in pieces] == [sum(len(q[2]) for q in pieces[:k]) for k in range(len(pieces))]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_too_large_for_the_handler(broker, make, pump, qos):
+    """[MQTT-4.5.0-2] Without a streaming handler it is counted and acknowledged all the same."""
+    got = []
+    client = make(broker.port, on_message=lambda m: got.append(m.payload), buffer=bytearray(256))
+
+    def script(b):
+        b.welcome()
+        b.send(publish("big", big(5000), qos, 7))
+        b.expect(PUBACK if qos == 1 else PUBREC, mid=7)
+        b.send(publish("t" * 300, b"x", qos, 8))
+        b.expect(PUBACK if qos == 1 else PUBREC, mid=8)
+        b.send(publish("small", b"small"))
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: got)
+    assert got == [b"small"]
+    assert client.counters()["too_long"] == 2
+
+
+# --- the caller's mistakes ---
+
+
+BAD = [
+    {"topic": ""},
+    {"topic": "#"},
+    {"topic": "a/+"},
+    {"topic": "a\0"},
+    {"topic": "x" * 65536},
+    {"topic": "x" * 70_000},
+    {"topic": b"\xff"},
+    {"topic": "\ud800"},
+    {"topic": None},
+    {"qos": 3},
+    {"qos": -1},
+    {"qos": None},
+    {"payload": None},
+    {"payload": 5},
+    {"payload": [1, 2]},
+]
+
+
+@pytest.mark.parametrize("mistake", BAD, ids=lambda m: repr(m)[:30])
+def test_bad_publish(broker, make, mistake):
+    """[MQTT-3.3.2-1] [MQTT-3.3.2-2] [MQTT-4.7.1-1] [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT-4.7.3-3] [MQTT-1.5.3-1]
+    [MQTT-3.3.1-4] ValueError before a byte is sent; what follows is not swallowed."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, payload=b"after")
+
+    with broker.play(script):
+        client.connect()
+        for qos in (0, 1):
+            with pytest.raises(ValueError):
+                client.publish(**{"topic": "t", "payload": b"x", "qos": qos, **mistake})
+        client.publish("t", b"after")
+    assert client.pending == 0
+
+
+def test_topic_longer_than_the_buffer(broker, make):
+    """ValueError: the head of a packet must fit."""
+    client = make(broker.port, buffer=bytearray(128))
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, payload=b"after")
+
+    with broker.play(script):
+        client.connect()
+        for qos in range(3):
+            with pytest.raises(ValueError):
+                client.publish("t" * 64, b"x", qos=qos)
+        client.publish("t", b"after")
+    assert client.pending == 0
+
+
+def test_topics_of_level_3(make):
+    """[MQTT31-23] 32767 bytes at most."""
+    client = make(1, level=3, buffer=bytearray(200_000))
+    with pytest.raises(ValueError):
+        client.publish("t" * 32_768, b"", qos=1)
+
+
+def test_qos_without_a_journal(make):
+    """Nothing above QoS 0 is promised without a place to keep it."""
+    client = make(1, False)
+    for qos in (1, 2):
+        with pytest.raises(ValueError):
+            client.publish("t", b"x", qos=qos)
+
+
+def test_name_changed_between_publishes(broker, make):
+    """Topics kept from the last call are not mixed up."""
+    client = make(broker.port)
+    topics = ["a", "b", "b", "a", b"a", "a" * 1]
+
+    def script(b):
+        b.welcome()
+        for topic in topics:
+            b.expect(PUBLISH, topic=topic if isinstance(topic, str) else topic.decode())
+
+    with broker.play(script):
+        client.connect()
+        for topic in topics:
+            client.publish(topic, b"")
+        with pytest.raises(ValueError):
+            client.publish("#", b"")
+
+
+# --- the bound ---
+
+
+def fill(client, qos=1):
+    n = 0
+    while True:
+        try:
+            client.publish("t", b"%060d" % n, qos=qos)
+        except OutboxFull:
+            return n
+        n += 1
+        assert n < 1000
+
+
+def test_outbox_full(broker, make, device):
+    """Beyond its bound the journal says so; what it took arrives, in order, and there is room again."""
+    client = make(broker.port, device)
+    n = fill(client)
+    assert n > 10
+    assert client.pending == n
+    fresh = make(broker.port, device)
+    assert fresh.pending == n
+
+    def script(b):
+        b.welcome()
+        for k in range(n + 1):
+            b.send(puback(b.expect(PUBLISH, payload=b"%060d" % k).mid))
+
+    with broker.play(script):
+        fresh.connect()
+        assert fresh.drain(5000)
+        fresh.publish("t", b"%060d" % n, qos=1)
+        assert fresh.drain(3000)
+
+
+def test_full_outbox_empties_while_publishing(broker, make):
+    """A broker that takes messages keeps the outbox open: publish() waits for it, in bounds."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        for k in range(500):
+            b.send(puback(b.expect(PUBLISH, payload=b"%060d" % k).mid))
+
+    with broker.play(script):
+        client.connect()
+        for k in range(500):
+            client.publish("t", b"%060d" % k, qos=1)
+        assert client.drain(5000)
+
+
+@pytest.mark.parametrize("drop", ["oldest", "newest"])
+def test_drop_policies(broker, make, drop):
+    """The policy that the caller chose, counted; the window is never dropped."""
+    client = make(broker.port, drop=drop, window=4)
+    n = 200
+    for k in range(n):
+        client.publish("t", b"%060d" % k, qos=1)
+    kept = client.pending
+    dropped = client.counters()["dropped"]
+    assert kept + dropped == n and dropped > 50
+    got = []
+
+    def script(b):
+        b.welcome()
+        for _ in range(kept):
+            p = b.expect(PUBLISH)
+            got.append(int(p.payload))
+            b.send(puback(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        assert client.drain(5000)
+    assert got == sorted(got)
+    if drop == "newest":
+        assert got == list(range(kept))
+    else:
+        assert got == [0, 1, 2, 3, *range(n - kept + 4, n)]
+
+
+def test_dropped_is_dropped_for_good(broker, make):
+    """What drop="oldest" gave up does not come back after a restart."""
+    device = RamFlash()
+    client = make(broker.port, device, drop="oldest")
+    for k in range(100):
+        client.publish("t", b"%060d" % k, qos=1)
+    assert make(broker.port, device).pending == client.pending
+
+
+# --- ids ---
+
+
+def test_ids_wrap(broker, make):
+    """[MQTT-2.3.1-1] [MQTT-2.3.1-2] After 65535 comes 1, and an id in use is passed over."""
+    client = make(broker.port, window=4)
+    client.session._outbound._last = 65533
+
+    def script(b):
+        b.welcome()
+        held = b.expect(PUBLISH, payload=b"held")
+        assert held.mid == 65534
+        mids = []
+        for _ in range(3):
+            p = b.expect(PUBLISH)
+            mids.append(p.mid)
+            b.send(puback(p.mid))
+        assert mids == [65535, 1, 2]
+        client.session._outbound._last = 65533
+        b.send(puback(60000))
+        p = b.expect(PUBLISH)
+        assert p.mid == 65535
+        b.send(puback(p.mid), puback(held.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"held", qos=1)
+        for _ in range(3):
+            client.publish("t", b"x", qos=1)
+        while client.pending > 1 or client.counters()["unknown_acks"] < 1:
+            client.run_for(2)
+        client.publish("t", b"y", qos=1)
+        assert client.drain(3000)
+
+
+def test_ids_behind_the_window_are_in_use(broker, make):
+    """[MQTT-2.3.1-2] Also those of messages that wait in the journal, around the wrap."""
+    device = RamFlash()
+    client = make(broker.port, device, window=2)
+    client.session._outbound._last = 65530
+    mids = [client.publish("t", b"x", qos=1) for _ in range(20)]
+    assert len(set(mids)) == 20 and 0 not in mids
+    client = make(broker.port, device, window=2)
+    mids += [client.publish("t", b"x", qos=1) for _ in range(5)]
+    assert len(set(mids)) == 25 and 0 not in mids
+
+
+def test_ids_after_many_messages(broker, make):
+    """[MQTT-2.3.1-2] 66,000 ids, one of them held: none is 0, none is the held one."""
+    client = make(broker.port, RamFlash(8, 4096), window=2)
+    outbound = client.session._outbound
+    held = client.publish("t", b"held", qos=1)
+    seen = set()
+    for _ in range(66_000):
+        mid = outbound.take_mid(0)
+        assert 0 < mid < 65536 and mid != held
+        seen.add(mid)
+    assert len(seen) == 65534
+
+
+def test_connect_again_inside_a_flow(broker, make):
+    """connect() on a standing connection replaces it; nothing is lost."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH)
+        b.expect_close()
+        b.accept()
+        b.expect(CONNECT)
+        b.send(connack(1))
+        b.expect(PUBLISH, mid=p.mid, dup=True)
+        b.send(puback(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1", qos=1)
+        client.connect()
+        assert client.drain(3000)

@@ -1,0 +1,261 @@
+"""Cuts the power at every program, every erase and every byte within them, and has an independent oracle judge what
+the journal finds afterwards; then again while the journal recovers from the first cut."""
+
+import random
+
+import nor
+import pytest
+from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+
+# page, once, sectors, sector size
+RINGS = {
+    "page-1": (1, False, 4, 512),
+    "page-4": (4, False, 5, 512),
+    "page-16-once": (16, True, 4, 1024),
+    "page-256": (256, False, 4, 1024),
+}
+STEPS = {"page-1": 70, "page-4": 90, "page-16-once": 80, "page-256": 120}
+MASKS = (0x00, 0xA5, 0x5A, 0x0F, 0xF0, 0x81)
+
+
+class Oracle:
+    """What was promised: knows records by (kind, Message ID), which this workload uses once each."""
+
+    def __init__(self):
+        self.records = {}  # key: (seq, body, state), not DONE
+        self.seqs = 0
+        self.pending = None  # ("append", key, body) or ("mark", key, state): begun, not returned
+        self.epoch = None
+
+    def copy(self):
+        other = Oracle()
+        other.__dict__.update(self.__dict__, records=dict(self.records))
+        return other
+
+    def begin(self, *operation):
+        self.pending = operation
+
+    def finish(self):
+        what, key, value = self.pending
+        self.pending = None
+        if what == "append":
+            self.records[key] = (self.seqs if key[0] == OUT else 0, value, 0)
+            self.seqs += key[0] == OUT
+        elif value == DONE:
+            del self.records[key]
+        else:
+            seq, body, _ = self.records[key]
+            self.records[key] = (seq, body, value)
+
+    def judge(self, journal):
+        """Asserts that the journal keeps the promises; settles what the cut left open as the journal did."""
+        found = contents(journal)
+        if self.pending:
+            what, key, value = self.pending
+            happened = key in found if what == "append" else key not in found or found[key][2] == value
+            if happened:
+                self.finish()
+            self.pending = None
+        assert found == self.records
+        assert journal.next_seq == self.seqs
+        assert self.epoch in (None, journal.epoch)
+        self.epoch = journal.epoch
+        ours = sorted(seq for (kind, _), (seq, _, _) in found.items() if kind == OUT)
+        assert in_order(journal) == ours
+        assert journal.live == len(ours)
+        assert journal.used == sum(journal._span(len(body)) for _, body, _ in found.values())
+
+
+def contents(journal):
+    found = {}
+    for kind in (OUT, IN, SESSION):
+        at = journal.scan(kind, -1)
+        while at >= 0:
+            key = kind, journal.found_mid
+            assert key not in found, "twice"
+            found[key] = journal.found_seq, body_at(journal, at), journal.found_state
+            at = journal.scan(kind, at)
+    return {
+        # the number of a record that takes none is nobody's business
+        key: (seq, body, state) if key[0] == OUT else (0, body, state)
+        for key, (seq, body, state) in found.items()
+    }
+
+
+def body_at(journal, at):
+    n = journal.found_len
+    buf = bytearray(n + 7)
+    start = journal.read(at, 0, buf)
+    return bytes(buf[start : start + n])
+
+
+def in_order(journal):
+    seqs = []
+    at = journal.find(OUT, 0)
+    while at >= 0:
+        seqs.append(journal.found_seq)
+        at = journal.find(OUT, journal.found_seq + 1)
+    return seqs
+
+
+class Player:
+    """Uses a journal as the client does, and tells the oracle."""
+
+    def __init__(self, journal, oracle):
+        self.journal = journal
+        self.oracle = oracle
+        self.places = {}
+        for kind in (OUT, IN, SESSION):
+            at = journal.scan(kind, -1)
+            while at >= 0:
+                self.places[kind, journal.found_mid] = at
+                at = journal.scan(kind, at)
+        journal.on_move = self.moved
+
+    def moved(self, old, new):
+        for key, at in self.places.items():
+            if at == old:
+                self.places[key] = new
+
+    def append(self, kind, mid, n):
+        body = bytes((mid * 31 + i * 7) & 0xFF for i in range(n))
+        cut = n // 3
+        self.oracle.begin("append", (kind, mid), body)
+        try:
+            at = self.journal.append(kind, mid, body[:cut] + b"junk", cut, b"?" + body[cut:], 1)
+        except OutboxFull:
+            self.oracle.begin()
+            return False
+        self.oracle.finish()
+        self.places[kind, mid] = at
+        return True
+
+    def mark(self, key, state):
+        self.oracle.begin("mark", key, state)
+        self.journal.mark(self.places[key], state)
+        self.oracle.finish()
+        if state == DONE:
+            del self.places[key]
+
+    def run(self, seed, steps, first_mid):
+        """Records of several sizes; marks in an odd order, some very late, so that they are evacuated."""
+        dice = random.Random(seed)
+        for step in range(steps):
+            mid = first_mid + step
+            kind = (OUT, OUT, OUT, IN, OUT, OUT, SESSION)[dice.randrange(7)]
+            n = {OUT: dice.choice((2, 20, 45, 90, 150)), IN: 0, SESSION: 9}[kind]
+            while not self.append(kind, mid, n):
+                self.mark(min(self.places, key=lambda key: (key[0] != OUT, self.places[key])), DONE)
+            while len(self.places) > dice.choice((3, 4, 6)):
+                key = dice.choice(sorted(self.places)[dice.random() < 0.9 :])
+                if self.oracle.records[key][2] == 0 and dice.random() < 0.5:
+                    self.mark(key, RELEASED)
+                else:
+                    self.mark(key, DONE)
+            if dice.random() < 0.3:
+                self.journal.tidy()
+
+
+class Tape:
+    """Every operation of a run: the flash before it, what it does, and what had been promised by then."""
+
+    def __init__(self, flash, oracle):
+        self.flash = flash
+        self.oracle = oracle
+        self.operations = []
+        flash.watch = self.note
+
+    def note(self, name, at, old, new):
+        self.operations.append((name, at, old, new, self.flash.snapshot(), self.oracle.copy()))
+
+    def stop(self):
+        self.flash.watch = None
+        return self.operations
+
+
+def record(flash, oracle, seed, steps, first_mid):
+    """The tape of a mount and what follows."""
+    tape = Tape(flash, oracle)
+    journal = Journal(flash)
+    if oracle.epoch is None:
+        oracle.epoch = journal.epoch
+    Player(journal, oracle).run(seed, steps, first_mid)
+    return tape.stop()
+
+
+def every_byte(name, old, new):
+    """What may be left of one operation: {the bytes: how}."""
+    ways = [nor.before, nor.after]
+    for b in range(len(old)):
+        if old[b] != new[b]:
+            masks = MASKS if name == "program" else (MASKS[b % 6],)
+            ways += [nor.torn(b, mask) for mask in masks]
+            ways.append(nor.suffix(b, MASKS[b % 6]))
+    return distinct(ways + patterns(name, 4), old, new)
+
+
+def patterns(name, n):
+    ways = [way(seed) for way in (nor.scattered, nor.mixed) for seed in range(n)]
+    return ways + [nor.zeros] if name == "erase" else ways
+
+
+def a_few(name, old, new):
+    changed = [b for b in range(len(old)) if old[b] != new[b]] or [0]
+    ways = [nor.before, nor.after, nor.torn(changed[len(changed) // 2], 0x5A), nor.torn(changed[0], 0xA5)]
+    return distinct(ways + [nor.suffix(changed[-1], 0x3C)] + patterns(name, 1), old, new)
+
+
+def distinct(ways, old, new):
+    return {way(old, new): way for way in ways}.values()
+
+
+def cut(flash, operation, how):
+    """Puts back the flash as it was before the operation, and lets `how` stand of it."""
+    name, at, old, new, snapshot, oracle = operation
+    flash.restore(snapshot)
+    flash.land(at, how(old, new))
+    return oracle.copy()
+
+
+def ways_of(operation, choose):
+    name, _, old, new, _, _ = operation
+    return choose(name, old, new)
+
+
+def explain(operation, how, number):
+    name, at, old, new, _, oracle = operation
+    return f"operation {number}, {name} at {at}: left {how(old, new).hex()}\npending {oracle.pending}"
+
+
+@pytest.mark.parametrize("ring", RINGS)
+def test_nothing_is_lost_at_any_cut(ring, record_property):
+    page, once, blocks, size = RINGS[ring]
+    flash = nor.NorFlash(blocks, size, page, once)
+    tape = record(flash, Oracle(), seed=page, steps=STEPS[ring], first_mid=1)
+    assert min(flash.erases) >= 3, "wraps around"
+    dice = random.Random(page)
+    points = second = 0
+    for number, operation in enumerate(tape):
+        for how in ways_of(operation, every_byte):
+            oracle = cut(flash, operation, how)
+            try:
+                oracle.judge(Journal(flash))
+                points += 1
+                if dice.random() < 0.02:
+                    second += cut_again(flash, oracle)
+            except (AssertionError, ValueError, KeyError) as error:
+                raise AssertionError(explain(operation, how, number)) from error
+    record_property("cut points", points)
+    record_property("second cuts", second)
+    print(f"{ring}: {points} cuts, {second} cuts of the recovery or soon after")
+
+
+def cut_again(flash, oracle):
+    """The same for a mount of the flash as it is, and a lap of work behind it."""
+    points = 0
+    for operation in record(flash, oracle, seed=7, steps=12, first_mid=2000):
+        for how in ways_of(operation, a_few):
+            after = cut(flash, operation, how)
+            after.judge(Journal(flash))
+            points += 1
+    return points

@@ -1,0 +1,736 @@
+"""Subscriptions and handlers: the blocking client against a scripted broker."""
+
+import time
+
+import pytest
+from broker import (
+    PINGREQ,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    connack,
+    pingresp,
+    puback,
+    publish,
+    pubrec,
+    pubrel,
+    suback,
+    unsuback,
+)
+
+from inflight import ProtocolError
+
+
+def granting(b, *codes):
+    """Answers the next SUBSCRIBE; returns it."""
+    p = b.expect(SUBSCRIBE)
+    b.send(suback(p.mid, *(codes or [qos for _, qos in p.filters])))
+    return p
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("granted", [0, 1, 2])
+def test_one_filter(broker, make, qos, granted):
+    """[MQTT-3.8.1-1] [MQTT-2.2.2-1] [MQTT-3-8.3-4] [MQTT-3.8.4-1] [MQTT-3.8.4-6] The granted QoS, lower or not."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        p = granting(b, granted)
+        assert p.filters == [("a/+/ü/#", qos)] and p.flags == 2
+
+    with broker.play(script):
+        client.connect()
+        assert client.subscribe("a/+/ü/#", qos) == granted
+
+
+def test_several_filters(broker, make):
+    """[MQTT-3.8.3-3] [MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] One request, the answers in its order."""
+    client = make(broker.port)
+    filters = [("a", 0), ("b/#", 2), ("+/c", 1), ("d", 2)]
+
+    def script(b):
+        b.welcome()
+        p = granting(b, 0, 2, 0x80, 1)
+        assert p.filters == filters
+
+    with broker.play(script):
+        client.connect()
+        assert client.subscribe(filters) == [0, 2, 0x80, 1]
+
+
+BAD_SUBACKS = {
+    "one code too few": lambda mid: suback(mid, 0),
+    "one code too many": lambda mid: suback(mid, 0, 0, 0),
+    "another id": lambda mid: suback(mid + 1, 0, 0),
+    "code 3": lambda mid: suback(mid, 0, 3),
+    "code 0x81": lambda mid: suback(mid, 0x81, 0),
+    "UNSUBACK": unsuback,
+}
+
+
+@pytest.mark.parametrize("kind", BAD_SUBACKS)
+def test_bad_suback(broker, make, kind):
+    """[MQTT-2.3.1-7] [MQTT-3.8.4-2] [MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] A violation closes the connection."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.send(BAD_SUBACKS[kind](b.expect(SUBSCRIBE).mid))
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(ProtocolError):
+            client.subscribe([("a", 0), ("b", 1)])
+
+
+def test_suback_never_comes(broker, make):
+    """[MQTT-3.8.4-1] The wait is bounded."""
+    client = make(broker.port, timeout=150)
+
+    def script(b):
+        b.welcome()
+        b.expect(SUBSCRIBE)
+        b.expect_close()
+
+    start = time.monotonic()
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(OSError):
+            client.subscribe("a")
+    assert 0.1 < time.monotonic() - start < 1.5
+
+
+def test_suback_never_comes_while_messages_do(broker, make):
+    """[MQTT-3.8.4-1] A busy connection does not stretch the wait."""
+    client = make(broker.port, timeout=150)
+
+    def script(b):
+        b.welcome()
+        b.expect(SUBSCRIBE)
+        for k in range(100_000):
+            b.send(publish("a", b"x", 1, 1 + k % 60_000))
+            try:
+                b.expect(PUBACK)
+            except AssertionError:
+                return
+        raise AssertionError("the client waits for ever")
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(OSError):
+            client.subscribe("a")
+
+
+def test_publish_before_suback(broker, make):
+    """[MQTT-3.8.4-6] A message may arrive before the SUBACK: it has its handler already."""
+    client = make(broker.port)
+    got = []
+
+    def script(b):
+        b.welcome()
+        p = b.expect(SUBSCRIBE)
+        b.send(publish("a", b"early", 1, 3, retain=1), suback(p.mid, 1))
+        b.expect(PUBACK, mid=3)
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a", 1, lambda m: got.append((m.payload, m.retain)))
+    assert got == [(b"early", True)]
+
+
+@pytest.mark.parametrize(
+    "filters", ["", "a#", "a/#/b", "a+", "x/+y", "a\0", b"\xff", "x" * 65536, [], [("a", 3)], [("a", -1)], [("a", 0), ("", 0)]]
+)
+def test_bad_filters(broker, make, filters):
+    """[MQTT-3.8.3-1] [MQTT-3.8.3-3] [MQTT-3-8.3-4] [MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-1] [MQTT-4.7.3-2]
+    [MQTT-4.7.3-3] [MQTT-1.5.3-1] ValueError before a byte is sent, and no trace of it later."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.answer_ping()
+        b.cut()
+        b.welcome()
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(ValueError):
+            client.subscribe(filters)
+        client.ping()
+        while client.counters()["connects"] < 2:
+            client.run_for(2)
+        client.ping()
+
+
+@pytest.mark.parametrize("filters", [[], ["a#"], ["a", ""], [b"\xff"]])
+def test_bad_unsubscribe(broker, make, filters):
+    """[MQTT-3.10.3-1] [MQTT-3.10.3-2] ValueError before a byte is sent."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(ValueError):
+            client.unsubscribe(*filters)
+        client.ping()
+
+
+def test_filters_that_do_not_fit_the_buffer(broker, make):
+    """ValueError; the connection is as good as before."""
+    client = make(broker.port, buffer=bytearray(128))
+
+    def script(b):
+        b.welcome()
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(ValueError):
+            client.subscribe([("a" * 40, 0), ("b" * 40, 0)])
+        client.ping()
+
+
+def test_unsubscribe(broker, make):
+    """[MQTT-3.10.1-1] [MQTT-3.10.4-4] [MQTT-3.10.4-5] [MQTT-3.10.3-2] Several filters, one UNSUBACK."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(UNSUBSCRIBE, filters=[("a", None), ("b/#", None)], flags=2)
+        b.send(unsuback(p.mid))
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.unsubscribe("a", "b/#")
+        client.ping()
+
+
+@pytest.mark.parametrize("answer", [lambda m: unsuback(m + 1), lambda m: suback(m, 0), lambda m: puback(0)])
+def test_bad_unsuback(broker, make, answer):
+    """[MQTT-2.3.1-7] [MQTT-3.10.4-4] The answer to something else closes the connection."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.send(answer(b.expect(UNSUBSCRIBE).mid))
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(ProtocolError):
+            client.unsubscribe("a")
+
+
+def test_unsuback_never_comes(broker, make):
+    """[MQTT-3.10.4-4] The wait is bounded."""
+    client = make(broker.port, timeout=150)
+
+    def script(b):
+        b.welcome()
+        b.expect(UNSUBSCRIBE)
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(OSError):
+            client.unsubscribe("a")
+
+
+def test_messages_after_unsubscribe_are_acknowledged(broker, make):
+    """[MQTT-3.10.4-3] [MQTT-4.5.0-2] Deliveries on their way are completed, without a handler."""
+    client = make(broker.port)
+    got = []
+
+    def script(b):
+        b.welcome()
+        granting(b)
+        b.send(publish("a", b"1", 2, 4))
+        b.expect(PUBREC, mid=4)
+        p = b.expect(UNSUBSCRIBE)
+        b.send(publish("a", b"2", 1, 5), unsuback(p.mid), publish("a", b"3", 1, 6), pubrel(4))
+        b.expect(PUBACK, mid=5)
+        b.expect(PUBACK, mid=6)
+        b.expect(PUBCOMP, mid=4)
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a", 2, lambda m: got.append(m.payload))
+        while not got:
+            client.run_for(2)
+        client.unsubscribe("a")
+        client.ping()
+    assert got == [b"1"]
+
+
+def test_ids_are_shared_with_publish(broker, make):
+    """[MQTT-2.3.1-2] [MQTT-2.3.1-1] SUBSCRIBE, UNSUBSCRIBE and PUBLISH never use an id of each other in flight."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        mids = [b.expect(PUBLISH).mid]
+        p = b.expect(SUBSCRIBE)
+        assert p.mid not in mids
+        b.send(suback(p.mid, 0))
+        p = b.expect(UNSUBSCRIBE)
+        assert p.mid not in mids
+        b.send(unsuback(p.mid), puback(mids[0]))
+
+    with broker.play(script):
+        client.connect()
+        client.session._outbound._last = 65534
+        client.publish("t", b"held", qos=1)
+        client.session._outbound._last = 65534
+        client.subscribe("a")
+        client.session._outbound._last = 65534
+        client.unsubscribe("a")
+        assert client.drain(3000)
+
+
+def test_publish_in_a_handler_while_subscribing(broker, make):
+    """[MQTT-2.3.1-2] The id of an unanswered SUBSCRIBE is in use."""
+    client = make(broker.port)
+
+    def answer(m):
+        client.session._outbound._last -= 1
+        client.publish("out", b"x", qos=1)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(SUBSCRIBE)
+        b.send(publish("a", b"x"))
+        q = b.expect(PUBLISH)
+        assert q.mid != p.mid
+        b.send(suback(p.mid, 0), puback(q.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a", 0, answer)
+        assert client.drain(3000)
+
+
+# --- again after a reconnection ---
+
+
+def test_subscribed_again_when_the_broker_forgot(broker, make):
+    """[MQTT-3.2.2-3] [MQTT-3.1.2-4] Session present 0: subscriptions are made again; 1: they stand."""
+    client = make(broker.port)
+    got = []
+
+    def script(b):
+        b.welcome(0)
+        granting(b)
+        b.cut()
+        b.welcome(1)
+        b.send(publish("a", b"1", 1, 1))
+        b.expect(PUBACK)
+        b.cut()
+        b.welcome(0)
+        assert granting(b).filters == [("a", 2)]
+        b.send(publish("a", b"2"))
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a", 2, lambda m: got.append(m.payload))
+        while len(got) < 2:
+            client.run_for(2)
+
+
+def test_subscription_cut_short(broker, make):
+    """The connection breaks before SUBACK: the caller is told, and connect() asks again."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome(0)
+        b.expect(SUBSCRIBE)
+        b.cut()
+        b.welcome(1)
+        assert granting(b).filters == [("a", 1)]
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(OSError):
+            client.subscribe("a", 1)
+        while not client.connected:
+            client.run_for(2)
+        client.ping()
+
+
+def test_unsubscribed_is_not_asked_for_again(broker, make):
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome(0)
+        granting(b)
+        granting(b)
+        b.send(unsuback(b.expect(UNSUBSCRIBE).mid))
+        b.cut()
+        b.welcome(0)
+        assert granting(b).filters == [("b", 0)]
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a")
+        client.subscribe("b")
+        client.unsubscribe("a")
+        while client.counters()["connects"] < 2:
+            client.run_for(2)
+        client.ping()
+
+
+def test_refused_filter_at_reconnection(broker, make):
+    """A filter that the broker refuses does not stand in the way of the others."""
+    client = make(broker.port)
+    got = []
+    client.subscribe("no", 1)
+    client.subscribe("yes", 1, lambda m: got.append(m.payload))
+
+    def script(b):
+        b.welcome(0)
+        granting(b, 0x80)
+        granting(b, 1)
+        b.send(publish("yes", b"1"))
+
+    with broker.play(script):
+        client.connect()
+        while not got:
+            client.run_for(2)
+
+
+def test_subscribe_again_at_level_3(broker, make):
+    """[MQTT31-9] [MQTT31-12] [MQTT31-16] A SUBSCRIBE without an answer is repeated with DUP: 82, then 8A."""
+    client = make(broker.port, level=3, retry=30, clean=True)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(SUBSCRIBE, flags=2)
+        b.expect(SUBSCRIBE, flags=10, mid=p.mid, filters=p.filters)
+        b.send(suback(p.mid, 1))
+        p = b.expect(UNSUBSCRIBE, flags=2)
+        b.expect(UNSUBSCRIBE, flags=10, mid=p.mid)
+        b.send(unsuback(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a", 1)
+        client.unsubscribe("a")
+
+
+def test_first_subscribe_after_a_retry_at_level_3(broker, make):
+    """[MQTT31-9] A PUBLISH that was repeated does not put DUP on a SUBSCRIBE that is new."""
+    client = make(broker.port, level=3, retry=30, clean=True)
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, dup=False)
+        p = b.expect(PUBLISH, dup=True)
+        b.expect(PINGREQ)
+        b.send(pingresp())
+        q = b.receive()
+        while q.kind == PUBLISH:
+            q = b.receive()
+        assert q.kind == SUBSCRIBE and q.flags == 2, q
+        b.send(suback(q.mid, 1), puback(p.mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1", qos=1)
+        while client.counters()["resent"] < 1:
+            client.run_for(2)
+        client.ping()
+        client.subscribe("a", 1)
+
+
+def test_refused_filter_at_level_3(broker, make):
+    """[MQTT31-6] Level 3 grants 0 to 2; 0x80 is told to the caller or closes the connection."""
+    client = make(broker.port, level=3, clean=True)
+
+    def script(b):
+        b.welcome()
+        granting(b, 0x80)
+
+    with broker.play(script):
+        client.connect()
+        try:
+            assert client.subscribe("a", 1) == 0x80
+        except ProtocolError:
+            assert not client.connected
+
+
+# --- handlers ---
+
+
+def test_handlers_by_filter(broker, make):
+    """[MQTT-4.7.2-1] [MQTT-4.7.3-4] [MQTT-3.3.2-3] Every handler whose filter matches, byte for byte; on_message for
+    the rest."""
+    got = []
+    client = make(broker.port, on_message=lambda m: got.append(("rest", m.topic)))
+
+    def script(b):
+        b.welcome()
+        for _ in range(4):
+            granting(b)
+        b.send(*[publish(t, b"") for t in ("a/b", "a", "A/b", "$SYS/x", "é", "e\u0301")])
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a/#", 0, lambda m: got.append(("a/#", m.topic)))
+        client.subscribe("+/b", 0, lambda m: got.append(("+/b", m.topic)))
+        client.subscribe("$SYS/#", 0, lambda m: got.append(("$SYS/#", m.topic)))
+        client.subscribe("é", 0, lambda m: got.append(("é", m.topic)))
+        client.ping()
+    assert got == [
+        ("a/#", "a/b"),
+        ("+/b", "a/b"),
+        ("a/#", "a"),
+        ("+/b", "A/b"),
+        ("$SYS/#", "$SYS/x"),
+        ("é", "é"),
+        ("rest", "e\u0301"),
+    ]
+
+
+def test_handler_is_replaced(broker, make):
+    """[MQTT-3.8.4-3] A filter subscribed to again has the new handler alone."""
+    client = make(broker.port)
+    got = []
+
+    def script(b):
+        b.welcome()
+        granting(b)
+        granting(b)
+        b.send(publish("a", b"1"))
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a", 0, lambda m: got.append("old"))
+        client.subscribe("a", 1, lambda m: got.append("new"))
+        client.ping()
+    assert got == ["new"]
+
+
+def test_no_handler(broker, make):
+    """[MQTT-4.5.0-2] [MQTT-3.3.4-1] A message nobody wants is acknowledged all the same."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.send(publish("a", b"1", 1, 1), publish("a", b"2", 2, 2))
+        b.expect(PUBACK, mid=1)
+        b.expect(PUBREC, mid=2)
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.ping()
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_handler_that_raises(broker, make, qos):
+    """[MQTT-4.5.0-2] It is reported, the message acknowledged: never an endless loop."""
+    client = make(broker.port, on_message=lambda m: 1 / 0)
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.send(publish("a", b"1", qos, 1))
+        if qos:
+            b.expect(PUBACK if qos == 1 else PUBREC, mid=1)
+        b.send(pingresp())
+
+    with broker.play(script):
+        client.connect()
+        client.ping()
+    assert [type(e) for e in client.errors] == [ZeroDivisionError]
+    assert client.counters()["handler_errors"] == 1
+    assert client.connected
+
+
+def test_both_handlers_run_when_one_raises(broker, make):
+    client = make(broker.port)
+    got = []
+    client.subscribe("#", 0, lambda m: 1 / 0)
+    client.subscribe("a", 0, lambda m: got.append(m.payload))
+
+    def script(b):
+        b.welcome()
+        granting(b)
+        granting(b)
+        b.expect(PINGREQ)
+        b.send(publish("a", b"1"), pingresp())
+
+    with broker.play(script):
+        client.connect()
+        client.ping()
+    assert got == [b"1"]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_publish_in_a_handler(broker, make, qos):
+    """publish() from inside a handler: the message goes out, and the one being handled is intact."""
+    client = make(broker.port, window=2)
+    seen = []
+
+    def handler(m):
+        client.publish("echo/" + m.topic, m.payload, qos=qos)
+        seen.append((m.topic, m.payload, m.qos))
+
+    client.subscribe("in/#", 2, handler)
+
+    def script(b):
+        b.welcome()
+        granting(b)
+        for k in range(5):
+            b.send(publish("in/%d" % k, b"payload %d" % k, 2, 10 + k))
+            p = b.expect(PUBLISH, topic="echo/in/%d" % k, payload=b"payload %d" % k, qos=qos)
+            b.expect(PUBREC, mid=10 + k)
+            b.send(pubrel(10 + k))
+            b.expect(PUBCOMP, mid=10 + k)
+            if qos == 1:
+                b.send(puback(p.mid))
+            if qos == 2:
+                b.send(pubrec(p.mid))
+                b.receive()
+                b.send(b"\x70\x02" + p.mid.to_bytes(2, "big"))
+
+    with broker.play(script):
+        client.connect()
+        while len(seen) < 5 or client.pending:
+            client.run_for(2)
+    assert seen == [("in/%d" % k, b"payload %d" % k, 2) for k in range(5)]
+
+
+def test_many_publishes_in_a_handler(broker, make):
+    """More than the window holds: they wait their turn."""
+    client = make(broker.port, window=2)
+    client.subscribe("go", 0, lambda m: [client.publish("t", b"%d" % k, qos=1) for k in range(10)])
+
+    def script(b):
+        b.welcome()
+        granting(b)
+        b.send(publish("go"))
+        for k in range(10):
+            b.send(puback(b.expect(PUBLISH, payload=b"%d" % k).mid))
+
+    with broker.play(script):
+        client.connect()
+        while client.counters()["completed"] < 10:
+            client.run_for(2)
+
+
+def test_connection_breaks_while_a_handler_publishes(broker, make):
+    """The handler's message is in the journal; the message it handled is not handed over twice."""
+    client = make(broker.port)
+    got = []
+
+    def handler(m):
+        got.append(m.payload)
+        client._link.close()  # as if the network went away right now
+        client.publish("t", b"kept", qos=1)
+
+    client.subscribe("a", 2, handler)
+
+    def script(b):
+        b.welcome()
+        granting(b)
+        b.expect(PINGREQ)
+        b.send(publish("a", b"1", 2, 5))
+        b.expect_close()
+        b.accept()
+        b.expect(1)
+        b.send(connack(1), publish("a", b"1", 2, 5, dup=1))
+        kinds = sorted((b.receive() for _ in range(2)), key=lambda p: p.kind)
+        assert kinds[0].kind == PUBLISH and kinds[0].payload == b"kept"
+        assert kinds[1].kind == PUBREC
+        b.send(puback(kinds[0].mid), pubrel(5))
+        b.expect(PUBCOMP)
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(OSError):
+            client.ping()
+        while client.pending or client.counters()["connects"] < 2:
+            client.run_for(2)
+        client.run_for(20)
+    assert got == [b"1"]
+
+
+@pytest.mark.parametrize("call", ["connect", "disconnect", "ping", "run_for", "drain", "subscribe", "unsubscribe"])
+def test_what_a_handler_must_not_call(broker, make, call):
+    """Everything but publish() is refused inside a handler."""
+    client = make(broker.port)
+    arguments = {"run_for": [1], "drain": [1], "subscribe": ["b"], "unsubscribe": ["b"]}.get(call, [])
+    client.subscribe("a", 0, lambda m: getattr(client, call)(*arguments))
+
+    def script(b):
+        b.welcome()
+        granting(b)
+        b.expect(PINGREQ)
+        b.send(publish("a"), pingresp())
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.ping()
+        client.ping()
+    assert [type(e) for e in client.errors] == [ValueError]
+
+
+def test_message_views(broker, make):
+    """payload is a copy, view is none."""
+    client = make(broker.port)
+    got = []
+
+    def handler(m):
+        assert isinstance(m.view, memoryview) and isinstance(m.payload, bytes)
+        assert bytes(m.view) == m.payload
+        got.append((m.topic, m.payload, m.offset, m.size))
+
+    client.subscribe("a", 0, handler)
+
+    def script(b):
+        b.welcome()
+        granting(b)
+        b.expect(PINGREQ)
+        b.send(publish("a", b"\0\xff"), publish("a", b""), pingresp())
+
+    with broker.play(script):
+        client.connect()
+        client.ping()
+    assert client.errors == []
+    assert got == [("a", b"\0\xff", 0, 2), ("a", b"", 0, 0)]
+
+
+def test_qos_2_duplicate_while_subscribing(broker, make):
+    """[MQTT-4.3.3-2] Inside other waits the same rules hold."""
+    client = make(broker.port)
+    got = []
+
+    def script(b):
+        b.welcome()
+        p = b.expect(SUBSCRIBE)
+        b.send(publish("a", b"1", 2, 5), publish("a", b"1", 2, 5, dup=1), pubrec(77))
+        b.expect(PUBREC, mid=5)
+        b.expect(PUBREC, mid=5)
+        b.receive()
+        b.send(suback(p.mid, 2))
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a", 2, lambda m: got.append(m.payload))
+    assert got == [b"1"]

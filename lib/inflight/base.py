@@ -1,0 +1,341 @@
+# What the blocking and the asyncio client share: arguments, handlers, back-off. No I/O.
+
+import random
+from binascii import crc32
+
+from .packet import ProtocolError
+from .port import const, print_exception, ticks_add, ticks_diff, ticks_ms
+from .session import COUNTERS, HANDLER_ERRORS, PROTOCOL_ERRORS, TOO_LONG, Session
+from .topic import encode, encode_filter, encode_name, matches
+
+DIAL = const(0)  # steps of connecting: open a link,
+TURN = const(1)  # write and read once,
+ASK = const(2)  # something was asked,
+LEAVE = const(3)  # send what is left and close the link
+
+_BYTES = (bytes, bytearray, memoryview)
+_REFUSALS = ("", "protocol level", "client id", "broker unavailable", "user name or password", "not authorised")
+
+
+class ConnectRefused(OSError):
+    """The broker refused the connection: `code` is that of its CONNACK [MQTT-3.2.2-5]."""
+
+    def __init__(self, code):
+        super().__init__(code, "connection refused: " + _REFUSALS[code])
+        self.code = code
+
+
+class Message:
+    """What a handler gets: one object, valid until the handler returns.
+
+    qos, retain, dup; redelivered: power was cut while an earlier handler ran (QoS 2);
+    offset, size: where this piece stands in the payload, 0 and its length for whole messages."""
+
+    def __init__(self, session):
+        self._session = session
+        self._decoder = session.decoder
+
+    @property
+    def topic(self):
+        """The topic name, a new str."""
+        d = self._decoder
+        return str(d.buf[d.topic : d.topic + d.topic_len], "utf-8")
+
+    @property
+    def payload(self):
+        """The payload (or this piece of it), new bytes."""
+        return bytes(self.view)
+
+    @property
+    def view(self):
+        """The payload where it stands in the receive buffer, a memoryview: no copy."""
+        d = self._decoder
+        return d.buf[d.at : d.at + d.n]
+
+    @property
+    def qos(self):
+        return self._decoder.flags >> 1 & 3
+
+    @property
+    def retain(self):
+        return self._decoder.flags & 1 == 1
+
+    @property
+    def dup(self):
+        return self._decoder.flags & 8 == 8
+
+    @property
+    def redelivered(self):
+        return self._session.redelivered
+
+    @property
+    def offset(self):
+        return self._decoder.offset
+
+    @property
+    def size(self):
+        return self._decoder.size
+
+
+class Base:
+    """A client of the broker at host.
+
+    client_id    str; level 3: 1 to 23 characters; empty only with clean
+    journal      Journal that makes QoS 1 and 2 durable; None: publish at QoS 0 only
+    port         1883, or 8883 with tls
+    tls          SSLContext that verifies the broker (CERT_REQUIRED)
+    user, password, will=(topic, payload, qos, retain)
+    keepalive    seconds, 0: off
+    clean        clean session: nothing in flight survives a disconnection
+    level        4 (MQTT 3.1.1) or 3 (MQTT 3.1)
+    buffer       bytearray, one half to receive, one to send; longer payloads go in pieces
+    window       messages of QoS 1 and 2 in flight at most
+    inbound      the same for QoS 2 from the broker
+    drop         when the journal is full: None: OutboxFull, "oldest", "newest" (counted)
+    timeout      ms that a connect, a write or an answer may take
+    retry        ms until unanswered packets are repeated while connected; None: 20 s at
+                 level 3, never at level 4
+    backoff      (first, longest) pause between attempts to connect, ms
+    on_message   handler of messages without a handler of their own
+    on_error     called with what a handler raised and what ended a connection
+
+    Raises ValueError."""
+
+    def __init__(
+        self,
+        host,
+        client_id="",
+        journal=None,
+        port=0,
+        tls=None,
+        user=None,
+        password=None,
+        will=None,
+        keepalive=60,
+        clean=False,
+        level=4,
+        buffer=None,
+        window=8,
+        inbound=20,
+        drop=None,
+        timeout=10_000,
+        retry=None,
+        backoff=(1_000, 60_000),
+        on_message=None,
+        on_error=None,
+    ):
+        self._limit = 32767 if level == 3 else 65535
+        name = encode(client_id)
+        if level not in (3, 4):
+            raise ValueError("level is 3 (MQTT 3.1) or 4 (MQTT 3.1.1)")
+        if level == 3 and not 0 < len(name) < 24:
+            raise ValueError("level 3: client id of 1 to 23 characters")
+        if not name and not clean:
+            raise ValueError("an empty client id needs clean=True")
+        if password is not None and user is None:
+            raise ValueError("a password needs a user name")
+        if not 0 <= keepalive <= 65535:
+            raise ValueError("keepalive is 0 to 65535 seconds")
+        if window < 1 or inbound < 1:
+            raise ValueError("window and inbound are at least 1")
+        if drop not in (None, "oldest", "newest"):
+            raise ValueError('drop is None, "oldest" or "newest"')
+        if tls and not tls.verify_mode:
+            raise ValueError("tls does not verify: set verify_mode = CERT_REQUIRED and load a CA")
+        buffer = bytearray(1024) if buffer is None else buffer
+        if len(buffer) < 128:
+            raise ValueError("buffer of 128 bytes at least")
+        self._host = host
+        self._port = port or (8883 if tls else 1883)
+        self._tls = tls
+        self._user = None if user is None else encode(user)
+        self._password = password.encode() if isinstance(password, str) else password
+        self._will = self._encode_will(will)
+        self._keepalive = keepalive
+        self._clean = clean
+        self._level = level
+        self._journal = journal
+        self._timeout = timeout
+        self._backoff = backoff
+        self._on_message = on_message
+        self._on_error = on_error or print_exception
+        self._handlers = []  # [filter, qos, handler, stream, the broker has been asked for it]
+        self._topic = self._name = None  # the last topic published to
+        if retry is None:
+            retry = 20_000 if level == 3 else 0
+        # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
+        self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop)
+        self._message = Message(self.session)
+        self._inside = False  # a handler runs
+        self._tries = 0
+        self._due = 0  # the time of the next attempt to connect
+        self._salt = crc32(name) & 0xFFFFFF  # boards without a source of randomness differ at least
+
+    def _encode_will(self, will):
+        if will is None:
+            return None
+        topic, payload, qos, retain = will
+        payload = self._payload(payload)
+        if qos not in (0, 1, 2) or len(payload) > 65535:
+            raise ValueError("will: qos 0 to 2, payload up to 65535 bytes")
+        return (encode_name(topic, self._limit), payload, qos, retain)
+
+    # --- what it knows ---
+
+    @property
+    def connected(self):
+        return self.session.connected
+
+    @property
+    def pending(self):
+        """Messages of QoS 1 and 2 accepted but not yet completed by the broker."""
+        return self.session.pending
+
+    def counters(self):
+        """Everything that happened since the start, a dict."""
+        return dict(zip(COUNTERS.split(), self.session.count))
+
+    # --- going out ---
+
+    def _check(self, topic, qos):
+        # Bad arguments are refused before a byte is written. The last topic is kept encoded.
+        if qos not in (0, 1, 2):
+            raise ValueError("qos is 0, 1 or 2")
+        if qos and not self._journal:
+            raise ValueError("qos %d needs a journal, at least Journal(RamFlash())" % qos)
+        if topic is not self._topic or self._topic is None:
+            self._name = encode_name(topic, self._limit)
+            self._topic = topic
+
+    def _payload(self, payload):
+        if isinstance(payload, str):
+            return payload.encode()
+        if not isinstance(payload, _BYTES):
+            raise ValueError("payload is str, bytes, bytearray or memoryview")
+        return payload
+
+    # --- subscriptions ---
+
+    def _add_handlers(self, filters, qos, handler, stream):
+        # Returns the encoded filters and their QoS.
+        if isinstance(filters, (str, bytes)):
+            filters = ((filters, qos),)
+        patterns = [encode_filter(f, self._limit) for f, _ in filters]
+        levels = [q for _, q in filters]
+        if not patterns:
+            raise ValueError("one filter at least")
+        for q in levels:
+            if q not in (0, 1, 2):
+                raise ValueError("qos is 0, 1 or 2")
+        for pattern, q in zip(patterns, levels):
+            self._remove_handler(pattern)
+            self._handlers.append([pattern, q, handler, stream, False])
+        return patterns, levels
+
+    def _remove_handler(self, pattern):
+        self._handlers = [h for h in self._handlers if h[0] != pattern]
+
+    def _drop_handlers(self, filters):
+        # Returns the encoded filters.
+        patterns = [encode_filter(f, self._limit) for f in filters]
+        if not patterns:
+            raise ValueError("one filter at least")
+        for pattern in patterns:
+            self._remove_handler(pattern)
+        return patterns
+
+    def _granted(self, patterns):
+        # What the broker granted; a refused filter has no handler any more.
+        granted = list(self.session.granted)
+        for pattern, code in zip(patterns, granted):
+            if code == 0x80:
+                self._remove_handler(pattern)
+            for h in self._handlers:
+                h[4] = h[4] or h[0] == pattern
+        return granted
+
+    def _dispatch(self):
+        # Hands the message that was received to every handler whose filter matches.
+        d = self.session.decoder
+        end = d.topic + d.topic_len
+        found = False
+        for h in self._handlers:
+            if h[2] and matches(h[0], d.buf, d.topic, end):
+                found = True
+                self._call(h[2], h[3])
+        if not found and self._on_message:
+            self._call(self._on_message, False)
+
+    def _call(self, handler, stream):
+        d = self.session.decoder
+        if not stream and d.n != d.size:
+            if not d.offset:
+                self.session.count[TOO_LONG] += 1
+            return
+        try:
+            handler(self._message)
+        except Exception as e:
+            self.session.count[HANDLER_ERRORS] += 1
+            self._on_error(e)
+
+    # --- connecting again ---
+
+    def _opening(self):
+        # Connecting as a sequence of steps, which each client takes in its own way. Every step
+        # but TURN gives the next turns a new time-out.
+        session = self.session
+        if self._clean:
+            session.discard()
+        yield from self._attempt(self._clean)
+        if self._journal and not session.known and not self._clean and (session.present or self._level == 3):
+            # The broker holds a session of our name that this journal has never met: its Message
+            # IDs would swallow new messages, so it has to go first.
+            yield LEAVE
+            yield from self._attempt(True)
+            yield LEAVE
+            yield from self._attempt(False)
+        session.resume()
+        for h in self._handlers[:]:
+            # New handlers, and all of them when the broker has forgotten the session.
+            if not (h[4] and session.present):
+                session.subscribe([h[0]], [h[1]])
+                yield ASK
+                while session.asking:
+                    yield TURN
+                self._granted([h[0]])
+        self._tries = 0
+
+    def _attempt(self, clean):
+        session = self.session
+        yield DIAL
+        session.connect(ticks_ms(), clean, self._keepalive, self._user, self._password, self._will)
+        while not (session.connected or session.code):
+            yield TURN
+        if session.code:
+            raise ConnectRefused(session.code)
+
+    def _leave(self):
+        # DISCONNECT, then nothing more is sent [MQTT-3.14.4-1, 3.14.4-2].
+        self.session.disconnect()
+        self._flush()
+        self._close()
+
+    def _failed(self, error):
+        # The connection is of no use any more; what is in flight stays in the journal.
+        if isinstance(error, ProtocolError):
+            self.session.count[PROTOCOL_ERRORS] += 1
+        self._on_error(error)
+        if self.connected:
+            self.session.lost()
+        self._close()
+        self._postpone(ticks_ms())
+
+    def _postpone(self, now):
+        # Exponential back-off with full jitter: a fleet does not come back in step.
+        first, longest = self._backoff
+        pause = min(longest, first << min(self._tries, 16))
+        self._tries += 1
+        self._due = ticks_add(now, (random.getrandbits(24) ^ self._salt) % (pause + 1))
+
+    def _is_due(self, now):
+        return ticks_diff(now, self._due) >= 0

@@ -1,0 +1,240 @@
+# The blocking client: a socket around the session.
+
+from errno import ENOTCONN, ETIMEDOUT
+
+import inflight.packet as packet
+from .base import DIAL, LEAVE, TURN, Base
+from .journal import OutboxFull
+from .link import Link, dial
+from .port import sleep_ms, ticks_add, ticks_diff, ticks_ms
+
+
+class Client(Base):
+    """The blocking client. Base tells its arguments."""
+
+    def __init__(self, host, client_id="", journal=None, **options):
+        super().__init__(host, client_id, journal, **options)
+        self._link = None
+        self._end = 0  # when the step of connecting under way has to be done
+        self._wanted = True  # run_for() keeps the connection up
+        self._broken = None  # what broke the link while a handler ran
+
+    # --- connecting ---
+
+    def connect(self):
+        """Connects now. Subscribe before, so that no message comes without its handler.
+        Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again."""
+        self._outside()
+        self._wanted = True
+        self._close()
+        try:
+            for step in self._opening():
+                self._take(step)
+        except (OSError, packet.ProtocolError):
+            self._close()
+            raise
+
+    def _take(self, step):
+        if step == TURN:
+            self._turn_until(self._end)
+            return
+        if step == DIAL:
+            self._link = Link(dial(self._host, self._port, self._timeout), self._host, self._tls, self._timeout)
+        elif step == LEAVE:
+            self._leave()
+        self._end = ticks_add(ticks_ms(), self._timeout)
+
+    def _close(self):
+        if self._link:
+            self._link.close()
+            self._link = None
+        self._broken = None
+        self.session.reset()
+
+    def _failed(self, error):
+        if self._inside:
+            self._broken = error  # the handler's message has to be settled first
+            return
+        super()._failed(error)
+
+    def disconnect(self):
+        """Ends the connection; the broker keeps the session, the journal what is in flight."""
+        self._outside()
+        self._wanted = False
+        if self.connected:
+            try:
+                self._flush()
+                self._leave()
+            except OSError:
+                pass  # it is gone already
+        self._close()
+
+    # --- moving bytes ---
+
+    def _flush(self):
+        session = self.session
+        n = session.output(ticks_ms())
+        while n:
+            self._link.write(session.out, session.out_at, n)
+            n = session.output(ticks_ms())
+
+    def _turn(self, ms):
+        # Writes what is due, waits up to `ms` for something to read, and handles it.
+        session = self.session
+        self._flush()
+        decoder = session.decoder
+        n = self._link.read(decoder.view, decoder.space, ms)
+        if not n:
+            if session.overdue(ticks_ms(), self._timeout):
+                raise OSError(ETIMEDOUT)
+            return
+        decoder.fed(n)
+        kind = session.receive(ticks_ms())
+        while kind:
+            if kind == packet.PUBLISH:
+                self._deliver()
+            self._flush()
+            if session.code:
+                return
+            kind = session.receive(ticks_ms())
+
+    def _deliver(self):
+        if self.session.deliver:
+            self._inside = True
+            try:
+                self._dispatch()
+            finally:
+                self._inside = False
+        self.session.taken()
+        if self._broken:
+            raise self._broken
+
+    def _turn_until(self, end):
+        left = ticks_diff(end, ticks_ms())
+        if left <= 0:
+            raise OSError(ETIMEDOUT)
+        self._turn(left)
+
+    def _outside(self):
+        if self._inside:
+            raise ValueError("inside a handler only publish() can be called")
+
+    def run_for(self, ms):
+        """Keeps the connection for `ms`: acknowledgements, redelivery, keep alive, handlers, and
+        connecting again. Never raises for the sake of the link."""
+        self._outside()
+        end = ticks_add(ticks_ms(), ms)
+        while ms > 0:
+            self._step(ms)
+            ms = ticks_diff(end, ticks_ms())
+
+    def _step(self, ms):
+        try:
+            if self.connected:
+                # Timers of the session are looked at once a second, or often enough for the keep alive.
+                self._turn(min(ms, 1000, self._keepalive * 100 or 1000))
+                if self._journal:
+                    self._journal.tidy()
+            elif self._wanted and self._is_due(ticks_ms()):
+                self.connect()
+            else:
+                sleep_ms(min(ms, 50))
+        except (OSError, packet.ProtocolError) as e:
+            self._failed(e)
+
+    def drain(self, ms):
+        """Like run_for(), until the broker has completed every message of QoS 1 and 2.
+        Returns True if it has, False if `ms` passed before."""
+        self._outside()
+        end = ticks_add(ticks_ms(), ms)
+        while self.pending:
+            left = ticks_diff(end, ticks_ms())
+            if left <= 0:
+                return False
+            self._step(left)
+        return True
+
+    # --- what an application asks for ---
+
+    def publish(self, topic, payload=b"", qos=0, retain=False):
+        """Publishes payload (str or bytes-like). QoS 1 and 2: durable when this returns, sent now
+        or after the next reconnection. Returns the Message ID; 0 at QoS 0 or when dropped.
+        Raises ValueError; OutboxFull; OSError at QoS 0 without a connection.
+        [MQTT-4.3.1-1, 4.3.2-1, 4.3.3-1]"""
+        self._check(topic, qos)
+        payload = self._payload(payload)
+        session = self.session
+        if not qos and (not session.connected or self._broken):
+            raise OSError(ENOTCONN)
+        try:
+            if not qos:
+                self._flush()
+            mid = self._accept(payload, qos, retain)
+            if session.connected and not self._broken:
+                self._flush()
+                if session.blocked and not self._inside:
+                    self._turn(0)  # a full window opens when its acknowledgements are read
+        except (OSError, packet.ProtocolError) as e:
+            self._failed(e)
+            if not qos:
+                raise
+        return mid
+
+    def _accept(self, payload, qos, retain):
+        # While the broker takes messages a full journal is worth waiting for.
+        end = ticks_add(ticks_ms(), self._timeout)
+        while True:
+            try:
+                return self.session.publish(self._name, payload, qos, retain)
+            except OutboxFull:
+                if self._inside or not self.connected or ticks_diff(end, ticks_ms()) <= 0:
+                    raise
+            self._turn(100)
+
+    def subscribe(self, filters, qos=0, handler=None, stream=False):
+        """Subscribes to one filter, or to several: [(filter, qos), ...]. handler(message) gets
+        what matches; with stream also payloads longer than the buffer, piece by piece.
+        Returns the granted QoS (of several: a list), 128 where the broker refused; None while
+        offline: then connect() subscribes. Raises ValueError, OSError. [MQTT-3.8]"""
+        self._outside()
+        patterns, levels = self._add_handlers(filters, qos, handler, stream)
+        if not self.connected:
+            return None
+        self.session.subscribe(patterns, levels)
+        self._until(self._answered)
+        granted = self._granted(patterns)
+        return granted[0] if isinstance(filters, (str, bytes)) else granted
+
+    def unsubscribe(self, *filters):
+        """Gives up filters; messages on their way may still come. Raises ValueError; OSError
+        without a connection. [MQTT-3.10]"""
+        self._outside()
+        patterns = self._drop_handlers(filters)
+        self._online()
+        self.session.subscribe(patterns, None)
+        self._until(self._answered)
+
+    def ping(self):
+        """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""
+        self._outside()
+        self._online()
+        start = ticks_ms()
+        self.session.ping()
+        self._until(lambda: not self.session.pinging)
+        return ticks_diff(ticks_ms(), start)
+
+    def _answered(self):
+        return not self.session.asking
+
+    def _online(self):
+        if not self.connected:
+            raise OSError(ENOTCONN)
+
+    def _until(self, done):
+        end = ticks_add(ticks_ms(), self._timeout)
+        try:
+            while not done():
+                self._turn_until(end)
+        except (OSError, packet.ProtocolError) as e:
+            self._failed(e)
+            raise

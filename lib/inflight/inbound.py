@@ -1,0 +1,108 @@
+# The receiver of QoS 2: which Message IDs the broker has in flight towards us. Each is a record
+# of the journal (or of RAM alone), so that a message is delivered once across power cuts.
+#
+#   row      PUBLISH                          PUBREL             clause
+#   none     row, deliver, TAKEN, PUBREC      PUBCOMP            MQTT-4.3.3-2
+#   SEEN     deliver again, TAKEN, PUBREC     error              power was cut in the handler
+#   TAKEN    PUBREC                           no row, PUBCOMP    MQTT-4.3.3-2
+#
+# This is the standard's method B (figure 4.3): only the id is kept. It takes 15 bytes of flash
+# instead of a copy of the message, which the broker holds until our PUBREC anyway.
+
+from array import array
+
+from .journal import DONE, IN, RELEASED
+from .packet import ProtocolError
+from .port import const
+
+_SEEN = const(0)
+_TAKEN = const(1)
+
+NEW = const(0)  # what seen() returns
+AGAIN = const(1)
+DUPLICATE = const(2)
+
+
+class Inbound:
+    """At most `limit` received QoS 2 messages without their PUBREL, beside what journal holds."""
+
+    def __init__(self, journal, limit):
+        self._journal = journal
+        self._rows = 0
+        kept = self._scan(False)
+        self._mids = array("H", bytes(2 * (kept + limit)))
+        self._places = array("I", bytes(4 * (kept + limit)))
+        self._states = bytearray(kept + limit)
+        self._scan(True)
+
+    def _scan(self, add):
+        n = 0
+        journal = self._journal
+        at = journal.scan(IN, -1) if journal else -1
+        while at >= 0:
+            n += 1
+            if add:
+                self._add(journal.found_mid, at, _TAKEN if journal.found_state else _SEEN)
+            at = journal.scan(IN, at)
+        return n
+
+    def _add(self, mid, place, state):
+        i = self._rows
+        self._mids[i] = mid
+        self._places[i] = place
+        self._states[i] = state
+        self._rows = i + 1
+
+    def _row(self, mid):
+        for i in range(self._rows):
+            if self._mids[i] == mid:
+                return i
+        return -1
+
+    def _mark(self, i, mark):
+        if self._journal:
+            self._journal.mark(self._places[i], mark)
+
+    def moved(self, old, new):
+        """The journal copied a record to another place."""
+        for i in range(self._rows):
+            if self._places[i] == old:
+                self._places[i] = new
+
+    def seen(self, mid):
+        """A PUBLISH with this id arrived. Returns NEW, AGAIN (power was cut while it was being
+        delivered) or DUPLICATE. Raises ProtocolError if the broker never releases any."""
+        i = self._row(mid)
+        if i >= 0:
+            return DUPLICATE if self._states[i] == _TAKEN else AGAIN
+        if self._rows == len(self._mids):
+            raise ProtocolError("%d QoS 2 messages without PUBREL" % self._rows)
+        self._add(mid, self._journal.append(IN, mid, b"", 0) if self._journal else 0, _SEEN)
+        return NEW
+
+    def taken(self, mid):
+        """The application has had the message: it must not have it again."""
+        i = self._row(mid)
+        if self._states[i] == _SEEN:
+            self._mark(i, RELEASED)
+            self._states[i] = _TAKEN
+
+    def released(self, mid):
+        """A PUBREL arrived: the id is free. Raises ProtocolError if PUBREC was never sent."""
+        i = self._row(mid)
+        if i < 0:
+            return
+        if self._states[i] == _SEEN:
+            raise ProtocolError("PUBREL before PUBREC, Message ID %d" % mid)
+        self._mark(i, DONE)
+        self._rows -= 1
+        for k in range(i, self._rows):
+            self._mids[k] = self._mids[k + 1]
+            self._places[k] = self._places[k + 1]
+            self._states[k] = self._states[k + 1]
+
+    def forget(self):
+        """The broker has lost the session: its ids begin anew."""
+        for i in range(self._rows):
+            self._mark(i, DONE)
+        self._rows = 0

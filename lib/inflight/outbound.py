@@ -1,0 +1,192 @@
+# The sender of QoS 1 and 2. A message is a record of the journal from publish() on. The oldest
+# ones stand in the in-flight window, a table of (Message ID, place in the journal, state); the
+# others wait in the journal alone, so a backlog costs no RAM. They enter the window, and are
+# sent, in the order of their sequence numbers [MQTT-4.6.0-1].
+#
+#   row      PUBACK     PUBREC             PUBCOMP    clause
+#   SEND     ignored    ignored            ignored    about to be sent (again)
+#   ACK      done       error              error      MQTT-4.3.2-1
+#   REC      error      released, PUBREL   error      MQTT-4.3.3-1
+#   REL      ignored    ignored            ignored    about to be sent (again)
+#   COMP     error      PUBREL             done       MQTT-4.3.3-1
+#   none     ignored    PUBREL             ignored    answers to an earlier life
+#
+#   sending           SEND -> ACK at QoS 1, REC at QoS 2; REL -> COMP
+#   a new connection  ACK, REC -> SEND with DUP; COMP -> REL       MQTT-4.4.0-1, 3.3.1-1
+#
+# "done" and "released" are marks in the journal, made before anything leaves in answer: after
+# a power cut a live record is SEND with DUP, a released one REL, and a PUBLISH never follows
+# its PUBREL.
+
+from array import array
+
+from .journal import DONE, OUT, RELEASED
+from .packet import PUBACK
+from .port import const
+
+SEND = const(0)
+_ACK = const(1)
+_REC = const(2)
+REL = const(3)
+_COMP = const(4)
+
+ERROR = const(0)  # what acked() returns
+IGNORED = const(1)
+RELEASE = const(2)
+REPEAT = const(3)
+FINISH = const(4)
+UNKNOWN = const(5)
+# The table above. Rows PUBACK, PUBREC, (PUBREL), PUBCOMP; columns SEND, ACK, REC, REL, COMP.
+_TABLE = b"\x01\x04\x00\x01\x00\x01\x00\x02\x01\x03\x00\x00\x00\x00\x00\x01\x00\x00\x01\x04"
+
+
+class Outbound:
+    """The in-flight window of `limit` messages over journal."""
+
+    def __init__(self, journal, limit):
+        self.journal = journal
+        self.rows = 0
+        self.queued = 0  # messages in the journal behind the window
+        self.waiting = False  # a row may be in SEND or REL
+        self._limit = limit
+        self.mids = array("H", bytes(2 * limit))
+        self.places = array("I", bytes(4 * limit))
+        self.states = bytearray(limit)
+        self.dups = bytearray(limit)
+        self._seq = 0  # where the messages behind the window begin
+        self._recovered = 0  # messages below this number come from before the restart
+        self._last = 0
+        if journal:
+            self._recovered = journal.next_seq
+            self._last = journal.last_mid
+            self.queued = journal.live
+            self._refill()
+
+    def _refill(self):
+        # The oldest messages behind the window enter it as far as it has room.
+        journal = self.journal
+        while self.queued and self.rows < self._limit:
+            place = journal.find(OUT, self._seq)
+            seq = journal.found_seq
+            self._add(journal.found_mid, place, REL if journal.found_state else SEND, seq < self._recovered)
+            self._seq = seq + 1
+            self.queued -= 1
+
+    def _add(self, mid, place, state, dup):
+        i = self.rows
+        self.mids[i] = mid
+        self.places[i] = place
+        self.states[i] = state
+        self.dups[i] = dup
+        self.rows = i + 1
+        self.waiting = True
+
+    def _remove(self, i):
+        self.rows -= 1
+        for k in range(i, self.rows):
+            self.mids[k] = self.mids[k + 1]
+            self.places[k] = self.places[k + 1]
+            self.states[k] = self.states[k + 1]
+            self.dups[k] = self.dups[k + 1]
+
+    def _row(self, mid):
+        for i in range(self.rows):
+            if self.mids[i] == mid:
+                return i
+        return -1
+
+    def moved(self, old, new):
+        """The journal copied a record to another place."""
+        for i in range(self.rows):
+            if self.places[i] == old:
+                self.places[i] = new
+
+    def take_mid(self, other):
+        """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
+        The ids behind the window were given one after the other and are at most 60,000: counting
+        on never meets them."""
+        mid = self._last
+        while True:
+            mid = mid % 65535 + 1
+            if mid != other and self._row(mid) < 0:
+                self._last = mid
+                return mid
+
+    def accept(self, mid, head, n, tail):
+        """Makes the PUBLISH head[:n] + tail durable. Returns its place if it went straight into
+        the window, -1 if it waits behind. Raises OutboxFull, ValueError (too long)."""
+        place = self.journal.append(OUT, mid, head, n, tail)
+        if self.queued or self.rows == self._limit:
+            self.queued += 1
+            return -1
+        self._add(mid, place, SEND, 0)
+        self._seq = self.journal.next_seq
+        return place
+
+    def drop_oldest(self):
+        """Gives up the oldest message behind the window. Returns False if there is none."""
+        if not self.queued:
+            return False
+        self.journal.mark(self.journal.find(OUT, self._seq), DONE)
+        self._seq = self.journal.found_seq + 1
+        self.queued -= 1
+        return True
+
+    def discard(self):
+        """Gives up the messages that were sent, or may have been: they belong to a session that
+        ends [MQTT-3.1.2-6]. Those that never left stay. Returns how many went."""
+        n = 0
+        for i in range(self.rows - 1, -1, -1):
+            if self.dups[i] or self.states[i] != SEND:
+                self.journal.mark(self.places[i], DONE)
+                self._remove(i)
+                n += 1
+        while self.queued:
+            self.journal.find(OUT, self._seq)
+            if self.journal.found_seq >= self._recovered:
+                break
+            self.drop_oldest()
+            n += 1
+        self._refill()
+        return n
+
+    def again(self):
+        """Everything unacknowledged goes out once more, in order. [MQTT-4.4.0-1]"""
+        for i in range(self.rows):
+            state = self.states[i]
+            if state == _COMP:
+                self.states[i] = REL
+            elif state != REL:
+                self.dups[i] |= state != SEND
+                self.states[i] = SEND
+        self.waiting = True
+
+    def next(self):
+        """Returns the first row that has something to send, -1 if none has."""
+        states = self.states
+        for i in range(self.rows):
+            if states[i] == SEND or states[i] == REL:
+                return i
+        self.waiting = False
+        return -1
+
+    def sent(self, i, qos):
+        """Row i has been sent: a PUBLISH of this QoS, or a PUBREL."""
+        self.states[i] = _COMP if self.states[i] == REL else _ACK if qos == 1 else _REC
+
+    def acked(self, kind, mid):
+        """PUBACK, PUBREC or PUBCOMP arrived. Returns what the table says, already noted in the
+        journal."""
+        i = self._row(mid)
+        if i < 0:
+            return UNKNOWN
+        act = _TABLE[(kind - PUBACK) * 5 + self.states[i]]
+        if act == FINISH:
+            self.journal.mark(self.places[i], DONE)
+            self._remove(i)
+            if self.queued:
+                self._refill()
+        elif act == RELEASE:
+            self.journal.mark(self.places[i], RELEASED)
+            self.states[i] = _COMP
+        return act

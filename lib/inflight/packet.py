@@ -1,0 +1,383 @@
+# The wire format of MQTT 3.1.1 (level 4) and 3.1 (level 3): encode into, and decode from,
+# a buffer of the caller. No sockets, no time, no session state; nothing here allocates on
+# the way of a PUBLISH or an acknowledgement.
+
+import struct
+
+from .port import const
+
+CONNECT = const(1)
+CONNACK = const(2)
+PUBLISH = const(3)
+PUBACK = const(4)
+PUBREC = const(5)
+PUBREL = const(6)
+PUBCOMP = const(7)
+SUBSCRIBE = const(8)
+SUBACK = const(9)
+UNSUBSCRIBE = const(10)
+UNSUBACK = const(11)
+PINGREQ = const(12)
+PINGRESP = const(13)
+DISCONNECT = const(14)
+
+_MAX_REMAINING = const(268435455)
+_SCRATCH = const(64)
+
+# Remaining length of what a server may send, by type: -1 is variable, -2 is never sent to a client.
+_SIZES = (-2, -2, 2, -1, 2, 2, 2, 2, -2, -1, -2, 2, -2, 0, -2, -2)
+
+# struct copies without a slice object and pads with zeros: the smallest that holds the data is taken.
+_COPIES = ((8, "8s"), (32, "32s"), (128, "128s"), (512, "512s"), (2048, "2048s"))
+
+
+class ProtocolError(Exception):
+    """The peer broke the protocol: the connection is closed [MQTT-4.8.0-1]."""
+
+
+def valid(buf, i, end, name):
+    """True if buf[i:end] is UTF-8 that MQTT allows: no surrogates, U+0000, control or
+    non-characters [MQTT-1.5.3-1, 1.5.3-2]; with `name`, no wildcards either [MQTT-3.3.2-2]."""
+    while i < end:
+        c = buf[i]
+        i += 1
+        if c < 0x80:
+            if c < 0x20 or c == 0x7F or (name and (c == 0x23 or c == 0x2B)):
+                return False
+            continue
+        more = 1 if c < 0xE0 else 2 if c < 0xF0 else 3
+        if c < 0xC2 or c > 0xF4 or i + more > end:
+            return False
+        c &= 0x3F >> more
+        for _ in range(more):
+            d = buf[i]
+            i += 1
+            if d & 0xC0 != 0x80:
+                return False
+            c = c << 6 | d & 0x3F
+        # Shortest form only, no C1 controls, no surrogates, no non-characters.
+        if c < (0xA0 if more == 1 else 0x800 if more == 2 else 0x10000) or c > 0x10FFFF:
+            return False
+        if 0xD800 <= c < 0xE000 or 0xFDD0 <= c < 0xFDF0 or c & 0xFFFE == 0xFFFE:
+            return False
+    return True
+
+
+def copy(buf, i, data):
+    """Copies `data` to buf[i:] without allocating. Returns the index behind it."""
+    end = i + len(data)
+    for size, form in _COPIES:
+        if end <= i + size <= len(buf):
+            struct.pack_into(form, buf, i, data)
+            return end
+    for c in data:
+        buf[i] = c
+        i += 1
+    return end
+
+
+def _begin(buf, first, remaining):
+    # Writes the fixed header; a packet is only begun when it is known to fit.
+    if remaining > _MAX_REMAINING:
+        raise ValueError("packet too long")
+    buf[0] = first
+    i = 1
+    while remaining > 127:
+        buf[i] = remaining & 0x7F | 0x80
+        remaining >>= 7
+        i += 1
+    buf[i] = remaining
+    return i + 1
+
+
+def _room(buf, remaining):
+    # 5 bytes are the longest fixed header.
+    if remaining + 5 > len(buf):
+        raise ValueError("buffer too small: %d bytes needed" % (remaining + 5))
+
+
+def _string(buf, i, data):
+    buf[i] = len(data) >> 8
+    buf[i + 1] = len(data) & 0xFF
+    return copy(buf, i + 2, data)
+
+
+def connect(buf, level, client_id, clean, keepalive, user=None, password=None, will=None):
+    """Writes a CONNECT. All strings are bytes; will is (topic, payload, qos, retain) or None.
+    Returns its length. [MQTT-3.1]"""
+    fields = [client_id]
+    flags = 2 if clean else 0
+    if will:
+        fields += will[:2]
+        flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
+    if user is not None:
+        fields.append(user)
+        flags |= 0x80
+    if password is not None:
+        fields.append(password)
+        flags |= 0x40
+    name = b"MQIsdp" if level == 3 else b"MQTT"
+    remaining = len(name) + 6
+    for field in fields:
+        remaining += 2 + len(field)
+    _room(buf, remaining)
+    i = _string(buf, _begin(buf, 0x10, remaining), name)
+    buf[i] = level
+    buf[i + 1] = flags
+    buf[i + 2] = keepalive >> 8
+    buf[i + 3] = keepalive & 0xFF
+    i += 4
+    for field in fields:
+        i = _string(buf, i, field)
+    return i
+
+
+def publish(buf, topic, size, qos, retain, mid):
+    """Writes a PUBLISH up to its payload of `size` bytes: topic is bytes, mid is not written at
+    QoS 0. Returns where the payload goes. Raises ValueError if the head does not fit."""
+    head = len(topic) + (4 if qos else 2)
+    _room(buf, head)
+    i = _string(buf, _begin(buf, 0x30 | qos << 1 | (1 if retain else 0), head + size), topic)
+    if qos:
+        buf[i] = mid >> 8
+        buf[i + 1] = mid & 0xFF
+        i += 2
+    return i
+
+
+def length(buf, i):
+    """Returns the length of the packet that begins at buf[i]."""
+    n = shift = 0
+    k = i
+    c = 0x80
+    while c & 0x80:
+        k += 1
+        c = buf[k]
+        n |= (c & 0x7F) << shift
+        shift += 7
+    return n + k + 1 - i
+
+
+def ack(buf, kind, mid, dup=0):
+    """Writes PUBACK, PUBREC, PUBREL or PUBCOMP; `dup` (8) marks a PUBREL re-sent at level 3.
+    Returns 4."""
+    buf[0] = kind << 4 | (2 | dup if kind == PUBREL else 0)
+    buf[1] = 2
+    buf[2] = mid >> 8
+    buf[3] = mid & 0xFF
+    return 4
+
+
+def subscribe(buf, mid, filters, qos, dup=0):
+    """Writes a SUBSCRIBE of filters (bytes) with qos[i] each, or an UNSUBSCRIBE when qos is None.
+    Returns its length. [MQTT-3.8, 3.10]"""
+    remaining = 2
+    for f in filters:
+        remaining += len(f) + (2 if qos is None else 3)
+    _room(buf, remaining)
+    i = _begin(buf, (0xA2 if qos is None else 0x82) | dup, remaining)
+    buf[i] = mid >> 8
+    buf[i + 1] = mid & 0xFF
+    i += 2
+    for k, f in enumerate(filters):
+        i = _string(buf, i, f)
+        if qos is not None:
+            buf[i] = qos[k]
+            i += 1
+    return i
+
+
+def bare(buf, kind):
+    """Writes PINGREQ or DISCONNECT. Returns 2."""
+    buf[0] = kind << 4
+    buf[1] = 0
+    return 2
+
+
+class Decoder:
+    """Finds the packets in a byte stream, incrementally and in place.
+
+    Read at most `space` bytes into `view`, say so with fed(n), then call next() until it
+    returns 0. A PUBLISH longer than the buffer comes in pieces: `offset` counts what came
+    before this piece, `left` what is still to come. What the fields point at stays valid until
+    the next call of fed().
+    """
+
+    def __init__(self, buf, level=4):
+        self.buf = buf
+        self.level = level
+        self._all = memoryview(buf)
+        # A packet cut in two by the end of a read is completed through this: a view at an
+        # offset would be a new object each time.
+        self._scratch = bytearray(_SCRATCH)
+        self.reset()
+
+    def reset(self):
+        """Forgets everything read: a new connection begins."""
+        self.start = self.end = 0
+        self._hold = 0  # where pieces of a long payload go: behind its topic
+        self._tail = None  # the view of that place
+        self.view = self._all
+        self.space = len(self.buf)
+        self.flags = self.mid = 0
+        self.topic = self.topic_len = 0  # index and length; length 0: the topic was too long to keep
+        self.at = self.n = 0  # index and length of the body, or of this piece of the payload
+        self.offset = self.size = self.left = 0
+        self._skip = -1  # bytes of an unkeepable topic still to come, -1: none
+
+    def fed(self, n):
+        """n bytes were read into `view`."""
+        if self.view is self._scratch:
+            k = self.end
+            for i in range(n):
+                self.buf[k + i] = self._scratch[i]
+        self.end += n
+
+    def _aim(self):
+        # Says where the next bytes go.
+        if self.start == self.end:
+            self.start = self.end = self._hold
+            self.space = len(self.buf) - self._hold
+            self.view = self._tail if self._hold else self._all
+            return
+        if self.start and self.end + _SCRATCH > len(self.buf):
+            self._move()
+        self.view = self._scratch
+        self.space = min(_SCRATCH, len(self.buf) - self.end)
+
+    def _move(self):
+        # Moves what is left to the front of the buffer.
+        buf = self.buf
+        k = 0
+        for i in range(self.start, self.end):
+            buf[k] = buf[i]
+            k += 1
+        self.start = 0
+        self.end = k
+
+    def next(self):
+        """Returns the type of the next packet or piece of one, 0 if more bytes are needed.
+        Raises ProtocolError; the connection is of no use then. [MQTT-4.8.0-1]"""
+        kind = self._piece() if self.left or self._skip >= 0 else self._packet()
+        if not kind:
+            self._aim()
+        return kind
+
+    def _packet(self):
+        buf = self.buf
+        i = self.start
+        if i == self.end:
+            return 0
+        first = buf[i]
+        n = shift = 0
+        c = 0x80
+        while c & 0x80:
+            if shift > 21:
+                raise ProtocolError("remaining length")
+            i += 1
+            if i == self.end:
+                return 0
+            c = buf[i]
+            n |= (c & 0x7F) << shift
+            shift += 7
+        i += 1
+        kind = first >> 4
+        self.flags = first & 15
+        if kind == PUBLISH:
+            return self._publish(i, n)
+        size = _SIZES[kind]
+        if n != size and (size != -1 or n < 3 or i - self.start + n > len(buf)):
+            raise ProtocolError("type %d of length %d" % (kind, n))
+        # At level 3 the bits are "not used", and a re-sent PUBREL has DUP.
+        if self.level > 3 and self.flags != (2 if kind == PUBREL else 0):
+            raise ProtocolError("flags %d of type %d" % (self.flags, kind))
+        if i + n > self.end:
+            return 0
+        self.start = i + n
+        if n and kind != CONNACK:
+            self.mid = self._id(i)
+            i += 2
+        self.at = i
+        self.n = self.start - i
+        return kind
+
+    def _id(self, i):
+        mid = self.buf[i] << 8 | self.buf[i + 1]
+        if not mid:
+            raise ProtocolError("Message ID 0")
+        return mid
+
+    def _publish(self, i, n):
+        buf = self.buf
+        flags = self.flags
+        qos = flags >> 1 & 3
+        if qos == 3 or (flags & 8 and not qos):
+            raise ProtocolError("PUBLISH flags")
+        whole = i - self.start + n <= len(buf)
+        if i + (n if whole else 2) > self.end:
+            return 0
+        if n < 2:
+            raise ProtocolError("PUBLISH length")
+        length = buf[i] << 8 | buf[i + 1]
+        i += 2
+        body = i + length + (2 if qos else 0)
+        size = n - 2 - length - (2 if qos else 0)
+        if size < 0 or not length:
+            raise ProtocolError("topic length")
+        self.offset = self.n = 0
+        self.size = size
+        if not whole:
+            if body - self.start > len(buf) // 2:
+                # No room for the topic beside a payload: skip it, the id and payload follow.
+                self._skip = length
+                self.start = i
+                self.topic_len = 0
+                return self._piece()
+            if self.start:
+                # The topic has to stay while the pieces come: let it begin the buffer.
+                self._move()
+                return self._packet()
+            if body >= self.end:
+                return 0
+        if qos:
+            self.mid = self._id(body - 2)
+        if not valid(buf, i, i + length, True):
+            raise ProtocolError("topic")
+        self.topic = i
+        self.topic_len = length
+        self.start = body
+        if whole:
+            self.at = body
+            self.n = size
+            self.start += size
+            return PUBLISH
+        self._hold = body
+        self._tail = self._all[body:]
+        self.left = size
+        return self._piece()
+
+    def _piece(self):
+        # The next piece of a payload, or what is left of a topic that could not be kept.
+        if self._skip >= 0:
+            k = min(self._skip, self.end - self.start)
+            self.start += k
+            self._skip -= k
+            id_len = 2 if self.flags & 6 else 0
+            if self._skip or self.end - self.start < id_len:
+                return 0
+            if id_len:
+                self.mid = self._id(self.start)
+                self.start += 2
+            self._skip = -1
+            self.left = self.size
+            if not self.left:
+                self.n = 0
+                return PUBLISH
+        self.offset += self.n
+        self.at = self.start
+        self.n = min(self.left, self.end - self.start)
+        self.left -= self.n
+        self.start += self.n
+        if not self.left:
+            self._hold = 0
+        return PUBLISH if self.n else 0

@@ -1,0 +1,446 @@
+# The session: what this client and its broker owe each other. Bytes and time values go in,
+# packets to write and events come out; there is no socket and no clock here.
+#
+# Theory of operation
+# -------------------
+# The owner of the connection reads into decoder.view, calls receive() until it returns 0, and
+# between any two of these calls writes what output() offers until that returns 0. A PUBLISH
+# that receive() returns is handed to the application, then acknowledged by taken(). Since
+# output() is emptied between any two packets received, one answer waits at most, and answers
+# leave in the order of their causes [MQTT-4.6.0-2, 4.6.0-3, 4.6.0-4].
+#
+#   state         receive()                                        clause
+#   reset         nothing is read
+#   connecting    CONNACK 0: connected; 1-5: refused; other: error MQTT-3.1.0-1, 3.2.0-1
+#   connected     PUBLISH: Inbound, deliver, PUBACK or PUBREC      MQTT-3.3.4-1
+#                 PUBREL: Inbound, PUBCOMP                         MQTT-4.3.3-2
+#                 PUBACK, PUBREC, PUBCOMP: the table of Outbound   MQTT-4.3.2-1, 4.3.3-1
+#                 SUBACK, UNSUBACK: of the one request under way   MQTT-3.8.4-2, 3.10.4-4
+#                 PINGRESP                                         MQTT-3.12.4-1
+#                 CONNACK: error                                   MQTT-3.2.0-1
+
+from array import array
+
+import inflight.packet as packet
+from .inbound import AGAIN, DUPLICATE, Inbound
+from .journal import OUT, SESSION
+from .outbound import ERROR, FINISH, IGNORED, REL, REPEAT, UNKNOWN, Outbound
+from .port import const, ticks_diff
+
+# Indices of Session.count.
+ACCEPTED = const(0)
+SENT = const(1)
+RESENT = const(2)
+COMPLETED = const(3)
+DROPPED = const(4)
+RECEIVED = const(5)
+DUPLICATES = const(6)
+REDELIVERED = const(7)
+UNKNOWN_ACKS = const(8)
+PINGS = const(9)
+CONNECTS = const(10)
+OUTAGES = const(11)
+REFUSED = const(12)
+PROTOCOL_ERRORS = const(13)
+HANDLER_ERRORS = const(14)
+TOO_LONG = const(15)
+COUNTERS = (
+    "accepted sent resent completed dropped received duplicates redelivered unknown_acks pings connects outages"
+    " refused protocol_errors handler_errors too_long"
+)
+
+
+class Session:
+    """One session of one client with one broker, kept in `journal` (None: nothing is sent above
+    QoS 0, and ids of received QoS 2 messages stay in RAM). The first half of `buffer` receives,
+    the second sends. `window` and `inbound` bound the messages in flight each way; keepalive is
+    the longest silence in ms, retry the first interval of repeating in ms (0: never).
+
+    Raises ValueError if the journal serves another client id [MQTT-3.1.3-2]."""
+
+    def __init__(self, journal, buffer, client_id, level=4, window=8, inbound=20, keepalive=0, retry=0, drop=None):
+        half = len(buffer) // 2
+        self.out = self._tx = memoryview(buffer)[half:]  # what to write: `out` from `out_at` on
+        self.out_at = 0
+        self.decoder = packet.Decoder(memoryview(buffer)[:half], level)
+        self.count = array("I", bytes(64))
+        self.present = False  # session present of the last CONNACK
+        self.code = 0  # its return code
+        self.granted = b""  # return codes of the last SUBACK
+        self.deliver = False  # the application is owed the piece that receive() returned
+        self.redelivered = False  # it may have had that message before, when power was cut
+        self._four = bytearray(4)  # acknowledgements leave the packet in _tx alone
+        self._journal = journal
+        self._client_id = client_id
+        self._level = level
+        self._keepalive = keepalive
+        self._retry = retry
+        self._drop = drop
+        self.known = self._check_owner() if journal else False
+        self._outbound = Outbound(journal, window)
+        self._inbound = Inbound(journal, inbound)
+        if journal:
+            journal.on_move = self._moved
+        self.reset()
+
+    def _check_owner(self):
+        journal = self._journal
+        at = journal.scan(SESSION, -1)
+        if at < 0:
+            return False
+        i = journal.read(at, 0, self._tx)
+        if bytes(self._tx[i : i + journal.found_len]) != self._client_id:
+            raise ValueError("the journal serves another client id: use that one, or format the journal")
+        return True
+
+    def _moved(self, old, new):
+        self._outbound.moved(old, new)
+        self._inbound.moved(old, new)
+
+    @property
+    def pending(self):
+        """Messages of QoS 1 and 2 that the broker has not completed."""
+        return self._outbound.rows + self._outbound.queued
+
+    @property
+    def blocked(self):
+        """True if messages wait because the window is full."""
+        return self._outbound.queued > 0
+
+    # --- the connection ---
+
+    def reset(self):
+        """The connection is gone, or was never there. What is in flight stays in the journal."""
+        self.connected = False
+        self._resumed = False
+        self.decoder.reset()
+        self._clean = False
+        self._reply = self._reply_mid = self._reply_dup = 0
+        self._ready = 0  # bytes of a packet in _tx that wait to be written
+        self._fresh = -1  # place in the journal of the PUBLISH in _tx, of _fresh_n bytes
+        self._fresh_n = 0
+        self._left = 0  # bytes of a long packet still to be written, from _rest
+        self._rest = None  # a payload of the caller, or None: the record at _rest_place
+        self._rest_place = self._rest_at = 0
+        self._sub = self._sub_qos = None  # filters asked for
+        self._sub_mid = 0
+        self._sub_due = False
+        self._ping = self._pinging = False
+        self._now = self._last_out = self._ping_at = self._progress = 0
+        self._pause = self._retry
+
+    def lost(self):
+        """The connection broke."""
+        self.count[OUTAGES] += 1
+        self.reset()
+
+    def connect(self, now, clean, keepalive, user, password, will):
+        """A connection stands, CONNECT is its first packet [MQTT-3.1.0-1]; keepalive in seconds,
+        strings as bytes. Raises ValueError if the packet does not fit the buffer."""
+        self.reset()
+        self._ready = packet.connect(self._tx, self._level, self._client_id, clean, keepalive, user, password, will)
+        self._clean = clean
+        self.code = 0
+        self._last_out = now
+
+    def discard(self):
+        """Gives up what was in flight: a clean session begins [MQTT-3.1.2-6]."""
+        self.count[DROPPED] += self._outbound.discard()
+        self._inbound.forget()
+
+    def _connack(self):
+        d = self.decoder
+        # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
+        present = d.buf[d.at] if self._level > 3 else 0
+        self.code = d.buf[d.at + 1]
+        if present > 1 or self.code > 5 or (present and (self.code or self._clean)):
+            raise packet.ProtocolError("CONNACK %d %d" % (present, self.code))
+        self.present = present == 1
+        if self.code:
+            self.count[REFUSED] += 1
+            return
+        self.connected = True
+        self.count[CONNECTS] += 1
+        if not present and self._level > 3:
+            self._inbound.forget()
+
+    def resume(self):
+        """Lets messages go, those in flight first [MQTT-4.4.0-1]. From now on the broker may know
+        Message IDs of ours: the journal notes that before the first one leaves."""
+        if self._journal and not self.known:
+            self._journal.append(SESSION, 0, self._client_id, len(self._client_id))
+            self.known = True
+        self._outbound.again()
+        self._resumed = True
+
+    # --- going out ---
+
+    def publish(self, name, payload, qos, retain):
+        """Takes a message: at QoS 1 and 2 it is in the journal when this returns; at QoS 0 it is
+        what output() offers next (there must be nothing left to offer). name is bytes.
+        Returns the Message ID, 0 at QoS 0 or if the full journal dropped it.
+        Raises ValueError, OutboxFull."""
+        tx = self._tx
+        size = len(payload)
+        outbound = self._outbound
+        mid = outbound.take_mid(self._sub_mid) if qos else 0
+        self._fresh = -1
+        end = at = packet.publish(tx, name, size, qos, retain, mid)
+        fits = at + size <= len(tx)
+        if fits:
+            end = packet.copy(tx, at, payload)
+        if not qos:
+            self._ready = end
+            if not fits:
+                self._rest = payload
+                self._rest_at = 0
+                self._left = size
+            self.count[SENT] += 1
+            return 0
+        if self._drop and not self._make_room(at + size):
+            return 0
+        place = outbound.accept(mid, tx, end, None if fits else payload)
+        if fits:
+            self._fresh = place
+            self._fresh_n = end
+        self.count[ACCEPTED] += 1
+        return mid
+
+    def _make_room(self, size):
+        # What gives way when the journal is full: the oldest waiting message, or the new one.
+        while not self._journal.fits(OUT, size):
+            self.count[DROPPED] += 1
+            if self._drop == "newest" or not self._outbound.drop_oldest():
+                return False
+        return True
+
+    def subscribe(self, filters, qos):
+        """Asks for filters (bytes) at qos[i], or gives them up if qos is None. receive() returns
+        the SUBACK or UNSUBACK. One request at a time."""
+        self._sub_mid = self._outbound.take_mid(0)
+        self._sub = filters
+        self._sub_qos = qos
+        self._sub_due = True
+
+    @property
+    def asking(self):
+        """True while a SUBSCRIBE or UNSUBSCRIBE is unanswered."""
+        return self._sub is not None
+
+    def ping(self):
+        """PINGREQ leaves with the next output()."""
+        self._ping = True
+
+    @property
+    def pinging(self):
+        """True while a PINGREQ is unanswered."""
+        return self._ping or self._pinging
+
+    def overdue(self, now, limit):
+        """True if a PINGREQ has been unanswered for `limit` ms [MQTT-3.12.4-1]."""
+        return self._pinging and ticks_diff(now, self._ping_at) >= limit
+
+    def disconnect(self):
+        """DISCONNECT is the last packet to leave [MQTT-3.14.4-2]."""
+        self._ready = packet.bare(self._tx, packet.DISCONNECT)
+        self.connected = False
+
+    def output(self, now):
+        """Returns how many bytes of `out`, from `out_at` on, are to be written next, whole and
+        before anything else; 0 if there is nothing to say."""
+        self._now = now
+        self.out_at = 0
+        n = self._output()
+        if n:
+            self._last_out = now
+        return n
+
+    def _output(self):
+        self.out = self._tx
+        if self._ready:
+            n = self._ready
+            self._ready = 0
+            return n
+        if self._left:
+            return self._more()
+        if self._reply:
+            self.out = self._four
+            n = packet.ack(self._four, self._reply, self._reply_mid, self._reply_dup)
+            self._reply = 0
+            return n
+        if not self.connected:
+            return 0
+        if self._resumed and self._retry and ticks_diff(self._now, self._progress) >= self._pause:
+            self._repeat()
+        if self._sub_due:
+            return self._send_subscribe()
+        if self._resumed and self._outbound.waiting:
+            i = self._outbound.next()
+            if i >= 0:
+                return self._send_row(i)
+        silence = self._keepalive and ticks_diff(self._now, self._last_out) >= self._keepalive
+        if self._ping or (silence and not self._pinging):
+            return self._send_ping()
+        return 0
+
+    def _repeat(self):
+        # Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly.
+        self._progress = self._now
+        if self._outbound.rows or self._sub:
+            self._pause *= 2
+            self._outbound.again()
+            self._sub_due = self._sub is not None
+
+    def _dup(self):
+        # The flag of a PUBREL, SUBSCRIBE or UNSUBSCRIBE that is re-sent: reserved at level 4.
+        return 8 if self._level == 3 else 0
+
+    def _send_subscribe(self):
+        dup = self._dup() if self._pause > self._retry else 0
+        self._fresh = -1
+        self._sub_due = False
+        self._progress = self._now
+        return packet.subscribe(self._tx, self._sub_mid, self._sub, self._sub_qos, dup)
+
+    def _send_ping(self):
+        self._ping = False
+        self._pinging = True
+        self._ping_at = self._now
+        self.count[PINGS] += 1
+        self.out = self._four
+        return packet.bare(self._four, packet.PINGREQ)
+
+    def _send_row(self, i):
+        outbound = self._outbound
+        self._progress = self._now
+        if outbound.states[i] == REL:
+            outbound.sent(i, 2)
+            self.count[RESENT] += 1
+            self.out = self._four
+            return packet.ack(self._four, packet.PUBREL, outbound.mids[i], self._dup())
+        tx = self._tx
+        place = outbound.places[i]
+        at = 0
+        n = self._fresh_n
+        if place != self._fresh:
+            at = self.out_at = self._journal.read(place, 0, tx)
+            n = packet.length(tx, at)
+            if at + n > len(tx):
+                self._rest = None
+                self._rest_place = place
+                self._rest_at = len(tx) - at
+                self._left = n - self._rest_at
+                n = self._rest_at
+        self._fresh = -1
+        outbound.sent(i, tx[at] >> 1 & 3)
+        if outbound.dups[i]:
+            tx[at] |= 8
+            self.count[RESENT] += 1
+        else:
+            self.count[SENT] += 1
+        return n
+
+    def _more(self):
+        # The next piece of a packet longer than _tx.
+        n = self._left
+        if self._rest is not None:
+            self.out = self._rest
+            self._rest = None
+        else:
+            self.out_at = self._journal.read(self._rest_place, self._rest_at, self._tx)
+            n = min(n, len(self._tx) - self.out_at)
+            self._rest_at += n
+        self._left -= n
+        return n
+
+    # --- coming in ---
+
+    def receive(self, now):
+        """Handles the next packet, or piece of a PUBLISH, in the decoder. Returns its type, 0 if
+        more bytes are needed. After a PUBLISH: hand it over if `deliver`, then call taken().
+        Raises ProtocolError: the connection is to be closed [MQTT-4.8.0-1]."""
+        kind = self.decoder.next()
+        if not kind:
+            return 0
+        self._now = now
+        if self.connected == (kind == packet.CONNACK):
+            raise packet.ProtocolError("type %d out of place" % kind)
+        if kind == packet.PUBLISH:
+            self._publish()
+        elif kind == packet.CONNACK:
+            self._connack()
+        elif kind == packet.PUBREL:
+            self._inbound.released(self.decoder.mid)
+            self._answer(packet.PUBCOMP, 0)
+        elif kind <= packet.PUBCOMP:
+            self._acked(kind)
+        elif kind == packet.PINGRESP:
+            self._pinging = False
+        else:
+            self._suback(kind)
+        return kind
+
+    def _answer(self, kind, dup):
+        self._reply = kind
+        self._reply_mid = self.decoder.mid
+        self._reply_dup = dup
+
+    def _acked(self, kind):
+        act = self._outbound.acked(kind, self.decoder.mid)
+        if act == ERROR:
+            raise packet.ProtocolError("type %d for Message ID %d" % (kind, self.decoder.mid))
+        if act == IGNORED or act == UNKNOWN:
+            self.count[UNKNOWN_ACKS] += 1
+        else:
+            self._progress = self._now
+            self._pause = self._retry
+        if act == FINISH:
+            self.count[COMPLETED] += 1
+        elif act != IGNORED and kind == packet.PUBREC:
+            self._answer(packet.PUBREL, self._dup() if act == REPEAT else 0)
+
+    def _suback(self, kind):
+        d = self.decoder
+        ok = d.mid == self._sub_mid and (kind == packet.SUBACK) == (self._sub_qos is not None)
+        if ok and kind == packet.SUBACK:
+            self.granted = bytes(d.buf[d.at : d.at + d.n])
+            ok = d.n == len(self._sub)
+            for code in self.granted:
+                ok = ok and (code < 3 or code == 0x80)
+        if not ok:
+            raise packet.ProtocolError("type %d for Message ID %d" % (kind, d.mid))
+        self._sub = None
+        self._sub_mid = 0
+        self._sub_due = False
+
+    def _publish(self):
+        d = self.decoder
+        if not d.offset:
+            self.redelivered = False
+            self.deliver = d.topic_len > 0
+            if not self.deliver:
+                self.count[TOO_LONG] += 1
+            if d.flags & 4:
+                self._seen(self._inbound.seen(d.mid))
+
+    def _seen(self, what):
+        if what == DUPLICATE:
+            self.deliver = False
+            self.count[DUPLICATES] += 1
+        elif what == AGAIN:
+            self.redelivered = True
+            self.count[REDELIVERED] += 1
+
+    def taken(self):
+        """The application has had what receive() returned. A message is acknowledged when it was
+        the last piece, with or without a handler [MQTT-3.3.4-1, 4.5.0-2]."""
+        d = self.decoder
+        if d.left:
+            return
+        if self.deliver:
+            self.count[RECEIVED] += 1
+        if d.flags & 2:
+            self._answer(packet.PUBACK, 0)
+        elif d.flags & 4:
+            self._inbound.taken(d.mid)
+            self._answer(packet.PUBREC, 0)

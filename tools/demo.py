@@ -1,0 +1,188 @@
+"""The promise, kept in front of your eyes: a fleet of sensors, a real broker, power cuts."""
+
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import typer
+from fleet.mosquitto import Mosquitto
+from fleet.network import Network
+from fleet.sensors import HEAP, Fleet, build
+from fleet.witness import Witness
+from rich.console import Console
+from rich.table import Table
+
+_SETTLE_S = 90  # at most, until everything accepted has arrived
+_CUTS_PER_S = 4
+_BROKER_RESTARTS = 2
+
+
+def _parse_qos(text):
+    levels = [int(part) for part in text.replace(",", " ").split() if part in ("1", "2")]
+    if not levels or len(levels) != len(text.replace(",", " ").split()):
+        raise typer.BadParameter('1, 2 or "1,2": QoS 0 promises nothing, so there is nothing to show')
+    return levels
+
+
+class Show:
+    """Runs the fleet and its misfortunes, and says what is going on."""
+
+    def __init__(self, console, fleet, broker, network, witness, duration, cuts, seed):
+        self._console = console
+        self._fleet, self._broker, self._network, self._witness = fleet, broker, network, witness
+        self._duration, self._cuts = duration, cuts
+        self._random = random.Random(seed)
+        self._start = time.monotonic()
+
+    def _now(self):
+        return time.monotonic() - self._start
+
+    def say(self, what):
+        self._console.print(f"[dim]{self._now():5.1f} s[/dim]  {what}", highlight=False)
+
+    def run(self):
+        """Misfortunes until the time is over and the cuts are made."""
+        step = self._duration / self._cuts
+        restarts = [self._duration * (i + 1) / (_BROKER_RESTARTS + 1) for i in range(_BROKER_RESTARTS)]
+        outages = [self._duration * part for part in (0.2, 0.5, 0.8)]
+        back = None
+        report = 0
+        next_cut = self._now()
+        while self._now() < self._duration or self._fleet.cuts < self._cuts:
+            if restarts and self._now() >= restarts[0]:
+                restarts.pop(0)
+                self._restart_broker()
+            if outages and self._now() >= outages[0]:
+                outages.pop(0)
+                self._network.cut()
+                back = self._now() + self._random.uniform(0.5, 1.5)
+                self.say("network cut")
+            if back and self._now() >= back:
+                self._network.join()
+                back = None
+            if self._now() >= next_cut:
+                next_cut = max(next_cut + step * self._random.uniform(0.2, 1.7), self._now() - 1)
+                self._fleet.cut_one()
+            if self._now() >= report:
+                report = self._now() + 3
+                self.progress()
+            time.sleep(max(0.0, min(next_cut - self._now(), 0.02)))
+        self._network.join()
+
+    def _restart_broker(self):
+        self._broker.stop()
+        time.sleep(self._random.uniform(0.2, 1.0))  # the outage itself
+        self._broker.start()
+        self.say("broker restarted")
+
+    def progress(self):
+        accepted, seen = self._fleet.accepted(), self._witness.counts()
+        arrived = sum(1 for device, seq, _ in accepted if seen[device, seq])
+        self.say(f"{self._fleet.cuts} power cuts, {len(accepted)} messages accepted, {arrived} delivered")
+
+    def settle(self, accepted):
+        """Waits until all of `accepted` has arrived, or clearly never will."""
+        self.say(f"no more cuts: {len(accepted)} messages accepted, waiting for the last of them")
+        end = time.monotonic() + _SETTLE_S
+        while time.monotonic() < end:
+            seen = self._witness.counts()
+            if all(seen[device, seq] for device, seq, _ in accepted):
+                return
+            time.sleep(0.1)
+
+
+def _result(console, accepted, show_parts):
+    fleet, network, witness, restarts = show_parts
+    seen = witness.counts()
+    rows = {}
+    for qos in sorted({q for _, _, q in accepted}):
+        mine = [(device, seq) for device, seq, q in accepted if q == qos]
+        copies = Counter({key: seen[key] for key in mine})
+        rows[qos] = {
+            "accepted": len(mine),
+            "delivered": sum(1 for key in mine if copies[key]),
+            "lost": sum(1 for key in mine if not copies[key]),
+            "duplicated": sum(1 for key in mine if copies[key] > 1),
+            "resent with DUP": network.repeated[qos],
+        }
+    table = Table(title="What the fleet accepted, and what a subscriber got")
+    table.add_column("")
+    for qos in rows:
+        table.add_column(f"QoS {qos}", justify="right")
+    for name in ("accepted", "delivered", "lost", "duplicated", "resent with DUP"):
+        table.add_row(name, *(str(rows[qos][name]) for qos in rows))
+    console.print(table)
+    console.print(
+        f"power cuts survived: {fleet.cuts}   broker restarts: {restarts}   network cuts: {network.cuts}\n"
+        "(QoS 1 is at least once: a duplicate there is allowed)",
+        highlight=False,
+    )
+    problems = [f"{row['lost']} messages of QoS {qos} lost" for qos, row in rows.items() if row["lost"]]
+    if rows.get(2, {}).get("duplicated"):
+        problems.append(f"{rows[2]['duplicated']} messages of QoS 2 came twice")
+    if witness.unreadable:
+        problems.append(f"{len(witness.unreadable)} messages cannot be read, the first: {witness.unreadable[0]}")
+    if any(len(epochs) > 1 for epochs in witness.epochs.values()):
+        problems.append("a sensor lost its journal")
+    if fleet.deaths:
+        problems.append(f"{fleet.deaths} sensors ended by themselves: see console.log")
+    if not accepted:
+        problems.append("nothing was accepted")
+    return problems
+
+
+def main(
+    devices: int = typer.Option(20, min=1, max=200, help="virtual sensors"),
+    duration: float = typer.Option(30.0, min=1, help="seconds of misfortunes"),
+    qos: str = typer.Option("1,2", help="QoS of the sensors in turn"),
+    interval: int = typer.Option(200, min=100, help="ms between two readings of a sensor"),
+    seed: int = typer.Option(None, help="repeat the same misfortunes"),
+    keep: Path = typer.Option(None, help="keep the fleet's files here"),
+):
+    """Runs a fleet of virtual sensors against mosquitto, cuts power, network and broker, and counts.
+    Exit status 0 only if nothing accepted was lost and no QoS 2 message came twice."""
+    console = Console()
+    levels = _parse_qos(qos)
+    seed = random.randrange(1 << 32) if seed is None else seed
+    folder = keep or Path(tempfile.mkdtemp(prefix="inflight-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        problems = _perform(console, folder, devices, duration, levels, interval, seed)
+    except RuntimeError as e:
+        problems = [str(e)]
+    if problems:
+        console.print(f"[bold red]FAILED[/bold red]: {'; '.join(problems)}. Files: {folder}", highlight=False)
+        raise typer.Exit(1)
+    console.print("[bold green]Nothing was lost, and no QoS 2 message came twice.[/bold green]")
+    if not keep:
+        shutil.rmtree(folder)
+
+
+def _perform(console, folder, devices, duration, levels, interval, seed):
+    files = build(folder / "code")
+    cuts = max(100, round(duration * _CUTS_PER_S))
+    with (
+        Mosquitto(folder / "broker") as broker,
+        Network(broker.port) as network,
+        Witness(broker.port) as witness,
+        Fleet(folder, folder / "code", devices, network.port, levels, interval, seed) as fleet,
+    ):
+        console.print(
+            f"{devices} sensors, each a {fleet.interpreter} with {HEAP} of heap and {files} files of firmware;\n"
+            f"mosquitto on 127.0.0.1:{broker.port}; {cuts} power cuts in {duration:g} s; seed {seed}",
+            highlight=False,
+        )
+        show = Show(console, fleet, broker, network, witness, duration, cuts, seed)
+        show.run()
+        accepted = fleet.accepted()
+        show.settle(accepted)
+        return _result(console, accepted, (fleet, network, witness, _BROKER_RESTARTS))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    typer.run(main)

@@ -1,0 +1,1 @@
+"""A fleet of virtual sensors on this machine, and what befalls it."""

@@ -1,0 +1,115 @@
+"""The network between the sensors and the broker: a TCP proxy that can be cut, and that watches
+what the sensors send."""
+
+import asyncio
+import threading
+from collections import Counter
+
+_PUBLISH = 3
+
+
+class _Frames:
+    """Counts the PUBLISH packets of a byte stream: by QoS, and those with DUP."""
+
+    def __init__(self, published, repeated):
+        self._published, self._repeated = published, repeated
+        self._head = bytearray()
+        self._skip = 0
+
+    def feed(self, data):
+        at = 0
+        while at < len(data):
+            if self._skip:
+                n = min(self._skip, len(data) - at)
+                self._skip -= n
+                at += n
+                continue
+            self._head.append(data[at])
+            at += 1
+            if len(self._head) > 1 and not self._head[-1] & 0x80:
+                self._packet()
+
+    def _packet(self):
+        first, *digits = self._head
+        self._head.clear()
+        self._skip = sum((digit & 0x7F) << 7 * i for i, digit in enumerate(digits))
+        if first >> 4 == _PUBLISH:
+            qos = first >> 1 & 3
+            self._published[qos] += 1
+            self._repeated[qos] += first >> 3 & 1
+
+
+class Network:
+    """Listens on `port` of loopback and forwards to `target`. cut() and join() come from any
+    thread; published and repeated count the PUBLISH packets of all sensors by QoS."""
+
+    def __init__(self, target):
+        self._target = target
+        self._down = False
+        self._writers = set()
+        self.port = None
+        self.cuts = 0
+        self.published, self.repeated = Counter(), Counter()
+        self._loop = self._over = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self._ready = threading.Event()
+
+    def __enter__(self):
+        self._thread.start()
+        if not self._ready.wait(10):
+            raise RuntimeError("the network does not come up")
+        return self
+
+    def __exit__(self, *_):
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(10)
+
+    async def _run(self):
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._over.wait()
+        server.close()
+
+    def cut(self):
+        """Every connection breaks, in the middle of whatever it carries; new ones fail until join()."""
+        self.cuts += 1
+        self._loop.call_soon_threadsafe(self._break)
+
+    def join(self):
+        self._down = False
+
+    def _break(self):
+        self._down = True
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _serve(self, reader, writer):
+        if self._down:
+            writer.transport.abort()
+            return
+        try:
+            upstream, downstream = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        frames = _Frames(self.published, self.repeated)
+        self._writers |= {writer, downstream}
+        try:
+            await asyncio.gather(self._pump(reader, downstream, frames), self._pump(upstream, writer, None))
+        finally:
+            self._writers -= {writer, downstream}
+
+    async def _pump(self, reader, writer, frames):
+        try:
+            while data := await reader.read(65536):
+                if frames:
+                    frames.feed(data)
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()

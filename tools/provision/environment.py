@@ -1,0 +1,63 @@
+"""The virtual environment in .venv: exact versions, checked by hash, also where this Python has no pip."""
+
+import importlib.util
+import platform
+import shutil
+import subprocess
+import sys
+
+from .common import CHECKOUT, Trouble, digest, say
+
+VENV = CHECKOUT / ".venv"
+REQUIREMENTS = CHECKOUT / "requirements.lock"
+
+
+def base_python():
+    """The interpreter behind a virtual environment, so that the set-up may be called from inside one."""
+    return getattr(sys, "_base_executable", None) or sys.executable
+
+
+def key(requirements):
+    return digest(requirements, platform.python_version(), base_python(), str(VENV))
+
+
+def ready(venv=VENV, requirements=REQUIREMENTS):
+    stamp = venv / "inflight.stamp"
+    return stamp.is_file() and stamp.read_text() == key(requirements) and (venv / "bin/python").exists()
+
+
+def run(command, purpose):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode:
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        errors = [line for line in lines if line.lower().startswith("error")] or lines[-1:] or ["no reason given"]
+        unreachable = " (the package index cannot be reached)" if "connection broken" in done.stderr else ""
+        raise Trouble(f"{purpose}: {errors[0]}{unreachable}", passing=True)
+
+
+def add_pip(workshop, python):
+    """Debian leaves ensurepip out of its bare Python, but its pip lies in a package of its own, as a wheel."""
+    folder = workshop.folders("python3-pip-whl", "all")[0]
+    wheel = next(folder.glob("usr/share/python-wheels/pip-*.whl"), None)
+    if not wheel:
+        raise Trouble(f"no pip wheel in {folder}")
+    run([python, wheel / "pip", "install", "--no-index", "--no-deps", "-q", wheel], "pip cannot install itself")
+
+
+def ensure(workshop, venv=VENV, requirements=REQUIREMENTS):
+    """Make the environment unless it stands; the stamp is written last, so one that was cut short is made again."""
+    if ready(venv, requirements):
+        return False
+    if venv.exists():
+        shutil.rmtree(venv)
+    bare = importlib.util.find_spec("ensurepip") is None
+    say(f"making {venv.name} with Python {platform.python_version()}" + (" (it has no pip of its own)" if bare else ""))
+    run([base_python(), "-m", "venv", *(["--without-pip"] if bare else []), venv], "cannot make a virtual environment")
+    python = venv / "bin/python"
+    if bare:
+        add_pip(workshop, python)
+    say(f"installing the packages of {requirements.name}")
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps", "--require-hashes"]
+    run([*pip, "-r", requirements], "pip")
+    (venv / "inflight.stamp").write_text(key(requirements))
+    return True

@@ -1,0 +1,69 @@
+"""Renews the pins, debian.lock and requirements.lock: `python3 tools/relock.py` (for whoever maintains them)."""
+
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+from provision.common import CHECKOUT, Trouble, say, write_atomic
+from provision.environment import REQUIREMENTS
+from provision.index import SUITE, Index
+from provision.programs import LOCK
+from provision.sources import debian_mirror
+
+PROGRAMS = [
+    ("micropython", ("amd64", "arm64", "i386", "armhf")),
+    ("mosquitto", ("amd64", "arm64")),
+    ("qemu-user", ("amd64", "arm64")),
+    ("python3-pip-whl", ("all",)),
+]
+DEBIAN_HEAD = f"""\
+# Packages of Debian {SUITE} that `make setup` unpacks into its cache; renewed by `python3 tools/relock.py`.
+# program name version architecture size SHA-256 path-below-the-mirror
+"""
+PYTHON_HEAD = """\
+# Resolved from pyproject.toml, all extras, for every CPython >= 3.10; renewed by `python3 tools/relock.py`.
+"""
+
+
+def debian_lines(index):
+    for program, architectures in PROGRAMS:
+        for architecture in architectures:
+            for package in index.closure(program, "amd64" if architecture == "all" else architecture):
+                fields = (package.name, package.version, architecture, package.size, package.sha256, package.path)
+                yield " ".join(map(str, (program, *fields)))
+
+
+def relock_debian(home):
+    mirror = debian_mirror()
+    if not mirror:
+        raise Trouble("no Debian mirror is configured: set INFLIGHT_DEBIAN_MIRROR")
+    lines = list(debian_lines(Index(home / "apt", mirror, ["amd64", "arm64", "i386", "armhf"])))
+    write_atomic(LOCK, DEBIAN_HEAD + "\n".join(lines) + "\n")
+    say(f"{LOCK.name}: {len(lines)} lines")
+
+
+def relock_python(home):
+    """uv, because it alone resolves for every Python version and processor at once."""
+    venv.create(home / "venv", with_pip=True)
+    subprocess.run([home / "venv/bin/pip", "install", "-q", "uv"], check=True)
+    command = [home / "venv/bin/uv", "pip", "compile", "-q", "--universal", "--python-version", "3.10", "--upgrade"]
+    command += ["--cache-dir", home / "uv"]
+    command += ["--all-extras", "--generate-hashes", "--no-header", "--no-annotate", "pyproject.toml"]
+    resolved = subprocess.run(command, check=True, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True).stdout
+    write_atomic(REQUIREMENTS, PYTHON_HEAD + resolved)
+    say(f"{REQUIREMENTS.name}: {resolved.count('==')} packages")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as home:
+        try:
+            relock_debian(Path(home))
+            relock_python(Path(home))
+        except Trouble as error:
+            sys.exit(f"relock: {error}")
+
+
+if __name__ == "__main__":
+    main()
