@@ -5,7 +5,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo lint clean
+.PHONY: help setup test demo figures sensor lint clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,12 @@ QOS ?= 1,2
 
 demo: setup  ## a fleet under power cuts (DEVICES=20 DURATION=30 QOS=1,2)
 	@$(VENV)/python tools/demo.py --devices $(DEVICES) --duration $(DURATION) --qos "$(QOS)" $(ARGS)
+
+figures: setup  ## what the client costs, on 32-bit MicroPython
+	@$(VENV)/python tools/figures.py
+
+sensor: setup  ## this machine as a sensor (CONFIG=config.json)
+	@$(VENV)/python tools/sensor.py "$(CONFIG)"
 
 lint: setup  ## ruff
 	$(VENV)/ruff check .

@@ -2,8 +2,6 @@
 
 import gc
 
-from inflight.port import ticks_ms
-
 
 def report(app):
     """The fields of a health message, a dict. journal: messages that wait, bytes in use and how

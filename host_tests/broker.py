@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = range(1, 8)
 SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT = range(8, 15)
-NAMES = (
-    "0 CONNECT CONNACK PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBSCRIBE SUBACK UNSUBSCRIBE UNSUBACK"
-    " PINGREQ PINGRESP DISCONNECT 15"
-).split()
+NAMES = ("0", "CONNECT", "CONNACK", "PUBLISH", "PUBACK", "PUBREC", "PUBREL", "PUBCOMP", "SUBSCRIBE", "SUBACK")
+NAMES += ("UNSUBSCRIBE", "UNSUBACK", "PINGREQ", "PINGRESP", "DISCONNECT", "15")
 
 PATIENCE_S = 5  # how long a script waits for the client
 
@@ -333,6 +331,7 @@ class _Listener:
         self.port = self._listener.getsockname()[1]
         self.connections = []
         self.failure = None
+        self.finished = False  # the script has ended, well or not
 
     def _accept(self):
         try:
@@ -350,6 +349,8 @@ class _Listener:
         except BaseException as error:  # told by the test's own thread
             self.failure = error
             self.close()
+        finally:
+            self.finished = True
 
     def close(self):
         # shutdown() wakes a thread that waits in accept() or recv(); close() alone does not.

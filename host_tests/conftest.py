@@ -1,6 +1,7 @@
 """Collects device/test_*.py once per runtime: one subprocess per file and runtime, one pytest item per function."""
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,12 +17,33 @@ import runtimes  # noqa: E402
 # Tests on CPython import the device code, and the helpers beside this file, by the names that a device knows.
 sys.path[1:1] = [str(CHECKOUT / name) for name in ("lib", "host_tests", *device_run.BESIDE_LIB)]
 
+LIMIT_S = 300
 DEVICE = Path(__file__).parent / "device"
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "xdist_group(name): tests that share one worker")
+    config.addinivalue_line("markers", f"limit(seconds): how long a test may take, if not {LIMIT_S}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A test that hangs fails with a traceback to where it hung, and the suite goes on."""
+    if isinstance(item, DeviceItem):  # its subprocess has a limit of its own
+        return (yield)
+    asked = item.get_closest_marker("limit")
+    seconds = asked.args[0] if asked else LIMIT_S
+
+    def too_late(signum, frame):
+        pytest.fail(f"out of time ({seconds} s)")
+
+    signal.signal(signal.SIGALRM, too_late)
+    signal.alarm(seconds)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
 
 
 def pytest_collect_file(file_path, parent):

@@ -3,12 +3,9 @@
 import os
 import sys
 
+import board
+import codes
 from harness import SkipTest, eq
-
-sys.path.append(__file__.rsplit("/", 3)[0] + "/boards/common" if "/" in __file__ else "boards/common")
-
-import board  # noqa: E402
-import codes  # noqa: E402
 
 if sys.platform != "linux":
     raise SkipTest("needs Linux")

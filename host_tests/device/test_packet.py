@@ -2,8 +2,8 @@
 
 from binascii import unhexlify
 
-from harness import eq, raises
 import inflight.packet as packet
+from harness import eq, raises
 from inflight.packet import ProtocolError
 
 

@@ -1,10 +1,10 @@
 # The session without sockets and clocks: its tables, its timers, its ids, what outlives a power cut.
 
-from harness import eq, raises
 import inflight.packet as packet
+from harness import eq, raises
 from inflight.flash import RamFlash
 from inflight.inbound import AGAIN, DUPLICATE, NEW, Inbound
-from inflight.journal import OUT, Journal, OutboxFull
+from inflight.journal import Journal, OutboxFull
 from inflight.outbound import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN, Outbound
 from inflight.packet import PUBACK, PUBCOMP, PUBREC, ProtocolError
 from inflight.port import ticks_add
@@ -94,9 +94,11 @@ class Peer:
         """A new connection; returns what is sent behind CONNACK."""
         self.session.connect(self.now, clean, 60, None, None, None)
         eq(self.sent()[0][0], 0x10)
-        out = self.feed(bytes([0x20, 2, present, 0]))
-        self.session.claim()
-        return out + self.sent()
+        eq(self.feed(bytes([0x20, 2, present, 0])), [])
+        if clean:
+            self.session.discard()
+        self.session.resume()
+        return self.sent()
 
     def publish(self, payload, qos=1, topic=b"t"):
         return self.session.publish(topic, payload, qos, False)
@@ -268,6 +270,37 @@ def test_released_is_recovered_as_released():
     eq(Peer(device).session.pending, 0)
 
 
+def test_released_behind_a_smaller_window():
+    """[MQTT-4.3.3-1] [MQTT-4.6.0-4] A later life with a smaller window releases the rest in its turn."""
+    device = RamFlash()
+    peer = Peer(device, window=6)
+    peer.up()
+    for k in range(6):
+        peer.publish(b"%d" % k, 2)
+    peer.sent()
+    for mid in (1, 2, 3, 4):
+        peer.feed(ack(0x50, mid))
+    peer = Peer(device, window=2)
+    eq(peer.up(1), [ack(0x62, 1), ack(0x62, 2)])
+    eq(peer.feed(ack(0x70, 1)), [ack(0x62, 3)])
+    eq(peer.feed(ack(0x70, 2)), [ack(0x62, 4)])
+    eq(peer.feed(ack(0x70, 3))[0][-1:], b"4")
+    eq(peer.feed(ack(0x70, 4))[0][-1:], b"5")
+    eq(peer.feed(ack(0x50, 5) + ack(0x70, 5) + ack(0x50, 6) + ack(0x70, 6)), [ack(0x62, 5), ack(0x62, 6)])
+    eq(peer.session.pending, 0)
+
+
+def test_retain_is_kept():
+    """RETAIN is part of the message: also when it is sent again."""
+    peer = Peer()
+    peer.up()
+    peer.session.publish(b"t", b"x", 1, True)
+    peer.session.publish(b"t", b"x", 2, True)
+    eq([p[0] for p in peer.sent()], [0x33, 0x35])
+    peer.session.lost()
+    eq([p[0] for p in peer.up(1)], [0x3B, 0x3D])
+
+
 def test_redelivery_in_order_across_lives():
     """[MQTT-4.6.0-1] [MQTT-2.3.1-3] Ten lives with a message each: the same ids, the same order."""
     device = RamFlash()
@@ -400,7 +433,7 @@ def test_long_messages_stream_from_flash():
     for qos in (1, 2):
         mid = peer.publish(payload, qos, b"topic")
         head = bytes([0x32 if qos == 1 else 0x34, 0xE1, 0x04]) + b"\x00\x05topic" + two(mid)
-        eq(peer.up(1)[-1], (bytes([head[0] | (8 if qos == 2 and False else 0)]) + head[1:] + payload))
+        eq(peer.up(1)[-1], head + payload)
         peer.session.lost()
         eq(peer.up(1)[-1], bytes([head[0] | 8]) + head[1:] + payload)
         peer.session.lost()
@@ -641,6 +674,17 @@ def test_retry_of_level_3():
         peer.feed(ack(0x70, mid))
         peer.now = ticks_add(t, 90000)
         eq(peer.sent(), [])
+
+
+def test_repeated_pubrec():
+    """[MQTT31-9] [MQTT-3.6.1-1] Its PUBREL is a repetition: 6A at level 3, 62 at level 4."""
+    for level, first in ((3, 0x6A), (4, 0x62)):
+        peer = Peer(level=level)
+        peer.up()
+        mid = peer.publish(b"x", 2)
+        peer.sent()
+        eq(peer.feed(ack(0x50, mid)), [ack(0x62, mid)])
+        eq(peer.feed(ack(0x50, mid)), [ack(first, mid)])
 
 
 def test_retry_of_subscribe_at_level_3():

@@ -1,5 +1,8 @@
 """An application on a board made of RAM, and a well-behaved broker to judge it by."""
 
+import json
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,6 +21,7 @@ from broker import Automatic  # noqa: E402
 from codes import IDLE, ONLINE, POWER_ON  # noqa: E402
 from config import Config  # noqa: E402
 from inflight import Client, Journal, RamFlash  # noqa: E402
+from runtimes import runtime  # noqa: E402
 
 
 class Board:
@@ -108,3 +112,59 @@ def until():
         return condition()
 
     return run
+
+
+class Machine:
+    """A Linux box in folder `home` that runs the firmware, each start a process of its own."""
+
+    def __init__(self, home, name, command):
+        self.home, self.name, self.command = home, name, command
+        self.process = None
+        self.log = home / "accepted"
+
+    def configure(self, **fields):
+        (self.home / "config.json").write_text(json.dumps({"host": "127.0.0.1", "interval_ms": 100, **fields}))
+
+    def start(self):
+        path = ":".join(map(str, DEVICE_PATH))
+        own = {"INFLIGHT_HOME": self.home, "INFLIGHT_DEVICE_ID": "box", "INFLIGHT_ACCEPTED_LOG": self.log}
+        paths = {"PYTHONPATH": path, "MICROPYPATH": ".frozen:" + path, "PYTHONDONTWRITEBYTECODE": "1"}
+        self.process = subprocess.Popen(
+            [*self.command, CHECKOUT / "firmware/main.py"],
+            env={**os.environ, **paths, **own},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def kill(self):
+        self.process.kill()
+        return self.end()
+
+    def end(self):
+        """Waits for the process: what it printed and its exit status."""
+        output = self.process.communicate(timeout=20)[0].decode()
+        return output, self.process.returncode
+
+    def accepted(self):
+        """[(sequence number, QoS, topic)] of the messages that publish() took, whole lines only."""
+        lines = self.log.read_text().split("\n")[:-1] if self.log.exists() else []
+        return [(int(seq), int(qos), topic) for seq, qos, topic in map(str.split, lines)]
+
+    def wait_for(self, what, n=1):
+        """Until what() has n elements, at most for 20 seconds."""
+        end = time.monotonic() + 20
+        while len(what()) < n:
+            assert self.process.poll() is None, self.end()
+            assert time.monotonic() < end, "did not happen in 20 s"
+            time.sleep(0.005)
+
+
+@pytest.fixture(params=["cpython", "micropython-x86"])
+def machine(request, tmp_path):
+    found = runtime(request.param)
+    if found.reason:
+        pytest.skip(f"{found.name} is unavailable: {found.reason}")
+    machine = Machine(tmp_path, found.name, found.command("200k"))
+    yield machine
+    if machine.process and machine.process.poll() is None:
+        machine.kill()

@@ -3,8 +3,9 @@
 import json
 import socket
 
-import commands
 import pytest
+
+import commands
 from broker import CONNECT, SUBSCRIBE
 from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
 from inflight import RamFlash

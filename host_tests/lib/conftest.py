@@ -60,7 +60,7 @@ def pump():
     def run(client, condition, ms=3000):
         end = time.monotonic() + ms / 1000
         while not condition():
-            assert time.monotonic() < end, f"did not happen in {ms} ms; errors: {getattr(client, 'errors', None)}"
+            assert time.monotonic() < end, f"did not happen in {ms} ms; errors: {getattr(client, 'errors', [])[-3:]}"
             client.run_for(2)
 
     return run

@@ -1,16 +1,18 @@
 """Every fault: the connection cut at every packet and every byte, acknowledgements lost, repeated, out of order,
 brokers that forget or never answer, power cut at each of these. Afterwards nothing may be lost, no QoS 2 twice."""
 
+import contextlib
+import random
 import time
 
 import pytest
+
 from broker import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Automatic, Faults, puback
+from inflight import OutboxFull, RamFlash
 from nor import PowerCut
 
-from inflight import RamFlash
-
-OUT = [("t/%d" % k, b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2, 1, 2))]
-IN = [("cmd/%d" % k, b"command %d" % k, qos) for k, qos in enumerate((2, 1, 2))]
+OUT = [(f"t/{k}", b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2, 1, 2))]
+IN = [(f"cmd/{k}", b"command %d" % k, qos) for k, qos in enumerate((2, 1, 2))]
 
 
 class Run:
@@ -51,10 +53,10 @@ class Run:
             for gift in self.gifts:
                 broker.give(*gift)
             self.born(broker.port)
-            end = time.monotonic() + 10
+            end = time.monotonic() + 5
             while not self.done():
                 assert time.monotonic() < end, self.state()
-                assert self.lives < 20
+                assert self.lives < 40
                 try:
                     self.step()
                 except PowerCut:
@@ -71,7 +73,8 @@ class Run:
             self.idle += 1
             if self.idle > 20:
                 self.idle = 0
-                self.client.connect()
+                with contextlib.suppress(OSError):
+                    self.client.connect()
         self.client.run_for(1)
 
     def done(self):
@@ -130,7 +133,7 @@ def test_cut_after_every_packet(make, what, reset, restart):
 @pytest.mark.parametrize("restart", [False, True], ids=["cut", "restart"])
 @pytest.mark.parametrize("what", ["in_bytes", "out_bytes"])
 def test_cut_after_every_byte(make, what, restart):
-    """[MQTT-4.1.0-1] [MQTT-4.4.0-1] [MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Cut inside each packet, at every byte."""
+    """[MQTT-4.1.0-1] [MQTT-4.4.0-1] [MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Cut at every byte."""
     n = total(make, what)
     for k in range(1, n + 1):
         Run(make, Faults(**{what: k}), restart).go()
@@ -145,6 +148,32 @@ def test_cut_while_pieces_stream(make, what):
     n = total(make, what, flash=RamFlash(4, 2048), **options)
     for k in range(1, n + 1, 7):
         Run(make, Faults(**{what: k}), flash=RamFlash(4, 2048), **options).go()
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["cut", "restart"])
+@pytest.mark.parametrize("what", ["in_bytes", "out_bytes"])
+def test_cut_while_pieces_arrive(make, what, restart):
+    """[MQTT-4.3.3-2] [MQTT-4.3.2-2] Payloads that come in pieces begin anew, and are complete once at QoS 2."""
+    gifts = [("cmd/a", bytes(range(256)) * 2, 2), ("cmd/b", bytes(range(255, -1, -1)) * 2, 1), ("cmd/c", b"short", 2)]
+
+    class Streaming(Run):
+        def handler(self, message):
+            if not message.offset:
+                self.parts = b""
+            assert len(self.parts) == message.offset
+            self.parts += message.payload
+            if len(self.parts) == message.size:
+                self.got.append((message.topic, self.parts, message.qos, False))
+
+        def born(self, port):
+            super().born(port)
+            self.client.subscribe("cmd/#", 2, self.handler, stream=True)
+
+    def run(faults=None):
+        return Streaming(make, faults, restart, out=[], gifts=gifts, buffer=bytearray(256)).go()
+
+    for k in range(1, run().broker.total[what] + 1, 1 if what == "in_bytes" else 7):
+        run(Faults(**{what: k}))
 
 
 def test_broker_forgets_with_every_cut(make):
@@ -246,10 +275,37 @@ def test_cut_with_a_small_window(make, window):
 
 def test_level_3_cut_after_every_packet(make):
     """[MQTT31-9] [MQTT31-13] [MQTT31-22] The same at level 3, where no CONNACK tells of a session."""
-    out = [("t/%d" % k, b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2))]
+    out = [(f"t/{k}", b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2))]
     n = total(make, "in_packets", out=out, gifts=[], level=3)
     for k in range(1, n):
         Run(make, Faults(in_packets=k), out=out, gifts=[], level=3, restart=bool(k % 2)).go()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_everything_at_once(make, seed):
+    """[MQTT-4.1.0-1] [MQTT-4.4.0-1] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Cuts, restarts, lost and repeated answers by chance
+    (the same ones every time), small windows: nothing is lost, no QoS 2 twice."""
+    dice = random.Random(seed)
+    out = [(f"t/{k}", b"message %d" % k, dice.choice((1, 2))) for k in range(30)]
+    gifts = [(f"cmd/{k}", b"command %d" % k, dice.choice((1, 2))) for k in range(15)]
+    acks = (PUBACK, PUBREC, PUBREL, PUBCOMP)
+
+    def answer(raw):
+        if raw[0] >> 4 in acks and dice.random() < 0.15:
+            return dice.choice(([], [raw, raw]))
+        return [raw]
+
+    faults = Faults(answer=answer, in_bytes=dice.randrange(1, 80), reset=bool(seed % 2))
+    run = Run(make, faults, seed % 3 == 0, True, out=out, gifts=gifts, window=dice.choice((1, 2, 3, 8)))
+
+    def cut():
+        what = dice.choice(("in_bytes", "out_bytes"))
+        if run.broker.cuts < 15:
+            setattr(faults, what, run.broker.total[what] + dice.randrange(1, 60))
+
+    faults.after_cut = cut
+    run.go()
+    assert run.broker.cuts > 2
 
 
 # --- nobody answers ---
@@ -262,7 +318,7 @@ def test_connect_is_never_answered(make):
         client.publish("t", b"1", qos=1)
         start = time.monotonic()
         client.run_for(300)
-        assert time.monotonic() - start < 0.3 + 0.2
+        assert time.monotonic() - start < 1.5
         assert not client.connected and client.pending == 1
         assert 2 <= len(broker.connections) <= 8
 
@@ -276,7 +332,7 @@ def test_publish_is_never_answered(make):
         client.publish("t", b"2", qos=2)
         start = time.monotonic()
         assert not client.drain(100)
-        assert time.monotonic() - start < 0.3
+        assert time.monotonic() - start < 1
         client.disconnect()
         assert client.pending == 2
 
@@ -289,7 +345,7 @@ def test_window_stays_shut(make):
         start = time.monotonic()
         for k in range(10):
             client.publish("t", b"%d" % k, qos=1)
-        assert time.monotonic() - start < 0.5
+        assert time.monotonic() - start < 1.5
         assert client.pending == 10
 
 
@@ -350,5 +406,96 @@ def test_ack_of_an_earlier_connection(make):
             return [raw, puback(1)]
         return [raw]
 
-    faults = Faults(answer=answer, in_packets=2)
-    Run(make, faults, out=[("t", b"1", 1), ("t", b"2", 1)], gifts=[]).go()
+    Run(make, Faults(answer=answer), again=True, out=[("t", b"1", 1), ("t", b"2", 1)], gifts=[]).go()
+    assert lost
+
+
+# --- the flash fails ---
+
+
+class FailingFlash(RamFlash):
+    """RAM whose programs fail while `fail` is set."""
+
+    fail = False
+
+    def writeblocks(self, block, buf, offset=0):
+        if self.fail:
+            raise OSError(5, "flash")
+        super().writeblocks(block, buf, offset)
+
+
+def test_flash_fails_before_pubrec(make, pump):
+    """[MQTT-4.8.0-2] An error of the flash while a packet is processed closes the connection: nothing was delivered or
+    acknowledged; after a restart it comes again."""
+    device = FailingFlash()
+    got = []
+    with Automatic() as broker:
+        client = make(broker.port, device, backoff=(60_000, 60_000), on_message=lambda m: got.append(m.payload))
+        client.subscribe("cmd", 2)
+        client.connect()
+        device.fail = True
+        broker.give("cmd", b"once", 2)
+        pump(client, lambda: client.errors)
+        assert not got and not client.connected
+        assert not any(p.kind == PUBREC for p in broker.connections[0].packets)
+        device.fail = False
+        client = make(broker.port, device, on_message=lambda m: got.append(m.payload))
+        client.connect()
+        pump(client, lambda: not any(s.flight for s in broker.sessions.values()))
+    assert got == [b"once"]
+
+
+@pytest.mark.parametrize("online", [False, True])
+def test_flash_fails_in_publish(make, online):
+    """publish() does not return as if the message were durable: OSError, and it never was."""
+    device = FailingFlash()
+    with Automatic() as broker:
+        client = make(broker.port, device)
+        if online:
+            client.connect()
+        device.fail = True
+        with pytest.raises(OSError):
+            client.publish("t", b"1", qos=1)
+        assert client.pending == 0
+        device.fail = False
+        client = make(broker.port, device)
+        assert client.pending == 0
+        client.connect()
+        client.publish("t", b"2", qos=1)
+        assert client.drain(3000)
+        assert broker.payloads() == [b"2"]
+
+
+def test_link_breaks_while_publish_waits_for_room(make):
+    """A full journal, a connection that ends meanwhile: OutboxFull, nothing else."""
+    with Automatic(Faults(silent=(PUBLISH,))) as broker:
+        client = make(broker.port, timeout=1000)
+        fill(client)
+        client.connect()
+        broker.connections[-1].finish()
+        with pytest.raises(OutboxFull):
+            client.publish("t", b"%060d" % 0, qos=1)
+
+
+def fill(client):
+    n = 0
+    while True:
+        try:
+            client.publish("t", b"%060d" % n, qos=1)
+        except OutboxFull:
+            return n
+        n += 1
+
+
+def test_received_ids_have_room_in_a_full_journal(make, pump):
+    """[MQTT-4.3.3-2] Messages out do not keep those of QoS 2 from coming in."""
+    got = []
+    with Automatic(Faults(silent=(PUBLISH, PUBREC))) as broker:
+        client = make(broker.port)
+        client.subscribe("cmd", 2, lambda m: got.append(m.payload))
+        fill(client)
+        client.connect()
+        for k in range(20):
+            broker.give("cmd", b"%d" % k, 2)
+        pump(client, lambda: len(got) == 20)
+    assert got == [b"%d" % k for k in range(20)]

@@ -2,20 +2,22 @@
 the journal finds afterwards; then again while the journal recovers from the first cut."""
 
 import random
+import zlib
+
+import pytest
 
 import nor
-import pytest
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 
 # page, once, sectors, sector size
 RINGS = {
     "page-1": (1, False, 4, 512),
     "page-4": (4, False, 5, 512),
-    "page-16-once": (16, True, 4, 1024),
-    "page-256": (256, False, 4, 1024),
+    "page-16-once": (16, True, 5, 512),
+    "page-256": (256, False, 4, 512),
 }
-STEPS = {"page-1": 70, "page-4": 90, "page-16-once": 80, "page-256": 120}
-MASKS = (0x00, 0xA5, 0x5A, 0x0F, 0xF0, 0x81)
+STEPS = {"page-1": 65, "page-4": 105, "page-16-once": 60, "page-256": 75}
+MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0)
 
 
 class Oracle:
@@ -47,7 +49,7 @@ class Oracle:
             seq, body, _ = self.records[key]
             self.records[key] = (seq, body, value)
 
-    def judge(self, journal):
+    def judge(self, journal, order=True):
         """Asserts that the journal keeps the promises; settles what the cut left open as the journal did."""
         found = contents(journal)
         if self.pending:
@@ -61,25 +63,23 @@ class Oracle:
         assert self.epoch in (None, journal.epoch)
         self.epoch = journal.epoch
         ours = sorted(seq for (kind, _), (seq, _, _) in found.items() if kind == OUT)
-        assert in_order(journal) == ours
+        assert not order or in_order(journal) == ours
         assert journal.live == len(ours)
         assert journal.used == sum(journal._span(len(body)) for _, body, _ in found.values())
 
 
 def contents(journal):
+    """{(kind, Message ID): (sequence number, body, state)} of what lives, in the order that scan() gives."""
     found = {}
     for kind in (OUT, IN, SESSION):
         at = journal.scan(kind, -1)
         while at >= 0:
             key = kind, journal.found_mid
             assert key not in found, "twice"
-            found[key] = journal.found_seq, body_at(journal, at), journal.found_state
+            seq = journal.found_seq if kind == OUT else 0  # the others have none of their own
+            found[key] = seq, body_at(journal, at), journal.found_state
             at = journal.scan(kind, at)
-    return {
-        # the number of a record that takes none is nobody's business
-        key: (seq, body, state) if key[0] == OUT else (0, body, state)
-        for key, (seq, body, state) in found.items()
-    }
+    return found
 
 
 def body_at(journal, at):
@@ -152,7 +152,7 @@ class Player:
                     self.mark(key, RELEASED)
                 else:
                     self.mark(key, DONE)
-            if dice.random() < 0.3:
+            if dice.random() < 0.2:
                 self.journal.tidy()
 
 
@@ -184,14 +184,15 @@ def record(flash, oracle, seed, steps, first_mid):
 
 
 def every_byte(name, old, new):
-    """What may be left of one operation: {the bytes: how}."""
+    """What may be left of one operation: a list of ways."""
     ways = [nor.before, nor.after]
     for b in range(len(old)):
         if old[b] != new[b]:
-            masks = MASKS if name == "program" else (MASKS[b % 6],)
-            ways += [nor.torn(b, mask) for mask in masks]
-            ways.append(nor.suffix(b, MASKS[b % 6]))
-    return distinct(ways + patterns(name, 4), old, new)
+            mask = MASKS[b % len(MASKS)]
+            ways.append(nor.suffix(b, mask) if b % 3 == 0 else nor.torn(b, mask))
+            if name == "program":
+                ways.append(nor.torn(b, 0))
+    return distinct(ways + patterns(name, 3), old, new)
 
 
 def patterns(name, n):
@@ -227,22 +228,35 @@ def explain(operation, how, number):
     return f"operation {number}, {name} at {at}: left {how(old, new).hex()}\npending {oracle.pending}"
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """The journal's CRC loop, twenty times as fast; device/test_journal.py has tests of the loop itself."""
+
+    def quick_sum(self, data, i, end):
+        crc = zlib.crc32(data[i:end], ~(self._low | self._high << 16) & 0xFFFFFFFF) ^ 0xFFFFFFFF
+        self._low, self._high = crc & 0xFFFF, crc >> 16
+
+    monkeypatch.setattr(Journal, "_sum", quick_sum)
+
+
+@pytest.mark.limit(300)
 @pytest.mark.parametrize("ring", RINGS)
 def test_nothing_is_lost_at_any_cut(ring, record_property):
     page, once, blocks, size = RINGS[ring]
     flash = nor.NorFlash(blocks, size, page, once)
     tape = record(flash, Oracle(), seed=page, steps=STEPS[ring], first_mid=1)
     assert min(flash.erases) >= 3, "wraps around"
-    dice = random.Random(page)
     points = second = 0
     for number, operation in enumerate(tape):
         for how in ways_of(operation, every_byte):
             oracle = cut(flash, operation, how)
             try:
-                oracle.judge(Journal(flash))
+                oracle.judge(Journal(flash), order=points % 5 == 0)
                 points += 1
-                if dice.random() < 0.02:
-                    second += cut_again(flash, oracle)
+                if points % 150 == 0:
+                    second += cut_again(flash, oracle.copy(), a_few)
+                elif points % 50 == 0:
+                    go_on(flash, oracle)
             except (AssertionError, ValueError, KeyError) as error:
                 raise AssertionError(explain(operation, how, number)) from error
     record_property("cut points", points)
@@ -250,12 +264,18 @@ def test_nothing_is_lost_at_any_cut(ring, record_property):
     print(f"{ring}: {points} cuts, {second} cuts of the recovery or soon after")
 
 
-def cut_again(flash, oracle):
-    """The same for a mount of the flash as it is, and a lap of work behind it."""
+def cut_again(flash, oracle, choose):
+    """The same for a mount of the flash as it is, and a little work behind it."""
     points = 0
-    for operation in record(flash, oracle, seed=7, steps=12, first_mid=2000):
-        for how in ways_of(operation, a_few):
+    for operation in record(flash, oracle, seed=7, steps=3, first_mid=2000):
+        for how in ways_of(operation, choose):
             after = cut(flash, operation, how)
             after.judge(Journal(flash))
             points += 1
     return points
+
+
+def go_on(flash, oracle):
+    """The ring works on as ever: more than a lap."""
+    Player(Journal(flash), oracle).run(seed=11, steps=45, first_mid=3000)
+    oracle.judge(Journal(flash))

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+
 from broker import (
     PINGREQ,
     PUBACK,
@@ -20,7 +21,6 @@ from broker import (
     suback,
     unsuback,
 )
-
 from inflight import ProtocolError
 
 
@@ -60,6 +60,27 @@ def test_several_filters(broker, make):
     with broker.play(script):
         client.connect()
         assert client.subscribe(filters) == [0, 2, 0x80, 1]
+
+
+def test_refused_filter_is_given_up(broker, make, pump):
+    """[MQTT-3.9.3-2] What the broker refused has no handler, and is not asked for again."""
+    got = []
+    client = make(broker.port, on_message=lambda m: got.append("rest"))
+
+    def script(b):
+        b.welcome()
+        granting(b, 0x80)
+        b.cut()
+        b.welcome(0)
+        b.expect(PINGREQ)
+        b.send(publish("a"), pingresp())
+
+    with broker.play(script):
+        client.connect()
+        assert client.subscribe("a", 1, lambda m: got.append("a")) == 0x80
+        pump(client, lambda: client.counters()["connects"] == 2)
+        client.ping()
+    assert got == ["rest"]
 
 
 BAD_SUBACKS = {
@@ -144,9 +165,10 @@ def test_publish_before_suback(broker, make):
 
 
 @pytest.mark.parametrize(
-    "filters", ["", "a#", "a/#/b", "a+", "x/+y", "a\0", b"\xff", "x" * 65536, [], [("a", 3)], [("a", -1)], [("a", 0), ("", 0)]]
+    "filters",
+    ["", "a#", "a/#/b", "a+", "x/+y", "a\0", b"\xff", "x" * 65536, [], [("a", 3)], [("a", -1)], [("a", 0), ("", 0)]],
 )
-def test_bad_filters(broker, make, filters):
+def test_bad_filters(broker, make, pump, filters):
     """[MQTT-3.8.3-1] [MQTT-3.8.3-3] [MQTT-3-8.3-4] [MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-1] [MQTT-4.7.3-2]
     [MQTT-4.7.3-3] [MQTT-1.5.3-1] ValueError before a byte is sent, and no trace of it later."""
     client = make(broker.port)
@@ -163,8 +185,7 @@ def test_bad_filters(broker, make, filters):
         with pytest.raises(ValueError):
             client.subscribe(filters)
         client.ping()
-        while client.counters()["connects"] < 2:
-            client.run_for(2)
+        pump(client, lambda: client.counters()["connects"] >= 2)
         client.ping()
 
 
@@ -246,7 +267,7 @@ def test_unsuback_never_comes(broker, make):
             client.unsubscribe("a")
 
 
-def test_messages_after_unsubscribe_are_acknowledged(broker, make):
+def test_messages_after_unsubscribe_are_acknowledged(broker, make, pump):
     """[MQTT-3.10.4-3] [MQTT-4.5.0-2] Deliveries on their way are completed, without a handler."""
     client = make(broker.port)
     got = []
@@ -261,15 +282,13 @@ def test_messages_after_unsubscribe_are_acknowledged(broker, make):
         b.expect(PUBACK, mid=5)
         b.expect(PUBACK, mid=6)
         b.expect(PUBCOMP, mid=4)
-        b.answer_ping()
 
     with broker.play(script):
         client.connect()
         client.subscribe("a", 2, lambda m: got.append(m.payload))
-        while not got:
-            client.run_for(2)
+        pump(client, lambda: got)
         client.unsubscribe("a")
-        client.ping()
+        pump(client, lambda: broker.finished)
     assert got == [b"1"]
 
 
@@ -323,7 +342,7 @@ def test_publish_in_a_handler_while_subscribing(broker, make):
 # --- again after a reconnection ---
 
 
-def test_subscribed_again_when_the_broker_forgot(broker, make):
+def test_subscribed_again_when_the_broker_forgot(broker, make, pump):
     """[MQTT-3.2.2-3] [MQTT-3.1.2-4] Session present 0: subscriptions are made again; 1: they stand."""
     client = make(broker.port)
     got = []
@@ -343,11 +362,10 @@ def test_subscribed_again_when_the_broker_forgot(broker, make):
     with broker.play(script):
         client.connect()
         client.subscribe("a", 2, lambda m: got.append(m.payload))
-        while len(got) < 2:
-            client.run_for(2)
+        pump(client, lambda: len(got) >= 2)
 
 
-def test_subscription_cut_short(broker, make):
+def test_subscription_cut_short(broker, make, pump):
     """The connection breaks before SUBACK: the caller is told, and connect() asks again."""
     client = make(broker.port)
 
@@ -363,12 +381,11 @@ def test_subscription_cut_short(broker, make):
         client.connect()
         with pytest.raises(OSError):
             client.subscribe("a", 1)
-        while not client.connected:
-            client.run_for(2)
+        pump(client, lambda: client.connected)
         client.ping()
 
 
-def test_unsubscribed_is_not_asked_for_again(broker, make):
+def test_unsubscribed_is_not_asked_for_again(broker, make, pump):
     client = make(broker.port)
 
     def script(b):
@@ -386,12 +403,11 @@ def test_unsubscribed_is_not_asked_for_again(broker, make):
         client.subscribe("a")
         client.subscribe("b")
         client.unsubscribe("a")
-        while client.counters()["connects"] < 2:
-            client.run_for(2)
+        pump(client, lambda: client.counters()["connects"] >= 2)
         client.ping()
 
 
-def test_refused_filter_at_reconnection(broker, make):
+def test_refused_filter_at_reconnection(broker, make, pump):
     """A filter that the broker refuses does not stand in the way of the others."""
     client = make(broker.port)
     got = []
@@ -406,8 +422,7 @@ def test_refused_filter_at_reconnection(broker, make):
 
     with broker.play(script):
         client.connect()
-        while not got:
-            client.run_for(2)
+        pump(client, lambda: got)
 
 
 def test_subscribe_again_at_level_3(broker, make):
@@ -429,7 +444,7 @@ def test_subscribe_again_at_level_3(broker, make):
         client.unsubscribe("a")
 
 
-def test_first_subscribe_after_a_retry_at_level_3(broker, make):
+def test_first_subscribe_after_a_retry_at_level_3(broker, make, pump):
     """[MQTT31-9] A PUBLISH that was repeated does not put DUP on a SUBSCRIBE that is new."""
     client = make(broker.port, level=3, retry=30, clean=True)
 
@@ -448,8 +463,7 @@ def test_first_subscribe_after_a_retry_at_level_3(broker, make):
     with broker.play(script):
         client.connect()
         client.publish("t", b"1", qos=1)
-        while client.counters()["resent"] < 1:
-            client.run_for(2)
+        pump(client, lambda: client.counters()["resent"] >= 1)
         client.ping()
         client.subscribe("a", 1)
 
@@ -530,10 +544,11 @@ def test_no_handler(broker, make):
 
     def script(b):
         b.welcome()
+        b.expect(PINGREQ)
         b.send(publish("a", b"1", 1, 1), publish("a", b"2", 2, 2))
         b.expect(PUBACK, mid=1)
         b.expect(PUBREC, mid=2)
-        b.answer_ping()
+        b.send(pingresp())
 
     with broker.play(script):
         client.connect()
@@ -581,7 +596,7 @@ def test_both_handlers_run_when_one_raises(broker, make):
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_publish_in_a_handler(broker, make, qos):
+def test_publish_in_a_handler(broker, make, pump, qos):
     """publish() from inside a handler: the message goes out, and the one being handled is intact."""
     client = make(broker.port, window=2)
     seen = []
@@ -596,8 +611,8 @@ def test_publish_in_a_handler(broker, make, qos):
         b.welcome()
         granting(b)
         for k in range(5):
-            b.send(publish("in/%d" % k, b"payload %d" % k, 2, 10 + k))
-            p = b.expect(PUBLISH, topic="echo/in/%d" % k, payload=b"payload %d" % k, qos=qos)
+            b.send(publish(f"in/{k}", b"payload %d" % k, 2, 10 + k))
+            p = b.expect(PUBLISH, topic=f"echo/in/{k}", payload=b"payload %d" % k, qos=qos)
             b.expect(PUBREC, mid=10 + k)
             b.send(pubrel(10 + k))
             b.expect(PUBCOMP, mid=10 + k)
@@ -610,12 +625,11 @@ def test_publish_in_a_handler(broker, make, qos):
 
     with broker.play(script):
         client.connect()
-        while len(seen) < 5 or client.pending:
-            client.run_for(2)
-    assert seen == [("in/%d" % k, b"payload %d" % k, 2) for k in range(5)]
+        pump(client, lambda: broker.finished)
+    assert seen == [(f"in/{k}", b"payload %d" % k, 2) for k in range(5)]
 
 
-def test_many_publishes_in_a_handler(broker, make):
+def test_many_publishes_in_a_handler(broker, make, pump):
     """More than the window holds: they wait their turn."""
     client = make(broker.port, window=2)
     client.subscribe("go", 0, lambda m: [client.publish("t", b"%d" % k, qos=1) for k in range(10)])
@@ -629,11 +643,10 @@ def test_many_publishes_in_a_handler(broker, make):
 
     with broker.play(script):
         client.connect()
-        while client.counters()["completed"] < 10:
-            client.run_for(2)
+        pump(client, lambda: client.counters()["completed"] >= 10)
 
 
-def test_connection_breaks_while_a_handler_publishes(broker, make):
+def test_connection_breaks_while_a_handler_publishes(broker, make, pump):
     """The handler's message is in the journal; the message it handled is not handed over twice."""
     client = make(broker.port)
     got = []
@@ -664,9 +677,8 @@ def test_connection_breaks_while_a_handler_publishes(broker, make):
         client.connect()
         with pytest.raises(OSError):
             client.ping()
-        while client.pending or client.counters()["connects"] < 2:
-            client.run_for(2)
-        client.run_for(20)
+        pump(client, lambda: not client.pending and client.counters()["connects"] >= 2)
+        pump(client, lambda: broker.finished)
     assert got == [b"1"]
 
 

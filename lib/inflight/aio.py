@@ -1,6 +1,7 @@
-# The asyncio client: the same session, driven by one task that connects and reads, and one that
-# watches the time. Nothing is awaited between two bytes of a packet's encoding or of the
-# journal: cancelling a caller leaves both consistent, what is half written goes on.
+# The asyncio client: the same session in one task, which connects, reads, and waits when the
+# socket takes no more; another one wakes it for the timers. Everybody may write, but nothing is
+# awaited within a step of the session: a caller that is cancelled leaves packets and journal
+# whole, and what is half written goes on.
 
 import asyncio
 import socket
@@ -12,59 +13,47 @@ import inflight.packet as packet
 from .base import DIAL, LEAVE, TURN, Base
 from .journal import OutboxFull
 from .link import Link, addresses
-from .port import ticks_add, ticks_diff, ticks_ms
+from .port import const, ticks_add, ticks_diff, ticks_ms
 
 if sys.implementation.name == "micropython":
-
-    def _readable(stream):
-        yield asyncio.core._io_queue.queue_read(stream)
-
-    def _writable(stream):
-        yield asyncio.core._io_queue.queue_write(stream)
-
     _sleep_ms = asyncio.sleep_ms
+
+    class Gate:
+        """Where one task waits for a file, until another one wakes it. Cancelling would not do:
+        it could not be told from the wish of somebody else."""
+
+        def __init__(self):
+            self.woken = False  # the last wait ended by wake()
+            self._task = None
+
+        def readable(self, file):
+            self._enter()
+            yield asyncio.core._io_queue.queue_read(file)
+
+        def writable(self, file):
+            self._enter()
+            yield asyncio.core._io_queue.queue_write(file)
+
+        def _enter(self):
+            self.woken = False
+            self._task = asyncio.current_task()
+
+        def wake(self):
+            core = asyncio.core
+            if self._task and self._task.data is core._io_queue:
+                self.woken = True
+                core._io_queue.remove(self._task)
+                core._task_queue.push(self._task)
 else:
+    from .cpython import Gate
     from .cpython import aio_sleep_ms as _sleep_ms
-    from .cpython import readable as _readable
-    from .cpython import writable as _writable
 
 
 # What a second connect() says when the first one failed; anything else means that it stands.
 _FAILURES = (ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT)
 
-
-async def _connect(sock, address, timeout):
-    sock.setblocking(False)
-    try:
-        sock.connect(address)
-    except OSError as e:
-        if e.errno != EINPROGRESS:
-            raise
-        await asyncio.wait_for(_writable(sock), timeout / 1000)
-        try:
-            sock.connect(address)
-        except OSError as e:
-            if e.errno in _FAILURES:
-                raise
-
-
-async def _dial(host, port, timeout):
-    # As link.dial(), without holding up the other tasks (but for the look-up of the name).
-    for family, kind, proto, _, address in addresses(host, port):
-        sock = socket.socket(family, kind, proto)
-        try:
-            await _connect(sock, address, timeout)
-            return sock
-        except asyncio.TimeoutError:
-            sock.close()
-            error = OSError(ETIMEDOUT)
-        except OSError as e:
-            sock.close()
-            error = e
-        except BaseException:
-            sock.close()
-            raise
-    raise error
+_OFFERED = const(1)  # a message waits for the iterator,
+_IN_USE = const(2)  # which has handed it out
 
 
 class AsyncClient(Base):
@@ -72,22 +61,25 @@ class AsyncClient(Base):
 
     async with AsyncClient(...) as client: keeps the connection up, and up again when it breaks.
     async for message in client: messages without a handler of their own; each is acknowledged
-    when the next one is asked for, and nothing else is received meanwhile."""
+    when the next one is asked for, and nothing else is received meanwhile. One loop at a time."""
 
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
         self._link = None
         self._at = self._left = 0  # what is still to be written of session.out
+        self._wrote = self._began = 0  # when the socket last took something; when the step of connecting began
+        self._tick = min(self._slice, self._timeout // 4 or 1)
         self._tasks = ()
-        self._reader = None
+        self._gate = Gate()
         self._up = False
         self._error = None  # what ended the last attempt or connection
         self._broken = None  # what shall end this one
         self._lock = asyncio.Lock()  # one request at a time
-        self._changed = asyncio.Event()  # something came in, or the link came or went
-        self._offered = asyncio.Event()  # a message waits for the iterator,
-        self._settled = asyncio.Event()  # which is through with it
-        self._holding = self._given = False
+        self._changed = asyncio.Event()  # something was read or written, or time has passed
+        self._held = 0  # the message for the iterator: _OFFERED, _IN_USE
+        self._offered = asyncio.Event()
+        self._settled = asyncio.Event()  # held or not, look again
+        self._consumer = None  # the task that has it
 
     # --- life ---
 
@@ -103,40 +95,48 @@ class AsyncClient(Base):
             self._tasks = (asyncio.create_task(self._run()), asyncio.create_task(self._watch()))
 
     async def connect(self):
-        """Connects now. Raises OSError (no link), ConnectRefused, ProtocolError; the client goes
-        on trying until disconnect()."""
+        """Connects now. Raises OSError (no link, or disconnect() came first), ConnectRefused,
+        ProtocolError, ValueError (a buffer too small); the client goes on trying until
+        disconnect()."""
         self._due = ticks_ms()
         self._error = None
         self._start()
+        tasks = self._tasks
         while not self._up:
+            if self._tasks is not tasks:
+                raise OSError(ECONNABORTED)
             if self._error:
                 raise self._error
-            await self._change(60_000)
+            await self._change(self._timeout)
 
     async def disconnect(self):
-        """Ends the connection; the broker keeps the session, the journal what is in flight."""
-        tasks = self._tasks
-        self._tasks = ()
-        for task in tasks:
+        """Ends the connection, after the packet that is half written; the broker keeps the
+        session, the journal what is in flight. A message that the iterator has handed out comes
+        again, marked as `redelivered`."""
+        end = ticks_add(ticks_ms(), self._timeout)
+        try:
+            while self._left and not self._broken and ticks_diff(end, ticks_ms()) > 0:
+                await self._change(self._timeout)
+        finally:
+            self._stop()
+
+    def _stop(self):
+        try:
+            if self.connected and not self._broken and self._flush():
+                self._leave()
+        except OSError:
+            pass  # it is gone already
+        for task in self._tasks:
             task.cancel()
-        for task in tasks:
-            try:
-                await task
-            except asyncio.CancelledError:
-                pass
-        if self.connected:
-            try:
-                if self._flush():
-                    self._leave()
-            except OSError:
-                pass  # it is gone already
+        self._tasks = ()
         self._close()
 
     def _close(self):
         if self._link:
+            self._gate.wake()  # nobody waits for a closed socket
             self._link.close()
             self._link = None
-        self._left = 0
+        self._left = self._held = 0
         self._up = False
         self.session.reset()
         self._changed.set()
@@ -147,18 +147,21 @@ class AsyncClient(Base):
             self._broken = None
             try:
                 await self._open()
-                self._reader = asyncio.create_task(self._read())
-                await self._reader
-            except asyncio.CancelledError:
-                if self._reader:
-                    self._reader.cancel()
-                if not self._broken:
-                    raise
-            except (OSError, packet.ProtocolError) as e:
-                self._broken = e
-            self._reader = None
-            self._error = self._broken
-            self._failed(self._broken)
+                while True:
+                    await self._turn()
+            except Exception as e:  # whatever it is: without this task nothing moves any more
+                self._error = e
+            self._failed(self._error)
+
+    async def _watch(self):
+        while True:
+            await _sleep_ms(self._tick)
+            self._changed.set()
+            self._wake()
+
+    def _wake(self):
+        self._settled.set()
+        self._gate.wake()
 
     async def _pause(self):
         left = ticks_diff(self._due, ticks_ms())
@@ -169,44 +172,52 @@ class AsyncClient(Base):
     async def _open(self):
         for step in self._opening():
             if step == TURN:
-                left = ticks_diff(end, ticks_ms())
-                try:
-                    await asyncio.wait_for(self._turn(), max(left, 0) / 1000)
-                except asyncio.TimeoutError:
-                    raise OSError(ETIMEDOUT) from None
+                if ticks_diff(ticks_ms(), self._began) >= self._timeout:
+                    raise OSError(ETIMEDOUT)
+                await self._turn()
                 continue
             if step == DIAL:
-                sock = await _dial(self._host, self._port, self._timeout)
-                self._link = Link(sock, self._host, self._tls, self._timeout)
+                self._link = await self._dial()
             elif step == LEAVE:
                 self._leave()
-            end = ticks_add(ticks_ms(), self._timeout)
+            self._began = self._wrote = ticks_ms()
         self._up = True
         self._changed.set()
 
-    async def _read(self):
-        while True:
-            await self._turn()
-            self._changed.set()
+    async def _dial(self):
+        # As link.dial(), without holding up the other tasks (but for the look-up of the name).
+        for family, kind, proto, _, address in addresses(self._host, self._port):
+            sock = socket.socket(family, kind, proto)
+            try:
+                await self._reach(sock, address)
+                return Link(sock, self._host, self._tls, self._timeout)
+            except OSError as e:
+                sock.close()
+                error = e
+            except BaseException:
+                sock.close()
+                raise
+        raise error
 
-    async def _watch(self):
-        # The timers of the session, and what a publisher could not write at once.
-        period = min(1000, self._keepalive * 100 or 1000)
-        while True:
-            await _sleep_ms(period)
-            if self._up:
-                self._try_flush()
-                if self.session.overdue(ticks_ms(), self._timeout) and not self._holding:
-                    self._abort(OSError(ETIMEDOUT))
-                if self._journal:
-                    self._journal.tidy()
-
-    def _abort(self, error):
-        # Ends the connection from outside the reader, but not under a message that is in use.
-        if not self._broken:
-            self._broken = error
-            if self._reader and not self._holding:
-                self._reader.cancel()
+    async def _reach(self, sock, address):
+        start = ticks_ms()
+        sock.setblocking(False)
+        try:
+            sock.connect(address)
+            return
+        except OSError as e:
+            if e.errno != EINPROGRESS:
+                raise
+        await self._gate.writable(sock)
+        while self._gate.woken:
+            if ticks_diff(ticks_ms(), start) >= self._timeout:
+                raise OSError(ETIMEDOUT)
+            await self._gate.writable(sock)
+        try:
+            sock.connect(address)
+        except OSError as e:
+            if e.errno in _FAILURES:
+                raise
 
     # --- moving bytes ---
 
@@ -221,111 +232,176 @@ class AsyncClient(Base):
                 self._at = session.out_at
                 if not self._left:
                     return True
-            done = self._link.stream.write(session.out, self._at, self._left)
+            done = self._link.send(session.out, self._at, self._left)
             if not done:
                 return False
+            self._wrote = ticks_ms()
             self._at += done
             self._left -= done
 
     def _try_flush(self):
+        # As _flush(), from outside the client's task, which waits for the socket if need be.
         if self._broken:
             return True
         try:
-            return self._flush()
-        except OSError as e:
+            done = self._flush()
+        except Exception as e:
             self._abort(e)
             return True
+        if not done:
+            self._wake()
+        return done
+
+    def _abort(self, error):
+        # Ends the connection, but not under a message that is in use.
+        if not self._broken:
+            self._broken = error
+            self._wake()
+
+    def _check(self):
+        if self._broken:
+            raise self._broken
+
+    async def _room(self):
+        # Waits until the socket takes more, a tick at most.
+        if ticks_diff(ticks_ms(), self._wrote) >= self._timeout:
+            self._abort(OSError(ETIMEDOUT))
+        else:
+            await self._gate.writable(self._link.stream)
 
     async def _turn(self):
-        # Reads once and handles it; waits if there is nothing.
+        # Writes what is due, reads once and handles it. Waits for bytes, a tick at most.
         session = self.session
         decoder = session.decoder
-        stream = self._link.stream
+        self._check()
         while not self._flush():
-            await _writable(stream)
-        n = self._link.read(decoder.view, decoder.space, 0)
+            await self._room()
+            self._check()
+        self._changed.set()
+        n = self._link.receive(decoder.view, decoder.space)
         if not n:
-            await _readable(stream)
+            if session.overdue(ticks_ms(), self._timeout):
+                raise OSError(ETIMEDOUT)
+            await self._gate.readable(self._link.stream)
+            if self._gate.woken and self._journal:
+                self._journal.tidy()  # one erase at most
             return
         decoder.fed(n)
         kind = session.receive(ticks_ms())
         while kind:
             if kind == packet.PUBLISH:
-                await self._deliver()
+                if session.deliver:
+                    self._dispatch()
+                    if self._held:
+                        await self._hold()
+                session.taken()
+                self._check()
             while not self._flush():
-                await _writable(stream)
+                await self._room()
+                self._check()
             if session.code:
                 return
             kind = session.receive(ticks_ms())
+        await _sleep_ms(0)  # a broker that never pauses leaves time to the others
 
-    async def _deliver(self):
-        if self.session.deliver:
-            self._dispatch()
-            if self._holding:
-                self._offered.set()
-                await self._settled.wait()
+    async def _hold(self):
+        # The iterator has a message: until it asks for the next one all goes on but reading.
+        self._offered.set()
+        while self._held:
+            if self._held == _OFFERED:
+                self._check()
+            if self._keepalive and self.session.overdue(ticks_ms(), self._keepalive * 750):
+                self.session.ping()  # the answer to the last one is still to be read
+            if self._try_flush():
+                self._changed.set()
                 self._settled.clear()
-                self._holding = False
-        self.session.taken()
-        if self._broken:
-            raise self._broken
+                await self._settled.wait()
+            else:
+                await self._room()
+        self._began = ticks_ms()  # the time of the application is not the broker's
 
     async def _change(self, ms):
-        # Waits until something has changed, or `ms` have passed.
-        self._changed.clear()
-        try:
-            await asyncio.wait_for(self._changed.wait(), ms / 1000)
-        except asyncio.TimeoutError:
-            pass
+        # Waits until something has changed, `ms` or a tick at most.
+        if self._tasks and ms > self._tick:
+            self._changed.clear()
+            await self._changed.wait()
+        else:
+            await _sleep_ms(min(ms, 10))
 
     # --- what an application asks for ---
 
     def __aiter__(self):
-        self._on_message = self._hold
+        self._on_message = self._offer
         return self
 
-    def _hold(self, message):
-        self._holding = True
+    def _offer(self, message):
+        self._held = _OFFERED
 
     async def __anext__(self):
-        if self._given:
-            self._given = False
-            self._settled.set()
-        await self._offered.wait()
-        self._offered.clear()
-        self._given = True
+        if self._held == _IN_USE:
+            self._held = 0
+            self._wake()
+        while self._held != _OFFERED:
+            self._offered.clear()
+            await self._offered.wait()
+        self._held = _IN_USE
+        self._consumer = asyncio.current_task()
         return self._message
+
+    def _outside(self):
+        if self._held == _IN_USE and self._consumer is asyncio.current_task():
+            raise ValueError("a message is in use: only publish() and disconnect() before the next one")
 
     async def publish(self, topic, payload=b"", qos=0, retain=False):
         """Publishes payload (str or bytes-like). QoS 1 and 2: durable when this returns, sent now
-        or after the next reconnection. Returns the Message ID; 0 at QoS 0 or when dropped.
-        Cancelled while it waits for room: the message was not taken.
+        or after the next reconnection; cancelled before: the message was not taken. QoS 0: the
+        socket has it when this returns; cancelled before: it may go on, leave payload alone.
+        Returns the Message ID; 0 at QoS 0 or when dropped.
         Raises ValueError; OutboxFull; OSError at QoS 0 without a connection."""
-        self._check(topic, qos)
-        name = self._name
-        payload = self._payload(payload)
-        end = ticks_add(ticks_ms(), self._timeout)
-        while True:
-            while not self._try_flush():
-                await _sleep_ms(1)
-            if not qos and (not self.connected or self._broken):
-                raise OSError(ENOTCONN)
-            try:
-                mid = self.session.publish(name, payload, qos, retain)
-                break
-            except OutboxFull:
-                if not self.connected or ticks_diff(end, ticks_ms()) <= 0:
-                    raise
-            await self._change(100)
-        while not self._try_flush() and not qos:
-            await _sleep_ms(1)
-        if not qos and self._broken:
-            raise self._broken
+        mid = self._take(topic, payload, qos, retain, True)
+        if mid < 0:
+            mid = await self._take_later(topic, payload, qos, retain)
+        if self._left and not qos:
+            await self._written()
         return mid
+
+    def _take(self, topic, payload, qos, retain, patient):
+        # Returns the Message ID; -1: not now. While the broker takes messages a full journal is
+        # worth waiting for.
+        self._check(topic, qos)
+        payload = self._payload(payload)
+        if not self._try_flush():
+            return -1
+        if not qos and (not self._up or self._broken):
+            raise OSError(ENOTCONN)
+        try:
+            mid = self.session.publish(self._name, payload, qos, retain)
+        except OutboxFull:
+            if not patient or not self._up or self._held == _IN_USE:
+                raise
+            return -1
+        self._try_flush()
+        return mid
+
+    async def _take_later(self, topic, payload, qos, retain):
+        end = ticks_add(ticks_ms(), self._timeout)
+        mid = -1
+        while mid < 0:
+            await self._change(self._timeout)
+            mid = self._take(topic, payload, qos, retain, ticks_diff(end, ticks_ms()) > 0)
+        return mid
+
+    async def _written(self):
+        link = self._link
+        while self._left:
+            await self._change(self._timeout)
+            if self._link is not link or self._broken:
+                raise OSError(ECONNRESET)
 
     async def drain(self, ms):
         """Waits until the broker has completed every message of QoS 1 and 2. Returns True if it
         has, False if `ms` passed before."""
+        self._outside()
         end = ticks_add(ticks_ms(), ms)
         while self.pending:
             left = ticks_diff(end, ticks_ms())
@@ -339,10 +415,13 @@ class AsyncClient(Base):
         what matches; with stream also payloads longer than the buffer, piece by piece.
         Returns the granted QoS (of several: a list), 128 where the broker refused; None while
         offline: the next connection subscribes. Raises ValueError, OSError. [MQTT-3.8]"""
+        self._outside()
         patterns, levels = self._add_handlers(filters, qos, handler, stream)
-        if not self._up:
-            return None
         async with self._lock:
+            while self._link and not self._up:
+                await self._change(self._timeout)  # it may have asked for its handlers already
+            if not self._up:
+                return None
             await self._ask(patterns, levels)
             granted = self._granted(patterns)
         return granted[0] if isinstance(filters, (str, bytes)) else granted
@@ -350,22 +429,19 @@ class AsyncClient(Base):
     async def unsubscribe(self, *filters):
         """Gives up filters; messages on their way may still come. Raises ValueError; OSError
         without a connection. [MQTT-3.10]"""
+        self._outside()
         patterns = self._drop_handlers(filters)
         async with self._lock:
             await self._ask(patterns, None)
 
     async def ping(self):
         """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""
+        self._outside()
         start = ticks_ms()
         async with self._lock:
-            self._online()
             self.session.ping()
             await self._until(lambda: not self.session.pinging)
         return ticks_diff(ticks_ms(), start)
-
-    def _online(self):
-        if not self._up:
-            raise OSError(ENOTCONN)
 
     async def _ask(self, patterns, levels):
         # The request of a caller that was cancelled may still be under way.
@@ -374,15 +450,17 @@ class AsyncClient(Base):
         await self._until(lambda: not self.session.asking)
 
     async def _until(self, done):
-        self._online()
         link = self._link
+        if not self._up:
+            raise OSError(ENOTCONN)
         self._try_flush()
         end = ticks_add(ticks_ms(), self._timeout)
-        while not done():
-            left = ticks_diff(end, ticks_ms())
-            if left <= 0:
+        while not done() or self._link is not link:
+            if self._link is not link:
+                raise OSError(ENOTCONN)
+            if self._held:
+                end = ticks_add(ticks_ms(), self._timeout)  # nothing is read meanwhile
+            elif ticks_diff(end, ticks_ms()) <= 0:
                 self._abort(OSError(ETIMEDOUT))
                 raise OSError(ETIMEDOUT)
-            await self._change(left)
-        if self._link is not link:
-            raise OSError(ENOTCONN)
+            await self._change(self._timeout)

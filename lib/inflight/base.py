@@ -149,7 +149,7 @@ class Base:
         self._port = port or (8883 if tls else 1883)
         self._tls = tls
         self._user = None if user is None else encode(user)
-        self._password = password.encode() if isinstance(password, str) else password
+        self._password = None if password is None else self._encode_data(password)
         self._will = self._encode_will(will)
         self._keepalive = keepalive
         self._clean = clean
@@ -159,26 +159,33 @@ class Base:
         self._backoff = backoff
         self._on_message = on_message
         self._on_error = on_error or print_exception
-        self._handlers = []  # [filter, qos, handler, stream, the broker has been asked for it]
-        self._topic = self._name = None  # the last topic published to
         if retry is None:
             retry = 20_000 if level == 3 else 0
+        # The timers of the session are looked at this often, ms.
+        self._slice = min(1000, keepalive * 100 or 1000, retry or 1000)
+        self._handlers = []  # [filter, qos, handler, stream, the broker has been asked for it]
+        self._topic = self._name = None  # the last topic published to
         # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
         self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop)
         self._message = Message(self.session)
         self._inside = False  # a handler runs
         self._tries = 0
-        self._due = 0  # the time of the next attempt to connect
+        self._due = ticks_ms()  # the time of the next attempt to connect
         self._salt = crc32(name) & 0xFFFFFF  # boards without a source of randomness differ at least
 
     def _encode_will(self, will):
         if will is None:
             return None
         topic, payload, qos, retain = will
-        payload = self._payload(payload)
-        if qos not in (0, 1, 2) or len(payload) > 65535:
-            raise ValueError("will: qos 0 to 2, payload up to 65535 bytes")
-        return (encode_name(topic, self._limit), payload, qos, retain)
+        if qos not in (0, 1, 2):
+            raise ValueError("will: qos is 0, 1 or 2")
+        return (encode_name(topic, self._limit), self._encode_data(payload), qos, retain)
+
+    def _encode_data(self, data):
+        data = self._payload(data)
+        if len(data) > 65535:
+            raise ValueError("password and will take 65535 bytes at most")
+        return data
 
     # --- what it knows ---
 

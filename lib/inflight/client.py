@@ -3,6 +3,7 @@
 from errno import ENOTCONN, ETIMEDOUT
 
 import inflight.packet as packet
+
 from .base import DIAL, LEAVE, TURN, Base
 from .journal import OutboxFull
 from .link import Link, dial
@@ -83,7 +84,7 @@ class Client(Base):
         session = self.session
         self._flush()
         decoder = session.decoder
-        n = self._link.read(decoder.view, decoder.space, ms)
+        n = self._link.read(decoder.view, decoder.space, min(ms, self._slice))
         if not n:
             if session.overdue(ticks_ms(), self._timeout):
                 raise OSError(ETIMEDOUT)
@@ -131,8 +132,7 @@ class Client(Base):
     def _step(self, ms):
         try:
             if self.connected:
-                # Timers of the session are looked at once a second, or often enough for the keep alive.
-                self._turn(min(ms, 1000, self._keepalive * 100 or 1000))
+                self._turn(ms)
                 if self._journal:
                     self._journal.tidy()
             elif self._wanted and self._is_due(ticks_ms()):

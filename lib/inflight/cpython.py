@@ -14,6 +14,12 @@ def const(value):
     return value
 
 
+def copy(buf, i, data):
+    end = i + len(data)
+    buf[i:end] = data
+    return end
+
+
 def ticks_ms():
     return time.monotonic_ns() // 1_000_000 % _PERIOD
 

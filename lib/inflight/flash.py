@@ -1,114 +1,97 @@
-# Block devices with the extended block protocol, as journal wants them: writeblocks() programs one
-# aligned page and only clears bits, ioctl(6) erases a block. Partitions and pinned files
-# come from the boards.
+# Block devices of a file and of RAM, with the extended block protocol as journal wants it:
+# ioctl(6) erases a block. Instead of writeblocks() they have program(at, buf, off, n), which
+# writes n bytes of buf anywhere. Partitions and pinned files come from the boards.
 
+import io
 import os
+import sys
 
+from .port import const
 
-class RamFlash:
-    """`blocks` blocks of RAM: a journal that lasts until the power goes."""
-
-    page = 64
-
-    def __init__(self, blocks=4, block_size=1024):
-        self._blocks = blocks
-        self._size = block_size
-        self._data = bytearray(b"\xff" * (blocks * block_size))
-
-    def readblocks(self, block, buf, offset=0):
-        data = self._data
-        at = block * self._size + offset
-        for i in range(len(buf)):
-            buf[i] = data[at + i]
-
-    def writeblocks(self, block, buf, offset=0):
-        data = self._data
-        at = block * self._size + offset
-        for i in range(len(buf)):
-            data[at + i] &= buf[i]
-
-    def ioctl(self, op, arg):
-        if op == 4:
-            return self._blocks
-        if op == 5:
-            return self._size
-        if op == 6:
-            at = arg * self._size
-            for i in range(self._size):
-                self._data[at + i] = 0xFF
-        return 0
+_MICRO = sys.implementation.name == "micropython"
+_CHUNK = const(64)
 
 
 class FileFlash:
-    """A file of `blocks` blocks, durable when ioctl(3) returns. Raises OSError, ValueError if the
-    file has another size."""
+    """A file of `blocks` blocks of `block_size` bytes, durable when ioctl(3) returns. It is made if
+    it does not exist. Raises OSError, ValueError if it has another size."""
 
     page = 64
+    volatile = False
 
     def __init__(self, path, blocks=16, block_size=4096):
+        self._prepare(blocks, block_size)
+        try:
+            size = os.stat(path)[6]
+        except OSError:
+            # Under another name first: a file cut short by the power must not stand in the way.
+            with _open(path + ".new", "wb") as self._file:
+                self._fill()
+            os.rename(path + ".new", path)
+            size = blocks * block_size
+        if size != blocks * block_size:
+            raise ValueError("%s has %d bytes, not %d x %d" % (path, size, blocks, block_size))
+        self._file = _open(path, "r+b")
+        self.ioctl(3, 0)
+
+    def _prepare(self, blocks, block_size):
         self._blocks = blocks
         self._size = block_size
-        self._old = bytearray(self.page)
-        self._file = _open(path, blocks * block_size)
+        self._blank = b"\xff" * _CHUNK
+
+    def _fill(self):
+        for i in range(self._blocks):
+            self.ioctl(6, i)
+        self.ioctl(3, 0)
 
     def readblocks(self, block, buf, offset=0):
         self._file.seek(block * self._size + offset)
         self._file.readinto(buf)
 
-    def writeblocks(self, block, buf, offset=0):
-        # As flash does: bits are only cleared.
-        old = self._old
-        at = block * self._size + offset
+    def program(self, at, buf, off, n):
         self._file.seek(at)
-        self._file.readinto(old)
-        for i in range(len(old)):
-            old[i] &= buf[i]
-        self._file.seek(at)
-        self._file.write(old)
+        if _MICRO:
+            self._file.write(buf, off, n)
+        else:
+            self._file.write(memoryview(buf)[off : off + n])
 
     def ioctl(self, op, arg):
         if op == 3:
-            _sync(self._file)
+            self._sync()
         elif op == 4:
             return self._blocks
         elif op == 5:
             return self._size
         elif op == 6:
-            for i in range(len(self._old)):
-                self._old[i] = 0xFF
             self._file.seek(arg * self._size)
-            for _ in range(self._size // len(self._old)):
-                self._file.write(self._old)
+            for _ in range(self._size // _CHUNK):
+                self._file.write(self._blank)
         return 0
+
+    def _sync(self):
+        # MicroPython's flush() is an fsync. CPython's writes are unbuffered and need one.
+        if _MICRO:
+            self._file.flush()
+        else:
+            os.fsync(self._file.fileno())
 
     def close(self):
         self._file.close()
 
 
-def _sync(file):
-    # MicroPython's flush() is an fsync; CPython's writes are unbuffered and need one.
-    if hasattr(os, "fsync"):
-        os.fsync(file.fileno())
-    else:
-        file.flush()
+class RamFlash(FileFlash):
+    """`blocks` blocks of RAM: a journal that lasts until the power goes."""
+
+    volatile = True
+
+    def __init__(self, blocks=4, block_size=1024):
+        self._prepare(blocks, block_size)
+        self._file = io.BytesIO()
+        self._fill()
+
+    def _sync(self):
+        pass
 
 
-def _open(path, size):
-    try:
-        length = os.stat(path)[6]
-    except OSError:
-        _create(path, size)
-        length = size
-    if length != size:
-        raise ValueError("%s has %d bytes, not %d: move it away, or give its size" % (path, length, size))
-    return open(path, "r+b", 0) if hasattr(os, "fsync") else open(path, "r+b")
-
-
-def _create(path, size):
-    # Under another name first: a file cut short by the power must not stand in the way.
-    blank = b"\xff" * 1024
-    with open(path + ".new", "wb") as f:
-        for _ in range(size // 1024):
-            f.write(blank)
-        _sync(f)
-    os.rename(path + ".new", path)
+def _open(path, mode):
+    return open(path, mode) if _MICRO else open(path, mode, 0)

@@ -16,6 +16,9 @@
 #     erased. However often power is cut meanwhile, nothing but copies is lost.
 # A record cut short has a wrong CRC and never counted; the log goes on behind it, in the next unit
 # of programming, because nothing else can have been touched.
+#
+# Nothing but the newest OUT record tells the next sequence number, so that one stays, even DONE,
+# until a younger one stands: it is pinned.
 
 import os
 import struct
@@ -31,16 +34,24 @@ SESSION = const(3)
 RELEASED = const(1)  # states, after live (0)
 DONE = const(2)
 
-_MAGIC = const(0x314A4649)  # "IFJ1"
-_VERSION = const(1)
-_HEADER = const(20)  # of a sector, without the mark
+_NOTE = const(4)  # a kind of our own, never alive: takes a number, like OUT
+_HEADER = const(20)  # of a sector
 _HEAD = const(10)  # of a record
 _CRC = const(4)
 _MOST = const(60000)  # live OUT records
 
-# CRC-32 (IEEE) by nibbles, in halves: a CRC is too big for a small int where those have 31 bits.
-_LOW = array("H", b"\0\0d\x10\xc8 \xac0\x90A\xf4QXa<q \x83D\x93\xe8\xa3\x8c\xb3\xb0\xc2\xd4\xd2x\xe2\x1c\xf2")
-_HIGH = array("H", b"\0\0\xb7\x1dn;\xd9&\xdcvkk\xb2M\5P\xb8\xed\x0f\xf0\xd6\xd6a\xcbd\x9b\xd3\x86\n\xa0\xbd\xbd")
+# CRC-32 (IEEE) by the low and the high nibble of a byte, in halves: a CRC is too big for a small
+# int where those have 31 bits.
+_LOW = array(
+    "H",
+    b"\x00\x00\x96\x30\x2c\x61\xba\x51\x19\xc4\x8f\xf4\x35\xa5\xa3\x95\x32\x88\xa4\xb8\x1e\xe9\x88\xd9\x2b\x4c\xbd\x7c\x07\x2d\x91\x1d"
+    b"\x00\x00\x64\x10\xc8\x20\xac\x30\x90\x41\xf4\x51\x58\x61\x3c\x71\x20\x83\x44\x93\xe8\xa3\x8c\xb3\xb0\xc2\xd4\xd2\x78\xe2\x1c\xf2",
+)
+_HIGH = array(
+    "H",
+    b"\x00\x00\x07\x77\x0e\xee\x09\x99\x6d\x07\x6a\x70\x63\xe9\x64\x9e\xdb\x0e\xdc\x79\xd5\xe0\xd2\x97\xb6\x09\xb1\x7e\xb8\xe7\xbf\x90"
+    b"\x00\x00\xb7\x1d\x6e\x3b\xd9\x26\xdc\x76\x6b\x6b\xb2\x4d\x05\x50\xb8\xed\x0f\xf0\xd6\xd6\x61\xcb\x64\x9b\xd3\x86\x0a\xa0\xbd\xbd",
+)
 
 
 class OutboxFull(Exception):
@@ -50,14 +61,17 @@ class OutboxFull(Exception):
 class Journal:
     """A ring of at least 3 erasable blocks of `device`, which has readblocks, writeblocks and ioctl
     of MicroPython's extended block protocol, and may tell `page` (bytes of one program, default
-    256) and `once` (a page must not be programmed twice; default False).
+    256), `once` (a page must not be programmed twice; default False), `volatile` (RAM needs no
+    CRC; default False) and `program(at, buf, off, n)` (writes any bytes anywhere).
 
     Mounts what is there, formats what is blank. epoch: random, made when it was formatted.
-    next_seq: sequence number of the next OUT record, never the same twice. live: OUT records not
-    DONE. used, limit: live bytes, and how many may be OUT records. largest: the longest body.
-    erases: of all sectors together, ever. found_*: what find() and scan() found.
+    next_seq: sequence number of the next OUT record, never the same twice. last_mid: Message ID of
+    the newest OUT record. live: OUT records not DONE. used, limit: live bytes, and how many may be
+    OUT records. largest: the longest body. erases: of all sectors together, ever. found_*: what
+    find() and scan() found.
 
-    Raises ValueError if the device holds a journal of another geometry or version."""
+    Raises ValueError if the device holds a journal of another geometry or version. After an
+    OSError of the device append() raises OSError until the journal is mounted anew."""
 
     def __init__(self, device):
         self._dev = device
@@ -65,23 +79,25 @@ class Journal:
         self._size = size = device.ioctl(5, 0)
         page = getattr(device, "page", 256)
         self._once = once = getattr(device, "once", False)
-        # Where bits may be cleared later, small pages are programmed several at a time.
-        self._unit = unit = page if once else max(page, 64)
-        self._first = -(-_HEADER // unit) * unit + unit if once else _HEADER  # where records begin
-        self._grain = 0x80 if once else 0
-        while 1 << (self._grain & 0x7F) < unit:
-            self._grain += 1
-        self.largest = size - self._first - self._span(0) - (unit if once else 0)
-        if n < 3 or size % unit or self.largest < unit:
+        self._volatile = getattr(device, "volatile", False)
+        self._write = getattr(device, "program", None)
+        # Small pages are programmed several at a time.
+        self._unit = unit = max(page, 16 if once else 64)
+        # Where records begin: behind a page for the mark of the next sector, if pages are for once.
+        self._first = -(-_HEADER // unit) * unit + unit if once else _HEADER
+        self._ends = 2 * unit if once else 1  # bytes of a record's mark
+        self.largest = size - self._first - _HEAD - _CRC - self._ends
+        if n < 3 or size % unit or size > 65536 or self.largest < unit:
             raise ValueError("journal: at least 3 sectors of several pages")
-        self.limit = n * (size - self._first) * 3 // 4
+        self._identity = struct.pack("<3sBBBH", b"IFJ", 1, _log2(unit) | once << 7, _log2(size), n)
+        self.limit = (n - 1) * (size - self._first) * 3 // 4
         self.on_move = None  # called with the old and new place of a record
         self._page = bytearray(b"\xff" * unit)  # all FF but while it is being filled
         self._base = 0  # where it goes,
         self._k = self._from = 0  # how far it is filled, and from where on
         self._low = self._high = 0
         self._h = bytearray(_HEAD)
-        self._one = bytearray(1)
+        self._mark = bytearray(unit if once else 1)
         self._live = array("H", bytes(2 * n))  # live bytes of each sector
         self.found_seq = self.found_mid = self.found_len = self.found_state = self._kind = 0
         self._mount()
@@ -90,9 +106,10 @@ class Journal:
 
     def _span(self, n):
         # Bytes that a record with a body of n bytes takes.
+        n += _HEAD + _CRC
         if self._once:
-            return -(-(_HEAD + n + _CRC) // self._unit) * self._unit + 2 * self._unit
-        return _HEAD + n + _CRC + 1
+            n = -(-n // self._unit) * self._unit
+        return n + self._ends
 
     def _read(self, at, buf):
         self._dev.readblocks(at // self._size, buf, at % self._size)
@@ -106,56 +123,68 @@ class Journal:
         if self._k == self._from:
             return
         page = self._page
-        self._dev.writeblocks(self._base // self._size, page, self._base % self._size)
-        for i in range(self._from, self._k):
-            page[i] = 0xFF
+        try:
+            self._dev.writeblocks(self._base // self._size, page, self._base % self._size)
+        finally:
+            for i in range(self._from, self._k):
+                page[i] = 0xFF
         self._seek(self._base + self._unit)
 
     def _put(self, data, i, end):
         # Appends data[i:end] and carries the CRC along.
+        if not self._volatile:
+            self._sum(data, i, end)
+        if self._write:
+            self._write(self._base + self._k, data, i, end - i)
+            self._base += end - i
+            return
         page = self._page
-        unit = self._unit
-        k = self._k
+        while i < end:
+            k = self._k
+            j = min(end, i + self._unit - k)
+            for i in range(i, j):
+                page[k] = data[i]
+                k += 1
+            i = j
+            self._k = k
+            if k == self._unit:
+                self._program()
+
+    def _sum(self, data, i, end):
         low = self._low
         high = self._high
         low_of = _LOW
         high_of = _HIGH
-        while i < end:
-            b = data[i]
-            i += 1
-            page[k] = b
-            k += 1
-            x = (low ^ b) & 15
-            low = (low >> 4 | (high & 15) << 12) ^ low_of[x]
-            high = high >> 4 ^ high_of[x]
-            x = (low ^ b >> 4) & 15
-            low = (low >> 4 | (high & 15) << 12) ^ low_of[x]
-            high = high >> 4 ^ high_of[x]
-            if k == unit:
-                self._k = k
-                self._program()
-                k = 0
-        self._k = k
+        for i in range(i, end):
+            x = (low ^ data[i]) & 255
+            y = (x >> 4) + 16
+            x &= 15
+            low = (low >> 8 | (high & 255) << 8) ^ low_of[x] ^ low_of[y]
+            high = high >> 8 ^ high_of[x] ^ high_of[y]
         self._low = low
         self._high = high
 
-    def _poke(self, at, value, n=1):
+    def _put_crc(self):
+        h = self._h
+        struct.pack_into("<HH", h, 0, self._low ^ 0xFFFF, self._high ^ 0xFFFF)
+        self._put(h, 0, _CRC)
+
+    def _poke(self, at, value, n):
         # n bytes that clear bits, or one page where that is forbidden.
         self._seek(at)
+        self._mark[0] = value
         for _ in range(self._unit if self._once else n):
-            self._page[self._k] = value
-            self._k += 1
+            self._put(self._mark, 0, 1)
         self._program()
 
     def _settle(self, at, n, state):
         # The mark of a record with a body of n bytes at place `at`.
         value = 0 if self._once else 0x0F if state == RELEASED else 0xF0
-        self._poke(self._mark_place(at, n, state), value)
+        self._poke(self._mark_place(at, n, state), value, 1)
 
     def _mark_place(self, at, n, state):
-        if not self._once:
-            return at + _HEAD + n + _CRC
-        return at + self._span(n) - (self._unit if state == DONE else 2 * self._unit)
+        at += self._span(n) - self._ends
+        return at + self._unit if self._once and state == DONE else at
 
     def _sync(self):
         self._dev.ioctl(3, 0)
@@ -173,30 +202,32 @@ class Journal:
             raise ValueError("%d bytes do not fit the journal, at most %d" % (size, self.largest))
         if not self._has_room(kind, span):
             raise OutboxFull("%d bytes of %d in use" % (self.used, self.limit))
+        if not self._sound:
+            raise OSError(5)
+        self._sound = False
         while self._off + span > self._size:
             self._open_next()
         at = self._head * self._size + self._off
-        # Should a program fail, this sector is left behind.
-        self._off = self._size
+        self._seek(at)
         h = self._h
         struct.pack_into("<HHIB", h, 0, size, mid, self.next_seq, kind)
-        self._seek(at)
         self._low = self._high = 0xFFFF
         self._put(h, 0, _HEAD - 1)
-        h[_HEAD - 1] = self._low & 0xFF
+        h[_HEAD - 1] = ~self._low & 0xFF
         self._put(h, _HEAD - 1, _HEAD)
         self._put(head, 0, n)
         if tail is not None:
             self._put(tail, start, end)
-        struct.pack_into("<HH", h, 0, self._low ^ 0xFFFF, self._high ^ 0xFFFF)
-        self._put(h, 0, _CRC)
+        self._put_crc()
         self._program()
         self._sync()
-        self._off = at % self._size + span
+        self._off += span
         self._count(at, kind, span)
-        if kind == OUT:
+        if kind == OUT or kind == _NOTE:
             self.next_seq += 1
             self.last_mid = mid
+            self._pin(at, 0)
+        self._sound = True
         return at
 
     def _count(self, at, kind, span):
@@ -206,15 +237,29 @@ class Journal:
         if kind == OUT:
             self.live += 1 if span > 0 else -1
 
+    def _pin(self, at, span):
+        # The newest OUT record is at `at`; `span` bytes of it are dead, but kept.
+        if self._pinned:
+            self._live[self._young // self._size] -= self._pinned
+        self._young = at
+        self._pinned = span
+        if span:
+            self._live[at // self._size] += span
+
     def mark(self, at, state):
         """Notes RELEASED or DONE on the live record at place `at`; a DONE one is gone."""
-        self._parse(at)
+        self._load(at)
         n = self.found_len
         self._settle(at, n, state)
         if state == DONE:
-            self._count(at, self._kind, -self._span(n))
+            self._bury(at, self._kind, self._span(n))
         else:
             self._sync()
+
+    def _bury(self, at, kind, span):
+        self._count(at, kind, -span)
+        if at == self._young:
+            self._pin(at, span)
 
     def read(self, at, offset, buf):
         """Fills buf with the body of the record at place `at`, from `offset` on (and what lies
@@ -242,39 +287,44 @@ class Journal:
 
     # --- walking ---
 
-    def _parse(self, at):
-        # Reads the record header at `at`. False if there is none, or a broken one.
+    def _load(self, at):
+        # Reads the record header at `at`.
         h = self._h
         self._read(at, h)
-        low = high = 0xFFFF
-        for i in range(_HEAD - 1):
-            b = h[i]
-            x = (low ^ b) & 15
-            low = (low >> 4 | (high & 15) << 12) ^ _LOW[x]
-            high = high >> 4 ^ _HIGH[x]
-            x = (low ^ b >> 4) & 15
-            low = (low >> 4 | (high & 15) << 12) ^ _LOW[x]
-            high = high >> 4 ^ _HIGH[x]
-        n = h[0] | h[1] << 8
-        if low & 0xFF != h[_HEAD - 1] or at % self._size + self._span(n) > self._size:
-            return False
-        self.found_len = n
+        self.found_len = h[0] | h[1] << 8
         self.found_mid = h[2] | h[3] << 8
         self.found_seq = h[4] | h[5] << 8 | h[6] << 16 | h[7] << 24
         self._kind = h[8]
-        return True
+
+    def _parse(self, at):
+        # The same. False if there is none, or a broken one.
+        self._load(at)
+        if not 0 < self._kind <= _NOTE or at % self._size + self._span(self.found_len) > self._size:
+            return False
+        if self._volatile:
+            return True
+        self._low = self._high = 0xFFFF
+        self._sum(self._h, 0, _HEAD - 1)
+        return ~self._low & 0xFF == self._h[_HEAD - 1]
 
     def _state(self, at):
-        one = self._one
-        n = self.found_len
-        self._read(self._mark_place(at, n, DONE), one)
-        b = one[0]
-        if not self._once:
-            return DONE if b & 0x0F != 0x0F else RELEASED if b != 0xFF else 0
-        if b != 0xFF:
+        # Of the record just parsed.
+        if self._kind == _NOTE:
             return DONE
-        self._read(self._mark_place(at, n, RELEASED), one)
-        return RELEASED if one[0] != 0xFF else 0
+        at = self._mark_place(at, self.found_len, RELEASED)
+        if self._once:
+            return DONE if self._is_set(at + self._unit) else RELEASED if self._is_set(at) else 0
+        self._read(at, self._mark)
+        b = self._mark[0]
+        return DONE if b & 0x0F != 0x0F else RELEASED if b != 0xFF else 0
+
+    def _is_set(self, at):
+        # Whether the page at `at` was programmed, as far as power lasted.
+        self._read(at, self._mark)
+        for b in self._mark:
+            if b != 0xFF:
+                return True
+        return False
 
     def _next(self, at):
         # Returns the first record at `at` or behind it, in ring order up to the head's end; -1.
@@ -309,7 +359,7 @@ class Journal:
         if at < 0:
             at = self._next(self._oldest())
         else:
-            self._parse(at)
+            self._load(at)
             at = self._next(self._behind(at))
         while at >= 0:
             if self._kind == kind:
@@ -322,50 +372,62 @@ class Journal:
     def find(self, kind, seq):
         """Returns the place of the live record of `kind` with the lowest sequence number from
         `seq` on, -1 if there is none. Sets found_*. Quick when called with rising numbers."""
-        ordered = self._ordered
-        if not ordered or seq < self._cursor_seq:
+        if seq < self._cursor_seq:
             self._cursor = self._oldest()
+        best = self._search(kind, seq, self._cursor, self._ordered)
+        if not self._ordered and (best < 0 or self.found_seq != seq):
+            self._cursor = self._oldest()
+            best = self._search(kind, seq, self._cursor, False)
+        self._cursor_seq = seq
+        if best >= 0:
+            self._cursor = best
+            self.found_state = self._state(best)
+        return best
+
+    def _search(self, kind, seq, start, ordered):
+        # From place `start` on. Evacuated records stand behind younger ones, until those are done.
         best = -1
         lowest = last = 0
         rising = True
-        at = self._next(self._cursor)
+        at = self._next(start)
         while at >= 0:
             here = self.found_seq
             if self._kind == kind and (here >= seq or not ordered) and self._state(at) != DONE:
-                if here >= seq and (best < 0 or here < lowest):
+                if here == seq or ordered:
+                    return at
+                if here > seq and (best < 0 or here < lowest):
                     best = at
                     lowest = here
-                    if ordered:
-                        break
-                # Evacuated records stand behind younger ones, until those are done.
                 rising = rising and here >= last
                 last = here
             at = self._next(self._behind(at))
-        self._ordered = rising
+        if start == self._oldest():
+            self._ordered = rising
         if best >= 0:
-            self._parse(best)
-            self.found_state = self._state(best)
-            self._cursor = best
-            self._cursor_seq = seq
+            self._load(best)
         return best
 
     # --- the ring ---
 
     def _retire(self, sector):
-        # Before an erase, so that nobody believes a sector whose erase was cut short: the header
-        # becomes zeros, or the page behind it where a page is programmed once.
-        at = sector * self._size
-        self._poke(at + self._first - self._unit if self._once else at, 0, _HEADER)
+        # Before an erase, so that nobody believes a sector whose erase was cut short: its header
+        # becomes zeros. Where that is forbidden its predecessor, the newest, bears the mark.
+        if self._once:
+            self._poke((sector - 1) % self._n * self._size + self._first - self._unit, 0, 1)
+        else:
+            self._poke(sector * self._size, 0, _HEADER)
         self._sync()
 
     def _erase(self, sector, seq):
         self._dev.ioctl(6, sector)
+        self._sync()
         self._live[sector] = 0
-        h = bytearray(_HEADER)
-        struct.pack_into("<IBBHII", h, 0, _MAGIC, _VERSION, self._grain, self._n, seq, self.epoch)
-        struct.pack_into("<I", h, 16, crc32(memoryview(h)[:16]))
         self._seek(sector * self._size)
-        self._put(h, 0, _HEADER)
+        self._low = self._high = 0xFFFF
+        self._put(self._identity, 0, 8)
+        struct.pack_into("<II", self._h, 0, seq, self.epoch)
+        self._put(self._h, 0, 8)
+        self._put_crc()
         self._program()
         self._sync()
 
@@ -391,32 +453,37 @@ class Journal:
 
     def _evacuate(self, sector):
         # Copies the live records of the tail to the head, marks included.
-        limit = (sector + 1) * self._size
         chunk = bytearray(32)
         at = sector * self._size + self._first
         while self._live[sector]:
             at = self._next(at)
             if at // self._size != sector:
                 break
-            state = self._state(at)
-            span = self._span(self.found_len)
-            if state != DONE:
-                new = self._head * self._size + self._off
-                self._copy(at, new, span - (2 * self._unit if self._once else 0), chunk, limit)
-                if self._once and state:
-                    self._settle(new, self.found_len, state)
-                self._off += span
-                self._live[sector] -= span
-                self._live[self._head] += span
-                if self._kind == OUT:
-                    self._ordered = False
-                if self.on_move:
-                    self.on_move(at, new)
-                self._parse(at)
+            if self._state(at) != DONE or at == self._young:
+                self._move(at, chunk)
             at = self._behind(at)
         self._sync()
 
-    def _copy(self, at, new, span, chunk, limit):
+    def _move(self, at, chunk):
+        span = self._span(self.found_len)
+        new = self._head * self._size + self._off
+        state = self._state(at)
+        self._copy(at, new, span - (self._ends if self._once else 0), chunk)
+        if self._once and state and self._kind != _NOTE:
+            self._settle(new, self.found_len, state)
+        self._off += span
+        self._live[at // self._size] -= span
+        self._live[new // self._size] += span
+        if at == self._young:
+            self._young = new
+        if self._kind == OUT:
+            self._ordered = False
+        if self.on_move:
+            self.on_move(at, new)
+        self._load(at)
+
+    def _copy(self, at, new, span, chunk):
+        limit = (at // self._size + 1) * self._size
         self._seek(new)
         while span:
             start = max(0, at + len(chunk) - limit)
@@ -429,9 +496,11 @@ class Journal:
 
     def tidy(self):
         """Idle work: erases a sector ahead if that costs no copying. Returns True if it did."""
-        if self._clean > 1 or self._live[(self._head + 2) % self._n]:
+        if self._clean > 1 or self._live[(self._head + 2) % self._n] or not self._sound:
             return False
+        self._sound = False
         self._reclaim()
+        self._sound = True
         return True
 
     # --- mounting ---
@@ -439,50 +508,48 @@ class Journal:
     def _mount(self):
         n = self._n
         seqs = [self._sector_seq(i) for i in range(n)]
-        newest = 0
-        for i in range(n):
-            if seqs[i] > seqs[newest]:
-                newest = i
+        newest = seqs.index(max(seqs))
         formatted = seqs[newest] >= 0
         self.epoch = self._epoch_of(newest) if formatted else struct.unpack("<I", os.urandom(4))[0]
         self.next_seq = self.last_mid = self.used = self.live = 0
-        self._cursor_seq = 0
+        self._cursor_seq = self._pinned = 0
+        self._young = -1
         self._ordered = True
         if not formatted:
             newest = n - 1
-            seqs[newest] = -1
-        elif min(seqs) >= 0 and not self._is_blank(newest):
-            tail = (newest + 1) % n
-            if self._is_blank(tail):
-                seqs[tail] = -1  # an erase that left only the header
-            else:
-                self._retire(newest)  # an unfinished copy of the tail
-                self._erase(newest, seqs[newest])
-        self._heal(seqs, newest, formatted)
+        elif self._once and self._is_set(newest * self._size + self._first - self._unit):
+            seqs[(newest + 1) % n] = -1
+        elif min(seqs) >= 0 and self._last_byte(newest, self._first) >= 0:
+            # An unfinished copy of the tail.
+            if not self._once:
+                self._retire(newest)
+            self._erase(newest, seqs[newest])
+        damaged = self._heal(seqs, newest) and formatted
         self._find_head(seqs)
         self._cursor = self._oldest()
         self._recover()
+        self._sound = True
+        if damaged:
+            # The numbers given in a sector that is lost must not come again.
+            self.next_seq += damaged * (self._size // self._span(0))
+            span = self._span(0)
+            self._bury(self.append(_NOTE, self.last_mid, b"", 0), _NOTE, span)
 
     def _sector_seq(self, sector):
-        # The sequence number of a sector, -1 if it is retired or not one of ours.
-        h = bytearray(self._first)
+        # The sequence number of a sector, -1 if it is not one of ours.
+        h = bytearray(_HEADER)
         self._read(sector * self._size, h)
-        magic, version, grain, n, seq, _ = struct.unpack_from("<IBBHII", h)
-        if magic != _MAGIC or (self._once and h[-self._unit :] != b"\xff" * self._unit):
+        head = memoryview(h)[:16]
+        if h[:3] != b"IFJ" or not (self._volatile or struct.unpack_from("<I", h, 16)[0] == crc32(head)):
             return -1
-        if struct.unpack_from("<I", h, 16)[0] != crc32(memoryview(h)[:16]):
-            return -1
-        if version != _VERSION or grain != self._grain or n != self._n:
-            raise ValueError("a journal of version %d with %d sectors is here: not touched" % (version, n))
-        return seq
+        if h[:8] != self._identity:
+            raise ValueError("a journal of another geometry or version is here: not touched")
+        return struct.unpack_from("<I", h, 8)[0]
 
     def _epoch_of(self, sector):
         h = bytearray(4)
         self._read(sector * self._size + 12, h)
         return struct.unpack("<I", h)[0]
-
-    def _is_blank(self, sector):
-        return self._last_byte(sector, self._first) < 0
 
     def _last_byte(self, sector, off):
         # Offset of the last programmed byte of a sector from `off` on, -1 if there is none.
@@ -499,30 +566,27 @@ class Journal:
             off += 64 - start
         return last
 
-    def _heal(self, seqs, newest, formatted):
-        # Gives every invalid sector a new header: its number is its predecessor's plus one.
-        n = self._n
-        expected = True
-        for k in range(1, n + 1):
-            i = (newest + k) % n
+    def _heal(self, seqs, newest):
+        # Gives every invalid sector a new header: its number is its predecessor's plus one. Returns
+        # how many were not behind the newest, where power cuts an erase: those were damaged.
+        damaged = 0
+        behind = True
+        for k in range(1, self._n + 1):
+            i = (newest + k) % self._n
             if seqs[i] >= 0:
-                expected = False
-                continue
-            seqs[i] = seqs[i - 1] + 1
-            self._erase(i, seqs[i])
-            if formatted and not expected:
-                # Not the erase that power cut, but damage: numbers given there must not come again.
-                self.next_seq += self._size // self._span(0)
+                behind = False
+            else:
+                seqs[i] = seqs[i - 1] + 1
+                self._erase(i, seqs[i])
+                damaged += not behind
+        return damaged
 
     def _find_head(self, seqs):
         n = self._n
-        newest = 0
-        for i in range(n):
-            if seqs[i] > seqs[newest]:
-                newest = i
+        newest = seqs.index(max(seqs))
         self.erases = seqs[newest] + 1
         self._clean = 0
-        while self._clean < n - 1 and self._is_blank((newest - self._clean) % n):
+        while self._clean < n - 1 and self._last_byte((newest - self._clean) % n, self._first) < 0:
             self._clean += 1
         self._head = (newest - self._clean) % n
         self._head_seq = seqs[self._head]
@@ -530,46 +594,43 @@ class Journal:
 
     def _recover(self):
         # Reads every record once; ends behind the last byte that was ever programmed.
-        size = self._size
-        seen = highest = 0
-        youngest = last = -1
+        last = -1
         end = self._first
         at = self._next(self._oldest())
         while at >= 0:
-            seq = self.found_seq
             self._recover_record(at)
-            if self._kind == OUT:
-                self._ordered = self._ordered and (seq >= seen or self._state(at) == DONE)
-                seen = max(seen, seq)
-                if seq >= highest:
-                    youngest = at
-                    self.last_mid = self.found_mid
-            highest = max(highest, seq)
             last = at
-            if at // size == self._head:
-                end = at % size + self._span(self.found_len)
+            if at // self._size == self._head:
+                end = at % self._size + self._span(self.found_len)
             at = self._next(self._behind(at))
-        if youngest >= 0 and self._parse(youngest) and self._intact(youngest):
-            highest = max(highest, self.found_seq + 1)  # else it never was, and gave its number back
-        self.next_seq += highest
         if last >= 0:
             self._refresh(last)
-        trace = self._last_byte(self._head, end) if end < size else -1
-        self._off = end if trace < 0 else min(size, (trace // self._unit + 1) * self._unit)
+        trace = self._last_byte(self._head, end)
+        self._off = end if trace < 0 else (trace // self._unit + 1) * self._unit
 
     def _recover_record(self, at):
         # Drops a record that was cut short, and finishes a mark that was.
-        state = self._state(at)
         n = self.found_len
-        if state != DONE and not self._intact(at):
-            self._settle(at, n, DONE)
-        else:
-            if state and not self._once:
-                self._settle(at, n, state)
+        state = self._state(at)
+        if not self._intact(at):
             if state != DONE:
-                self._count(at, self._kind, self._span(n))
+                self._settle(at, n, DONE)
+            return
+        if state and not self._once and self._mark[0] not in b"\x00\x0f\xf0":
+            self._settle(at, n, state)
+        if state != DONE:
+            self._count(at, self._kind, self._span(n))
+        if self._kind == OUT or self._kind == _NOTE:
+            if self.found_seq >= self.next_seq:
+                self.next_seq = self.found_seq + 1
+                self.last_mid = self.found_mid
+                self._pin(at, self._span(n) if state == DONE else 0)
+            elif state != DONE:
+                self._ordered = False
 
     def _intact(self, at):
+        if self._volatile:
+            return True
         n = _HEAD + self.found_len
         chunk = bytearray(64)
         view = memoryview(chunk)
@@ -587,9 +648,9 @@ class Journal:
 
     def _refresh(self, at):
         # The power may have gone just as the last record was finished: its bits are set again.
-        if self._once:
+        if self._once or self._write:
             return
-        self._parse(at)
+        self._load(at)
         end = at + self._span(self.found_len)
         at -= at % self._unit
         while at < end:
@@ -598,6 +659,13 @@ class Journal:
             self._k = self._unit
             self._program()
             at += self._unit
+
+
+def _log2(n):
+    k = 0
+    while n >> k + 1:
+        k += 1
+    return k
 
 
 def erase(device):

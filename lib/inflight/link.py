@@ -3,7 +3,7 @@
 
 import select
 import socket
-from errno import ECONNRESET, EHOSTUNREACH, ETIMEDOUT
+from errno import ECONNABORTED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT
 
 from .port import poller, stream, ticks_diff, ticks_ms
 
@@ -59,23 +59,38 @@ class Link:
         for _ in self._poller.ipoll(ms):
             pass
 
-    def read(self, view, n, ms):
-        """Reads at most n bytes into view, waiting up to `ms` for the first. Returns how many
-        came. Raises OSError when the connection is gone."""
-        got = self.stream.readinto(view, n)
-        if got is None and ms > 0:
-            self._wait(select.POLLIN, ms)
+    def receive(self, view, n):
+        """Reads at most n bytes into view, without waiting. Returns how many came, 0 if none is
+        there. Raises OSError when the connection is gone."""
+        try:
             got = self.stream.readinto(view, n)
+        except ValueError as e:  # a broken certificate, on MicroPython
+            raise OSError(ECONNABORTED, e)
         if got == 0:
             raise OSError(ECONNRESET)
         return got or 0
+
+    def send(self, buf, at, n):
+        """Writes what the socket takes of buf[at:at+n]. Returns how many bytes; 0 or None: none."""
+        try:
+            return self.stream.write(buf, at, n)
+        except ValueError as e:
+            raise OSError(ECONNABORTED, e)
+
+    def read(self, view, n, ms):
+        """As receive(), but waits up to `ms` for the first byte."""
+        got = self.receive(view, n)
+        if got or ms <= 0:
+            return got
+        self._wait(select.POLLIN, ms)
+        return self.receive(view, n)
 
     def write(self, buf, at, n):
         """Writes buf[at:at+n] whole. Raises OSError, also when the peer takes nothing for the
         time-out."""
         start = ticks_ms()
         while True:
-            done = self.stream.write(buf, at, n)
+            done = self.send(buf, at, n)
             if done == n:
                 return
             if done:

@@ -2,9 +2,7 @@
 # a buffer of the caller. No sockets, no time, no session state; nothing here allocates on
 # the way of a PUBLISH or an acknowledgement.
 
-import struct
-
-from .port import const
+from .port import const, copy
 
 CONNECT = const(1)
 CONNACK = const(2)
@@ -26,10 +24,6 @@ _SCRATCH = const(64)
 
 # Remaining length of what a server may send, by type: -1 is variable, -2 is never sent to a client.
 _SIZES = (-2, -2, 2, -1, 2, 2, 2, 2, -2, -1, -2, 2, -2, 0, -2, -2)
-
-# struct copies without a slice object and pads with zeros: the smallest that holds the data is taken.
-_COPIES = ((8, "8s"), (32, "32s"), (128, "128s"), (512, "512s"), (2048, "2048s"))
-
 
 class ProtocolError(Exception):
     """The peer broke the protocol: the connection is closed [MQTT-4.8.0-1]."""
@@ -61,19 +55,6 @@ def valid(buf, i, end, name):
         if 0xD800 <= c < 0xE000 or 0xFDD0 <= c < 0xFDF0 or c & 0xFFFE == 0xFFFE:
             return False
     return True
-
-
-def copy(buf, i, data):
-    """Copies `data` to buf[i:] without allocating. Returns the index behind it."""
-    end = i + len(data)
-    for size, form in _COPIES:
-        if end <= i + size <= len(buf):
-            struct.pack_into(form, buf, i, data)
-            return end
-    for c in data:
-        buf[i] = c
-        i += 1
-    return end
 
 
 def _begin(buf, first, remaining):

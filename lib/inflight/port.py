@@ -3,11 +3,28 @@
 import sys
 
 if sys.implementation.name == "micropython":
+    import struct
     from select import poll as poller
     from sys import print_exception
     from time import sleep_ms, ticks_add, ticks_diff, ticks_ms
 
     from micropython import const
+
+    # struct copies without a slice object and pads with zeros: the smallest that holds the data is taken.
+    _COPIES = ((8, "8s"), (32, "32s"), (128, "128s"), (512, "512s"), (2048, "2048s"))
+
+    def copy(buf, i, data):
+        """Copies bytes-like `data` to buf[i:] without allocating; what lies behind may become zeros.
+        Returns the index behind it."""
+        end = i + len(data)
+        for size, form in _COPIES:
+            if end <= i + size <= len(buf):
+                struct.pack_into(form, buf, i, data)
+                return end
+        for c in data:
+            buf[i] = c
+            i += 1
+        return end
 
     def stream(sock, tls, host):
         """A connected socket made non-blocking, through `tls` if given. The handshake happens in
@@ -18,4 +35,4 @@ if sys.implementation.name == "micropython":
         return sock
 
 else:
-    from .cpython import const, poller, print_exception, sleep_ms, stream, ticks_add, ticks_diff, ticks_ms
+    from .cpython import const, copy, poller, print_exception, sleep_ms, stream, ticks_add, ticks_diff, ticks_ms

@@ -22,6 +22,7 @@
 from array import array
 
 import inflight.packet as packet
+
 from .inbound import AGAIN, DUPLICATE, Inbound
 from .journal import OUT, SESSION
 from .outbound import ERROR, FINISH, IGNORED, REL, REPEAT, UNKNOWN, Outbound
@@ -125,6 +126,7 @@ class Session:
         self._sub = self._sub_qos = None  # filters asked for
         self._sub_mid = 0
         self._sub_due = False
+        self._sub_dup = 0
         self._ping = self._pinging = False
         self._now = self._last_out = self._ping_at = self._progress = 0
         self._pause = self._retry
@@ -221,6 +223,7 @@ class Session:
         self._sub = filters
         self._sub_qos = qos
         self._sub_due = True
+        self._sub_dup = 0
 
     @property
     def asking(self):
@@ -289,18 +292,19 @@ class Session:
         if self._outbound.rows or self._sub:
             self._pause *= 2
             self._outbound.again()
-            self._sub_due = self._sub is not None
+            if self._sub and not self._sub_due:
+                self._sub_due = True
+                self._sub_dup = self._dup()
 
     def _dup(self):
         # The flag of a PUBREL, SUBSCRIBE or UNSUBSCRIBE that is re-sent: reserved at level 4.
         return 8 if self._level == 3 else 0
 
     def _send_subscribe(self):
-        dup = self._dup() if self._pause > self._retry else 0
         self._fresh = -1
         self._sub_due = False
         self._progress = self._now
-        return packet.subscribe(self._tx, self._sub_mid, self._sub, self._sub_qos, dup)
+        return packet.subscribe(self._tx, self._sub_mid, self._sub, self._sub_qos, self._sub_dup)
 
     def _send_ping(self):
         self._ping = False

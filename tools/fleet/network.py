@@ -2,6 +2,7 @@
 what the sensors send."""
 
 import asyncio
+import contextlib
 import threading
 from collections import Counter
 
@@ -97,10 +98,10 @@ class Network:
             return
         frames = _Frames(self.published, self.repeated)
         self._writers |= {writer, downstream}
-        try:
+        # Cancelled when the network comes to its end: that is no error.
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(self._pump(reader, downstream, frames), self._pump(upstream, writer, None))
-        finally:
-            self._writers -= {writer, downstream}
+        self._writers -= {writer, downstream}
 
     async def _pump(self, reader, writer, frames):
         try:

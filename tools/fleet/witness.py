@@ -30,18 +30,26 @@ class Witness:
         self._client.on_connect = lambda client, *_: client.subscribe("demo/#", 2)
         self._client.on_subscribe = lambda *_: self._subscribed.set()
         self._client.on_message = self._take
-        self._client.reconnect_delay_set(1, 1)
-        self._client.connect("127.0.0.1", port)
+        self._port = port
 
-    def __enter__(self):
+    def join(self):
+        """Connects; the broker kept for us what came meanwhile."""
+        self._subscribed.clear()
+        self._client.connect("127.0.0.1", self._port)
         self._client.loop_start()
         if not self._subscribed.wait(10):
             raise RuntimeError("the broker does not let the witness subscribe")
+
+    def leave(self):
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def __enter__(self):
+        self.join()
         return self
 
     def __exit__(self, *_):
-        self._client.disconnect()
-        self._client.loop_stop()
+        self.leave()
 
     def _take(self, client, userdata, message):
         with self._lock:

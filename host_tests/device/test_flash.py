@@ -1,0 +1,124 @@
+"""Block devices of a file and of RAM."""
+
+import os
+
+from harness import SkipTest, eq, raises
+from inflight import FileFlash, Journal, RamFlash
+from inflight.journal import DONE, OUT
+
+PATH = "/tmp/inflight-test-flash-%d" % (id(object()) & 0xFFFFFF)
+
+
+def remove():
+    for path in (PATH, PATH + ".new"):
+        try:
+            os.remove(path)
+        except OSError:
+            pass
+
+
+def content():
+    with open(PATH, "rb") as f:
+        return f.read()
+
+
+def devices():
+    remove()
+    file = FileFlash(PATH, 4, 512)
+    yield file
+    file.close()
+    remove()
+    yield RamFlash(4, 512)
+
+
+def test_blocks():
+    for device in devices():
+        eq((device.ioctl(4, 0), device.ioctl(5, 0), device.ioctl(3, 0)), (4, 512, 0))
+        buf = bytearray(600)
+        device.readblocks(1, buf, 400)  # into the next block
+        eq(bytes(buf), b"\xff" * 600)
+        device.program(512 + 500, b"..abcdefghijklmnopqrstuvwxyz..", 2, 26)
+        device.readblocks(1, buf, 400)
+        eq(bytes(buf[100:126]), b"abcdefghijklmnopqrstuvwxyz")
+        eq(bytes(buf[:100] + buf[126:]), b"\xff" * 574)
+        device.ioctl(6, 1)
+        device.readblocks(1, buf, 400)
+        eq(bytes(buf[100:126]), b"\xff" * 12 + b"mnopqrstuvwxyz")
+
+
+def test_a_journal_lives_there():
+    for device in devices():
+        journal = Journal(device)
+        assert journal.largest > 400
+        for k in range(60):
+            at = journal.append(OUT, k, b"body", 4)
+            if k < 58:
+                journal.mark(at, DONE)
+        again = Journal(device)
+        eq((again.live, again.next_seq, again.epoch), (2, 60, journal.epoch))
+        assert again.find(OUT, 0) >= 0
+        eq(again.found_mid, 58)
+
+
+def test_file_is_durable_when_append_returns():
+    remove()
+    device = FileFlash(PATH, 4, 512)
+    journal = Journal(device)
+    journal.append(OUT, 1, b"first message", 13)
+    assert b"first message" in content()  # through another file, while ours is open
+    device.close()
+    device = FileFlash(PATH, 4, 512)
+    again = Journal(device)
+    eq((again.live, again.epoch), (1, journal.epoch))
+    device.close()
+    remove()
+
+
+def test_sizes_of_any_block():
+    for blocks, size in ((3, 192), (5, 4096), (3, 512 + 64)):
+        remove()
+        FileFlash(PATH, blocks, size).close()
+        eq(os.stat(PATH)[6], blocks * size)
+        remove()
+
+
+def test_file_of_another_size_is_not_touched():
+    remove()
+    with open(PATH, "wb") as f:
+        f.write(b"something else")
+    assert "14 bytes" in str(raises(ValueError, FileFlash, PATH, 4, 512))
+    eq(content(), b"something else")
+    remove()
+
+
+def test_creation_cut_short():
+    remove()
+    with open(PATH + ".new", "wb") as f:
+        f.write(b"half")
+    FileFlash(PATH, 4, 512).close()
+    eq(content(), b"\xff" * 2048)
+    raises(OSError, os.stat, PATH + ".new")
+    remove()
+
+
+def test_folder_that_does_not_exist():
+    raises(OSError, FileFlash, PATH + "-nowhere/journal", 4, 512)
+
+
+def test_sync_reaches_the_disk():
+    if not hasattr(os, "fsync"):
+        raise SkipTest("flush() is the fsync of MicroPython")
+    remove()
+    device = FileFlash(PATH, 4, 512)
+    synced = []
+    real = os.fsync
+    os.fsync = synced.append
+    try:
+        journal = Journal(device)
+        del synced[:]
+        journal.append(OUT, 1, b"body", 4)
+    finally:
+        os.fsync = real
+    eq(len(synced), 1)
+    device.close()
+    remove()

@@ -1,0 +1,119 @@
+"""What a record costs: no byte of heap, and as few of flash as the granularity allows."""
+
+import gc
+import sys
+
+from harness import SkipTest, eq
+from inflight import FileFlash, Journal, RamFlash
+from inflight.journal import DONE, IN, OUT, RELEASED
+from nor import NorFlash
+
+BODY = 95  # a PUBLISH of a topic of 25 bytes and a payload of 64: 2 + 2 + 25 + 2 + 64
+MESSAGE = 89  # topic and payload alone
+
+# Bytes that the record takes, and how many a sector of 4 KiB holds: {page: (bytes, records)}
+COSTS = {1: (110, 37), 4: (110, 37), 256: (110, 37), 16: (144, 28)}
+
+
+class Quiet:
+    """Real flash allocates nothing: this is RAM behind writeblocks()."""
+
+    def __init__(self, page, once):
+        self.page = page
+        self.once = once
+        self._data = bytearray(b"\xff" * 4096)
+
+    def readblocks(self, block, buf, offset):
+        at = block * 1024 + offset
+        for i in range(len(buf)):
+            buf[i] = self._data[at + i]
+
+    def writeblocks(self, block, buf, offset):
+        at = block * 1024 + offset
+        for i in range(len(buf)):
+            self._data[at + i] &= buf[i]
+
+    def ioctl(self, op, arg):
+        if op == 4:
+            return 4
+        if op == 5:
+            return 1024
+        if op == 6:
+            for i in range(arg * 1024, arg * 1024 + 1024):
+                self._data[i] = 0xFF
+        return 0
+
+
+def allocated(fn, *args):
+    fn(*args)  # once for what is made at first use
+    gc.collect()
+    gc.disable()
+    try:
+        before = gc.mem_alloc()
+        fn(*args)
+        return gc.mem_alloc() - before
+    finally:
+        gc.enable()
+
+
+def exchange(journal, head, tail, times):
+    for _ in range(times):
+        at = journal.append(OUT, 7, head, 40, tail, 3)
+        journal.mark(at, RELEASED)
+        journal.mark(at, DONE)
+        at = journal.append(IN, 7, head, 0)
+        journal.mark(at, DONE)
+        journal.tidy()
+
+
+def look(journal, buf):
+    for seq in range(journal.next_seq - journal.live, journal.next_seq):
+        at = journal.find(OUT, seq)
+        journal.read(at, 3, buf)
+        journal.scan(OUT, at)
+        journal.fits(OUT, 95)
+
+
+def devices():
+    for page, once in ((4, False), (16, True), (256, False)):
+        yield Quiet(page, once)
+    yield RamFlash()
+    path = "/tmp/inflight-test-alloc-%d" % (id(gc) & 0xFFFFFF)
+    yield FileFlash(path, 4, 1024)
+    __import__("os").remove(path)
+
+
+def test_no_heap():
+    if not hasattr(gc, "mem_alloc") or sys.maxsize > 2**31:
+        raise SkipTest("measures the heap of 32-bit MicroPython")
+    for device in devices():
+        journal = Journal(device)
+        head = bytearray(100)
+        tail = bytearray(58)
+        laps = journal.erases
+        eq(allocated(exchange, journal, head, tail, 200), 0)
+        assert journal.erases > laps + 8  # around the ring, twice
+        for k in range(10):
+            journal.append(OUT, k, head, 40)
+        eq(allocated(look, journal, bytearray(64)), 0)
+
+
+def test_flash_per_message():
+    for page, (span, records) in COSTS.items():
+        flash = NorFlash(4, 4096, page, page == 16)
+        journal = Journal(flash)
+        start = flash.programmed
+        erased = sum(flash.erases)
+        record = bytes(range(BODY))
+        for k in range(1000):
+            at = journal.append(OUT, 1 + k, record, BODY)
+            eq(journal.used, span)
+            journal.mark(at, DONE)
+        programmed = (flash.programmed - start) / 1000
+        erased = sum(flash.erases) - erased
+        print("page %d: %.1f bytes programmed per message, %d messages per erase" % (page, programmed, 1000 / erased))
+        # Three sectors were clean, or the head, from the format on.
+        assert 1000 // records - 3 <= erased <= 1000 // records, erased
+        if page != 16:
+            assert programmed <= 1.3 * MESSAGE
+            assert 4096 / records <= 1.3 * MESSAGE

@@ -1,0 +1,114 @@
+"""The demonstration itself, small: it counts rightly, and it fails when it should."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from demo import _result  # noqa: E402
+
+from fleet.network import _Frames  # noqa: E402
+from fleet.sensors import best_runtime  # noqa: E402
+from fleet.witness import number  # noqa: E402
+from runtimes import program  # noqa: E402
+
+
+def _needs():
+    try:
+        best_runtime()
+        program("mosquitto")
+    except RuntimeError as e:
+        return str(e)
+    return None
+
+
+def _run(*options):
+    command = [sys.executable, str(ROOT / "tools" / "demo.py"), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180)
+
+
+@pytest.mark.skipif(_needs() is not None, reason=str(_needs()))
+def test_a_small_fleet_loses_nothing():
+    done = _run("--devices", "4", "--duration", "6", "--seed", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Nothing was lost" in done.stdout
+    rows = {line.split("│")[1].strip(): line.split("│")[2:4] for line in done.stdout.splitlines() if "│" in line}
+    assert [int(n) for n in rows["lost"]] == [0, 0]
+    assert int(rows["duplicated"][1]) == 0
+    assert all(int(n) > 0 for n in rows["accepted"])
+    assert rows["accepted"] == rows["delivered"]
+    assert "power cuts survived: 10" in done.stdout
+
+
+@pytest.mark.parametrize("qos", ["0", "3", "", "1,x"])
+def test_qos_that_promises_nothing_is_refused(qos):
+    done = _run("--qos", qos)
+    assert done.returncode == 2
+    assert "QoS 0 promises nothing" in done.stderr
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_frames_are_counted_however_they_are_cut(size):
+    published, repeated = Counter(), Counter()
+    stream = (
+        bytes((0x10, 3)) + b"abc"
+        + bytes((0x32, 4)) + b"\x00\x01t1"
+        + bytes((0xC0, 0))
+        + bytes((0x3A, 0x81, 0x01)) + b"x" * 129
+        + bytes((0x3C, 2)) + b"xx"
+        + bytes((0x30, 1)) + b"x"
+    )
+    frames = _Frames(published, repeated)
+    for at in range(0, len(stream), size):
+        frames.feed(stream[at : at + size])
+    assert published == {0: 1, 1: 2, 2: 1}
+    assert +repeated == {1: 1, 2: 1}
+
+
+def test_numbers_of_messages():
+    pack = [{"bn": "urn:dev:mac:s1:", "seq": 5, "epoch": 9, "n": "load", "v": 1}, {"n": "memory", "v": 2}]
+    assert number("demo/s1/telemetry", json.dumps(pack)) == ("s1", 9, 5)
+    assert number("demo/s1/health", b'{"seq": 6, "epoch": 9}') == ("s1", 9, 6)
+    assert number("demo/s1/status", b'{"state": "offline"}') is None
+    for bad in (b"", b"[]", b"\xff", b"[1]"):
+        with pytest.raises((ValueError, KeyError, IndexError, TypeError)):
+            number("demo/s1/telemetry", bad)
+
+
+def _judge(accepted, seen, **oddities):
+    """What the demonstration finds wrong with a fleet that accepted and a witness that saw this."""
+    fleet = SimpleNamespace(cuts=1, deaths=oddities.get("deaths", 0))
+    network = SimpleNamespace(cuts=1, repeated=Counter())
+    epochs = oddities.get("epochs", {"s1": {9}})
+    witness = SimpleNamespace(counts=lambda: Counter(seen), unreadable=oddities.get("unreadable", []), epochs=epochs)
+    return _result(Console(file=open(os.devnull, "w")), accepted, fleet, network, witness, 2)
+
+
+def test_what_the_demonstration_takes_for_a_failure():
+    accepted = {("s1", 0, 1), ("s1", 1, 2)}
+    good = {("s1", 0): 2, ("s1", 1): 1}
+    assert _judge(accepted, good) == []
+    assert _judge(accepted, {("s1", 0): 1}) == ["1 messages of QoS 2 lost"]
+    assert _judge(accepted, {("s1", 1): 1}) == ["1 messages of QoS 1 lost"]
+    assert _judge(accepted, good | {("s1", 1): 2}) == ["1 messages of QoS 2 came twice"]
+    assert _judge(set(), {}) == ["nothing was accepted"]
+    assert _judge(accepted, good, deaths=1) == ["a sensor ended by itself: see its console.log"]
+    assert _judge(accepted, good, epochs={"s1": {9, 10}}) == ["a sensor lost its journal"]
+    assert len(_judge(accepted, good, unreadable=[("t", b"?")])) == 1
+
+
+def test_sensor_without_a_configuration():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "sensor.py"), "/nowhere.json"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "no file /nowhere.json" in done.stderr
