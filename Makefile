@@ -5,7 +5,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo figures sensor lint clean
+.PHONY: help setup test conformance demo figures sensor lint clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ setup:  ## virtual environment, interpreters and broker, without root
 
 test: setup  ## the whole suite on every runtime (ARGS="-k journal" for a part)
 	$(VENV)/python -m pytest -n $(JOBS) $(ARGS)
+
+conformance: setup  ## which test proves which statement of MQTT 3.1.1 and 3.1
+	@$(VENV)/python tools/conformance.py -n $(JOBS) --dist=loadgroup $(ARGS)
 
 DEVICES ?= 20
 DURATION ?= 30

@@ -9,7 +9,7 @@ import pytest
 
 from broker import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Automatic, Faults, puback
 from inflight import OutboxFull, RamFlash
-from nor import PowerCut
+from nor import NorFlash, PowerCut
 
 OUT = [(f"t/{k}", b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2, 1, 2))]
 IN = [(f"cmd/{k}", b"command %d" % k, qos) for k, qos in enumerate((2, 1, 2))]
@@ -413,10 +413,13 @@ def test_ack_of_an_earlier_connection(make):
 # --- the flash fails ---
 
 
-class FailingFlash(RamFlash):
-    """RAM whose programs fail while `fail` is set."""
+class FailingFlash(NorFlash):
+    """Flash whose programs fail while `fail` is set."""
 
     fail = False
+
+    def __init__(self):
+        super().__init__(4, 1024, page=64)
 
     def writeblocks(self, block, buf, offset=0):
         if self.fail:

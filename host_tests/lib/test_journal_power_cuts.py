@@ -253,9 +253,9 @@ def test_nothing_is_lost_at_any_cut(ring, record_property):
             try:
                 oracle.judge(Journal(flash), order=points % 5 == 0)
                 points += 1
-                if points % 150 == 0:
+                if points % 300 == 0:
                     second += cut_again(flash, oracle.copy(), a_few)
-                elif points % 50 == 0:
+                elif points % 60 == 0:
                     go_on(flash, oracle)
             except (AssertionError, ValueError, KeyError) as error:
                 raise AssertionError(explain(operation, how, number)) from error

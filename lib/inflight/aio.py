@@ -22,21 +22,18 @@ if sys.implementation.name == "micropython":
         """Where one task waits for a file, until another one wakes it. Cancelling would not do:
         it could not be told from the wish of somebody else."""
 
-        def __init__(self):
-            self.woken = False  # the last wait ended by wake()
-            self._task = None
+        woken = False  # the last wait ended by wake()
+        _task = None
 
         def readable(self, file):
-            self._enter()
+            self.woken = False
+            self._task = asyncio.current_task()
             yield asyncio.core._io_queue.queue_read(file)
 
         def writable(self, file):
-            self._enter()
-            yield asyncio.core._io_queue.queue_write(file)
-
-        def _enter(self):
             self.woken = False
             self._task = asyncio.current_task()
+            yield asyncio.core._io_queue.queue_write(file)
 
         def wake(self):
             core = asyncio.core
@@ -102,12 +99,10 @@ class AsyncClient(Base):
         self._error = None
         self._start()
         tasks = self._tasks
-        while not self._up:
-            if self._tasks is not tasks:
-                raise OSError(ECONNABORTED)
-            if self._error:
-                raise self._error
-            await self._change(self._timeout)
+        while not self._up and not (self._held and self.connected):
+            if self._error or self._tasks is not tasks:
+                raise self._error or OSError(ECONNABORTED)
+            await self._change()
 
     async def disconnect(self):
         """Ends the connection, after the packet that is half written; the broker keeps the
@@ -116,7 +111,7 @@ class AsyncClient(Base):
         end = ticks_add(ticks_ms(), self._timeout)
         try:
             while self._left and not self._broken and ticks_diff(end, ticks_ms()) > 0:
-                await self._change(self._timeout)
+                await self._change()
         finally:
             self._stop()
 
@@ -143,7 +138,8 @@ class AsyncClient(Base):
 
     async def _run(self):
         while True:
-            await self._pause()
+            while not self._is_due(ticks_ms()):
+                await _sleep_ms(20)
             self._broken = None
             try:
                 await self._open()
@@ -163,12 +159,6 @@ class AsyncClient(Base):
         self._settled.set()
         self._gate.wake()
 
-    async def _pause(self):
-        left = ticks_diff(self._due, ticks_ms())
-        while left > 0:
-            await _sleep_ms(min(left, 50))
-            left = ticks_diff(self._due, ticks_ms())
-
     async def _open(self):
         for step in self._opening():
             if step == TURN:
@@ -179,6 +169,8 @@ class AsyncClient(Base):
             if step == DIAL:
                 self._link = await self._dial()
             elif step == LEAVE:
+                while not self._flush():
+                    await self._room()
                 self._leave()
             self._began = self._wrote = ticks_ms()
         self._up = True
@@ -223,6 +215,8 @@ class AsyncClient(Base):
 
     def _flush(self):
         # Writes what the socket takes. Returns True if nothing is left, and the buffer is free.
+        if self._broken:
+            raise self._broken
         if not self._link:
             return True
         session = self.session
@@ -258,10 +252,6 @@ class AsyncClient(Base):
             self._broken = error
             self._wake()
 
-    def _check(self):
-        if self._broken:
-            raise self._broken
-
     async def _room(self):
         # Waits until the socket takes more, a tick at most.
         if ticks_diff(ticks_ms(), self._wrote) >= self._timeout:
@@ -273,10 +263,8 @@ class AsyncClient(Base):
         # Writes what is due, reads once and handles it. Waits for bytes, a tick at most.
         session = self.session
         decoder = session.decoder
-        self._check()
         while not self._flush():
             await self._room()
-            self._check()
         self._changed.set()
         n = self._link.receive(decoder.view, decoder.space)
         if not n:
@@ -295,10 +283,8 @@ class AsyncClient(Base):
                     if self._held:
                         await self._hold()
                 session.taken()
-                self._check()
             while not self._flush():
                 await self._room()
-                self._check()
             if session.code:
                 return
             kind = session.receive(ticks_ms())
@@ -308,8 +294,8 @@ class AsyncClient(Base):
         # The iterator has a message: until it asks for the next one all goes on but reading.
         self._offered.set()
         while self._held:
-            if self._held == _OFFERED:
-                self._check()
+            if self._held == _OFFERED and self._broken:
+                raise self._broken
             if self._keepalive and self.session.overdue(ticks_ms(), self._keepalive * 750):
                 self.session.ping()  # the answer to the last one is still to be read
             if self._try_flush():
@@ -320,7 +306,7 @@ class AsyncClient(Base):
                 await self._room()
         self._began = ticks_ms()  # the time of the application is not the broker's
 
-    async def _change(self, ms):
+    async def _change(self, ms=1 << 20):
         # Waits until something has changed, `ms` or a tick at most.
         if self._tasks and ms > self._tick:
             self._changed.clear()
@@ -372,12 +358,12 @@ class AsyncClient(Base):
         payload = self._payload(payload)
         if not self._try_flush():
             return -1
-        if not qos and (not self._up or self._broken):
+        if not qos and (not self.connected or self._broken):
             raise OSError(ENOTCONN)
         try:
             mid = self.session.publish(self._name, payload, qos, retain)
         except OutboxFull:
-            if not patient or not self._up or self._held == _IN_USE:
+            if not patient or not self.connected or self._held == _IN_USE:
                 raise
             return -1
         self._try_flush()
@@ -387,15 +373,15 @@ class AsyncClient(Base):
         end = ticks_add(ticks_ms(), self._timeout)
         mid = -1
         while mid < 0:
-            await self._change(self._timeout)
+            await self._change()
             mid = self._take(topic, payload, qos, retain, ticks_diff(end, ticks_ms()) > 0)
         return mid
 
     async def _written(self):
         link = self._link
         while self._left:
-            await self._change(self._timeout)
-            if self._link is not link or self._broken:
+            await self._change()
+            if self._broken or self._link is not link:
                 raise OSError(ECONNRESET)
 
     async def drain(self, ms):
@@ -416,11 +402,11 @@ class AsyncClient(Base):
         Returns the granted QoS (of several: a list), 128 where the broker refused; None while
         offline: the next connection subscribes. Raises ValueError, OSError. [MQTT-3.8]"""
         self._outside()
+        if not handler and not self._on_message:
+            handler = self._offer  # a message may come before the loop begins
         patterns, levels = self._add_handlers(filters, qos, handler, stream)
         async with self._lock:
-            while self._link and not self._up:
-                await self._change(self._timeout)  # it may have asked for its handlers already
-            if not self._up:
+            if not await self._is_up():
                 return None
             await self._ask(patterns, levels)
             granted = self._granted(patterns)
@@ -432,6 +418,7 @@ class AsyncClient(Base):
         self._outside()
         patterns = self._drop_handlers(filters)
         async with self._lock:
+            await self._is_up()
             await self._ask(patterns, None)
 
     async def ping(self):
@@ -439,9 +426,16 @@ class AsyncClient(Base):
         self._outside()
         start = ticks_ms()
         async with self._lock:
-            self.session.ping()
+            if await self._is_up():
+                self.session.ping()
             await self._until(lambda: not self.session.pinging)
         return ticks_diff(ticks_ms(), start)
+
+    async def _is_up(self):
+        # A connection that is being made asks for its own handlers first.
+        while self._link and not self._up:
+            await self._change()
+        return self._up
 
     async def _ask(self, patterns, levels):
         # The request of a caller that was cancelled may still be under way.
@@ -450,17 +444,17 @@ class AsyncClient(Base):
         await self._until(lambda: not self.session.asking)
 
     async def _until(self, done):
-        link = self._link
-        if not self._up:
-            raise OSError(ENOTCONN)
+        link = self._up and self._link
         self._try_flush()
         end = ticks_add(ticks_ms(), self._timeout)
-        while not done() or self._link is not link:
-            if self._link is not link:
+        while True:
+            if not link or self._link is not link:
                 raise OSError(ENOTCONN)
+            if done():
+                return
             if self._held:
                 end = ticks_add(ticks_ms(), self._timeout)  # nothing is read meanwhile
             elif ticks_diff(end, ticks_ms()) <= 0:
                 self._abort(OSError(ETIMEDOUT))
                 raise OSError(ETIMEDOUT)
-            await self._change(self._timeout)
+            await self._change()

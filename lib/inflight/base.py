@@ -217,8 +217,8 @@ class Base:
     def _payload(self, payload):
         if isinstance(payload, str):
             return payload.encode()
-        if not isinstance(payload, _BYTES):
-            raise ValueError("payload is str, bytes, bytearray or memoryview")
+        if not isinstance(payload, _BYTES) or getattr(payload, "itemsize", 1) != 1:
+            raise ValueError("payload is str, bytes, bytearray or memoryview of bytes")
         return payload
 
     # --- subscriptions ---

@@ -159,37 +159,48 @@ class Client(Base):
     def publish(self, topic, payload=b"", qos=0, retain=False):
         """Publishes payload (str or bytes-like). QoS 1 and 2: durable when this returns, sent now
         or after the next reconnection. Returns the Message ID; 0 at QoS 0 or when dropped.
-        Raises ValueError; OutboxFull; OSError at QoS 0 without a connection.
+        Raises ValueError; OutboxFull; OSError at QoS 0 without a connection, or if flash fails.
         [MQTT-4.3.1-1, 4.3.2-1, 4.3.3-1]"""
         self._check(topic, qos)
         payload = self._payload(payload)
-        session = self.session
-        if not qos and (not session.connected or self._broken):
+        if not qos:
+            return self._publish_now(payload, retain)
+        mid = self._accept(payload, qos, retain)
+        if self.connected and not self._broken:
+            try:
+                self._flush()
+                if self.session.blocked and not self._inside:
+                    self._turn(0)  # a full window opens when its acknowledgements are read
+            except (OSError, packet.ProtocolError) as e:
+                self._failed(e)
+        return mid
+
+    def _publish_now(self, payload, retain):
+        if not self.connected or self._broken:
             raise OSError(ENOTCONN)
         try:
-            if not qos:
-                self._flush()
-            mid = self._accept(payload, qos, retain)
-            if session.connected and not self._broken:
-                self._flush()
-                if session.blocked and not self._inside:
-                    self._turn(0)  # a full window opens when its acknowledgements are read
-        except (OSError, packet.ProtocolError) as e:
+            self._flush()
+            self.session.publish(self._name, payload, 0, retain)
+            self._flush()
+        except OSError as e:
             self._failed(e)
-            if not qos:
-                raise
-        return mid
+            raise
+        return 0
 
     def _accept(self, payload, qos, retain):
         # While the broker takes messages a full journal is worth waiting for.
         end = ticks_add(ticks_ms(), self._timeout)
+        name = self._name
         while True:
             try:
-                return self.session.publish(self._name, payload, qos, retain)
+                return self.session.publish(name, payload, qos, retain)
             except OutboxFull:
                 if self._inside or not self.connected or ticks_diff(end, ticks_ms()) <= 0:
                     raise
-            self._turn(100)
+            try:
+                self._turn(100)
+            except (OSError, packet.ProtocolError) as e:
+                self._failed(e)
 
     def subscribe(self, filters, qos=0, handler=None, stream=False):
         """Subscribes to one filter, or to several: [(filter, qos), ...]. handler(message) gets

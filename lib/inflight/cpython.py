@@ -20,6 +20,10 @@ def copy(buf, i, data):
     return end
 
 
+def forget(room):
+    pass
+
+
 def ticks_ms():
     return time.monotonic_ns() // 1_000_000 % _PERIOD
 
@@ -58,28 +62,57 @@ class stream:
             return None
 
     def write(self, buf, at, n):
+        self.starved = False
         try:
             return self._sock.send(memoryview(buf)[at : at + n])
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return None
+        except ssl.SSLWantReadError:
+            self.starved = True  # nothing can be written before something is read
+        except (BlockingIOError, ssl.SSLWantWriteError):
+            pass
+        return None
 
 
-def _ready(add, remove, file):
-    # A future that is done when the event loop finds the file ready.
-    future = asyncio.get_running_loop().create_future()
-    add(file.fileno(), lambda: future.done() or future.set_result(None))
-    future.add_done_callback(lambda _: remove(file.fileno()) if file.fileno() >= 0 else None)
-    return future
+class Gate:
+    """Where one task waits for a file, until another one wakes it."""
 
+    woken = False  # the last wait ended by wake()
+    _future = None
+    _fd = -1
 
-def readable(file):
-    loop = asyncio.get_running_loop()
-    return _ready(loop.add_reader, loop.remove_reader, file)
+    async def _wait(self, file, add, remove):
+        self.woken = False
+        self._future = asyncio.get_running_loop().create_future()
+        self._fd = file.fileno()
+        self._remove = remove
+        add(self._fd, self._leave)
+        try:
+            await self._future
+        finally:
+            self._leave()
 
+    def _leave(self):
+        # Once: when the file is closed its descriptor may soon be another one's.
+        if self._fd >= 0:
+            self._remove(self._fd)
+            self._fd = -1
+        if not self._future.done():
+            self._future.set_result(None)
 
-def writable(file):
-    loop = asyncio.get_running_loop()
-    return _ready(loop.add_writer, loop.remove_writer, file)
+    def readable(self, file):
+        loop = asyncio.get_running_loop()
+        return self._wait(file, loop.add_reader, loop.remove_reader)
+
+    def writable(self, file):
+        # A TLS handshake is made by writing, and waits for the peer's part of it.
+        if getattr(file, "starved", False):
+            return self.readable(file)
+        loop = asyncio.get_running_loop()
+        return self._wait(file, loop.add_writer, loop.remove_writer)
+
+    def wake(self):
+        if self._fd >= 0:
+            self.woken = True
+            self._leave()
 
 
 async def aio_sleep_ms(ms):
@@ -92,7 +125,6 @@ class poller:
     def __init__(self):
         self._poll = select.poll()
         self.register = self._poll.register
-        self.modify = self._poll.modify
 
     def ipoll(self, ms):
         return self._poll.poll(ms)

@@ -20,12 +20,10 @@
 # Nothing but the newest OUT record tells the next sequence number, so that one stays, even DONE,
 # until a younger one stands: it is pinned.
 
-import os
 import struct
 from array import array
-from binascii import crc32
 
-from .port import const
+from .port import const, forget
 
 OUT = const(1)  # kinds of records: these take a sequence number each,
 IN = const(2)  # these do not
@@ -34,24 +32,29 @@ SESSION = const(3)
 RELEASED = const(1)  # states, after live (0)
 DONE = const(2)
 
-_NOTE = const(4)  # a kind of our own, never alive: takes a number, like OUT
-_HEADER = const(20)  # of a sector
-_HEAD = const(10)  # of a record
-_CRC = const(4)
+NOTE = const(4)  # a kind of our own, never alive: takes a number, like OUT
+HEADER = const(20)  # of a sector
+HEAD = const(10)  # of a record
+CRC = const(4)
 _MOST = const(60000)  # live OUT records
 
 # CRC-32 (IEEE) by the low and the high nibble of a byte, in halves: a CRC is too big for a small
 # int where those have 31 bits.
-_LOW = array(
-    "H",
-    b"\x00\x00\x96\x30\x2c\x61\xba\x51\x19\xc4\x8f\xf4\x35\xa5\xa3\x95\x32\x88\xa4\xb8\x1e\xe9\x88\xd9\x2b\x4c\xbd\x7c\x07\x2d\x91\x1d"
-    b"\x00\x00\x64\x10\xc8\x20\xac\x30\x90\x41\xf4\x51\x58\x61\x3c\x71\x20\x83\x44\x93\xe8\xa3\x8c\xb3\xb0\xc2\xd4\xd2\x78\xe2\x1c\xf2",
-)
-_HIGH = array(
-    "H",
-    b"\x00\x00\x07\x77\x0e\xee\x09\x99\x6d\x07\x6a\x70\x63\xe9\x64\x9e\xdb\x0e\xdc\x79\xd5\xe0\xd2\x97\xb6\x09\xb1\x7e\xb8\xe7\xbf\x90"
-    b"\x00\x00\xb7\x1d\x6e\x3b\xd9\x26\xdc\x76\x6b\x6b\xb2\x4d\x05\x50\xb8\xed\x0f\xf0\xd6\xd6\x61\xcb\x64\x9b\xd3\x86\x0a\xa0\xbd\xbd",
-)
+_LOW = array("H", bytes(64))
+_HIGH = array("H", bytes(64))
+
+
+def _fill_tables():
+    for i in range(32):
+        crc = i if i < 16 else i - 16 << 4
+        for _ in range(8):
+            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
+        _LOW[i] = crc & 0xFFFF
+        _HIGH[i] = crc >> 16
+
+
+_fill_tables()
+del _fill_tables
 
 
 class OutboxFull(Exception):
@@ -84,9 +87,9 @@ class Journal:
         # Small pages are programmed several at a time.
         self._unit = unit = max(page, 16 if once else 64)
         # Where records begin: behind a page for the mark of the next sector, if pages are for once.
-        self._first = -(-_HEADER // unit) * unit + unit if once else _HEADER
+        self._first = -(-HEADER // unit) * unit + unit if once else HEADER
         self._ends = 2 * unit if once else 1  # bytes of a record's mark
-        self.largest = size - self._first - _HEAD - _CRC - self._ends
+        self.largest = size - self._first - HEAD - CRC - self._ends
         if n < 3 or size % unit or size > 65536 or self.largest < unit:
             raise ValueError("journal: at least 3 sectors of several pages")
         self._identity = struct.pack("<3sBBBH", b"IFJ", 1, _log2(unit) | once << 7, _log2(size), n)
@@ -96,17 +99,21 @@ class Journal:
         self._base = 0  # where it goes,
         self._k = self._from = 0  # how far it is filled, and from where on
         self._low = self._high = 0
-        self._h = bytearray(_HEAD)
+        self._h = bytearray(HEAD)
+        self._chunk = bytearray(32)  # what is copied on its way
         self._mark = bytearray(unit if once else 1)
         self._live = array("H", bytes(2 * n))  # live bytes of each sector
         self.found_seq = self.found_mid = self.found_len = self.found_state = self._kind = 0
-        self._mount()
+        import inflight.mount
+
+        inflight.mount.mount(self)
+        forget("mount")
 
     # --- places and programs ---
 
     def _span(self, n):
         # Bytes that a record with a body of n bytes takes.
-        n += _HEAD + _CRC
+        n += HEAD + CRC
         if self._once:
             n = -(-n // self._unit) * self._unit
         return n + self._ends
@@ -167,7 +174,7 @@ class Journal:
     def _put_crc(self):
         h = self._h
         struct.pack_into("<HH", h, 0, self._low ^ 0xFFFF, self._high ^ 0xFFFF)
-        self._put(h, 0, _CRC)
+        self._put(h, 0, CRC)
 
     def _poke(self, at, value, n):
         # n bytes that clear bits, or one page where that is forbidden.
@@ -212,9 +219,9 @@ class Journal:
         h = self._h
         struct.pack_into("<HHIB", h, 0, size, mid, self.next_seq, kind)
         self._low = self._high = 0xFFFF
-        self._put(h, 0, _HEAD - 1)
-        h[_HEAD - 1] = ~self._low & 0xFF
-        self._put(h, _HEAD - 1, _HEAD)
+        self._put(h, 0, HEAD - 1)
+        h[HEAD - 1] = ~self._low & 0xFF
+        self._put(h, HEAD - 1, HEAD)
         self._put(head, 0, n)
         if tail is not None:
             self._put(tail, start, end)
@@ -223,7 +230,7 @@ class Journal:
         self._sync()
         self._off += span
         self._count(at, kind, span)
-        if kind == OUT or kind == _NOTE:
+        if kind == OUT or kind == NOTE:
             self.next_seq += 1
             self.last_mid = mid
             self._pin(at, 0)
@@ -264,7 +271,7 @@ class Journal:
     def read(self, at, offset, buf):
         """Fills buf with the body of the record at place `at`, from `offset` on (and what lies
         behind it). Returns where it begins in buf: not at 0 only at the end of the device."""
-        at += _HEAD + offset
+        at += HEAD + offset
         start = max(0, at + len(buf) - self._n * self._size)
         self._read(at - start, buf)
         return start
@@ -299,17 +306,17 @@ class Journal:
     def _parse(self, at):
         # The same. False if there is none, or a broken one.
         self._load(at)
-        if not 0 < self._kind <= _NOTE or at % self._size + self._span(self.found_len) > self._size:
+        if not 0 < self._kind <= NOTE or at % self._size + self._span(self.found_len) > self._size:
             return False
         if self._volatile:
             return True
         self._low = self._high = 0xFFFF
-        self._sum(self._h, 0, _HEAD - 1)
-        return ~self._low & 0xFF == self._h[_HEAD - 1]
+        self._sum(self._h, 0, HEAD - 1)
+        return ~self._low & 0xFF == self._h[HEAD - 1]
 
     def _state(self, at):
         # Of the record just parsed.
-        if self._kind == _NOTE:
+        if self._kind == NOTE:
             return DONE
         at = self._mark_place(at, self.found_len, RELEASED)
         if self._once:
@@ -415,7 +422,7 @@ class Journal:
         if self._once:
             self._poke((sector - 1) % self._n * self._size + self._first - self._unit, 0, 1)
         else:
-            self._poke(sector * self._size, 0, _HEADER)
+            self._poke(sector * self._size, 0, HEADER)
         self._sync()
 
     def _erase(self, sector, seq):
@@ -453,23 +460,22 @@ class Journal:
 
     def _evacuate(self, sector):
         # Copies the live records of the tail to the head, marks included.
-        chunk = bytearray(32)
         at = sector * self._size + self._first
         while self._live[sector]:
             at = self._next(at)
             if at // self._size != sector:
                 break
             if self._state(at) != DONE or at == self._young:
-                self._move(at, chunk)
+                self._move(at)
             at = self._behind(at)
         self._sync()
 
-    def _move(self, at, chunk):
+    def _move(self, at):
         span = self._span(self.found_len)
         new = self._head * self._size + self._off
         state = self._state(at)
-        self._copy(at, new, span - (self._ends if self._once else 0), chunk)
-        if self._once and state and self._kind != _NOTE:
+        self._copy(at, new, span - (self._ends if self._once else 0))
+        if self._once and state and self._kind != NOTE:
             self._settle(new, self.found_len, state)
         self._off += span
         self._live[at // self._size] -= span
@@ -482,7 +488,8 @@ class Journal:
             self.on_move(at, new)
         self._load(at)
 
-    def _copy(self, at, new, span, chunk):
+    def _copy(self, at, new, span):
+        chunk = self._chunk
         limit = (at // self._size + 1) * self._size
         self._seek(new)
         while span:
@@ -502,163 +509,6 @@ class Journal:
         self._reclaim()
         self._sound = True
         return True
-
-    # --- mounting ---
-
-    def _mount(self):
-        n = self._n
-        seqs = [self._sector_seq(i) for i in range(n)]
-        newest = seqs.index(max(seqs))
-        formatted = seqs[newest] >= 0
-        self.epoch = self._epoch_of(newest) if formatted else struct.unpack("<I", os.urandom(4))[0]
-        self.next_seq = self.last_mid = self.used = self.live = 0
-        self._cursor_seq = self._pinned = 0
-        self._young = -1
-        self._ordered = True
-        if not formatted:
-            newest = n - 1
-        elif self._once and self._is_set(newest * self._size + self._first - self._unit):
-            seqs[(newest + 1) % n] = -1
-        elif min(seqs) >= 0 and self._last_byte(newest, self._first) >= 0:
-            # An unfinished copy of the tail.
-            if not self._once:
-                self._retire(newest)
-            self._erase(newest, seqs[newest])
-        damaged = self._heal(seqs, newest) and formatted
-        self._find_head(seqs)
-        self._cursor = self._oldest()
-        self._recover()
-        self._sound = True
-        if damaged:
-            # The numbers given in a sector that is lost must not come again.
-            self.next_seq += damaged * (self._size // self._span(0))
-            span = self._span(0)
-            self._bury(self.append(_NOTE, self.last_mid, b"", 0), _NOTE, span)
-
-    def _sector_seq(self, sector):
-        # The sequence number of a sector, -1 if it is not one of ours.
-        h = bytearray(_HEADER)
-        self._read(sector * self._size, h)
-        head = memoryview(h)[:16]
-        if h[:3] != b"IFJ" or not (self._volatile or struct.unpack_from("<I", h, 16)[0] == crc32(head)):
-            return -1
-        if h[:8] != self._identity:
-            raise ValueError("a journal of another geometry or version is here: not touched")
-        return struct.unpack_from("<I", h, 8)[0]
-
-    def _epoch_of(self, sector):
-        h = bytearray(4)
-        self._read(sector * self._size + 12, h)
-        return struct.unpack("<I", h)[0]
-
-    def _last_byte(self, sector, off):
-        # Offset of the last programmed byte of a sector from `off` on, -1 if there is none.
-        chunk = bytearray(64)
-        blank = bytes(b"\xff" * 64)
-        last = -1
-        while off < self._size:
-            start = max(0, off + 64 - self._size)
-            self._read(sector * self._size + off - start, chunk)
-            if chunk != blank:
-                for i in range(start, 64):
-                    if chunk[i] != 0xFF:
-                        last = off - start + i
-            off += 64 - start
-        return last
-
-    def _heal(self, seqs, newest):
-        # Gives every invalid sector a new header: its number is its predecessor's plus one. Returns
-        # how many were not behind the newest, where power cuts an erase: those were damaged.
-        damaged = 0
-        behind = True
-        for k in range(1, self._n + 1):
-            i = (newest + k) % self._n
-            if seqs[i] >= 0:
-                behind = False
-            else:
-                seqs[i] = seqs[i - 1] + 1
-                self._erase(i, seqs[i])
-                damaged += not behind
-        return damaged
-
-    def _find_head(self, seqs):
-        n = self._n
-        newest = seqs.index(max(seqs))
-        self.erases = seqs[newest] + 1
-        self._clean = 0
-        while self._clean < n - 1 and self._last_byte((newest - self._clean) % n, self._first) < 0:
-            self._clean += 1
-        self._head = (newest - self._clean) % n
-        self._head_seq = seqs[self._head]
-        self._off = self._size
-
-    def _recover(self):
-        # Reads every record once; ends behind the last byte that was ever programmed.
-        last = -1
-        end = self._first
-        at = self._next(self._oldest())
-        while at >= 0:
-            self._recover_record(at)
-            last = at
-            if at // self._size == self._head:
-                end = at % self._size + self._span(self.found_len)
-            at = self._next(self._behind(at))
-        if last >= 0:
-            self._refresh(last)
-        trace = self._last_byte(self._head, end)
-        self._off = end if trace < 0 else (trace // self._unit + 1) * self._unit
-
-    def _recover_record(self, at):
-        # Drops a record that was cut short, and finishes a mark that was.
-        n = self.found_len
-        state = self._state(at)
-        if not self._intact(at):
-            if state != DONE:
-                self._settle(at, n, DONE)
-            return
-        if state and not self._once and self._mark[0] not in b"\x00\x0f\xf0":
-            self._settle(at, n, state)
-        if state != DONE:
-            self._count(at, self._kind, self._span(n))
-        if self._kind == OUT or self._kind == _NOTE:
-            if self.found_seq >= self.next_seq:
-                self.next_seq = self.found_seq + 1
-                self.last_mid = self.found_mid
-                self._pin(at, self._span(n) if state == DONE else 0)
-            elif state != DONE:
-                self._ordered = False
-
-    def _intact(self, at):
-        if self._volatile:
-            return True
-        n = _HEAD + self.found_len
-        chunk = bytearray(64)
-        view = memoryview(chunk)
-        crc = 0
-        end = self._n * self._size
-        while n:
-            start = max(0, at + 64 - end)
-            self._read(at - start, chunk)
-            k = min(n, 64 - start)
-            crc = crc32(view[start : start + k], crc)
-            at += k
-            n -= k
-        self._read(at, view[:_CRC])
-        return struct.unpack_from("<I", chunk)[0] == crc
-
-    def _refresh(self, at):
-        # The power may have gone just as the last record was finished: its bits are set again.
-        if self._once or self._write:
-            return
-        self._load(at)
-        end = at + self._span(self.found_len)
-        at -= at % self._unit
-        while at < end:
-            self._seek(at)
-            self._read(at, self._page)
-            self._k = self._unit
-            self._program()
-            at += self._unit
 
 
 def _log2(n):

@@ -39,6 +39,11 @@ def _no_delay(sock):
         pass
 
 
+def _refusal(error):
+    # MicroPython tells of a certificate that it does not trust by ValueError, CPython by both.
+    return error if isinstance(error, OSError) else OSError(ECONNABORTED, str(error))
+
+
 class Link:
     """The connected socket sock to `host`, through `tls` (an SSLContext or None); a write may
     take `timeout` ms. Raises OSError."""
@@ -51,12 +56,16 @@ class Link:
         except Exception:
             sock.close()
             raise
-        self._poller = poller()
-        self._poller.register(self.stream, select.POLLIN)
+        # One each, because modify() allocates; the second only for a socket that is ever full.
+        self._readable = poller()
+        self._readable.register(self.stream, select.POLLIN)
+        self._writable = None
 
-    def _wait(self, what, ms):
-        self._poller.modify(self.stream, what)
-        for _ in self._poller.ipoll(ms):
+    def _wait_writable(self, ms):
+        if not self._writable:
+            self._writable = poller()
+            self._writable.register(self.stream, select.POLLOUT)
+        for _ in self._writable.ipoll(ms):
             pass
 
     def receive(self, view, n):
@@ -64,8 +73,8 @@ class Link:
         there. Raises OSError when the connection is gone."""
         try:
             got = self.stream.readinto(view, n)
-        except ValueError as e:  # a broken certificate, on MicroPython
-            raise OSError(ECONNABORTED, e)
+        except ValueError as e:
+            raise _refusal(e)
         if got == 0:
             raise OSError(ECONNRESET)
         return got or 0
@@ -75,14 +84,15 @@ class Link:
         try:
             return self.stream.write(buf, at, n)
         except ValueError as e:
-            raise OSError(ECONNABORTED, e)
+            raise _refusal(e)
 
     def read(self, view, n, ms):
         """As receive(), but waits up to `ms` for the first byte."""
         got = self.receive(view, n)
         if got or ms <= 0:
             return got
-        self._wait(select.POLLIN, ms)
+        for _ in self._readable.ipoll(ms):
+            pass
         return self.receive(view, n)
 
     def write(self, buf, at, n):
@@ -99,7 +109,7 @@ class Link:
             elif ticks_diff(ticks_ms(), start) >= self._timeout:
                 raise OSError(ETIMEDOUT)
             else:
-                self._wait(select.POLLOUT, 100)
+                self._wait_writable(100)
 
     def close(self):
         self.stream.close()

@@ -151,15 +151,17 @@ class Outbound:
         return n
 
     def again(self):
-        """Everything unacknowledged goes out once more, in order. [MQTT-4.4.0-1]"""
+        """Everything unacknowledged goes out once more, in order [MQTT-4.4.0-1]. Returns True if
+        there is such."""
+        some = False
         for i in range(self.rows):
             state = self.states[i]
-            if state == _COMP:
-                self.states[i] = REL
-            elif state != REL:
-                self.dups[i] |= state != SEND
-                self.states[i] = SEND
+            if state != SEND and state != REL:
+                some = True
+                self.states[i] = REL if state == _COMP else SEND
+                self.dups[i] = 1
         self.waiting = True
+        return some
 
     def next(self):
         """Returns the first row that has something to send, -1 if none has."""

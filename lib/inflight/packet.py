@@ -57,6 +57,16 @@ def valid(buf, i, end, name):
     return True
 
 
+def _whole(buf, start, end):
+    # Where the last character of buf[start:end] that is complete ends.
+    for i in range(end - 1, max(start, end - 4) - 1, -1):
+        if buf[i] < 0x80:
+            break
+        if buf[i] >= 0xC0:
+            return i if end - i < (2 if buf[i] < 0xE0 else 3 if buf[i] < 0xF0 else 4) else end
+    return end
+
+
 def _begin(buf, first, remaining):
     # Writes the fixed header; a packet is only begun when it is known to fit.
     if remaining > _MAX_REMAINING:
@@ -340,7 +350,11 @@ class Decoder:
     def _piece(self):
         # The next piece of a payload, or what is left of a topic that could not be kept.
         if self._skip >= 0:
-            k = min(self._skip, self.end - self.start)
+            k = self._skip
+            if k > self.end - self.start:
+                k = _whole(self.buf, self.start, self.end) - self.start
+            if not valid(self.buf, self.start, self.start + k, True):
+                raise ProtocolError("topic")
             self.start += k
             self._skip -= k
             id_len = 2 if self.flags & 6 else 0

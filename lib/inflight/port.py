@@ -26,6 +26,11 @@ if sys.implementation.name == "micropython":
             i += 1
         return end
 
+    def forget(room):
+        """Gives back the RAM of a room that is needed once."""
+        del sys.modules["inflight." + room]
+        delattr(sys.modules["inflight"], room)
+
     def stream(sock, tls, host):
         """A connected socket made non-blocking, through `tls` if given. The handshake happens in
         the first writes, so that a silent peer cannot hold it up for ever."""
@@ -35,4 +40,4 @@ if sys.implementation.name == "micropython":
         return sock
 
 else:
-    from .cpython import const, copy, poller, print_exception, sleep_ms, stream, ticks_add, ticks_diff, ticks_ms
+    from .cpython import const, copy, forget, poller, print_exception, sleep_ms, stream, ticks_add, ticks_diff, ticks_ms

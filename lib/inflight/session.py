@@ -289,12 +289,12 @@ class Session:
     def _repeat(self):
         # Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly.
         self._progress = self._now
-        if self._outbound.rows or self._sub:
+        some = self._outbound.again()
+        if self._sub and not self._sub_due:
+            some = self._sub_due = True
+            self._sub_dup = self._dup()
+        if some:
             self._pause *= 2
-            self._outbound.again()
-            if self._sub and not self._sub_due:
-                self._sub_due = True
-                self._sub_dup = self._dup()
 
     def _dup(self):
         # The flag of a PUBREL, SUBSCRIBE or UNSUBSCRIBE that is re-sent: reserved at level 4.

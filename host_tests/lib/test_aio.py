@@ -1,0 +1,1319 @@
+"""The asyncio client against the scripted broker: every flow, every loss, and cancellation at every await."""
+
+import asyncio
+import copy
+import errno
+import functools
+import gc
+import socket
+import threading
+import time
+import types
+
+import broker as server
+import pytest
+from broker import CONNECT, DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, UNSUBSCRIBE, Automatic, Faults
+
+from inflight import AsyncClient, ConnectRefused, Journal, OutboxFull, ProtocolError, RamFlash
+
+pytestmark = [
+    pytest.mark.filterwarnings("error::ResourceWarning"),
+    pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
+]
+
+LIMIT_S = 10
+
+
+def run(main, limit=LIMIT_S):
+    """Runs the coroutine in a loop of its own; nothing may be left behind: no task, no unheard exception."""
+    problems = []
+
+    async def watched():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        result = await asyncio.wait_for(main, limit)
+        for _ in range(3):  # cancelled tasks come to their end
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return result
+
+    result = asyncio.run(watched(), debug=True)
+    gc.collect()
+    assert not problems
+    return result
+
+
+def make(port, device=None, client_id="dev", **options):
+    """An AsyncClient with a RAM journal; `errors` lists what on_error was told. device False: no journal."""
+    device = RamFlash() if device is None else device
+    errors = []
+    settings = {"timeout": 3000, "backoff": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
+    client = AsyncClient("127.0.0.1", client_id, Journal(device) if device else None, port=port, **settings)
+    client.errors = errors
+    client.device = device
+    return client
+
+
+def play(broker, script, scene):
+    """The broker plays script(broker) in its thread while scene() runs in the event loop."""
+    with broker.play(script):
+        return run(scene())
+
+
+def narrow(end):
+    """A connected client, or a broker before anybody comes, whose socket takes little at once."""
+    if isinstance(end, AsyncClient):
+        end._link.stream._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    else:
+        end._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+
+async def until(condition):
+    """Lets the loop run until the condition holds; run() bounds it."""
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def plain(script):
+    """A script between a welcome and a goodbye."""
+
+    @functools.wraps(script)
+    def whole(b):
+        b.welcome()
+        script(b)
+        b.goodbye()
+
+    return whole
+
+
+# --- connecting ---
+
+
+def test_connect_and_leave(broker):
+    """[MQTT-3.1.0-1] [MQTT-3.14.4-1]"""
+    client = make(broker.port, user="u", password="p", will=("w", b"gone", 1, True))
+
+    async def scene():
+        async with client:
+            await client.connect()
+            assert client.connected
+            await client.connect()  # it stands: nothing happens
+        assert not client.connected
+
+    def script(b):
+        p = b.welcome(client_id="dev", clean=False, user="u", password=b"p", will=("w", b"gone", 1, True))
+        assert p.level == 4
+        b.goodbye()
+
+    play(broker, script, scene)
+
+
+@pytest.mark.parametrize("code", range(1, 6))
+def test_refused(broker, code):
+    """[MQTT-3.2.2-5] connect() says why; the next attempt may do better."""
+    client = make(broker.port)
+
+    async def scene():
+        with pytest.raises(ConnectRefused) as told:
+            await client.connect()
+        assert told.value.code == code
+        await client.connect()
+        await client.disconnect()
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        b.send(server.connack(0, code))
+        b.expect_close()
+        b.welcome()
+        b.goodbye()
+
+    play(broker, script, scene)
+    assert client.counters()["refused"] == 1
+
+
+def test_nobody_listens(broker):
+    broker.close()
+    client = make(broker.port)
+
+    async def scene():
+        with pytest.raises(ConnectionRefusedError):
+            await client.connect()
+        await client.disconnect()
+
+    run(scene())
+
+
+@pytest.fixture
+def pit():
+    """A port that neither takes connections nor refuses them: its queue is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        others = []
+        for _ in range(4):
+            others.append(socket.socket())
+            others[-1].setblocking(False)
+            others[-1].connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+        for other in others:
+            other.close()
+
+
+def test_no_answer_to_the_dial(pit):
+    client = make(pit, timeout=100)
+
+    async def scene():
+        with pytest.raises(OSError) as told:
+            await client.connect()
+        assert told.value.args[0] == errno.ETIMEDOUT
+        await client.disconnect()
+
+    run(scene(), 2)
+
+
+def test_silent_broker(broker):
+    client = make(broker.port, timeout=100)
+
+    async def scene():
+        with pytest.raises(OSError) as told:
+            await client.connect()
+        assert told.value.args[0] == errno.ETIMEDOUT
+        await client.disconnect()
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        b.expect_close()
+
+    play(broker, script, scene)
+
+
+def test_protocol_error(broker):
+    """[MQTT-4.8.0-1]"""
+    client = make(broker.port)
+
+    async def scene():
+        with pytest.raises(ProtocolError):
+            await client.connect()
+        await client.disconnect()
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        b.send(server.pingresp())
+        b.expect_close()
+
+    play(broker, script, scene)
+    assert client.counters()["protocol_errors"] == 1
+
+
+def test_connect_packet_longer_than_the_buffer(broker):
+    """It is told, and the task behind it lives on."""
+    client = make(broker.port, buffer=bytearray(128), will=("w", b"x" * 100, 0, False))
+
+    async def scene():
+        for _ in range(2):
+            with pytest.raises(ValueError, match="buffer too small"):
+                await client.connect()
+        await client.disconnect()
+
+    run(scene())
+
+
+def test_comes_back_by_itself(broker):
+    """Cut before CONNACK, after it, and in the middle of it."""
+    client = make(broker.port)
+
+    async def scene():
+        async with client:
+            await until(lambda: client.counters()["connects"] == 3)
+            await client.ping()
+
+    def script(b):
+        for raw in (b"", server.connack(), server.connack()[:3], server.connack()):
+            b.accept()
+            b.expect(CONNECT)
+            b.send(raw)
+            b.cut()
+        b.welcome()
+        b.answer_ping()
+        b.goodbye()
+
+    play(broker, script, scene)
+    assert len(client.errors) == 4
+
+
+def test_back_off(broker):
+    """The pauses grow to the longest, jittered; a connection that stands sets them back."""
+    broker.close()
+    now = [0]
+    client = make(broker.port, backoff=(100, 1000), on_error=lambda e: None)
+    for tries, longest in enumerate((100, 200, 400, 800, 1000, 1000)):
+        assert client._tries == tries
+        client._postpone(now[0])
+        assert 0 <= client._due <= longest
+
+
+# --- publishing ---
+
+
+def test_publish(broker):
+    """[MQTT-4.3.1-1] [MQTT-4.3.2-1] [MQTT-4.3.3-1]"""
+    client = make(broker.port)
+
+    async def scene():
+        async with client:
+            await client.connect()
+            assert await client.publish("t", "zero", retain=True) == 0
+            assert await client.publish("t", b"one", 1) == 1
+            assert await client.publish("t", memoryview(b"two"), 2) == 2
+            assert client.pending == 2
+            assert await client.drain(3000)
+
+    @plain
+    def script(b):
+        b.expect(PUBLISH, topic="t", payload=b"zero", qos=0, retain=True)
+        b.expect(PUBLISH, payload=b"one", qos=1, mid=1, dup=False)
+        b.expect(PUBLISH, payload=b"two", qos=2, mid=2, dup=False)
+        b.send(server.puback(1), server.pubrec(2))
+        b.expect(PUBREL, mid=2)
+        b.send(server.pubcomp(2))
+
+    play(broker, script, scene)
+    assert client.pending == 0
+
+
+def test_bad_arguments(broker):
+    """Refused before a byte is written, connected or not."""
+    client = make(broker.port, device=False)
+
+    async def scene():
+        for arguments in (("#",), ("",), ("t", 5), ("t", b"", 3), ("t", b"", 1)):
+            with pytest.raises(ValueError):
+                await client.publish(*arguments)
+        for filters in ([], "a/#/b", [("a", 3)]):
+            with pytest.raises(ValueError):
+                await client.subscribe(filters)
+        with pytest.raises(ValueError):
+            await client.unsubscribe()
+
+    run(scene())
+
+
+def test_offline(broker):
+    """QoS 1 and 2 wait, in order; QoS 0 and questions have nowhere to go."""
+    client = make(broker.port)
+
+    async def scene():
+        with pytest.raises(OSError):
+            await client.publish("t", b"lost")
+        with pytest.raises(OSError):
+            await client.ping()
+        with pytest.raises(OSError):
+            await client.unsubscribe("t")
+        assert await client.subscribe("t") is None
+        for k in range(20):
+            await client.publish("t", b"%d" % k, 1 + k % 2)
+        assert not await client.drain(20)
+        async with client:
+            await client.connect()
+            assert await client.drain(3000)
+
+    run_with = Automatic()
+    client._port = run_with.port
+    with run_with as b:
+        run(scene())
+    assert b.payloads() == [b"%d" % k for k in range(20)]
+
+
+def test_redelivery(broker):
+    """[MQTT-4.4.0-1] [MQTT-3.3.1-1] The same ids, in order, with DUP; what was released is not published again."""
+    client = make(broker.port)
+
+    async def scene():
+        async with client:
+            await client.connect()
+            for qos in (1, 2, 2):
+                await client.publish("t", b"%d" % qos, qos)
+            assert await client.drain(3000)
+
+    def script(b):
+        b.welcome()
+        for mid in (1, 2, 3):
+            b.expect(PUBLISH, mid=mid, dup=False)
+        b.send(server.pubrec(2))
+        b.expect(PUBREL, mid=2)
+        b.cut()
+        b.welcome(1)
+        b.expect(PUBLISH, mid=1, dup=True, payload=b"1")
+        b.expect(PUBREL, mid=2)
+        b.expect(PUBLISH, mid=3, dup=True, payload=b"2")
+        b.send(server.puback(1), server.pubcomp(2), server.pubrec(3))
+        b.expect(PUBREL, mid=3)
+        b.send(server.pubcomp(3))
+        b.goodbye()
+
+    play(broker, script, scene)
+
+
+def test_session_forgotten(broker):
+    """[MQTT-3.2.2-3] Session present 0: subscriptions are made again, messages go out again."""
+    client = make(broker.port)
+
+    async def scene():
+        async with client:
+            assert await client.subscribe("s", 1) is None
+            await client.connect()
+            await client.publish("t", b"x", 1)
+            assert await client.drain(3000)
+
+    def script(b):
+        b.welcome()
+        b.send(server.suback(b.expect(SUBSCRIBE, filters=[("s", 1)]).mid, 1))
+        mid = b.expect(PUBLISH, dup=False).mid
+        b.cut()
+        b.welcome(1)
+        b.expect(PUBLISH, dup=True, mid=mid)
+        b.cut()
+        b.welcome(0)
+        p, q = b.receive(), b.receive()
+        assert {p.kind, q.kind} == {SUBSCRIBE, PUBLISH}
+        sub, pub = (p, q) if p.kind == SUBSCRIBE else (q, p)
+        assert sub.filters == [("s", 1)] and pub.mid == mid and pub.dup
+        b.send(server.suback(sub.mid, 1), server.puback(mid))
+        b.goodbye()
+
+    play(broker, script, scene)
+
+
+def test_clean_session(broker):
+    """[MQTT-3.1.2-6]"""
+    client = make(broker.port, clean=True)
+
+    async def scene():
+        async with client:
+            await client.connect()
+
+    def script(b):
+        b.welcome(clean=True)
+        b.goodbye()
+
+    play(broker, script, scene)
+
+
+def test_session_of_a_stranger(broker):
+    """A session that this journal has never met is wiped before anything is sent."""
+    client = make(broker.port)
+
+    async def scene():
+        await client.publish("t", b"x", 1)
+        async with client:
+            await client.connect()
+            assert await client.drain(3000)
+
+    def script(b):
+        b.welcome(1, clean=False)
+        b.goodbye()
+        b.welcome(0, clean=True)
+        b.goodbye()
+        b.welcome(0, clean=False)
+        b.send(server.puback(b.expect(PUBLISH, payload=b"x").mid))
+        b.goodbye()
+
+    play(broker, script, scene)
+
+
+# --- requests ---
+
+
+def test_subscribe(broker):
+    """[MQTT-3.8.4-5] Before connect() and after, several at once, refused; unsubscribe."""
+    client = make(broker.port)
+
+    async def scene():
+        async with client:
+            assert await client.subscribe("early", 1) is None
+            await client.connect()
+            assert await client.subscribe("one", 2) == 1
+            assert await client.subscribe([("a", 0), ("b/+", 1), ("c/#", 2)]) == [0, 1, 128]
+            assert await client.subscribe("no") == 128
+            await client.unsubscribe("a", "one")
+        assert [h[0] for h in client._handlers] == [b"early", b"b/+"]
+
+    @plain
+    def script(b):
+        for filters, codes in (
+            ([("early", 1)], (1,)),
+            ([("one", 2)], (1,)),
+            ([("a", 0), ("b/+", 1), ("c/#", 2)], (0, 1, 128)),
+            ([("no", 0)], (128,)),
+        ):
+            b.send(server.suback(b.expect(SUBSCRIBE, filters=filters).mid, *codes))
+        b.send(server.unsuback(b.expect(UNSUBSCRIBE, filters=[("a", None), ("one", None)]).mid))
+
+    play(broker, script, scene)
+
+
+def test_subscribe_while_connecting(broker):
+    """Asked for when the connection has asked for its handlers already: not forgotten until the next one."""
+    client = make(broker.port)
+    asked = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.subscribe("first")
+            await until(asked.is_set)
+            assert await client.subscribe("second", 1) == 1
+
+    @plain
+    def script(b):
+        mid = b.expect(SUBSCRIBE, filters=[("first", 0)]).mid
+        asked.set()
+        with pytest.raises(TimeoutError):
+            b.connection.sock.settimeout(0.05)
+            b.connection.sock.recv(1)  # it waits for its turn
+        b.connection.sock.settimeout(server.PATIENCE_S)
+        b.send(server.suback(mid, 0))
+        b.send(server.suback(b.expect(SUBSCRIBE, filters=[("second", 1)]).mid, 1))
+
+    play(broker, script, scene)
+
+
+def test_link_lost_while_asking(broker):
+    """The caller hears of it; the next connection asks again."""
+    client = make(broker.port)
+
+    async def scene():
+        async with client:
+            await client.connect()
+            for ask in (client.subscribe("s"), client.ping(), client.unsubscribe("x")):
+                with pytest.raises(OSError):
+                    await ask
+                await client.connect()
+
+    def script(b):
+        b.welcome()
+        b.expect(SUBSCRIBE)
+        b.cut()
+        for kind in (PINGREQ, UNSUBSCRIBE):
+            b.welcome(1)
+            b.send(server.suback(b.expect(SUBSCRIBE).mid, 0)) if kind == PINGREQ else None
+            b.expect(kind)
+            b.cut()
+        b.welcome(1)
+        b.goodbye()
+
+    play(broker, script, scene)
+
+
+@pytest.mark.parametrize("ask", [lambda c: c.subscribe("s"), lambda c: c.ping(), lambda c: c.unsubscribe("s")])
+def test_no_answer(broker, ask):
+    """[MQTT-3.12.4-1] A question has a time limit; the connection goes with it."""
+    client = make(broker.port, timeout=100)
+
+    async def scene():
+        await client.connect()
+        with pytest.raises(OSError) as told:
+            await ask(client)
+        assert told.value.args[0] == errno.ETIMEDOUT
+        await until(lambda: client.errors)
+        await client.disconnect()
+
+    def script(b):
+        b.welcome()
+        b.receive()
+        b.expect_close()
+
+    play(broker, script, scene)
+
+
+def test_keep_alive(broker):
+    """[MQTT-3.1.2-23] Pings while nobody does anything; one without answer ends the connection."""
+    client = make(broker.port, keepalive=1, timeout=300)
+
+    async def scene():
+        async with client:
+            await until(lambda: client.counters()["connects"] == 2)
+
+    def script(b):
+        b.welcome(keepalive=1)
+        b.answer_ping()
+        b.expect(PINGREQ)
+        b.expect_close()
+        b.welcome()
+        b.goodbye()
+
+    play(broker, script, scene)
+    assert client.errors[0].args[0] == errno.ETIMEDOUT
+
+
+# --- receiving ---
+
+
+def subscribed(script, *filters):
+    """A script between a welcome with its SUBSCRIBE for "t" and a goodbye."""
+
+    @functools.wraps(script)
+    def whole(b):
+        b.welcome()
+        b.send(server.suback(b.expect(SUBSCRIBE).mid, 2))
+        script(b)
+        b.goodbye()
+
+    return whole
+
+
+def test_handlers(broker):
+    """[MQTT-4.3.2-2] [MQTT-4.3.3-2] One that raises is reported, its message acknowledged."""
+    client = make(broker.port)
+    got = []
+    done = threading.Event()
+
+    def note(m):
+        got.append((m.topic, m.payload, m.qos, m.retain, m.dup))
+        if m.qos == 1:
+            raise KeyError(m.topic)
+
+    async def scene():
+        async with client:
+            await client.subscribe("t/+", 2, note)
+            await client.connect()
+            await until(done.is_set)
+            await client.ping()
+
+    @subscribed
+    def script(b):
+        b.send(
+            server.publish("t/0", b"a", retain=1), server.publish("t/1", b"b", 1, 7), server.publish("t/2", b"c", 2, 8)
+        )
+        b.expect(PUBACK, mid=7)
+        b.expect(PUBREC, mid=8)
+        b.send(server.publish("t/2", b"c", 2, 8, dup=1))
+        b.expect(PUBREC, mid=8)
+        b.send(server.pubrel(8))
+        b.expect(PUBCOMP, mid=8)
+        done.set()
+        b.answer_ping()
+
+    play(broker, script, scene)
+    assert got == [("t/0", b"a", 0, True, False), ("t/1", b"b", 1, False, False), ("t/2", b"c", 2, False, False)]
+    assert [type(e) for e in client.errors] == [KeyError]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_iterator(broker, qos):
+    """In order; a message is acknowledged when the next one is asked for, and not before."""
+    client = make(broker.port)
+    steps = []
+    acknowledged = {0: None, 1: PUBACK, 2: PUBREC}[qos]
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", qos)
+            messages = client.__aiter__()
+            for k in range(5):
+                message = await messages.__anext__()
+                assert (message.topic, message.payload) == ("t", b"%d" % k)
+                steps.append(k)
+                await client.publish("fence", b"%d" % k)
+                await asyncio.sleep(0)
+            after = asyncio.create_task(messages.__anext__())
+            await until(lambda: len(steps) == 6)
+            after.cancel()
+
+    @subscribed
+    def script(b):
+        b.send(*(server.publish("t", b"%d" % k, qos, k + 1) for k in range(5)))
+        for k in range(5):
+            b.expect(PUBLISH, payload=b"%d" % k, topic="fence")
+            if acknowledged:
+                b.expect(acknowledged, mid=k + 1)
+        steps.append("acknowledged")
+
+    play(broker, script, scene)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_link_lost_in_the_body(broker, qos):
+    """The message stays readable; at QoS 1 it comes again, at QoS 2 it does not."""
+    client = make(broker.port)
+    got = []
+    here, cut = threading.Event(), threading.Event()
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", qos)
+            await client.connect()
+            await client.ping()
+            async for message in client:
+                if not got:
+                    here.set()
+                    await until(cut.is_set)
+                    with pytest.raises(OSError):
+                        while True:
+                            await client.publish("x", b"is it gone")
+                            await asyncio.sleep(0)
+                    assert await client.publish("kept", b"", 1)
+                got.append((message.payload, message.dup))
+                if message.payload == b"last":
+                    break
+
+    def script(b):
+        b.welcome()
+        b.send(server.suback(b.expect(SUBSCRIBE).mid, 2))
+        b.answer_ping()
+        b.send(server.publish("t", b"first", qos, 1))
+        assert here.wait(server.PATIENCE_S)
+        b.cut()
+        cut.set()
+        b.welcome(1)
+        b.send(server.publish("t", b"first", qos, 1, dup=1))
+        p, q = b.receive(), b.receive()
+        if p.kind == PUBLISH:
+            p, q = q, p
+        assert (p.kind, q.kind) == (PUBACK if qos == 1 else PUBREC, PUBLISH) and q.topic == "kept"
+        b.send(server.puback(q.mid), server.publish("t", b"last"))
+        b.goodbye()
+
+    play(broker, script, scene)
+    again = [(b"first", True)] if qos == 1 else []
+    assert got == [(b"first", False), *again, (b"last", False)]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_consumer_cancelled_in_the_body(broker, qos):
+    """A new loop asks for the next message: so the first one is through. One ends meanwhile, nothing is lost."""
+    client = make(broker.port)
+    got = []
+    inside = asyncio.Event()
+
+    async def consume(dwell):
+        async for message in client:
+            got.append(message.payload)
+            inside.set()
+            if dwell:
+                await asyncio.Event().wait()
+            if message.payload == b"3":
+                return
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", qos)
+            first = asyncio.create_task(consume(True))
+            await inside.wait()
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            await consume(False)
+
+    @subscribed
+    def script(b):
+        b.send(*(server.publish("t", b"%d" % k, qos, k) for k in (1, 2, 3)))
+        for mid in (1, 2):
+            b.expect(PUBACK if qos == 1 else PUBREC, mid=mid)
+
+    play(broker, script, scene)
+    assert got == [b"1", b"2", b"3"]
+
+
+def test_requests_in_the_body(broker):
+    """What waits for the broker cannot be asked by him who keeps the client from reading; others may."""
+    client = make(broker.port, timeout=200)
+
+    async def scene():
+        async with client:
+            await client.subscribe("t")
+            async for _ in client:
+                for ask in (client.subscribe("x"), client.unsubscribe("x"), client.ping(), client.drain(10)):
+                    with pytest.raises(ValueError, match="in use"):
+                        await ask
+                other = asyncio.create_task(client.ping())
+                await asyncio.sleep(0.5)  # longer than the time-out: the time of the body is not the broker's
+                break
+            another = asyncio.create_task(client.__anext__())
+            await other
+            another.cancel()
+
+    @subscribed
+    def script(b):
+        b.send(server.publish("t", b"x"))
+        b.answer_ping()
+
+    play(broker, script, scene)
+    assert client.errors == []
+
+
+def test_pings_in_the_body(broker):
+    """[MQTT-3.1.2-24] A body longer than the keep alive does not end the connection."""
+    client = make(broker.port, keepalive=1, timeout=300)
+    done = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.subscribe("t")
+            async for message in client:
+                if message.payload == b"last":
+                    break
+                await until(done.is_set)
+
+    @subscribed
+    def script(b):
+        b.send(server.publish("t", b"first"))
+        for _ in range(3):
+            b.answer_ping()
+        done.set()
+        b.send(server.publish("t", b"last"))
+
+    play(broker, script, scene)
+    assert client.errors == []
+
+
+def test_too_long_for_the_iterator(broker):
+    """Counted and acknowledged; a stream handler would have had it in pieces."""
+    client = make(broker.port, buffer=bytearray(256))
+    pieces = []
+
+    async def scene():
+        async with client:
+            await client.subscribe("s", 1, lambda m: pieces.append((m.offset, m.payload, m.size)), stream=True)
+            await client.subscribe("t", 1)
+            async for message in client:
+                assert message.payload == b"short"
+                break
+
+    @subscribed
+    def script(b):
+        b.send(server.suback(b.expect(SUBSCRIBE).mid, 1))
+        b.send(server.publish("t", bytes(100_000), 1, 1), server.publish("s", b"y" * 5000, 2, 2))
+        b.send(server.publish("t", b"short", 0))
+        b.expect(PUBACK, mid=1)
+        b.expect(PUBREC, mid=2)
+
+    play(broker, script, scene)
+    assert client.counters()["too_long"] == 1
+    assert b"".join(piece for _, piece, _ in pieces) == b"y" * 5000
+    assert [at for at, _, _ in pieces] == [sum(len(p[1]) for p in pieces[:k]) for k in range(len(pieces))]
+
+
+def test_a_flood_leaves_time_to_others(broker):
+    """The broker never pauses: other tasks run all the same."""
+    client = make(broker.port)
+    turns = []
+    stop = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", 0, lambda m: None)
+            await client.connect()
+            while client.counters()["received"] < 2000:
+                turns.append(client.counters()["received"])
+                await asyncio.sleep(0)
+            stop.set()
+
+    def script(b):
+        b.welcome()
+        b.send(server.suback(b.expect(SUBSCRIBE).mid, 0))
+        while not stop.is_set():
+            try:
+                b.send(server.publish("t", b"x" * 50) * 100)
+            except server.Gone:
+                return
+
+    play(broker, script, scene)
+    assert len(turns) > 10
+
+
+# --- much at once ---
+
+
+def test_backpressure(broker):
+    """A QoS 0 payload longer than all buffers waits for the broker, then goes on; others wait their turn."""
+    narrow(broker)
+    client = make(broker.port, timeout=2000)
+    payload = bytes(range(256)) * 500
+    waits = threading.Event()
+    order = []
+
+    async def one(name, data, qos):
+        await client.publish(name, data, qos)
+        order.append(name)
+
+    async def scene():
+        async with client:
+            await client.connect()
+            narrow(client)
+            tasks = [asyncio.create_task(one("big", payload, 0))]
+            await until(lambda: client._left)
+            tasks += [asyncio.create_task(one("q%d" % q, b"small", q)) for q in (0, 1, 2)]
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert order == []
+            waits.set()
+            await asyncio.gather(*tasks)
+            assert await client.drain(3000)
+
+    @plain
+    def script(b):
+        assert waits.wait(server.PATIENCE_S)
+        b.expect(PUBLISH, topic="big", payload=payload)
+        for _ in range(3):
+            p = b.expect(PUBLISH, payload=b"small")
+            if p.qos == 1:
+                b.send(server.puback(p.mid))
+            if p.qos == 2:
+                b.send(server.pubrec(p.mid))
+                while b.receive().kind != PUBREL:
+                    pass
+                b.send(server.pubcomp(p.mid))
+
+    play(broker, script, scene)
+    assert order[0] == "big"
+
+
+def test_large_qos_1_goes_on_alone(broker):
+    """Accepted and half written: no caller is left, and the socket takes it piece by piece all the same."""
+    narrow(broker)
+    client = make(broker.port, RamFlash(8, 32768), timeout=4000)
+    payload = bytes(range(250)) * 100
+
+    async def scene():
+        async with client:
+            await client.connect()
+            narrow(client)
+            start = time.monotonic()
+            for _ in range(4):
+                await client.publish("big", payload, 1)
+            assert await client.drain(3000)
+            assert time.monotonic() - start < client._tick / 1000  # not at the pace of the timers
+
+    @plain
+    def script(b):
+        for _ in range(4):
+            b.send(server.puback(b.expect(PUBLISH, payload=payload).mid))
+
+    play(broker, script, scene)
+
+
+def test_a_peer_that_takes_nothing(broker):
+    """Bounded, also without a keep alive; QoS 0 is told, QoS 1 goes out on the next connection."""
+    narrow(broker)
+    client = make(broker.port, timeout=200)
+    done = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.connect()
+            await client.publish("kept", b"x", 1)
+            narrow(client)
+            with pytest.raises(OSError):
+                await client.publish("big", bytes(100_000))
+            assert await client.drain(3000)
+        done.set()
+
+    def script(b):
+        b.welcome()
+        b.accept()  # the next connection, while the first one stands unread
+        b.expect(CONNECT)
+        b.send(server.connack(1))
+        b.send(server.puback(b.expect(PUBLISH, topic="kept", dup=True).mid))
+        b.goodbye()
+
+    play(broker, script, scene)
+    assert client.errors[0].args[0] == errno.ETIMEDOUT
+
+
+def test_many_publishers():
+    """Order per task, packets whole, ids unique; with large ones in between."""
+    with Automatic() as b:
+        client = make(b.port, RamFlash(16, 4096))
+
+        async def one(name):
+            for k in range(30):
+                size = 3000 if k % 10 == 9 else 10
+                await client.publish(name, b"%d " % k + b"x" * size, k % 3)
+                if k % 4 == 0:
+                    await asyncio.sleep(0)
+
+        async def scene():
+            async with client:
+                await client.connect()
+                narrow(client)
+                await asyncio.gather(*(one("task/%d" % t) for t in range(20)))
+                assert await client.drain(5000)
+
+        narrow(b)
+        run(scene())
+    for t in range(20):
+        assert [int(m.payload.split()[0]) for m in b.arrived if m.topic == "task/%d" % t and m.qos] == [
+            k for k in range(30) if k % 3
+        ]
+        assert [int(m.payload.split()[0]) for m in b.arrived if m.topic == "task/%d" % t and not m.qos] == [
+            k for k in range(30) if not k % 3
+        ]
+
+
+def test_many_requests():
+    """Subscriptions, pings and messages from many tasks at once: every question gets its own answer."""
+    with Automatic() as b:
+        client = make(b.port)
+
+        async def ask(k):
+            assert await client.subscribe("s/%d" % k, k % 3) == k % 3
+            assert await client.ping() >= 0
+            assert await client.subscribe([("u/%d" % k, 0), ("v/%d" % k, 1)]) == [0, 1]
+            await client.unsubscribe("u/%d" % k)
+
+        async def scene():
+            async with client:
+                await client.connect()
+                await asyncio.gather(*(ask(k) for k in range(20)))
+                assert len(client._handlers) == 40
+
+        run(scene())
+
+
+def test_outbox_full(broker):
+    """Offline: at once. While the broker takes messages: when there is room; not for ever."""
+    client = make(broker.port, timeout=300)
+    sent = []
+
+    async def fill():
+        while True:
+            await client.publish("t", b"x" * 200, 1)
+            sent.append(1)
+
+    async def scene():
+        with pytest.raises(OutboxFull):
+            await fill()
+        n = len(sent)
+        async with client:
+            await client.connect()
+            await client.publish("t", b"y" * 200, 1)  # waits for an acknowledgement
+            sent.append(1)
+            with pytest.raises(OutboxFull):
+                await fill()
+            assert len(sent) > n
+            go.set()
+            assert await client.drain(3000)
+
+    go = threading.Event()
+
+    @plain
+    def script(b):
+        for k in range(3):
+            mid = b.expect(PUBLISH).mid
+            b.send(server.puback(mid))
+        assert go.wait(server.PATIENCE_S)
+        while not client.pending == 0:
+            b.send(server.puback(b.expect(PUBLISH).mid))
+            if len([p for p in b.connection.packets if p.kind == PUBLISH]) == len(sent):
+                break
+
+    play(broker, script, scene)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_outages(reset):
+    """The link breaks every few bytes: all arrives, QoS 2 once."""
+    faults = Faults(in_bytes=45, reset=reset)
+    with Automatic(faults) as b:
+
+        def again():
+            if b.cuts < 15:
+                faults.in_bytes = b.total["in_bytes"] + 45
+
+        faults.after_cut = again
+        client = make(b.port, RamFlash(8, 4096))
+
+        async def scene():
+            async with client:
+                for k in range(60):
+                    await client.publish("t", b"%d" % k, 1 + k % 2)
+                    await asyncio.sleep(0)
+                assert await client.drain(8000)
+
+        run(scene())
+    assert b.cuts == 15
+    assert b.payloads(2) == [b"%d" % k for k in range(1, 60, 2)]
+    assert set(b.payloads(1)) == {b"%d" % k for k in range(0, 60, 2)}
+
+
+# --- leaving ---
+
+
+def test_leave_while_dialling(pit):
+    client = make(pit)
+
+    async def scene():
+        waiting = asyncio.create_task(client.connect())
+        await asyncio.sleep(0.02)
+        await client.disconnect()
+        with pytest.raises(OSError):
+            await waiting
+
+    run(scene())
+
+
+def test_leave_while_connecting(broker):
+    client = make(broker.port)
+    came = threading.Event()
+
+    async def scene():
+        waiting = asyncio.create_task(client.connect())
+        await until(came.is_set)
+        await client.disconnect()
+        with pytest.raises(OSError):
+            await waiting
+        await client.connect()  # and again, in the same turn of the loop
+        await client.disconnect()
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        came.set()
+        b.expect_close()
+        b.welcome()
+        b.goodbye()
+
+    play(broker, script, scene)
+
+
+def test_leave_between_attempts(broker):
+    broker.close()
+    client = make(broker.port, backoff=(10_000, 10_000))
+
+    async def scene():
+        with pytest.raises(OSError):
+            await client.connect()
+        await client.disconnect()
+        await client.disconnect()
+
+    run(scene(), 2)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_leave_with_a_message_held(broker, inside):
+    """Handed out or only offered: it was not acknowledged, so it comes again."""
+    client = make(broker.port)
+    got = []
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", 2)
+            messages = client.__aiter__()
+            if inside:
+                got.append((await messages.__anext__()).payload)
+            else:
+                await until(lambda: client._held)
+            await client.disconnect()
+            await client.connect()
+            message = await messages.__anext__()
+            got.append((message.payload, message.redelivered))
+
+    def script(b):
+        b.welcome()
+        b.send(server.suback(b.expect(SUBSCRIBE).mid, 2), server.publish("t", b"x", 2, 1))
+        b.goodbye()
+        b.welcome(1)
+        b.send(server.publish("t", b"x", 2, 1, dup=1))
+        b.goodbye()
+
+    play(broker, script, scene)
+    assert got == ([b"x"] if inside else []) + [(b"x", True)]
+
+
+def test_leave_with_a_packet_half_written(broker):
+    """[MQTT-3.14.4-1] The rest is written first, so that DISCONNECT can be understood: no will is sent."""
+    narrow(broker)
+    client = make(broker.port)
+    payload = bytes(100_000)
+    leaves = threading.Event()
+
+    async def scene():
+        await client.connect()
+        narrow(client)
+        writer = asyncio.create_task(client.publish("big", payload))
+        await until(lambda: client._left)
+        leaving = asyncio.create_task(client.disconnect())
+        await asyncio.sleep(0)
+        leaves.set()
+        await leaving
+        await writer
+
+    @plain
+    def script(b):
+        assert leaves.wait(server.PATIENCE_S)
+        b.expect(PUBLISH, payload=payload)
+
+    play(broker, script, scene)
+
+
+# --- cancellation at any await ---
+
+
+@types.coroutine
+def cut_short(coroutine, k, late, waits_now):
+    """Runs the coroutine, cancelling its task at its k-th suspension: as soon as it waits, or (late) at the very moment
+    it would be woken. Calls waits_now() at the first one. Returns what the coroutine returns."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    steps = coroutine.__await__()
+    error = None
+    n = 0
+    while True:
+        try:
+            waits = steps.throw(error) if error else steps.send(None)
+        except StopIteration as end:
+            return end.value
+        error = None
+        n += 1
+        if n == 1:
+            waits_now()
+        if n == k and late and waits is not None:
+            waits.add_done_callback(lambda _: task.cancel())
+        elif n == k:
+            loop.call_soon(task.cancel)
+        try:
+            yield waits
+        except BaseException as e:
+            error = e
+
+
+LONG = bytes(range(256)) * 400  # in many pieces, through a narrow socket
+
+
+class Slow(Automatic):
+    """Reads nothing while `reads` is clear."""
+
+    def __init__(self):
+        self.reads = threading.Event()
+        self.reads.set()
+        super().__init__()
+
+    def _read(self, connection):
+        assert self.reads.wait(server.PATIENCE_S)
+        super()._read(connection)
+
+
+async def _long_first(client, b):
+    """Another task's long packet is half written: whoever comes now has to wait."""
+    b.reads.clear()
+    task = asyncio.create_task(client.publish("long", LONG))
+    await asyncio.sleep(0)
+    return task
+
+
+async def _full(client, b):
+    """The journal is full."""
+    with pytest.raises(OutboxFull):
+        while True:
+            client._take("fill", b"x" * 150, 1, False, False)
+
+
+CALLS = {
+    "connect": (None, lambda c: c.connect()),
+    "publish 0": (_long_first, lambda c: c.publish("cut", b"0", 0)),
+    "publish 1": (_long_first, lambda c: c.publish("cut", b"1", 1)),
+    "publish 2": (_long_first, lambda c: c.publish("cut", b"2", 2)),
+    "publish 0 long": (_long_first, lambda c: c.publish("cut", LONG, 0)),
+    "publish 1 long": (_long_first, lambda c: c.publish("cut", b"1" * 900, 1)),
+    "publish 2 long": (_long_first, lambda c: c.publish("cut", b"2" * 900, 2)),
+    "publish 1 full": (_full, lambda c: c.publish("cut", b"1" * 150, 1)),
+    "subscribe": (_long_first, lambda c: c.subscribe([("cut", 1), ("cut/2", 2)])),
+    "unsubscribe": (_long_first, lambda c: c.unsubscribe("u")),
+    "ping": (_long_first, lambda c: c.ping()),
+    "drain": (_full, lambda c: c.drain(3000)),
+    "__anext__": (None, lambda c: c.__anext__()),
+    "disconnect": (_long_first, lambda c: c.disconnect()),
+}
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["waiting", "waking"])
+@pytest.mark.parametrize("name", CALLS)
+def test_cancelled_anywhere(name, late):
+    """Whatever await a caller is cancelled at: afterwards the same client does all it promises."""
+    k = 1
+    while cancelled_once(name, k, late):
+        k += 1
+        assert k < 200
+    assert k > 1  # it has waited somewhere
+
+
+def cancelled_once(name, k, late):
+    before, call = CALLS[name]
+    got = []
+    with Slow() as b:
+        narrow(b)
+        client = make(b.port, RamFlash(4, 1024 if before is _full else 4096))
+        if name == "__anext__":
+            client.__aiter__()
+        else:
+            client._on_message = lambda m: got.append(m.payload)
+
+        async def scene():
+            other = None
+            if name != "connect":
+                await client.subscribe("in", 2)
+                await client.connect()
+                narrow(client)
+            if before:
+                other = await before(client, b)
+            if name == "__anext__":
+                for n in range(2):
+                    b.give("in", b"in %d" % n, 2)
+                got.append((await client.__anext__()).payload)
+            task = asyncio.create_task(cut_short(call(client), k, late, b.reads.set))
+            result = (await asyncio.gather(task, return_exceptions=True))[0]
+            b.reads.set()
+            cancelled = isinstance(result, asyncio.CancelledError)
+            if isinstance(result, BaseException) and not cancelled:
+                raise result
+            if other:
+                await asyncio.gather(other, return_exceptions=name == "disconnect")
+            await still_works(client, b, got, name, result)
+            return cancelled
+
+        cancelled = run(scene())
+    check_arrived(b, name, cancelled)
+    check_journal(client)
+    return cancelled
+
+
+async def still_works(client, b, got, name, result):
+    if name == "__anext__":
+        if hasattr(result, "payload"):
+            got.append(result.payload)
+        while len(got) < 2:
+            got.append((await client.__anext__()).payload)
+        assert got == [b"in 0", b"in 1"]
+        client._on_message = lambda m: got.append(m.payload)
+        waiting = asyncio.create_task(client.__anext__())  # through with the last one
+        await until(lambda: not client._held)
+        waiting.cancel()
+    await client.connect()
+    for qos in (0, 1, 2):
+        await client.publish("after", b"%d" % qos, qos)
+    assert await client.drain(3000)
+    assert await client.subscribe("in", 2) == 2
+    assert await client.ping() >= 0
+    b.give("in", b"last", 2)
+    await until(lambda: got and got[-1] == b"last")
+    await client.ping()
+    await client.disconnect()
+
+
+def check_arrived(b, name, cancelled):
+    after = [m.payload for m in b.arrived if m.topic == "after"]
+    assert sorted(after) == [b"0", b"1", b"2"] and after.index(b"1") < after.index(b"2")
+    times = len([m for m in b.arrived if m.topic == "cut"])
+    if name.startswith("publish"):
+        assert times <= 1 if cancelled else times == 1
+        if cancelled and name.startswith(("publish 1", "publish 2")):
+            assert times == 0  # not taken
+    for c in b.connections:
+        assert c._parsed == len(c.received) or c is not b.connections[-1]
+
+
+def check_journal(client):
+    """Mounted anew on a copy of its flash, it says what the client says: nothing is pending."""
+    journal = Journal(copy.deepcopy(client.device))
+    assert journal.live == 0 and journal.epoch == client._journal.epoch
+    assert journal.next_seq >= client._journal.next_seq
