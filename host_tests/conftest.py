@@ -132,3 +132,11 @@ class DeviceItem(pytest.Item):
 
     def reportinfo(self):
         return self.path, None, self.name
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Says how many instants the power was cut at."""
+    passed = terminalreporter.stats.get("passed", ())
+    cuts = sum(n for report in passed for name, n in report.user_properties if "cut" in name)
+    if cuts:
+        terminalreporter.write_line(f"power was cut at {cuts} points: every program, every erase, every byte within")

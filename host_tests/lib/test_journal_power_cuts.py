@@ -2,7 +2,6 @@
 the journal finds afterwards; then again while the journal recovers from the first cut."""
 
 import random
-import zlib
 
 import pytest
 
@@ -228,18 +227,8 @@ def explain(operation, how, number):
     return f"operation {number}, {name} at {at}: left {how(old, new).hex()}\npending {oracle.pending}"
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """The journal's CRC loop, twenty times as fast; device/test_journal.py has tests of the loop itself."""
-
-    def quick_sum(self, data, i, end):
-        crc = zlib.crc32(data[i:end], ~(self._low | self._high << 16) & 0xFFFFFFFF) ^ 0xFFFFFFFF
-        self._low, self._high = crc & 0xFFFF, crc >> 16
-
-    monkeypatch.setattr(Journal, "_sum", quick_sum)
-
-
 @pytest.mark.limit(300)
+@pytest.mark.usefixtures("quick_crc")
 @pytest.mark.parametrize("ring", RINGS)
 def test_nothing_is_lost_at_any_cut(ring, record_property):
     page, once, blocks, size = RINGS[ring]

@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from demo import _result  # noqa: E402
-
 from fleet.network import _Frames  # noqa: E402
 from fleet.sensors import best_runtime  # noqa: E402
 from fleet.witness import number  # noqa: E402

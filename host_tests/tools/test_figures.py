@@ -7,9 +7,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-from figures import measure  # noqa: E402
-from fleet.sensors import build  # noqa: E402
-from runtimes import program, runtime  # noqa: E402
+from figures import measure
+from fleet.sensors import build
+from runtimes import program, runtime
 
 
 def _available(name):

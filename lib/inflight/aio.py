@@ -25,15 +25,11 @@ if sys.implementation.name == "micropython":
         woken = False  # the last wait ended by wake()
         _task = None
 
-        def readable(self, file):
+        def wait(self, file, write):
             self.woken = False
             self._task = asyncio.current_task()
-            yield asyncio.core._io_queue.queue_read(file)
-
-        def writable(self, file):
-            self.woken = False
-            self._task = asyncio.current_task()
-            yield asyncio.core._io_queue.queue_write(file)
+            queue = asyncio.core._io_queue
+            yield queue.queue_write(file) if write else queue.queue_read(file)
 
         def wake(self):
             core = asyncio.core
@@ -64,13 +60,12 @@ class AsyncClient(Base):
         super().__init__(host, client_id, journal, **options)
         self._link = None
         self._at = self._left = 0  # what is still to be written of session.out
-        self._wrote = self._began = 0  # when the socket last took something; when the step of connecting began
+        self._wrote = self._began = 0  # when the socket last took something; a step of connecting began
         self._tick = min(self._slice, self._timeout // 4 or 1)
         self._tasks = ()
         self._gate = Gate()
         self._up = False
-        self._error = None  # what ended the last attempt or connection
-        self._broken = None  # what shall end this one
+        self._error = self._broken = None  # what ended the last attempt or connection; shall end this one
         self._lock = asyncio.Lock()  # one request at a time
         self._changed = asyncio.Event()  # something was read or written, or time has passed
         self._held = 0  # the message for the iterator: _OFFERED, _IN_USE
@@ -92,9 +87,8 @@ class AsyncClient(Base):
             self._tasks = (asyncio.create_task(self._run()), asyncio.create_task(self._watch()))
 
     async def connect(self):
-        """Connects now. Raises OSError (no link, or disconnect() came first), ConnectRefused,
-        ProtocolError, ValueError (a buffer too small); the client goes on trying until
-        disconnect()."""
+        """Connects now. Raises OSError, ConnectRefused, ProtocolError, ValueError (the buffer is too
+        small); the client goes on trying until disconnect()."""
         self._due = ticks_ms()
         self._error = None
         self._start()
@@ -105,26 +99,19 @@ class AsyncClient(Base):
             await self._change()
 
     async def disconnect(self):
-        """Ends the connection, after the packet that is half written; the broker keeps the
-        session, the journal what is in flight. A message that the iterator has handed out comes
-        again, marked as `redelivered`."""
-        end = ticks_add(ticks_ms(), self._timeout)
-        try:
-            while self._left and not self._broken and ticks_diff(end, ticks_ms()) > 0:
+        """Ends the connection; the broker keeps the session, the journal what is in flight. What the
+        iterator handed out last was not acknowledged: it comes again, `dup` or `redelivered`."""
+        start = ticks_ms()
+        try:  # nobody understands a DISCONNECT within another packet
+            while self.connected and self._left and not self._broken and not self._late(start):
                 await self._change()
         finally:
-            self._stop()
-
-    def _stop(self):
-        try:
-            if self.connected and not self._broken and self._flush():
+            if self.connected and self._try_flush() and not self._broken:
                 self._leave()
-        except OSError:
-            pass  # it is gone already
-        for task in self._tasks:
-            task.cancel()
-        self._tasks = ()
-        self._close()
+            for task in self._tasks:
+                task.cancel()
+            self._tasks = ()
+            self._close()
 
     def _close(self):
         if self._link:
@@ -152,17 +139,17 @@ class AsyncClient(Base):
     async def _watch(self):
         while True:
             await _sleep_ms(self._tick)
-            self._changed.set()
             self._wake()
 
     def _wake(self):
+        self._changed.set()
         self._settled.set()
         self._gate.wake()
 
     async def _open(self):
         for step in self._opening():
             if step == TURN:
-                if ticks_diff(ticks_ms(), self._began) >= self._timeout:
+                if self._late(self._began):
                     raise OSError(ETIMEDOUT)
                 await self._turn()
                 continue
@@ -183,12 +170,11 @@ class AsyncClient(Base):
             try:
                 await self._reach(sock, address)
                 return Link(sock, self._host, self._tls, self._timeout)
-            except OSError as e:
+            except BaseException as e:
                 sock.close()
+                if not isinstance(e, OSError):
+                    raise
                 error = e
-            except BaseException:
-                sock.close()
-                raise
         raise error
 
     async def _reach(self, sock, address):
@@ -200,11 +186,11 @@ class AsyncClient(Base):
         except OSError as e:
             if e.errno != EINPROGRESS:
                 raise
-        await self._gate.writable(sock)
+        self._gate.woken = True
         while self._gate.woken:
-            if ticks_diff(ticks_ms(), start) >= self._timeout:
+            if self._late(start):
                 raise OSError(ETIMEDOUT)
-            await self._gate.writable(sock)
+            await self._gate.wait(sock, True)
         try:
             sock.connect(address)
         except OSError as e:
@@ -234,9 +220,7 @@ class AsyncClient(Base):
             self._left -= done
 
     def _try_flush(self):
-        # As _flush(), from outside the client's task, which waits for the socket if need be.
-        if self._broken:
-            return True
+        # As _flush(), for others than the client's task, which then waits, or ends the connection.
         try:
             done = self._flush()
         except Exception as e:
@@ -252,12 +236,15 @@ class AsyncClient(Base):
             self._broken = error
             self._wake()
 
+    def _late(self, start):
+        return ticks_diff(ticks_ms(), start) >= self._timeout
+
     async def _room(self):
         # Waits until the socket takes more, a tick at most.
-        if ticks_diff(ticks_ms(), self._wrote) >= self._timeout:
+        if self._late(self._wrote):
             self._abort(OSError(ETIMEDOUT))
         else:
-            await self._gate.writable(self._link.stream)
+            await self._gate.wait(self._link.stream, True)
 
     async def _turn(self):
         # Writes what is due, reads once and handles it. Waits for bytes, a tick at most.
@@ -270,7 +257,7 @@ class AsyncClient(Base):
         if not n:
             if session.overdue(ticks_ms(), self._timeout):
                 raise OSError(ETIMEDOUT)
-            await self._gate.readable(self._link.stream)
+            await self._gate.wait(self._link.stream, False)
             if self._gate.woken and self._journal:
                 self._journal.tidy()  # one erase at most
             return
@@ -334,16 +321,16 @@ class AsyncClient(Base):
         self._consumer = asyncio.current_task()
         return self._message
 
+    def _is_inside(self):
+        return self._held == _IN_USE and self._consumer is asyncio.current_task()
+
     def _outside(self):
-        if self._held == _IN_USE and self._consumer is asyncio.current_task():
+        if self._is_inside():
             raise ValueError("a message is in use: only publish() and disconnect() before the next one")
 
     async def publish(self, topic, payload=b"", qos=0, retain=False):
-        """Publishes payload (str or bytes-like). QoS 1 and 2: durable when this returns, sent now
-        or after the next reconnection; cancelled before: the message was not taken. QoS 0: the
-        socket has it when this returns; cancelled before: it may go on, leave payload alone.
-        Returns the Message ID; 0 at QoS 0 or when dropped.
-        Raises ValueError; OutboxFull; OSError at QoS 0 without a connection."""
+        """As Client.publish(). Cancelled at QoS 1 and 2: the message was not taken. At QoS 0: it may
+        be half written and goes on, so leave the payload alone."""
         mid = self._take(topic, payload, qos, retain, True)
         if mid < 0:
             mid = await self._take_later(topic, payload, qos, retain)
@@ -363,18 +350,18 @@ class AsyncClient(Base):
         try:
             mid = self.session.publish(self._name, payload, qos, retain)
         except OutboxFull:
-            if not patient or not self.connected or self._held == _IN_USE:
+            if not patient or not self.connected or self._is_inside():
                 raise
             return -1
         self._try_flush()
         return mid
 
     async def _take_later(self, topic, payload, qos, retain):
-        end = ticks_add(ticks_ms(), self._timeout)
+        start = ticks_ms()
         mid = -1
         while mid < 0:
             await self._change()
-            mid = self._take(topic, payload, qos, retain, ticks_diff(end, ticks_ms()) > 0)
+            mid = self._take(topic, payload, qos, retain, not self._late(start))
         return mid
 
     async def _written(self):
@@ -389,18 +376,13 @@ class AsyncClient(Base):
         has, False if `ms` passed before."""
         self._outside()
         end = ticks_add(ticks_ms(), ms)
-        while self.pending:
-            left = ticks_diff(end, ticks_ms())
-            if left <= 0:
-                return False
-            await self._change(left)
-        return True
+        while self.pending and ms > 0:
+            await self._change(ms)
+            ms = ticks_diff(end, ticks_ms())
+        return not self.pending
 
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
-        """Subscribes to one filter, or to several: [(filter, qos), ...]. handler(message) gets
-        what matches; with stream also payloads longer than the buffer, piece by piece.
-        Returns the granted QoS (of several: a list), 128 where the broker refused; None while
-        offline: the next connection subscribes. Raises ValueError, OSError. [MQTT-3.8]"""
+        """As Client.subscribe(); without handler and on_message it is for `async for`."""
         self._outside()
         if not handler and not self._on_message:
             handler = self._offer  # a message may come before the loop begins
@@ -413,8 +395,7 @@ class AsyncClient(Base):
         return granted[0] if isinstance(filters, (str, bytes)) else granted
 
     async def unsubscribe(self, *filters):
-        """Gives up filters; messages on their way may still come. Raises ValueError; OSError
-        without a connection. [MQTT-3.10]"""
+        """As Client.unsubscribe()."""
         self._outside()
         patterns = self._drop_handlers(filters)
         async with self._lock:
@@ -422,7 +403,7 @@ class AsyncClient(Base):
             await self._ask(patterns, None)
 
     async def ping(self):
-        """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""
+        """As Client.ping()."""
         self._outside()
         start = ticks_ms()
         async with self._lock:
@@ -446,15 +427,14 @@ class AsyncClient(Base):
     async def _until(self, done):
         link = self._up and self._link
         self._try_flush()
-        end = ticks_add(ticks_ms(), self._timeout)
-        while True:
-            if not link or self._link is not link:
-                raise OSError(ENOTCONN)
+        start = ticks_ms()
+        while link and self._link is link:
             if done():
                 return
             if self._held:
-                end = ticks_add(ticks_ms(), self._timeout)  # nothing is read meanwhile
-            elif ticks_diff(end, ticks_ms()) <= 0:
+                start = ticks_ms()  # nothing is read meanwhile
+            elif self._late(start):
                 self._abort(OSError(ETIMEDOUT))
                 raise OSError(ETIMEDOUT)
             await self._change()
+        raise OSError(ENOTCONN)

@@ -79,11 +79,15 @@ class Gate:
     _future = None
     _fd = -1
 
-    async def _wait(self, file, add, remove):
+    async def wait(self, file, write):
+        loop = asyncio.get_running_loop()
+        add, self._remove = loop.add_reader, loop.remove_reader
+        # A TLS handshake is made by writing, and waits for the peer's part of it.
+        if write and not getattr(file, "starved", False):
+            add, self._remove = loop.add_writer, loop.remove_writer
         self.woken = False
-        self._future = asyncio.get_running_loop().create_future()
+        self._future = loop.create_future()
         self._fd = file.fileno()
-        self._remove = remove
         add(self._fd, self._leave)
         try:
             await self._future
@@ -97,17 +101,6 @@ class Gate:
             self._fd = -1
         if not self._future.done():
             self._future.set_result(None)
-
-    def readable(self, file):
-        loop = asyncio.get_running_loop()
-        return self._wait(file, loop.add_reader, loop.remove_reader)
-
-    def writable(self, file):
-        # A TLS handshake is made by writing, and waits for the peer's part of it.
-        if getattr(file, "starved", False):
-            return self.readable(file)
-        loop = asyncio.get_running_loop()
-        return self._wait(file, loop.add_writer, loop.remove_writer)
 
     def wake(self):
         if self._fd >= 0:
@@ -125,6 +118,7 @@ class poller:
     def __init__(self):
         self._poll = select.poll()
         self.register = self._poll.register
+        self.modify = self._poll.modify
 
     def ipoll(self, ms):
         return self._poll.poll(ms)

@@ -295,24 +295,30 @@ class Journal:
     # --- walking ---
 
     def _load(self, at):
-        # Reads the record header at `at`.
+        # Reads the header of the record at `at`.
+        self._read(at, self._h)
+        self._take()
+
+    def _take(self):
         h = self._h
-        self._read(at, h)
         self.found_len = h[0] | h[1] << 8
         self.found_mid = h[2] | h[3] << 8
         self.found_seq = h[4] | h[5] << 8 | h[6] << 16 | h[7] << 24
         self._kind = h[8]
 
     def _parse(self, at):
-        # The same. False if there is none, or a broken one.
-        self._load(at)
-        if not 0 < self._kind <= NOTE or at % self._size + self._span(self.found_len) > self._size:
+        # The same. False if there is none, or a broken one: whose numbers would allocate.
+        h = self._h
+        self._read(at, h)
+        if not 0 < h[8] <= NOTE or at % self._size + self._span(h[0] | h[1] << 8) > self._size:
             return False
-        if self._volatile:
-            return True
-        self._low = self._high = 0xFFFF
-        self._sum(self._h, 0, HEAD - 1)
-        return ~self._low & 0xFF == self._h[HEAD - 1]
+        if not self._volatile:
+            self._low = self._high = 0xFFFF
+            self._sum(h, 0, HEAD - 1)
+            if ~self._low & 0xFF != h[HEAD - 1]:
+                return False
+        self._take()
+        return True
 
     def _state(self, at):
         # Of the record just parsed.

@@ -56,9 +56,13 @@ class Link:
         except Exception:
             sock.close()
             raise
-        # One each, because modify() allocates; the second only for a socket that is ever full.
+        # One each, because modify() allocates; the second only for a socket that is ever full. The
+        # first event allocates too: here is one.
         self._readable = poller()
-        self._readable.register(self.stream, select.POLLIN)
+        self._readable.register(self.stream, select.POLLOUT)
+        for _ in self._readable.ipoll(0):
+            pass
+        self._readable.modify(self.stream, select.POLLIN)
         self._writable = None
 
     def _wait_writable(self, ms):

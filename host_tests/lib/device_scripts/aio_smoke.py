@@ -1,0 +1,117 @@
+"""Everything the asyncio client does, as a device does it: `aio_smoke.py PORT`. Prints RESTART when the broker is to be
+restarted, DONE at the end."""
+
+import asyncio
+import sys
+
+from inflight import AsyncClient, Journal, RamFlash
+
+got = []
+LONG = bytes(30_000)
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+async def end(task):
+    try:
+        await task
+    except asyncio.CancelledError:
+        return
+
+
+async def consume(client):
+    async for message in client:
+        got.append((message.topic, message.payload, message.qos))
+
+
+async def there_and_back(client):
+    for qos in (0, 1, 2):
+        await client.publish("loop/%d" % qos, b"hello", qos)
+    assert await client.drain(5000)
+    await until(lambda: len(got) == 3)
+    assert sorted(got) == [("loop/%d" % qos, b"hello", qos) for qos in (0, 1, 2)], got
+
+
+async def through_a_restart(client):
+    got.clear()
+    print("RESTART")
+    for k in range(40):
+        await client.publish("loop/r", b"%d" % k, 1 + k % 2)
+        await asyncio.sleep(0.005)
+    await until(lambda: client.counters()["outages"])
+    await client.connect()
+    assert await client.drain(5000)
+    await until(lambda: b"39" in [payload for _, payload, _ in got])
+    await until(lambda: len(set(got)) == 40)
+    twice = [payload for _, payload, qos in got if qos == 2]
+    assert twice == [b"%d" % k for k in range(1, 40, 2)], twice
+
+
+async def cancelled(client):
+    # Each of these in the midst of it; what was half written goes on.
+    for call in (
+        lambda: client.publish("long", LONG),
+        lambda: client.ping(),
+        lambda: client.subscribe("other", 1),
+        lambda: client.publish("long", LONG),
+        lambda: client.unsubscribe("other"),
+        lambda: client.drain(1000),
+    ):
+        for yields in range(3):
+            task = asyncio.create_task(call())
+            for _ in range(yields):
+                await asyncio.sleep(0)
+            task.cancel()
+            await end(task)
+    assert await client.ping() >= 0
+    assert client.counters()["outages"] == 1, "a cancelled call cost the connection"
+
+
+async def a_new_consumer(client, old):
+    old.cancel()
+    await end(old)
+    got.clear()
+    await client.publish("loop/0", b"held", 2)
+    await until(lambda: client._held)
+    new = asyncio.create_task(consume(client))
+    await until(lambda: got)
+    assert got == [("loop/0", b"held", 2)]
+    return new
+
+
+async def main(port):
+    errors = []
+    client = AsyncClient(
+        "127.0.0.1",
+        "smoke",
+        Journal(RamFlash(8, 4096)),
+        port=port,
+        timeout=5000,
+        backoff=(5, 50),
+        on_error=errors.append,
+    )
+    async with client:
+        await client.subscribe("loop/#", 2)
+        consumer = asyncio.create_task(consume(client))
+        await client.connect()
+        assert await client.subscribe("more", 1) == 1
+        await there_and_back(client)
+        await through_a_restart(client)
+        await cancelled(client)
+        consumer = await a_new_consumer(client, consumer)
+        consumer.cancel()
+    for e in errors:
+        assert isinstance(e, OSError), repr(e)
+    assert not client.connected and client.pending == 0
+    try:
+        await client.publish("loop/0", b"nobody")
+        raise AssertionError("published without a connection")
+    except OSError:
+        pass
+    print("DONE")
+
+
+asyncio.run(asyncio.wait_for(main(int(sys.argv[1])), 40))

@@ -1,0 +1,92 @@
+"""The asyncio client on every MicroPython there is: what it does, and what it takes of the heap."""
+
+import contextlib
+import subprocess
+from pathlib import Path
+
+import mosquitto
+import pytest
+
+import broker as server
+import device_run
+import runtimes
+
+SCRIPTS = Path(__file__).parent / "device_scripts"
+LIMIT_S = 60
+
+
+@pytest.fixture(params=runtimes.NAMES)
+def runtime(request):
+    found = runtimes.runtime(request.param)
+    if found.reason:
+        pytest.skip(f"{found.name} is unavailable: {found.reason}")
+    return found
+
+
+@contextlib.contextmanager
+def started(found, script, port, heap, lib=device_run.LIB):
+    """The script on a runtime, as a process whose output can be read line by line."""
+    process = subprocess.Popen(
+        [*found.command(heap), str(SCRIPTS / script), str(port)],
+        cwd=device_run.CHECKOUT,
+        env=device_run.environment(lib, SCRIPTS / script),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_everything(runtime, tmp_path):
+    """Against mosquitto, which is restarted in the middle."""
+    if mosquitto.unavailable():
+        pytest.skip(mosquitto.unavailable())
+    broker = mosquitto.Mosquitto(tmp_path).start()
+    try:
+        with started(runtime, "aio_smoke.py", broker.port, "400k") as process:
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if line == "RESTART\n":
+                    broker.restart()
+            assert process.wait(LIMIT_S) == 0, "".join(lines)
+            assert lines[-1] == "DONE\n"
+    finally:
+        broker.kill()
+
+
+class Echo(server.Automatic):
+    """Answers each message on "ask" with one of QoS n, n being the length of its payload."""
+
+    def _on_publish(self, p):
+        super()._on_publish(p)
+        if p.topic == "ask":
+            self.give("t", bytes(64), len(p.payload))
+
+
+@pytest.mark.parametrize("name", ["micropython-x86", "micropython-armhf"])
+def test_heap(name, capsys):
+    """As deployed, on 32 bits: publish() allocates what awaiting an empty coroutine does, not a byte more."""
+    found = runtimes.runtime(name)
+    if found.reason:
+        pytest.skip(f"{found.name} is unavailable: {found.reason}")
+    with (
+        device_run.compiled() as lib,
+        Echo() as broker,
+        started(found, "aio_heap.py", broker.port, "2m", lib) as process,
+    ):
+        output = process.communicate(timeout=LIMIT_S)[0]
+        assert process.returncode == 0, output
+    figures = {tuple(line.split()[:2]): float(line.split()[2]) for line in output.splitlines()}
+    with capsys.disabled():
+        print(f"\n{name}, bytes of heap:")
+        for (what, qos), bytes_ in figures.items():
+            print(f"  {what}, QoS {qos}: {bytes_:.0f}")
+    for qos in "012":
+        assert figures["publish", qos] == figures["await", qos]

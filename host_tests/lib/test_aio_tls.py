@@ -1,0 +1,221 @@
+"""The asyncio client through TLS, with certificates made here: right, of a stranger, of somebody else."""
+
+import asyncio
+import datetime
+import errno
+import ipaddress
+import ssl
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+import broker as server
+from broker import PUBLISH, PUBREC, PUBREL, SUBSCRIBE, Broker
+from inflight import AsyncClient, Journal, RamFlash
+
+pytestmark = [
+    pytest.mark.filterwarnings("error::ResourceWarning"),
+    pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def certificate(folder, name, address="127.0.0.1"):
+    """A file with a key and its own certificate, for a server at `address`, and its own authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / (name + ".pem")
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    file.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
+    return file
+
+
+class TlsBroker(Broker):
+    def __init__(self, file):
+        super().__init__()
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(file)
+
+    def _accept(self):
+        connection = super()._accept()
+        try:
+            connection.sock = self._context.wrap_socket(connection.sock, server_side=True)
+        except OSError as error:
+            raise server.Gone(str(error)) from None
+        return connection
+
+    def expect_refusal(self):
+        with pytest.raises(server.Gone):
+            self.accept()
+            self.receive()  # some learn of it only behind the handshake
+
+
+@pytest.fixture
+def serve():
+    brokers = []
+
+    def start(file):
+        brokers.append(TlsBroker(file))
+        return brokers[-1]
+
+    yield start
+    for broker in brokers:
+        broker.close()
+
+
+def make(port, ca, **options):
+    errors = []
+    settings = {"timeout": 3000, "backoff": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
+    tls = ssl.create_default_context(cafile=ca)
+    client = AsyncClient("127.0.0.1", "dev", Journal(RamFlash()), port=port, tls=tls, **settings)
+    client.errors = errors
+    return client
+
+
+def play(broker, script, scene):
+    with broker.play(script):
+        asyncio.run(asyncio.wait_for(scene(), 10), debug=True)
+
+
+def test_right_authority(serve, tmp_path):
+    """Short and long, out and in, over records of every length; across an outage."""
+    file = certificate(tmp_path, "broker")
+    broker = serve(file)
+    client = make(broker.port, file)
+    long = bytes(range(256)) * 300
+    got = []
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", 2, lambda m: got.append(m.payload), stream=True)
+            await client.connect()
+            await client.publish("long", long)
+            await client.publish("short", b"2", 2)
+            assert await client.drain(5000)
+            assert b"".join(got) == long
+
+    def script(b):
+        b.welcome()
+        b.send(server.suback(b.expect(SUBSCRIBE).mid, 2))
+        b.expect(PUBLISH, payload=long)
+        mid = b.expect(PUBLISH, payload=b"2").mid
+        b.cut()
+        b.welcome(1)
+        b.expect(PUBLISH, payload=b"2", mid=mid, dup=True)
+        b.send(server.publish("t", long, 2, 1), server.pubrec(mid))
+        assert {b.receive().kind, b.receive().kind} == {PUBREC, PUBREL}
+        b.send(server.pubcomp(mid))
+        b.goodbye()
+
+    play(broker, script, scene)
+
+
+@pytest.mark.parametrize("why", ["authority", "host name"])
+def test_wrong(serve, tmp_path, why):
+    """An OSError that says why, at once; and no packet for him whom we do not trust."""
+    file = certificate(tmp_path, "broker", "127.0.0.2" if why == "host name" else "127.0.0.1")
+    broker = serve(file)
+    client = make(broker.port, certificate(tmp_path, "other") if why == "authority" else file, backoff=(60_000, 60_000))
+
+    async def scene():
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            await client.connect()
+        await client.disconnect()
+
+    play(broker, TlsBroker.expect_refusal, scene)
+    assert broker.connection.packets == []
+
+
+def test_silent_peer(tmp_path):
+    """A peer that takes the connection and never shakes hands: bounded, and waited for without spinning."""
+    broker = Broker()
+    client = make(broker.port, certificate(tmp_path, "ca"), timeout=200)
+    flushes = []
+    flush = client._flush
+    client._flush = lambda: flushes.append(1) or flush()
+
+    async def scene():
+        with pytest.raises(OSError) as told:
+            await client.connect()
+        assert told.value.args[0] == errno.ETIMEDOUT
+        await client.disconnect()
+
+    def script(b):
+        b.accept()
+        b.connection.fill()
+
+    try:
+        play(broker, script, scene)
+    finally:
+        broker.close()
+    assert len(flushes) < 20
+
+
+def test_peer_without_tls(tmp_path):
+    broker = Broker()
+    client = make(broker.port, certificate(tmp_path, "ca"), backoff=(60_000, 60_000))
+
+    async def scene():
+        with pytest.raises(OSError, match="SSL"):
+            await client.connect()
+        await client.disconnect()
+
+    def script(b):
+        b.accept()
+        b.connection.fill()
+        b.send(server.connack() * 10)
+
+    try:
+        play(broker, script, scene)
+    finally:
+        broker.close()
+
+
+@pytest.mark.parametrize("when", ["dial", "handshake", "connect"])
+def test_leave(serve, tmp_path, when):
+    """disconnect() in the middle of it closes the socket."""
+    file = certificate(tmp_path, "broker")
+    broker = serve(file) if when == "connect" else Broker()
+    client = make(broker.port, file)
+
+    async def scene():
+        waiting = asyncio.create_task(client.connect())
+        if when == "dial":
+            await asyncio.sleep(0)
+        else:
+            while not (client._wrote and client._link):
+                await asyncio.sleep(0.001)
+        await client.disconnect()
+        with pytest.raises(OSError):
+            await waiting
+
+    def script(b):
+        with pytest.raises(server.Gone):
+            b.accept()
+            while True:
+                b.connection.fill()
+
+    try:
+        if when == "dial":
+            asyncio.run(asyncio.wait_for(scene(), 10))
+        else:
+            play(broker, script, scene)
+    finally:
+        broker.close()
