@@ -137,7 +137,7 @@ def test_the_journals_flash_keeps_what_is_written():
         eq((flash.ioctl(4, 0), flash.ioctl(5, 0)), (16, 4096))
         page = bytearray(b"\xff" * flash.page)
         page[3] = 0x5A
-        flash.writeblocks(15, page, 0)
+        flash.program(15 * 4096, page, 0, len(page))
         flash.ioctl(3, 0)
         flash.close()
         flash = board.journal_flash()

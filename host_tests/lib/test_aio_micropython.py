@@ -4,12 +4,12 @@ import contextlib
 import subprocess
 from pathlib import Path
 
-import mosquitto
 import pytest
 
 import broker as server
 import device_run
 import runtimes
+from fleet.mosquitto import Mosquitto, unavailable
 
 SCRIPTS = Path(__file__).parent / "device_scripts"
 LIMIT_S = 60
@@ -45,9 +45,9 @@ def started(found, script, port, heap, lib=device_run.LIB):
 
 def test_everything(runtime, tmp_path):
     """Against mosquitto, which is restarted in the middle."""
-    if mosquitto.unavailable():
-        pytest.skip(mosquitto.unavailable())
-    broker = mosquitto.Mosquitto(tmp_path).start()
+    if unavailable():
+        pytest.skip(unavailable())
+    broker = Mosquitto(tmp_path).start()
     try:
         with started(runtime, "aio_smoke.py", broker.port, "400k") as process:
             lines = []

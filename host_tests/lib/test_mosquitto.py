@@ -4,12 +4,12 @@ import datetime
 import ipaddress
 import ssl
 
-import mosquitto as broker_of
 import pytest
 
+from fleet.mosquitto import Mosquitto, unavailable
 from inflight import Client, ConnectRefused, FileFlash, Journal, RamFlash
 
-REASON = broker_of.unavailable()
+REASON = unavailable()
 pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "available")
 
 
@@ -18,10 +18,8 @@ def serve(tmp_path):
     """serve(*configuration lines) is a running Mosquitto."""
     started = []
 
-    def start(*lines, **options):
-        folder = tmp_path / f"broker{len(started)}"
-        folder.mkdir()
-        started.append(broker_of.Mosquitto(folder, *lines, **options))
+    def start(*lines):
+        started.append(Mosquitto(tmp_path / f"broker{len(started)}", *lines))
         return started[-1].start()
 
     yield start
@@ -240,7 +238,7 @@ def guarded(serve, tmp_path):
     digest = hashlib.pbkdf2_hmac("sha512", b"right", salt, 101, 64)
     file = tmp_path / "passwords"
     file.write_text(f"me:$7$101${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n")
-    return serve(f"password_file {file}", anonymous=False)
+    return serve(f"password_file {file}", "allow_anonymous false")
 
 
 def test_password(guarded, make):

@@ -4,46 +4,15 @@
 # whole, and what is half written goes on.
 
 import asyncio
-import socket
-import sys
-from errno import ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, ENOTCONN, ETIMEDOUT
+from errno import ECONNABORTED, ECONNRESET, ENOTCONN, ETIMEDOUT
 
 import inflight.packet as packet
 
 from .base import DIAL, LEAVE, TURN, Base
+from .gate import Gate, dial, sleep_ms
 from .journal import OutboxFull
-from .link import Link, addresses
+from .link import Link
 from .port import const, ticks_add, ticks_diff, ticks_ms
-
-if sys.implementation.name == "micropython":
-    _sleep_ms = asyncio.sleep_ms
-
-    class Gate:
-        """Where one task waits for a file, until another one wakes it. Cancelling would not do:
-        it could not be told from the wish of somebody else."""
-
-        woken = False  # the last wait ended by wake()
-        _task = None
-
-        def wait(self, file, write):
-            self.woken = False
-            self._task = asyncio.current_task()
-            queue = asyncio.core._io_queue
-            yield queue.queue_write(file) if write else queue.queue_read(file)
-
-        def wake(self):
-            core = asyncio.core
-            if self._task and self._task.data is core._io_queue:
-                self.woken = True
-                core._io_queue.remove(self._task)
-                core._task_queue.push(self._task)
-else:
-    from .cpython import Gate
-    from .cpython import aio_sleep_ms as _sleep_ms
-
-
-# What a second connect() says when the first one failed; anything else means that it stands.
-_FAILURES = (ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT)
 
 _OFFERED = const(1)  # a message waits for the iterator,
 _IN_USE = const(2)  # which has handed it out
@@ -95,7 +64,7 @@ class AsyncClient(Base):
         tasks = self._tasks
         while not self._up and not (self._held and self.connected):
             if self._error or self._tasks is not tasks:
-                raise self._error or OSError(ECONNABORTED)
+                raise self._error or OSError(ECONNABORTED, "disconnected")
             await self._change()
 
     async def disconnect(self):
@@ -126,7 +95,7 @@ class AsyncClient(Base):
     async def _run(self):
         while True:
             while not self._is_due(ticks_ms()):
-                await _sleep_ms(20)
+                await sleep_ms(20)
             self._broken = None
             try:
                 await self._open()
@@ -138,7 +107,7 @@ class AsyncClient(Base):
 
     async def _watch(self):
         while True:
-            await _sleep_ms(self._tick)
+            await sleep_ms(self._tick)
             self._wake()
 
     def _wake(self):
@@ -150,11 +119,12 @@ class AsyncClient(Base):
         for step in self._opening():
             if step == TURN:
                 if self._late(self._began):
-                    raise OSError(ETIMEDOUT)
+                    raise OSError(ETIMEDOUT, "no answer")
                 await self._turn()
                 continue
             if step == DIAL:
-                self._link = await self._dial()
+                sock = await dial(self._gate, self._host, self._port, self._timeout)
+                self._link = Link(sock, self._host, self._tls, self._timeout)
             elif step == LEAVE:
                 while not self._flush():
                     await self._room()
@@ -162,40 +132,6 @@ class AsyncClient(Base):
             self._began = self._wrote = ticks_ms()
         self._up = True
         self._changed.set()
-
-    async def _dial(self):
-        # As link.dial(), without holding up the other tasks (but for the look-up of the name).
-        for family, kind, proto, _, address in addresses(self._host, self._port):
-            sock = socket.socket(family, kind, proto)
-            try:
-                await self._reach(sock, address)
-                return Link(sock, self._host, self._tls, self._timeout)
-            except BaseException as e:
-                sock.close()
-                if not isinstance(e, OSError):
-                    raise
-                error = e
-        raise error
-
-    async def _reach(self, sock, address):
-        start = ticks_ms()
-        sock.setblocking(False)
-        try:
-            sock.connect(address)
-            return
-        except OSError as e:
-            if e.errno != EINPROGRESS:
-                raise
-        self._gate.woken = True
-        while self._gate.woken:
-            if self._late(start):
-                raise OSError(ETIMEDOUT)
-            await self._gate.wait(sock, True)
-        try:
-            sock.connect(address)
-        except OSError as e:
-            if e.errno in _FAILURES:
-                raise
 
     # --- moving bytes ---
 
@@ -242,7 +178,7 @@ class AsyncClient(Base):
     async def _room(self):
         # Waits until the socket takes more, a tick at most.
         if self._late(self._wrote):
-            self._abort(OSError(ETIMEDOUT))
+            self._abort(OSError(ETIMEDOUT, "the broker takes nothing"))
         else:
             await self._gate.wait(self._link.stream, True)
 
@@ -256,7 +192,7 @@ class AsyncClient(Base):
         n = self._link.receive(decoder.view, decoder.space)
         if not n:
             if session.overdue(ticks_ms(), self._timeout):
-                raise OSError(ETIMEDOUT)
+                raise OSError(ETIMEDOUT, "no answer")
             await self._gate.wait(self._link.stream, False)
             if self._gate.woken and self._journal:
                 self._journal.tidy()  # one erase at most
@@ -275,7 +211,7 @@ class AsyncClient(Base):
             if session.code:
                 return
             kind = session.receive(ticks_ms())
-        await _sleep_ms(0)  # a broker that never pauses leaves time to the others
+        await sleep_ms(0)  # a broker that never pauses leaves time to the others
 
     async def _hold(self):
         # The iterator has a message: until it asks for the next one all goes on but reading.
@@ -299,7 +235,7 @@ class AsyncClient(Base):
             self._changed.clear()
             await self._changed.wait()
         else:
-            await _sleep_ms(min(ms, 10))
+            await sleep_ms(min(ms, 10))
 
     # --- what an application asks for ---
 
@@ -346,7 +282,7 @@ class AsyncClient(Base):
         if not self._try_flush():
             return -1
         if not qos and (not self.connected or self._broken):
-            raise OSError(ENOTCONN)
+            raise OSError(ENOTCONN, "not connected")
         try:
             mid = self.session.publish(self._name, payload, qos, retain)
         except OutboxFull:
@@ -369,7 +305,7 @@ class AsyncClient(Base):
         while self._left:
             await self._change()
             if self._broken or self._link is not link:
-                raise OSError(ECONNRESET)
+                raise OSError(ECONNRESET, "the connection broke")
 
     async def drain(self, ms):
         """Waits until the broker has completed every message of QoS 1 and 2. Returns True if it
@@ -434,7 +370,7 @@ class AsyncClient(Base):
             if self._held:
                 start = ticks_ms()  # nothing is read meanwhile
             elif self._late(start):
-                self._abort(OSError(ETIMEDOUT))
-                raise OSError(ETIMEDOUT)
+                self._abort(OSError(ETIMEDOUT, "no answer"))
+                raise OSError(ETIMEDOUT, "no answer")
             await self._change()
-        raise OSError(ENOTCONN)
+        raise OSError(ENOTCONN, "not connected")

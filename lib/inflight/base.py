@@ -234,6 +234,7 @@ class Base:
         for q in levels:
             if q not in (0, 1, 2):
                 raise ValueError("qos is 0, 1 or 2")
+        self.session.check_request(patterns)
         for pattern, q in zip(patterns, levels):
             self._remove_handler(pattern)
             self._handlers.append([pattern, q, handler, stream, False])
@@ -247,6 +248,7 @@ class Base:
         patterns = [encode_filter(f, self._limit) for f in filters]
         if not patterns:
             raise ValueError("one filter at least")
+        self.session.check_request(patterns)
         for pattern in patterns:
             self._remove_handler(pattern)
         return patterns
@@ -283,7 +285,14 @@ class Base:
             handler(self._message)
         except Exception as e:
             self.session.count[HANDLER_ERRORS] += 1
-            self._on_error(e)
+            self._tell(e)
+
+    def _tell(self, error):
+        # Whatever the application makes of an error, the client goes on.
+        try:
+            self._on_error(error)
+        except Exception as e:
+            print_exception(e)
 
     # --- connecting again ---
 
@@ -331,11 +340,11 @@ class Base:
         # The connection is of no use any more; what is in flight stays in the journal.
         if isinstance(error, ProtocolError):
             self.session.count[PROTOCOL_ERRORS] += 1
-        self._on_error(error)
         if self.connected:
             self.session.lost()
         self._close()
         self._postpone(ticks_ms())
+        self._tell(error)
 
     def _postpone(self, now):
         # Exponential back-off with full jitter: a fleet does not come back in step.

@@ -87,7 +87,7 @@ class Client(Base):
         n = self._link.read(decoder.view, decoder.space, min(ms, self._slice))
         if not n:
             if session.overdue(ticks_ms(), self._timeout):
-                raise OSError(ETIMEDOUT)
+                raise OSError(ETIMEDOUT, "no answer")
             return
         decoder.fed(n)
         kind = session.receive(ticks_ms())
@@ -113,7 +113,7 @@ class Client(Base):
     def _turn_until(self, end):
         left = ticks_diff(end, ticks_ms())
         if left <= 0:
-            raise OSError(ETIMEDOUT)
+            raise OSError(ETIMEDOUT, "no answer")
         self._turn(left)
 
     def _outside(self):
@@ -177,7 +177,7 @@ class Client(Base):
 
     def _publish_now(self, payload, retain):
         if not self.connected or self._broken:
-            raise OSError(ENOTCONN)
+            raise OSError(ENOTCONN, "not connected")
         try:
             self._flush()
             self.session.publish(self._name, payload, 0, retain)
@@ -239,7 +239,7 @@ class Client(Base):
 
     def _online(self):
         if not self.connected:
-            raise OSError(ENOTCONN)
+            raise OSError(ENOTCONN, "not connected")
 
     def _until(self, done):
         end = ticks_add(ticks_ms(), self._timeout)

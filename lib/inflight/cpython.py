@@ -47,6 +47,8 @@ def print_exception(error):
 class stream:
     """A connected socket with MicroPython's non-blocking readinto() and write()."""
 
+    starved = False  # a TLS handshake: nothing can be written before something is read
+
     def __init__(self, sock, tls, host):
         sock.setblocking(False)
         if tls:
@@ -66,7 +68,7 @@ class stream:
         try:
             return self._sock.send(memoryview(buf)[at : at + n])
         except ssl.SSLWantReadError:
-            self.starved = True  # nothing can be written before something is read
+            self.starved = True
         except (BlockingIOError, ssl.SSLWantWriteError):
             pass
         return None
@@ -117,8 +119,15 @@ class poller:
 
     def __init__(self):
         self._poll = select.poll()
-        self.register = self._poll.register
         self.modify = self._poll.modify
 
+    def register(self, file, events):
+        self._file, self._events = file, events
+        self._poll.register(file, events)
+
     def ipoll(self, ms):
+        if self._events == select.POLLOUT and self._file.starved:
+            self._poll.modify(self._file, select.POLLIN)
+        elif self._events == select.POLLOUT:
+            self._poll.modify(self._file, select.POLLOUT)
         return self._poll.poll(ms)

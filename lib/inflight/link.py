@@ -80,7 +80,7 @@ class Link:
         except ValueError as e:
             raise _refusal(e)
         if got == 0:
-            raise OSError(ECONNRESET)
+            raise OSError(ECONNRESET, "the broker closed the connection")
         return got or 0
 
     def send(self, buf, at, n):
@@ -100,8 +100,8 @@ class Link:
         return self.receive(view, n)
 
     def write(self, buf, at, n):
-        """Writes buf[at:at+n] whole. Raises OSError, also when the peer takes nothing for the
-        time-out."""
+        """Writes buf[at:at+n] whole. Raises OSError, also when the peer takes nothing for as long
+        as the time-out."""
         start = ticks_ms()
         while True:
             done = self.send(buf, at, n)
@@ -110,8 +110,9 @@ class Link:
             if done:
                 at += done
                 n -= done
+                start = ticks_ms()
             elif ticks_diff(ticks_ms(), start) >= self._timeout:
-                raise OSError(ETIMEDOUT)
+                raise OSError(ETIMEDOUT, "the broker takes nothing")
             else:
                 self._wait_writable(100)
 

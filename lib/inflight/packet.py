@@ -159,13 +159,20 @@ def ack(buf, kind, mid, dup=0):
     return 4
 
 
-def subscribe(buf, mid, filters, qos, dup=0):
-    """Writes a SUBSCRIBE of filters (bytes) with qos[i] each, or an UNSUBSCRIBE when qos is None.
-    Returns its length. [MQTT-3.8, 3.10]"""
+def request_size(buf, filters, qos):
+    """Returns the remaining length of the SUBSCRIBE, or UNSUBSCRIBE when qos is None, of filters
+    (bytes). Raises ValueError if it does not fit buf."""
     remaining = 2
     for f in filters:
         remaining += len(f) + (2 if qos is None else 3)
     _room(buf, remaining)
+    return remaining
+
+
+def subscribe(buf, mid, filters, qos, dup=0):
+    """Writes a SUBSCRIBE of filters with qos[i] each, or an UNSUBSCRIBE when qos is None.
+    Returns its length. [MQTT-3.8, 3.10]"""
+    remaining = request_size(buf, filters, qos)
     i = _begin(buf, (0xA2 if qos is None else 0x82) | dup, remaining)
     buf[i] = mid >> 8
     buf[i + 1] = mid & 0xFF

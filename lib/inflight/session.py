@@ -216,6 +216,10 @@ class Session:
                 return False
         return True
 
+    def check_request(self, filters):
+        """Raises ValueError if a SUBSCRIBE of filters (bytes) does not fit the buffer."""
+        packet.request_size(self._tx, filters, ())
+
     def subscribe(self, filters, qos):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. receive() returns
         the SUBACK or UNSUBACK. One request at a time."""

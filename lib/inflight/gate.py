@@ -1,0 +1,75 @@
+# How an asyncio task waits for a socket, and how it connects one.
+
+import asyncio
+import socket
+import sys
+from errno import ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, ETIMEDOUT
+
+from .link import addresses
+from .port import ticks_diff, ticks_ms
+
+if sys.implementation.name == "micropython":
+    sleep_ms = asyncio.sleep_ms
+
+    class Gate:
+        """Where one task waits for a file, until another one wakes it. Cancelling would not do:
+        it could not be told from the wish of somebody else."""
+
+        woken = False  # the last wait ended by wake()
+        _task = None
+
+        def wait(self, file, write):
+            self.woken = False
+            self._task = asyncio.current_task()
+            queue = asyncio.core._io_queue
+            yield queue.queue_write(file) if write else queue.queue_read(file)
+
+        def wake(self):
+            core = asyncio.core
+            if self._task and self._task.data is core._io_queue:
+                self.woken = True
+                core._io_queue.remove(self._task)
+                core._task_queue.push(self._task)
+
+else:
+    from .cpython import Gate
+    from .cpython import aio_sleep_ms as sleep_ms
+
+# What a second connect() says when the first one failed; anything else means that it stands.
+_FAILURES = (ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT)
+
+
+async def dial(gate, host, port, timeout):
+    """As link.dial(), without holding up the other tasks (but for the look-up of the name)."""
+    for family, kind, proto, _, address in addresses(host, port):
+        sock = socket.socket(family, kind, proto)
+        try:
+            await _connect(gate, sock, address, timeout)
+            return sock
+        except BaseException as e:
+            sock.close()
+            if not isinstance(e, OSError):
+                raise
+            error = e
+    raise error
+
+
+async def _connect(gate, sock, address, timeout):
+    start = ticks_ms()
+    sock.setblocking(False)
+    try:
+        sock.connect(address)
+        return
+    except OSError as e:
+        if e.errno != EINPROGRESS:
+            raise
+    gate.woken = True
+    while gate.woken:
+        if ticks_diff(ticks_ms(), start) >= timeout:
+            raise OSError(ETIMEDOUT, "connecting")
+        await gate.wait(sock, True)
+    try:
+        sock.connect(address)
+    except OSError as e:
+        if e.errno in _FAILURES:
+            raise
