@@ -115,7 +115,7 @@ def _result(console, accepted, fleet, network, witness, restarts):
             "duplicated": sum(1 for key in mine if copies[key] > 1),
             "resent with DUP": network.repeated[qos],
         }
-    table = Table(title="What the fleet accepted, and what a subscriber got")
+    table = Table(title="What a subscriber got", title_justify="left")
     table.add_column("")
     for qos in rows:
         table.add_column(f"QoS {qos}", justify="right")

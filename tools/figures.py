@@ -16,6 +16,7 @@ _ROWS = (
     ("heap after import: client and journal", "import_all", "bytes"),
     ("heap of a journal of 64 KiB, mounted", "journal", "bytes"),
     ("heap of a connected client beside its buffer", "client", "bytes"),
+    ("flash per message of QoS 1 or 2 (topic and payload: 89)", "record", "bytes"),
     *((f"heap per publish, QoS {q}, journal in a file", f"publish_{q}_bytes", "bytes") for q in range(3)),
     *((f"heap per round trip to a handler, QoS {q}", f"receive_{q}_bytes", "bytes") for q in range(3)),
     *((f"publish and completion, QoS {q}, journal fsync'd", f"publish_{q}_rate", "messages/s") for q in range(3)),

@@ -22,7 +22,9 @@
 
 import struct
 from array import array
+from errno import EIO
 
+from .pages import Pages, log2
 from .port import const, forget
 
 OUT = const(1)  # kinds of records: these take a sequence number each,
@@ -38,34 +40,13 @@ HEAD = const(10)  # of a record
 CRC = const(4)
 _MOST = const(60000)  # live OUT records
 
-# CRC-32 (IEEE) by the low and the high nibble of a byte, in halves: a CRC is too big for a small
-# int where those have 31 bits.
-_LOW = array("H", bytes(64))
-_HIGH = array("H", bytes(64))
-
-
-def _fill_tables():
-    for i in range(32):
-        crc = i if i < 16 else i - 16 << 4
-        for _ in range(8):
-            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
-        _LOW[i] = crc & 0xFFFF
-        _HIGH[i] = crc >> 16
-
-
-_fill_tables()
-del _fill_tables
-
 
 class OutboxFull(Exception):
     """The journal has no room for another message; nothing was written."""
 
 
-class Journal:
-    """A ring of at least 3 erasable blocks of `device`, which has readblocks, writeblocks and ioctl
-    of MicroPython's extended block protocol, and may tell `page` (bytes of one program, default
-    256), `once` (a page must not be programmed twice; default False), `volatile` (RAM needs no
-    CRC; default False) and `program(at, buf, off, n)` (writes any bytes anywhere).
+class Journal(Pages):
+    """A ring of at least 3 erasable blocks of `device`; Pages tells what that is.
 
     Mounts what is there, formats what is blank. epoch: random, made when it was formatted.
     next_seq: sequence number of the next OUT record, never the same twice. last_mid: Message ID of
@@ -77,31 +58,22 @@ class Journal:
     OSError of the device append() raises OSError until the journal is mounted anew."""
 
     def __init__(self, device):
-        self._dev = device
-        self._n = n = device.ioctl(4, 0)
-        self._size = size = device.ioctl(5, 0)
-        page = getattr(device, "page", 256)
-        self._once = once = getattr(device, "once", False)
-        self._volatile = getattr(device, "volatile", False)
-        self._write = getattr(device, "program", None)
-        # Small pages are programmed several at a time.
-        self._unit = unit = max(page, 16 if once else 64)
+        super().__init__(device)
+        n = self._n
+        size = self._size
+        unit = self._unit
+        once = self._once
         # Where records begin: behind a page for the mark of the next sector, if pages are for once.
         self._first = -(-HEADER // unit) * unit + unit if once else HEADER
         self._ends = 2 * unit if once else 1  # bytes of a record's mark
         self.largest = size - self._first - HEAD - CRC - self._ends
         if n < 3 or size % unit or size > 65536 or self.largest < unit:
             raise ValueError("journal: at least 3 sectors of several pages")
-        self._identity = struct.pack("<3sBBBH", b"IFJ", 1, _log2(unit) | once << 7, _log2(size), n)
+        self._identity = struct.pack("<3sBBBH", b"IFJ", 1, log2(unit) | once << 7, log2(size), n)
         self.limit = (n - 1) * (size - self._first) * 3 // 4
         self.on_move = None  # called with the old and new place of a record
-        self._page = bytearray(b"\xff" * unit)  # all FF but while it is being filled
-        self._base = 0  # where it goes,
-        self._k = self._from = 0  # how far it is filled, and from where on
-        self._low = self._high = 0
         self._h = bytearray(HEAD)
         self._chunk = bytearray(32)  # what is copied on its way
-        self._mark = bytearray(unit if once else 1)
         self._live = array("H", bytes(2 * n))  # live bytes of each sector
         self.found_seq = self.found_mid = self.found_len = self.found_state = self._kind = 0
         import inflight.mount
@@ -109,7 +81,7 @@ class Journal:
         inflight.mount.mount(self)
         forget("mount")
 
-    # --- places and programs ---
+    # --- places ---
 
     def _span(self, n):
         # Bytes that a record with a body of n bytes takes.
@@ -117,72 +89,6 @@ class Journal:
         if self._once:
             n = -(-n // self._unit) * self._unit
         return n + self._ends
-
-    def _read(self, at, buf):
-        self._dev.readblocks(at // self._size, buf, at % self._size)
-
-    def _seek(self, at):
-        self._k = self._from = at % self._unit
-        self._base = at - self._k
-
-    def _program(self):
-        # Only the new bytes differ from FF, which leaves what is there alone.
-        if self._k == self._from:
-            return
-        page = self._page
-        try:
-            self._dev.writeblocks(self._base // self._size, page, self._base % self._size)
-        finally:
-            for i in range(self._from, self._k):
-                page[i] = 0xFF
-        self._seek(self._base + self._unit)
-
-    def _put(self, data, i, end):
-        # Appends data[i:end] and carries the CRC along.
-        if not self._volatile:
-            self._sum(data, i, end)
-        if self._write:
-            self._write(self._base + self._k, data, i, end - i)
-            self._base += end - i
-            return
-        page = self._page
-        while i < end:
-            k = self._k
-            j = min(end, i + self._unit - k)
-            for i in range(i, j):
-                page[k] = data[i]
-                k += 1
-            i = j
-            self._k = k
-            if k == self._unit:
-                self._program()
-
-    def _sum(self, data, i, end):
-        low = self._low
-        high = self._high
-        low_of = _LOW
-        high_of = _HIGH
-        for i in range(i, end):
-            x = (low ^ data[i]) & 255
-            y = (x >> 4) + 16
-            x &= 15
-            low = (low >> 8 | (high & 255) << 8) ^ low_of[x] ^ low_of[y]
-            high = high >> 8 ^ high_of[x] ^ high_of[y]
-        self._low = low
-        self._high = high
-
-    def _put_crc(self):
-        h = self._h
-        struct.pack_into("<HH", h, 0, self._low ^ 0xFFFF, self._high ^ 0xFFFF)
-        self._put(h, 0, CRC)
-
-    def _poke(self, at, value, n):
-        # n bytes that clear bits, or one page where that is forbidden.
-        self._seek(at)
-        self._mark[0] = value
-        for _ in range(self._unit if self._once else n):
-            self._put(self._mark, 0, 1)
-        self._program()
 
     def _settle(self, at, n, state):
         # The mark of a record with a body of n bytes at place `at`.
@@ -192,9 +98,6 @@ class Journal:
     def _mark_place(self, at, n, state):
         at += self._span(n) - self._ends
         return at + self._unit if self._once and state == DONE else at
-
-    def _sync(self):
-        self._dev.ioctl(3, 0)
 
     # --- records ---
 
@@ -210,7 +113,7 @@ class Journal:
         if not self._has_room(kind, span):
             raise OutboxFull("%d bytes of %d in use" % (self.used, self.limit))
         if not self._sound:
-            raise OSError(5)
+            raise OSError(EIO, "the flash failed: mount the journal again")
         self._sound = False
         while self._off + span > self._size:
             self._open_next()
@@ -330,14 +233,6 @@ class Journal:
         self._read(at, self._mark)
         b = self._mark[0]
         return DONE if b & 0x0F != 0x0F else RELEASED if b != 0xFF else 0
-
-    def _is_set(self, at):
-        # Whether the page at `at` was programmed, as far as power lasted.
-        self._read(at, self._mark)
-        for b in self._mark:
-            if b != 0xFF:
-                return True
-        return False
 
     def _next(self, at):
         # Returns the first record at `at` or behind it, in ring order up to the head's end; -1.
@@ -515,13 +410,6 @@ class Journal:
         self._reclaim()
         self._sound = True
         return True
-
-
-def _log2(n):
-    k = 0
-    while n >> k + 1:
-        k += 1
-    return k
 
 
 def erase(device):

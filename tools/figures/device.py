@@ -15,7 +15,7 @@ from binascii import crc32  # noqa: F401
 
 TOPIC = "sensors/attic/temperature"
 PAYLOAD = b"x" * 64
-ROOMS = "port packet topic journal outbound inbound session base link client flash"
+ROOMS = "port packet topic pages journal outbound inbound session base link client flash"
 
 
 def say(name, value):
@@ -98,6 +98,11 @@ def main():
     client = Client("127.0.0.1", "figures", journal, port=int(sys.argv[1]), buffer=buffer)
     client.connect()
     say("client", heap() - before)
+    client.disconnect()
+    before = journal.used
+    client.publish(TOPIC, PAYLOAD, 1)
+    say("record", journal.used - before)
+    client.connect()
     for qos in (0, 1, 2):
         per_message(client, qos)
     for qos in (0, 1, 2):

