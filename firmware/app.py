@@ -101,7 +101,9 @@ class App:
         # handler, which can run while publish() waits for room.
         journal = self.journal
         seq = journal.next_seq
-        if not self.config.drop and not journal.fits(OUT, len(topic.encode()) + len(payload) + _FRAME):
+        if len(payload) + len(topic) + _FRAME > journal.largest:
+            self.errors[topic[len(self._base) :]] = "%d bytes do not fit the journal" % len(payload)
+        elif not self.config.drop and not journal.fits(OUT, len(topic.encode()) + len(payload) + _FRAME):
             self.full += 1
         elif self.client.publish(topic, payload, qos, retain) and self._accepted:
             self._accepted(seq, qos, topic[len(self._base) :])
@@ -134,6 +136,7 @@ class App:
         board = self.board
         status = board.wifi_status()
         if status == ONLINE:
+            self._wifi.at = now  # due as soon as the network goes
             if self._clock.due(now) and board.sync_time():
                 self._synchronised = True
                 self._clock.ms = _DAY_MS

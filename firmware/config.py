@@ -61,6 +61,8 @@ def _check_text(name, value):
 def _check_names(root, device):
     # They go into topics, client ids and SenML names: what all of these take.
     for name, text, more in (("root", root, "-_./"), ("device", device, "-_.")):
+        if len(text) > 64:
+            raise ConfigError("%s: write 64 characters at most" % name)
         for c in text:
             if not (c.isalpha() or c.isdigit() or c in more) or ord(c) > 126:
                 raise ConfigError("%s: use letters, digits and %s" % (name, more))
@@ -95,6 +97,8 @@ class Config:
         for name, other in _NEEDS:
             if getattr(self, name) and not getattr(self, other):
                 raise ConfigError("%s needs %s: write both, or leave %s out" % (name, other, name))
+        if 0 < self.watchdog_ms < 3 * self.timeout_ms:
+            raise ConfigError("watchdog_ms: write 0, or three times timeout_ms at least")
         _check_names(self.root, self.device)
 
 

@@ -5,16 +5,23 @@ import gc
 
 def report(app):
     """The fields of a health message, a dict. journal: messages that wait, bytes in use and how
-    many may be, erases of all sectors since it was formatted. outbox_full: messages the journal
-    had no room for. counters: of the client, since the start; a device's connections after its
-    first are its reconnects, `resent` its resends. heap: free bytes, null where there is no bound."""
+    many may be, erases of all sectors since it was formatted, what its mount found spoilt.
+    outbox_full: messages the journal had no room for. counters: of the client, since the start; a
+    device's connections after its first are its reconnects, `resent` its resends. heap: free bytes,
+    null where there is no bound."""
     gc.collect()
     journal = app.journal
     return {
         "firmware": app.version,
         "up": app.uptime(),
         "heap": gc.mem_free() if hasattr(gc, "mem_free") else None,
-        "journal": {"live": journal.live, "used": journal.used, "limit": journal.limit, "erases": journal.erases},
+        "journal": {
+            "live": journal.live,
+            "used": journal.used,
+            "limit": journal.limit,
+            "erases": journal.erases,
+            "damaged": journal.damaged,
+        },
         "outbox_full": app.full,
         "rssi": app.board.rssi(),
         "wifi": app.board.wifi_status(),

@@ -12,7 +12,10 @@ def context(ca, cert=None, key=None):
     """Returns an SSLContext that accepts brokers with a certificate by the CA in file `ca`, and
     shows the certificate in file `cert` with its `key`. Raises OSError, ValueError."""
     if sys.implementation.name == "micropython":
-        import tls
+        try:
+            import tls
+        except ImportError:  # before 1.23
+            import ssl as tls
 
         new = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
         new.load_verify_locations(_read(ca))

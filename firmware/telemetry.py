@@ -24,8 +24,8 @@ def read(sources, errors):
             for name, unit, value in source():
                 if isinstance(value, Exception):
                     errors[name] = describe(value)
-                elif isinstance(value, (int, float)) and value - value != 0:
-                    errors[name] = "not a number"
+                elif not isinstance(value, (int, float, str)) or (not isinstance(value, str) and value - value != 0):
+                    errors[name] = "not a value"
                 else:
                     errors.pop(name, None)
                     yield name, unit, value

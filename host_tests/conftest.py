@@ -27,6 +27,11 @@ def pytest_configure(config):
     config.addinivalue_line("markers", f"limit(seconds): how long a test may take, if not {LIMIT_S}")
 
 
+def pytest_collection_modifyitems(items):
+    """What takes long begins first, so that no worker is left alone with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("limit") is None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     """A test that hangs fails with a traceback to where it hung, and the suite goes on."""

@@ -59,8 +59,10 @@ def device_id():
     if own:
         return own
     for name in sorted(os.listdir("/sys/class/net")):
-        address = (_text("/sys/class/net/%s/address" % name) or "").strip().replace(":", "")
-        if len(address) == 12 and address != "000000000000":
+        # Hardware with an address of its own: what software makes up may be another one tomorrow.
+        folder = "/sys/class/net/%s/" % name
+        address = (_text(folder + "address") or "").strip().replace(":", "")
+        if len(address) == 12 and _text(folder + "addr_assign_type") == "0\n" and _text(folder + "device/uevent"):
             return address
     return (_text("/etc/machine-id") or "000000000000")[:12]
 

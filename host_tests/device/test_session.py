@@ -194,16 +194,15 @@ def test_receiver_recovers():
 def test_ids_go_around():
     """[MQTT-2.3.1-1] [MQTT-2.3.1-2] 1 to 65535, then 1 again: never 0, never one in use."""
     outbound = Outbound(Journal(RamFlash()), 4)
-    eq(outbound.take_mid(0), 1)
-    outbound._last = 65534
-    eq(outbound.take_mid(0), 65535)
-    eq(outbound.take_mid(0), 1)
-    outbound._last = 65534
-    eq(outbound.take_mid(65535), 1)
+    eq(outbound.free_mid(0), 1)
+    outbound.last_mid = 65534
+    eq(outbound.free_mid(0), 65535)
+    eq(outbound.free_mid(0), 65535)
+    eq(outbound.free_mid(65535), 1)
     for mid in (65535, 1, 2):
         outbound.accept(mid, b"\x32\x05\x00\x01t" + two(mid), 7, None)
-    outbound._last = 65534
-    eq(outbound.take_mid(3), 4)
+    outbound.last_mid = 65534
+    eq(outbound.free_mid(3), 4)
 
 
 def test_ids_go_on_after_a_restart():
@@ -624,12 +623,26 @@ def test_keep_alive():
         eq(peer.sent(), [PING])
 
 
+def test_silence_of_the_broker_is_noticed():
+    """[MQTT-3.12.4-1] However much we send: a broker that says nothing is asked, and missed."""
+    peer = Peer(keepalive=1000)
+    peer.up()
+    peer.now = 600
+    peer.publish(b"x", 0)
+    eq([p[0] for p in peer.sent()], [0x30])
+    peer.now = 1000
+    eq(peer.sent(), [PING])
+    assert not peer.session.overdue(1200, 250)
+    assert peer.session.overdue(1250, 250)
+
+
 def test_keep_alive_counts_what_is_sent():
     """[MQTT-3.1.2-23] Packets of ours put it off; packets of the broker do not."""
     peer = Peer(keepalive=1000)
     peer.up()
     for t in range(600, 3000, 600):
         peer.now = t
+        peer.feed(message(b"t", b"x"))
         peer.publish(b"x", 0)
         eq([p[0] for p in peer.sent()], [0x30])
     for t in range(2500, 3400, 100):

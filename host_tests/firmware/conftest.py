@@ -128,7 +128,8 @@ class Machine:
     def start(self):
         path = ":".join(map(str, DEVICE_PATH))
         own = {"INFLIGHT_HOME": self.home, "INFLIGHT_DEVICE_ID": "box", "INFLIGHT_ACCEPTED_LOG": self.log}
-        paths = {"PYTHONPATH": path, "MICROPYPATH": ".frozen:" + path, "PYTHONDONTWRITEBYTECODE": "1"}
+        paths = {"PYTHONPATH": path, "MICROPYPATH": ".frozen:" + path}
+        paths |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
             [*self.command, CHECKOUT / "firmware/main.py"],
             env={**os.environ, **paths, **own},

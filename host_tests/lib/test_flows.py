@@ -1247,7 +1247,7 @@ def test_dropped_is_dropped_for_good(broker, make):
 def test_ids_wrap(broker, make, pump):
     """[MQTT-2.3.1-1] [MQTT-2.3.1-2] After 65535 comes 1, and an id in use is passed over."""
     client = make(broker.port, window=4)
-    client.session._outbound._last = 65533
+    client.session._outbound.last_mid = 65533
 
     def script(b):
         b.welcome()
@@ -1259,7 +1259,7 @@ def test_ids_wrap(broker, make, pump):
             mids.append(p.mid)
             b.send(puback(p.mid))
         assert mids == [65535, 1, 2]
-        client.session._outbound._last = 65533
+        client.session._outbound.last_mid = 65533
         b.send(puback(60000))
         p = b.expect(PUBLISH)
         assert p.mid == 65535
@@ -1279,7 +1279,7 @@ def test_ids_behind_the_window_are_in_use(broker, make):
     """[MQTT-2.3.1-2] Also those of messages that wait in the journal, around the wrap."""
     device = RamFlash()
     client = make(broker.port, device, window=2)
-    client.session._outbound._last = 65530
+    client.session._outbound.last_mid = 65530
     mids = [client.publish("t", b"x", qos=1) for _ in range(20)]
     assert len(set(mids)) == 20 and 0 not in mids
     client = make(broker.port, device, window=2)
@@ -1294,20 +1294,45 @@ def test_ids_after_many_messages(broker, make):
     held = client.publish("t", b"held", qos=1)
     seen = set()
     for _ in range(66_000):
-        mid = outbound.take_mid(0)
+        mid = outbound.last_mid = outbound.free_mid(0)
         assert 0 < mid < 65536 and mid != held
         seen.add(mid)
     assert len(seen) == 65534
 
 
+def test_refused_publishes_take_no_ids(make):
+    """[MQTT-2.3.1-2] However often a full journal refuses: the next message gets the next id."""
+    client = make(1)
+    last = 0
+    with pytest.raises(OutboxFull):
+        while True:
+            last = client.publish("t", bytes(60), qos=1)
+    for _ in range(100):
+        with pytest.raises(OutboxFull):
+            client.publish("t", bytes(60), qos=1)
+    assert client.session._outbound.free_mid(0) == last + 1
+
+
+@pytest.mark.parametrize("drop", ["oldest", "newest"])
+def test_message_too_long_drops_nobody(make, drop):
+    """Whatever the policy of a full journal, a message that never fits is the caller's mistake."""
+    client = make(1, drop=drop)
+    for n in range(12):
+        client.publish("t", b"%d" % n, qos=1)
+    with pytest.raises(ValueError):
+        client.publish("t", bytes(5000), qos=1)
+    assert client.pending == 12
+    assert client.counters()["dropped"] == 0
+
+
 def test_connect_again_inside_a_flow(broker, make):
-    """connect() on a standing connection replaces it; nothing is lost."""
+    """connect() on a standing connection takes leave of it, so that no will is published; nothing is lost."""
     client = make(broker.port)
 
     def script(b):
         b.welcome()
         p = b.expect(PUBLISH)
-        b.expect_close()
+        b.goodbye()
         b.accept()
         b.expect(CONNECT)
         b.send(connack(1))

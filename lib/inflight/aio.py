@@ -32,6 +32,7 @@ class AsyncClient(Base):
         self._wrote = self._began = 0  # when the socket last took something; a step of connecting began
         self._tick = min(self._slice, self._timeout // 4 or 1)
         self._tasks = ()
+        self._over = False  # disconnect() ended it
         self._gate = Gate()
         self._up = False
         self._error = self._broken = None  # what ended the last attempt or connection; shall end this one
@@ -52,6 +53,7 @@ class AsyncClient(Base):
         await self.disconnect()
 
     def _start(self):
+        self._over = False
         if not self._tasks:
             self._tasks = (asyncio.create_task(self._run()), asyncio.create_task(self._watch()))
 
@@ -80,6 +82,8 @@ class AsyncClient(Base):
             for task in self._tasks:
                 task.cancel()
             self._tasks = ()
+            self._over = True
+            self._offered.set()
             self._close()
 
     def _close(self):
@@ -191,7 +195,7 @@ class AsyncClient(Base):
         self._changed.set()
         n = self._link.receive(decoder.view, decoder.space)
         if not n:
-            if session.overdue(ticks_ms(), self._timeout):
+            if session.overdue(ticks_ms(), self._patience):
                 raise OSError(ETIMEDOUT, "no answer")
             await self._gate.wait(self._link.stream, False)
             if self._gate.woken and self._journal:
@@ -219,6 +223,9 @@ class AsyncClient(Base):
         while self._held:
             if self._held == _OFFERED and self._broken:
                 raise self._broken
+            if self._held == _IN_USE and self._consumer.done():
+                self._held = 0  # whoever had it has left
+                break
             if self._keepalive and self.session.overdue(ticks_ms(), self._keepalive * 750):
                 self.session.ping()  # the answer to the last one is still to be read
             if self._try_flush():
@@ -251,6 +258,8 @@ class AsyncClient(Base):
             self._held = 0
             self._wake()
         while self._held != _OFFERED:
+            if self._over:
+                raise StopAsyncIteration
             self._offered.clear()
             await self._offered.wait()
         self._held = _IN_USE
@@ -333,9 +342,11 @@ class AsyncClient(Base):
     async def unsubscribe(self, *filters):
         """As Client.unsubscribe()."""
         self._outside()
-        patterns = self._drop_handlers(filters)
+        patterns = self._encode_filters(filters)
         async with self._lock:
-            await self._is_up()
+            if await self._is_up():
+                for pattern in patterns:
+                    self._remove_handler(pattern)
             await self._ask(patterns, None)
 
     async def ping(self):

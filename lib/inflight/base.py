@@ -2,6 +2,7 @@
 
 import random
 from binascii import crc32
+from errno import EACCES
 
 from .packet import ProtocolError
 from .port import const, print_exception, ticks_add, ticks_diff, ticks_ms
@@ -116,7 +117,7 @@ class Base:
         level=4,
         buffer=None,
         window=8,
-        inbound=20,
+        inbound=32,
         drop=None,
         timeout=10_000,
         retry=None,
@@ -162,14 +163,21 @@ class Base:
         if retry is None:
             retry = 20_000 if level == 3 else 0
         # The timers of the session are looked at this often, ms.
+        # A broker that leaves a PINGREQ unanswered for so long is gone, ms: the connection ends
+        # before the keep alive does.
+        self._patience = min(timeout, keepalive * 250) if keepalive else timeout
         self._slice = min(1000, keepalive * 100 or 1000, retry or 1000)
         self._handlers = []  # [filter, qos, handler, stream, the broker has been asked for it]
         self._topic = self._name = None  # the last topic published to
         # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
         self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop)
+        # Whether CONNECT fits the buffer shows now, not on the way.
+        self.session.connect(0, clean, keepalive, self._user, self._password, self._will)
+        self.session.reset()
         self._message = Message(self.session)
         self._inside = False  # a handler runs
         self._tries = 0
+        self._up_at = None  # since when the connection stands
         self._due = ticks_ms()  # the time of the next attempt to connect
         self._salt = crc32(name) & 0xFFFFFF  # boards without a source of randomness differ at least
 
@@ -227,14 +235,11 @@ class Base:
         # Returns the encoded filters and their QoS.
         if isinstance(filters, (str, bytes)):
             filters = ((filters, qos),)
-        patterns = [encode_filter(f, self._limit) for f, _ in filters]
         levels = [q for _, q in filters]
-        if not patterns:
-            raise ValueError("one filter at least")
         for q in levels:
             if q not in (0, 1, 2):
                 raise ValueError("qos is 0, 1 or 2")
-        self.session.check_request(patterns)
+        patterns = self._encode_filters([f for f, _ in filters])
         for pattern, q in zip(patterns, levels):
             self._remove_handler(pattern)
             self._handlers.append([pattern, q, handler, stream, False])
@@ -243,14 +248,11 @@ class Base:
     def _remove_handler(self, pattern):
         self._handlers = [h for h in self._handlers if h[0] != pattern]
 
-    def _drop_handlers(self, filters):
-        # Returns the encoded filters.
+    def _encode_filters(self, filters):
         patterns = [encode_filter(f, self._limit) for f in filters]
         if not patterns:
             raise ValueError("one filter at least")
         self.session.check_request(patterns)
-        for pattern in patterns:
-            self._remove_handler(pattern)
         return patterns
 
     def _granted(self, patterns):
@@ -318,8 +320,10 @@ class Base:
                 yield ASK
                 while session.asking:
                     yield TURN
-                self._granted([h[0]])
-        self._tries = 0
+                h[4] = session.granted[0] != 0x80
+                if not h[4]:
+                    self._tell(OSError(EACCES, "subscription refused: %s" % h[0].decode()))
+        self._up_at = ticks_ms()
 
     def _attempt(self, clean):
         session = self.session
@@ -338,18 +342,26 @@ class Base:
 
     def _failed(self, error):
         # The connection is of no use any more; what is in flight stays in the journal.
+        self._end_link(error)
+        self._postpone(ticks_ms())
+        self._tell(error)
+
+    def _end_link(self, error):
         if isinstance(error, ProtocolError):
             self.session.count[PROTOCOL_ERRORS] += 1
         if self.connected:
             self.session.lost()
         self._close()
-        self._postpone(ticks_ms())
-        self._tell(error)
 
     def _postpone(self, now):
         # Exponential back-off with full jitter: a fleet does not come back in step.
         first, longest = self._backoff
         pause = min(longest, first << min(self._tries, 16))
+        if self._up_at is not None and ticks_diff(now, self._up_at) >= pause:
+            # Only a connection that lasted begins anew: a broker may accept and close at once.
+            self._tries = 0
+            pause = first
+        self._up_at = None
         self._tries += 1
         self._due = ticks_add(now, (random.getrandbits(24) ^ self._salt) % (pause + 1))
 

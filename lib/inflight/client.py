@@ -16,6 +16,7 @@ class Client(Base):
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
         self._link = None
+        self._handled = 0  # ms that handlers took during a wait
         self._end = 0  # when the step of connecting under way has to be done
         self._wanted = True  # run_for() keeps the connection up
         self._broken = None  # what broke the link while a handler ran
@@ -25,14 +26,13 @@ class Client(Base):
     def connect(self):
         """Connects now. Subscribe before, so that no message comes without its handler.
         Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again."""
-        self._outside()
+        self.disconnect()
         self._wanted = True
-        self._close()
         try:
             for step in self._opening():
                 self._take(step)
-        except (OSError, packet.ProtocolError):
-            self._close()
+        except Exception as e:
+            self._end_link(e)
             raise
 
     def _take(self, step):
@@ -43,7 +43,12 @@ class Client(Base):
             self._link = Link(dial(self._host, self._port, self._timeout), self._host, self._tls, self._timeout)
         elif step == LEAVE:
             self._leave()
-        self._end = ticks_add(ticks_ms(), self._timeout)
+        self._end = self._begin_wait()
+
+    def _begin_wait(self):
+        # Returns when a wait that begins now is over; the time of handlers is not the broker's.
+        self._handled = 0
+        return ticks_add(ticks_ms(), self._timeout)
 
     def _close(self):
         if self._link:
@@ -86,7 +91,7 @@ class Client(Base):
         decoder = session.decoder
         n = self._link.read(decoder.view, decoder.space, min(ms, self._slice))
         if not n:
-            if session.overdue(ticks_ms(), self._timeout):
+            if session.overdue(ticks_ms(), self._patience):
                 raise OSError(ETIMEDOUT, "no answer")
             return
         decoder.fed(n)
@@ -101,17 +106,19 @@ class Client(Base):
 
     def _deliver(self):
         if self.session.deliver:
+            start = ticks_ms()
             self._inside = True
             try:
                 self._dispatch()
             finally:
                 self._inside = False
+            self._handled += ticks_diff(ticks_ms(), start)
         self.session.taken()
         if self._broken:
             raise self._broken
 
     def _turn_until(self, end):
-        left = ticks_diff(end, ticks_ms())
+        left = ticks_diff(end, ticks_ms()) + self._handled
         if left <= 0:
             raise OSError(ETIMEDOUT, "no answer")
         self._turn(left)
@@ -121,7 +128,7 @@ class Client(Base):
             raise ValueError("inside a handler only publish() can be called")
 
     def run_for(self, ms):
-        """Keeps the connection for `ms`: acknowledgements, redelivery, keep alive, handlers, and
+        """Keeps the connection for `ms` (less than 6 days): acknowledgements, redelivery, keep alive, handlers, and
         connecting again. Never raises for the sake of the link."""
         self._outside()
         end = ticks_add(ticks_ms(), ms)
@@ -220,8 +227,10 @@ class Client(Base):
         """Gives up filters; messages on their way may still come. Raises ValueError; OSError
         without a connection. [MQTT-3.10]"""
         self._outside()
-        patterns = self._drop_handlers(filters)
+        patterns = self._encode_filters(filters)
         self._online()
+        for pattern in patterns:
+            self._remove_handler(pattern)
         self.session.subscribe(patterns, None)
         self._until(self._answered)
 
@@ -242,7 +251,7 @@ class Client(Base):
             raise OSError(ENOTCONN, "not connected")
 
     def _until(self, done):
-        end = ticks_add(ticks_ms(), self._timeout)
+        end = self._begin_wait()
         try:
             while not done():
                 self._turn_until(end)

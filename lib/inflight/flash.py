@@ -14,7 +14,8 @@ _CHUNK = const(64)
 
 class FileFlash:
     """A file of `blocks` blocks of `block_size` bytes, durable when ioctl(3) returns. It is made if
-    it does not exist. Raises OSError, ValueError if it has another size."""
+    it does not exist. For a Linux box: a board's littlefs copies most of such a file at each write,
+    there the journal wants raw blocks. Raises OSError, ValueError if it has another size."""
 
     page = 64
     volatile = False

@@ -42,12 +42,14 @@ _FAILURES = (ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT)
 async def dial(gate, host, port, timeout):
     """As link.dial(), without holding up the other tasks (but for the look-up of the name)."""
     for family, kind, proto, _, address in addresses(host, port):
-        sock = socket.socket(family, kind, proto)
+        sock = None
         try:
+            sock = socket.socket(family, kind, proto)
             await _connect(gate, sock, address, timeout)
             return sock
         except BaseException as e:
-            sock.close()
+            if sock:
+                sock.close()
             if not isinstance(e, OSError):
                 raise
             error = e

@@ -7,7 +7,8 @@
 #   TAKEN    PUBREC                           no row, PUBCOMP    MQTT-4.3.3-2
 #
 # This is the standard's method B (figure 4.3): only the id is kept. It takes 15 bytes of flash
-# instead of a copy of the message, which the broker holds until our PUBREC anyway.
+# instead of a copy of the message, which the broker holds until our PUBREC anyway. MQTT 3.1 says
+# that a message becomes available at PUBREL; no peer can tell the difference.
 
 from array import array
 

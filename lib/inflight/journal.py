@@ -51,7 +51,8 @@ class Journal(Pages):
     Mounts what is there, formats what is blank. epoch: random, made when it was formatted.
     next_seq: sequence number of the next OUT record, never the same twice. last_mid: Message ID of
     the newest OUT record. live: OUT records not DONE. used, limit: live bytes, and how many may be
-    OUT records. largest: the longest body. erases: of all sectors together, ever. found_*: what
+    OUT records. largest: the longest body. erases: of all sectors together, ever. damaged:
+    records, or whole sectors, that this mount found spoilt. found_*: what
     find() and scan() found.
 
     Raises ValueError if the device holds a journal of another geometry or version. After an
@@ -181,7 +182,7 @@ class Journal(Pages):
 
     def fits(self, kind, size):
         """True if append() would take a body of `size` bytes now."""
-        return self._has_room(kind, self._span(size))
+        return size <= self.largest and self._has_room(kind, self._span(size))
 
     def _has_room(self, kind, span):
         if kind == OUT and (self.used + span > self.limit or self.live >= _MOST):

@@ -20,13 +20,15 @@ def dial(host, port, timeout):
     """Returns a socket connected to host:port, trying every address for `timeout` ms.
     Raises OSError."""
     for family, kind, proto, _, address in addresses(host, port):
-        sock = socket.socket(family, kind, proto)
+        sock = None
         try:
+            sock = socket.socket(family, kind, proto)
             sock.settimeout(timeout / 1000)
             sock.connect(address)
             return sock
-        except OSError as e:
-            sock.close()
+        except OSError as e:  # also of a family that this machine has not
+            if sock:
+                sock.close()
             error = e
     raise error
 

@@ -14,7 +14,7 @@ def mount(j):
     newest = seqs.index(max(seqs))
     formatted = seqs[newest] >= 0
     j.epoch = _epoch_of(j, newest) if formatted else struct.unpack("<I", os.urandom(4))[0]
-    j.next_seq = j.last_mid = j.used = j.live = 0
+    j.next_seq = j.last_mid = j.used = j.live = j.damaged = 0
     j._cursor_seq = j._pinned = 0
     j._young = -1
     j._ordered = True
@@ -33,6 +33,7 @@ def mount(j):
     _recover(j)
     j._sound = True
     if damaged:
+        j.damaged += damaged
         # The numbers given in a sector that is lost must not come again.
         j.next_seq += damaged * (j._size // j._span(0))
         span = j._span(0)
@@ -102,12 +103,15 @@ def _find_head(j, seqs):
 
 
 def _recover(j):
-    # Reads every record once; ends behind the last byte that was ever programmed.
+    # Reads every record once; ends behind the last byte that was ever programmed. Only the last
+    # record can have been cut short: others that are broken were damaged since.
     last = -1
     end = j._first
+    broken = False
     at = j._next(j._oldest())
     while at >= 0:
-        _recover_record(j, at)
+        j.damaged += broken
+        broken = _recover_record(j, at)
         last = at
         if at // j._size == j._head:
             end = at % j._size + j._span(j.found_len)
@@ -119,13 +123,13 @@ def _recover(j):
 
 
 def _recover_record(j, at):
-    # Drops a record that was cut short, and finishes a mark that was.
+    # Drops a record that was cut short, and finishes a mark that was. Returns True if it dropped it.
     n = j.found_len
     state = j._state(at)
     if not _intact(j, at):
         if state != DONE:
             j._settle(at, n, DONE)
-        return
+        return state != DONE
     if state and not j._once and j._mark[0] not in b"\x00\x0f\xf0":
         j._settle(at, n, state)
     if state != DONE:
@@ -137,6 +141,7 @@ def _recover_record(j, at):
             j._pin(at, j._span(n) if state == DONE else 0)
         elif state != DONE:
             j._ordered = False
+    return False
 
 
 def _intact(j, at):

@@ -55,10 +55,10 @@ class Outbound:
         self.dups = bytearray(limit)
         self._seq = 0  # where the messages behind the window begin
         self._recovered = 0  # messages below this number come from before the restart
-        self._last = 0
+        self.last_mid = 0  # the id that was given last
         if journal:
             self._recovered = journal.next_seq
-            self._last = journal.last_mid
+            self.last_mid = journal.last_mid
             self.queued = journal.live
             self._refill()
 
@@ -101,21 +101,21 @@ class Outbound:
             if self.places[i] == old:
                 self.places[i] = new
 
-    def take_mid(self, other):
+    def free_mid(self, other):
         """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
         The ids behind the window were given one after the other and are at most 60,000: counting
         on never meets them."""
-        mid = self._last
+        mid = self.last_mid
         while True:
             mid = mid % 65535 + 1
             if mid != other and self._row(mid) < 0:
-                self._last = mid
                 return mid
 
     def accept(self, mid, head, n, tail):
         """Makes the PUBLISH head[:n] + tail durable. Returns its place if it went straight into
         the window, -1 if it waits behind. Raises OutboxFull, ValueError (too long)."""
         place = self.journal.append(OUT, mid, head, n, tail)
+        self.last_mid = mid
         if self.queued or self.rows == self._limit:
             self.queued += 1
             return -1
@@ -124,13 +124,20 @@ class Outbound:
         return place
 
     def drop_oldest(self):
-        """Gives up the oldest message behind the window. Returns False if there is none."""
+        """Gives up the oldest message behind the window. Returns False if there is none that the
+        broker has certainly never seen: half a handshake cannot be taken back."""
         if not self.queued:
             return False
-        self.journal.mark(self.journal.find(OUT, self._seq), DONE)
+        place = self.journal.find(OUT, self._seq)
+        if self.journal.found_seq < self._recovered:
+            return False
+        self._drop(place)
+        return True
+
+    def _drop(self, place):
+        self.journal.mark(place, DONE)
         self._seq = self.journal.found_seq + 1
         self.queued -= 1
-        return True
 
     def discard(self):
         """Gives up the messages that were sent, or may have been: they belong to a session that
@@ -142,13 +149,23 @@ class Outbound:
                 self._remove(i)
                 n += 1
         while self.queued:
-            self.journal.find(OUT, self._seq)
+            place = self.journal.find(OUT, self._seq)
             if self.journal.found_seq >= self._recovered:
                 break
-            self.drop_oldest()
+            self._drop(place)
             n += 1
         self._refill()
         return n
+
+    def forgotten(self):
+        """The broker has lost the session. A PUBREL goes out once more; one that was already sent
+        to a broker without the session, and not answered, has nobody left to answer it."""
+        for i in range(self.rows - 1, -1, -1):
+            if self.states[i] >= REL:
+                if self.dups[i] & 2:
+                    self._finish(i)
+                else:
+                    self.dups[i] |= 2
 
     def again(self):
         """Everything unacknowledged goes out once more, in order [MQTT-4.4.0-1]. Returns True if
@@ -159,7 +176,7 @@ class Outbound:
             if state != SEND and state != REL:
                 some = True
                 self.states[i] = REL if state == _COMP else SEND
-                self.dups[i] = 1
+                self.dups[i] |= 1
         self.waiting = True
         return some
 
@@ -176,6 +193,12 @@ class Outbound:
         """Row i has been sent: a PUBLISH of this QoS, or a PUBREL."""
         self.states[i] = _COMP if self.states[i] == REL else _ACK if qos == 1 else _REC
 
+    def _finish(self, i):
+        self.journal.mark(self.places[i], DONE)
+        self._remove(i)
+        if self.queued:
+            self._refill()
+
     def acked(self, kind, mid):
         """PUBACK, PUBREC or PUBCOMP arrived. Returns what the table says, already noted in the
         journal."""
@@ -184,10 +207,7 @@ class Outbound:
             return UNKNOWN
         act = _TABLE[(kind - PUBACK) * 5 + self.states[i]]
         if act == FINISH:
-            self.journal.mark(self.places[i], DONE)
-            self._remove(i)
-            if self.queued:
-                self._refill()
+            self._finish(i)
         elif act == RELEASE:
             self.journal.mark(self.places[i], RELEASED)
             self.states[i] = _COMP

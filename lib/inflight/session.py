@@ -128,7 +128,7 @@ class Session:
         self._sub_due = False
         self._sub_dup = 0
         self._ping = self._pinging = False
-        self._now = self._last_out = self._ping_at = self._progress = 0
+        self._now = self._last_out = self._last_in = self._ping_at = self._progress = 0
         self._pause = self._retry
 
     def lost(self):
@@ -143,7 +143,7 @@ class Session:
         self._ready = packet.connect(self._tx, self._level, self._client_id, clean, keepalive, user, password, will)
         self._clean = clean
         self.code = 0
-        self._last_out = now
+        self._last_out = self._last_in = now
 
     def discard(self):
         """Gives up what was in flight: a clean session begins [MQTT-3.1.2-6]."""
@@ -163,7 +163,7 @@ class Session:
             return
         self.connected = True
         self.count[CONNECTS] += 1
-        if not present and self._level > 3:
+        if self._clean or (not present and self._level > 3):
             self._inbound.forget()
 
     def resume(self):
@@ -172,6 +172,8 @@ class Session:
         if self._journal and not self.known:
             self._journal.append(SESSION, 0, self._client_id, len(self._client_id))
             self.known = True
+        if not self.present and self._level > 3:
+            self._outbound.forgotten()
         self._outbound.again()
         self._resumed = True
 
@@ -185,7 +187,7 @@ class Session:
         tx = self._tx
         size = len(payload)
         outbound = self._outbound
-        mid = outbound.take_mid(self._sub_mid) if qos else 0
+        mid = outbound.free_mid(self._sub_mid) if qos else 0
         self._fresh = -1
         end = at = packet.publish(tx, name, size, qos, retain, mid)
         fits = at + size <= len(tx)
@@ -199,7 +201,7 @@ class Session:
                 self._left = size
             self.count[SENT] += 1
             return 0
-        if self._drop and not self._make_room(at + size):
+        if self._drop and at + size <= self._journal.largest and not self._make_room(at + size):
             return 0
         place = outbound.accept(mid, tx, end, None if fits else payload)
         if fits:
@@ -223,7 +225,7 @@ class Session:
     def subscribe(self, filters, qos):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. receive() returns
         the SUBACK or UNSUBACK. One request at a time."""
-        self._sub_mid = self._outbound.take_mid(0)
+        self._sub_mid = self._outbound.last_mid = self._outbound.free_mid(0)
         self._sub = filters
         self._sub_qos = qos
         self._sub_due = True
@@ -285,10 +287,16 @@ class Session:
             i = self._outbound.next()
             if i >= 0:
                 return self._send_row(i)
-        silence = self._keepalive and ticks_diff(self._now, self._last_out) >= self._keepalive
-        if self._ping or (silence and not self._pinging):
+        if self._ping or (self._keepalive and not self._pinging and self._is_silent()):
             return self._send_ping()
         return 0
+
+    def _is_silent(self):
+        # One way or the other: the broker has to hear of us, and a dead link has to be noticed.
+        last = self._last_out
+        if ticks_diff(last, self._last_in) > 0:
+            last = self._last_in
+        return ticks_diff(self._now, last) >= self._keepalive
 
     def _repeat(self):
         # Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly.
@@ -298,7 +306,7 @@ class Session:
             some = self._sub_due = True
             self._sub_dup = self._dup()
         if some:
-            self._pause *= 2
+            self._pause = min(self._pause * 2, 600_000)
 
     def _dup(self):
         # The flag of a PUBREL, SUBSCRIBE or UNSUBSCRIBE that is re-sent: reserved at level 4.
@@ -370,7 +378,7 @@ class Session:
         kind = self.decoder.next()
         if not kind:
             return 0
-        self._now = now
+        self._now = self._last_in = now
         if self.connected == (kind == packet.CONNACK):
             raise packet.ProtocolError("type %d out of place" % kind)
         if kind == packet.PUBLISH:
