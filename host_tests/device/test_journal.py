@@ -261,6 +261,8 @@ def test_damaged_body_loses_one_record():
         again = Journal(flash)
         eq(bodies(again), [(k, 0) for k in range(6) if k != 2])
         eq(again.next_seq, 6)
+        eq(again.damaged, 1)
+        eq(Journal(flash).damaged, 0)  # told once
 
 
 def test_half_cleared_marks_are_finished():

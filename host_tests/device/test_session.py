@@ -623,6 +623,45 @@ def test_keep_alive():
         eq(peer.sent(), [PING])
 
 
+def test_pubrel_that_nobody_answers():
+    """A broker without the session owes no PUBCOMP: asked twice in vain, the message is done with."""
+    peer = Peer(window=1)
+    peer.up()
+    mid = peer.publish(b"one", 2)
+    peer.sent()
+    peer.feed(ack(0x50, mid))
+    for _ in range(2):
+        peer.session.lost()
+        out = peer.up(0)
+    eq(peer.session.pending, 0)
+    eq(out, [])
+    other = peer.publish(b"two", 2)
+    eq([p[0] for p in peer.sent()], [0x34])
+    assert other != mid
+
+
+def test_half_a_handshake_is_not_dropped():
+    """drop="oldest" gives up what the broker has certainly never seen, nothing else."""
+    device = NorFlash(4, 1024, 64)
+    peer = Peer(device, window=4)
+    peer.up()
+    for k in range(4):
+        peer.publish(b"%d" % k, 2)
+    for p in peer.sent():
+        peer.feed(ack(0x50, mid_of(p)))
+    peer = Peer(device, window=1, drop="oldest")
+    for k in range(200):
+        peer.publish(b"new %d" % k, 1)
+    out = peer.up(1)
+    eq(out[0][0], 0x62)
+    assert peer.count("dropped") > 0
+    done = 0
+    while out and out[0][0] == 0x62:
+        done += 1
+        out = peer.feed(ack(0x70, out[0][2] << 8 | out[0][3]))
+    eq(done, 4)
+
+
 def test_silence_of_the_broker_is_noticed():
     """[MQTT-3.12.4-1] However much we send: a broker that says nothing is asked, and missed."""
     peer = Peer(keepalive=1000)

@@ -1319,3 +1319,58 @@ def check_journal(client):
     anew = Journal(copy.deepcopy(client.device))
     assert (anew.live, anew.epoch) == (client.pending, client._journal.epoch)
     assert anew.next_seq == client._journal.next_seq
+
+
+def test_iterator_that_leaves_lets_the_others_go_on(broker):
+    """Who broke out of the loop and is gone holds nothing up, and what it had counts as taken."""
+    client = make(broker.port)
+
+    async def first():
+        async for message in client:
+            return message.payload
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", 1)
+            await client.connect()
+            assert await asyncio.create_task(first()) == b"x"
+            await client.publish("out", b"y", 1)
+            assert await client.drain(3000)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(SUBSCRIBE)
+        b.send(server.suback(p.mid, 1), server.publish("t", b"x", 1, 9))
+        kinds = {}
+        while len(kinds) < 2:
+            p = b.receive()
+            kinds[p.kind] = p.mid
+        assert kinds[PUBACK] == 9
+        b.send(server.puback(kinds[PUBLISH]))
+        b.goodbye()
+
+    with broker.play(script):
+        run(scene())
+
+
+def test_iterator_ends_with_disconnect(broker):
+    """`async for` does not wait for ever for what cannot come."""
+    client = make(broker.port)
+
+    async def everything():
+        return [m.payload async for m in client]
+
+    async def scene():
+        async with client:
+            await client.connect()
+            loop = asyncio.create_task(everything())
+            await asyncio.sleep(0)
+            await client.disconnect()
+            assert await loop == []
+
+    def script(b):
+        b.welcome()
+        b.goodbye()
+
+    with broker.play(script):
+        run(scene())

@@ -13,6 +13,7 @@ from broker import (
     DISCONNECT,
     PINGREQ,
     PUBLISH,
+    PUBREC,
     PUBREL,
     SUBSCRIBE,
     Broker,
@@ -368,6 +369,62 @@ def test_stranger_session_is_wiped_first(broker, make, pump):
         assert client.connected
         assert client.pending == 1
         pump(client, lambda: broker.finished)
+
+
+def test_stranger_session_leaves_no_ids_at_level_3(broker, make, pump):
+    """[MQTT-4.3.3-2] [MQTT31-5] Ids of QoS 2 messages from the session that was wiped are free for new messages."""
+    got = []
+    client = make(broker.port, level=3, on_message=lambda m: got.append(m.payload))
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        b.send(connack(0) + publish("t", b"old", 2, 1))
+        b.expect(PUBREC, mid=1)
+        b.goodbye()
+        b.accept()
+        b.expect(CONNECT, clean=True)
+        b.send(connack(0))
+        b.goodbye()
+        b.accept()
+        b.expect(CONNECT, clean=False)
+        b.send(connack(0) + publish("t", b"new", 2, 1))
+        b.expect(PUBREC, mid=1)
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: broker.finished)
+    assert got == [b"old", b"new"]
+
+
+def test_broker_that_accepts_and_closes(broker, make, pump):
+    """[MQTT-3.1.4-2] No storm of connections: the pauses grow although each connection is accepted."""
+    client = make(broker.port, backoff=(40, 10_000))
+    due = []
+
+    def script(b):
+        for _ in range(5):
+            b.welcome()
+            b.cut()
+
+    with broker.play(script):
+        while len(client.errors) < 5:
+            seen = len(client.errors)
+            client.run_for(5)
+            if len(client.errors) > seen:
+                due.append(client._tries)
+    assert due == [1, 2, 3, 4, 5]
+
+
+def test_first_address_of_another_family(broker, make, monkeypatch):
+    """A family of addresses that this machine has not is passed over."""
+    real = socket.getaddrinfo
+    odd = (socket.AF_UNIX + 1000, socket.SOCK_STREAM, 0, "", ("::1", broker.port, 0, 0))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a: [odd, *real(*a)])
+    client = make(broker.port)
+    with broker.play(lambda b: b.welcome()):
+        client.connect()
+        assert client.connected
 
 
 def test_stranger_session_and_a_restart(broker, make):

@@ -83,6 +83,29 @@ def test_refused_filter_is_given_up(broker, make, pump):
     assert got == ["rest"]
 
 
+def test_filter_refused_while_reconnecting_is_asked_for_again(broker, make, pump):
+    """[MQTT-3.9.3-2] A broker may change its mind: the handler stays, on_error hears of it."""
+    got = []
+    client = make(broker.port)
+    client.subscribe("a", 1, lambda m: got.append(m.payload))
+
+    def script(b):
+        b.welcome()
+        granting(b, 0x80)
+        b.cut()
+        b.welcome(0)
+        granting(b, 1)
+        b.expect(PINGREQ)
+        b.send(publish("a", b"x"), pingresp())
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: client.counters()["connects"] == 2 and client.connected)
+        client.ping()
+    assert got == [b"x"]
+    assert any("refused" in str(e) for e in client.errors)
+
+
 BAD_SUBACKS = {
     "one code too few": lambda mid: suback(mid, 0),
     "one code too many": lambda mid: suback(mid, 0, 0, 0),
