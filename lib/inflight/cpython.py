@@ -126,8 +126,6 @@ class poller:
         self._poll.register(file, events)
 
     def ipoll(self, ms):
-        if self._events == select.POLLOUT and self._file.starved:
-            self._poll.modify(self._file, select.POLLIN)
-        elif self._events == select.POLLOUT:
-            self._poll.modify(self._file, select.POLLOUT)
+        if self._events == select.POLLOUT:
+            self._poll.modify(self._file, select.POLLIN if self._file.starved else select.POLLOUT)
         return self._poll.poll(ms)
