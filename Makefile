@@ -5,7 +5,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test conformance demo figures sensor lint clean
+.PHONY: help setup test conformance demo figures sensor image flash lint clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,17 @@ figures: setup  ## what the client costs, on 32-bit MicroPython
 
 sensor: setup  ## this machine as a sensor (CONFIG=config.json)
 	@$(VENV)/python tools/sensor.py "$(CONFIG)"
+
+SETTINGS = $(if $(CONFIG),--config "$(CONFIG)") $(if $(CA),--ca "$(CA)") $(if $(CERT),--cert "$(CERT)") \
+	$(if $(KEY),--key "$(KEY)")
+IMAGE = --board "$(BOARD)" $(if $(FIRMWARE),--firmware "$(FIRMWARE)") $(if $(SHA256),--sha256 "$(SHA256)") \
+	$(SETTINGS) $(if $(FLASH_MB),--flash-mb "$(FLASH_MB)")
+
+image: setup  ## a bare board's image as a file (BOARD=esp32 CONFIG=config.json [FIRMWARE= CA= OUT=])
+	@$(VENV)/python tools/image.py $(IMAGE) $(if $(OUT),--out "$(OUT)")
+
+flash: setup  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1])
+	@$(VENV)/python tools/flash.py $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
 
 lint: setup  ## ruff
 	$(VENV)/ruff check .

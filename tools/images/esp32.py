@@ -1,0 +1,154 @@
+"""The flash of an ESP32: MicroPython as it comes, a file system in partition `vfs`, the journal in partition `mqtt`.
+
+`mqtt` takes the end of the flash, and `vfs` all between it and what the firmware brings. There the journal stays when
+a later firmware needs more room, so that flashing a board again loses no message. The table states both: newer
+firmware makes a `vfs` of its own behind the last partition if there is none."""
+
+import logging
+
+from mp_image_tool_esp32.image_header import ImageHeader
+from mp_image_tool_esp32.partition_table import PART_MAGIC, PartitionEntry, PartitionError, PartitionTable
+
+from .filesystem import BLOCK, build, names
+
+TABLE = PartitionTable.PART_TABLE_OFFSET
+TABLE_SIZE = PartitionTable.PART_TABLE_SIZE
+FLASH_MB = (1, 2, 4, 8, 16, 32, 64, 128)
+_JOURNAL = ("mqtt", 64 * 1024)
+_FILES = ("vfs", "ffat")  # how firmware may have called its own file system
+_DATA = 1
+_FOLDER = "journal"  # where boards without partition `mqtt` keep theirs, see boards/common/place.py
+_OTADATA, _UNDEFINED, _FAT = 0, 6, 0x81  # subtypes; MicroPython's vfs says FAT and is a littlefs
+_PROG = 32
+_MB = 1 << 20
+
+logging.getLogger("mp_image_tool_esp32").setLevel(logging.ERROR)  # it remarks on each gap in a table
+
+
+class Esp32Image:
+    """What goes into the flash of a board `variant`: `firmware` is MicroPython's .bin for it, `files` are
+    {absolute path: content}. `flash_mb`: MB of flash, if not what the firmware says. ValueError, one line, if
+    something does not fit together."""
+
+    suffix = ".bin"
+
+    def __init__(self, variant, firmware, files, flash_mb=None):
+        self.variant = variant
+        self.base = variant.bootloader
+        self._check_kind(firmware)
+        bootloader, header = self._bootloader(firmware[: TABLE - self.base], flash_mb)
+        self.flash_size = header.flash_size
+        own = read_table(firmware[TABLE - self.base :][:TABLE_SIZE], self.flash_size)
+        self.table = _with_ours(own, self.flash_size)
+        self._pieces = [("bootloader", self.base, bootloader), ("partition table", TABLE, self.table.to_bytes())]
+        self._pieces += self._from_firmware(firmware)
+        vfs = self.table.by_name("vfs")
+        self._pieces += [("files", vfs.offset + at, part) for at, part in build(files, vfs.size, _PROG)]
+
+    @property
+    def journal(self):
+        """The journal's partition."""
+        return self.table.by_name(_JOURNAL[0])
+
+    def pieces(self):
+        """[(what it is, address, content)] of all that a board is given; what lies between is left as it is: the
+        journal, and the radio's settings."""
+        return self._pieces
+
+    def file(self):
+        """All of it as one file, for the address `base`; what a board keeps when it is flashed again is blank."""
+        whole = bytearray(b"\xff") * (self.flash_size - self.base)
+        for _, address, content in self._pieces:
+            whole[address - self.base : address - self.base + len(content)] = content
+        return bytes(whole)
+
+    def describe(self):
+        """Lines that tell a person what is where."""
+        for part in self.table:
+            yield f"{part.name:10} 0x{part.offset:06x} {part.size // 1024:6} KiB"
+
+    def _check_kind(self, firmware):
+        if len(firmware) < TABLE or firmware[0] != ImageHeader.APP_IMAGE_MAGIC:
+            raise ValueError("the firmware is none: FIRMWARE= takes MicroPython's .bin file for the board")
+        chip = ImageHeader.from_bytes(firmware).chip_name
+        if chip != self.variant.name:
+            raise ValueError(f"the firmware is for chip {chip}, not for {self.variant.name}")
+        if not firmware[TABLE - self.base :].startswith(PART_MAGIC):
+            raise ValueError("the firmware has no partition table: FIRMWARE= takes the whole one, not the .app-bin")
+
+    def _bootloader(self, data, flash_mb):
+        header = _verify(data, "bootloader")
+        if flash_mb:
+            header.flash_size = flash_mb * _MB
+            data, _ = header.update_image(data)
+        return _trimmed(data), header
+
+    def _from_firmware(self, firmware):
+        for part in self.table:
+            content = _trimmed(firmware[part.offset - self.base :][: part.size])
+            if content and part.type != _DATA or part == self.table.app_part:
+                _verify(content, "application")
+            elif part.subtype == _OTADATA:
+                content = b"\xff" * part.size  # starts the first application
+            if content and part.name not in ("vfs", _JOURNAL[0]):
+                yield part.name, part.offset, content
+
+
+def read_table(data, flash_size):
+    """The PartitionTable in `data`; None if it is blank, ValueError if it is something else."""
+    if not data.strip(b"\xff"):
+        return None
+    try:
+        return PartitionTable.from_bytes(data, flash_size)
+    except PartitionError as e:
+        raise ValueError(f"the partition table cannot be read: {str(e).splitlines()[0]}") from None
+
+
+def files_hold_journal(table, read):
+    """True if a board with PartitionTable `table` keeps its journal in its file system; read(address, size) reads its
+    flash. Newer firmware has its file system behind the last partition if the table states none."""
+    part = next((part for part in table if part.name in _FILES), None)
+    start = part.offset if part else table.next_part_offset()
+    return _FOLDER in names(lambda block: read(start + block * BLOCK, BLOCK))
+
+
+def _with_ours(own, flash_size):
+    """The firmware's own table with our `vfs` and `mqtt` in place of its file system."""
+    table = PartitionTable(flash_size)
+    table.extend(part for part in own if part.name not in (*_FILES, _JOURNAL[0]))
+    name, size = _JOURNAL
+    start, end = table.next_part_offset(), flash_size - size
+    if end - start < 2 * BLOCK:
+        raise ValueError(
+            f"the firmware takes {start // 1024} KiB of {flash_size // 1024} KiB of flash: no room for a file system"
+        )
+    table.append(PartitionEntry(PART_MAGIC, _DATA, _FAT, start, end - start, _label("vfs"), 0))
+    table.append(PartitionEntry(PART_MAGIC, _DATA, _UNDEFINED, end, size, _label(name), 0))
+    try:
+        table.check()
+    except PartitionError as e:
+        raise ValueError(f"the partitions do not fit: {str(e).splitlines()[0]}") from None
+    return table
+
+
+def _label(name):
+    return name.encode().ljust(16, b"\0")
+
+
+def _verify(data, what):
+    """The header of the bootloader or application in `data`; ValueError unless all of it is there, unchanged."""
+    try:
+        header = ImageHeader.from_bytes(data).validate()
+        _, made, stored = header.check_image_hash(data)
+    except ValueError:  # also if it is too short for a header
+        made, stored = b"", None
+        header = None
+    if not header or (header.hash_appended and made != stored):
+        raise ValueError(f"the firmware's {what} is damaged or cut short")
+    return header
+
+
+def _trimmed(data):
+    """`data` without the blank at its end, in whole groups of 16."""
+    kept = bytes(data).rstrip(b"\xff")
+    return kept.ljust((len(kept) + 15) // 16 * 16, b"\xff")

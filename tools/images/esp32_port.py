@@ -1,0 +1,82 @@
+"""An ESP32 on a serial port: what esptool can do with it, and its errors in one line each."""
+
+import contextlib
+import re
+
+import serial
+from esptool import cmds
+from esptool.logger import log
+from esptool.util import FatalError, flash_size_bytes
+
+_BAUD = 460_800
+
+
+class Esp32Port:
+    """The board on port `device`, whose chip is `chip`; a context manager. ValueError, one line, whatever fails."""
+
+    def __init__(self, device, chip):
+        self.device, self.chip = device, chip
+
+    def __enter__(self):
+        log.set_verbosity("silent")
+        with self._explained():
+            self._esp = cmds.connect_esp(self.device, chip=self.chip)
+            self._esp = cmds.run_stub(self._esp)
+            if self._esp.IS_STUB:
+                self._esp.change_baud(_BAUD)
+            cmds.attach_flash(self._esp)
+        return self
+
+    def __exit__(self, *exc):
+        # After an error the board stays in its boot program: what is half written must not start.
+        self._esp._port.close()
+
+    def flash_size(self):
+        """Bytes of flash; None if the chip does not tell."""
+        with self._explained():
+            size = cmds.detect_flash_size(self._esp)
+        return flash_size_bytes(size) if size else None
+
+    def read(self, address, size):
+        """`size` bytes of the flash."""
+        with self._explained():
+            return cmds.read_flash(self._esp, address, size, no_progress=True)
+
+    def erase(self):
+        """Erases all of the flash."""
+        with self._explained():
+            cmds.erase_flash(self._esp)
+
+    def write(self, address, content):
+        """Writes and verifies."""
+        with self._explained():
+            cmds.write_flash(self._esp, [(address, content)], flash_size="keep", no_progress=True)
+
+    def restart(self):
+        """Starts what was written."""
+        with self._explained():
+            cmds.reset_chip(self._esp, "hard-reset")
+
+    @contextlib.contextmanager
+    def _explained(self):
+        try:
+            yield
+        except (FatalError, serial.SerialException, OSError) as e:
+            raise ValueError(explain(self.device, str(e))) from None
+
+
+def explain(device, text):
+    """One line about an error of esptool's on port `device`: what to do about it."""
+    if re.search("No such file|FileNotFound", text):
+        return f"no port {device}: is the board connected? `mpremote devs` lists the ports"
+    if re.search("Permission denied|PermissionError", text):
+        return f"{device}: permission denied: add yourself to the group that owns it (dialout), and log in again"
+    if re.search("exclusively lock|Resource temporarily unavailable|Access is denied|busy", text):
+        return f"{device} is busy: close the terminal or the tool that has it open"
+    if found := re.search("This chip is ([^,]+), not ([^.]+)", text):
+        return f"the board on {device} is an {found[1]}, not an {found[2]}: name the right one with BOARD="
+    if re.search("Input/output error|disconnected|No more data", text):
+        return f"{device}: the board went away: connect it and flash it again"
+    if "Failed to connect" in text:
+        return f"no answer on {device}: hold the board's BOOT button, press and release its RESET button, and try again"
+    return f"{device}: {' '.join(text.split())}"

@@ -1,0 +1,47 @@
+"""The boards that images are made for. A variant decides chip, firmware and addresses; its folder is below boards/."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Variant:
+    name: str  # what BOARD= says; of an ESP32 also how its chip is called
+    folder: str
+    firmware: str  # the pinned one, as MicroPython's download page names it
+    sha256: str = ""  # of that file; empty where we have not had it in hand
+    bootloader: int = 0  # ESP32: where it lies in flash, and where firmware files begin
+    family: int = 0  # RP2: which chip a UF2 block is for
+    drive: str = ""  # RP2: the boot drive's label, and what its INFO_UF2.TXT calls the board
+
+
+_ALL = (
+    Variant(
+        "esp32",
+        "esp32",
+        "ESP32_GENERIC-20240602-v1.23.0.bin",
+        "5e442176c7e90347aa102915077dda59f795af190f907f3919ee1e4e57984716",
+        bootloader=0x1000,
+    ),
+    Variant("esp32s2", "esp32", "ESP32_GENERIC_S2-20250911-v1.26.1.bin", bootloader=0x1000),
+    Variant("esp32s3", "esp32", "ESP32_GENERIC_S3-20250911-v1.26.1.bin"),
+    Variant("esp32c3", "esp32", "ESP32_GENERIC_C3-20250911-v1.26.1.bin"),
+    Variant("esp32c6", "esp32", "ESP32_GENERIC_C6-20250911-v1.26.1.bin"),
+    Variant(
+        "pico_w",
+        "rp2040",
+        "RPI_PICO_W-20250911-v1.26.1.uf2",
+        "710eac1ba5dc10e2cbdf9e070d5b7c662962a57b0ebc4bb0202c87b40413ed85",
+        family=0xE48BFF56,
+        drive="RPI-RP2",
+    ),
+    Variant("pico2_w", "rp2040", "RPI_PICO2_W-20250911-v1.26.1.uf2", family=0xE48BFF59, drive="RP2350"),
+)
+NAMES = tuple(variant.name for variant in _ALL)
+
+
+def variant(name):
+    """The Variant `name`; ValueError with the names that there are."""
+    for found in _ALL:
+        if found.name == name:
+            return found
+    raise ValueError(f"no board {name}: BOARD= takes {', '.join(NAMES)}")
