@@ -1,0 +1,42 @@
+# Where a board's journal lives: the first of three places that there is. A board calls
+# journal_flash() with what it has; `where` of the result says for people what was picked.
+
+
+class _Partition:
+    # A block device that takes no attributes of ours, with those that the journal and health ask for.
+    where = "partition"
+    repaired = 0
+
+    def __init__(self, device, page, once):
+        self.readblocks = device.readblocks
+        self.writeblocks = device.writeblocks
+        self.ioctl = device.ioctl
+        self.page = page
+        self.once = once
+
+
+def journal_flash(partition=None, raw=None, folder="/journal", root="", page=256, once=False):
+    """Picks, in this order: `partition`, a block device of the journal's own; pinned files in
+    `folder` of the littlefs that lives on the block device `raw` and is mounted at `root` (rp2.Flash(),
+    Partition "vfs"); slot files in `folder` of whatever is mounted at `root`. page: bytes of one
+    program of the device given, once: a page of it must not be programmed twice (encrypted flash of
+    an ESP32: 16, True).
+    Returns a block device for Journal() with `where` ("partition", "pinned files" or "slot files")
+    and `repaired`, how many of its files had been deleted or replaced and were made anew, blank.
+    Raises OSError if the file system is full or cannot be written, ValueError if it holds a journal
+    of another size."""
+    if partition:
+        return _Partition(partition, page, once)
+    from errno import ENODEV
+
+    if raw:
+        from inflight.pinned import PinnedFlash
+
+        try:
+            return PinnedFlash(raw, folder, root=root, page=page, once=once)
+        except OSError as e:
+            if e.errno != ENODEV:  # what it raises where no littlefs lives on `raw`
+                raise
+    from inflight.slots import SlotFlash
+
+    return SlotFlash(root + folder)

@@ -1,0 +1,98 @@
+"""A board's stock littlefs on NOR flash, mounted at /flash. Its power can be cut: cut_at() as in nor.py, then PowerCut,
+then boot() again, which finds the same bytes and nothing else."""
+
+import os
+
+from harness import SkipTest
+from nor import NorFlash, PowerCut
+
+try:
+    import vfs
+except ImportError:
+    raise SkipTest("only MicroPython mounts a littlefs") from None
+
+ROOT = "/flash"
+
+
+class Supply:
+    """The flash for as long as there is power. Afterwards nothing is done, and nobody told: what a cut left open is
+    closed when it is collected (which prints an error 84), and must not reach the flash that the next start finds.
+    Nothing can be allocated then, so these methods are small."""
+
+    def __init__(self, flash):
+        self._flash = flash
+        self.dead = False
+
+    def readblocks(self, block, buf, offset=0):
+        return 0 if self.dead else self._flash.readblocks(block, buf, offset)
+
+    def writeblocks(self, block, buf, offset=0):
+        return 0 if self.dead else self._guard(self._flash.writeblocks, block, buf, offset)
+
+    def ioctl(self, op, arg):
+        return 0 if self.dead else self._guard(self._flash.ioctl, op, arg)
+
+    def _guard(self, operation, *args):
+        try:
+            return operation(*args)
+        except PowerCut:
+            self.dead = True
+            raise
+
+
+class Board:
+    supply = None  # block device of the one board that is running
+
+    def __init__(self, blocks=40, block_size=512, page=32):
+        self.flash = NorFlash(blocks, block_size, page)
+        vfs.VfsLfs2.mkfs(self.flash, progsize=page)
+        self.cut_at = self.flash.cut_at
+
+    def boot(self):
+        """Mounts what the flash holds."""
+        self.power_off()
+        self.flash.power_on()
+        Board.supply = Supply(self.flash)
+        vfs.mount(vfs.VfsLfs2(self.supply, progsize=self.flash.page), ROOT)
+
+    def power_off(self):
+        if Board.supply:
+            Board.supply.dead = True
+            vfs.umount(ROOT)
+        Board.supply = None
+
+    def restore(self, snapshot):
+        self.power_off()
+        self.flash.restore(snapshot)
+
+
+# --- what a user does ---
+
+
+def write(path, data):
+    with open(ROOT + path, "wb") as f:
+        f.write(data)
+
+
+def read(path):
+    with open(ROOT + path, "rb") as f:
+        return f.read()
+
+
+def free():
+    """Free blocks."""
+    return os.statvfs(ROOT)[3]
+
+
+def files(folder=""):
+    """{path: content} of everything below a folder but the journal's files."""
+    found = {}
+    for entry in os.ilistdir(ROOT + folder):
+        path = folder + "/" + entry[0]
+        if entry[1] & 0x4000:
+            if path != "/journal":
+                found[path] = None
+                found.update(files(path))
+        else:
+            found[path] = read(path)
+    return found

@@ -1,0 +1,520 @@
+"""Pinned files on a littlefs: a journal lives there and in no other block; nothing that was tampered with is obeyed."""
+
+import os
+import sys
+import time
+from errno import EIO, ENODEV
+
+from harness import SkipTest, eq, raises
+from inflight.journal import DONE, OUT, Journal
+from inflight.pinned import PinnedFlash
+from inflight.pinning import Finder
+from littlefs_model import ROOT, Board, files, free, read, write
+from nor import PowerCut, before, torn
+from test_journal import bodies, put
+from test_journal_alloc import allocated, exchange, look
+
+TIMEOUT_S = 300
+FOLDER = ROOT + "/journal"
+ENOSPC = 28
+USER = {"/main.py": b"import this\n" * 100, "/lib": None, "/lib/data.bin": bytes(range(256)) * 5}
+
+
+def stocked(*args):
+    """A board with files of the user's, running."""
+    board = Board(*args)
+    board.boot()
+    os.mkdir(ROOT + "/lib")
+    for path, content in USER.items():
+        if content:
+            write(path, content)
+    return board
+
+
+def pin(board, n=6):
+    return PinnedFlash(board.supply, n=n, root=ROOT, page=board.flash.page)
+
+
+def names():
+    return sorted(os.listdir(FOLDER))
+
+
+def path_of(slot):
+    return "/journal/" + names()[slot]
+
+
+def content(flash, slot):
+    buf = bytearray(flash.ioctl(5, 0))
+    flash.readblocks(slot, buf)
+    return bytes(buf)
+
+
+def on_flash(board, flash, slot):
+    # Whoever it belongs to.
+    buf = bytearray(board.flash.block_size)
+    board.flash.readblocks(flash._blocks[slot], buf)
+    return buf
+
+
+def used(board):
+    """A journal of ten messages, half of them done, after a restart."""
+    journal = Journal(pin(board))
+    for k in range(10):
+        at = put(journal, k)
+        if k % 2:
+            journal.mark(at, DONE)
+    board.boot()
+    return journal
+
+
+# --- a journal lives there ---
+
+
+def test_first_use():
+    board = stocked()
+    blocks = free()
+    flash = pin(board)
+    eq((flash.where, flash.repaired, len(names())), ("pinned files", 0, 6))
+    eq((flash.ioctl(4, 0), flash.ioctl(5, 0), flash.ioctl(3, 0)), (6, 512, 0))
+    for name in names():
+        eq(os.stat(FOLDER + "/" + name)[6], 512)
+    eq(files(), USER)
+    assert blocks - free() < 6 + 8
+    eq([content(flash, i) for i in range(6)], [b"\xff" * 512] * 6)
+
+
+def test_read_on_into_the_next_block():
+    board = stocked()
+    flash = pin(board)
+    flash.writeblocks(1, b"\xff" * 29 + b"end", 480)
+    flash.writeblocks(2, b"begin" + b"\xff" * 27, 0)
+    for offset, n in ((509, 8), (500, 100), (511, 2), (480, 512 + 40)):
+        buf = bytearray(n)
+        flash.readblocks(1, buf, offset)
+        k = 512 - offset
+        eq(bytes(buf[max(0, k - 3) : k + 5]), b"endbegin"[max(0, 3 - k) :][: n - max(0, k - 3)])
+
+
+def test_journal_goes_round_and_is_found_again():
+    for size, page, n, count in ((512, 32, 6, 150), (4096, 256, 4, 700)):
+        board = stocked(20, size, page)
+        flash = pin(board, n)
+        journal = Journal(flash)
+        mine = set(flash._blocks)
+        touched, programs = set(), set()
+
+        def watch(name, at, old, new):
+            touched.add(at // size)
+            if name == "program":
+                programs.add((at % page, len(new)))
+
+        board.flash.watch = watch
+        places = {}
+        journal.on_move = lambda old, new: places.update({k: new for k in places if places[k] == old})
+        for k in range(count):
+            places[k] = put(journal, k)
+            if k >= 5 and k % 40:  # every fortieth stays and is copied on, around the ring
+                journal.mark(places.pop(k), DONE)
+        board.flash.watch = None
+        assert journal.erases > 2 * n
+        eq(touched, mine)
+        eq(programs, {(0, max(page, 64))})
+        board.boot()
+        flash = pin(board, n)
+        again = Journal(flash)
+        eq((flash.repaired, again.damaged), (0, 0))
+        eq([mid for mid, _ in bodies(again)], sorted(places))
+        eq((again.next_seq, again.epoch, again.erases), (count, journal.epoch, journal.erases))
+        eq(files(), USER)
+        eq({os.stat(FOLDER + "/" + name)[6] for name in names()}, {size})
+
+
+def test_no_heap():
+    if sys.maxsize > 2**31:
+        raise SkipTest("measures the heap of 32-bit MicroPython")
+    board = stocked(46, 1024, 256)
+    flash = pin(board, 4)
+    journal = Journal(flash)
+    flash._raw = Still(board.flash)
+    head, tail = bytearray(100), bytearray(58)
+    laps = journal.erases
+    eq(allocated(exchange, journal, head, tail, 200), 0)
+    assert journal.erases > laps + 8
+    for k in range(10):
+        journal.append(OUT, k, head, 40)
+    eq(allocated(look, journal, bytearray(64)), 0)
+    eq(allocated(flash.readblocks, 0, bytearray(100), 1000), 0)
+
+
+class Still:
+    """The same bytes, by a driver that allocates nothing, as those of boards."""
+
+    def __init__(self, flash):
+        self._data = flash.data
+        self._size = flash.block_size
+
+    def readblocks(self, block, buf, offset):
+        at = block * self._size + offset
+        for i in range(len(buf)):
+            buf[i] = self._data[at + i]
+
+    def writeblocks(self, block, buf, offset):
+        at = block * self._size + offset
+        for i in range(len(buf)):
+            self._data[at + i] &= buf[i]
+
+    def ioctl(self, op, arg):
+        if op == 6:
+            for i in range(arg * self._size, (arg + 1) * self._size):
+                self._data[i] = 0xFF
+        return 0
+
+
+# --- what people do to files ---
+
+
+def remove(*slots):
+    for path in [path_of(slot) for slot in slots]:
+        os.remove(ROOT + path)
+
+
+def copy_back(slot):
+    # Under another name first, so that it cannot get the block that it had.
+    path = path_of(slot)
+    write("/copy", read(path))
+    os.remove(ROOT + path)
+    os.rename(ROOT + "/copy", ROOT + path)
+
+
+def edit(slot):
+    with open(ROOT + path_of(slot), "r+b") as f:
+        f.seek(100)
+        f.write(b"!")
+
+
+def add_to(slot):
+    with open(ROOT + path_of(slot), "ab") as f:
+        f.write(b"!")
+
+
+def truncate(slot):
+    write(path_of(slot), b"")
+
+
+def shorten(slot):
+    path = path_of(slot)
+    write(path, read(path)[:300])
+
+
+def exchange_names(a, b):
+    a, b = ROOT + path_of(a), ROOT + path_of(b)
+    os.rename(a, a + "x")
+    os.rename(b, a)
+    os.rename(a + "x", b)
+
+
+def renumber(slot, other):
+    # It is where its name says, but it is not the other.
+    name = names()[slot]
+    remove(other)
+    os.rename(FOLDER + "/" + name, FOLDER + "/%02d" % other + name[2:])
+
+
+def take_away(slot):
+    os.rename(ROOT + path_of(slot), ROOT + "/lib/mine")
+
+
+TAMPERING = (
+    (remove, (2,)),
+    (remove, (0, 3, 5)),
+    (remove, (0, 1, 2, 3, 4, 5)),
+    (copy_back, (0,)),
+    (copy_back, (1,)),
+    (edit, (2,)),
+    (add_to, (1,)),
+    (truncate, (1,)),
+    (shorten, (0,)),
+    (exchange_names, (1, 3)),
+    (renumber, (1, 5)),
+    (take_away, (2,)),
+)
+
+
+def test_tampering_is_detected_and_not_obeyed():
+    for tamper, slots in TAMPERING:
+        board = stocked()
+        used(board)
+        tamper(*slots)
+        users = files()
+        board.boot()
+        flash = pin(board)
+        eq((tamper.__name__, flash.repaired), (tamper.__name__, len(slots)))
+        eq([i for i in range(6) if content(flash, i) == b"\xff" * 512], sorted(slots))
+        journal = Journal(flash)
+        k = 200
+        while journal.erases < 20:  # around the ring, over everything
+            journal.mark(put(journal, k), DONE)
+            k = (k + 1) % 256
+        put(journal, 77)
+        eq(files(), users)
+        board.boot()
+        flash = pin(board)
+        eq(flash.repaired, 0)
+        assert 77 in [mid for mid, _ in bodies(Journal(flash))]
+
+
+def test_a_copy_in_the_very_block_has_another_time():
+    board = stocked()
+    used(board)
+    made = time.time()
+    path = path_of(2)
+    backup = read(path)
+    while int(time.time()) <= made:
+        pass
+    fill_up()
+    os.remove(ROOT + path)  # nowhere else is room
+    write(path, backup)
+    for name in os.listdir(ROOT):
+        if name.startswith("hog"):
+            os.remove(ROOT + "/" + name)
+    eq(where(board, path), int(path.split("-")[1], 16))
+    board.boot()
+    flash = pin(board)
+    eq(flash.repaired, 1)
+    eq(content(flash, 2), b"\xff" * 512)
+
+
+def where(board, path):
+    return Finder(board.flash).block(path)
+
+
+def fill_up(folder=""):
+    """Files of the user's until there is no room for another block."""
+    size = os.statvfs(ROOT)[0]
+    k = 0
+    while size >= 512:
+        try:
+            write("%s/hog%d" % (folder, k), b"user" * (size // 4))
+            k += 1
+        except OSError as e:
+            eq(e.errno, ENOSPC)
+            size -= 512
+
+
+def test_other_files_in_the_folder_stay():
+    board = stocked()
+    used(board)
+    own = {"/journal/notes.txt": b"mine", "/journal/0110-1-2-3": b"x", "/journal/a.new": b"y"}
+    for path, text in own.items():
+        write(path, text)
+    write("/journal/03.new", b"\xff" * 512)  # what power cut while a file was replaced
+    board.boot()
+    flash = pin(board)
+    eq(flash.repaired, 0)
+    eq(len(names()), 6 + 3)
+    for path, text in own.items():
+        eq(read(path), text)
+    eq(len(bodies(Journal(flash))), 5)
+
+
+def test_running_journal_does_not_write_into_blocks_that_were_given_away():
+    board = stocked()
+    flash = pin(board)
+    journal = Journal(flash)
+    for k in range(3):
+        put(journal, k)
+    old = [on_flash(board, flash, i) for i in range(6)]
+    remove(0, 1, 2, 3, 4, 5)
+    fill_up()
+    taken = [i for i in range(6) if on_flash(board, flash, i) != old[i]]
+    assert 0 in taken and len(taken) >= 4, taken
+    users = files()
+    operations = board.flash.programs, sum(board.flash.erases)
+    for _ in range(3):
+        eq(raises(OSError, put, journal, 9).errno, EIO)
+    for i in taken:
+        eq(raises(OSError, flash.ioctl, 6, i).errno, EIO)
+        eq(raises(OSError, flash.writeblocks, i, b"\0" * 64, 0).errno, EIO)
+        eq(raises(OSError, flash.readblocks, i, bytearray(8), 40).errno, EIO)  # somebody else's secrets
+        if i:
+            eq(raises(OSError, flash.readblocks, i - 1, bytearray(8), 508).errno, EIO)
+    eq((board.flash.programs, sum(board.flash.erases)), operations)
+    board.boot()
+    eq(files(), users)
+
+
+def test_running_journal_stops_at_the_one_sector_that_was_given_away():
+    stopped = 0
+    for slot in range(6):
+        board = stocked()
+        flash = pin(board)
+        journal = Journal(flash)
+        put(journal, 100)
+        fill_up()
+        old = on_flash(board, flash, slot)
+        remove(slot)
+        fill_up("/lib")
+        users = files()
+        taken = on_flash(board, flash, slot) != old
+
+        def go_round():
+            for k in range(200):
+                journal.mark(put(journal, k), DONE)
+
+        if taken:
+            eq(raises(OSError, go_round).errno, EIO)
+            stopped += 1
+        else:
+            go_round()  # free: nobody is harmed
+        board.boot()
+        eq(files(), users)
+    assert stopped >= 4
+
+
+# --- what a file system may be ---
+
+
+def test_another_number_of_files():
+    board = stocked()
+    used(board)
+    snapshot = board.flash.snapshot()
+    for n in (5, 7):
+        assert "has 6 pinned files, not %d" % n in str(raises(ValueError, pin, board, n))
+    eq(board.flash.snapshot(), snapshot)
+    eq(len(bodies(Journal(pin(board)))), 5)
+
+
+def test_full_file_system():
+    board = stocked()
+    write("/hog", b"x" * 512 * (free() - 6))
+    users, blocks = files(), free()
+    error = raises(OSError, pin, board)
+    eq(error.errno, ENOSPC)
+    assert "needs 5 KiB" in str(error), error
+    eq((files(), free()), (users, blocks))
+    os.remove(ROOT + "/hog")
+    eq(pin(board).repaired, 0)
+
+
+def test_full_file_system_at_a_repair():
+    board = stocked()
+    used(board)
+    fill_up()
+    remove(1, 4)
+    os.mkdir(ROOT + "/more")
+    fill_up("/more")
+    left = names()
+    users = files()
+    eq(raises(OSError, pin, board).errno, ENOSPC)
+    eq((files(), names()), (users, left))
+    for path in users:
+        if "hog" in path:
+            os.remove(ROOT + path)
+    eq(pin(board).repaired, 2)
+
+
+def test_read_only():
+    import vfs
+
+    board = stocked()
+    board.power_off()
+    for there in (False, True):
+        board.boot()
+        if there:
+            used(board)
+        vfs.umount(ROOT)
+        vfs.mount(vfs.VfsLfs2(board.supply, progsize=32), ROOT, readonly=True)
+        snapshot = board.flash.snapshot()
+        if there:
+            eq(pin(board).repaired, 0)
+        else:
+            raises(OSError, pin, board)
+        eq(board.flash.snapshot(), snapshot)
+
+
+def test_not_on_this_device():
+    board = stocked()
+    other = Board()
+    flash = board.flash
+    snapshot = flash.snapshot()
+    users, blocks = files(), free()
+    error = raises(OSError, PinnedFlash, other.flash, "/journal", 6, ROOT, 32)
+    eq(error.errno, ENODEV)
+    other.flash.data[:] = b"\xff" * len(other.flash.data)
+    eq(raises(OSError, PinnedFlash, other.flash, "/journal", 6, ROOT, 32).errno, ENODEV)
+    eq((files(), free(), len(snapshot)), (users, blocks, 2))
+
+
+# --- power ---
+
+
+def cut_everywhere(board, act, check):
+    """Cuts power at every program and erase of act(), in two ways, then at one of the next start, and lets check() look
+    at the one after that."""
+    board.power_off()
+    start = board.flash.snapshot()
+    cuts = 0
+    for how in (before, torn(20, 0x5A)):
+        k = 0
+        while True:
+            board.restore(start)
+            board.boot()
+            if not is_cut(board, k, how, act):
+                break
+            cuts += 1
+            board.boot()
+            cuts += is_cut(board, k * 7 % 40, how, act)
+            board.boot()
+            check()
+            k += 1
+    print("power cut at", cuts, "points")
+    assert cuts > 30
+
+
+def is_cut(board, k, how, act):
+    """True if power went off at operation k of act(), False if act() had fewer."""
+    board.cut_at(k, how)
+    try:
+        act()
+        return False
+    except (PowerCut, OSError):  # littlefs closes a file that it cannot read any more
+        assert board.flash.off
+        return True
+
+
+def test_power_cut_at_first_use():
+    board = stocked(30)
+    blocks = free()
+
+    def check():
+        flash = pin(board, 3)
+        eq((flash.repaired, len(names())), (0, 3))
+        eq(sorted(os.listdir(ROOT)), ["journal", "lib", "main.py"])
+        put(Journal(flash), 1)
+        eq(files(), USER)
+        for name in names():
+            os.remove(FOLDER + "/" + name)
+        os.rmdir(FOLDER)
+        eq(free(), blocks)
+
+    cut_everywhere(board, lambda: pin(board, 3), check)
+
+
+def test_power_cut_at_a_repair():
+    board = stocked(30)
+    journal = Journal(pin(board, 3))
+    put(journal, 1)
+    blocks = free()
+    copy_back(2)
+    remove(1)
+
+    def check():
+        flash = pin(board, 3)
+        assert flash.repaired <= 2
+        eq(len(names()), 3)
+        eq(sorted(os.listdir(ROOT)), ["journal", "lib", "main.py"])
+        eq(bodies(Journal(flash)), [(1, 0)])
+        eq(files(), USER)
+        eq(free(), blocks)
+
+    cut_everywhere(board, lambda: pin(board, 3), check)

@@ -1,0 +1,85 @@
+"""Where a board's journal lives: the first place that there is, and nowhere else because something is wrong there."""
+
+import os
+
+from harness import eq, raises
+from inflight.journal import DONE, Journal
+from littlefs_model import ROOT, Board, free, vfs, write
+from nor import NorFlash
+from place import journal_flash
+from test_journal import bodies, put
+
+
+class Bare:
+    """A driver's block device, which takes no attributes."""
+
+    __slots__ = ()
+    flash = None
+
+    def readblocks(self, block, buf, offset=0):
+        self.flash.readblocks(block, buf, offset)
+
+    def writeblocks(self, block, buf, offset=0):
+        self.flash.writeblocks(block, buf, offset)
+
+    def ioctl(self, op, arg):
+        return self.flash.ioctl(op, arg)
+
+
+def running(blocks=50):
+    board = Board(blocks, 512, 32)
+    board.boot()
+    return board
+
+
+def serves(device):
+    journal = Journal(device)
+    for k in range(60):
+        at = put(journal, k)
+        if k < 57:
+            journal.mark(at, DONE)
+    eq([mid for mid, _ in bodies(Journal(device))], [57, 58, 59])
+
+
+def test_partition_first():
+    board = running()
+    blocks = free()
+    for page, once in ((256, False), (16, True)):
+        Bare.flash = NorFlash(4, 1024, page, once)
+        device = journal_flash(Bare(), board.supply, root=ROOT, page=page, once=once)
+        eq((device.where, device.repaired, device.page, device.once), ("partition", 0, page, once))
+        serves(device)
+    eq((os.listdir(ROOT), free()), ([], blocks))
+
+
+def test_then_pinned_files():
+    board = running()
+    device = journal_flash(None, board.supply, root=ROOT, page=32)
+    eq((device.where, device.repaired, device.ioctl(4, 0)), ("pinned files", 0, 16))
+    serves(device)
+    eq([len(os.listdir(ROOT + "/journal"))], [16])
+    os.remove(ROOT + "/journal/" + os.listdir(ROOT + "/journal")[3])
+    board.boot()
+    eq(journal_flash(None, board.supply, root=ROOT, page=32).repaired, 1)
+
+
+def test_then_slot_files():
+    running()
+    other = NorFlash(8, 512, 32)  # nothing on it
+    for raw in (None, other):
+        device = journal_flash(None, raw, "/outbox", ROOT)
+        eq((device.where, device.repaired, device.page), ("slot files", 0, 64))
+        Journal(device)
+        device.close()
+    eq(os.listdir(ROOT), ["outbox"])
+
+
+def test_what_is_wrong_with_pinned_files_is_told():
+    board = running()
+    write("/hog", b"x" * 512 * (free() - 10))
+    assert "KiB" in str(raises(OSError, journal_flash, None, board.supply, "/journal", ROOT, 32))
+    eq(os.listdir(ROOT), ["hog"])
+    os.remove(ROOT + "/hog")
+    vfs.umount(ROOT)
+    vfs.mount(vfs.VfsLfs2(board.supply, progsize=32), ROOT, readonly=True)
+    raises(OSError, journal_flash, None, board.supply, "/journal", ROOT, 32)

@@ -1,0 +1,234 @@
+"""Slot files on a littlefs: a journal lives there, also when power is cut at any operation of the flash below."""
+
+import gc
+import os
+import sys
+
+from harness import SkipTest, eq, raises
+from inflight.journal import DONE, RELEASED, Journal
+from inflight.slots import SlotFlash
+from littlefs_model import ROOT, Board, files, vfs, write
+from nor import PowerCut, before, torn
+from test_journal import bodies, put
+from test_journal_alloc import allocated, exchange
+
+TIMEOUT_S = 300
+FOLDER = ROOT + "/journal"
+
+
+def running(*args):
+    board = Board(*args)
+    board.boot()
+    write("/main.py", b"import this\n" * 100)
+    return board
+
+
+class Disk:
+    """What FAT lives on: 128 KiB of RAM."""
+
+    def __init__(self):
+        self.data = bytearray(256 * 512)
+
+    def readblocks(self, block, buf):
+        buf[:] = memoryview(self.data)[block * 512 : block * 512 + len(buf)]
+
+    def writeblocks(self, block, buf):
+        self.data[block * 512 : block * 512 + len(buf)] = buf
+
+    def ioctl(self, op, arg):
+        return 256 if op == 4 else 512 if op == 5 else 0
+
+
+def each_file_system(check):
+    """check(folder, stop) on littlefs and on FAT; stop(device) is a restart, or where that does harm an orderly end."""
+    board = running()
+    check(FOLDER, lambda device: board.boot())
+    disk = Disk()
+    vfs.VfsFat.mkfs(disk)
+    vfs.mount(vfs.VfsFat(disk), "/fat")
+    try:
+        check("/fat/journal", SlotFlash.close)
+    finally:
+        vfs.umount("/fat")
+
+
+def test_blocks():
+    each_file_system(check_blocks)
+
+
+def check_blocks(folder, stop):
+    device = SlotFlash(folder, 4, 512)
+    eq((device.where, device.repaired), ("slot files", 0))
+    eq((device.ioctl(4, 0), device.ioctl(5, 0), device.ioctl(3, 0)), (4, 512, 0))
+    buf = bytearray(600)
+    device.readblocks(1, buf, 400)
+    eq(bytes(buf), b"\xff" * 600)
+    device.program(512 + 500, b"..abcdefghijkl..", 2, 12)
+    device.program(1024 + 3, b"mnop", 0, 4)
+    blank = bytearray(8)
+    device.readblocks(2, blank, 300)  # behind the end of the file that is written
+    eq(blank, b"\xff" * 8)
+    device.readblocks(1, buf, 400)  # into the next one
+    eq(bytes(buf), b"\xff" * 100 + b"abcdefghijkl" + b"\xff" * 3 + b"mnop" + b"\xff" * 481)
+    device.program(512 + 502, b"C", 0, 1)
+    device.ioctl(6, 2)
+    device.readblocks(1, buf, 400)
+    eq(bytes(buf), b"\xff" * 100 + b"abCdefghijkl" + b"\xff" * 488)
+    device.readblocks(3, bytearray(8), 504)
+    stop(device)
+
+
+def test_durable_when_sync_returns():
+    board = running()
+    device = SlotFlash(FOLDER, 4, 512)
+    device.program(512, b"hello", 0, 5)
+    device.ioctl(3, 0)
+    board.boot()  # the file was never closed
+    buf = bytearray(6)
+    SlotFlash(FOLDER, 4, 512).readblocks(1, buf)
+    eq(bytes(buf), b"hello\xff")
+
+
+def test_journal_goes_round_and_is_found_again():
+    each_file_system(check_journal)
+
+
+def check_journal(folder, stop):
+    device = SlotFlash(folder, 5, 512)
+    journal = Journal(device)
+    places = {}
+    journal.on_move = lambda old, new: places.update({k: new for k in places if places[k] == old})
+    for k in range(120):
+        places[k] = put(journal, k)
+        if k >= 3 and k % 40:
+            journal.mark(places.pop(k), DONE)
+    journal.mark(places[2], RELEASED)
+    assert journal.erases > 10
+    stop(device)
+    device = SlotFlash(folder, 5, 512)
+    again = Journal(device)
+    eq(again.damaged, 0)
+    eq(bodies(again), [(k, RELEASED if k == 2 else 0) for k in sorted(places)])
+    eq((again.next_seq, again.epoch, again.erases), (120, journal.epoch, journal.erases))
+    stop(device)
+
+
+def test_another_geometry():
+    running()
+    device = SlotFlash(FOLDER, 5, 512)
+    put(Journal(device), 1)
+    device.close()
+    for n, size in ((4, 512), (6, 512), (5, 1024)):
+        other = SlotFlash(FOLDER, n, size)
+        raises(ValueError, Journal, other)
+        other.close()
+    device = SlotFlash(FOLDER, 5, 512)
+    eq(bodies(Journal(device)), [(1, 0)])
+    device.close()
+
+
+def test_full_file_system():
+    board = running()
+    device = SlotFlash(FOLDER, 4, 512)
+    journal = Journal(device)
+    put(journal, 1)
+    with open(ROOT + "/hog", "wb") as f:
+        try:
+            while True:
+                f.write(b"x" * 256)
+                f.flush()
+        except OSError:
+            pass
+    accepted = [1]
+    raises(OSError, fill, journal, accepted)
+    os.remove(ROOT + "/hog")
+    board.boot()
+    device = SlotFlash(FOLDER, 4, 512)
+    eq([mid for mid, _ in bodies(Journal(device))][: len(accepted)], accepted)
+    device.close()
+
+
+def fill(journal, accepted):
+    for k in range(2, 40):
+        put(journal, k)
+        accepted.append(k)
+
+
+def test_no_heap_within_a_sector():
+    if sys.maxsize > 2**31:
+        raise SkipTest("measures the heap of 32-bit MicroPython")
+    folder = "/tmp/inflight-test-slots-%d" % (id(gc) & 0xFFFFFF)  # on no littlefs, whose driver here allocates
+    device = SlotFlash(folder, 4, 16384)
+    journal = Journal(device)
+    eq(allocated(exchange, journal, bytearray(100), bytearray(58), 30), 0)
+    device.close()
+    for name in os.listdir(folder):
+        os.remove(folder + "/" + name)
+    os.rmdir(folder)
+
+
+# --- power ---
+
+
+def work(device, noted):
+    """A journal's life, around the ring; `noted` is what it promised, and what it was about to promise."""
+    journal = Journal(device)
+    noted["live"], noted["next"] = {mid: None for mid, _ in bodies(journal)}, None
+    places = {}
+    journal.on_move = lambda old, new: places.update({k: new for k in places if places[k] == old})
+    for k in range(100, 114):
+        noted["next"] = k
+        places[k] = put(journal, k)
+        noted["live"][k] = None
+        if k % 8:
+            noted["next"] = -k
+            journal.mark(places.pop(k), DONE)
+            noted["done"] = k  # a mark is durable with the next record: it may be forgotten
+            del noted["live"][k]
+    noted["next"] = None
+
+
+def check(noted):
+    device = SlotFlash(FOLDER, 3, 256)
+    journal = Journal(device)
+    found = [mid for mid, _ in bodies(journal)]
+    missing = [mid for mid in noted["live"] if mid not in found and mid != -(noted["next"] or 0)]
+    eq(missing, [])
+    extra = {mid for mid in found if mid not in noted["live"]}
+    assert extra <= {noted["next"], noted.get("done")}, (extra, noted)
+    eq(journal.damaged, 0)
+    put(journal, 7)
+    device.close()
+
+
+def test_power_cut_everywhere():
+    board = running(24, 512, 32)
+    device = SlotFlash(FOLDER, 3, 256)
+    put(Journal(device), 50)
+    device.close()
+    users = files()
+    board.power_off()
+    start = board.flash.snapshot()
+    cuts = 0
+    for how in (before, torn(20, 0x5A)):
+        k = 0
+        while True:
+            board.restore(start)
+            board.boot()
+            board.cut_at(k, how)
+            noted = {"live": {50: None}, "next": None}
+            device = SlotFlash(FOLDER, 3, 256)
+            try:
+                work(device, noted)
+                break
+            except (PowerCut, OSError):  # littlefs closes a file that it cannot read any more
+                assert board.flash.off
+                cuts += 1
+            board.boot()
+            check(noted)
+            eq(files(), users)
+            k += 1
+        board.flash.power_on()
+        device.close()
+    print("power cut at", cuts, "points")
+    assert cuts > 100

@@ -1,0 +1,21 @@
+"""Slot files on the file system of this machine: the same code, another interpreter."""
+
+from inflight.journal import DONE, OUT, Journal
+from inflight.slots import SlotFlash
+
+
+def test_journal_goes_round_and_is_found_again(tmp_path):
+    device = SlotFlash(f"{tmp_path}/journal", 5, 512)
+    journal = Journal(device)
+    for mid in range(1, 301):
+        at = journal.append(OUT, mid, b"body of %03d" % mid, 11)
+        if mid <= 295:
+            journal.mark(at, DONE)
+    assert journal.erases > 10
+    device.close()
+    again = Journal(SlotFlash(f"{tmp_path}/journal", 5, 512))
+    body = bytearray(11)
+    for mid in range(296, 301):
+        again.read(again.find(OUT, mid - 1), 0, body)
+        assert (again.found_mid, body) == (mid, b"body of %03d" % mid)
+    assert (again.live, again.next_seq, again.damaged) == (5, 300, 0)

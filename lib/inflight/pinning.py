@@ -1,0 +1,203 @@
+# Finding the blocks of pinned files, and making what is missing. Needed once at a start; a device
+# forgets this room afterwards.
+#
+# littlefs itself tells where a file is: a second one, never mounted, reads the file through a
+# device that notes which block it is asked for. Nothing of the metadata's format is known here.
+#
+# A file's name is its proof: <slot><n>-<block>-<mtime>-<check>, in hex. littlefs never writes a
+# block of data in place, so a file that was overwritten, copied back or restored is in another
+# block, or has another time, than its name says; one that was renamed has a wrong check. No such
+# file is obeyed, whatever is in it. What cannot be told from the file itself is a copy that got the
+# very block in the very second of the clock.
+#
+# A set is made in a folder of another name, which is renamed when all is there: so where the
+# folder is, a complete set was. A file has a temporary name until its block is known. What power
+# cut leaves is removed at the next start.
+
+import os
+from array import array
+from binascii import crc32
+from errno import EIO, ENODEV, ENOENT
+
+ENOSPC = 28  # MicroPython's errno has no name for it
+_CHUNK = 64
+
+
+class Spy:
+    """A block device to read from, that notes the last block asked for."""
+
+    def __init__(self, raw):
+        self._raw = raw
+        self.block = -1
+
+    def readblocks(self, block, buf, offset=0):
+        self.block = block
+        self._raw.readblocks(block, buf, offset)
+
+    def writeblocks(self, block, buf, offset=0):
+        raise OSError(EIO, "read only")
+
+    def ioctl(self, op, arg):
+        if op == 6:
+            raise OSError(EIO, "read only")
+        return self._raw.ioctl(op, arg) if op in (4, 5) else 0
+
+
+class Finder:
+    """A littlefs of our own on `raw`, as it is now: of no use when something was changed."""
+
+    def __init__(self, raw):
+        try:
+            from vfs import VfsLfs2
+        except ImportError:
+            from os import VfsLfs2  # MicroPython 1.22
+        self._spy = Spy(raw)
+        self._size = raw.ioctl(5, 0)
+        try:
+            self._fs = VfsLfs2(self._spy, readsize=64)  # by default 32, which takes twice the calls
+        except OSError as e:
+            if e.errno == EIO:
+                raise
+            raise OSError(ENODEV, "no littlefs on this device")
+
+    def block(self, path):
+        """The block of the file at `path`, -1 if it is not of exactly one block."""
+        try:
+            f = self._fs.open(path, "rb")
+        except OSError as e:
+            if e.errno != ENOENT:
+                raise
+            raise OSError(ENODEV, "the file system is not on this device")
+        with f:
+            if f.seek(0, 2) != self._size:
+                return -1
+            f.seek(0)
+            self._spy.block = -1
+            f.read(1)
+            return self._spy.block
+
+
+def pin(raw, folder, root, n):
+    """Finds n pinned files in `folder`, makes those that are missing. Returns their blocks, and how
+    many of a set that was there had to be made."""
+    blocks = array("i", [-1] * n)
+    new = folder + ".new"
+    _remove_folder(root + new)
+    finder = Finder(raw)
+    try:
+        names = os.listdir(root + folder)
+    except OSError as e:
+        if e.errno != ENOENT:
+            raise
+        os.mkdir(root + new)
+        try:
+            _make(raw, new, root, blocks)
+            os.rename(root + new, root + folder)
+        except OSError:
+            _remove_folder(root + new)
+            raise
+        return blocks, 0
+    _find(finder, names, folder, root, blocks)
+    missing = sum(1 for block in blocks if block < 0)
+    if missing:
+        _make(raw, folder, root, blocks)
+    return blocks, missing
+
+
+# --- names ---
+
+
+def _name(slot, n, block, mtime):
+    text = "%02x%02x-%x-%x" % (slot, n, block, mtime)
+    return "%s-%04x" % (text, crc32(text.encode()) & 0xFFFF)
+
+
+def _claim(name):
+    # Slot, n, block and time; None for somebody else's file.
+    try:
+        head, block, mtime, _ = name.split("-")
+        claim = int(head[:2], 16), int(head[2:], 16), int(block, 16), int(mtime, 16)
+    except ValueError:
+        return None
+    return claim if _name(*claim) == name else None
+
+
+def _is_new(name):
+    return len(name) == 6 and name[2:] == ".new"
+
+
+# --- files ---
+
+
+def _find(finder, names, folder, root, blocks):
+    # Fills in the blocks of the files that are where their names say, removes the others of ours.
+    n = len(blocks)
+    for name in names:
+        claim = _claim(name)
+        if claim and claim[1] != n:
+            raise ValueError(
+                "%s has %d pinned files, not %d: ask for as many; or delete it, with its messages"
+                % (root + folder, claim[1], n)
+            )
+    spoilt = []
+    for name in names:
+        claim = _claim(name)
+        path = "%s/%s" % (folder, name)
+        if claim:
+            slot, _, block, mtime = claim
+            if finder.block(path) == block and os.stat(root + path)[8] == mtime:
+                blocks[slot] = block
+                continue
+        if claim or _is_new(name):
+            spoilt.append(root + path)
+    for path in spoilt:
+        os.remove(path)
+
+
+def _make(raw, folder, root, blocks):
+    # Makes the files whose block is -1, or none of them.
+    size = raw.ioctl(5, 0)
+    made = {slot: "%s/%02x.new" % (folder, slot) for slot in range(len(blocks)) if blocks[slot] < 0}
+    try:
+        for path in made.values():
+            _write_blank(root + path, size)
+        finder = Finder(raw)
+        for slot, path in made.items():
+            blocks[slot] = finder.block(path)
+            if blocks[slot] < 0:
+                raise OSError(EIO, "%s is not one block" % path)
+        for slot, path in made.items():
+            made[slot] = "%s/%s" % (folder, _name(slot, len(blocks), blocks[slot], os.stat(root + path)[8]))
+            os.rename(root + path, root + made[slot])
+    except OSError as e:
+        for path in made.values():
+            _remove(root + path)
+        if e.errno == ENOSPC:
+            raise OSError(ENOSPC, "the journal needs %d KiB more of free space" % ((len(made) + 4) * size >> 10))
+        raise
+
+
+def _write_blank(path, size):
+    blank = b"\xff" * _CHUNK
+    with open(path, "wb") as f:
+        for _ in range(size // _CHUNK):
+            f.write(blank)
+
+
+def _remove(path):
+    try:
+        os.remove(path)
+    except OSError as e:
+        if e.errno != ENOENT:
+            raise
+
+
+def _remove_folder(path):
+    # What was made in a folder that was not finished. A folder of somebody else's stays.
+    try:
+        for name in os.listdir(path):
+            if _claim(name) or _is_new(name):
+                os.remove("%s/%s" % (path, name))
+        os.rmdir(path)
+    except OSError:
+        pass
