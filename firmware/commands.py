@@ -1,14 +1,14 @@
 # What a device can be told to do, on <root>/<device>/command/<name>. The answer goes to
 # <root>/<device>/reply/<name>: {"ok": true, ...} or {"ok": false, "error": what to do}.
 
-from config import check_number
-
 
 def _ping(app, payload):
     return {"echo": str(payload, "utf-8"), "up": app.uptime()}
 
 
 def _interval(app, payload):
+    from config import check_number  # a room that start has given back
+
     try:
         ms = int(payload)
     except ValueError:

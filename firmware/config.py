@@ -16,6 +16,9 @@ _NUMBERS = {
     "interval_ms": (10_000, 100, 86_400_000),
     "health_ms": (60_000, 1_000, 86_400_000),
     "watchdog_ms": (120_000, 0, 3_600_000),  # 0: none
+    "sleep_ms": (0, 0, 86_400_000),  # from wake to wake of a deep-sleep sensor, 0: it stays awake
+    "awake_ms": (30_000, 1_000, 60_000),  # what a wake takes at most
+    "report_every": (1, 1, 255),  # the radio is on at each n-th wake
 }
 # Texts and their defaults.
 _TEXTS = {
@@ -30,13 +33,19 @@ _TEXTS = {
     "tls_key": None,
     "wifi_ssid": None,
     "wifi_key": None,
+    "wifi_country": None,
+    "hostname": None,
+    "ntp": "pool.ntp.org",
 }
+_LISTS = ("sensors", "wifi_ip")
 _NEEDS = (
     ("password", "user"),
     ("tls_cert", "tls_key"),
     ("tls_key", "tls_cert"),
     ("tls_cert", "tls_ca"),
     ("wifi_key", "wifi_ssid"),
+    ("wifi_country", "wifi_ssid"),
+    ("wifi_ip", "wifi_ssid"),
 )
 
 
@@ -58,52 +67,103 @@ def _check_text(name, value):
     return value
 
 
+def _check_name(field, text, more, most=64):
+    if len(text) > most:
+        raise ConfigError("%s: write %d characters at most" % (field, most))
+    for c in text:
+        if not (c.isalpha() or c.isdigit() or c in more) or ord(c) > 126:
+            raise ConfigError("%s: use letters, digits and %s" % (field, more))
+
+
 def _check_names(root, device):
     # They go into topics, client ids and SenML names: what all of these take.
-    for name, text, more in (("root", root, "-_./"), ("device", device, "-_.")):
-        if len(text) > 64:
-            raise ConfigError("%s: write 64 characters at most" % name)
-        for c in text:
-            if not (c.isalpha() or c.isdigit() or c in more) or ord(c) > 126:
-                raise ConfigError("%s: use letters, digits and %s" % (name, more))
+    _check_name("root", root, "-_./")
+    _check_name("device", device, "-_.")
     if root[0] == "/" or root[-1] == "/" or "//" in root:
         raise ConfigError("root: write topic levels with one / between them, none at the ends")
 
 
+def _check_network(country, hostname, address):
+    if country and (len(country) != 2 or not country.isalpha() or country != country.upper()):
+        raise ConfigError('wifi_country: write two capital letters, "wifi_country": "DE"')
+    if hostname:
+        _check_name("hostname", hostname, "-", 32)
+        if hostname[0] == "-" or hostname[-1] == "-":
+            raise ConfigError("hostname: write a letter or a digit first and last")
+    if address is not None and not (len(address) == 4 and all(_is_ipv4(text) for text in address)):
+        raise ConfigError('wifi_ip: write ["address", "mask", "gateway", "name server"], each as "192.168.1.20"')
+
+
+def _is_ipv4(text):
+    parts = text.split(".") if isinstance(text, str) else ()
+    return len(parts) == 4 and all(part.isdigit() and len(part) < 4 and int(part) < 256 for part in parts)
+
+
+def _check_sensors(entries):
+    # Names only: what else an entry says is its driver's business, and an error there is one of a
+    # sensor, not of the device.
+    names = set()
+    for entry in entries:
+        if not isinstance(entry, dict) or not isinstance(entry.get("driver"), str):
+            raise ConfigError('sensors: write objects, "sensors": [{"driver": "dht22", "pin": 4}]')
+        name = entry.get("name") or entry["driver"]
+        _check_name("sensors: name", _check_text("name", name), "-_.:/", 32)
+        if not (name[0].isalpha() or name[0].isdigit()):
+            raise ConfigError("sensors: begin a name with a letter or a digit")
+        if name in names:
+            raise ConfigError('sensors: "%s" is there twice, give each a "name" of its own' % name)
+        names.add(name)
+
+
 class Config:
-    """The fields of dict `given`, checked, with defaults, as attributes. `device` is the identity
-    used if `given` has none. Raises ConfigError."""
+    """The fields, checked, with defaults, as attributes. It has no methods, so that whoever keeps it
+    keeps nothing else of this room: start gives back its RAM."""
 
-    def __init__(self, given, device):
-        if not isinstance(given, dict):
-            raise ConfigError('write one JSON object, {"host": "broker.example", ...}')
-        for name in given:
-            if name not in _NUMBERS and name not in _TEXTS:
-                known = ", ".join(sorted(list(_NUMBERS) + list(_TEXTS)))
-                raise ConfigError('unknown field "%s": remove it, or use one of %s' % (name, known))
-        for name in _NUMBERS:
-            setattr(self, name, check_number(name, given.get(name, _NUMBERS[name][0])))
-        for name in _TEXTS:
-            value = given.get(name)
-            setattr(self, name, _TEXTS[name] if value is None else _check_text(name, value))
-        self.device = self.device or device
-        self._check()
 
-    def _check(self):
-        if self.host is REQUIRED:
-            raise ConfigError('host is missing: write "host": "broker.example"')
-        if self.drop not in (None, "oldest", "newest"):
-            raise ConfigError('drop: write "oldest" or "newest", or leave it out to refuse new messages when full')
-        for name, other in _NEEDS:
-            if getattr(self, name) and not getattr(self, other):
-                raise ConfigError("%s needs %s: write both, or leave %s out" % (name, other, name))
-        if 0 < self.watchdog_ms < 3 * self.timeout_ms:
-            raise ConfigError("watchdog_ms: write 0, or three times timeout_ms at least")
-        _check_names(self.root, self.device)
+def check(given, device):
+    """Returns the Config that dict `given` describes. `device` is the identity used if it has none, or
+    a function that returns it. Raises ConfigError."""
+    if not isinstance(given, dict):
+        raise ConfigError('write one JSON object, {"host": "broker.example", ...}')
+    for name in given:
+        if name not in _NUMBERS and name not in _TEXTS and name not in _LISTS:
+            known = ", ".join(sorted(list(_NUMBERS) + list(_TEXTS) + list(_LISTS)))
+            raise ConfigError('unknown field "%s": remove it, or use one of %s' % (name, known))
+    config = Config()
+    for name in _NUMBERS:
+        setattr(config, name, check_number(name, given.get(name, _NUMBERS[name][0])))
+    for name in _TEXTS:
+        value = given.get(name)
+        setattr(config, name, _TEXTS[name] if value is None else _check_text(name, value))
+    for name in _LISTS:
+        value = given.get(name)
+        if value is not None and not isinstance(value, list):
+            raise ConfigError('%s: write a list, "%s": [...]' % (name, name))
+        setattr(config, name, value)
+    config.device = config.device or (device() if callable(device) else device)
+    _check_together(config)
+    return config
+
+
+def _check_together(config):
+    if config.host is REQUIRED:
+        raise ConfigError('host is missing: write "host": "broker.example"')
+    if config.drop not in (None, "oldest", "newest"):
+        raise ConfigError('drop: write "oldest" or "newest", or leave it out to refuse new messages when full')
+    for name, other in _NEEDS:
+        if getattr(config, name) and not getattr(config, other):
+            raise ConfigError("%s needs %s: write both, or leave %s out" % (name, other, name))
+    if 0 < config.watchdog_ms < 3 * config.timeout_ms:
+        raise ConfigError("watchdog_ms: write 0, or three times timeout_ms at least")
+    if config.sleep_ms and 0 < config.watchdog_ms < 2 * config.awake_ms:
+        raise ConfigError("watchdog_ms: write 0, or twice awake_ms at least")
+    _check_names(config.root, config.device)
+    _check_network(config.wifi_country, config.hostname, config.wifi_ip)
+    _check_sensors(config.sensors or ())
 
 
 def load(path, device):
-    """Returns the Config in the file at path. Raises ConfigError."""
+    """Returns the Config in the file at path; check() tells what `device` is. Raises ConfigError."""
     problem = ""
     try:
         with open(path) as f:
@@ -111,7 +171,7 @@ def load(path, device):
         # MicroPython takes an object without its end: a file cut short would lose fields silently.
         if text[-1:] != "}":
             raise ValueError
-        return Config(json.loads(text), device)
+        return check(json.loads(text), device)
     except ConfigError as e:
         problem = str(e)
     except OSError:

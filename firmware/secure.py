@@ -2,32 +2,48 @@
 
 import sys
 
+from config import ConfigError
 
-def _read(path):
-    with open(path, "rb") as f:
-        return f.read()
+
+def _read(field, path):
+    try:
+        with open(path, "rb") as f:
+            return f.read()
+    except OSError:
+        raise ConfigError("%s: no file %s: copy it to the device, or correct the name" % (field, path))
 
 
 def context(ca, cert=None, key=None):
     """Returns an SSLContext that accepts brokers with a certificate by the CA in file `ca`, and
-    shows the certificate in file `cert` with its `key`. Raises OSError, ValueError."""
-    if sys.implementation.name == "micropython":
-        try:
-            import tls
-        except ImportError:  # before 1.23
-            import ssl as tls
+    shows the certificate in file `cert` with its `key`. Raises ConfigError."""
+    authority = _read("tls_ca", ca)
+    chain = cert and (_read("tls_cert", cert), _read("tls_key", key))
+    make = _micropython if sys.implementation.name == "micropython" else _cpython
+    try:
+        return make(authority, chain, cert, key)
+    except (OSError, ValueError) as e:
+        raise ConfigError("tls: write certificates and keys as DER files without a password (%s)" % e)
 
-        new = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
-        new.load_verify_locations(_read(ca))
-        if cert:
-            new.load_cert_chain(_read(cert), _read(key))
-        return new
+
+def _micropython(authority, chain, cert, key):
+    try:
+        import tls
+    except ImportError:  # before 1.23
+        import ssl as tls
+
+    new = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
+    new.load_verify_locations(authority)
+    if chain:
+        new.load_cert_chain(*chain)
+    return new
+
+
+def _cpython(authority, chain, cert, key):
     import ssl
 
-    data = _read(ca)
-    pem = data.startswith(b"-----")
+    pem = authority.startswith(b"-----")
     new = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    new.load_verify_locations(cadata=data.decode() if pem else data)
-    if cert:
+    new.load_verify_locations(cadata=authority.decode() if pem else authority)
+    if chain:
         new.load_cert_chain(cert, key)
     return new

@@ -4,7 +4,7 @@ import json
 import time
 
 # Some ports count from the year 2000, SenML counts from 1970.
-_EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0
+EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0
 
 
 def now(synchronised):
@@ -12,26 +12,43 @@ def now(synchronised):
     say (values below 2**28 are relative to now)."""
     if not synchronised:
         return "0"
-    t = time.time() + _EPOCH
+    t = time.time() + EPOCH
     return ("%.3f" if isinstance(t, float) else "%d") % t
+
+
+def start(sources):
+    """Lets slow sensors begin: those with a start(), which returns how many ms they take. Returns
+    how long it is until read() has all of them."""
+    ms = 0
+    for source in sources:
+        begin = getattr(source, "start", None)
+        if begin:
+            ms = max(ms, begin())
+    return ms
 
 
 def read(sources, errors):
     """Yields (name, unit, value) of what `sources` (callables that give such triples) have. What
     failed is noted in dict `errors`, and struck off when it works again."""
     for source in sources:
+        errors.pop(_name(source), None)  # now: a reading may have the same name
         try:
             for name, unit, value in source():
                 if isinstance(value, Exception):
                     errors[name] = describe(value)
-                elif not isinstance(value, (int, float, str)) or (not isinstance(value, str) and value - value != 0):
+                elif not _is_value(value):
                     errors[name] = "not a value"
                 else:
                     errors.pop(name, None)
                     yield name, unit, value
-            errors.pop(_name(source), None)
         except Exception as e:
             errors[_name(source)] = describe(e)
+
+
+def _is_value(value):
+    if isinstance(value, (bool, str)):  # a bool is no int on MicroPython
+        return True
+    return isinstance(value, (int, float)) and value - value == 0
 
 
 def _name(source):

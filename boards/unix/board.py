@@ -99,11 +99,33 @@ def sleep(ms, deep=False):
         sys.exit(AGAIN)
 
 
+def remember(data):
+    if len(data) > 16:
+        raise ValueError("remember: 16 bytes at most")
+    with open(home() + "/remembered", "wb") as f:
+        f.write(data)
+
+
+def recall():
+    # A power cut forgets it, as it does on a board.
+    if reset_cause() == DEEP_SLEEP:
+        try:
+            with open(home() + "/remembered", "rb") as f:
+                return f.read()
+        except OSError:
+            pass
+    return None
+
+
 def watchdog(ms):
     pass  # a process that hangs is its supervisor's business
 
 
 # --- network and clock: the operating system's business ---
+
+
+def wifi_setup(hostname=None, country=None, address=None):
+    pass
 
 
 def wifi_connect(ssid, key, timeout_ms):
@@ -119,7 +141,7 @@ def rssi():
     return int(float(lines[2].split()[3])) if len(lines) > 3 else None
 
 
-def sync_time():
+def sync_time(host=None):
     return True
 
 

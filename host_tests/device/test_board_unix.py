@@ -5,7 +5,7 @@ import sys
 
 import board
 import codes
-from harness import SkipTest, eq
+from harness import SkipTest, eq, raises
 
 if sys.platform != "linux":
     raise SkipTest("needs Linux")
@@ -56,8 +56,8 @@ def _exists(path):
 
 
 def test_the_whole_interface_is_there():
-    names = "device_id config_path wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep watchdog"
-    for name in (names + " sensors accepted").split():
+    names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
+    for name in (names + " remember recall watchdog sensors accepted").split():
         assert callable(getattr(board, name)), name
     eq(board.NAME, "unix")
 
@@ -125,6 +125,22 @@ def test_deep_sleep_ends_the_process_and_is_remembered():
                 eq(e.args[0], board.AGAIN)
             home.start_again(orderly=True)
             eq(board.reset_cause(), cause)
+
+
+def test_what_is_remembered_survives_a_deep_sleep_and_no_power_cut():
+    with Home() as home:
+        eq(board.recall(), None)
+        board.remember(b"sixteen bytes ok")
+        try:
+            board.sleep(1, True)
+        except SystemExit:
+            pass
+        home.start_again(orderly=True)
+        eq(board.recall(), b"sixteen bytes ok")
+        eq(board.recall(), b"sixteen bytes ok")
+        home.start_again()  # killed
+        eq(board.recall(), None)
+        raises(ValueError, board.remember, bytes(17))
 
 
 def test_a_light_sleep_comes_back():

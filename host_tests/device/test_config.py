@@ -3,13 +3,13 @@
 import json
 import os
 
-from config import Config, ConfigError, check_number, load
+from config import ConfigError, check, check_number, load
 from harness import eq, raises
 
 
 def config(**fields):
     fields.setdefault("host", "broker")
-    return Config(fields, "a1b2c3")
+    return check(fields, "a1b2c3")
 
 
 def refused(**fields):
@@ -33,12 +33,12 @@ def test_null_is_left_out():
 
 
 def test_missing_host():
-    assert '"host": "broker.example"' in str(raises(ConfigError, Config, {}, "d"))
+    assert '"host": "broker.example"' in str(raises(ConfigError, check, {}, "d"))
 
 
 def test_not_an_object():
     for given in ([], 1, "host", None):
-        assert "JSON object" in str(raises(ConfigError, Config, given, "d"))
+        assert "JSON object" in str(raises(ConfigError, check, given, "d"))
 
 
 def test_unknown_field_is_named_with_those_that_exist():
@@ -67,7 +67,7 @@ def test_names_are_fit_for_topics():
 
 
 def test_the_boards_identity_is_checked_as_well():
-    assert str(raises(ConfigError, Config, {"host": "h"}, "no good")).startswith("device:")
+    assert str(raises(ConfigError, check, {"host": "h"}, "no good")).startswith("device:")
 
 
 def test_fields_that_need_another():
@@ -77,6 +77,49 @@ def test_fields_that_need_another():
     assert "tls_ca" in refused(tls_cert="c", tls_key="k")
     assert "wifi_ssid" in refused(wifi_key="x")
     assert "oldest" in refused(drop="all")
+
+
+def test_network_fields():
+    eq((config().ntp, config().hostname, config().wifi_ip), ("pool.ntp.org", None, None))
+    ip = ["192.168.1.20", "255.255.255.0", "192.168.1.1", "9.9.9.9"]
+    c = config(wifi_ssid="s", wifi_ip=ip, wifi_country="DE", hostname="attic-1", ntp="time.example")
+    eq((c.wifi_ip, c.wifi_country, c.hostname, c.ntp), (ip, "DE", "attic-1", "time.example"))
+    assert "wifi_ssid" in refused(wifi_ip=ip)
+    assert "wifi_ssid" in refused(wifi_country="DE")
+    for country in ("de", "D", "DEU", "D1"):
+        assert '"wifi_country": "DE"' in refused(wifi_ssid="s", wifi_country=country), country
+    for hostname in ("a_b", "a b", "-a", "a-", "x" * 33, "\u00e4"):
+        assert refused(hostname=hostname).startswith("hostname:"), hostname
+    for bad in ([], ip[:3], ip + ip[:1], ip[:3] + ["9.9.9"], ip[:3] + ["9.9.9.256"], ip[:3] + ["9.9..9"], ip[:3] + [9]):
+        assert "name server" in refused(wifi_ssid="s", wifi_ip=bad), bad
+    for bad in ("192.168.1.20", 1, {}):
+        assert "write a list" in refused(wifi_ssid="s", wifi_ip=bad), bad
+
+
+def test_sleeping():
+    eq((config().sleep_ms, config().awake_ms, config().report_every), (0, 30_000, 1))
+    eq(config(sleep_ms=60_000, report_every=10).report_every, 10)
+    assert "twice awake_ms" in refused(sleep_ms=1000, watchdog_ms=50_000)
+    eq(config(sleep_ms=1000, watchdog_ms=50_000, awake_ms=25_000).watchdog_ms, 50_000)
+    eq(config(watchdog_ms=50_000).watchdog_ms, 50_000)
+
+
+def test_sensors():
+    eq(config().sensors, None)
+    entries = [{"driver": "dht22", "pin": 4, "name": "attic"}, {"driver": "dht22", "pin": 5}, {"driver": "adc"}]
+    eq(config(sensors=entries).sensors, entries)
+    for entry in (4, "dht22", [], {}, {"pin": 4}, {"driver": 4}, None):
+        assert '"driver": "dht22"' in refused(sensors=[entry]), entry
+    for name in ("a b", "\u00e4", "-a", ".a", "a" * 33, 4, 'a"'):
+        assert "name" in refused(sensors=[{"driver": "adc", "name": name}]), name
+    assert '"dht22" is there twice' in refused(sensors=entries[1:2] * 2)
+    assert "write a list" in refused(sensors={"driver": "adc"})
+
+
+def test_the_identity_is_asked_for_only_if_there_is_none():
+    asked = []
+    eq(check({"host": "h", "device": "attic"}, lambda: asked.append(1)).device, "attic")
+    eq((check({"host": "h"}, lambda: "a1b2").device, asked), ("a1b2", []))
 
 
 def test_no_secret_is_shown():

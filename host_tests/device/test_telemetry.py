@@ -45,7 +45,7 @@ def test_synchronised_clock_counts_from_1970():
     # 2025-01-01, as this runtime counts it.
     start = 1_735_689_600
     assert float(telemetry.now(True)) > start, telemetry.now(True)
-    assert abs(float(telemetry.now(True)) - (time.time() + telemetry._EPOCH)) < 5
+    assert abs(float(telemetry.now(True)) - (time.time() + telemetry.EPOCH)) < 5
 
 
 def broken():
@@ -74,6 +74,27 @@ def test_a_sensor_that_works_again_is_struck_off():
     errors = {"bad": "OSError: 5", "whole": "RuntimeError: bus", "other": "x"}
     eq(list(telemetry.read([whole], errors)), [("bad", "V", 2)])
     eq(errors, {"other": "x"})
+
+
+def test_every_kind_of_value_is_read():
+    readings = [("x", None, value) for value in (True, False, "open", 1 << 40, -0.5)]
+    errors = {}
+    eq(list(telemetry.read([lambda: readings], errors)), readings)
+    eq(errors, {})
+    eq(list(telemetry.read([lambda: (("x", None, None), ("y", None, b"z"))], errors)), [])
+    eq(errors, {"x": "not a value", "y": "not a value"})
+
+
+def test_slow_sources_are_waited_for():
+    class Slow:
+        def __init__(self, ms):
+            self.ms = ms
+
+        def start(self):
+            return self.ms
+
+    eq(telemetry.start([whole, Slow(10), Slow(750), broken]), 750)
+    eq(telemetry.start([whole, broken]), 0)
 
 
 class Driver:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -16,11 +17,13 @@ for folder in (HOST_TESTS, CHECKOUT / "tools", *DEVICE_PATH):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from app import App, will  # noqa: E402
+from app import App  # noqa: E402
 from broker import Automatic  # noqa: E402
 from codes import IDLE, ONLINE, POWER_ON  # noqa: E402
-from config import Config  # noqa: E402
+from config import check  # noqa: E402
 from inflight import Client, Journal, RamFlash  # noqa: E402
+from nap import Nap  # noqa: E402
+from node import will  # noqa: E402
 from runtimes import runtime  # noqa: E402
 
 
@@ -32,8 +35,11 @@ class Board:
     def __init__(self):
         self.readings = [("temperature", "Cel", 21.5)]
         self.wifi = ONLINE
+        self.joins = IDLE  # what wifi_connect() leads to
         self.clock = True
-        self.joined, self.fed, self.log = [], [], []
+        self.cause = POWER_ON
+        self.memory = None
+        self.joined, self.set_up, self.asked, self.fed, self.log, self.slept = [], [], [], [], [], []
 
     def sensors(self):
         yield from self.readings
@@ -41,18 +47,32 @@ class Board:
     def wifi_status(self):
         return self.wifi
 
+    def wifi_setup(self, hostname=None, country=None, address=None):
+        self.set_up.append((hostname, country, address))
+
     def wifi_connect(self, ssid, key, timeout_ms):
         self.joined.append((ssid, key, timeout_ms))
-        return IDLE
+        self.wifi = self.joins
+        return self.wifi
 
-    def sync_time(self):
+    def sync_time(self, host=None):
+        self.asked.append(host)
         return self.clock
+
+    def remember(self, data):
+        self.memory = data
+
+    def recall(self):
+        return self.memory
+
+    def sleep(self, ms, deep=False):
+        self.slept.append((ms, deep))
 
     def rssi(self):
         return -67
 
     def reset_cause(self):
-        return POWER_ON
+        return self.cause
 
     def watchdog(self, ms):
         self.fed.append(ms)
@@ -62,14 +82,17 @@ class Board:
 
 
 class Maker:
-    """make(port, ...) is an App on a Board of its own; other arguments are fields of its configuration."""
+    """make(port, ...) is an App, or with sleep_ms a Nap, on a Board of its own if none is given; other arguments are
+    fields of its configuration."""
 
     def __init__(self):
         self.apps = []
 
-    def __call__(self, port, flash=None, sources=None, **fields):
-        config = Config({"host": "127.0.0.1", "port": port, "interval_ms": 100, **fields}, "dev")
-        journal = Journal(flash or RamFlash(8, 4096))
+    def __call__(self, port, flash=None, sources=None, board=None, began=None, **fields):
+        config = check({"host": "127.0.0.1", "port": port, "interval_ms": 100, **fields}, "dev")
+        flash = flash or RamFlash(8, 4096)
+        journal = Journal(flash)
+        kind = Nap if config.sleep_ms else App
         client = Client(
             config.host,
             config.device,
@@ -78,11 +101,11 @@ class Maker:
             will=will(config),
             keepalive=0,
             drop=config.drop,
-            timeout=3000,
-            backoff=(0, 0),
+            timeout=min(3000, kind.timeout(config)),
+            backoff=kind.BACKOFF if kind is Nap else (0, 0),
             on_error=lambda error: None,
         )
-        self.apps.append(App(Board(), config, journal, client, sources))
+        self.apps.append(kind(board or Board(), config, journal, client, flash, sources, began))
         return self.apps[-1]
 
 
@@ -98,6 +121,26 @@ def make():
 def broker():
     with Automatic() as broker:
         yield broker
+
+
+@pytest.fixture
+def nobody():
+    """A port of loopback that refuses connections."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
+
+
+@pytest.fixture
+def told(broker):
+    """told(topic): what the messages to this topic of the device say, told() those to any; a SenML pack counts as its
+    first record."""
+
+    def bodies(topic=""):
+        found = [m.payload for m in list(broker.arrived) if not topic or m.topic.split("/", 2)[2] == topic]
+        return [body[0] if isinstance(body, list) else body for body in map(json.loads, found)]
+
+    return bodies
 
 
 @pytest.fixture

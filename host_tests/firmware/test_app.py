@@ -1,7 +1,7 @@
 """The application against a broker: what arrives there, and what it does when told."""
 
 import json
-import socket
+import sys
 
 import pytest
 
@@ -20,14 +20,6 @@ def arrived(broker, topic, device="dev"):
 def numbers(broker):
     bodies = [json.loads(m.payload) for m in broker.arrived]
     return [(body[0] if isinstance(body, list) else body)["seq"] for body in bodies]
-
-
-@pytest.fixture
-def nobody():
-    """A port of loopback that refuses connections."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        yield sock.getsockname()[1]
 
 
 @pytest.fixture
@@ -154,6 +146,47 @@ def test_source_that_raises_leaves_the_others(make, broker, until):
     assert "no such pin" in arrived(broker, "health")[-1]["errors"]["broken"]
 
 
+def test_slow_sensor_holds_up_nothing(make, broker, until):
+    class Slow:
+        started = 0
+
+        def start(self):
+            self.started += 1
+            return 400
+
+        def __call__(self):
+            yield "slow", "V", self.started
+
+    slow = Slow()
+    app = make(broker.port, sources=[slow])
+    broker.give("inflight/dev/command/ping", b"x", 2)
+    # Commands are obeyed meanwhile, and a measurement under way is not begun again.
+    until(app, lambda: arrived(broker, "reply/ping") or arrived(broker, "telemetry"))
+    assert not arrived(broker, "telemetry")
+    until(app, lambda: len(arrived(broker, "telemetry")) >= 3)
+    assert [m["v"] for m in arrived(broker, "telemetry")] == [1, 2, 3]
+
+
+def test_configured_sensors_come_behind_those_of_the_board(make, broker, until, monkeypatch):
+    class Mine:
+        FIELDS = {"volts": 1.0}
+
+        class Driver:
+            def __init__(self, fields, name):
+                self.reading = name, "V", fields["volts"]
+
+            def read(self):
+                yield self.reading
+
+    monkeypatch.setitem(sys.modules, "sensor_mine", Mine)
+    entries = [{"driver": "mine", "name": "cell", "volts": 3.7}, {"driver": "theirs"}]
+    app = make(broker.port, sensors=entries, health_ms=1000)
+    until(app, lambda: arrived(broker, "telemetry") and arrived(broker, "health"))
+    pack = json.loads(next(m.payload for m in broker.arrived if m.topic.endswith("telemetry")))
+    assert [(record["n"], record["v"]) for record in pack] == [("temperature", 21.5), ("cell", 3.7)]
+    assert "unknown driver" in arrived(broker, "health")[-1]["errors"]["theirs"]
+
+
 def test_no_reading_takes_no_number(make, broker, until):
     app = make(broker.port, health_ms=1000)
     app.board.readings = []
@@ -200,6 +233,15 @@ def test_health_tells_all(make, broker, until):
     assert set(health["counters"]) == set(app.client.counters())
     assert set(health["journal"]) == {"live", "used", "limit", "erases", "damaged"}
     assert {"heap", "up", "outbox_full", "firmware", "errors", "seq", "epoch"} <= set(health)
+
+
+def test_health_tells_where_the_journal_lives(make, broker, until):
+    flash = RamFlash(8, 4096)
+    flash.where, flash.repaired = "pinned files", 2
+    app = make(broker.port, flash)
+    until(app, lambda: arrived(broker, "health"))
+    journal = arrived(broker, "health")[0]["journal"]
+    assert (journal["where"], journal["repaired"]) == ("pinned files", 2)
 
 
 def test_orderly_end_says_offline(make, broker, until):
@@ -309,6 +351,33 @@ def test_wifi_is_joined_when_it_is_down(make, nobody, until):
     app.board.wifi = IDLE
     until(app, lambda: app.board.joined)
     assert app.board.joined == [("net", "key", 0)]
+
+
+def test_wifi_is_set_up_once_before_it_is_joined(make, nobody, until):
+    ip = ["10.0.0.2", "255.255.255.0", "10.0.0.1", "10.0.0.1"]
+    fields = {"wifi_ssid": "net", "wifi_key": "key", "wifi_ip": ip, "wifi_country": "DE", "hostname": "attic"}
+    app = make(nobody, **fields)
+    app.board.wifi = IDLE
+    app._wifi.ms = 1
+    until(app, lambda: len(app.board.joined) >= 3)
+    assert app.board.set_up == [("attic", "DE", ip)]
+
+
+def test_wifi_that_cannot_be_set_up_is_told_and_joined_all_the_same(make, broker, until):
+    def fail(*_):
+        raise ValueError("no such country")
+
+    app = make(broker.port, wifi_ssid="net")
+    app.board.wifi = IDLE
+    app.board.wifi_setup = fail
+    until(app, lambda: app.board.joined and arrived(broker, "health"))
+    assert "no such country" in app.errors["wifi"]
+
+
+def test_clock_is_asked_for_where_the_configuration_says(make, broker, until):
+    app = make(broker.port, ntp="time.example")
+    until(app, lambda: app.board.asked)
+    assert set(app.board.asked) == {"time.example"}
 
 
 @pytest.mark.parametrize("status", [ONLINE, CONNECTING])

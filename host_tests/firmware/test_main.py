@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import ipaddress
-import json
 import random
 import select
 import socket
@@ -20,13 +19,8 @@ CUTS = {"cpython": 4, "micropython-x86": 16}
 AGAIN = 75  # exit status of a board that wants to be started again
 
 
-def bodies(broker, topic=""):
-    found = [json.loads(m.payload) for m in list(broker.arrived) if m.topic == f"inflight/box/{topic}" or not topic]
-    return [body[0] if isinstance(body, list) else body for body in found]
-
-
 @pytest.mark.parametrize("qos", [1, 2])
-def test_nothing_accepted_is_lost_by_killing_it(machine, broker, qos):
+def test_nothing_accepted_is_lost_by_killing_it(machine, broker, qos, told):
     random.seed(qos)
     machine.configure(port=broker.port, qos=qos)
     for _ in range(CUTS[machine.name]):
@@ -38,39 +32,39 @@ def test_nothing_accepted_is_lost_by_killing_it(machine, broker, qos):
     broker.give("inflight/box/command/reboot", b"", 2)
     assert machine.end()[1] == AGAIN
     accepted = [seq for seq, _, _ in machine.accepted()]
-    arrived = [body["seq"] for body in bodies(broker)]
+    arrived = [body["seq"] for body in told()]
     assert len(accepted) > CUTS[machine.name] and not set(accepted) - set(arrived)
     # The journal's numbers have no gap, whatever was being written when the power went.
     assert sorted(set(arrived)) == list(range(max(arrived) + 1))
-    assert len({body["epoch"] for body in bodies(broker)}) == 1
+    assert len({body["epoch"] for body in told()}) == 1
     twice = [m for m in broker.arrived if m.qos == 2 and [n.payload for n in broker.arrived].count(m.payload) > 1]
     assert not twice
 
 
-def test_health_tells_why_it_started(machine, broker):
+def test_health_tells_why_it_started(machine, broker, told):
     machine.configure(port=broker.port)
 
-    def told():  # by number: a message can arrive twice at QoS 1
-        return {body["seq"]: body["reset"] for body in bodies(broker, "health")}
+    def causes():  # by number: a message can arrive twice at QoS 1
+        return {body["seq"]: body["reset"] for body in told("health")}
 
     for starts, end in enumerate(("kill", "reboot", "nothing"), 1):
         machine.start()
-        machine.wait_for(told, starts)
+        machine.wait_for(causes, starts)
         if end == "kill":
             machine.kill()
         elif end == "reboot":
             broker.give("inflight/box/command/reboot", b"", 2)
             machine.end()
-    assert [cause for _, cause in sorted(told().items())] == ["power-on", "power-cut", "soft"]
+    assert [cause for _, cause in sorted(causes().items())] == ["power-on", "power-cut", "soft"]
 
 
-def test_reboot_says_goodbye_and_asks_to_be_started_again(machine, broker):
+def test_reboot_says_goodbye_and_asks_to_be_started_again(machine, broker, told):
     machine.configure(port=broker.port)
     machine.start()
-    machine.wait_for(lambda: bodies(broker, "status"))
+    machine.wait_for(lambda: told("status"))
     broker.give("inflight/box/command/reboot", b"", 2)
     assert machine.end()[1] == AGAIN
-    assert [body["state"] for body in bodies(broker, "status")] == ["online", "offline"]
+    assert [body["state"] for body in told("status")] == ["online", "offline"]
 
 
 @pytest.mark.parametrize(
@@ -82,14 +76,18 @@ def test_reboot_says_goodbye_and_asks_to_be_started_again(machine, broker):
         ('{"host": "h", "wlan": "x"}', 'unknown field "wlan"'),
         ('{"host": "h", "level": 3, "device": "a-name-of-more-than-23-characters"}', "1 to 23 characters"),
         (None, 'create it with {"host": "broker.example"}'),
+        ('{"host": "h", "tls_ca": "no-such-file"}', "tls_ca: no file no-such-file"),
+        ('{"host": "h", "tls_ca": "config.json"}', "tls: write certificates and keys as DER files"),
+        ('{"host": "h", "sleep_ms": 5000, "watchdog_ms": 1, "timeout_ms": 100}', "watchdog_ms"),
     ],
 )
-def test_wrong_configuration_ends_with_what_to_do(machine, config, says):
+def test_wrong_configuration_ends_with_what_to_do_in_one_line(machine, config, says):
     if config is not None:
-        (machine.home / "config.json").write_text(config)
+        (machine.home / "config.json").write_text(config.replace("config.json", str(machine.home / "config.json")))
     machine.start()
     output, status = machine.end()
-    assert status == 1 and says in output.splitlines()[-1]
+    (line,) = output.splitlines()
+    assert status == 1 and line.startswith("inflight: ") and says in line
 
 
 def test_no_secret_is_printed(machine):
@@ -176,12 +174,12 @@ def context(tmp_path, authority):
 
 
 @pytest.mark.parametrize("form", ["pem", "der"])
-def test_tls_with_the_right_authority(machine, broker, tmp_path, authority, context, form):
+def test_tls_with_the_right_authority(machine, broker, tmp_path, authority, context, form, told):
     ca, _ = write(tmp_path, "ca", authority, form)
     with tls_in_front_of(broker, context) as port:
         machine.configure(host="localhost", port=port, tls_ca=ca)
         machine.start()
-        machine.wait_for(lambda: bodies(broker, "status"))
+        machine.wait_for(lambda: told("status"))
 
 
 def test_tls_with_another_authority_says_nothing_to_the_broker(machine, broker, tmp_path, context):
@@ -196,7 +194,7 @@ def test_tls_with_another_authority_says_nothing_to_the_broker(machine, broker, 
         assert not broker.connections or not broker.connections[0].packets
 
 
-def test_tls_shows_its_own_certificate(machine, broker, tmp_path, authority, context):
+def test_tls_shows_its_own_certificate(machine, broker, tmp_path, authority, context, told):
     ca, _ = write(tmp_path, "ca", authority, "pem")
     cert, key = write(tmp_path, "client", certificate("box", authority), "pem")
     context.verify_mode = ssl.CERT_REQUIRED
@@ -204,4 +202,4 @@ def test_tls_shows_its_own_certificate(machine, broker, tmp_path, authority, con
     with tls_in_front_of(broker, context) as port:
         machine.configure(host="localhost", port=port, tls_ca=ca, tls_cert=cert, tls_key=key)
         machine.start()
-        machine.wait_for(lambda: bodies(broker, "status"))
+        machine.wait_for(lambda: told("status"))

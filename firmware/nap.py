@@ -1,0 +1,200 @@
+# The application of a device that sleeps: it wakes, reads its sensors into the journal, delivers what
+# the journal holds, obeys what it was told meanwhile, and sleeps again.
+#
+# A wake
+# ------
+#   read     start the sensors, take their readings
+#   journal  write them to the journal: from here on nothing loses them
+#   wifi     join                                    \
+#   connect  to the broker, subscriptions included    > at each report_every-th wake, or when half
+#   deliver  the backlog, the status, commands       /  the journal is full
+#
+# What a wake has to know of those before it stays in the board's memory, Memory tells what. Each
+# wake is measured; its health message tells of the one before, whose end is known.
+
+import struct
+import time
+
+import telemetry
+from codes import DEEP_SLEEP, ONLINE
+from inflight.port import const, ticks_add, ticks_diff, ticks_ms
+from inflight.session import DUPLICATES, RECEIVED, TOO_LONG
+from node import Node
+
+_QUIET_MS = const(250)  # a broker that says nothing for so long has nothing more to say
+_SLICE = const(50)  # between two looks whether it did
+_STEPS = const(3)  # of connecting that have a time-out each: dial, CONNACK, SUBACK
+_SYNC_MS = const(3_600_000)  # for so long the clock is trusted; those of sleeping chips are poor
+_NEVER = const(255)
+_MOST = const(65535)
+_SET = const(1_735_689_600)  # 2025: a clock that tells less has forgotten
+_PHASES = ("read", "journal", "wifi", "connect", "deliver")
+
+
+class Memory:
+    """What a device remembers while it sleeps; `data` is what remember() was given, or None.
+
+    since: wakes since the last report; sync: reports since the clock was set, 255: never; full:
+    messages that found the journal full, missed: reports that did not reach the broker, both since
+    the power came and 255 at most; health: wakes since the last health message; phases: how long
+    the last wake took, ms."""
+
+    FORM = "<BBBBH5H"
+
+    def __init__(self, data):
+        self.fresh = not data or len(data) != struct.calcsize(self.FORM)
+        if self.fresh:
+            self.since = self.sync = _NEVER
+            self.full = self.missed = 0
+            self.health = _MOST
+            self.phases = [0] * len(_PHASES)
+        else:
+            numbers = struct.unpack(self.FORM, data)
+            self.since, self.sync, self.full, self.missed, self.health = numbers[:5]
+            self.phases = list(numbers[5:])
+
+    def pack(self):
+        """What remember() is to be given."""
+        few = [min(n, 255) for n in (self.since, self.sync, self.full, self.missed)]
+        many = [min(n, _MOST) for n in [self.health] + self.phases]
+        return struct.pack(self.FORM, *(few + many))
+
+
+class Nap(Node):
+    """The firmware of a device that sleeps most of the time; Node tells its arguments."""
+
+    BACKOFF = (86_400_000, 86_400_000)  # a wake tries once
+
+    @staticmethod
+    def timeout(config):
+        """Half of the wake is enough for a connection that fails at its last step."""
+        return min(config.timeout_ms, config.awake_ms // (2 * _STEPS))
+
+    def __init__(self, board, config, journal, client, flash, sources=None, began=None):
+        super().__init__(board, config, journal, client, flash, sources, began)
+        self._began = self._phase_at = self._up_at
+        self._end = ticks_add(self._began, config.awake_ms)
+        self._memory = memory = Memory(board.recall())
+        self._phases = []
+        self.full = memory.full
+        self.synchronised = memory.sync != _NEVER and time.time() + telemetry.EPOCH > _SET
+
+    def set_interval(self, ms):
+        raise ValueError("this device sleeps between readings: change sleep_ms in its configuration")
+
+    def run(self):
+        """One wake. Returns for how many ms the device is to sleep: 0, a new start."""
+        memory = self._memory
+        config = self.config
+        if config.watchdog_ms:
+            self.board.watchdog(config.watchdog_ms)
+        ms = telemetry.start(self._sources)
+        if ms:
+            self.board.sleep(ms)
+        readings = self._read()
+        self._passed()
+        self._publish_telemetry(readings)
+        self._passed()
+        memory.since += 1
+        memory.health += 1
+        if memory.since >= config.report_every or self.journal.used * 2 >= self.journal.limit:
+            self._report_all()
+        while len(self._phases) < len(_PHASES):
+            self._passed()
+        memory.phases = self._phases
+        memory.full = self.full
+        self.board.remember(memory.pack())
+        return 0 if self.stopping else self._left()
+
+    def _passed(self):
+        # A phase ends here.
+        now = ticks_ms()
+        self._phases.append(ticks_diff(now, self._phase_at))
+        self._phase_at = now
+
+    def _left(self):
+        # Until the next wake: a wake that took long does not put off those behind it.
+        period = self.config.sleep_ms
+        return period - ticks_diff(ticks_ms(), self._began) % period
+
+    # --- the radio is on ---
+
+    def _report_all(self):
+        memory = self._memory
+        memory.since = 0
+        online = self._is_online()
+        self._passed()
+        if online and self._connect():
+            self._passed()
+            if self._deliver():
+                return
+        memory.missed += 1
+
+    def _is_online(self):
+        if self.board.wifi_status() == ONLINE:
+            return True
+        return bool(self.config.wifi_ssid) and self._join(self.config.awake_ms // 2) == ONLINE
+
+    def _connect(self):
+        self.client.run_for(1)
+        return self.client.connected
+
+    def _deliver(self):
+        # Returns True if the broker has everything.
+        memory = self._memory
+        config = self.config
+        if self.board.reset_cause() != DEEP_SLEEP:
+            self._publish_status("online")
+        self._keep_time()
+        if memory.health >= min(config.health_ms // config.sleep_ms, _MOST):
+            memory.health = 0
+            self._publish_health(wake=self._wake())
+        # The farewell flies with the backlog, but a broker that takes nothing gets no more of them.
+        if self.client.pending <= config.window or self._work(False):
+            next_ms = self._left() + (config.report_every - 1) * config.sleep_ms
+            self._publish_status("asleep", next_s=-(-next_ms // 1000))
+        done = self._work(True)
+        if self.stopping:
+            self._publish_status("offline")
+            done = self._work(False)
+        self.client.disconnect()
+        return done
+
+    def _work(self, listen):
+        # Until the broker has completed everything and, if we listen, is quiet. False when the
+        # time is up, or the connection is gone.
+        client = self.client
+        count = client.session.count
+        heard = -1
+        since = ticks_ms()
+        while client.connected and ticks_diff(self._end, ticks_ms()) > 0:
+            if not client.pending and not listen:
+                return True
+            client.run_for(_SLICE)
+            now = ticks_ms()
+            news = count[RECEIVED] + count[DUPLICATES] + count[TOO_LONG]
+            if client.pending or news != heard:
+                heard = news
+                since = now
+            elif ticks_diff(now, since) >= _QUIET_MS:
+                return True
+        return False
+
+    def _keep_time(self):
+        memory = self._memory
+        reports = _SYNC_MS // (self.config.sleep_ms * self.config.report_every)
+        if self.synchronised and memory.sync < min(reports, _NEVER - 1):
+            memory.sync += 1
+        elif self.board.sync_time(self.config.ntp):
+            memory.sync = 0
+            self.synchronised = True
+
+    def _wake(self):
+        # How long the last wake took; None after a start that remembers nothing.
+        memory = self._memory
+        if memory.fresh:
+            return None
+        wake = dict(zip(_PHASES, memory.phases))
+        wake["total"] = sum(memory.phases)
+        wake["missed"] = memory.missed
+        return wake

@@ -1,0 +1,129 @@
+# What every application of ours is: a device that publishes readings, status and health from its
+# journal, and obeys commands. When it does so is the application's business.
+
+import json
+
+import commands
+import health
+import telemetry
+from inflight.journal import OUT
+from inflight.port import const, ticks_diff, ticks_ms
+
+VERSION = "0.1.0"
+_FRAME = const(9)  # bytes of a PUBLISH beside topic and payload, at most
+
+
+def will(config):
+    """What the broker says of a device that vanishes: for Client(will=...)."""
+    topic = "%s/%s/status" % (config.root, config.device)
+    return topic, json.dumps({"state": "offline", "firmware": VERSION}), 1, True
+
+
+class Node:
+    """A device, for `board` and `config`. `client` publishes from `journal`, which lives on `flash`;
+    `sources` are callables that give (name, unit, value) triples, default: the board's sensors and
+    those of the configuration. A source may have start(): telemetry tells. began: ticks_ms() of the
+    start, default: now."""
+
+    BACKOFF = (1_000, 60_000)  # between attempts to connect, ms: for the client
+    version = VERSION
+
+    @staticmethod
+    def timeout(config):
+        """ms that the client may wait for the broker."""
+        return config.timeout_ms
+
+    def __init__(self, board, config, journal, client, flash, sources=None, began=None):
+        self.board = board
+        self.config = config
+        self.journal = journal
+        self.client = client
+        self.flash = flash
+        self.full = 0  # messages that found the journal full
+        self.errors = {}  # sensors that failed, and how
+        self.stopping = False  # a command asked for a new start
+        self.synchronised = False  # the clock is right
+        self._sources = sources or [board.sensors] + self._configured()
+        self._base = "%s/%s/" % (config.root, config.device)
+        self._telemetry_topic = self._base + "telemetry"
+        self._accepted = getattr(board, "accepted", None)
+        self._wifi_is_set_up = False
+        self._up_ms = self._up_s = 0
+        self._up_at = ticks_ms() if began is None else began
+        board.reset_cause()
+        client.subscribe(self._base + "command/#", 2, self._on_command)
+
+    def _configured(self):
+        if not self.config.sensors:
+            return []
+        import sensors
+
+        return [sensors.Sensor(entry) for entry in self.config.sensors]
+
+    def uptime(self):
+        """Seconds since the start. Ticks wrap; to be called every few days at least."""
+        now = ticks_ms()
+        self._up_ms += ticks_diff(now, self._up_at)
+        self._up_at = now
+        self._up_s += self._up_ms // 1000
+        self._up_ms %= 1000
+        return self._up_s
+
+    # --- going out ---
+
+    def _publish(self, topic, payload, qos, retain=False):
+        # payload tells journal.next_seq, so nothing may take that number first: not even a
+        # handler, which can run while publish() waits for room.
+        journal = self.journal
+        seq = journal.next_seq
+        if len(payload) + len(topic) + _FRAME > journal.largest:
+            self.errors[topic[len(self._base) :]] = "%d bytes do not fit the journal" % len(payload)
+        elif not self.config.drop and not journal.fits(OUT, len(topic.encode()) + len(payload) + _FRAME):
+            self.full += 1
+        elif self.client.publish(topic, payload, qos, retain) and self._accepted:
+            self._accepted(seq, qos, topic[len(self._base) :])
+
+    def _report(self, topic, fields, retain=False):
+        fields["seq"] = self.journal.next_seq
+        fields["epoch"] = self.journal.epoch
+        self._publish(self._base + topic, json.dumps(fields).encode(), 1, retain)
+
+    def _publish_status(self, state, **more):
+        more["state"] = state
+        more["firmware"] = VERSION
+        self._report("status", more, True)
+
+    def _publish_health(self, **more):
+        more.update(health.report(self))
+        self._report("health", more)
+
+    def _read(self):
+        return list(telemetry.read(self._sources, self.errors))
+
+    def _publish_telemetry(self, readings):
+        journal = self.journal
+        clock = telemetry.now(self.synchronised)
+        payload = telemetry.pack(self.config.device, clock, journal.next_seq, journal.epoch, readings)
+        if payload:
+            self._publish(self._telemetry_topic, payload, self.config.qos)
+
+    # --- coming in ---
+
+    def _on_command(self, message):
+        name = message.topic[len(self._base) + len("command/") :]
+        self._report("reply/" + (name or "?"), commands.obey(self, name, message))
+
+    # --- the network ---
+
+    def _join(self, timeout_ms):
+        """Asks the board to join the configured Wi-Fi. Returns its status."""
+        board = self.board
+        config = self.config
+        if not self._wifi_is_set_up:
+            self._wifi_is_set_up = True
+            try:
+                board.wifi_setup(config.hostname, config.wifi_country, config.wifi_ip)
+                self.errors.pop("wifi", None)
+            except (ValueError, OSError) as e:
+                self.errors["wifi"] = telemetry.describe(e)
+        return board.wifi_connect(config.wifi_ssid, config.wifi_key, timeout_ms)

@@ -1,0 +1,108 @@
+# The sensors of the configuration. Each entry names a driver, which is the module sensor_<driver> with
+#
+#   FIELDS     {field of the entry: default}, NEEDED where it has to be there
+#   Driver     Driver(fields, name) speaks to the hardware, or raises what is wrong with it
+#     .read()  yields (name, unit, value) as a board's sensors() does
+#     .start() may be missing: begins to measure, returns in how many ms read() can have it; read()
+#              waits for nothing then
+#
+# A driver is imported when an entry names it. What goes wrong is told in health under the sensor's
+# name, and tried anew at the next reading: a sensor may be plugged in later.
+
+NEEDED = "needed"
+_SAME = {"dht11": "dht", "dht22": "dht", "bmp280": "bme280"}  # drivers that share a module
+_KNOWN = "adc, bme280, bmp280, counter, dht11, dht22, digital, ds18x20"
+
+
+class SensorError(ValueError):
+    """What is wrong with an entry of `sensors`, and what to do about it."""
+
+
+class Sensor:
+    """The sensor that `entry` (a dict) describes, a source for telemetry."""
+
+    def __init__(self, entry):
+        self._entry = entry
+        self._driver = None
+        self._error = None
+        self.__name__ = entry.get("name") or entry["driver"]
+
+    def start(self):
+        """Begins to measure. Returns how many ms it takes."""
+        self._error = None
+        try:
+            if not self._driver:
+                self._driver = _make(self._entry, self.__name__)
+            begin = getattr(self._driver, "start", None)
+            return begin() if begin else 0
+        except Exception as e:
+            self._failed(e)
+            return 0
+
+    def __call__(self):
+        """Yields (name, unit, value); raises what went wrong since start()."""
+        if self._error:
+            raise self._error
+        try:
+            for reading in self._driver.read():
+                yield reading
+        except Exception as e:
+            self._failed(e)
+            raise
+
+    def _failed(self, error):
+        # The next start() makes it anew.
+        self._driver = None
+        self._error = error
+
+
+def _make(entry, name):
+    driver = entry["driver"]
+    try:
+        module = __import__("sensor_" + _SAME.get(driver, driver))
+        return module.Driver(_fields(entry, module.FIELDS), name)
+    except ImportError as e:
+        raise SensorError(_missing(driver, str(e)))
+
+
+def _missing(driver, text):
+    # MicroPython and CPython put the missing name in quotes.
+    name = text.split("'")[1] if text.count("'") > 1 else ""
+    if name.startswith("sensor_"):
+        return 'unknown driver "%s": use %s, or copy a module %s to the device' % (driver, _KNOWN, name)
+    if name in ("onewire", "ds18x20", "dht"):
+        return "needs %s: run mpremote mip install %s" % (name, name)
+    return "this machine has no such pins: " + text
+
+
+def _fields(entry, known):
+    fields = {}
+    for name in entry:
+        if name not in known and name not in ("driver", "name"):
+            raise SensorError('unknown field "%s": use %s' % (name, ", ".join(sorted(known))))
+    for name, default in known.items():
+        value = entry.get(name, default)
+        if value is NEEDED:
+            raise SensorError('%s is missing: write "%s": ...' % (name, name))
+        kind = _kind(default)
+        if default is not NEEDED and _kind(value) != kind:  # pins have numbers on one board and names on another
+            raise SensorError("%s: write %s" % (name, kind))
+        fields[name] = value
+    fields["driver"] = entry["driver"]
+    return fields
+
+
+def _kind(value):
+    if isinstance(value, bool):
+        return "true or false"
+    return "a number" if isinstance(value, (int, float)) else "a text in quotes"
+
+
+def pin(number, *how):
+    """machine.Pin of that number or name. Raises SensorError if the board has none such."""
+    from machine import Pin
+
+    try:
+        return Pin(number, *how)
+    except (ValueError, TypeError) as e:
+        raise SensorError("pin %s: not a pin of this board that can do this (%s)" % (number, e))

@@ -1,0 +1,123 @@
+"""The sensor that sleeps, without a network: what it writes, and what it remembers, on every runtime."""
+
+from codes import DEEP_SLEEP, IDLE
+from config import check
+from harness import eq
+from inflight import Client, Journal, RamFlash
+from inflight.port import ticks_add, ticks_ms
+from nap import Memory, Nap
+
+
+class Board:
+    def __init__(self):
+        self.memory = None
+        self.slept = []
+
+    def recall(self):
+        return self.memory
+
+    def remember(self, data):
+        assert len(data) <= 16, "no board keeps more"
+        self.memory = data
+
+    def reset_cause(self):
+        return DEEP_SLEEP
+
+    def wifi_status(self):
+        return IDLE
+
+    def sleep(self, ms, deep=False):
+        self.slept.append((ms, deep))
+
+    def watchdog(self, ms):
+        pass
+
+    def sensors(self):
+        yield "temperature", "Cel", 21.5
+
+
+def wake(board, flash, sources=None, began=None, **fields):
+    """One wake: (how long it is to sleep, its journal)."""
+    fields.update({"host": "nowhere.example", "sleep_ms": 60_000})
+    config = check(fields, "dev")
+    journal = Journal(flash)
+    client = Client(config.host, config.device, journal)
+    return Nap(board, config, journal, client, flash, sources, began).run(), journal
+
+
+def test_what_is_remembered_comes_back():
+    memory = Memory(None)
+    assert memory.fresh
+    memory.since = 3
+    memory.sync = 0
+    memory.full = memory.missed = 7
+    memory.health = 500
+    memory.phases = [1200, 5, 2500, 300, 65535]
+    again = Memory(memory.pack())
+    eq((again.fresh, again.since, again.sync, again.full, again.missed, again.health), (False, 3, 0, 7, 7, 500))
+    eq(again.phases, [1200, 5, 2500, 300, 65535])
+
+
+def test_numbers_stop_at_the_most_they_can_be():
+    memory = Memory(None)
+    memory.since = memory.sync = memory.full = memory.missed = 70_000
+    memory.health = 70_000
+    memory.phases = [70_000] * 5
+    again = Memory(memory.pack())
+    eq((again.since, again.sync, again.full, again.missed, again.health), (255, 255, 255, 255, 65535))
+    eq(again.phases, [65535] * 5)
+
+
+def test_what_another_firmware_remembered_is_none_of_ours():
+    for data in (None, b"", b"x", bytes(15), bytes(17)):
+        assert Memory(data).fresh, data
+
+
+def test_each_wake_leaves_its_reading_in_the_journal():
+    board = Board()
+    flash = RamFlash(4, 1024)
+    for n in range(1, 5):
+        left, journal = wake(board, flash)
+        eq((journal.live, journal.next_seq), (n, n))
+        assert 0 < left <= 60_000, left
+    memory = Memory(board.memory)
+    eq((memory.missed, memory.full, memory.fresh), (4, 0, False))
+
+
+def test_wakes_between_reports_are_counted():
+    board = Board()
+    flash = RamFlash(4, 1024)
+    since = []
+    for _ in range(5):
+        wake(board, flash, report_every=3)
+        since.append(Memory(board.memory).since)
+    eq(since, [0, 1, 2, 0, 1])
+    eq(Memory(board.memory).missed, 2)
+
+
+def test_sleep_is_what_the_wake_left_of_it():
+    left, _ = wake(Board(), RamFlash(4, 1024), began=ticks_add(ticks_ms(), -50_000))
+    assert 0 < left <= 10_000, left
+
+
+def test_a_full_journal_is_counted_and_ends_nothing():
+    board = Board()
+    flash = RamFlash(3, 1024)
+    for _ in range(40):
+        _, journal = wake(board, flash)
+    full = Memory(board.memory).full
+    assert full >= 2, full
+    eq(journal.live + full, 40)
+
+
+def test_slow_sensors_are_waited_for():
+    class Slow:
+        def start(self):
+            return 750
+
+        def __call__(self):
+            yield "slow", "V", 1
+
+    board = Board()
+    _, journal = wake(board, RamFlash(4, 1024), [Slow(), board.sensors])
+    eq((board.slept, journal.live), ([(750, False)], 1))

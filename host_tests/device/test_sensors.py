@@ -1,0 +1,260 @@
+"""The sensors of the configuration, with the hardware made up: what they read, and what they say when they cannot."""
+
+from errno import ETIMEDOUT
+
+import telemetry
+from hardware import Pin, SoftPin, With, fails, read, works
+from harness import eq
+from ports import Module
+from sensors import Sensor
+
+# --- entries ---
+
+
+def test_unknown_driver_is_told_with_those_that_exist():
+    text = fails({"driver": "dht33", "pin": 4})
+    assert '"dht33"' in text and "adc, bme280, bmp280, counter, dht11, dht22, digital, ds18x20" in text, text
+
+
+def test_fields_are_told_what_is_wrong_with_them():
+    with With(machine=Module(Pin=Pin)):
+        assert 'write "pin": ...' in fails({"driver": "digital"})
+        text = fails({"driver": "digital", "pim": 4})
+        assert '"pim"' in text and "invert, pin, pull" in text, text
+        assert "pull: write a text" in fails({"driver": "digital", "pin": 4, "pull": 1})
+        assert '"up" or "down"' in fails({"driver": "digital", "pin": 4, "pull": "sideways"})
+        assert "invert: write true or false" in fails({"driver": "digital", "pin": 4, "invert": 1})
+        for value in ("2", True, None, [2]):
+            assert "scale: write a number" in fails({"driver": "counter", "pin": 4, "scale": value}), value
+        assert '"falling" or "rising"' in fails({"driver": "counter", "pin": 4, "edge": "both"})
+
+
+def test_bad_pins_are_told_by_their_number():
+    with With(machine=Module(Pin=Pin)):
+        for number in (99, -1, "X9", None, 1.5):
+            text = fails({"driver": "digital", "pin": number})
+            assert "pin %s: not a pin of this board" % number in text, text
+
+
+def test_a_machine_without_pins_says_so():
+    with With(machine=Module()):
+        assert "no such pins" in fails({"driver": "digital", "pin": 4})
+
+
+def test_a_missing_library_is_told_with_how_to_get_it():
+    with With(machine=Module(Pin=Pin), dht=None):
+        assert "mpremote mip install dht" in fails({"driver": "dht22", "pin": 4})
+    with With(machine=Module(Pin=Pin), onewire=Module(OneWire=list), ds18x20=None):
+        assert "mpremote mip install ds18x20" in fails({"driver": "ds18x20", "pin": 4})
+
+
+def test_one_that_fails_stops_no_other():
+    errors = {}
+    Pin.level = 1
+    with With(machine=Module(Pin=Pin)):
+        readings = read(
+            errors,
+            {"driver": "digital", "pin": 99, "name": "bad"},
+            {"driver": "digital", "pin": 5, "name": "good"},
+            {"driver": "nonsense", "name": "worse"},
+        )
+    eq(readings, [("good", None, True)])
+    eq(sorted(errors), ["bad", "worse"])
+
+
+# --- pins ---
+
+
+def test_digital():
+    Pin.made.clear()
+    with With(machine=Module(Pin=Pin)):
+        door = {"driver": "digital", "pin": "GP4", "name": "door", "pull": "up"}
+        Pin.level = 1
+        eq(works(door), [("door", None, True)])
+        door["invert"] = True
+        eq(works(door), [("door", None, False)])
+        Pin.level = 0
+        eq(works(door), [("door", None, True)])
+    eq((Pin.made[0].number, Pin.made[0].how), ("GP4", (Pin.IN, Pin.PULL_UP)))
+
+
+def counted(kind, pulses, **fields):
+    """What a counter reads after some pulses, on a machine with pins of this kind, and its pin."""
+    Pin.made.clear()
+    fields.update({"driver": "counter", "pin": 3, "name": "rain"})
+    sensor = Sensor(fields)
+    errors = {}
+    with With(machine=Module(Pin=kind)):
+        telemetry.start([sensor])
+        eq(list(telemetry.read([sensor], errors))[0][2], 0)
+        for _ in range(pulses):
+            Pin.made[0].handler(Pin.made[0])
+        telemetry.start([sensor])
+        readings = list(telemetry.read([sensor], errors))
+    eq((errors, len(Pin.made)), ({}, 1))
+    return readings, Pin.made[0]
+
+
+def test_counter_counts_by_hard_interrupts_where_there_are_some():
+    readings, pin = counted(Pin, 5)
+    eq(readings, [("rain", "count", 5)])
+    eq((pin.trigger, pin.hard), (Pin.IRQ_FALLING, True))
+    readings, pin = counted(SoftPin, 4, edge="rising", scale=0.25, unit="l")
+    eq(readings, [("rain", "l", 1.0)])
+    eq((pin.trigger, pin.hard), (Pin.IRQ_RISING, False))
+
+
+def test_counter_allocates_nothing():
+    import gc
+
+    if not hasattr(gc, "mem_alloc"):
+        return  # CPython has no interrupts to fear
+    _, pin = counted(Pin, 1)
+    handler = pin.handler
+    gc.disable()
+    before = gc.mem_alloc()
+    for _ in range(100):
+        handler(pin)
+    after = gc.mem_alloc()
+    gc.enable()
+    eq(after - before, 0)
+
+
+class RawADC:
+    def __init__(self, pin):
+        if pin.number < 26:
+            raise ValueError("Pin doesn't have ADC capabilities")
+
+    def read_u16(self):
+        return 65535
+
+
+class CalibratedADC(RawADC):
+    ATTN_11DB = 3
+    attenuation = None
+
+    def atten(self, value):
+        CalibratedADC.attenuation = value
+
+    def read_uv(self):
+        return 1_250_000
+
+
+def test_adc_of_a_board_that_knows_no_volts():
+    with With(machine=Module(Pin=Pin, ADC=RawADC)):
+        name, unit, value = works({"driver": "adc", "pin": 26})[0]
+        eq((name, unit), ("adc", "V"))
+        assert abs(value - 3.3) < 1e-3
+        battery = {"driver": "adc", "pin": 26, "name": "battery", "scale": 3.0, "offset": -0.5, "reference": 3.0}
+        assert abs(works(battery)[0][2] - 8.5) < 1e-3
+        assert "pin 2: not analogue" in fails({"driver": "adc", "pin": 2})
+
+
+def test_adc_of_a_board_that_knows_volts():
+    with With(machine=Module(Pin=Pin, ADC=CalibratedADC)):
+        ((name, unit, value),) = works({"driver": "adc", "pin": 26, "name": "level", "unit": "%", "scale": 80})
+    eq((name, unit, CalibratedADC.attenuation), ("level", "%", CalibratedADC.ATTN_11DB))
+    assert abs(value - 100) < 1e-3
+
+
+# --- DHT ---
+
+
+class DHT22:
+    plugged = True
+
+    def __init__(self, pin):
+        self.pin = pin
+
+    def measure(self):
+        if not DHT22.plugged:
+            raise OSError(ETIMEDOUT, "ETIMEDOUT")
+
+    def temperature(self):
+        return 21.5
+
+    def humidity(self):
+        return 48
+
+
+class DHT11(DHT22):
+    def temperature(self):
+        return 21
+
+
+DHT = With(machine=Module(Pin=Pin), dht=Module(DHT22=DHT22, DHT11=DHT11))
+
+
+def test_dht():
+    with DHT:
+        readings = works({"driver": "dht22", "pin": 4, "name": "attic"}, {"driver": "dht11", "pin": 5})
+    eq(readings[:2], [("attic-temperature", "Cel", 21.5), ("attic-humidity", "%RH", 48)])
+    eq(readings[2:], [("dht11-temperature", "Cel", 21), ("dht11-humidity", "%RH", 48)])
+
+
+def test_a_sensor_plugged_in_later_appears():
+    sensor = Sensor({"driver": "dht22", "pin": 4, "name": "attic"})
+    errors = {}
+    with DHT:
+        for plugged in (False, True, False, True):
+            DHT22.plugged = plugged
+            telemetry.start([sensor])
+            eq(len(list(telemetry.read([sensor], errors))), 2 if plugged else 0)
+            eq("look at the wires" in errors.get("attic", ""), not plugged)
+
+
+# --- DS18x20 ---
+
+
+class DS18X20:
+    """A bus with these sensors: {number: degrees}, which have measured after convert_temp()."""
+
+    there = {}
+
+    def __init__(self, wire):
+        self.done = {}
+
+    def scan(self):
+        return [bytearray(b"\x28\xaa\xbb\xcc\xdd\xee%c\x00" % n) for n in sorted(DS18X20.there)]
+
+    def convert_temp(self):
+        self.done = dict(DS18X20.there)
+
+    def read_temp(self, rom):
+        if rom[6] not in self.done:
+            raise Exception("CRC error")
+        return self.done[rom[6]]
+
+
+ONE_WIRE = With(machine=Module(Pin=Pin), onewire=Module(OneWire=lambda pin: pin), ds18x20=Module(DS18X20=DS18X20))
+
+
+def test_ds18x20_measures_while_the_application_goes_on():
+    DS18X20.there = {1: 20.5, 2: -4.0}
+    sensor = Sensor({"driver": "ds18x20", "pin": 5, "name": "tank"})
+    with ONE_WIRE:
+        eq(telemetry.start([sensor, lambda: ()]), 750)
+        errors = {}
+        readings = list(telemetry.read([sensor], errors))
+    eq(readings, [("tank-aabbccddee01", "Cel", 20.5), ("tank-aabbccddee02", "Cel", -4.0)])
+    eq(errors, {})
+
+
+def test_ds18x20_that_vanishes_or_has_no_power_is_told_by_its_number():
+    DS18X20.there = {1: 20.5, 2: -4.0}
+    sensor = Sensor({"driver": "ds18x20", "pin": 5, "name": "tank"})
+    errors = {}
+    with ONE_WIRE:
+        telemetry.start([sensor])
+        DS18X20.there = {1: 85.0}
+        list(telemetry.read([sensor], errors))
+        eq(errors, {})
+        telemetry.start([sensor])
+        eq(list(telemetry.read([sensor], errors)), [])
+    assert "power" in errors["tank-aabbccddee01"] and "CRC" in errors["tank-aabbccddee02"], errors
+
+
+def test_ds18x20_bus_without_sensors():
+    DS18X20.there = {}
+    with ONE_WIRE:
+        assert "no sensor on the bus" in fails({"driver": "ds18x20", "pin": 5})

@@ -1,0 +1,329 @@
+"""The sensor that sleeps, against a broker: what a wake does, and what the next one finds."""
+
+import json
+import time
+
+import pytest
+
+from broker import DISCONNECT, Automatic, Faults
+from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE
+from inflight import RamFlash
+from inflight.port import ticks_add, ticks_ms
+from nap import Memory
+
+SLEEP_MS = 60_000
+
+
+def states(told):
+    return [body["state"] for body in told("status")]
+
+
+class Sleeper:
+    """wake(port, ...) is one wake of a device: a Nap of its own, with the flash, and what the board remembers, of those
+    before it. Other arguments are fields of its configuration."""
+
+    def __init__(self, make):
+        self._make = make
+        self.flash = RamFlash(8, 4096)
+        self.board = None
+        self.nap = None
+
+    def __call__(self, port, sources=None, began=None, **fields):
+        if self.board:
+            self.board.cause = DEEP_SLEEP
+        fields = {"sleep_ms": SLEEP_MS, "health_ms": 1000, **fields}
+        self.nap = self._make(port, self.flash, sources, self.board, began, **fields)
+        self.board = self.nap.board
+        return self.nap.run()
+
+    @property
+    def accepted(self):
+        return [seq for seq, _, _ in self.board.log]
+
+
+@pytest.fixture
+def wake(make):
+    return Sleeper(make)
+
+
+# --- a wake ---
+
+
+def test_a_wake_delivers_its_reading_and_says_goodbye(wake, broker, told):
+    wake(broker.port)
+    (reading,) = told("telemetry")
+    assert (reading["n"], reading["v"]) == ("temperature", 21.5)
+    end = time.monotonic() + 5
+    while broker.connections[-1].packets[-1].kind != DISCONNECT:
+        assert time.monotonic() < end, "no DISCONNECT in 5 s"
+        time.sleep(0.005)
+    assert wake.nap.journal.live == 0
+
+
+def test_wakes_do_not_drift(wake, nobody):
+    # What is left of the minute, whatever the wake took of it.
+    left = wake(nobody, began=ticks_add(ticks_ms(), -20_000))
+    assert 20_000 < left <= 40_000
+
+
+def test_a_wake_that_took_too_long_keeps_the_beat(wake, nobody):
+    left = wake(nobody, began=ticks_add(ticks_ms(), -5 * SLEEP_MS // 2))
+    assert 10_000 < left <= SLEEP_MS // 2
+
+
+def test_every_message_takes_one_number(wake, broker, told):
+    for _ in range(3):
+        wake(broker.port)
+    numbers = [body["seq"] for body in told()]
+    assert numbers == sorted(numbers) == wake.accepted == list(range(wake.nap.journal.next_seq))
+    assert len({body["epoch"] for body in told()}) == 1
+
+
+def test_slow_sensors_are_waited_for_asleep(wake, broker):
+    class Slow:
+        def start(self):
+            return 750
+
+        def __call__(self):
+            yield "slow", "V", 1
+
+    wake(broker.port, [Slow(), lambda: [("quick", "V", 2)]])
+    assert wake.board.slept == [(750, False)]
+    assert [record["n"] for record in json.loads(broker.arrived[0].payload)] == ["slow", "quick"]
+
+
+def test_sensor_that_fails_is_told_in_health_and_stops_nothing(wake, broker, told):
+    def broken():
+        raise OSError(5, "EIO")
+
+    wake(broker.port, [broken, lambda: [("good", "V", 2)]])
+    assert told("telemetry")[0]["n"] == "good"
+    assert "EIO" in told("health")[0]["errors"]["broken"]
+
+
+def test_watchdog_guards_the_wake(wake, broker):
+    wake(broker.port, watchdog_ms=60_000)
+    assert wake.board.fed == [60_000]
+
+
+# --- no network ---
+
+
+@pytest.mark.parametrize("wifi", [NO_AP, IDLE])
+def test_without_wifi_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, wifi, told):
+    wifi_fields = {"wifi_ssid": "net", "wifi_key": "key"}
+    wake(nobody, **wifi_fields)
+    for n in range(2, 7):
+        wake.board.wifi = wake.board.joins = wifi
+        wake(broker.port, **wifi_fields)
+        assert wake.nap.journal.live == n
+    assert not broker.connections
+    wake.board.joins = ONLINE
+    wake(broker.port, **wifi_fields)
+    assert [body["seq"] for body in told("telemetry")] == list(range(7))
+    assert wake.nap.journal.live == 0
+
+
+def test_without_broker_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, told):
+    for n in range(1, 6):
+        wake(nobody)
+        assert wake.nap.journal.live == n
+    wake(broker.port)
+    assert [body["seq"] for body in told()] == wake.accepted
+    assert len(told("telemetry")) == 6
+    assert told("health")[0]["wake"]["missed"] == 5
+
+
+def test_wifi_is_set_up_before_it_is_joined(wake, broker, nobody):
+    wake(nobody)
+    wake.board.wifi = IDLE
+    wake.board.joins = ONLINE
+    ip = ["10.0.0.2", "255.255.255.0", "10.0.0.1", "10.0.0.1"]
+    wake(broker.port, wifi_ssid="net", wifi_key="key", hostname="attic", wifi_country="DE", wifi_ip=ip)
+    assert wake.board.set_up == [("attic", "DE", ip)]
+    assert wake.board.joined == [("net", "key", 15_000)]
+
+
+@pytest.mark.parametrize("silent", ["CONNACK", "SUBACK", "PUBACK"])
+def test_broker_that_never_answers_is_given_up_within_the_bound(wake, silent):
+    first = {"CONNACK": 0x20, "SUBACK": 0x90, "PUBACK": 0x40}[silent]
+    with Automatic(Faults(answer=lambda raw: [] if raw[0] == first else [raw])) as broker:
+        start = time.monotonic()
+        wake(broker.port, awake_ms=1000, timeout_ms=60_000, watchdog_ms=0)
+        assert time.monotonic() - start < 20  # far above the bound, and far below the time-out
+    assert wake.nap.journal.live + len(broker.arrived) >= 1
+
+
+def test_broker_that_takes_nothing_does_not_fill_the_journal(wake):
+    with Automatic(Faults(answer=lambda raw: [] if raw[0] == 0x40 else [raw])) as broker:
+        for _ in range(8):
+            wake(broker.port, awake_ms=1000, window=4, health_ms=86_400_000)
+        kinds = [topic for _, _, topic in wake.board.log]
+    assert kinds.count("telemetry") == 8 and kinds.count("status") <= 5
+
+
+# --- the radio ---
+
+
+def test_radio_is_on_at_each_nth_wake(wake, broker, told):
+    reports = []
+    for n in range(9):
+        wake(broker.port, report_every=4)
+        if len(broker.connections) > len(reports):
+            reports.append(n)
+    assert reports == [0, 4, 8]
+    assert [body["seq"] for body in told()] == wake.accepted
+    assert wake.nap.journal.live == 0
+
+
+def test_a_journal_half_full_does_not_wait(wake, broker, nobody):
+    wake.flash = RamFlash(3, 1024)
+    wake(nobody, report_every=255)
+    used = []
+    while not broker.connections:
+        used.append(wake.nap.journal.used)
+        wake(broker.port, report_every=255)
+    assert used[-2] < used[-1] < wake.nap.journal.limit / 2 <= 2 * used[-1] - used[-2]
+    assert wake.nap.journal.live == 0
+
+
+def test_readings_that_find_the_journal_full_are_counted_over_wakes(wake, broker, nobody, told):
+    wake.flash = RamFlash(3, 1024)
+    while wake.nap is None or wake.nap.full < 2:
+        wake(nobody)
+    wake(broker.port)
+    assert told("health")[-1]["outbox_full"] >= 2
+    assert [body["seq"] for body in told()] == wake.accepted
+
+
+# --- status, health ---
+
+
+def test_status_says_asleep_and_when_it_wakes(wake, broker, told):
+    wake(broker.port)
+    wake(broker.port, report_every=3)
+    assert states(told) == ["online", "asleep"]
+    wake(broker.port)
+    assert states(told) == ["online", "asleep", "asleep"]
+    last = [m for m in broker.arrived if m.topic.endswith("status")][-1]
+    assert last.retain and last.qos == 1
+    assert 50 <= json.loads(last.payload)["next_s"] <= 60
+    wake(broker.port, report_every=2)
+    wake(broker.port, report_every=2)
+    assert 110 <= told("status")[-1]["next_s"] <= 120
+
+
+def test_death_while_awake_says_offline(wake, broker):
+    wake(broker.port)
+    topic, payload, qos, retain = broker.connections[0].packets[0].will
+    assert (topic, json.loads(payload)["state"], qos, retain) == ("inflight/dev/status", "offline", 1, True)
+
+
+def test_health_tells_how_long_the_last_wake_took(wake, broker, told):
+    for _ in range(2):
+        wake(broker.port)
+    first, second = told("health")
+    assert first["wake"] is None
+    phases = second["wake"]
+    assert set(phases) == {"read", "journal", "wifi", "connect", "deliver", "total", "missed"}
+    assert phases["total"] == sum(phases[name] for name in ("read", "journal", "wifi", "connect", "deliver"))
+    assert phases["deliver"] >= 250 and phases["missed"] == 0
+    assert second["reset"] == DEEP_SLEEP
+
+
+def test_health_goes_out_at_its_interval(wake, broker, told):
+    for _ in range(7):
+        wake(broker.port, health_ms=3 * SLEEP_MS)
+    assert len(told("health")) == 3
+
+
+def test_health_of_many_wakes_goes_out_as_well(wake, broker, told):
+    wake(broker.port, sleep_ms=1000, health_ms=86_400_000)
+    remember(wake, health=65535, since=300, full=300, missed=300)
+    wake(broker.port, sleep_ms=1000, health_ms=86_400_000)
+    health = told("health")[-1]
+    assert (health["outbox_full"], health["wake"]["missed"]) == (255, 255)
+
+
+# --- the clock ---
+
+
+def remember(wake, **known):
+    memory = Memory(wake.board.memory)
+    for name, value in known.items():
+        assert hasattr(memory, name)
+        setattr(memory, name, value)
+    wake.board.memory = memory.pack()
+
+
+def test_clock_is_set_at_the_first_report_and_then_each_hour(wake, broker, told):
+    wake(broker.port, ntp="time.example")
+    for reports, asked in ((0, 1), (59, 1), (60, 2)):
+        remember(wake, sync=reports)
+        wake(broker.port, ntp="time.example")
+        assert wake.board.asked == ["time.example"] * asked
+    times = [body["bt"] for body in told("telemetry")]
+    assert times[0] == 0 and all(t > 1_700_000_000 for t in times[1:])
+
+
+@pytest.mark.parametrize("sleep_ms, reports", [(1000, 254), (86_400_000, 0)])
+def test_clock_of_quick_and_of_slow_sleepers_is_set_as_well(wake, broker, sleep_ms, reports):
+    wake(broker.port, sleep_ms=sleep_ms)
+    remember(wake, sync=reports)
+    wake(broker.port, sleep_ms=sleep_ms)
+    assert len(wake.board.asked) == 2
+
+
+def test_clock_that_forgot_over_sleep_is_set_again(wake, broker, monkeypatch, told):
+    wake(broker.port)
+    monkeypatch.setattr(time, "time", lambda: 1_609_459_200.0)
+    wake(broker.port)
+    assert len(wake.board.asked) == 2
+    assert told("telemetry")[-1]["bt"] == 0
+
+
+def test_clock_that_nobody_sets_is_asked_for_at_each_report(wake, broker, told):
+    wake(broker.port)
+    wake.board.clock = False
+    wake.board.memory = None
+    for _ in range(3):
+        wake(broker.port)
+    assert len(wake.board.asked) == 4
+    assert told("telemetry")[-1]["bt"] == 0
+
+
+# --- commands ---
+
+
+def test_commands_given_while_it_sleeps_are_obeyed_once(wake, broker, told):
+    wake(broker.port)
+    for n in range(12):
+        broker.give("inflight/dev/command/ping", b"%d" % n, 2)
+    for _ in range(3):
+        wake(broker.port)
+    assert [body["echo"] for body in told("reply/ping")] == [str(n) for n in range(12)]
+
+
+def test_reboot_is_a_new_start(wake, broker, told):
+    wake(broker.port)
+    broker.give("inflight/dev/command/reboot", b"", 2)
+    assert wake(broker.port) == 0
+    assert told("reply/reboot")[0]["ok"]
+    assert states(told)[-1] == "offline"
+    assert not broker.sessions["dev"].flight
+
+
+def test_interval_is_answered_with_what_to_change(wake, broker, told):
+    wake(broker.port)
+    broker.give("inflight/dev/command/interval", b"5000", 2)
+    wake(broker.port)
+    (reply,) = told("reply/interval")
+    assert not reply["ok"] and "sleep_ms" in reply["error"]
+
+
+def test_what_is_remembered_of_another_firmware_is_forgotten(wake, broker, told):
+    wake(broker.port)
+    wake.board.memory = b"\xff\xff\xff"
+    wake(broker.port)
+    assert told("health")[-1]["wake"] is None
+    assert Memory(wake.board.memory).fresh is False

@@ -1,0 +1,122 @@
+"""The sensor that sleeps as a process of its own: each wake is a start, a deep sleep is the end of one."""
+
+import json
+import random
+import time
+
+import paho.mqtt.client as paho
+import pytest
+
+from fleet.mosquitto import Mosquitto, unavailable
+
+AGAIN = 75  # exit status of a deep sleep that is over
+SLEEP_MS = 500
+
+
+def configure(machine, port, **fields):
+    machine.configure(port=port, sleep_ms=SLEEP_MS, awake_ms=60_000, **fields)
+
+
+def wake(machine, times=1):
+    for _ in range(times):
+        machine.start()
+        output, status = machine.end()
+        assert status == AGAIN, output
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_nothing_read_is_lost_by_killing_it(machine, broker, qos, told):
+    random.seed(qos)
+    configure(machine, broker.port, qos=qos, health_ms=1000)
+    for _ in range(10):
+        goal = len(machine.accepted()) + random.randint(1, 3)
+        machine.start()
+        machine.wait_for(machine.accepted, goal)
+        machine.kill()
+        if random.random() < 0.4:
+            wake(machine)
+    wake(machine)
+    accepted = [seq for seq, _, _ in machine.accepted()]
+    arrived = [body["seq"] for body in told()]
+    assert len(accepted) >= 20 and not set(accepted) - set(arrived)
+    # The journal's numbers have no gap, whatever was being written when the power went.
+    assert sorted(set(arrived)) == list(range(max(arrived) + 1))
+    twice = [m for m in broker.arrived if m.qos == 2 and [n.payload for n in broker.arrived].count(m.payload) > 1]
+    assert not twice
+
+
+def test_without_a_broker_it_keeps_what_it_reads_for_later_in_order(machine, broker, nobody, told):
+    configure(machine, nobody)
+    wake(machine, 4)
+    assert [topic for _, _, topic in machine.accepted()] == ["telemetry"] * 4
+    configure(machine, broker.port)
+    wake(machine)
+    assert [body["seq"] for body in told()] == [seq for seq, _, _ in machine.accepted()]
+    assert len(told("telemetry")) == 5
+    assert told("health")[0]["wake"]["missed"] == 4
+
+
+def test_commands_given_while_it_sleeps_are_obeyed_once(machine, broker, told):
+    configure(machine, broker.port)
+    wake(machine)
+    for n in range(10):
+        broker.give("inflight/box/command/ping", b"%d" % n, 2)
+    wake(machine, 3)
+    assert [body["echo"] for body in told("reply/ping")] == [str(n) for n in range(10)]
+
+
+def test_what_it_knows_survives_its_sleep(machine, broker, told):
+    configure(machine, broker.port, health_ms=1000)
+    wake(machine, 6)
+    first, *later = told("health")
+    assert (first["reset"], first["wake"]) == ("power-on", None)
+    # Two wakes between one health message and the next, at half a second each.
+    assert [body["reset"] for body in later] == ["deep-sleep"] * 2
+    assert all(body["wake"]["deliver"] >= 250 and body["wake"]["total"] < 60_000 for body in later)
+    assert [body["state"] for body in told("status")] == ["online"] + ["asleep"] * 6
+    assert [body["bt"] > 1_700_000_000 for body in told("telemetry")] == [False] + [True] * 5
+
+
+def test_the_radio_rests_between_reports(machine, broker, told):
+    configure(machine, broker.port, report_every=5)
+    wake(machine, 11)
+    assert len(broker.connections) == 3
+    assert len(told("telemetry")) == 11
+
+
+def test_a_reboot_is_told_from_a_wake(machine, broker, told):
+    configure(machine, broker.port)
+    wake(machine)
+    broker.give("inflight/box/command/reboot", b"", 2)
+    wake(machine, 2)
+    assert [body["state"] for body in told("status")] == ["online", "asleep", "asleep", "offline"] + [
+        "online",
+        "asleep",
+    ]
+
+
+@pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "available")
+def test_mosquitto_keeps_what_it_is_told_and_says_when_it_wakes(machine, tmp_path):
+    broker = Mosquitto(tmp_path / "broker").start()
+    heard = []
+    person = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    person.on_message = lambda client, userdata, message: heard.append(message)
+    try:
+        person.connect("127.0.0.1", broker.port)
+        person.subscribe("inflight/box/#", 2)
+        person.loop_start()
+        configure(machine, broker.port)
+        wake(machine)
+        for n in range(5):
+            person.publish("inflight/box/command/ping", b"%d" % n, 2).wait_for_publish(10)
+        wake(machine, 2)
+        end = time.monotonic() + 10
+        while [m.topic for m in heard].count("inflight/box/status") < 4 and time.monotonic() < end:
+            time.sleep(0.01)
+    finally:
+        person.loop_stop()
+        broker.kill()
+    said = [(m.topic.removeprefix("inflight/box/"), json.loads(m.payload)) for m in heard if "command" not in m.topic]
+    assert [body["echo"] for topic, body in said if topic == "reply/ping"] == list("01234")
+    assert [body["state"] for topic, body in said if topic == "status"] == ["online", "asleep", "asleep", "asleep"]
+    assert sum(topic == "telemetry" for topic, _ in said) == 3
