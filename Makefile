@@ -5,7 +5,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test conformance demo figures sensor image flash lint clean
+.PHONY: help setup test conformance demo figures sensor image flash deploy monitor lint clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,16 @@ image: setup  ## a bare board's image as a file (BOARD=esp32 CONFIG=config.json 
 
 flash: setup  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1])
 	@$(VENV)/python tools/flash.py $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
+
+WAIT ?= 90
+BROKER_HERE = $(if $(BROKER),--broker "$(BROKER)")
+
+deploy: setup  ## what changed onto a board (BOARD=pico_w PORT=/dev/ttyACM0 CONFIG=config.json [ROMFS=1 WAIT=90])
+	@$(VENV)/python tools/deploy.py --board "$(BOARD)" --port "$(PORT)" $(SETTINGS) $(BROKER_HERE) \
+		--wait $(WAIT) $(if $(filter 1,$(ROMFS)),--romfs)
+
+monitor: setup  ## a board's console and its messages, live (PORT=/dev/ttyACM0 CONFIG=config.json)
+	@$(VENV)/python tools/monitor.py $(if $(PORT),--port "$(PORT)") $(SETTINGS) $(BROKER_HERE)
 
 lint: setup  ## ruff
 	$(VENV)/ruff check .

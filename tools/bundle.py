@@ -8,7 +8,7 @@ LIB = CHECKOUT / "lib"
 BOARDS = CHECKOUT / "boards"
 FIRMWARE = CHECKOUT / "firmware"
 STARTERS = ("boot", "main")  # MicroPython looks for these as source, at the root
-_NOT_ON_DEVICES = ("cpython",)
+_NOT_ON_DEVICES = ("cpython", "manifest")
 
 
 def compile_mpy(source, name):

@@ -41,7 +41,7 @@ def settings(config_file, ca=None, cert=None, key=None):
 def _checked(path):
     """The fields of the configuration, as the firmware itself will check them."""
     if not path.is_file():
-        raise ValueError(f"no file {path}: write one, with the fields of firmware/config.py, or name it with CONFIG=")
+        raise ValueError(f"no file {path}: write one, firmware/README.md tells the fields, or name it with CONFIG=")
     spec = importlib.util.spec_from_file_location("firmware_config", FIRMWARE / "config.py")
     firmware_config = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(firmware_config)

@@ -109,7 +109,7 @@ def test_what_is_wrong_is_said_in_one_line(folder, fields, locals_, problem):
 
 
 def test_no_configuration(folder):
-    assert refused("none.json").startswith("no file none.json: write one, with the fields of firmware/config.py")
+    assert refused("none.json").startswith("no file none.json: write one, firmware/README.md tells the fields")
 
 
 # --- secrets and git ---

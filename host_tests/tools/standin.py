@@ -1,0 +1,133 @@
+"""A board without hardware: standin_board.py on MicroPython's unix port, at a TCP port that mpremote can talk to."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+_SCRIPT = Path(__file__).with_name("standin_board.py")
+_BLOCK = 4096
+_RESET = 75
+
+
+class StandIn:
+    """Its flash is a file in `folder`, which outlives it. `cut_after` so many bytes from the host the cable breaks and
+    the power is gone; after so many `writes` nothing reaches the flash any more."""
+
+    def __init__(
+        self, folder, runtime, blocks=128, platform="linux", version="1.25.0", rom=0, writes=1 << 29, usb=False
+    ):
+        (folder / "home").mkdir(exist_ok=True)
+        self.flash = folder / "flash.img"
+        if not self.flash.exists():
+            self.flash.write_bytes(b"\xff" * blocks * _BLOCK)
+            # The unix board makes its journal by renaming a file, which MicroPython cannot in a mounted folder.
+            (folder / "home" / "journal.bin").write_bytes(b"\xff" * 16 * _BLOCK)
+            Path(f"{self.flash}.rom").write_bytes(bytes(rom))
+        self._argv = [*runtime.command("400k"), str(_SCRIPT), str(self.flash), platform, version, str(rom), str(writes)]
+        self._env = {**os.environ, "INFLIGHT_HOME": "/home", "INFLIGHT_DEVICE_ID": "box"}
+        self._env["STANDIN_HOME"] = str(folder / "home")
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._process = self._client = None
+        self._usb = usb
+        self.cut_after = None
+        self.received = bytearray()  # from the host
+        self.starts = 0
+        self._lock = threading.Lock()
+        self._ready = threading.Event()
+        self._over = False
+
+    @property
+    def port(self):
+        return f"socket://127.0.0.1:{self._server.getsockname()[1]}"
+
+    def __enter__(self):
+        self._on()
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        with self._lock:
+            self._over = True
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self.off()
+
+    def off(self):
+        """Power and cable are gone."""
+        with self._lock:
+            self._process.kill()
+            self._process.wait()
+            self._hang_up()
+
+    def reset(self):
+        """Somebody presses its button: its USB port goes, and it starts again."""
+        with self._lock:
+            self._process.kill()
+            self._process.wait()
+            self._hang_up()
+            self._on()
+
+    def _on(self):
+        self.starts += 1
+        self._ready.clear()
+        self._process = subprocess.Popen(
+            self._argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            env=self._env,
+        )
+        threading.Thread(target=self._speak, args=(self._process,), daemon=True).start()
+
+    def _hang_up(self):
+        client = self._client
+        if client:
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+    def _speak(self, process):
+        """What the board prints, heard or not. When it resets itself it starts again; `usb` of its own vanishes
+        meanwhile."""
+        process.stdout.read(1)
+        self._ready.set()
+        while data := process.stdout.read(4096):
+            client = self._client
+            if client:
+                with contextlib.suppress(OSError):
+                    client.sendall(data)
+        with self._lock:
+            if process.wait() == _RESET and not self._over:
+                if self._usb:
+                    self._hang_up()
+                self._on()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                self._client, _ = self._server.accept()
+                with self._client as client:
+                    self._listen(client)
+                self._client = None
+
+    def _listen(self, client):
+        with contextlib.suppress(OSError, ValueError):
+            while data := client.recv(4096):
+                self.received += data
+                if self.cut_after is not None and len(self.received) >= self.cut_after:
+                    self.off()
+                    return
+                self._hear(data)
+
+    def _hear(self, data):
+        self._ready.wait()  # before, Ctrl-C would be the end of it
+        for part in data.replace(b"\x03", b"\0\x03\0").split(b"\0"):
+            if part == b"\x03":
+                self._process.send_signal(signal.SIGINT)
+            elif part:
+                self._process.stdin.write(part)

@@ -1,0 +1,150 @@
+"""The files of a board: which there are, and how new ones take the place of old ones all at once."""
+
+import hashlib
+import json
+import math
+from ast import literal_eval
+from dataclasses import dataclass
+
+RECORD = "/lib/inflight.json"  # {path: SHA-256} of the application's files, so that a later deploy knows its own
+_STAGE = "/lib/inflight.new"
+_SPARE_BLOCKS = 4  # for folders, and for what littlefs needs while it moves things
+
+# Prints a line for each file that is there. Bounded buffers: a board may have little heap left. Most paths asked for
+# are not there, and a folder is listed faster than its files are opened in vain.
+_HASH = """
+import hashlib, os
+from binascii import hexlify
+b = bytearray(512)
+d = {{}}
+for p in {paths!r}:
+ k, n = p.rsplit('/', 1)
+ try:
+  if k not in d:
+   d[k] = ()
+   d[k] = os.listdir(k or '/')
+  if n not in d[k]:
+   continue
+  f = open(p, 'rb')
+ except OSError:
+  continue
+ h = hashlib.sha256()
+ n = f.readinto(b)
+ while n:
+  h.update(memoryview(b)[:n])
+  n = f.readinto(b)
+ f.close()
+ print(p, hexlify(h.digest()).decode())
+"""
+
+_IDENTIFY = """
+import gc, os, sys
+gc.collect()
+def _frozen():
+ path, known = sys.path[:], sys.modules.pop('codes', None)
+ try:
+  sys.path[:] = ['.frozen']
+  __import__('codes')
+  return True
+ except ImportError:
+  return False
+ finally:
+  sys.path[:] = path
+  sys.modules.pop('codes', None)
+  if known: sys.modules['codes'] = known
+i = sys.implementation
+print(repr((i[0], tuple(i[1])[:3], sys.platform, getattr(i, '_machine', '?'), sys.path, _frozen())))
+"""
+
+_CLEAR = """
+import os
+try:
+ for n in os.listdir({stage!r}): os.remove({stage!r} + '/' + n)
+ os.rmdir({stage!r})
+except OSError:
+ pass
+s = os.statvfs('/')
+print(repr((s[1], s[3])))
+"""
+
+_MAKE = """
+import os
+for d in {folders!r}:
+ try: os.mkdir(d)
+ except OSError: pass
+"""
+
+# Everything new takes its place in one go, in the order given; then what is no longer wanted goes.
+_SWITCH = """
+import os
+for a, b in {moves!r}: os.rename(a, b)
+for p in {stale!r}: os.remove(p)
+os.rmdir({stage!r})
+"""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What runs on a board. `frozen`: the application is part of its firmware already."""
+
+    implementation: str
+    version: tuple
+    platform: str
+    machine: str
+    path: tuple
+    frozen: bool
+
+
+def sha(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def identify(link):
+    name, version, platform, machine, path, frozen = literal_eval(link.run(_IDENTIFY))
+    return Identity(name, version, platform, machine, tuple(path), frozen)
+
+
+def hashes(link, paths):
+    """{path: SHA-256 in hexadecimal} of those of `paths` that are files on the board, in one round trip."""
+    lines = link.run(_HASH.format(paths=sorted(paths))).splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines)
+
+
+def read_record(link):
+    """{path: SHA-256} of what an earlier deploy put there; empty if there was none, or its record is damaged."""
+    text = link.run(f"try: print(open({RECORD!r}).read())\nexcept OSError: pass")
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def prepare(link):
+    """Removes what an interrupted deploy left behind. Returns (bytes in a block, blocks free)."""
+    return literal_eval(link.run(_CLEAR.format(stage=_STAGE)))
+
+
+def blocks(contents, block):
+    """How many blocks files of these contents take while the old ones are still there."""
+    return sum(max(1, math.ceil(len(content) / block)) for content in contents) + _SPARE_BLOCKS
+
+
+def replace(link, files, stale, asides=(), progress=lambda path: None):
+    """Writes `files` ({path: content}, in this order) to the staging folder. When all are there they take their places
+    in one command, after the moves in `asides`, and the paths in `stale` are removed: a cable that is pulled before
+    leaves the board as it was."""
+    link.run(_MAKE.format(folders=[*_folders(files), _STAGE]))
+    staged = {f"{_STAGE}/{number}": path for number, path in enumerate(files)}
+    link.put({place: files[path] for place, path in staged.items()}, lambda place: progress(staged[place]))
+    moves = [*asides, *staged.items()]
+    link.run(_SWITCH.format(moves=moves, stale=sorted(stale), stage=_STAGE))
+
+
+def _folders(paths):
+    """The folders above `paths`, outer ones first."""
+    found = {"/lib"}
+    for path in paths:
+        parts = path.split("/")[1:-1]
+        found |= {"/" + "/".join(parts[: i + 1]) for i in range(len(parts))}
+    return sorted(found)
