@@ -59,18 +59,20 @@ def _epoch_of(j, sector):
 
 
 def _last_byte(j, sector, off):
-    # Offset of the last programmed byte of a sector from `off` on, -1 if there is none.
-    chunk = bytearray(64)
-    blank = bytes(b"\xff" * 64)
+    # Offset of the last programmed byte of a sector from `off` on, -1 if there is none. Large chunks: a ring
+    # that is mostly blank is all read, and each read costs an RP2040 0.1 ms and more.
+    size = min(j._size, 256)
+    chunk = bytearray(size)
+    blank = b"\xff" * size
     last = -1
     while off < j._size:
-        start = max(0, off + 64 - j._size)
+        start = max(0, off + size - j._size)
         j._read(sector * j._size + off - start, chunk)
         if chunk != blank:
-            for i in range(start, 64):
+            for i in range(start, size):
                 if chunk[i] != 0xFF:
                     last = off - start + i
-        off += 64 - start
+        off += size - start
     return last
 
 

@@ -1,0 +1,123 @@
+# How a board joins a Wi-Fi network. The quirks of a port stand in its folder, in a class of its own
+# made from this one.
+
+import network
+
+from codes import CONNECTING, FAILED, IDLE, NO_ADDRESS, ONLINE, WRONG_KEY
+from inflight.port import const, sleep_ms, ticks_diff, ticks_ms
+
+_LIMIT_MS = const(20_000)  # a join that has no outcome by then has failed
+_STALE_MS = const(5_000)  # for so long a port may go on telling how the attempt before ended
+_LEAVE_MS = const(500)
+_POLL_MS = const(20)
+
+
+class Wifi:
+    """The Wi-Fi of a board whose identity is `name`. A port adds
+    word(code): the word of codes.py for a status code of the port,
+    connect(): starts to join `ssid` with `key`,
+    joined(): True if an access point has let it in, with an address or not."""
+
+    ssid = key = None
+    _address = None
+    _verdict = None  # how the last attempt to join failed
+    _waiting = False  # for the outcome of an attempt
+    _before = None  # status code when the attempt began
+    _began = _dialled = 0
+
+    def __init__(self, name):
+        self.wlan = network.WLAN(network.STA_IF)
+        self._name = "inflight-" + name[-6:]
+        self.setup()
+
+    def setup(self, hostname=None, country=None, address=None):
+        """Counts from the next join() on: host name, two letters of the country whose rules the radio
+        obeys, (address, mask, gateway, name server) where there is no DHCP. Raises ValueError."""
+        network.hostname(hostname or self._name)
+        self._address = tuple(address) if address else None
+        if country:
+            network.country(country)
+            self.wlan.active(False)  # the radio learns it when it starts
+
+    def join(self, ssid, key, timeout_ms):
+        """Starts to join, and waits for an outcome for at most `timeout_ms`. Returns status()."""
+        self.ssid = ssid
+        self.key = key
+        self._limit = timeout_ms if timeout_ms > 0 else _LIMIT_MS
+        self._began = ticks_ms()
+        self._dial()
+        word = self.status()
+        while word == CONNECTING and timeout_ms > 0:
+            sleep_ms(_POLL_MS)
+            word = self.status()
+        return word
+
+    def _dial(self):
+        wlan = self.wlan
+        self._waiting = True
+        self._verdict = None
+        self._dialled = ticks_ms()
+        try:
+            wlan.active(True)
+            self._before = wlan.status()
+            self._leave()  # one attempt at a time: a driver that is busy with one refuses the next
+            # With power saving an answer waits for the next beacon, and the Pico W loses some.
+            wlan.config(pm=network.WLAN.PM_NONE)
+            if self._address:
+                wlan.ifconfig(self._address)
+            self.connect()
+        except (OSError, RuntimeError, ValueError) as e:
+            self._give_up(WRONG_KEY if "Password" in str(e) else FAILED)
+
+    def _leave(self):
+        # A driver that still believes in the old connection would be believed.
+        self.wlan.disconnect()
+        start = ticks_ms()
+        while self.wlan.isconnected() and ticks_diff(ticks_ms(), start) < _LEAVE_MS:
+            sleep_ms(_POLL_MS)
+
+    def _give_up(self, verdict):
+        self._waiting = False
+        self._verdict = verdict
+
+    def status(self):
+        """Returns a word of codes.py. A failure stands until the next join(), unless the port makes it
+        after all."""
+        code = self.wlan.status()
+        word = self.word(code)
+        if word == ONLINE:
+            self._give_up(None)
+        elif self._waiting:
+            word = self._outcome(code, word)
+            if word != CONNECTING:
+                self._give_up(word)
+        elif self._verdict:
+            word = self._verdict
+        elif word == CONNECTING:  # by itself: it has lost its address, or joins again
+            self._limit = _LIMIT_MS
+            self._began = ticks_ms()
+            self._waiting = True
+        return word
+
+    def _outcome(self, code, word):
+        now = ticks_ms()
+        if word == IDLE or (code == self._before and ticks_diff(now, self._dialled) < _STALE_MS):
+            word = CONNECTING
+        if word == CONNECTING and ticks_diff(now, self._began) >= self._limit:
+            return NO_ADDRESS if self.joined() else FAILED
+        return word
+
+    def rssi(self):
+        """dBm, None if it is not connected."""
+        try:
+            return self.wlan.status("rssi") if self.wlan.isconnected() else None
+        except OSError:  # lost between the two
+            return None
+
+    def off(self):
+        """Leaves the network and stops the radio."""
+        try:
+            self.wlan.disconnect()
+            self.wlan.active(False)
+        except OSError:
+            pass  # it was off

@@ -1,0 +1,273 @@
+# ESP32, S2, S3, C3, C6: everything that MicroPython calls its esp32 port.
+
+import machine
+
+from codes import (
+    CONNECTING,
+    DEEP_SLEEP,
+    FAILED,
+    IDLE,
+    NO_AP,
+    ONLINE,
+    POWER_ON,
+    RESET,
+    SOFT,
+    WATCHDOG,
+    WRONG_KEY,
+)
+from inflight.port import const, sleep_ms, ticks_diff, ticks_ms
+from wifi import Wifi
+
+NAME = "esp32"
+_DIRECTED_MS = const(4_000)  # for the access point of last time, before any other is asked
+
+_id = _station = _cause = _dog = None
+
+
+def config_path():
+    return "/config.json"
+
+
+def device_id():
+    global _id
+    if _id is None:
+        _id = machine.unique_id().hex()  # its Wi-Fi address, readable while Wi-Fi is off
+    return _id
+
+
+# --- what survives a deep sleep and a reset: RTC memory ---
+
+_MAGIC = b"IF"
+_NOTE = const(2)  # 1: this firmware asked for the reset
+_COUNT = const(3)  # bytes that are remembered
+_DATA = const(4)
+_AP = const(20)  # its address, 6 bytes, and its channel
+_NETWORK = const(27)  # 2 bytes that tell its network from another
+_CHECK = const(29)
+_SIZE = const(33)  # what lies behind is the application's
+
+
+def _check(data):
+    from binascii import crc32
+
+    return crc32(data).to_bytes(4, "little")
+
+
+def _kept():
+    kept = bytearray(machine.RTC().memory()[:_SIZE])
+    if kept[:2] != _MAGIC or kept[_CHECK:] != _check(kept[:_CHECK]):
+        kept = bytearray(_SIZE)
+        kept[:2] = _MAGIC
+    return kept
+
+
+def _keep(at, data):
+    kept = _kept()
+    kept[at : at + len(data)] = data
+    kept[_CHECK:] = _check(kept[:_CHECK])
+    rtc = machine.RTC()
+    rtc.memory(bytes(kept) + rtc.memory()[_SIZE:])
+
+
+def remember(data):
+    n = len(data)
+    if n > 16:
+        raise ValueError("remember: 16 bytes at most")
+    _keep(_COUNT, bytes([n]) + data)
+
+
+def recall():
+    kept = _kept()
+    return bytes(kept[_DATA : _DATA + kept[_COUNT]]) or None
+
+
+# --- life and death ---
+
+
+def reset_cause():
+    global _cause
+    if _cause is None:
+        cause = machine.reset_cause()
+        asked = _kept()[_NOTE]
+        if asked:
+            _keep(_NOTE, b"\0")
+        if cause == machine.PWRON_RESET:  # a brown-out too, the port does not tell them apart
+            _cause = POWER_ON
+        elif cause == machine.WDT_RESET:
+            _cause = WATCHDOG
+        elif cause == machine.DEEPSLEEP_RESET:
+            _cause = DEEP_SLEEP
+        else:
+            _cause = SOFT if asked or cause == machine.SOFT_RESET else RESET
+    return _cause
+
+
+def sleep(ms, deep=False):
+    # The journal has nothing to flush: what publish() accepted was in flash when it returned.
+    if deep:
+        if ms and _station:
+            _station.note()
+        if _station:
+            _station.off()
+        if ms:
+            machine.deepsleep(ms)
+        _keep(_NOTE, b"\1")
+        machine.reset()
+    elif _station and _station.wlan.active():
+        sleep_ms(ms)  # lightsleep() would stop the radio and lose the connection
+    else:
+        machine.lightsleep(ms)
+
+
+def watchdog(ms):
+    global _dog
+    if _dog is None:
+        _dog = machine.WDT(timeout=ms)
+    _dog.feed()
+
+
+# --- network and clock ---
+
+
+def _network(ssid):
+    from binascii import crc32
+
+    return (crc32(ssid.encode()) & 0xFFFF).to_bytes(2, "little")
+
+
+class _Wifi(Wifi):
+    _directed = False
+
+    def word(self, code):
+        # Reasons below 1000 are those of the driver (wifi_err_reason_t). MicroPython has names for some,
+        # others in each version.
+        if code == 1010:
+            return ONLINE
+        if code == 1001:
+            return CONNECTING
+        if code in (1000, 8):  # 8: it left by itself
+            return IDLE
+        if code in (200, 201, 210, 211, 212):  # no beacons any more; none found, or none that suits
+            return NO_AP
+        if code in (14, 15, 23, 202, 204, 205):  # handshakes that failed or found no end
+            return WRONG_KEY
+        return FAILED
+
+    def joined(self):
+        try:
+            self.wlan.status("rssi")
+            return True
+        except OSError:
+            return False
+
+    def connect(self):
+        # The driver would try again for ever, and hide why it has to: the firmware tries again.
+        self.wlan.config(reconnects=0)
+        kept = _kept()
+        channel = kept[_AP + 6]
+        self._directed = channel > 0 and kept[_NETWORK:_CHECK] == _network(self.ssid)
+        if not self._directed:
+            self.wlan.connect(self.ssid, self.key)
+            return
+        bssid = bytes(kept[_AP : _AP + 6])
+        try:
+            self.wlan.connect(self.ssid, self.key, bssid=bssid, channel=channel)
+        except TypeError:  # stock firmware takes no channel
+            self.wlan.connect(self.ssid, self.key, bssid=bssid)
+
+    def status(self):
+        word = Wifi.status(self)
+        if self._directed and word != ONLINE:
+            waited = ticks_diff(ticks_ms(), self._dialled)
+            if word != CONNECTING or (waited >= _DIRECTED_MS and not self.joined()):
+                # That access point is gone, or not what it was: any will do.
+                _keep(_AP, bytes(9))
+                self._dial()
+                word = CONNECTING
+        return word
+
+    def note(self):
+        """Keeps which access point it is, so that the next start finds it sooner. There is no other way to
+        learn its address than to look around, so this is done once and not before it pays."""
+        if self.status() != ONLINE or self._directed:
+            return
+        channel = self.wlan.config("channel")
+        try:
+            found = [ap for ap in self.wlan.scan() if ap[0] == self.ssid.encode() and ap[2] == channel]
+        except OSError:
+            return
+        if found:
+            best = max(found, key=lambda ap: ap[3])
+            _keep(_AP, best[1] + bytes([channel]) + _network(self.ssid))
+
+
+def _wifi():
+    global _station
+    if _station is None:
+        _station = _Wifi(device_id())
+    return _station
+
+
+def wifi_setup(hostname=None, country=None, address=None):
+    _wifi().setup(hostname, country, address)
+
+
+def wifi_connect(ssid, key, timeout_ms):
+    return _wifi().join(ssid, key, timeout_ms)
+
+
+def wifi_status():
+    return _station.status() if _station else IDLE
+
+
+def rssi():
+    return _station.rssi() if _station else None
+
+
+def sync_time(host=None):
+    from clock import sync
+
+    return sync(host)
+
+
+# --- flash ---
+
+
+def _partition(label):
+    from esp32 import Partition
+
+    found = Partition.find(Partition.TYPE_DATA, label=label)
+    return found[0] if found else None
+
+
+def journal_flash():
+    from place import journal_flash
+
+    own = _partition("mqtt")
+    raw = own or _partition("vfs")
+    encrypted = bool(raw and raw.info()[5])
+    # Encrypted flash is programmed in blocks of the cipher, each once.
+    return journal_flash(own, raw, page=16 if encrypted else 256, once=encrypted)
+
+
+# --- sensors ---
+
+
+def _temperature():
+    import esp32
+
+    if hasattr(esp32, "mcu_temperature"):
+        return esp32.mcu_temperature()
+    return (esp32.raw_temperature() - 32) / 1.8  # the first ESP32 measures in Fahrenheit
+
+
+def _memory():
+    import gc
+
+    return gc.mem_free()
+
+
+def sensors():
+    from probe import readings
+
+    return readings((("temperature", "Cel", _temperature), ("memory", "B", _memory)))

@@ -1,0 +1,110 @@
+"""The emulated board's own parts, without a firmware that runs."""
+
+import asyncio
+import random
+
+import pytest
+from rp2040py.external.cyw43 import net
+from rp2040py.peripherals import ssi as chip
+
+from pico_w import filesystem, gateway, image
+from pico_w.board import Board
+from pico_w.power import HOW
+
+AT = 0x1F0000
+
+
+@pytest.fixture
+def find(monkeypatch):
+    """image.find() with another file, asked anew."""
+
+    def find_at(path):
+        monkeypatch.setenv("PICOW_UF2", str(path))
+        image.find.cache_clear()
+        return image.find()
+
+    yield find_at
+    monkeypatch.undo()
+    image.find.cache_clear()
+
+
+def test_no_firmware_says_where_to_put_it(find, tmp_path):
+    with pytest.raises(image.NoImage, match=f"no Pico W firmware at {tmp_path}/none.uf2: put {image.NAME}"):
+        find(tmp_path / "none.uf2")
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-512], lambda data: data[:5000] + b"x" + data[5001:]])
+def test_a_damaged_firmware_is_refused(find, tmp_path, damage):
+    (tmp_path / "it.uf2").write_bytes(damage(image.find().read_bytes()))
+    with pytest.raises(image.NoImage, match="or not all of it"):
+        find(tmp_path / "it.uf2")
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "10.0.0.2", "127.0.0.1"])
+def test_nothing_but_this_machine_is_routed(host):
+    with pytest.raises(OSError, match="not routed"):
+        asyncio.run(gateway._dial(host, 80))
+
+
+def datagram(port, payload):
+    """A frame from the board."""
+    udp = net.pack_udp(bytes([10, 0, 0, 2]), bytes([9, 9, 9, 9]), 5000, port, payload)
+    packet = net.pack_ipv4(bytes([10, 0, 0, 2]), bytes([9, 9, 9, 9]), net.IP_PROTO_UDP, udp)
+    return net.pack_ethernet(bytes(6), bytes(6), net.ETHERTYPE_IPV4, packet)
+
+
+def test_names_are_this_machine_and_other_datagrams_are_swallowed():
+    sent = []
+    network = gateway.Gateway(None, sent.append)
+    network.handle_outbound_ethernet_frame(datagram(9, b"x"))
+    assert not sent
+    network.handle_outbound_ethernet_frame(datagram(53, b"\x12\x34" + bytes(10) + b"\6broker\4test\0\0\1\0\1"))
+    answer = net.parse_udp(net.parse_ipv4(net.parse_ethernet(sent[0]).payload).payload).payload
+    assert answer[:2] == b"\x12\x34" and answer.endswith(bytes([10, 0, 0, 1]))
+    network.silent = True
+    network.handle_outbound_ethernet_frame(datagram(53, b"\x12\x34" + bytes(10) + b"\6broker\4test\0\0\1\0\1"))
+    assert len(sent) == 1
+
+
+def test_files_survive_the_file_system():
+    files = {"/main.py": b"x" * 5000, "/lib/a/b.mpy": b"y", "/config.json": b"{}"}
+    board = Board(filesystem.pack(files))
+    assert filesystem.unpack(board.snapshot()) == files
+
+
+def operate(board, command, address, data=b""):
+    """As the firmware drives the flash chip."""
+    ssi = board.mcu.ssi
+    ssi._write_enabled = True
+    ssi._tx_buffer = bytearray([command, *address.to_bytes(3, "big"), *data])
+    ssi._apply_command()
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("seed", range(20))
+def test_power_goes_at_an_operation(how, seed):
+    board = Board({AT: b"\xff" * 4096})
+    data = random.Random(seed).randbytes(256)
+    board.power.cut_at_operation(2, how, seed)
+    operate(board, chip.CMD_PAGE_PROGRAM, AT, data)
+    operate(board, chip.CMD_PAGE_PROGRAM, AT + 256, data)
+    operate(board, chip.CMD_PAGE_PROGRAM, AT + 512, data)
+    first, second, third = (board.snapshot()[AT + i * 256 : AT + (i + 1) * 256] for i in range(3))
+    assert board.power.cut == f"program {how}"
+    assert first == data and third == b"\xff" * 256, "the flash changed without power"
+    if how == "torn":
+        # Some bytes as written, one with some of its bits, none after it.
+        torn = next((i for i in range(256) if second[i] != data[i]), 256)
+        assert all(byte == 0xFF for byte in second[torn + 1 :])
+        assert torn == 256 or second[torn] & data[torn] == data[torn]
+    else:
+        assert second == (data if how == "after" else b"\xff" * 256)
+
+
+def test_an_erase_is_torn_as_well():
+    board = Board({AT: bytes(4096)})
+    board.power.cut_at_operation(1, "torn", 3, ("erase",))
+    operate(board, chip.CMD_PAGE_PROGRAM, AT, b"")
+    operate(board, chip.CMD_SECTOR_ERASE, AT)
+    sector = board.snapshot()[AT : AT + 4096]
+    assert board.power.cut == "erase torn" and sector[0] == 0xFF and sector[-1] == 0

@@ -1,0 +1,91 @@
+"""The power of a Pico W is cut while it publishes over Wi-Fi, its journal in pinned files of the stock file system:
+nothing that publish() accepted is lost, no QoS 2 message comes twice."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from bench import CUT, PUBLISHER, READY, application
+from judge import Cuts, judge
+from pico_w import copies
+from pico_w.board import Board
+from pico_w.ear import Ear
+from pico_w.filesystem import pack, unpack
+from pico_w.power import HOW
+
+pytestmark = [pytest.mark.long, pytest.mark.limit(1800)]
+
+
+def verdict(cuts, ear, record_property):
+    """Judges, and tells what there was to judge."""
+    lost, doubled = judge(cuts, lambda: list(ear.heard))
+    record_property("power cuts", dict(cuts.cuts))
+    told = {"messages accepted": len(cuts.accepted), "delivered": len(ear.heard)}
+    record_property("messages", told | {"lost": len(lost), "of QoS 2 doubled": len(doubled)})
+    assert not lost and not doubled
+
+
+@pytest.mark.parametrize("number, lives", [(number, 31) for number in range(6)])
+def test_a_publisher(bench, number, lives, record_property):
+    cuts = Cuts(number)
+    topic = f"cut/publisher{PUBLISHER + number}/#"
+    port = bench.brokers.plain.port
+    flash = None
+    with Ear(port, topic, f"judge{number}") as ear:
+        for _ in range(lives):
+            flash = cuts.live(bench, PUBLISHER + number, flash, 12)
+        cuts.last(bench, PUBLISHER + number, flash, port, topic)
+        verdict(cuts, ear, record_property)
+    assert len(cuts.accepted) > lives and sum(cuts.cuts.values()) == lives
+    assert len({one.fields["epoch"] for one in ear.heard}) == 1
+
+
+def test_the_sensor(bench, record_property):
+    """The application itself, which is told something in each life as well: exactly once in both directions."""
+    cuts = Cuts(0)
+    lives = 12
+    port = bench.brokers.plain.port
+    flash = None
+
+    def echoes(ear):
+        replies = {one.fields["seq"]: one.fields for one in ear.find("inflight/sensor/reply/ping")}  # QoS 1: once each
+        return [(int(reply["echo"]), "redelivered" in reply) for reply in replies.values()]
+
+    with Ear(port, "inflight/sensor/#", "judge") as ear:
+        for life in range(lives):
+            flash = cuts.live(bench, CUT, flash, 12)
+            ear.say("inflight/sensor/command/ping", str(life))
+        cuts.last(bench, CUT, flash, port, "inflight/sensor/#", lambda ear: lives - 1 in dict(echoes(ear)))
+        verdict(cuts, ear, record_property)
+    assert {told for told, _ in echoes(ear)} == set(range(lives))
+    for told, times in Counter(told for told, again in echoes(ear) if not again).items():
+        assert times == 1, f"command {told} was obeyed twice, and passed for new"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_first_start_of_all(bench, seed, record_property):
+    """Cut while it makes its journal, and again while it tidies up after that: each time from cold."""
+    dice = random.Random(seed)
+    code = application(bench.brokers)
+    flash = pack(code)
+    cuts = Counter()
+
+    async def start(board):
+        board.stop_at = READY
+        await board.until(lambda: board.power.cut or READY in board.notes, 300, "a cut, or the journal")
+        return board.power.cut
+
+    for most in (370, 200, 100, 50, None):
+        board = Board(flash)
+        if most:
+            board.power.cut_at_operation(dice.randint(1, most), dice.choice(HOW), dice.random())
+        cut = copies.staged(start, board, board.switch_on)
+        flash = {0: board.snapshot()}
+        if cut:
+            cuts[cut] += 1
+    record_property("power cuts", dict(cuts))
+    record_property("messages", {})
+    found = unpack(flash[0])
+    assert {path: content for path, content in found.items() if not path.startswith("/journal/")} == code
+    assert len(found) == len(code) + 16, "what a cut left was not tidied up"

@@ -1,0 +1,70 @@
+"""Copies of a frozen board, each in a process of its own: bringing up Wi-Fi takes long, forking does not."""
+
+import asyncio
+import os
+import pickle
+import select
+import signal
+import time
+import traceback
+
+
+def staged(work, board, start):
+    """Runs coroutine work(board) while the board runs; afterwards it is frozen. `start` sets it going. Returns what
+    work returns."""
+
+    async def stage():
+        start()
+        try:
+            return await work(board)
+        finally:
+            await board.freeze()
+
+    return asyncio.run(stage())
+
+
+def forked(work, board, seconds, start=None):
+    """Runs coroutine work(board) with a copy of the frozen board, in a child process. `start` sets it going, default:
+    board.thaw. Returns what work returns; RuntimeError with the child's traceback if it raises, TimeoutError if it
+    takes longer than so many seconds."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(read)
+        _answer(work, board, start or board.thaw, write)
+    os.close(write)
+    try:
+        answer = _listen(read, seconds)
+    finally:
+        os.close(read)
+        os.kill(child, signal.SIGKILL)  # it has said all it had to say
+        os.waitpid(child, 0)
+    if answer is None:
+        raise TimeoutError(f"a copy of the board did not end within {seconds} s")
+    result, problem = pickle.loads(answer) if answer else (None, "the copy died without a word")
+    if problem:
+        raise RuntimeError(problem)
+    return result
+
+
+def _answer(work, board, start, pipe):
+    try:
+        try:
+            answer = staged(work, board, start), None
+        except BaseException:
+            answer = None, traceback.format_exc()
+        with os.fdopen(pipe, "wb") as f:
+            f.write(pickle.dumps(answer))
+    finally:
+        os._exit(0)  # nothing of the parent's may be cleaned up here
+
+
+def _listen(pipe, seconds):
+    end = time.monotonic() + seconds
+    parts = []
+    while select.select([pipe], [], [], max(0, end - time.monotonic()))[0]:
+        part = os.read(pipe, 1 << 20)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+    return None
