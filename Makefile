@@ -5,10 +5,11 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test conformance demo figures sensor image flash deploy monitor lint clean
+.PHONY: help setup test conformance demo figures sensor image flash deploy monitor \
+	test-pico-w figures-pico-w lint clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## virtual environment, interpreters and broker, without root
 	@$(PYTHON) tools/setup.py
@@ -43,6 +44,12 @@ image: setup  ## a bare board's image as a file (BOARD=esp32 CONFIG=config.json 
 flash: setup  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1])
 	@$(VENV)/python tools/flash.py $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
 
+test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (half an hour)
+	INFLIGHT_PICO_W=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/pico_w $(ARGS)
+
+figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board
+	@$(VENV)/python tools/pico_w_figures.py
+
 WAIT ?= 90
 BROKER_HERE = $(if $(BROKER),--broker "$(BROKER)")
 
@@ -53,8 +60,9 @@ deploy: setup  ## what changed onto a board (BOARD=pico_w PORT=/dev/ttyACM0 CONF
 monitor: setup  ## a board's console and its messages, live (PORT=/dev/ttyACM0 CONFIG=config.json)
 	@$(VENV)/python tools/monitor.py $(if $(PORT),--port "$(PORT)") $(SETTINGS) $(BROKER_HERE)
 
-lint: setup  ## ruff
+lint: setup  ## ruff, and the device code against the stubs of its ports
 	$(VENV)/ruff check .
+	@$(VENV)/python tools/typecheck.py
 
 clean:  ## the virtual environment and what tests leave behind; the cache stays
 	rm -rf .venv .pytest_cache .ruff_cache build

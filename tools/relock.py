@@ -1,4 +1,4 @@
-"""Renews the pins, debian.lock and requirements.lock: `python3 tools/relock.py` (for whoever maintains them)."""
+"""Renews the pins, debian.lock, requirements.lock, stubs/*.lock: `python3 tools/relock.py` (for who maintains them)."""
 
 import subprocess
 import sys
@@ -11,6 +11,7 @@ from provision.environment import REQUIREMENTS
 from provision.index import SUITE, Index
 from provision.programs import LOCK
 from provision.sources import debian_mirror
+from typecheck import LOCKS, PORTS
 
 PROGRAMS = [
     ("micropython", ("amd64", "arm64", "i386", "armhf")),
@@ -25,6 +26,8 @@ DEBIAN_HEAD = f"""\
 PYTHON_HEAD = """\
 # Resolved from pyproject.toml, all extras, for every CPython >= 3.10; renewed by `python3 tools/relock.py`.
 """
+STUBS = "1.29.0"  # the MicroPython whose stubs the type check uses
+STUBS_HEAD = "# For tools/typecheck.py; renewed by `python3 tools/relock.py`.\n"
 
 
 def debian_lines(index):
@@ -48,12 +51,20 @@ def relock_python(home):
     """uv, because it alone resolves for every Python version and processor at once."""
     venv.create(home / "venv", with_pip=True)
     subprocess.run([home / "venv/bin/pip", "install", "-q", "uv"], check=True)
+    resolve(home, REQUIREMENTS, PYTHON_HEAD, ["--all-extras", "pyproject.toml"])
+    for port in PORTS.values():
+        wanted = f"micropython-{port}-stubs~={STUBS}\n"
+        resolve(home, LOCKS / f"{port}.lock", STUBS_HEAD, ["-"], wanted)
+
+
+def resolve(home, lock, head, words, wanted=None):
     command = [home / "venv/bin/uv", "pip", "compile", "-q", "--universal", "--python-version", "3.10", "--upgrade"]
-    command += ["--cache-dir", home / "uv"]
-    command += ["--all-extras", "--generate-hashes", "--no-header", "--no-annotate", "pyproject.toml"]
-    resolved = subprocess.run(command, check=True, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True).stdout
-    write_atomic(REQUIREMENTS, PYTHON_HEAD + resolved)
-    say(f"{REQUIREMENTS.name}: {resolved.count('==')} packages")
+    command += ["--cache-dir", home / "uv", "--generate-hashes", "--no-header", "--no-annotate", *words]
+    resolved = subprocess.run(
+        command, check=True, cwd=CHECKOUT, stdout=subprocess.PIPE, input=wanted, text=True
+    ).stdout
+    write_atomic(lock, head + resolved)
+    say(f"{lock.name}: {resolved.count('==')} packages")
 
 
 def main():

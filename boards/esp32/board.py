@@ -171,7 +171,7 @@ class _Wifi(Wifi):
             return
         bssid = bytes(kept[_AP : _AP + 6])
         try:
-            self.wlan.connect(self.ssid, self.key, bssid=bssid, channel=channel)
+            self.wlan.connect(self.ssid, self.key, bssid=bssid, channel=channel)  # type: ignore[call-arg]
         except TypeError:  # stock firmware takes no channel
             self.wlan.connect(self.ssid, self.key, bssid=bssid)
 

@@ -163,7 +163,7 @@ def watchdog(ms):
     if _dog is None:
         _dog = machine.WDT(timeout=min(ms, _BITES_MS))
         if ms > _BITES_MS:
-            _timer = machine.Timer(period=_BITES_MS // 4, mode=machine.Timer.PERIODIC, callback=_feed)
+            _timer = machine.Timer(-1, period=_BITES_MS // 4, mode=machine.Timer.PERIODIC, callback=_feed)
     _dog.feed()
 
 

@@ -48,7 +48,7 @@ class Brokers:
         """The configurations, by the numbers of their tasks, and the certificates that they name."""
         often = {"interval_ms": 1000, "health_ms": 60_000}
         cut = {"qos": 2, "interval_ms": 200, "health_ms": 1000}
-        secure = {"host": "broker.test", "tls_ca": "/ca.der"}
+        secure = {"host": "broker.test", "tls_ca": "/ca.der", "interval_ms": 3000}
         configs = {
             CUT: sensor.config(self.plain.port, "sensor", **cut),
             RESTART: sensor.config(self.frail.port, "restart", qos=2, keepalive=5, **often),

@@ -1,6 +1,7 @@
 """The heap of a Pico W, in bytes; `make figures-pico-w` prints the whole table."""
 
 import pytest
+
 from pico_w_figures import at_the_prompt
 
 pytestmark = [pytest.mark.long, pytest.mark.limit(600)]

@@ -26,9 +26,9 @@ def test_a_broker_that_is_not_the_right_one(bench, task, who):
         with Ear(bench.brokers.plain.port, f"inflight/{who}/#") as ear:
             await board.until(lambda: b"inflight:" in board.console, 400, "a word about it")
             held = len(board.notes)
-            await board.until(lambda: len(board.notes) > held, 100, "a message is accepted")
+            await board.until(lambda: len(board.notes) > held, 300, "a message is accepted")
             return board.tail(), ear.heard
 
-    said, heard = bench.copy(live, task, 600)
+    said, heard = bench.copy(live, task, 750)
     assert "certificate" in said or "CERT" in said or "X509" in said, said
     assert not heard

@@ -59,21 +59,17 @@ def _epoch_of(j, sector):
 
 
 def _last_byte(j, sector, off):
-    # Offset of the last programmed byte of a sector from `off` on, -1 if there is none. Large chunks: a ring
-    # that is mostly blank is all read, and each read costs an RP2040 0.1 ms and more.
-    size = min(j._size, 256)
-    chunk = bytearray(size)
-    blank = b"\xff" * size
-    last = -1
-    while off < j._size:
-        start = max(0, off + size - j._size)
-        j._read(sector * j._size + off - start, chunk)
-        if chunk != blank:
-            for i in range(start, size):
-                if chunk[i] != 0xFF:
-                    last = off - start + i
-        off += size - start
-    return last
+    # Offset of the last programmed byte of a sector from `off` on, -1 if there is none. From the end, in large
+    # chunks: a ring that is mostly blank is all read, and each read costs an RP2040 a millisecond.
+    chunk = bytearray(min(j._size, 1024))
+    at = j._size
+    while at > off:
+        at = max(0, at - len(chunk))
+        j._read(sector * j._size + at, chunk)
+        n = len(chunk.rstrip(b"\xff"))
+        if n:
+            return at + n - 1 if at + n > off else -1
+    return -1
 
 
 def _heal(j, seqs, newest):

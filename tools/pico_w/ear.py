@@ -20,14 +20,14 @@ class Heard(NamedTuple):
 
 
 class Ear:
-    """Subscribes to `topics` at QoS 2 on the broker at `port`, with a session that outlives both. heard: all that came,
-    in order. A retained message that was there before is not new, and is left out."""
+    """Subscribes to `topics` at QoS 2 on the broker at `port`, with a session of that `name` that outlives both. heard:
+    all that came, in order. A retained message that was there before is not new, and is left out."""
 
-    def __init__(self, port, topics="#", name="ear"):
+    def __init__(self, port, topics, name="ear"):
         self.heard = []
         self._port = port
         self._subscribed = threading.Event()
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, name, clean_session=False)
+        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, f"{name} at {topics}", clean_session=False)
         self._client.on_connect = lambda client, *_: client.subscribe(topics, 2)
         self._client.on_subscribe = lambda *_: self._subscribed.set()
         self._client.on_message = self._take

@@ -25,9 +25,8 @@ def main():
         mem32[_NOTE] = _READY
     for room in ("app", "commands", "health", "node", "start", "telemetry", "wifi"):
         __import__(room)
-    import publisher
-
     import config
+    import publisher
     import start
 
     settings = config.load("/0.json", "")
