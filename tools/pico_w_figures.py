@@ -15,7 +15,7 @@ from pico_w import copies, filesystem, image, sensor
 from pico_w.board import Board
 from pico_w.certificates import Authority
 from pico_w.ear import Ear
-from pico_w.front import Front
+from pico_w.front import front
 
 _PROMPT_S = 600
 _SENSOR_S = 900
@@ -66,8 +66,8 @@ def measure(folder):
     authority = Authority("the authority")
     with mosquitto.Mosquitto(folder) as broker:
         yield "the sensor, connected", of_a_sensor(broker, {})
-        with Front(broker.port, authority.context(folder, "broker.test")) as front:
-            secure = {"host": "broker.test", "port": front.port, "tls_ca": "/ca.der"}
+        with front(broker.port, authority.context(folder, "broker.test")) as relay:
+            secure = {"host": "broker.test", "port": relay.port, "tls_ca": "/ca.der"}
             yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": authority.der})
 
 

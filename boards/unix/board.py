@@ -183,13 +183,9 @@ _SENSORS = (
 
 
 def sensors():
-    for name, unit, read in _SENSORS:
-        try:
-            value = read()
-        except Exception as e:
-            value = e
-        if value is not None:
-            yield name, unit, value
+    from probe import readings
+
+    return readings(_SENSORS)
 
 
 # --- for tests ---

@@ -6,7 +6,7 @@ from harness import SkipTest, eq, raises
 from inflight import FileFlash, Journal, RamFlash
 from inflight.journal import DONE, OUT
 
-PATH = "/tmp/inflight-test-flash-%d" % (id(object()) & 0xFFFFFF)
+PATH = "/tmp/inflight-test-flash-" + os.urandom(4).hex()
 
 
 def remove():

@@ -1,6 +1,7 @@
 """What a record costs: no byte of heap, and as few of flash as the granularity allows."""
 
 import gc
+import os
 import sys
 
 from harness import SkipTest, eq
@@ -78,9 +79,9 @@ def devices():
     for page, once in ((4, False), (16, True), (256, False)):
         yield Quiet(page, once)
     yield RamFlash()
-    path = "/tmp/inflight-test-alloc-%d" % (id(gc) & 0xFFFFFF)
+    path = "/tmp/inflight-test-alloc-" + os.urandom(4).hex()
     yield FileFlash(path, 4, 1024)
-    __import__("os").remove(path)
+    os.remove(path)
 
 
 def test_no_heap():

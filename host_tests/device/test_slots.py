@@ -1,6 +1,5 @@
 """Slot files on a littlefs: a journal lives there, also when power is cut at any operation of the flash below."""
 
-import gc
 import os
 import sys
 
@@ -157,14 +156,16 @@ def fill(journal, accepted):
 def test_no_heap_within_a_sector():
     if sys.maxsize > 2**31:
         raise SkipTest("measures the heap of 32-bit MicroPython")
-    folder = "/tmp/inflight-test-slots-%d" % (id(gc) & 0xFFFFFF)  # on no littlefs, whose driver here allocates
+    folder = "/tmp/inflight-test-slots-" + os.urandom(4).hex()  # on no littlefs, whose driver here allocates
     device = SlotFlash(folder, 4, 16384)
-    journal = Journal(device)
-    eq(allocated(exchange, journal, bytearray(100), bytearray(58), 30), 0)
-    device.close()
-    for name in os.listdir(folder):
-        os.remove(folder + "/" + name)
-    os.rmdir(folder)
+    try:
+        journal = Journal(device)
+        eq(allocated(exchange, journal, bytearray(100), bytearray(58), 30), 0)
+    finally:
+        device.close()
+        for name in os.listdir(folder):
+            os.remove(folder + "/" + name)
+        os.rmdir(folder)
 
 
 # --- power ---

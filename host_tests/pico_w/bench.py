@@ -9,12 +9,13 @@ from pico_w import copies, filesystem, sensor
 from pico_w.board import FLASH_SIZE, Board
 from pico_w.certificates import Authority
 from pico_w.filesystem import BLOCK
-from pico_w.front import Front
+from pico_w.front import front
 
 READY = 0x3FFFFFFF  # what the board notes when it is
-# Tasks: a sensor with a configuration file of that number, or a publisher with that number as its name.
+# Tasks: a sensor with a configuration file of that number, QoS 0, or a publisher with that number as its name, which is
+# connected or stays offline.
 CUT, RESTART, DROP, TLS, WRONG_AUTHORITY, WRONG_NAME = range(6)
-PUBLISHER = 1000
+PLAIN, PUBLISHER, OFFLINE = 999, 1000, 2000
 _CODE = Path(__file__).parent / "board"
 
 
@@ -32,7 +33,7 @@ class Brokers:
     def __init__(self, folder):
         self.authority = Authority("the authority")
         self.plain = Mosquitto(folder / "plain")
-        self._front = Front(self.plain.port, self.authority.context(folder, "broker.test"))
+        self._front = front(self.plain.port, self.authority.context(folder, "broker.test"))
         self.frail = Mosquitto(folder / "frail")
 
     def __enter__(self):

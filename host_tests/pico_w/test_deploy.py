@@ -32,7 +32,8 @@ def test_from_bare_firmware_to_a_publishing_sensor(port, broker):
         first = deploy(sensor.BOARD, port, settings)
         assert len(first.write) > 20 and not first.same
         wait_for(lambda: ear.find("inflight/deployed/telemetry"), 400)
-        assert ear.find("inflight/deployed/status")[0].fields["state"] == "online"
+        status = wait_for(lambda: ear.find("inflight/deployed/status"), 60)
+        assert status[0].fields["state"] == "online"
         # Once more: nothing has changed, nothing is copied, and the journal goes on counting.
         last = ear.find("inflight/deployed/telemetry")[-1].fields
         again = deploy(sensor.BOARD, port)

@@ -12,6 +12,7 @@ from pico_w.ear import Ear
 from pico_w.filesystem import unpack
 
 
+@pytest.mark.long
 @pytest.mark.limit(600)
 def test_it_goes_online_publishes_and_obeys(broker, tmp_path):
     application = files(sensor.BOARD)

@@ -62,13 +62,14 @@ def _last_byte(j, sector, off):
     # Offset of the last programmed byte of a sector from `off` on, -1 if there is none. From the end, in large
     # chunks: a ring that is mostly blank is all read, and each read costs an RP2040 a millisecond.
     chunk = bytearray(min(j._size, 1024))
+    blank = b"\xff" * len(chunk)
     at = j._size
     while at > off:
         at = max(0, at - len(chunk))
         j._read(sector * j._size + at, chunk)
-        n = len(chunk.rstrip(b"\xff"))
-        if n:
-            return at + n - 1 if at + n > off else -1
+        if chunk != blank:
+            last = at + len(chunk.rstrip(b"\xff")) - 1
+            return last if last >= off else -1
     return -1
 
 

@@ -1,5 +1,4 @@
-"""The network between the sensors and the broker: a TCP proxy that can be cut, and that watches
-what the sensors send."""
+"""The network between sensors and broker: a TCP proxy, and one that can be cut and that watches what sensors send."""
 
 import asyncio
 import contextlib
@@ -40,19 +39,17 @@ class _Frames:
             self._repeated[qos] += first >> 3 & 1
 
 
-class Network:
-    """Listens on `port` of loopback and forwards to `target`. cut() and join() come from any
-    thread; published and repeated count the PUBLISH packets of all sensors by QoS."""
+class Relay:
+    """Listens on `port` of loopback and forwards to the port `target`, in a thread. `listening`: what else
+    asyncio.start_server() is given."""
 
-    def __init__(self, target):
+    def __init__(self, target, **listening):
         self._target = target
-        self._down = False
+        self._listening = listening
         self._writers = set()
         self.port = None
-        self.cuts = 0
-        self.published, self.repeated = Counter(), Counter()
         self._loop = self._over = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._ready = threading.Event()
 
     def __enter__(self):
@@ -68,11 +65,50 @@ class Network:
     async def _run(self):
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, **self._listening)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._over.wait()
         server.close()
+
+    async def _serve(self, reader, writer):
+        try:
+            upstream, downstream = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers |= {writer, downstream}
+        # Cancelled when the network comes to its end: that is no error.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(self._pump(reader, downstream, self._watcher()), self._pump(upstream, writer))
+        self._writers -= {writer, downstream}
+
+    def _watcher(self):
+        """A function that is to see what one sensor sends, None if nobody watches."""
+        return None
+
+    async def _pump(self, reader, writer, watch=None):
+        try:
+            while data := await reader.read(65536):
+                if watch:
+                    watch(data)
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+
+class Network(Relay):
+    """A relay that can be cut. cut() and join() come from any thread; published and repeated count the PUBLISH packets
+    of all sensors by QoS."""
+
+    def __init__(self, target):
+        super().__init__(target)
+        self._down = False
+        self.cuts = 0
+        self.published, self.repeated = Counter(), Counter()
 
     def cut(self):
         """Every connection breaks, in the middle of whatever it carries; new ones fail until join()."""
@@ -90,27 +126,8 @@ class Network:
     async def _serve(self, reader, writer):
         if self._down:
             writer.transport.abort()
-            return
-        try:
-            upstream, downstream = await asyncio.open_connection("127.0.0.1", self._target)
-        except OSError:
-            writer.transport.abort()
-            return
-        frames = _Frames(self.published, self.repeated)
-        self._writers |= {writer, downstream}
-        # Cancelled when the network comes to its end: that is no error.
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(self._pump(reader, downstream, frames), self._pump(upstream, writer, None))
-        self._writers -= {writer, downstream}
+        else:
+            await super()._serve(reader, writer)
 
-    async def _pump(self, reader, writer, frames):
-        try:
-            while data := await reader.read(65536):
-                if frames:
-                    frames.feed(data)
-                writer.write(data)
-                await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
+    def _watcher(self):
+        return _Frames(self.published, self.repeated).feed

@@ -30,6 +30,7 @@ def forked(work, board, seconds, start=None):
     read, write = os.pipe()
     child = os.fork()
     if not child:
+        os.setsid()  # what it starts shall end with it
         os.close(read)
         _answer(work, board, start or board.thaw, write)
     os.close(write)
@@ -37,7 +38,7 @@ def forked(work, board, seconds, start=None):
         answer = _listen(read, seconds)
     finally:
         os.close(read)
-        os.kill(child, signal.SIGKILL)  # it has said all it had to say
+        os.killpg(child, signal.SIGKILL)  # it has said all it had to say
         os.waitpid(child, 0)
     if answer is None:
         raise TimeoutError(f"a copy of the board did not end within {seconds} s")

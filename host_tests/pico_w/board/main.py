@@ -12,7 +12,8 @@ from inflight.port import const
 _TASK = const(0x40058024)
 _NOTE = const(0x40058028)
 _READY = const(0x3FFFFFFF)
-_PUBLISH = const(1000)  # tasks from here on: the number of a publisher
+_PLAIN = const(999)  # task: messages of QoS 0
+_PUBLISH = const(1000)  # tasks from here on: the number of a publisher, and 1000 more if it stays offline
 
 
 def accepted(seq, qos, topic):
@@ -36,13 +37,16 @@ def main():
     board.wifi_connect(settings.wifi_ssid, settings.wifi_key, 60_000)
     mem32[_NOTE] = _READY
     task = mem32[_TASK]
-    if task < _PUBLISH:
+    if task == _PLAIN:
+        publisher.plain(settings)
+    elif task < _PUBLISH:
         board.config_path = lambda: "/%d.json" % task
         start.main()
     else:
+        number = task % _PUBLISH
         journal = publisher.journal()
-        client = Client(settings.host, "publisher%d" % task, journal, port=settings.port)
-        publisher.run(client, journal, "cut/publisher%d/n" % task, accepted)
+        client = Client(settings.host, "publisher%d" % number, journal, port=settings.port)
+        publisher.run(client, journal, "cut/publisher%d/n" % number, accepted, task < 2 * _PUBLISH)
 
 
 main()

@@ -40,10 +40,25 @@ def journal():
     return Journal(board.journal_flash())
 
 
-def run(client, journal, topic, accepted):
+def run(client, journal, topic, accepted, online):
+    # Offline it publishes into the flash alone, until that is full.
     while True:
         seq = journal.next_seq
         qos = 1 + seq % 2
-        client.publish(topic, _BODY % (seq, journal.epoch), qos)
-        accepted(seq, qos, topic)
-        client.run_for(5)
+        try:
+            client.publish(topic, _BODY % (seq, journal.epoch), qos)
+            accepted(seq, qos, topic)
+        except inflight.OutboxFull:
+            online = True
+        if online:
+            client.run_for(5)
+
+
+def plain(settings):
+    client = inflight.Client(settings.host, "plain", port=settings.port)
+    client.connect()
+    n = 0
+    while True:
+        n += 1
+        client.publish("plain/n", '{"n":%d}' % n)
+        client.run_for(20)

@@ -1,0 +1,19 @@
+"""A plain client without a journal, on the real firmware."""
+
+import pytest
+
+from bench import PLAIN
+from pico_w.ear import Ear
+
+pytestmark = [pytest.mark.long, pytest.mark.limit(300)]
+
+
+def test_messages_of_qos_0_come_in_order(bench):
+    async def live(board):
+        with Ear(bench.brokers.plain.port, "plain/#") as ear:
+            await board.until(lambda: len(ear.heard) > 9, 120, "messages")
+            return ear.heard
+
+    heard = bench.copy(live, PLAIN, 150)
+    numbers = [one.fields["n"] for one in heard]
+    assert numbers == list(range(1, len(numbers) + 1)) and {one.qos for one in heard} == {0}
