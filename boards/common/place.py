@@ -7,33 +7,31 @@ class _Partition:
     where = "partition"
     repaired = 0
 
-    def __init__(self, device, page, once):
+    def __init__(self, device, page):
         self.readblocks = device.readblocks
         self.writeblocks = device.writeblocks
         self.ioctl = device.ioctl
         self.page = page
-        self.once = once
 
 
-def journal_flash(partition=None, raw=None, folder="/journal", root="", page=256, once=False):
+def journal_flash(partition=None, raw=None, folder="/journal", root="", page=256):
     """Picks, in this order: `partition`, a block device of the journal's own; pinned files in
     `folder` of the littlefs that lives on the block device `raw` and is mounted at `root` (rp2.Flash(),
     Partition "vfs"); slot files in `folder` of whatever is mounted at `root`. page: bytes of one
-    program of the device given, once: a page of it must not be programmed twice (encrypted flash of
-    an ESP32: 16, True).
+    program of the device given, which reads as FF where it is erased.
     Returns a block device for Journal() with `where` ("partition", "pinned files" or "slot files")
     and `repaired`, how many of its files had been deleted or replaced and were made anew, blank.
     Raises OSError if the file system is full or cannot be written, ValueError if it holds a journal
     of another size."""
     if partition:
-        return _Partition(partition, page, once)
+        return _Partition(partition, page)
     from errno import ENODEV
 
     if raw:
         from inflight.pinned import PinnedFlash
 
         try:
-            return PinnedFlash(raw, folder, root=root, page=page, once=once)
+            return PinnedFlash(raw, folder, root=root, page=page)
         except OSError as e:
             if e.errno != ENODEV:  # what it raises where no littlefs lives on `raw`
                 raise

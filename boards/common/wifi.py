@@ -55,7 +55,6 @@ class Wifi:
     def _dial(self):
         wlan = self.wlan
         self._waiting = True
-        self._verdict = None
         self._dialled = ticks_ms()
         try:
             wlan.active(True)

@@ -245,9 +245,9 @@ def journal_flash():
 
     own = _partition("mqtt")
     raw = own or _partition("vfs")
-    encrypted = bool(raw and raw.info()[5])
-    # Encrypted flash is programmed in blocks of the cipher, each once.
-    return journal_flash(own, raw, page=16 if encrypted else 256, once=encrypted)
+    if raw and raw.info()[5]:
+        return journal_flash()  # erased encrypted flash does not read as FF, which the journal relies on
+    return journal_flash(own, raw, page=64)
 
 
 # --- sensors ---

@@ -132,10 +132,8 @@ def sleep(ms, deep=False):
     data = _kept()[0]
     _keep(data, _ASLEEP if ms else _ASKED)
     if _id:  # that is: the Wi-Fi chip runs
-        wlan = _radio()
-        wlan.disconnect()
-        wlan.active(False)
-        wlan.deinit()
+        _wifi().off()
+        _radio().deinit()
     machine.mem32[_watchdog() + _CLEAR + _CTRL] = _ENABLE  # it would end the sleep too early
     # lightsleep() takes an hour at most and may end early; the clock runs on meanwhile.
     end = ticks_add(ticks_ms(), ms)

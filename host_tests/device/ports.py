@@ -1,8 +1,16 @@
-"""What fakes of MicroPython's ports share: a clock that only tests move, the air, and a way to start a board."""
+"""What fakes of MicroPython's ports share: a clock that only sleeping moves, the air, a station, a way to start a
+board. A fake chip has `did`, what was asked of it, in order, and start(), which is a start of its interpreter."""
 
+import gc
 import sys
 
 import codes
+
+PWRON_RESET, HARD_RESET, WDT_RESET, DEEPSLEEP_RESET, SOFT_RESET = 1, 2, 3, 4, 5
+CAUSES = {"PWRON_RESET": 1, "HARD_RESET": 2, "WDT_RESET": 3, "DEEPSLEEP_RESET": 4, "SOFT_RESET": 5}
+
+if not hasattr(gc, "mem_free"):
+    gc.mem_free = lambda: 150_000
 
 
 class Module:
@@ -14,19 +22,33 @@ class Module:
 
 
 class Clock:
-    """Time passes when somebody sleeps."""
+    """Time passes when somebody sleeps, and then things happen."""
 
-    now = 1_000_000
+    def __init__(self):
+        self.now = 1_000_000
+        self._due = []
+
+    def at(self, ms, what, *args):
+        """Lets what(*args) happen in `ms`."""
+        self._due.append((self.now + ms, what, args))
 
     def ticks_ms(self):
         return self.now
 
     def sleep_ms(self, ms):
-        self.now += ms
+        end = self.now + ms
+        while self._due:
+            i = min(range(len(self._due)), key=lambda i: self._due[i][0])
+            if self._due[i][0] > end:
+                break
+            self.now, what, args = self._due.pop(i)
+            what(*args)
+        self.now = end
 
 
 class AccessPoint:
-    """One on the air. `answers`: it has a DHCP server that works."""
+    """One on the air. `answers`: it has a DHCP server that works. `refuses`: why it lets nobody in, as a status
+    code of the port."""
 
     def __init__(self, ssid="attic", key="secret-key", bssid=b"\x02\0\0\0\0\x01", channel=6, rssi=-60):
         self.ssid = ssid
@@ -35,10 +57,11 @@ class AccessPoint:
         self.channel = channel
         self.rssi = rssi
         self.answers = True
+        self.refuses = None
 
 
 class Restart(BaseException):
-    """The board is starting again. Code that catches exceptions does not stop that."""
+    """The board stops here, and its next start is the test's business. No handler of the board's survives it."""
 
 
 def install(**modules):
@@ -65,42 +88,38 @@ def load(folder, clock):
 
 
 class WLAN:
-    """A station, as far as ports agree. `air`: the access points there are. What the driver does when is in
-    `_events`, (time, what) pairs."""
+    """A station, as far as ports agree. A port adds start(): the attempt `attempt` begins, lost(code): it failed, or
+    the connection went, and status()."""
 
     PM_NONE = 0
     settings = ("pm",)
+    says = None  # status code that is told instead of the true one
+    broken = False  # the driver refuses everything
+    static = wanted = None
+    slow = 1000  # ms that the access point takes for anything
 
-    def __init__(self, clock, air):
-        self.clock = clock
-        self.air = air
-        self.did = []  # what was asked of it, in order
-        self.config_set = {}
+    def __init__(self, chip):
+        self.chip = chip
+        self.clock = chip.clock
+        self.did = chip.did
+        self.set = {}
+        self.attempt = 0  # what was begun in an attempt before is over
         self.up = False
-        self.access_point = None  # that it is associated with
-        self.address = None
-        self._events = []
+        self.leave()
 
-    def at(self, ms, what, *args):
-        self._events.append((self.clock.now + ms, what, args))
-
-    def happen(self):
-        while self._events and self._events[0][0] <= self.clock.now:
-            _, what, args = self._events.pop(0)
-            what(*args)
+    def leave(self):
+        self.attempt += 1
+        self.access_point = self.address = None
 
     def active(self, on=None):
-        self.happen()
         if on is None:
             return self.up
         self.did.append("active" if on else "inactive")
-        self.up = on
+        self.up = bool(on)
         if not on:
-            self.access_point = self.address = None
-            self._events = []
+            self.leave()
 
     def isconnected(self):
-        self.happen()
         return self.address is not None
 
     def ifconfig(self, address):
@@ -112,56 +131,136 @@ class WLAN:
         for name in given:
             if name not in self.settings:
                 raise ValueError("unknown config param")
-        self.config_set.update(given)
+        self.set.update(given)
 
-    def find(self, ssid, bssid):
-        """The first access point that may be meant: a scan that ends at the first match."""
-        for ap in sorted(self.air, key=lambda ap: ap.channel):
+    def rssi(self):
+        if not self.access_point or self.broken:
+            raise OSError("not connected")
+        return self.access_point.rssi
+
+    def begin(self, ssid, key, **more):
+        """Joins the first access point that may be meant."""
+        if self.broken:
+            raise OSError("Wifi Internal Error")
+        self.did.append(("connect", ssid, more))
+        self.wanted = ssid, key, more.get("bssid")
+        self.clock.at(self.slow, self.arrive, self.attempt)
+
+    def arrive(self, attempt):
+        if attempt != self.attempt:
+            return
+        ssid, key, bssid = self.wanted
+        for ap in self.chip.air:
             if ap.ssid == ssid and bssid in (None, ap.bssid):
-                return ap
-        return None
-
-    def associate(self, ap):
+                break
+        else:
+            return self.lost(self.NO_AP)
+        if ap.refuses or ap.key != key:
+            return self.lost(ap.refuses or self.WRONG_KEY)
         self.access_point = ap
         if self.static:
             self.address = self.static[0]
-        elif ap.answers:
-            self.at(1000, self.give_address)
+        else:
+            self.clock.at(self.slow, self.ask_for_address, attempt)
 
-    static = None
+    def ask_for_address(self, attempt):
+        if attempt != self.attempt:
+            return
+        if self.access_point.answers:
+            self.address = "192.168.4.2"
+        else:
+            self.clock.at(self.slow, self.ask_for_address, attempt)
 
-    def give_address(self):
-        self.address = "192.168.4.2"
+
+class Watchdog:
+    """machine.WDT. Restarts the chip if it is not fed."""
+
+    def __init__(self, chip, timeout):
+        self.chip = chip
+        self.timeout = timeout
+        chip.did.append(("watchdog", timeout))
+        self.feed()
+
+    def feed(self):
+        self.fed = self.chip.clock.now
+        self.chip.clock.at(self.timeout, self.bite)
+
+    def bite(self):
+        if self.chip.clock.now - self.fed >= self.timeout:
+            self.chip.did.append("bite")
+            raise Restart
 
 
-def network(wlan):
-    """The module `network` of a port that has this one WLAN."""
+class Ntp:
+    """The module ntptime. `answers`: seconds, or what is raised, one after the other."""
 
-    def hostname(name=None):
-        if name is None:
-            return module.name
+    host = "pool.ntp.org"
+    timeout = 5
+
+    def __init__(self):
+        self.answers = []
+        self.asked = []
+
+    def time(self):
+        self.asked.append((self.host, self.timeout))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class _Get:
+    # network.WLAN, of a port that has one station.
+
+    def __init__(self, wlan):
+        self.wlan = wlan
+        self.PM_NONE = wlan.PM_NONE
+
+    def __call__(self, interface):
+        return self.wlan
+
+
+class Network:
+    """The module `network` of a port."""
+
+    STA_IF = 0
+
+    def __init__(self, wlan):
+        self.WLAN = _Get(wlan)
+        self.name = "mpy"
+        self.code = "XX"
+
+    def hostname(self, name):
         if len(name) > 32:
             raise ValueError
-        module.name = name
+        self.name = name
 
-    def country(code=None):
-        if code is None:
-            return module.code
+    def country(self, code):
         if len(code) != 2:
             raise ValueError
-        module.code = code
-
-    def get(interface):
-        return wlan
-
-    get.PM_NONE = wlan.PM_NONE
-    module = Module(STA_IF=0, WLAN=get, hostname=hostname, country=country, name="mpy", code="XX")
-    return module
+        self.code = code
 
 
-def outcome(board, wanted, clock, limit=60_000):
-    """Asks for the status until it is not `wanted` any more, but for `limit` ms at most. Returns it."""
-    end = clock.now + limit
-    while board.wifi_status() == wanted and clock.now < end:
-        clock.sleep_ms(100)
-    return board.wifi_status()
+def outcome(chip, ms=60_000):
+    """What the board says of its Wi-Fi when it is not connecting any more, or still after `ms`."""
+    end = chip.clock.now + ms
+    while chip.board.wifi_status() == codes.CONNECTING and chip.clock.now < end:
+        chip.clock.sleep_ms(100)
+    return chip.board.wifi_status()
+
+
+def vanish(chip, ap):
+    """The access point is gone; the station notices that when beacons have been missing for a while."""
+    chip.air.remove(ap)
+    if chip.wlan.access_point is ap:
+        chip.clock.at(6000, chip.wlan.lost, chip.wlan.GONE)
+
+
+def stops(chip, fn, *args):
+    """fn(*args) has to end in a restart. Returns what was asked of the chip meanwhile."""
+    del chip.did[:]
+    try:
+        fn(*args)
+    except Restart:
+        return list(chip.did)
+    raise AssertionError("%r came back" % fn)

@@ -1,0 +1,168 @@
+"""A fake of what boards/esp32 uses of MicroPython's esp32 port."""
+
+from ports import CAUSES, PWRON_RESET, WLAN, Clock, Module, Network, Ntp, Restart, Watchdog, install, load
+
+
+class Station(WLAN):
+    """With the driver's way of answering late: what disconnect() does is told as an event, a moment later."""
+
+    NO_AP = 201
+    WRONG_KEY = 202
+    GONE = 200
+    settings = ("pm", "reconnects")
+    reason = 0
+    connecting = requested = False
+    tries = 0
+
+    def connect(self, ssid, key, *, bssid=None):
+        more = {"bssid": bssid} if bssid else {}
+        self.dial(ssid, key, more)
+
+    def dial(self, ssid, key, more):
+        if not self.up:
+            raise OSError("Wifi Not Started")
+        if self.connecting:
+            raise OSError("Wifi Internal State Error")
+        if 0 < len(key) < 8:
+            raise OSError("Wifi Invalid Password")
+        self.begin(ssid, key, **more)
+        self.tries = 0
+        self.connecting = self.requested = True
+
+    def arrive(self, attempt):
+        WLAN.arrive(self, attempt)
+        if self.access_point:
+            self.connecting = False
+
+    def lost(self, reason):
+        self.leave()
+        self.connecting = False
+        self.event(reason)
+
+    def event(self, reason):
+        self.reason = reason
+        self.tries += 1
+        reconnects = self.set.get("reconnects", -1)
+        if self.requested and (reconnects < 0 or self.tries <= reconnects):
+            self.connecting = True
+            self.clock.at(self.slow, self.arrive, self.attempt)
+
+    def disconnect(self):
+        if not self.up:
+            raise OSError("Wifi Not Started")
+        self.did.append("disconnect")
+        self.requested = False
+        if self.connecting or self.access_point:
+            self.connecting = False
+            self.attempt += 1
+            self.clock.at(10, self.left)
+
+    def left(self):
+        if self.access_point:
+            self.access_point = self.address = None
+        self.event(8)
+
+    def active(self, on=None):
+        if on is not None and not on:
+            self.connecting = self.requested = False
+        return WLAN.active(self, on)
+
+    def status(self, what=None):
+        if what == "rssi":
+            return self.rssi()
+        if self.says is not None:
+            return self.says
+        if self.address:
+            self.reason = 0
+            return 1010
+        if self.requested and self.tries <= self.set.get("reconnects", 1_000_000):
+            return 1001
+        return self.reason or 1000
+
+    def tell(self, what):
+        return {"channel": self.access_point and self.access_point.channel}[what]
+
+    def scan(self):
+        if self.connecting or self.broken:
+            raise OSError("Wifi Internal State Error")
+        self.did.append("scan")
+        return [(ap.ssid.encode(), ap.bssid, ap.channel, ap.rssi, 3, False) for ap in self.chip.air]
+
+
+class StationWithChannel(Station):
+    """Of a firmware whose connect() knows the channel."""
+
+    def connect(self, ssid, key, *, bssid=None, channel=0):
+        self.dial(ssid, key, {"bssid": bssid, "channel": channel} if bssid else {})
+
+
+class Partition:
+    """One on the flash."""
+
+    TYPE_DATA = 1
+    parts = {}
+
+    def __init__(self, device, encrypted=False):
+        self.readblocks = device.readblocks
+        self.writeblocks = device.writeblocks
+        self.ioctl = device.ioctl
+        self.encrypted = encrypted
+
+    def info(self):
+        return (1, 6, 0x3F0000, 0x10000, "any", self.encrypted)
+
+    @staticmethod
+    def find(type=0, subtype=0xFF, label=None):
+        return [Partition.parts[label]] if type == 1 and label in Partition.parts else []
+
+
+class Esp32:
+    """`air`: the access points that can be heard. `kept`: its RTC memory. `inside`: the module esp32."""
+
+    def __init__(self, *air, station=Station):
+        self.air = list(air)
+        self.kept = b""
+        self.station = station
+        self.inside = Module(mcu_temperature=lambda: 31, Partition=Partition)
+        self.did = []
+        self.start()
+
+    def start(self, cause=PWRON_RESET):
+        """Starts it, `cause` being what the port calls the cause."""
+        del self.did[:]
+        self.clock = Clock()
+        self.wlan = self.station(self)
+        self.network = Network(self.wlan)
+        self.ntp = Ntp()
+        self.date = None
+        machine = Module(
+            unique_id=lambda: b"\x24\x0a\xc4\x12\x34\x56",
+            reset_cause=lambda: cause,
+            RTC=lambda: Module(memory=self.memory, datetime=self.set_date),
+            WDT=lambda timeout: Watchdog(self, timeout),
+            deepsleep=lambda ms: self.stop("deepsleep", ms),
+            reset=lambda: self.stop("reset"),
+            lightsleep=self.lightsleep,
+            **CAUSES,
+        )
+        install(machine=machine, network=self.network, esp32=self.inside, ntptime=self.ntp)
+        self.board = load("esp32", self.clock)
+        return self.board
+
+    def stop(self, *how):
+        self.did.append(how)
+        raise Restart
+
+    def lightsleep(self, ms):
+        self.did.append(("lightsleep", ms))
+        self.clock.sleep_ms(ms)
+
+    def memory(self, data=None):
+        if data is None:
+            return self.kept
+        if len(data) > 2048:
+            raise ValueError("buffer too long")
+        self.kept = bytes(data)
+
+    def set_date(self, date):
+        self.date = date

@@ -1,0 +1,197 @@
+"""A fake of what boards/rp2040 uses of MicroPython's rp2 port: of the chip, and of the Wi-Fi chip beside it."""
+
+from ports import CAUSES, PWRON_RESET, WLAN, Clock, Module, Network, Ntp, Restart, Watchdog, install, load
+
+CHIP_ID = 0x40000000
+_ENABLE = 1 << 30
+
+
+class Station(WLAN):
+    NO_AP = -2
+    WRONG_KEY = -3
+    GONE = 0
+    state = 0  # how the last attempt goes, or went
+
+    def connect(self, ssid, key):
+        if not self.up:
+            raise OSError(1)
+        self.state = 1
+        self.begin(ssid, key)
+
+    def lost(self, code):
+        self.leave()
+        self.state = code
+
+    def disconnect(self):
+        if self.broken:
+            raise OSError(110)
+        self.did.append("disconnect")
+        self.lost(0)
+
+    def deinit(self):
+        self.did.append("deinit")
+
+    def status(self, what=None):
+        if what == "rssi":
+            return self.rssi()
+        if self.says is not None:
+            return self.says
+        return 3 if self.address else 2 if self.access_point else self.state
+
+    def tell(self, what):
+        return {"mac": self.chip.mac if self.up else bytes(6)}[what]
+
+
+class Registers:
+    """machine.mem32 with those that a board may touch: which chip it is, its watchdog, the pad of pin 29."""
+
+    def __init__(self, rp2350=False):
+        self.dog = 0x400D8000 if rp2350 else 0x40058000
+        self.pad = (0x40038000 if rp2350 else 0x4001C000) + 0x78
+        self.words = {CHIP_ID: 0x10004927 if rp2350 else 0x20002927, self.dog: 0, self.pad: 0x56}
+        for i in range(8):
+            self.words[self.scratch(i)] = 0
+
+    def scratch(self, i):
+        return self.dog + 0x0C + 4 * i
+
+    def __getitem__(self, at):
+        return self.words[at]
+
+    def __setitem__(self, at, value):
+        if not 0 <= value < 1 << 32:
+            raise OverflowError
+        if at == self.dog + 0x3000:
+            self.words[self.dog] &= ~value
+        elif at in self.words:
+            self.words[at] = value
+            self.settled = False
+        else:
+            raise KeyError(hex(at))
+
+
+class Dog(Watchdog):
+    """Its counter has 24 bits and counts half microseconds."""
+
+    def __init__(self, chip, timeout):
+        if timeout > 8388:
+            raise ValueError("timeout exceeds 8388")
+        chip.mem32[chip.mem32.dog] |= _ENABLE
+        chip.mem32[chip.mem32.scratch(4)] = 0x6AB73121
+        Watchdog.__init__(self, chip, timeout)
+
+    def bite(self):
+        if self.chip.mem32[self.chip.mem32.dog] & _ENABLE:
+            Watchdog.bite(self)
+
+
+class Rp2040:
+    """`air`: the access points that can be heard. `volts`: what its converter reads on a channel. `nap`: no light
+    sleep is longer."""
+
+    def __init__(self, *air, rp2350=False):
+        self.air = list(air)
+        self.mem32 = Registers(rp2350)
+        self.mac = b"\x28\xcd\xc1\x12\x34\x56"
+        self.volts = {4: 0.706, 3: 5 / 3}
+        self.nap = 3_600_000
+        self.irq = True
+        self.flash = None
+        self.did = []
+        self.start()
+
+    def start(self, cause=PWRON_RESET):
+        """Starts it, `cause` being what the port calls the cause."""
+        del self.did[:]
+        self.clock = Clock()
+        self.wlan = Station(self)
+        self.network = Network(self.wlan)
+        self.ntp = Ntp()
+        self.date = None
+        self.mem32[self.mem32.dog] = 0
+
+        class ADC(_ADC):
+            chip = self
+
+        class Timer(_Timer):
+            chip = self
+
+        machine = Module(
+            unique_id=lambda: b"\xe6\x60\x01\x02\x03\x04\x05\x06",
+            reset_cause=lambda: cause,
+            mem32=self.mem32,
+            RTC=lambda: Module(datetime=self.set_date),
+            WDT=lambda timeout: Dog(self, timeout),
+            Timer=Timer,
+            ADC=ADC,
+            disable_irq=self.disable_irq,
+            enable_irq=self.enable_irq,
+            reset=self.reset,
+            lightsleep=self.lightsleep,
+            **CAUSES,
+        )
+        rp2 = Module(Flash=lambda: self.flash)
+        install(machine=machine, network=self.network, rp2=rp2, ntptime=self.ntp)
+        self.board = load("rp2040", self.clock)
+        return self.board
+
+    def reset(self):
+        self.did.append("reset")
+        self.mem32[self.mem32.scratch(4)] = 0
+        raise Restart
+
+    def lightsleep(self, ms):
+        self.did.append(("lightsleep", ms))
+        if ms * 1000 >> 32:
+            raise OverflowError  # its alarm counts microseconds
+        self.clock.sleep_ms(min(ms, self.nap))
+
+    def set_date(self, date):
+        self.date = date
+
+    def disable_irq(self):
+        was = self.irq
+        self.irq = False
+        return was
+
+    def enable_irq(self, was):
+        self.irq = was
+
+
+class _ADC:
+    CORE_TEMP = 4
+
+    def __init__(self, channel):
+        self.channel = channel
+
+    def read_u16(self):
+        chip = self.chip
+        if self.channel == 3 and (chip.irq or chip.mem32[chip.mem32.pad] != 0x80):
+            return 0  # pin 29 drives
+        if not chip.mem32.settled:
+            chip.mem32.settled = self.channel == 3
+            return 0x5555 if self.channel == 3 else self.value()
+        return self.value()
+
+    def value(self):
+        chip = self.chip
+        volts = chip.volts[self.channel]
+        if isinstance(volts, Exception):
+            raise volts
+        return round(volts / 3.3 * 65535)
+
+
+class _Timer:
+    PERIODIC = 1
+
+    def __init__(self, number, *, period, mode, callback):
+        self.period = period
+        self.callback = callback
+        self.again()
+
+    def again(self):
+        self.chip.clock.at(self.period, self.fire)
+
+    def fire(self):
+        self.callback(self)
+        self.again()

@@ -1,0 +1,258 @@
+"""The ESP32 as a board, on a fake of its port; what its Wi-Fi does as others do: test_board_network, its flash:
+test_board_flash."""
+
+import codes
+from codes import CONNECTING, ONLINE, WRONG_KEY
+from harness import eq, raises
+from ports import (
+    DEEPSLEEP_RESET,
+    HARD_RESET,
+    PWRON_RESET,
+    SOFT_RESET,
+    WDT_RESET,
+    AccessPoint,
+    Module,
+    outcome,
+    stops,
+    vanish,
+)
+from ports_esp32 import Esp32, Station, StationWithChannel
+
+KEY = "secret-key"
+
+
+def online(*air, **more):
+    """A chip that has joined."""
+    chip = Esp32(*(air or (AccessPoint(),)), **more)
+    eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+    return chip
+
+
+def dials(chip):
+    return [what for what in chip.did if what[0] == "connect"]
+
+
+def test_the_whole_interface_is_there():
+    board = Esp32().board
+    names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
+    for name in (names + " remember recall watchdog sensors").split():
+        assert callable(getattr(board, name)), name
+    eq((board.NAME, board.config_path()), ("esp32", "/config.json"))
+    eq((board.device_id(), board.device_id()), ("240ac4123456", "240ac4123456"))
+
+
+# --- the access point of last time ---
+
+
+def test_a_deep_sleep_keeps_which_access_point_it_was():
+    near = AccessPoint()
+    others = (
+        AccessPoint(bssid=b"\x02\0\0\0\0\x02", rssi=-80),
+        AccessPoint(bssid=b"\x02\0\0\0\0\x03", channel=11, rssi=-50),
+        AccessPoint("cellar", bssid=b"\x02\0\0\0\0\x04", rssi=-40),
+    )
+    for station, more in ((Station, {}), (StationWithChannel, {"channel": 6})):
+        chip = online(near, *others, station=station)
+        more["bssid"] = near.bssid
+        stops(chip, chip.board.sleep, 60_000, True)
+        chip.start(DEEPSLEEP_RESET)
+        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        eq(dials(chip), [("connect", "attic", more)])
+        assert "scan" not in stops(chip, chip.board.sleep, 60_000, True)  # it is known
+        chip.start(DEEPSLEEP_RESET)
+        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        eq(dials(chip), [("connect", "attic", more)])
+
+
+def test_any_other_will_do_when_that_access_point_is_gone():
+    for timeout_ms in (0, 20_000):
+        near, far = AccessPoint(), AccessPoint(bssid=b"\x02\0\0\0\0\x02", channel=11, rssi=-80)
+        chip = online(near, far)
+        stops(chip, chip.board.sleep, 60_000, True)
+        chip.air.remove(near)
+        chip.start(DEEPSLEEP_RESET)
+        chip.board.wifi_connect("attic", KEY, timeout_ms)
+        eq((outcome(chip), len(dials(chip)), dials(chip)[1]), (ONLINE, 2, ("connect", "attic", {})))
+        chip.start(WDT_RESET)  # and it is asked no more
+        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        eq(dials(chip), [("connect", "attic", {})])
+
+
+def test_a_slow_address_at_that_access_point_is_waited_for():
+    chip = online()
+    stops(chip, chip.board.sleep, 60_000, True)
+    chip.start(DEEPSLEEP_RESET)
+    chip.air[0].answers = False
+    eq(chip.board.wifi_connect("attic", KEY, 0), CONNECTING)
+    eq((outcome(chip, 8_000), len(dials(chip))), (CONNECTING, 1))
+    chip.air[0].answers = True
+    eq((outcome(chip), len(dials(chip))), (ONLINE, 1))
+
+
+def test_an_access_point_that_hangs_is_not_waited_for_for_long():
+    near, far = AccessPoint(), AccessPoint(bssid=b"\x02\0\0\0\0\x02")
+    chip = online(near, far)
+    stops(chip, chip.board.sleep, 60_000, True)
+    chip.start(DEEPSLEEP_RESET)
+    chip.air.pop(0)
+    chip.wlan.slow = 60_000
+    chip.board.wifi_connect("attic", KEY, 0)
+    chip.wlan.slow = 1_000
+    eq((outcome(chip), len(dials(chip))), (ONLINE, 2))
+
+
+def test_another_network_is_joined_without_that_access_point():
+    chip = online(AccessPoint(), AccessPoint("cellar"))
+    stops(chip, chip.board.sleep, 60_000, True)
+    chip.start(DEEPSLEEP_RESET)
+    eq(chip.board.wifi_connect("cellar", KEY, 10_000), ONLINE)
+    eq(dials(chip), [("connect", "cellar", {})])
+
+
+def test_a_wrong_key_at_that_access_point_is_told():
+    chip = online()
+    stops(chip, chip.board.sleep, 60_000, True)
+    chip.start(DEEPSLEEP_RESET)
+    chip.air[0].key = "another-key"
+    eq(chip.board.wifi_connect("attic", KEY, 10_000), WRONG_KEY)
+
+
+# --- what survives ---
+
+
+def test_what_is_remembered_survives_a_deep_sleep_and_resets():
+    chip = Esp32()
+    eq(chip.board.recall(), None)
+    for data in (b"sixteen bytes ok", b"short", b"\0" * 16):
+        chip.board.remember(data)
+        for cause, ms in ((DEEPSLEEP_RESET, 1000), (SOFT_RESET, 0), (WDT_RESET, 0)):
+            stops(chip, chip.board.sleep, ms, True)
+            board = chip.start(cause)
+            eq((board.recall(), board.recall()), (data, data))
+    raises(ValueError, chip.board.remember, bytes(17))
+    eq(chip.board.recall(), bytes(16))
+    chip.board.remember(b"")
+    eq(chip.board.recall(), None)
+
+
+def test_a_power_cut_leaves_nothing_to_recall():
+    for left in (b"", b"IF", bytes(33), b"\xff" * 33, bytes((i * 73 + 11) & 255 for i in range(2048)), b"IF" * 20):
+        chip = Esp32()
+        chip.board.remember(b"sixteen bytes ok")
+        chip.kept = left
+        board = chip.start(PWRON_RESET)
+        eq((board.recall(), board.reset_cause()), (None, codes.POWER_ON))
+        board.remember(b"again")
+        eq(board.recall(), b"again")
+
+
+def test_a_byte_that_changed_is_noticed():
+    chip = Esp32()
+    chip.board.remember(b"sixteen bytes ok")
+    for i in range(33):
+        whole = chip.kept
+        chip.kept = whole[:i] + bytes([whole[i] ^ 4]) + whole[i + 1 :]
+        eq(chip.board.recall(), None)
+        chip.kept = whole
+    eq(chip.board.recall(), b"sixteen bytes ok")
+
+
+def test_the_applications_own_rtc_memory_is_left_alone():
+    chip = online()
+    chip.board.remember(b"1")
+    chip.kept += b"the application's"
+    chip.board.remember(b"sixteen bytes ok")
+    stops(chip, chip.board.sleep, 1000, True)
+    chip.start(DEEPSLEEP_RESET).reset_cause()
+    eq((chip.kept[33:], chip.board.recall()), (b"the application's", b"sixteen bytes ok"))
+
+
+# --- life and death ---
+
+
+def test_reset_causes():
+    chip = Esp32()
+    for cause, word in (
+        (PWRON_RESET, codes.POWER_ON),
+        (HARD_RESET, codes.RESET),
+        (WDT_RESET, codes.WATCHDOG),
+        (DEEPSLEEP_RESET, codes.DEEP_SLEEP),
+        (SOFT_RESET, codes.SOFT),
+    ):
+        board = chip.start(cause)
+        eq((board.reset_cause(), board.reset_cause()), (word, word))
+
+
+def test_a_reset_that_was_asked_for_is_soft_once():
+    for cause in (HARD_RESET, SOFT_RESET):  # a chip says one or the other
+        chip = Esp32()
+        eq(stops(chip, chip.board.sleep, 0, True)[-1], ("reset",))
+        board = chip.start(cause)
+        eq((board.reset_cause(), board.reset_cause()), (codes.SOFT, codes.SOFT))
+        eq(chip.start(HARD_RESET).reset_cause(), codes.RESET)
+
+
+def test_wifi_is_off_before_the_board_sleeps():
+    chip = online()
+    did = stops(chip, chip.board.sleep, 60_000, True)
+    eq(did, ["scan", "disconnect", "inactive", ("deepsleep", 60_000)])
+    chip = online()
+    eq(stops(chip, chip.board.sleep, 0, True), ["disconnect", "inactive", ("reset",)])
+    chip = Esp32()
+    eq(stops(chip, chip.board.sleep, 5, True), [("deepsleep", 5)])
+
+
+def test_nothing_keeps_the_board_from_sleeping():
+    chip = online()
+    chip.wlan.broken = True
+    eq(stops(chip, chip.board.sleep, 5, True)[-1], ("deepsleep", 5))
+    chip = online()
+    vanish(chip, chip.air[0])
+    chip.clock.sleep_ms(6_000)
+    eq(stops(chip, chip.board.sleep, 5, True)[-1], ("deepsleep", 5))
+
+
+def test_a_light_sleep_keeps_the_connection():
+    chip = online()
+    before = chip.clock.now
+    del chip.did[:]
+    chip.board.sleep(2_000)
+    eq((chip.board.wifi_status(), chip.clock.now - before, chip.did), (ONLINE, 2_000, []))
+    chip = Esp32()
+    chip.board.sleep(2_000)
+    eq(chip.did, [("lightsleep", 2_000)])
+
+
+def test_the_watchdog_bites_who_does_not_come_back():
+    chip = Esp32()
+    for _ in range(5):
+        chip.board.watchdog(20_000)
+        chip.clock.sleep_ms(19_000)
+    before = chip.clock.now
+    eq(stops(chip, chip.clock.sleep_ms, 60_000), ["bite"])
+    eq(chip.clock.now - before, 1_000)
+
+
+# --- sensors ---
+
+
+def test_sensors():
+    chip = Esp32()
+    readings = {name: (unit, value) for name, unit, value in chip.board.sensors()}
+    eq((readings["temperature"], readings["memory"][0], len(readings)), (("Cel", 31), "B", 2))
+    assert readings["memory"][1] > 10_000
+    chip.inside = Module(raw_temperature=lambda: 122)
+    board = chip.start()
+    eq([(name, unit, round(value)) for name, unit, value in board.sensors()][0], ("temperature", "Cel", 50))
+
+
+def test_a_sensor_that_fails_gives_its_exception_and_stops_no_other():
+    def broken():
+        raise OSError("no sensor")
+
+    chip = Esp32()
+    for names in ({"mcu_temperature": broken}, {"raw_temperature": broken}, {}):
+        chip.inside = Module(**names)
+        readings = {name: value for name, _, value in chip.start().sensors()}
+        assert isinstance(readings["temperature"], Exception)
+        assert readings["memory"] > 10_000

@@ -1,0 +1,88 @@
+"""Which flash the boards hand the journal, on a fake of each port and a real littlefs."""
+
+import os
+
+import place
+from harness import eq
+from littlefs_model import ROOT, Board, vfs
+from nor import NorFlash
+from ports_esp32 import Esp32, Partition
+from ports_rp2040 import Rp2040
+from test_place import serves
+
+_journal_flash = place.journal_flash
+
+
+def picks(chip, root=ROOT):
+    """What the board picks, its file system being the one at `root`."""
+    place.journal_flash = lambda *args, **more: _journal_flash(*args, root=root, **more)
+    try:
+        return chip.board.journal_flash()
+    finally:
+        place.journal_flash = _journal_flash
+
+
+def running(page=32):
+    stock = Board(50, 512, page)
+    stock.boot()
+    return stock.supply
+
+
+def test_esp32_with_a_partition_of_its_own():
+    flash = NorFlash(16, 4096, 64)
+    Partition.parts = {"vfs": Partition(running()), "mqtt": Partition(flash)}
+    device = picks(Esp32())
+    eq((device.where, device.repaired, device.page), ("partition", 0, 64))
+    serves(device)
+    assert flash.programs > 60 and os.listdir(ROOT) == []
+
+
+def test_esp32_with_a_partition_that_is_not_encrypted():
+    Partition.parts = {"vfs": Partition(running(), True), "mqtt": Partition(NorFlash(16, 4096, 64))}
+    eq(picks(Esp32()).where, "partition")
+
+
+def test_esp32_without_it():
+    Partition.parts = {"vfs": Partition(running())}
+    device = picks(Esp32())
+    eq((device.where, device.repaired, device.page, device.ioctl(4, 0)), ("pinned files", 0, 64, 16))
+    serves(device)
+    eq(os.listdir(ROOT), ["journal"])
+
+
+def test_esp32_whose_flash_is_encrypted():
+    for own in (False, True):
+        flash = NorFlash(16, 4096, 64)
+        stock = running()
+        Partition.parts = {"vfs": Partition(stock, True)}
+        if own:
+            Partition.parts["mqtt"] = Partition(flash, True)
+        device = picks(Esp32())
+        eq((device.where, device.repaired), ("slot files", 0))
+        serves(device)
+        device.close()
+        eq((flash.programs, sum(flash.erases), os.listdir(ROOT)), (0, 0, ["journal"]))
+
+
+def test_esp32_with_another_file_system():
+    Partition.parts = {"vfs": Partition(NorFlash(8, 512, 32))}  # FAT, as far as littlefs is concerned
+    running()
+    device = picks(Esp32())
+    eq(device.where, "slot files")
+    device.close()
+    Partition.parts = {}
+    device = picks(Esp32())
+    eq(device.where, "slot files")
+    device.close()
+
+
+def test_rp2040():
+    chip = Rp2040()
+    chip.flash = running(256)
+    device = picks(chip)
+    eq((device.where, device.repaired, device.page), ("pinned files", 0, 256))
+    serves(device)
+    os.remove(ROOT + "/journal/" + os.listdir(ROOT + "/journal")[3])
+    eq((picks(chip).repaired, picks(chip).repaired), (1, 0))
+    vfs.umount(ROOT)
+    Board.supply = None

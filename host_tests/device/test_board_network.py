@@ -1,0 +1,245 @@
+"""Wi-Fi and clock of the boards, on a fake of each port: what they do alike."""
+
+from codes import CONNECTING, FAILED, IDLE, NO_ADDRESS, NO_AP, ONLINE, WRONG_KEY
+from harness import eq, raises
+from ports import AccessPoint, outcome, vanish
+from ports_esp32 import Esp32
+from ports_rp2040 import Rp2040
+
+CHIPS = (Esp32, Rp2040)
+KEY = "secret-key"
+REFUSALS = {  # why a port says that it was not let in
+    Esp32: (
+        (2, FAILED),
+        (14, WRONG_KEY),
+        (15, WRONG_KEY),
+        (23, WRONG_KEY),
+        (39, FAILED),
+        (200, NO_AP),
+        (201, NO_AP),
+        (202, WRONG_KEY),
+        (203, FAILED),
+        (204, WRONG_KEY),
+        (205, WRONG_KEY),
+        (210, NO_AP),
+        (211, NO_AP),
+        (212, NO_AP),
+    ),
+    Rp2040: ((-1, FAILED), (-2, NO_AP), (-3, WRONG_KEY)),
+}
+STATES = {
+    Esp32: ((1000, IDLE), (8, IDLE), (1001, CONNECTING), (1010, ONLINE)),
+    Rp2040: ((0, IDLE), (1, CONNECTING), (2, CONNECTING), (3, ONLINE)),
+}
+
+
+def online(new):
+    """A chip that has joined."""
+    chip = new(AccessPoint())
+    eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+    return chip
+
+
+def silent(ssid="attic"):
+    """An access point without DHCP."""
+    ap = AccessPoint(ssid)
+    ap.answers = False
+    return ap
+
+
+# --- words ---
+
+
+def test_every_status_code_has_a_word():
+    for new in CHIPS:
+        for code, word in STATES[new] + REFUSALS[new]:
+            chip = online(new)
+            chip.wlan.says = code
+            eq((code, chip.board.wifi_status()), (code, word))
+
+
+def test_every_refusal_has_a_word_that_stands():
+    for new in CHIPS:
+        for code, word in REFUSALS[new]:
+            chip = new(AccessPoint())
+            chip.air[0].refuses = code
+            eq((code, chip.board.wifi_connect("attic", KEY, 10_000)), (code, word))
+            chip.clock.sleep_ms(60_000)
+            eq(chip.board.wifi_status(), word)
+
+
+def test_wrong_key_no_access_point_and_no_address_are_told_apart():
+    for new in CHIPS:
+        chip = new(AccessPoint(), silent("cellar"))
+        for ssid, key, word in (
+            ("attic", "wrong-key", WRONG_KEY),
+            ("nowhere", KEY, NO_AP),
+            ("cellar", KEY, NO_ADDRESS),
+            ("attic", "short", WRONG_KEY),
+            ("attic", KEY, ONLINE),
+        ):
+            eq(chip.board.wifi_connect(ssid, key, 10_000), word)
+
+
+def test_wifi_is_off_until_somebody_joins():
+    for new in CHIPS:
+        chip = new(AccessPoint())
+        eq((chip.board.wifi_status(), chip.board.rssi(), chip.wlan.up), (IDLE, None, False))
+
+
+# --- waiting ---
+
+
+def test_without_a_time_out_the_outcome_comes_later():
+    for new in CHIPS:
+        chip = new(AccessPoint(), silent("cellar"))
+        for ssid, key, word in (
+            ("attic", "wrong-key", WRONG_KEY),
+            ("nowhere", KEY, NO_AP),
+            ("cellar", KEY, NO_ADDRESS),
+            ("attic", KEY, ONLINE),
+        ):
+            before = chip.clock.now
+            eq((chip.board.wifi_connect(ssid, key, 0), chip.clock.now), (CONNECTING, before))
+            eq(outcome(chip), word)
+
+
+def test_the_outcome_is_not_waited_for_longer_than_asked():
+    for new in CHIPS:
+        for ms, word in ((300, FAILED), (3_000, NO_ADDRESS)):
+            chip = new(silent())
+            before = chip.clock.now
+            eq(chip.board.wifi_connect("attic", KEY, ms), word)
+            assert ms <= chip.clock.now - before <= ms + 20
+
+
+def test_an_address_that_comes_late_counts():
+    for new in CHIPS:
+        chip = new(silent())
+        eq(chip.board.wifi_connect("attic", KEY, 5_000), NO_ADDRESS)
+        eq(chip.board.wifi_status(), NO_ADDRESS)
+        chip.air[0].answers = True
+        chip.clock.sleep_ms(2_000)
+        eq(chip.board.wifi_status(), ONLINE)
+
+
+def test_an_address_that_is_lost_is_waited_for():
+    for new in CHIPS:
+        chip = online(new)
+        chip.clock.sleep_ms(60_000)
+        chip.wlan.address = None
+        for _ in range(2):
+            eq(chip.board.wifi_status(), CONNECTING)
+            chip.clock.sleep_ms(9_000)
+        eq(outcome(chip), NO_ADDRESS)
+        chip.wlan.address = "192.168.4.3"
+        eq(chip.board.wifi_status(), ONLINE)
+
+
+# --- again ---
+
+
+def test_joins_again_when_the_access_point_is_back():
+    for new in CHIPS:
+        chip = online(new)
+        ap = chip.air[0]
+        vanish(chip, ap)
+        chip.clock.sleep_ms(7_000)
+        assert chip.board.wifi_status() in (NO_AP, IDLE)  # the firmware connects again on either
+        eq(chip.board.rssi(), None)
+        for timeout_ms in (0, 10_000):
+            chip.board.wifi_connect("attic", KEY, timeout_ms)
+            eq(outcome(chip), NO_AP)
+        chip.air.append(ap)
+        chip.board.wifi_connect("attic", KEY, 0)
+        eq((outcome(chip), chip.board.rssi()), (ONLINE, -60))
+
+
+def test_joins_while_it_is_joining_or_has_joined():
+    for new in CHIPS:
+        chip = new(AccessPoint(), AccessPoint("cellar"))
+        for ssid in ("attic", "attic", "cellar", "cellar", "attic"):
+            for ms in (0, 500, 1_500):
+                eq(chip.board.wifi_connect(ssid, KEY, 0), CONNECTING)
+                chip.clock.sleep_ms(ms)
+            eq((outcome(chip), chip.wlan.access_point.ssid), (ONLINE, ssid))
+
+
+def test_how_the_attempt_before_ended_says_nothing_of_this_one():
+    for new in CHIPS:
+        chip = new(AccessPoint())
+        eq(chip.board.wifi_connect("attic", "wrong-key", 10_000), WRONG_KEY)
+        chip.wlan.says = chip.wlan.WRONG_KEY  # as some drivers do until they know better
+        eq(chip.board.wifi_connect("attic", KEY, 0), CONNECTING)
+        chip.clock.sleep_ms(4_000)
+        eq(chip.board.wifi_status(), CONNECTING)
+        chip.wlan.says = None
+        eq(chip.board.wifi_status(), ONLINE)
+        chip.wlan.says = chip.wlan.WRONG_KEY
+        eq(chip.board.wifi_connect("attic", "wrong-key", 20_000), WRONG_KEY)  # it stays with it
+
+
+def test_a_driver_that_refuses_raises_nothing():
+    for new in CHIPS:
+        chip = new(AccessPoint())
+        chip.wlan.broken = True
+        eq(chip.board.wifi_connect("attic", KEY, 10_000), FAILED)
+        eq((chip.board.wifi_status(), chip.board.rssi()), (FAILED, None))
+        chip.wlan.broken = False
+        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        chip.wlan.broken = True
+        eq(chip.board.rssi(), None)
+
+
+# --- settings ---
+
+
+def test_host_name_country_and_address():
+    address = ("192.168.1.20", "255.255.255.0", "192.168.1.1", "192.168.1.1")
+    for new in CHIPS:
+        chip = online(new)
+        eq((chip.network.name, chip.network.code, chip.wlan.static), ("inflight-123456", "XX", None))
+        chip.board.wifi_setup("attic-1", "DE", list(address))
+        del chip.did[:]
+        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        eq((chip.network.name, chip.network.code, chip.wlan.static), ("attic-1", "DE", address))
+        chip.board.wifi_setup()
+        eq(chip.network.name, "inflight-123456")
+        raises(ValueError, chip.board.wifi_setup, "x" * 33)
+        raises(ValueError, chip.board.wifi_setup, None, "DEU")
+
+
+def test_a_radio_that_is_on_learns_the_country_by_starting_again():
+    for new in CHIPS:
+        chip = online(new)
+        del chip.did[:]
+        chip.board.wifi_setup(country="DE")
+        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        eq(chip.did[:2], ["inactive", "active"])
+
+
+def test_power_saving_is_off():
+    for new in CHIPS:
+        eq(online(new).wlan.set["pm"], 0)
+
+
+# --- the clock ---
+
+
+def test_time_from_the_network():
+    for new in CHIPS:
+        chip = new()
+        chip.ntp.answers = [1_700_000_000]  # a Tuesday
+        eq(chip.board.sync_time(), True)
+        eq((chip.date, chip.ntp.asked), ((2023, 11, 14, 2, 22, 13, 20, 0), [("pool.ntp.org", 1)]))
+        chip.ntp.answers = [OSError("no answer"), 1_700_000_000 + 5 * 86_400]
+        eq(chip.board.sync_time("ntp.example"), True)
+        eq((chip.date, chip.ntp.asked[-1]), ((2023, 11, 19, 7, 22, 13, 20, 0), ("ntp.example", 1)))
+
+
+def test_a_clock_that_cannot_be_set_stays_as_it_is():
+    for new in CHIPS:
+        chip = new()
+        for wrong in (2_085_978_496, OSError(-2), OSError(110), IndexError("half an answer"), OverflowError()):
+            chip.ntp.answers = [wrong] * 2
+            eq((chip.board.sync_time(), chip.date, chip.ntp.answers), (False, None, []))

@@ -1,0 +1,213 @@
+"""Pico W and Pico 2 W as a board, on a fake of their port; their Wi-Fi: test_board_network, flash: test_board_flash."""
+
+import codes
+from codes import ONLINE
+from harness import eq, raises
+from ports import PWRON_RESET, WDT_RESET, AccessPoint, stops
+from ports_rp2040 import Rp2040
+
+KEY = "secret-key"
+CHIPS = (False, True)  # RP2040, RP2350
+
+
+def online(*air, **more):
+    """A chip that has joined."""
+    chip = Rp2040(*(air or (AccessPoint(),)), **more)
+    eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+    return chip
+
+
+# --- identity ---
+
+
+def test_the_whole_interface_is_there():
+    board = Rp2040().board
+    names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
+    for name in (names + " remember recall watchdog sensors").split():
+        assert callable(getattr(board, name)), name
+    eq((board.NAME, board.config_path()), ("rp2040", "/config.json"))
+
+
+def test_identity_is_the_address_of_the_wifi_chip():
+    chip = Rp2040()
+    eq(chip.wlan.config("mac"), bytes(6))  # as it reads while that chip is off
+    eq(chip.board.device_id(), "28cdc1123456")
+    chip.wlan.active(False)
+    chip.mac = b"other!"
+    eq(chip.board.device_id(), "28cdc1123456")
+
+
+def test_identity_is_the_chips_own_where_that_is_silent():
+    chip = Rp2040()
+    chip.mac = bytes(6)
+    eq(chip.board.device_id(), "010203040506")
+
+
+# --- what survives ---
+
+
+def test_what_is_remembered_survives_a_deep_sleep_and_resets():
+    for rp2350 in CHIPS:
+        chip = Rp2040(rp2350=rp2350)
+        eq(chip.board.recall(), None)
+        for data in (b"sixteen bytes ok", b"short", b"\xff" * 16):
+            chip.board.remember(data)
+            for ms in (1000, 0):
+                stops(chip, chip.board.sleep, ms, True)
+                board = chip.start(WDT_RESET)
+                board.reset_cause()
+                eq((board.recall(), board.recall()), (data, data))
+        raises(ValueError, chip.board.remember, bytes(17))
+        eq(chip.board.recall(), b"\xff" * 16)
+        chip.board.remember(b"")
+        eq(chip.board.recall(), None)
+
+
+def test_a_power_cut_leaves_nothing_to_recall():
+    for rp2350 in CHIPS:
+        for word in (0, 0xFFFFFFFF, 0x55AA00FF, 0x00000010):
+            chip = Rp2040(rp2350=rp2350)
+            chip.board.remember(b"sixteen bytes ok")
+            for i in range(8):
+                chip.mem32[chip.mem32.scratch(i)] = word
+            board = chip.start(PWRON_RESET)
+            eq((board.recall(), board.reset_cause()), (None, codes.POWER_ON))
+            board.remember(b"again")
+            eq(board.recall(), b"again")
+
+
+def test_a_bit_that_changed_is_noticed():
+    chip = Rp2040()
+    chip.board.remember(b"sixteen bytes ok")
+    for i in (0, 1, 2, 3, 5):
+        for bit in range(32):
+            at = chip.mem32.scratch(i)
+            chip.mem32[at] ^= 1 << bit
+            eq(chip.board.recall(), None)
+            chip.mem32[at] ^= 1 << bit
+    eq(chip.board.recall(), b"sixteen bytes ok")
+
+
+def test_the_boot_roms_registers_are_left_alone():
+    chip = Rp2040()
+    for i in (4, 6, 7):
+        chip.mem32[chip.mem32.scratch(i)] = 0xB007
+    chip.board.remember(b"sixteen bytes ok")
+    eq([chip.mem32[chip.mem32.scratch(i)] for i in (4, 6, 7)], [0xB007] * 3)
+
+
+# --- life and death ---
+
+
+def test_reset_causes():
+    for rp2350 in CHIPS:
+        chip = Rp2040(rp2350=rp2350)
+        for restart, cause, word in (
+            (lambda: None, PWRON_RESET, codes.POWER_ON),
+            (lambda: stops(chip, chip.board.sleep, 5, True), WDT_RESET, codes.DEEP_SLEEP),
+            (lambda: stops(chip, chip.board.sleep, 0, True), WDT_RESET, codes.SOFT),
+            (lambda: stops(chip, chip.reset), WDT_RESET, codes.RESET),
+            (lambda: boot_rom(chip), WDT_RESET, codes.RESET),
+            (lambda: hangs(chip, 5_000), WDT_RESET, codes.WATCHDOG),
+            (lambda: stops(chip, chip.board.sleep, 5, True), PWRON_RESET, codes.POWER_ON),  # power went meanwhile
+            (lambda: stops(chip, chip.reset), WDT_RESET, codes.RESET),
+        ):
+            restart()
+            board = chip.start(cause)
+            eq((board.reset_cause(), board.reset_cause()), (word, word))
+
+
+def boot_rom(chip):
+    """The boot drive took a new firmware."""
+    chip.mem32[chip.mem32.scratch(4)] = 0xB007C0D3
+
+
+def hangs(chip, ms):
+    """Lets the watchdog bite. Returns how long that took."""
+    chip.board.watchdog(ms)
+    before = chip.clock.now
+    eq(stops(chip, chip.clock.sleep_ms, 600_000), ["bite"])
+    return chip.clock.now - before
+
+
+def test_the_watchdog_bites_when_it_should():
+    for ms in (1_000, 8_000):
+        eq(hangs(Rp2040(), ms), ms)
+
+
+def test_a_deadline_that_the_hardware_cannot_count_to_is_kept():
+    for ms in (9_000, 60_000, 300_000):
+        chip = Rp2040()
+        for _ in range(4):
+            chip.board.watchdog(ms)
+            chip.clock.sleep_ms(ms - 1)
+        chip.start()
+        took = hangs(chip, ms)
+        assert ms <= took <= ms + 8_000, took
+
+
+def test_wifi_and_watchdog_are_off_before_the_board_sleeps():
+    for rp2350 in CHIPS:
+        chip = online(rp2350=rp2350)
+        chip.board.watchdog(20_000)
+        before = chip.clock.now
+        eq(
+            stops(chip, chip.board.sleep, 60_000, True),
+            ["disconnect", "inactive", "deinit", ("lightsleep", 60_000), "reset"],
+        )
+        eq(chip.clock.now - before, 60_000)
+    chip = online()
+    eq(stops(chip, chip.board.sleep, 0, True), ["disconnect", "inactive", "deinit", "reset"])
+    chip = Rp2040()
+    eq(stops(chip, chip.board.sleep, 5, True), [("lightsleep", 5), "reset"])
+
+
+def test_a_light_sleep_that_ends_early_is_slept_on():
+    chip = Rp2040()
+    chip.nap = 3_000_000
+    before = chip.clock.now
+    stops(chip, chip.board.sleep, 7_300_000, True)
+    eq(chip.clock.now - before, 7_300_000)
+
+
+def test_nothing_keeps_the_board_from_sleeping():
+    chip = online()
+    chip.wlan.broken = True
+    did = stops(chip, chip.board.sleep, 5, True)
+    eq(did[-3:], ["deinit", ("lightsleep", 5), "reset"])
+
+
+def test_a_sleep_keeps_connection_and_watchdog():
+    chip = online()
+    chip.board.watchdog(20_000)
+    before = chip.clock.now
+    del chip.did[:]
+    chip.board.sleep(12_000)
+    eq((chip.board.wifi_status(), chip.clock.now - before, chip.did), (ONLINE, 12_000, []))
+
+
+# --- sensors ---
+
+
+def test_sensors():
+    for rp2350 in CHIPS:
+        chip = Rp2040(rp2350=rp2350)
+        eq([name for name, _, _ in chip.board.sensors()], ["temperature", "memory"])  # Wi-Fi is off
+        chip.board.device_id()
+        readings = {name: (unit, value) for name, unit, value in chip.board.sensors()}
+        eq((readings["temperature"][0], round(readings["temperature"][1])), ("Cel", 27))
+        eq((readings["vsys"][0], round(readings["vsys"][1], 2)), ("V", 5.0))
+        assert readings["memory"][0] == "B" and readings["memory"][1] > 10_000
+        eq((chip.irq, chip.mem32[chip.mem32.pad]), (True, 0x56))  # as it was: Wi-Fi needs that pin
+
+
+def test_a_sensor_that_fails_gives_its_exception_and_stops_no_other():
+    chip = online()
+    for channel, name, other in ((3, "vsys", "temperature"), (4, "temperature", "vsys")):
+        before = chip.volts[channel]
+        chip.volts[channel] = OSError("broken")
+        readings = {name: value for name, _, value in chip.board.sensors()}
+        assert isinstance(readings[name], OSError)
+        assert readings[other] > 1 and readings["memory"] > 10_000
+        eq((chip.irq, chip.mem32[chip.mem32.pad]), (True, 0x56))
+        chip.volts[channel] = before
