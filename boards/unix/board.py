@@ -85,6 +85,8 @@ def reset_cause():
     if _cause is None:
         note = _text(home() + "/next-start")
         _cause = POWER_ON if note is None else note or POWER_CUT
+        if _cause not in (DEEP_SLEEP, SOFT):
+            _forget()
         _note(POWER_CUT)
         at_exit = getattr(sys, "atexit", None) or __import__("atexit").register
         at_exit(_goodbye)
@@ -99,22 +101,28 @@ def sleep(ms, deep=False):
         sys.exit(AGAIN)
 
 
+def _forget():
+    try:
+        os.remove(home() + "/remembered")
+    except OSError:
+        pass  # nothing was
+
+
 def remember(data):
     if len(data) > 16:
         raise ValueError("remember: 16 bytes at most")
+    reset_cause()  # it forgets what a board would have forgotten
     with open(home() + "/remembered", "wb") as f:
         f.write(data)
 
 
 def recall():
-    # A power cut forgets it, as it does on a board.
-    if reset_cause() == DEEP_SLEEP:
-        try:
-            with open(home() + "/remembered", "rb") as f:
-                return f.read()
-        except OSError:
-            pass
-    return None
+    reset_cause()
+    try:
+        with open(home() + "/remembered", "rb") as f:
+            return f.read() or None
+    except OSError:
+        return None
 
 
 def watchdog(ms):

@@ -7,7 +7,6 @@ import sys
 import codes
 
 PWRON_RESET, HARD_RESET, WDT_RESET, DEEPSLEEP_RESET, SOFT_RESET = 1, 2, 3, 4, 5
-CAUSES = {"PWRON_RESET": 1, "HARD_RESET": 2, "WDT_RESET": 3, "DEEPSLEEP_RESET": 4, "SOFT_RESET": 5}
 
 if not hasattr(gc, "mem_free"):
     gc.mem_free = lambda: 150_000

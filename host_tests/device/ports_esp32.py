@@ -1,6 +1,6 @@
 """A fake of what boards/esp32 uses of MicroPython's esp32 port."""
 
-from ports import CAUSES, PWRON_RESET, WLAN, Clock, Module, Network, Ntp, Restart, Watchdog, install, load
+from ports import PWRON_RESET, WLAN, Clock, Module, Network, Ntp, Restart, Watchdog, install, load
 
 
 class Station(WLAN):
@@ -42,10 +42,12 @@ class Station(WLAN):
     def event(self, reason):
         self.reason = reason
         self.tries += 1
-        reconnects = self.set.get("reconnects", -1)
-        if self.requested and (reconnects < 0 or self.tries <= reconnects):
+        if self.up and self.requested and not self.gives_up():
             self.connecting = True
             self.clock.at(self.slow, self.arrive, self.attempt)
+
+    def gives_up(self):
+        return 0 <= self.set.get("reconnects", -1) < self.tries
 
     def disconnect(self):
         if not self.up:
@@ -63,9 +65,12 @@ class Station(WLAN):
         self.event(8)
 
     def active(self, on=None):
-        if on is not None and not on:
-            self.connecting = self.requested = False
-        return WLAN.active(self, on)
+        busy = self.connecting or self.access_point
+        was = WLAN.active(self, on)
+        if not self.up and busy:
+            self.connecting = False
+            self.event(8)
+        return was
 
     def status(self, what=None):
         if what == "rssi":
@@ -75,7 +80,7 @@ class Station(WLAN):
         if self.address:
             self.reason = 0
             return 1010
-        if self.requested and self.tries <= self.set.get("reconnects", 1_000_000):
+        if self.requested and not self.gives_up():
             return 1001
         return self.reason or 1000
 
@@ -143,7 +148,11 @@ class Esp32:
             deepsleep=lambda ms: self.stop("deepsleep", ms),
             reset=lambda: self.stop("reset"),
             lightsleep=self.lightsleep,
-            **CAUSES,
+            PWRON_RESET=1,
+            HARD_RESET=2,
+            WDT_RESET=3,
+            DEEPSLEEP_RESET=4,
+            SOFT_RESET=5,
         )
         install(machine=machine, network=self.network, esp32=self.inside, ntptime=self.ntp)
         self.board = load("esp32", self.clock)

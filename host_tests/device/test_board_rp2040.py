@@ -170,13 +170,6 @@ def test_a_light_sleep_that_ends_early_is_slept_on():
     eq(chip.clock.now - before, 7_300_000)
 
 
-def test_nothing_keeps_the_board_from_sleeping():
-    chip = online()
-    chip.wlan.broken = True
-    did = stops(chip, chip.board.sleep, 5, True)
-    eq(did[-3:], ["deinit", ("lightsleep", 5), "reset"])
-
-
 def test_a_sleep_keeps_connection_and_watchdog():
     chip = online()
     chip.board.watchdog(20_000)

@@ -127,18 +127,19 @@ def test_deep_sleep_ends_the_process_and_is_remembered():
             eq(board.reset_cause(), cause)
 
 
-def test_what_is_remembered_survives_a_deep_sleep_and_no_power_cut():
+def test_what_is_remembered_survives_a_deep_sleep_or_reboot_and_no_power_cut():
     with Home() as home:
         eq(board.recall(), None)
         board.remember(b"sixteen bytes ok")
-        try:
-            board.sleep(1, True)
-        except SystemExit:
-            pass
-        home.start_again(orderly=True)
-        eq(board.recall(), b"sixteen bytes ok")
+        for ms in (1, 0):
+            eq(board.recall(), b"sixteen bytes ok")
+            raises(SystemExit, board.sleep, ms, True)
+            home.start_again(orderly=True)
         eq(board.recall(), b"sixteen bytes ok")
         home.start_again()  # killed
+        eq(board.recall(), None)
+        raises(SystemExit, board.sleep, 1, True)
+        home.start_again(orderly=True)
         eq(board.recall(), None)
         raises(ValueError, board.remember, bytes(17))
 

@@ -1,6 +1,7 @@
 """Copies of one sensor on the emulated board: it has booted, imported everything and joined Wi-Fi; each copy then goes
 on with a task of its own, and with the journal as an earlier copy left it."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from bundle import compile_mpy, files
@@ -37,13 +38,14 @@ class Brokers:
         self.frail = Mosquitto(folder / "frail")
 
     def __enter__(self):
-        self.plain.start()
-        self._front.__enter__()
+        with ExitStack() as running:
+            running.enter_context(self.plain)
+            running.enter_context(self._front)
+            self._running = running.pop_all()
         return self
 
     def __exit__(self, *what):
-        self._front.__exit__(*what)
-        self.plain.kill()
+        self._running.close()
 
     def files(self):
         """The configurations, by the numbers of their tasks, and the certificates that they name."""

@@ -20,26 +20,26 @@ class Cuts:
         self.cuts = Counter()
         self._dice = random.Random(seed)
 
-    def _end(self, most):
+    def _end(self, most, longest):
         """Decides how a life ends: between two instructions, or at one of its first `most` flash operations, or at an
-        erase, of which there are few. Never after more than an emulated second, which takes half a minute."""
+        erase, of which there are few. Never after more than `longest` emulated seconds: each takes half a minute."""
         dice = self._dice
         seed = dice.random()
         if seed < 0.2:
-            seconds = dice.uniform(0.05, 0.6)
+            seconds = dice.uniform(0.02, longest)
             return lambda power: power.cut_in(seconds)
         how = dice.choice((*HOW, "torn"))
         count, kinds = (1, ("erase",)) if seed < 0.35 else (dice.randint(1, most), KINDS)
 
         def plan(power):
             power.cut_at_operation(count, how, seed, kinds)
-            power.cut_in(1)
+            power.cut_in(longest)
 
         return plan
 
-    def live(self, bench, task, flash, most):
-        """One life and its end. Returns what the cut leaves in the flash."""
-        plan = self._end(most)
+    def live(self, bench, task, flash, most, longest):
+        """One life and its end, as _end() wants it. Returns what the cut leaves in the flash."""
+        plan = self._end(most, longest)
 
         async def life(board):
             plan(board.power)

@@ -30,18 +30,18 @@ def verdict(cuts, ear, record_property):
 
 @pytest.mark.parametrize("number", range(CHAINS))
 def test_a_publisher(bench, number, record_property):
-    """Every other life stays offline: it adds to what the next has to deliver."""
+    """Three lives of four stay offline, which takes less time; the fourth has their messages to deliver as well."""
     cuts = Cuts(number)
     topic = f"cut/publisher{number}/#"
     port = bench.brokers.plain.port
     flash = None
     with Ear(port, topic, f"judge{number}") as ear:
         for life in range(PUBLISHER_LIVES):
-            task, most = (PUBLISHER, 24) if life % 2 else (OFFLINE, 12)
-            flash = cuts.live(bench, task + number, flash, most)
+            task, most, longest = (OFFLINE, 8, 0.35) if life % 4 else (PUBLISHER, 30, 0.7)
+            flash = cuts.live(bench, task + number, flash, most, longest)
         cuts.last(bench, PUBLISHER + number, flash, port, topic)
         verdict(cuts, ear, record_property)
-    assert len(cuts.accepted) > PUBLISHER_LIVES and sum(cuts.cuts.values()) == PUBLISHER_LIVES
+    assert len(cuts.accepted) > PUBLISHER_LIVES // 2 and sum(cuts.cuts.values()) == PUBLISHER_LIVES
     assert len({one.fields["epoch"] for one in ear.heard}) == 1
 
 
@@ -57,7 +57,7 @@ def test_the_sensor(bench, record_property):
 
     with Ear(port, "inflight/sensor/#", "judge") as ear:
         for life in range(SENSOR_LIVES):
-            flash = cuts.live(bench, CUT, flash, 12)
+            flash = cuts.live(bench, CUT, flash, 12, 1)
             ear.say("inflight/sensor/command/ping", str(life))
         cuts.last(bench, CUT, flash, port, "inflight/sensor/#", lambda ear: SENSOR_LIVES - 1 in dict(echoes(ear)))
         verdict(cuts, ear, record_property)
@@ -67,10 +67,9 @@ def test_the_sensor(bench, record_property):
         assert times == 1, f"command {told} was obeyed twice, and passed for new"
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_first_start_of_all(bench, seed, record_property):
+def test_the_first_start_of_all(bench, record_property):
     """Cut while it makes its journal, and again while it tidies up after that: each time from cold."""
-    dice = random.Random(seed)
+    dice = random.Random(1)
     code = application(bench.brokers)
     flash = pack(code)
     cuts = Counter()

@@ -1,6 +1,7 @@
 # What the copies of the emulated board have in common: there is a journal, everything is imported, Wi-Fi is up.
 # Then the board says so and stops; each copy goes on with the task that its test gives it.
 
+import gc
 import os
 
 from machine import mem32
@@ -35,6 +36,7 @@ def main():
     board.accepted = accepted
     board.wifi_setup()
     board.wifi_connect(settings.wifi_ssid, settings.wifi_key, 60_000)
+    gc.collect()  # once for all copies
     mem32[_NOTE] = _READY
     task = mem32[_TASK]
     if task == _PLAIN:

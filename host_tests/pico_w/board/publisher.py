@@ -6,7 +6,7 @@ import board
 import inflight
 from inflight import Journal
 
-_BODY = '{"seq":%d,"epoch":%d,"fill":"' + 500 * "x" + '"}'  # seven fill a sector: there is much to erase
+_BODY = '{"seq":%d,"epoch":%d,"fill":"' + 60 * "x" + '"}'
 
 _found = None
 
@@ -42,6 +42,8 @@ def journal():
 
 def run(client, journal, topic, accepted, online):
     # Offline it publishes into the flash alone, until that is full.
+    if online:
+        client.connect()  # so that power is cut while messages are delivered
     while True:
         seq = journal.next_seq
         qos = 1 + seq % 2
