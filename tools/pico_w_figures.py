@@ -50,7 +50,7 @@ def of_a_sensor(broker, fields, more=()):
         with Ear(broker.port, "inflight/figures/#") as ear:
             await board.until(lambda: ear.find("inflight/figures/status"), _SENSOR_S, "the birth message")
             known = len(ear.find("inflight/figures/health"))
-            await board.until(lambda: len(ear.find("inflight/figures/health")) > known, 120, "a health message")
+            await board.until(lambda: len(ear.find("inflight/figures/health")) > known, _SENSOR_S, "a health message")
             return ear.find("inflight/figures/health")[-1].fields["heap"]
 
     board = Board(sensor.flash(sensor.config(device="figures", **fields), dict(more)))
