@@ -97,7 +97,7 @@ class Nap(Node):
         self._passed()
         memory.since += 1
         memory.health += 1
-        if memory.since >= config.report_every or self.journal.used * 2 >= self.journal.limit:
+        if memory.since >= config.report_every or self._half_full():
             self._report_all()
         while len(self._phases) < len(_PHASES):
             self._passed()
@@ -105,6 +105,9 @@ class Nap(Node):
         memory.full = self.full
         self.board.remember(memory.pack())
         return 0 if self.stopping else self._left()
+
+    def _half_full(self):
+        return self.journal.used * 2 >= self.journal.limit
 
     def _passed(self):
         # A phase ends here.
@@ -146,11 +149,12 @@ class Nap(Node):
         if self.board.reset_cause() != DEEP_SLEEP:
             self._publish_status("online")
         self._keep_time()
-        if memory.health >= min(config.health_ms // config.sleep_ms, _MOST):
-            memory.health = 0
-            self._publish_health(wake=self._wake())
-        # The farewell flies with the backlog, but a broker that takes nothing gets no more of them.
-        if self.client.pending <= config.window or self._work(False):
+        # What it tells of itself flies with the backlog if there is room; a broker that takes nothing
+        # gets no more of it.
+        if (self.client.pending <= config.window and not self._half_full()) or self._work(False):
+            if memory.health >= min(config.health_ms // config.sleep_ms, _MOST):
+                memory.health = 0
+                self._publish_health(wake=self._wake())
             next_ms = self._left() + (config.report_every - 1) * config.sleep_ms
             self._publish_status("asleep", next_s=-(-next_ms // 1000))
         done = self._work(True)
