@@ -5,7 +5,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test conformance demo figures sensor image flash deploy monitor \
+.PHONY: help setup setup-pipeline test conformance demo figures sensor image flash deploy monitor \
 	test-pico-w figures-pico-w lint clean
 
 help:  ## this list
@@ -13,6 +13,9 @@ help:  ## this list
 
 setup:  ## virtual environment, interpreters and broker, without root
 	@$(PYTHON) tools/setup.py
+
+setup-pipeline: setup  ## Spark as well, and Java where there is none
+	@$(PYTHON) tools/setup.py pipeline
 
 test: setup  ## the whole suite on every runtime (ARGS="-k journal" for a part)
 	$(VENV)/python -m pytest -n $(JOBS) $(ARGS)

@@ -11,6 +11,7 @@ from provision.environment import REQUIREMENTS
 from provision.index import SUITE, Index
 from provision.programs import LOCK
 from provision.sources import debian_mirror
+from provision.spark import LOCKS as PIPELINE
 from typecheck import LOCKS, PORTS
 
 PROGRAMS = [
@@ -24,8 +25,9 @@ DEBIAN_HEAD = f"""\
 # program name version architecture size SHA-256 path-below-the-mirror
 """
 PYTHON_HEAD = """\
-# Resolved from pyproject.toml, all extras, for every CPython >= 3.10; renewed by `python3 tools/relock.py`.
+# Resolved from pyproject.toml, %s, for every CPython >= 3.10; renewed by `python3 tools/relock.py`.
 """
+EXTRAS = ("test", "demo", "boards", "emulator", "lint")  # what everybody gets
 STUBS = "1.29.0"  # the MicroPython whose stubs the type check uses
 STUBS_HEAD = "# For tools/typecheck.py; renewed by `python3 tools/relock.py`.\n"
 
@@ -51,7 +53,10 @@ def relock_python(home):
     """uv, because it alone resolves for every Python version and processor at once."""
     venv.create(home / "venv", with_pip=True)
     subprocess.run([home / "venv/bin/pip", "install", "-q", "uv"], check=True)
-    resolve(home, REQUIREMENTS, PYTHON_HEAD, ["--all-extras", "pyproject.toml"])
+    most = [word for extra in EXTRAS for word in ("--extra", extra)]
+    resolve(home, REQUIREMENTS, PYTHON_HEAD % ", ".join(EXTRAS), [*most, "pyproject.toml"])
+    for extra in ("pipeline", "java"):
+        resolve(home, PIPELINE / f"{extra}.lock", PYTHON_HEAD % extra, ["--extra", extra, "pyproject.toml"])
     for port in PORTS.values():
         wanted = f"micropython-{port}-stubs~={STUBS}\n"
         resolve(home, LOCKS / f"{port}.lock", STUBS_HEAD, ["-"], wanted)

@@ -1,7 +1,8 @@
 """Sets everything up: a virtual environment in .venv, interpreters and a broker in the cache; repeat it at will.
 
 Nothing of the system is changed and no root is needed. `INFLIGHT_CACHE` chooses the cache (default ~/.cache/inflight),
-`INFLIGHT_DEBIAN_MIRROR` the Debian mirror (default: the one that apt is configured with).
+`INFLIGHT_DEBIAN_MIRROR` the Debian mirror (default: the one that apt is configured with). `python3 tools/setup.py pipeline`
+adds Spark, and Java where the system has none.
 """
 
 import sys
@@ -10,22 +11,23 @@ import time
 if sys.version_info < (3, 10):  # noqa: UP036 (an older one should hear why)
     sys.exit("setup: Python 3.10 or newer is needed, this is " + sys.version.split()[0])
 
-from provision import environment, programs
+from provision import environment, programs, spark
 from provision.common import CHECKOUT, Trouble, cache_dir, exclusive, say
 
 
-def prepare():
+def prepare(pipeline):
     """True when there was something to do."""
     with exclusive(cache_dir()), exclusive(CHECKOUT):
         workshop = programs.Workshop()
         made = environment.ensure(workshop)
-        return programs.ensure(workshop) or made
+        made = programs.ensure(workshop) or made
+        return (pipeline and spark.ensure()) or made
 
 
 def main():
     began = time.monotonic()
     try:
-        made = prepare()
+        made = prepare(sys.argv[1:] == ["pipeline"])
     except Trouble as error:
         say(f"error: {error}")
         return 1

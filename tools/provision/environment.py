@@ -1,4 +1,5 @@
-"""The virtual environment in .venv: exact versions, checked by hash, also where this Python has no pip."""
+"""The virtual environment in .venv: exact versions, checked by hash, also where this Python has no pip. What most people
+do not need stands in locks of its own, which add() installs as well."""
 
 import importlib.util
 import platform
@@ -21,8 +22,12 @@ def key(requirements):
     return digest(requirements, platform.python_version(), base_python(), str(VENV))
 
 
+def _stamp(venv, requirements):
+    return venv / ("inflight.stamp" if requirements == REQUIREMENTS else f"{requirements.stem}.stamp")
+
+
 def ready(venv=VENV, requirements=REQUIREMENTS):
-    stamp = venv / "inflight.stamp"
+    stamp = _stamp(venv, requirements)
     return stamp.is_file() and stamp.read_text() == key(requirements) and (venv / "bin/python").exists()
 
 
@@ -56,8 +61,15 @@ def ensure(workshop, venv=VENV, requirements=REQUIREMENTS):
     python = venv / "bin/python"
     if bare:
         add_pip(workshop, python)
+    return add(requirements, venv)
+
+
+def add(requirements, venv=VENV):
+    """Install the packages of another lock into the environment, unless they are there."""
+    if ready(venv, requirements):
+        return False
     say(f"installing the packages of {requirements.name}")
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps", "--require-hashes"]
-    run([*pip, "-r", requirements], "pip")
-    (venv / "inflight.stamp").write_text(key(requirements))
+    pip = [venv / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps"]
+    run([*pip, "--require-hashes", "-r", requirements], "pip")
+    _stamp(venv, requirements).write_text(key(requirements))
     return True

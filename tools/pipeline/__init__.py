@@ -1,0 +1,1 @@
+"""From MQTT to tables that prove what was lost: nothing."""

@@ -1,0 +1,201 @@
+"""From a line of a landing file to what the tables hold. Pure Python, no I/O: whatever a line holds, there is an answer,
+and what is wrong with it stands in `problem`."""
+
+import base64
+import binascii
+import json
+import re
+
+from .senml import RELATIVE, resolve
+
+LONGEST = 64 * 1024  # bytes of payload: sixteen times what a journal takes
+MOST_RECORDS = 1000  # in a pack
+# Times are in microseconds since 1970, as in the tables.
+_LAST = 253_402_300_799_999_999  # the end of the year 9999, and of what tables can hold
+_OLDEST = 1_577_836_800_000_000  # 2020: older than this project
+_AHEAD = 86_400_000_000  # clocks drift, time zones are mistaken: a day
+_BIG = 1 << 32  # sequence numbers and epochs
+_COUNT = 1 << 63
+_JOURNAL = ("live", "used", "limit", "erases", "damaged")
+_URN = re.compile(r"urn:dev:mac:[^:]*:(?=.)")  # which the device puts before each name; the topic tells as much
+
+
+def _refuse(constant):
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _loads(text):
+    """json.loads() for hostile text: strict, and with one kind of exception."""
+    try:
+        found = json.loads(text, parse_constant=_refuse)
+        if "\\u" in text:  # it can say half a surrogate pair, which is no text
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("half a surrogate pair") from None
+
+
+def _is_number(value, most):
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < most
+
+
+def _when(seconds, received):
+    """(time, what it rests on) of a resolved SenML time. A device's clock counts as long as it can be right; else the time
+    of receipt stands in."""
+    relative = seconds < RELATIVE
+    time = seconds * 1e6 + (received if relative else 0)
+    if time > received + (0 if relative else _AHEAD):
+        return received, "ahead"
+    if time < _OLDEST:
+        return received, "behind"
+    return int(time), "receipt" if relative else "device"
+
+
+def _measurements(pack, received):
+    records, problems = resolve(pack[:MOST_RECORDS] if isinstance(pack, list) else pack)
+    if isinstance(pack, list) and len(pack) > MOST_RECORDS:
+        problems.append(f"{len(pack)} records, {MOST_RECORDS} are read")
+    return [(_URN.sub("", name, 1), unit, *_when(time, received), *rest) for name, unit, time, *rest in records], problems
+
+
+def _whole(name, value, most=_COUNT):
+    if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and -most <= value < most):
+        raise ValueError(f"{name} is not a whole number")
+    return value
+
+
+def _text(name, value):
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{name} is not text")
+    return value
+
+
+def _table(name, value, check):
+    """Items of a map, as pairs."""
+    if value is None:
+        return []
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} is not an object")
+    return [(key, check(f"{name}.{key[:40]}", one)) for key, one in value.items()]
+
+
+def _health(fields):
+    """What the table of health holds of a health message."""
+    journal = fields.get("journal") or {}
+    if not isinstance(journal, dict):
+        raise ValueError("journal is not an object")
+    found = {name: _whole(name, fields.get(name)) for name in ("up", "heap", "rssi", "outbox_full")}
+    found |= {name: _text(name, fields.get(name)) for name in ("firmware", "wifi", "reset")}
+    found |= {f"journal_{name}": _whole(f"journal.{name}", journal.get(name)) for name in _JOURNAL}
+    found["journal_where"] = _text("journal.where", journal.get("where"))
+    found["errors"] = _table("errors", fields.get("errors"), _text)
+    found["counters"] = _table("counters", fields.get("counters"), _whole)
+    found["wake"] = _table("wake", fields.get("wake"), _whole)
+    return found
+
+
+class Topics:
+    """Tells what a topic below `root` is about."""
+
+    def __init__(self, root):
+        self._head = root + "/"
+
+    def __call__(self, topic):
+        """(device, kind, name); kind is telemetry, status, health, reply, or None for what is none of ours."""
+        if not topic.startswith(self._head):
+            return None, None, None
+        device, _, rest = topic[len(self._head) :].partition("/")
+        kind, _, name = rest.partition("/")
+        if not device or kind not in ("telemetry", "status", "health", "reply") or bool(name) != (kind == "reply"):
+            return device or None, None, None
+        return device, kind, name or None
+
+
+def _payload(line):
+    text = line.get("text")
+    if isinstance(text, str):
+        return text.encode(), text
+    try:
+        return base64.b64decode(line["base64"], validate=True), None
+    except (KeyError, TypeError, binascii.Error):
+        raise ValueError("landing: neither text nor base64") from None
+
+
+def _identity(body):
+    """(epoch, seq) that a message carries, (None, None) if none. Raises ValueError."""
+    first = body[0] if isinstance(body, list) and body else body
+    if not isinstance(first, dict) or ("seq" not in first and "epoch" not in first):
+        return None, None
+    epoch, seq = first.get("epoch"), first.get("seq")
+    if not _is_number(epoch, _BIG) or not _is_number(seq, _BIG):
+        raise ValueError("seq and epoch are not two numbers below 2**32")
+    return epoch, seq
+
+
+def _read(row, payload, text):
+    """Fills `row` from the payload. Returns what is wrong with it, a list."""
+    if row["kind"] is None:
+        return ["not a topic of ours"]
+    if len(payload) > LONGEST:
+        return [f"{len(payload)} bytes, {LONGEST} are read"]
+    if text is None:
+        return ["not UTF-8"]
+    body = _loads(text)
+    row["epoch"], row["seq"] = _identity(body)
+    problems = []
+    if row["kind"] == "telemetry":
+        row["records"], problems = _measurements(body, row["received"])
+    elif not isinstance(body, dict):
+        return ["not an object"]
+    elif row["kind"] == "health":
+        row["health"] = _health(body)
+    elif row["kind"] == "status":
+        row["state"] = _text("state", body.get("state"))
+    # The broker speaks a will in the device's name: that has no number.
+    if row["seq"] is None and (row["kind"], row["state"]) != ("status", "offline"):
+        problems.append("no seq and epoch")
+    return problems
+
+
+def _header(row, line):
+    at = line.get("at")
+    if not _is_number(at, _LAST // 1000):
+        raise ValueError("landing: at is no time")
+    row["received"] = at * 1000
+    for name, kind in (("by", str), ("topic", str), ("qos", int), ("dup", bool), ("retain", bool)):
+        if not isinstance(line.get(name), kind):
+            raise ValueError(f"landing: {name} is missing")
+        row[name] = line[name]
+
+
+def parse(line, topics):
+    """Returns a dict of a line, which is bytes, with a key for each of COLUMNS. `topics`: a Topics. Never raises."""
+    row = dict.fromkeys(COLUMNS)
+    problems = None
+    payload = line
+    try:
+        line = _loads(line.decode())
+        if not isinstance(line, dict):
+            raise ValueError("landing: not an object")
+        _header(row, line)
+        payload, body = _payload(line)
+        row["device"], row["kind"], row["name"] = topics(row["topic"])
+        problems = _read(row, payload, body)
+        if line.get("truncated"):
+            problems = [f"{line.get('length')} bytes, the collector keeps {len(payload)}"]
+    except ValueError as problem:
+        problems = [str(problem)]
+    if problems:
+        row["problem"] = "; ".join(problems)[:500]
+    if row["seq"] is None:
+        row["epoch"] = None
+    row["payload"] = payload
+    return row
+
+
+COLUMNS = (
+    *("received", "by", "topic", "qos", "dup", "retain", "device", "kind", "name", "epoch", "seq"),
+    *("state", "records", "health", "problem", "payload"),
+)

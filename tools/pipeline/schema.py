@@ -1,0 +1,65 @@
+"""What is in the tables, and how parts of a sum become one."""
+
+from pyspark.sql import functions as F
+
+RANGES = "array<struct<lo: bigint, hi: bigint>>"
+_KEY = "device string, epoch bigint"
+_HEALTH = (
+    "up bigint, heap bigint, rssi bigint, outbox_full bigint, firmware string, wifi string, reset string, "
+    "journal_where string, journal_live bigint, journal_used bigint, journal_limit bigint, journal_erases bigint, "
+    "journal_damaged bigint, errors map<string, string>, counters map<string, bigint>, wake map<string, bigint>"
+)
+_DELIVERY = "received timestamp, `by` string, topic string, qos int, dup boolean, retain boolean"
+FACTS = {
+    # Every delivery, repetitions too; first: the one that counts.
+    "raw": f"{_DELIVERY}, {_KEY}, seq bigint, kind string, name string, state string, problem string, payload binary, "
+    "digest bigint, made timestamp, first boolean",
+    # clock: what `time` rests on: the device's, or the receipt, because the device told none, or one that is ahead or behind.
+    "measurements": f"{_KEY}, seq bigint, received timestamp, place int, name string, unit string, time timestamp, "
+    "clock string, value double, text string, flag boolean, data string, sum double",
+    "health": f"{_KEY}, seq bigint, received timestamp, {_HEALTH}",
+    "dead_letters": f"{_DELIVERY}, {_KEY}, seq bigint, reason string, payload binary",
+}
+# Of each batch the part that it adds; fold() makes one of them.
+LEDGER = (
+    f"{_KEY}, ranges {RANGES}, repeated bigint, first_received timestamp, last_received timestamp, measurements bigint, "
+    "dead_letters bigint, odd_clock bigint, latency binary"
+)
+MINUTES = (
+    "device string, name string, unit string, minute timestamp, count bigint, total double, min double, max double, "
+    "sketch binary"
+)
+
+
+def joined(ranges):
+    """SQL that makes one of neighbours in `ranges`, SQL of a sorted array of ranges that do not overlap."""
+    lows = f"filter({ranges}, (r, i) -> i = 0 OR r.lo > get({ranges}, i - 1).hi + 1)"
+    highs = f"filter({ranges}, (r, i) -> i = size({ranges}) - 1 OR get({ranges}, i + 1).lo > r.hi + 1)"
+    return f"zip_with({lows}, {highs}, (l, h) -> named_struct('lo', l.lo, 'hi', h.hi))"
+
+
+def fold_ledger(parts):
+    """One row for each device and epoch. What two batches have seen first is never the same."""
+    added = parts.groupBy("device", "epoch").agg(
+        F.expr("sort_array(flatten(collect_list(ranges)))").alias("parts"),
+        *(F.sum(name).alias(name) for name in ("repeated", "measurements", "dead_letters", "odd_clock")),
+        F.min("first_received").alias("first_received"),
+        F.max("last_received").alias("last_received"),
+        F.expr("kll_merge_agg_double(latency)").alias("latency"),
+    )
+    return added.withColumn("ranges", F.expr(joined("parts"))).drop("parts")
+
+
+def fold_sums(parts, *keys):
+    """One row for each of `keys`: of minutes, or of what is longer."""
+    return parts.groupBy(*keys).agg(
+        F.sum("count").alias("count"),
+        F.sum("total").alias("total"),
+        F.min("min").alias("min"),
+        F.max("max").alias("max"),
+        F.expr("kll_merge_agg_double(sketch)").alias("sketch"),
+    )
+
+
+def fold_minutes(parts):
+    return fold_sums(parts, "device", "name", "unit", "minute")

@@ -1,0 +1,59 @@
+"""Spark, as the pipeline wants it: on this machine, or on a cluster."""
+
+import io
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+from provision.spark import java_home
+
+_CODE = Path(__file__).parent
+_SHIPPED = ("__init__.py", "senml.py", "parse.py", "lines.py")  # what executors run
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # small folders: a job of its own costs more
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # or each write makes a file per core
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.log.level": "ERROR",
+}
+PARTITIONS = 4  # of a shuffle: Spark's 200 suit a hundred cores, and cost the rest five times
+
+
+def _code():
+    """The modules that executors need, as a zip file."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name in _SHIPPED:
+            archive.write(_CODE / name, f"pipeline/{name}")
+    return data.getvalue()
+
+
+def session(name, folder, master="local[*]", partitions=PARTITIONS, **options):
+    """A Spark session called `name` on `master`; `folder` takes what Spark needs while it runs. `partitions` of each
+    shuffle: some two for each core. options: of Spark's own, with "_" for ".". RuntimeError if there is no Java."""
+    home = java_home()
+    if not home:
+        raise RuntimeError("there is no Java 17 or newer: run `make setup-pipeline`")
+    os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession  # here: what it starts wants to know its Java first
+
+    folder.mkdir(parents=True, exist_ok=True)
+    builder = SparkSession.builder.master(master).appName(name)
+    settings = _DEFAULTS | {"spark.sql.shuffle.partitions": str(partitions), "spark.local.dir": str(folder)}
+    settings["spark.sql.warehouse.dir"] = str(folder / "warehouse")
+    settings |= {key.replace("_", "."): str(value) for key, value in options.items()}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    code = folder / "pipeline.zip"
+    code.write_bytes(_code())
+    spark.sparkContext.addPyFile(str(code))
+    return spark

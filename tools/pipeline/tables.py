@@ -1,0 +1,119 @@
+"""The tables: folders of Parquet, one folder for each micro-batch.
+
+Exactly once
+------------
+A micro-batch writes `batch=N` in each table, whole or not at all: `_SUCCESS` is written last. One that is repeated after a
+crash replaces what it had written. merge() turns folders of many batches into one of a range, `batch=M-N`: it appears by a
+rename, and from then on counts in place of those it covers. Nothing but the folders' names has to be remembered, so the
+tables need no log that grows, and any tool that reads Parquet reads them.
+"""
+
+import re
+
+_FOLDER = re.compile(r"batch=(\d+)(?:-(\d+))?")
+FANOUT = 16  # so many folders become one, and so many of those a larger one
+
+
+class Span:
+    """A folder that holds the batches from `first` to `last`."""
+
+    def __init__(self, first, last, path):
+        self.first, self.last, self.path = first, last, path
+
+    def covers(self, other):
+        return self.first <= other.first and other.last <= self.last
+
+
+class Table:
+    """Table `name` below the folder or URI `root`. `schema`: a DDL string, for as long as it is empty. fold: what makes one
+    DataFrame of partial rows, for a table of which each batch writes a part; None for a table of facts."""
+
+    def __init__(self, spark, root, name, schema, fold=None):
+        self.name = name
+        self._spark, self._schema, self._fold = spark, schema, fold
+        self._root = f"{str(root).rstrip('/')}/{name}"
+        jvm = spark.sparkContext._jvm
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._files = self._path(self._root).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+
+    def _complete(self):
+        if not self._files.exists(self._path(self._root)):
+            return
+        for status in self._files.listStatus(self._path(self._root)):
+            name = status.getPath().getName()
+            found = _FOLDER.fullmatch(name)
+            if found and self._files.exists(self._path(f"{self._root}/{name}/_SUCCESS")):
+                yield Span(int(found[1]), int(found[2] or found[1]), f"{self._root}/{name}")
+
+    def spans(self):
+        """The folders that count, oldest first."""
+        kept = []
+        for span in sorted(self._complete(), key=lambda span: (span.first, -span.last)):
+            if not (kept and kept[-1].covers(span)):
+                kept.append(span)
+        return kept
+
+    def write(self, rows, batch):
+        """Makes DataFrame `rows` what batch `batch` holds."""
+        folder = f"{self._root}/batch={batch}"
+        if rows.isEmpty():
+            self._files.delete(self._path(folder), True)
+        else:
+            rows.write.mode("overwrite").parquet(folder)
+
+    def read(self, before=None):
+        """A DataFrame of all rows, or of those of the batches before `before`."""
+        return self._read([span for span in self.spans() if before is None or span.last < before])
+
+    def _read(self, spans):
+        if not spans:
+            return self._spark.createDataFrame([], self._schema)
+        rows = self._spark.read.schema(self._schema).parquet(*(span.path for span in spans))
+        return self._fold(rows) if self._fold else rows
+
+    def merge(self, everything=False):
+        """Merges folders of finished batches: each FANOUT batches become one folder, each FANOUT of those a larger one, so
+        a row is written again a few times and not each time; with `everything` all become one. Returns how many folders
+        went into others. A reader that has listed the folders before has to list them again."""
+        self._sweep()
+        merged = 0
+        while run := self._next_run(everything):
+            self._replace(run)
+            merged += len(run)
+        return merged
+
+    def _next_run(self, everything):
+        *done, last = self.spans() or [None]  # the last batch may have to be written again
+        if everything:
+            return done if len(done) > 1 else None
+        size = FANOUT
+        while last and size <= last.last:
+            groups = {}
+            for span in done:
+                if span.first // size == span.last // size < last.last // size:
+                    groups.setdefault(span.first // size, []).append(span)
+            for run in groups.values():
+                if len(run) > 1:
+                    return run
+            size *= FANOUT
+        return None
+
+    def _replace(self, run):
+        final = f"{self._root}/batch={run[0].first}-{run[-1].last}"
+        work = f"{self._root}/_batch={run[0].first}-{run[-1].last}"  # readers pass over names like that
+        rows = self._read(run)
+        rows.coalesce(self._files_for(run)).write.mode("overwrite").parquet(work)
+        if not self._files.rename(self._path(work), self._path(final)):
+            raise OSError(f"{work} cannot be renamed")
+        self._sweep()
+
+    def _files_for(self, run):
+        size = sum(self._files.getContentSummary(self._path(span.path)).getLength() for span in run)
+        return max(1, size >> 27)  # 128 MiB each
+
+    def _sweep(self):
+        """Removes what a range covers, which a merge that was killed may have left."""
+        kept = self.spans()
+        for span in list(self._complete()):
+            if any(one.covers(span) and one.path != span.path for one in kept):
+                self._files.delete(self._path(span.path), True)
