@@ -48,13 +48,22 @@ def take(lines, batch, root, topics):
 def _write(tables, marked, batch):
     fresh = marked.where("first")
     measurements = _measurements(fresh)
-    tables.raw.write(_select(marked, "raw"), batch)
-    tables.measurements.write(_select(measurements, "measurements"), batch)
-    tables.minutes.write(_minutes(measurements), batch)
-    tables.health.write(_select(fresh.where("kind = 'health'").select("*", "health.*"), "health"), batch)
     dead = fresh.where("problem IS NOT NULL").withColumnRenamed("problem", "reason")
-    tables.dead_letters.write(_select(dead, "dead_letters"), batch)
-    tables.ledger.write(_arrivals(marked), batch)
+    health = fresh.where("kind = 'health'").select("*", "health.*")
+    counts = {
+        "raw": "count(*)",
+        "keyed": "count(seq)",
+        "measurements": "coalesce(sum(CASE WHEN first THEN size(records) END), 0)",
+        "health": "count_if(first AND kind = 'health')",
+        "dead_letters": "count_if(first AND problem IS NOT NULL)",
+    }
+    many = marked.agg(*(F.expr(sql).alias(name) for name, sql in counts.items())).first()
+    tables.raw.write(_select(marked, "raw"), batch, many["raw"])
+    tables.measurements.write(_select(measurements, "measurements"), batch, many["measurements"])
+    tables.minutes.write(_minutes(measurements), batch, many["measurements"])
+    tables.health.write(_select(health, "health"), batch, many["health"])
+    tables.dead_letters.write(_select(dead, "dead_letters"), batch, many["dead_letters"])
+    tables.ledger.write(_arrivals(marked), batch, many["keyed"])
 
 
 def _select(rows, table):
@@ -93,15 +102,16 @@ def _minutes(measurements):
 
 def _arrivals(marked):
     """What the batch adds to the ledger."""
-    latency = "greatest(0, unix_micros(received) - unix_micros(made)) / 1000d"
+    latency = "CASE WHEN first THEN greatest(0, unix_micros(received) - unix_micros(made)) / 1000d END"
     added = marked.where("seq IS NOT NULL").groupBy(*_KEY).agg(
         F.expr("sort_array(collect_list(CASE WHEN first THEN named_struct('lo', seq, 'hi', seq) END))").alias("seqs"),
         F.expr("count_if(NOT first)").alias("repeated"),
-        F.min("received").alias("first_received"),
-        F.max("received").alias("last_received"),
+        F.expr("min(CASE WHEN first THEN received END)").alias("first_received"),
+        F.expr("max(CASE WHEN first THEN received END)").alias("last_received"),
         F.expr("coalesce(sum(CASE WHEN first THEN size(records) END), 0)").alias("measurements"),
         F.expr("count_if(first AND problem IS NOT NULL)").alias("dead_letters"),
         F.expr("count_if(first AND exists(records, r -> r.clock IN ('ahead', 'behind')))").alias("odd_clock"),
-        F.expr(f"kll_sketch_agg_double(CASE WHEN first THEN {latency} END)").alias("latency"),
+        # A sketch of nothing could not be merged.
+        F.expr(f"CASE WHEN count({latency}) > 0 THEN kll_sketch_agg_double({latency}) END").alias("latency"),
     )
     return added.withColumn("ranges", F.expr(joined("seqs"))).drop("seqs")

@@ -155,6 +155,7 @@ def _read(row, payload, text):
         row["state"] = _text("state", body.get("state"))
     # The broker speaks a will in the device's name: that has no number.
     if row["seq"] is None and (row["kind"], row["state"]) != ("status", "offline"):
+        row["records"] = None  # nobody could tell a repetition
         problems.append("no seq and epoch")
     return problems
 

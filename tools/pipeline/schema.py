@@ -45,7 +45,7 @@ def fold_ledger(parts):
         *(F.sum(name).alias(name) for name in ("repeated", "measurements", "dead_letters", "odd_clock")),
         F.min("first_received").alias("first_received"),
         F.max("last_received").alias("last_received"),
-        F.expr("kll_merge_agg_double(latency)").alias("latency"),
+        F.expr("CASE WHEN count(latency) > 0 THEN kll_merge_agg_double(latency) END").alias("latency"),
     )
     return added.withColumn("ranges", F.expr(joined("parts"))).drop("parts")
 

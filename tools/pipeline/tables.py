@@ -53,13 +53,13 @@ class Table:
                 kept.append(span)
         return kept
 
-    def write(self, rows, batch):
-        """Makes DataFrame `rows` what batch `batch` holds."""
+    def write(self, rows, batch, any_rows):
+        """Makes DataFrame `rows` what batch `batch` holds. any_rows: whether there are any; nothing has no folder."""
         folder = f"{self._root}/batch={batch}"
-        if rows.isEmpty():
-            self._files.delete(self._path(folder), True)
-        else:
+        if any_rows:
             rows.write.mode("overwrite").parquet(folder)
+        else:
+            self._files.delete(self._path(folder), True)
 
     def read(self, before=None):
         """A DataFrame of all rows, or of those of the batches before `before`."""

@@ -1,0 +1,136 @@
+"""The streaming query on landing files that a test writes. One Spark for all tests: it takes ten seconds to start."""
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+for folder in (CHECKOUT / "tools", Path(__file__).parent):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+from provision.spark import java_home  # noqa: E402
+
+REASON = ""
+if not importlib.util.find_spec("pyspark"):
+    REASON = "Spark is not installed: run `make setup-pipeline`"
+elif not java_home():
+    REASON = "there is no Java 17 or newer: run `make setup-pipeline`"
+
+
+class Impossible(pytest.Module):
+    """A file of tests that cannot even be imported here."""
+
+    def collect(self):
+        pytest.skip(REASON, allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    return Impossible.from_parent(parent, path=module_path) if REASON else None
+
+
+def pytest_collection_modifyitems(items):
+    """All on one worker, or each worker starts a Spark of its own."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    from pipeline.session import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    running = session("tests", folder, "local[2]", partitions=2, spark_driver_memory="1g")
+    yield running
+    running.stop()
+
+
+class Fleet:
+    """A fleet whose messages the test lands, in `folder`."""
+
+    def __init__(self, spark, folder):
+        from pipeline.batch import Tables
+
+        self._spark = spark
+        self.landing = folder / "landing"
+        self.root = folder / "tables"
+        self.landing.mkdir(parents=True, exist_ok=True)
+        self.tables = Tables(spark, self.root)
+        self._files = 0
+
+    def land(self, *lines):
+        """One landing file."""
+        self._files += 1
+        hidden = self.landing / f".{self._files:06}"
+        hidden.write_bytes(b"".join(line.encode() if isinstance(line, str) else line for line in lines))
+        hidden.rename(self.landing / f"{self._files:06}.ndjson")
+
+    def run(self, files=500):
+        """The query, as a cron job runs it: what is there, and then an end."""
+        from pipeline.stream import start
+
+        query = start(self._spark, self.landing, self.root, "inflight", once=True, files=files)
+        query.awaitTermination()
+
+    def numbers(self, table="raw", where="first AND seq IS NOT NULL"):
+        """Sorted (device, epoch, seq) in a table."""
+        rows = getattr(self.tables, table).read().where(where).select("device", "epoch", "seq").collect()
+        return sorted(tuple(row) for row in rows)
+
+    def problems(self):
+        return sorted(row["reason"] for row in self.tables.dead_letters.read().collect())
+
+    def facts(self, **how):
+        from pipeline.facts import gather
+
+        return gather(self.tables, "inflight", **{"grace_s": 0, **how})
+
+
+@pytest.fixture
+def fleet(spark, tmp_path):
+    return Fleet(spark, tmp_path)
+
+
+AT = 1_760_000_000_000  # ms: when the first message of a test comes
+
+
+def delivery(topic, body, at=AT, **fields):
+    """A line of a landing file."""
+    body = body if isinstance(body, str) else json.dumps(body)
+    whole = {"at": at, "by": "c", "topic": f"inflight/{topic}", "qos": 1, "dup": False, "retain": False, "text": body}
+    return json.dumps(whole | fields) + "\n"
+
+
+@pytest.fixture(scope="session")
+def telemetry():
+    """telemetry(device, seq, ...) is a delivery of one pack with one temperature."""
+
+    def make(device, seq, value=20.0, epoch=7, at=AT, bt=None, **fields):
+        first = {"bn": f"urn:dev:mac:{device}:", "bt": at / 1000 if bt is None else bt, "seq": seq, "epoch": epoch}
+        body = [first | {"n": "temperature", "u": "Cel", "v": value}]
+        return delivery(f"{device}/telemetry", body, at, **fields)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def message():
+    """message(topic, body, ...) is any delivery."""
+    return delivery
+
+
+@pytest.fixture(scope="session")
+def health():
+    def make(device, seq, up=60, accepted=1, reset="power-on", epoch=7, at=AT, **fields):
+        journal = {"live": 1, "used": 500, "limit": 4000, "erases": 3, "damaged": 0}
+        body = {"seq": seq, "epoch": epoch, "up": up, "heap": 100_000, "journal": journal, "reset": reset, "outbox_full": 0}
+        body |= {"counters": {"accepted": accepted, "resent": 2, "connects": 1, "outages": 1}, "firmware": "0.1.0"}
+        return delivery(f"{device}/health", body | fields, at)
+
+    return make

@@ -1,0 +1,215 @@
+"""What the report tells, gathered from the tables: one dict that can be written as JSON."""
+
+import time
+from collections import Counter
+
+from pyspark.sql import functions as F
+
+from . import views
+from .schema import fold_sums
+
+_STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
+_POINTS = 200
+MOST_DEVICES = 500  # in a report; the fleet's sums are of all
+_MOST_EVENTS = 1000
+_COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements")
+_SUMS = (*_COUNTS, "conflicts", "dead_letters", "restarts", "reconnects", "resends", "outbox_full")
+
+
+def _seconds(moment):
+    return moment and moment.timestamp()
+
+
+def _latency(values):
+    return values and dict(zip(("p50", "p95", "p99"), values, strict=True))
+
+
+def _step(seconds):
+    """A length of time that divides so many seconds into a hundred or two parts."""
+    return next((step for step in _STEPS if seconds / step <= _POINTS), _STEPS[-1])
+
+
+def _by_device(rows):
+    return {row["device"]: row for row in rows.collect()}
+
+
+def _journal(last):
+    names = ("live", "used", "limit", "erases", "damaged")
+    return last and {name: last[f"journal_{name}"] for name in names} | {"where": last["journal_where"]}
+
+
+def _flags(device, shared, jumps, odd):
+    flags = ["two boards, one id"] if shared else []
+    flags += ["journal replaced"] if device["epochs"] > 1 and not shared else []
+    flags += ["same number, other content"] if device["conflicts"] else []
+    flags += ["clock wrong"] if odd else []
+    flags += ["clock jumped"] if jumps else []
+    flags += ["journal was full"] if device["outbox_full"] else []
+    flags += ["journal damaged"] if device["journal"] and device["journal"]["damaged"] else []
+    flags += ["numbers before the first"] if device["before"] else []
+    return flags
+
+
+def _devices(tables, until):
+    """A dict for each device, worst first, and the sketch of the fleet's latency."""
+    numbers = views.numbers(tables, until).persist()
+    merged = numbers.groupBy("device").agg(
+        *(F.sum(name).alias(name) for name in (*_COUNTS, "odd_clock")),
+        F.count("*").alias("epochs"),
+        F.min("first_received").alias("since"),
+        F.max("last_received").alias("seen"),
+        F.expr("CASE WHEN count(latency) > 0 THEN kll_merge_agg_double(latency) END").alias("latency"),
+    )
+    merged = merged.persist()
+    fleet = merged.agg(F.expr("CASE WHEN count(latency) > 0 THEN kll_merge_agg_double(latency) END").alias("latency"))
+    fleet = _latency(fleet.select(F.expr(views.percentiles("latency"))).first()[0])
+    counted = _by_device(merged.withColumn("p", F.expr(views.percentiles("latency"))).drop("latency"))
+    shared = set(_by_device(views.shared(numbers)))
+    numbers.unpersist(), merged.unpersist()
+    dead = _by_device(tables.dead_letters.read().groupBy("device").agg(F.count("*").alias("count")))
+    conflicts, jumps = _by_device(views.conflicts(tables)), _by_device(views.clock_jumps(tables))
+    healths, states = _by_device(views.healths(tables)), _by_device(views.states(tables))
+    found = []
+    for name in {name for name in (*counted, *dead) if name is not None}:
+        count, health = counted.get(name), healths.get(name)
+        last = health and health["last"]
+        device = {"device": name, "state": states[name]["state"] if name in states else "unknown"}
+        device |= {key: count[key] if count else 0 for key in (*_COUNTS, "epochs")}
+        device |= {"since": _seconds(count and count["since"]), "seen": _seconds(count and count["seen"])}
+        device["conflicts"] = conflicts[name]["conflicts"] if name in conflicts else 0
+        device["dead_letters"] = dead[name]["count"] if name in dead else 0
+        device["restarts"] = health["restarts"] if health else 0
+        device["reconnects"] = (health["outages"] or 0) if health else 0
+        device["resends"] = (health["resends"] or 0) if health else 0
+        device["outbox_full"] = (health["full"] or 0) if health else 0
+        device["resets"] = dict(Counter(health["resets"])) if health else {}
+        device["latency_ms"] = _latency(count and count["p"])
+        device["journal"] = _journal(last)
+        device |= {key: last[key] if last else None for key in ("heap", "rssi", "firmware")}
+        device["errors"] = (last and last["errors"]) or {}
+        device["flags"] = _flags(device, name in shared, name in jumps, count and count["odd_clock"])
+        found.append(device)
+    return sorted(found, key=_badness), fleet
+
+
+def _badness(device):
+    worst = [-device[name] for name in ("lost", "conflicts", "dead_letters", "late", "outbox_full")]
+    return (*worst, -len(device["flags"]), -len(device["errors"]), -device["restarts"], -device["repeated"], device["device"])
+
+
+def _doubled(tables):
+    """Rows that stand twice: there must be none."""
+
+    def extra(rows, *key):
+        return rows.groupBy(*key).count().agg(F.coalesce(F.sum("count") - F.count("*"), F.lit(0))).first()[0]
+
+    raw = tables.raw.read().where("first AND seq IS NOT NULL")
+    key = ("device", "epoch", "seq")
+    return extra(raw, *key) + extra(tables.measurements.read().where("seq IS NOT NULL"), *key, "place")
+
+
+def _bucket(column, step):
+    return F.expr(f"(unix_seconds({column}) DIV {step}) * {step}").alias("t")
+
+
+def _timeline(tables, since, until):
+    step = _step(until - since)
+    delay = max(10, step)
+    told = tables.raw.read().where("received IS NOT NULL").groupBy(_bucket("received", step))
+    counts = {
+        "received": "count_if(first AND seq IS NOT NULL)",
+        "backlog": f"count_if(first AND made < received - INTERVAL {delay} SECONDS)",
+        "repeated": "count_if(NOT first)",
+        "offline": "count_if(first AND state = 'offline' AND NOT retain)",
+        "dead_letters": "count_if(first AND problem IS NOT NULL)",
+    }
+    rows = told.agg(*(F.expr(sql).alias(name) for name, sql in counts.items())).collect()
+    points = {row["t"]: row.asDict() | {"restarts": 0} for row in rows}
+    starts = views.lives(tables).where("start AND was IS NOT NULL AND NOT reset <=> 'deep-sleep'")
+    for row in starts.groupBy(_bucket("received", step)).count().collect():
+        points[row["t"]]["restarts"] = row["count"]
+    none = dict.fromkeys((*counts, "restarts"), 0)
+    first, last = int(since // step * step), int(until // step * step)
+    return {
+        "step_s": step,
+        "delay_s": delay,
+        "points": [points.get(t, none | {"t": t}) for t in range(first, last + 1, step)],
+    }
+
+
+def _events(tables):
+    starts = views.lives(tables).where("start AND NOT reset <=> 'deep-sleep'")
+    # The first life of a journal is a start like others, unless the device had another journal before.
+    what = "CASE WHEN epoch_began = received AND was IS NOT NULL THEN 'lost journal' ELSE 'start' END AS what"
+    starts = starts.selectExpr("received", "device", what, "coalesce(reset, '') AS detail")
+    told = tables.raw.read().where("kind = 'status' AND first AND NOT retain AND state IN ('online', 'offline')")
+    told = told.selectExpr("received", "device", "state AS what", "'' AS detail")
+    newest = starts.unionByName(told).orderBy(F.desc("received")).limit(_MOST_EVENTS).collect()
+    return [{"t": _seconds(received), "device": device, "what": what, "detail": detail} for received, device, what, detail in newest]
+
+
+def _series(tables, names, since, until):
+    """The measurements of the devices `names`."""
+    step = _step(until - since)
+    wanted = F.col("device").isin(list(names))
+    sums = fold_sums(tables.minutes.read().where(wanted), "device", "name", "unit")
+    found = {name: [] for name in names}
+    if step >= 60:
+        points = fold_sums(tables.minutes.read().where(wanted), "device", "name", "unit", _bucket("minute", step))
+        points = points.selectExpr("device", "name", "unit", "t", "total / count AS mean", "min", "max")
+    else:  # minutes are too long
+        rows = tables.measurements.read().where(wanted).where("value IS NOT NULL")
+        points = rows.groupBy("device", "name", "unit", _bucket("time", step)).agg(
+            F.mean("value").alias("mean"), F.min("value").alias("min"), F.max("value").alias("max")
+        )
+    lines = {}
+    for row in points.orderBy("t").collect():
+        key = row["device"], row["name"], row["unit"]
+        lines.setdefault(key, []).append([row["t"], row["mean"], row["min"], row["max"]])
+    for row in sums.withColumn("p", F.expr(views.percentiles("sketch"))).orderBy("name").collect():
+        one = {name: row[name] for name in ("name", "unit", "count", "min", "max")}
+        one |= {"mean": row["total"] / row["count"], "p50": row["p"][0], "p95": row["p"][1]}
+        found[row["device"]].append(one | {"points": lines.get((row["device"], row["name"], row["unit"]), [])})
+    return found
+
+
+def _dead_letters(tables):
+    # Two that differ in a number only are one kind.
+    kind = F.regexp_replace("reason", r"\d+", "#").alias("kind")
+    rows = tables.dead_letters.read().groupBy(kind).agg(
+        F.count("*").alias("count"),
+        F.min("received").alias("first"),
+        F.max("received").alias("last"),
+        F.expr("min_by(struct(reason, topic, substring(payload, 1, 200) AS example), received)").alias("one"),
+    )
+    return [
+        {
+            "reason": row["one"]["reason"] if row["one"] else row["kind"],
+            "count": row["count"],
+            "first": _seconds(row["first"]),
+            "last": _seconds(row["last"]),
+            "topic": row["one"] and row["one"]["topic"],
+            "example": bytes(row["one"]["example"]).decode("utf-8", "backslashreplace") if row["one"] else "",
+        }
+        for row in rows.orderBy(F.desc("count")).limit(50).collect()
+    ]
+
+
+def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None):
+    """Returns the facts of the fleet below `topics`. A number that is missing is lost when a later one came more than grace_s
+    ago. The measurements are those of the devices `chosen`, and of the `worst` so many."""
+    now = time.time() if now is None else now
+    span = tables.raw.read().agg(F.min("received"), F.max("received")).first()
+    since, until = (_seconds(moment) for moment in span)
+    facts = {"made": now, "root": topics, "grace_s": grace_s, "since": since, "until": until}
+    devices, latency = _devices(tables, now - grace_s)
+    fleet = {name: sum(device[name] for device in devices) for name in _SUMS}
+    fleet |= {"devices": len(devices), "latency_ms": latency, "doubled": _doubled(tables)}
+    fleet["dead_letters"] = tables.dead_letters.read().count()
+    facts |= {"fleet": fleet, "devices": devices[:MOST_DEVICES], "dead_letters": _dead_letters(tables)}
+    if since is None:
+        return facts | {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": [], "measurements": {}}
+    known = {device["device"] for device in devices}
+    shown = [name for name in chosen if name in known] + [device["device"] for device in devices[:worst]]
+    facts |= {"timeline": _timeline(tables, since, until), "events": _events(tables)}
+    return facts | {"measurements": _series(tables, list(dict.fromkeys(shown)), since, until)}
