@@ -103,15 +103,21 @@ def _minutes(measurements):
 def _arrivals(marked):
     """What the batch adds to the ledger."""
     latency = "CASE WHEN first THEN greatest(0, unix_micros(received) - unix_micros(made)) / 1000d END"
-    added = marked.where("seq IS NOT NULL").groupBy(*_KEY).agg(
-        F.expr("sort_array(collect_list(CASE WHEN first THEN named_struct('lo', seq, 'hi', seq) END))").alias("seqs"),
-        F.expr("count_if(NOT first)").alias("repeated"),
-        F.expr("min(CASE WHEN first THEN received END)").alias("first_received"),
-        F.expr("max(CASE WHEN first THEN received END)").alias("last_received"),
-        F.expr("coalesce(sum(CASE WHEN first THEN size(records) END), 0)").alias("measurements"),
-        F.expr("count_if(first AND problem IS NOT NULL)").alias("dead_letters"),
-        F.expr("count_if(first AND exists(records, r -> r.clock IN ('ahead', 'behind')))").alias("odd_clock"),
-        # A sketch of nothing could not be merged.
-        F.expr(f"CASE WHEN count({latency}) > 0 THEN kll_sketch_agg_double({latency}) END").alias("latency"),
+    added = (
+        marked.where("seq IS NOT NULL")
+        .groupBy(*_KEY)
+        .agg(
+            F.expr("sort_array(collect_list(CASE WHEN first THEN named_struct('lo', seq, 'hi', seq) END))").alias(
+                "seqs"
+            ),
+            F.expr("count_if(NOT first)").alias("repeated"),
+            F.expr("min(CASE WHEN first THEN received END)").alias("first_received"),
+            F.expr("max(CASE WHEN first THEN received END)").alias("last_received"),
+            F.expr("coalesce(sum(CASE WHEN first THEN size(records) END), 0)").alias("measurements"),
+            F.expr("count_if(first AND problem IS NOT NULL)").alias("dead_letters"),
+            F.expr("count_if(first AND exists(records, r -> r.clock IN ('ahead', 'behind')))").alias("odd_clock"),
+            # A sketch of nothing could not be merged.
+            F.expr(f"CASE WHEN count({latency}) > 0 THEN kll_sketch_agg_double({latency}) END").alias("latency"),
+        )
     )
     return added.withColumn("ranges", F.expr(joined("seqs"))).drop("seqs")

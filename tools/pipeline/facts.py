@@ -13,7 +13,7 @@ _POINTS = 200
 MOST_DEVICES = 500  # in a report; the fleet's sums are of all
 _MOST_EVENTS = 1000
 _COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements")
-_SUMS = (*_COUNTS, "conflicts", "dead_letters", "restarts", "reconnects", "resends", "outbox_full")
+_WORST = ("lost", "conflicts", "dead_letters", "late", "shared", "full", "odd_clock", "restarts", "repeated")
 
 
 def _seconds(moment):
@@ -29,72 +29,48 @@ def _step(seconds):
     return next((step for step in _STEPS if seconds / step <= _POINTS), _STEPS[-1])
 
 
-def _by_device(rows):
-    return {row["device"]: row for row in rows.collect()}
-
-
 def _journal(last):
     names = ("live", "used", "limit", "erases", "damaged")
     return last and {name: last[f"journal_{name}"] for name in names} | {"where": last["journal_where"]}
 
 
-def _flags(device, shared, jumps, odd):
-    flags = ["two boards, one id"] if shared else []
-    flags += ["journal replaced"] if device["epochs"] > 1 and not shared else []
-    flags += ["same number, other content"] if device["conflicts"] else []
-    flags += ["clock wrong"] if odd else []
-    flags += ["clock jumped"] if jumps else []
-    flags += ["journal was full"] if device["outbox_full"] else []
-    flags += ["journal damaged"] if device["journal"] and device["journal"]["damaged"] else []
-    flags += ["numbers before the first"] if device["before"] else []
-    return flags
+_FLAGS = {
+    "two boards, one id": lambda row: row["shared"],
+    "journal replaced": lambda row: row["epochs"] > 1 and not row["shared"],
+    "same number, other content": lambda row: row["conflicts"],
+    "clock wrong": lambda row: row["odd_clock"],
+    "clock jumped": lambda row: row["jumps"],
+    "journal was full": lambda row: row["full"],
+    "journal damaged": lambda row: row["last"] and row["last"]["journal_damaged"],
+    "numbers before the first": lambda row: row["before"],
+}
+
+
+def _device(row):
+    last = row["last"]
+    device = {name: row[name] for name in ("device", "state", *_COUNTS, "epochs", "conflicts", "dead_letters")}
+    device |= {name: row[name] for name in ("restarts", "resends")}
+    device |= {"reconnects": row["outages"], "outbox_full": row["full"], "resets": dict(Counter(row["resets"] or ()))}
+    device |= {"since": _seconds(row["since"]), "seen": _seconds(row["seen"]), "journal": _journal(last)}
+    device |= {name: last[name] if last else None for name in ("heap", "rssi", "firmware")}
+    device |= {"errors": (last and last["errors"]) or {}, "latency_ms": _latency(row["latency_ms"])}
+    return device | {"flags": [flag for flag, is_so in _FLAGS.items() if is_so(row)]}
 
 
 def _devices(tables, until):
-    """A dict for each device, worst first, and the sketch of the fleet's latency."""
-    numbers = views.numbers(tables, until).persist()
-    merged = numbers.groupBy("device").agg(
-        *(F.sum(name).alias(name) for name in (*_COUNTS, "odd_clock")),
-        F.count("*").alias("epochs"),
-        F.min("first_received").alias("since"),
-        F.max("last_received").alias("seen"),
-        F.expr("CASE WHEN count(latency) > 0 THEN kll_merge_agg_double(latency) END").alias("latency"),
-    )
-    merged = merged.persist()
-    fleet = merged.agg(F.expr("CASE WHEN count(latency) > 0 THEN kll_merge_agg_double(latency) END").alias("latency"))
-    fleet = _latency(fleet.select(F.expr(views.percentiles("latency"))).first()[0])
-    counted = _by_device(merged.withColumn("p", F.expr(views.percentiles("latency"))).drop("latency"))
-    shared = set(_by_device(views.shared(numbers)))
-    numbers.unpersist(), merged.unpersist()
-    dead = _by_device(tables.dead_letters.read().groupBy("device").agg(F.count("*").alias("count")))
-    conflicts, jumps = _by_device(views.conflicts(tables)), _by_device(views.clock_jumps(tables))
-    healths, states = _by_device(views.healths(tables)), _by_device(views.states(tables))
-    found = []
-    for name in {name for name in (*counted, *dead) if name is not None}:
-        count, health = counted.get(name), healths.get(name)
-        last = health and health["last"]
-        device = {"device": name, "state": states[name]["state"] if name in states else "unknown"}
-        device |= {key: count[key] if count else 0 for key in (*_COUNTS, "epochs")}
-        device |= {"since": _seconds(count and count["since"]), "seen": _seconds(count and count["seen"])}
-        device["conflicts"] = conflicts[name]["conflicts"] if name in conflicts else 0
-        device["dead_letters"] = dead[name]["count"] if name in dead else 0
-        device["restarts"] = health["restarts"] if health else 0
-        device["reconnects"] = (health["outages"] or 0) if health else 0
-        device["resends"] = (health["resends"] or 0) if health else 0
-        device["outbox_full"] = (health["full"] or 0) if health else 0
-        device["resets"] = dict(Counter(health["resets"])) if health else {}
-        device["latency_ms"] = _latency(count and count["p"])
-        device["journal"] = _journal(last)
-        device |= {key: last[key] if last else None for key in ("heap", "rssi", "firmware")}
-        device["errors"] = (last and last["errors"]) or {}
-        device["flags"] = _flags(device, name in shared, name in jumps, count and count["odd_clock"])
-        found.append(device)
-    return sorted(found, key=_badness), fleet
-
-
-def _badness(device):
-    worst = [-device[name] for name in ("lost", "conflicts", "dead_letters", "late", "outbox_full")]
-    return (*worst, -len(device["flags"]), -len(device["errors"]), -device["restarts"], -device["repeated"], device["device"])
+    """The sums of the fleet, and a dict for each of its devices, worst first, MOST_DEVICES at most."""
+    found = views.devices(tables, until).persist()
+    try:
+        sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*views.COUNTS, *views.MORE_COUNTS)]
+        row = found.agg(F.count("*").alias("devices"), *sums, F.expr(views.merged("latency")).alias("latency"))
+        row = row.withColumn("latency_ms", F.expr(views.percentiles("latency"))).first()
+        worst = found.orderBy(*(F.desc(name) for name in _WORST), "device").limit(MOST_DEVICES)
+        devices = [_device(one) for one in worst.drop("latency").collect()]
+    finally:
+        found.unpersist()
+    fleet = {name: row[name] for name in ("devices", *_COUNTS, "conflicts", "restarts", "resends")}
+    fleet |= {"reconnects": row["outages"], "outbox_full": row["full"], "latency_ms": _latency(row["latency_ms"])}
+    return fleet, devices
 
 
 def _doubled(tables):
@@ -145,7 +121,10 @@ def _events(tables):
     told = tables.raw.read().where("kind = 'status' AND first AND NOT retain AND state IN ('online', 'offline')")
     told = told.selectExpr("received", "device", "state AS what", "'' AS detail")
     newest = starts.unionByName(told).orderBy(F.desc("received")).limit(_MOST_EVENTS).collect()
-    return [{"t": _seconds(received), "device": device, "what": what, "detail": detail} for received, device, what, detail in newest]
+    return [
+        {"t": _seconds(received), "device": device, "what": what, "detail": detail}
+        for received, device, what, detail in newest
+    ]
 
 
 def _series(tables, names, since, until):
@@ -176,11 +155,15 @@ def _series(tables, names, since, until):
 def _dead_letters(tables):
     # Two that differ in a number only are one kind.
     kind = F.regexp_replace("reason", r"\d+", "#").alias("kind")
-    rows = tables.dead_letters.read().groupBy(kind).agg(
-        F.count("*").alias("count"),
-        F.min("received").alias("first"),
-        F.max("received").alias("last"),
-        F.expr("min_by(struct(reason, topic, substring(payload, 1, 200) AS example), received)").alias("one"),
+    rows = (
+        tables.dead_letters.read()
+        .groupBy(kind)
+        .agg(
+            F.count("*").alias("count"),
+            F.min("received").alias("first"),
+            F.max("received").alias("last"),
+            F.expr("min_by(struct(reason, topic, substring(payload, 1, 200) AS example), received)").alias("one"),
+        )
     )
     return [
         {
@@ -202,11 +185,9 @@ def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None):
     span = tables.raw.read().agg(F.min("received"), F.max("received")).first()
     since, until = (_seconds(moment) for moment in span)
     facts = {"made": now, "root": topics, "grace_s": grace_s, "since": since, "until": until}
-    devices, latency = _devices(tables, now - grace_s)
-    fleet = {name: sum(device[name] for device in devices) for name in _SUMS}
-    fleet |= {"devices": len(devices), "latency_ms": latency, "doubled": _doubled(tables)}
-    fleet["dead_letters"] = tables.dead_letters.read().count()
-    facts |= {"fleet": fleet, "devices": devices[:MOST_DEVICES], "dead_letters": _dead_letters(tables)}
+    fleet, devices = _devices(tables, now - grace_s)
+    fleet |= {"doubled": _doubled(tables), "dead_letters": tables.dead_letters.read().count()}
+    facts |= {"fleet": fleet, "devices": devices, "dead_letters": _dead_letters(tables)}
     if since is None:
         return facts | {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": [], "measurements": {}}
     known = {device["device"] for device in devices}

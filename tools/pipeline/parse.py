@@ -57,7 +57,9 @@ def _measurements(pack, received):
     records, problems = resolve(pack[:MOST_RECORDS] if isinstance(pack, list) else pack)
     if isinstance(pack, list) and len(pack) > MOST_RECORDS:
         problems.append(f"{len(pack)} records, {MOST_RECORDS} are read")
-    return [(_URN.sub("", name, 1), unit, *_when(time, received), *rest) for name, unit, time, *rest in records], problems
+    return [
+        (_URN.sub("", name, 1), unit, *_when(time, received), *rest) for name, unit, time, *rest in records
+    ], problems
 
 
 def _whole(name, value, most=_COUNT):

@@ -77,7 +77,9 @@ def lives(tables):
     order = Window.partitionBy("device").orderBy("epoch_began", "seq")
     health = tables.health.read().withColumn("epoch_began", F.min("received").over(began))
     accepted = "coalesce(counters['accepted'], 0)"
-    health = health.withColumn("was", F.lag(F.expr(accepted)).over(order)).withColumn("up_then", F.lag("up").over(order))
+    health = health.withColumn("was", F.lag(F.expr(accepted)).over(order)).withColumn(
+        "up_then", F.lag("up").over(order)
+    )
     return health.withColumn("start", F.expr(f"was IS NULL OR {accepted} <= was OR up < up_then"))
 
 
@@ -104,3 +106,32 @@ def states(tables):
     """The last state of each device that it, or the broker in its name, has told: (device, state)."""
     told = tables.raw.read().where("kind = 'status' AND first AND state IS NOT NULL AND NOT retain")
     return told.groupBy("device").agg(F.expr("max_by(state, received)").alias("state"))
+
+
+COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements", "odd_clock")
+MORE_COUNTS = ("epochs", "dead_letters", "conflicts", "jumps", "restarts", "resends", "outages", "full")
+
+
+def merged(sketches):
+    """SQL that merges sketches, NULL if there are none."""
+    return f"CASE WHEN count({sketches}) > 0 THEN kll_merge_agg_double({sketches}) END"
+
+
+def devices(tables, until):
+    """One row for each device: what became of its numbers, how it is doing, the latency of its telemetry in ms. numbers()
+    tells what `until` is."""
+    journals = numbers(tables, until)
+    counted = journals.groupBy("device").agg(
+        *(F.sum(name).alias(name) for name in COUNTS),
+        F.count("*").alias("epochs"),
+        F.min("first_received").alias("since"),
+        F.max("last_received").alias("seen"),
+        F.expr(merged("latency")).alias("latency"),
+    )
+    dead = tables.dead_letters.read().where("device IS NOT NULL").groupBy("device")
+    found = counted.join(dead.agg(F.count("*").alias("dead_letters")), "device", "full")
+    speaking = shared(journals).withColumn("shared", F.lit(True))
+    for more in (healths(tables), states(tables), conflicts(tables), clock_jumps(tables), speaking):
+        found = found.join(more, "device", "left")
+    found = found.withColumn("latency_ms", F.expr(percentiles("latency")))
+    return found.fillna(0, [*COUNTS, *MORE_COUNTS]).fillna({"shared": False, "state": "unknown"})

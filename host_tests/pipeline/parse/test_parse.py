@@ -131,7 +131,13 @@ def test_what_the_collector_cut_off():
 @pytest.mark.parametrize(
     "landed",
     [b"", b"garbage", b"\xff\xfe", b"[]", b"null", b"{}", b'{"at":5}', line(pack())[:-20], line(pack(), at="x")]
-    + [line(pack(), at=-1), line(pack(), at=10**30), line(pack(), topic=5), line(pack(), text=None), line(pack(), qos="1")]
+    + [
+        line(pack(), at=-1),
+        line(pack(), at=10**30),
+        line(pack(), topic=5),
+        line(pack(), text=None),
+        line(pack(), qos="1"),
+    ]
     + [line(pack(), text=None, base64="*")],
 )
 def test_a_damaged_line_is_a_dead_letter_with_its_bytes(landed):

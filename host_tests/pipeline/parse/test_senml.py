@@ -30,7 +30,11 @@ def test_base_values_hold_for_the_records_behind_them():
 
 
 def test_base_values_are_replaced_in_mid_pack():
-    pack = [{"bn": "x/", "bt": NOW, "n": "a", "v": 1}, {"bn": "y/", "n": "a", "v": 2}, {"bt": NOW + 60, "n": "b", "v": 3}]
+    pack = [
+        {"bn": "x/", "bt": NOW, "n": "a", "v": 1},
+        {"bn": "y/", "n": "a", "v": 2},
+        {"bt": NOW + 60, "n": "b", "v": 3},
+    ]
     assert values(pack) == {"x/a": (None, NOW, 1.0), "y/a": (None, NOW, 2.0), "y/b": (None, NOW + 60, 3.0)}
 
 

@@ -129,7 +129,15 @@ def message():
 def health():
     def make(device, seq, up=60, accepted=1, reset="power-on", epoch=7, at=AT, **fields):
         journal = {"live": 1, "used": 500, "limit": 4000, "erases": 3, "damaged": 0}
-        body = {"seq": seq, "epoch": epoch, "up": up, "heap": 100_000, "journal": journal, "reset": reset, "outbox_full": 0}
+        body = {
+            "seq": seq,
+            "epoch": epoch,
+            "up": up,
+            "heap": 100_000,
+            "journal": journal,
+            "reset": reset,
+            "outbox_full": 0,
+        }
         body |= {"counters": {"accepted": accepted, "resent": 2, "connects": 1, "outages": 1}, "firmware": "0.1.0"}
         return delivery(f"{device}/health", body | fields, at)
 
