@@ -12,14 +12,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fleet.downstream import Downstream
 from fleet.mosquitto import Mosquitto
 from fleet.network import Network
-from fleet.sensors import HEAP, Fleet, build
+from fleet.sensors import HEAP, ROOT, Fleet, build
 from fleet.witness import Witness
 
 _SETTLE_S = 90  # at most, until everything accepted has arrived
 _CUTS_PER_S = 4
 _BROKER_RESTARTS = 2
+_COLLECTOR_KILLS = (0.25, 0.6)  # parts of the time,
+_SPARK_KILL = 0.4  # or when it has done a batch, if that takes longer
+REPORT = Path(__file__).resolve().parents[1] / "build" / "demo-report.html"
 
 
 def _parse_qos(text):
@@ -32,9 +36,10 @@ def _parse_qos(text):
 class Show:
     """Runs the fleet and its misfortunes, and says what is going on."""
 
-    def __init__(self, console, fleet, broker, network, witness, duration, cuts, seed):
+    def __init__(self, console, fleet, broker, network, witness, downstream, duration, cuts, seed):
         self._console = console
         self._fleet, self._broker, self._network, self._witness = fleet, broker, network, witness
+        self._downstream = downstream
         self._duration, self._cuts = duration, cuts
         self._random = random.Random(seed)
         self._start = time.monotonic()
@@ -51,6 +56,7 @@ class Show:
         step = self._duration / self._cuts
         restarts = [self._duration * (i + 1) / (_BROKER_RESTARTS + 1) for i in range(_BROKER_RESTARTS)]
         outages = [self._duration * part for part in (0.2, 0.5, 0.8)]
+        kills = [self._duration * part for part in _COLLECTOR_KILLS]
         back = None
         report = 0
         next_cut = self._now()
@@ -58,6 +64,10 @@ class Show:
             if restarts and self._now() >= restarts[0]:
                 restarts.pop(0)
                 self._restart_broker()
+            if kills and self._now() >= kills[0]:
+                kills.pop(0)
+                self._kill("collector", self._downstream.collector)
+            self._kill_spark()
             if outages and self._now() >= outages[0]:
                 outages.pop(0)
                 self._network.cut()
@@ -86,20 +96,75 @@ class Show:
         self.restarts += 1
         self.say("broker restarted")
 
+    def _kill(self, name, program):
+        if not program.off():
+            raise RuntimeError(f"the {name} ended by itself:\n{program.said()[-2000:]}")
+        program.on()
+        self.say(f"{name} killed, and started again")
+
+    def _kill_spark(self):
+        spark = self._downstream.spark
+        if not spark.kills and self._now() >= self._duration * _SPARK_KILL and self._downstream.batches():
+            self._kill("Spark", spark)
+
     def progress(self):
         accepted, seen = self._fleet.accepted(), self._witness.counts()
         arrived = sum(1 for device, seq, _ in accepted if seen[device, seq])
         self.say(f"{self._fleet.cuts} power cuts, {len(accepted)} messages accepted, {arrived} delivered")
 
     def settle(self, accepted):
-        """Waits until all of `accepted` has arrived, or clearly never will."""
+        """Waits until all of `accepted` has arrived everywhere, or clearly never will."""
         self.say(f"no more cuts: {len(accepted)} messages accepted, waiting for the last of them")
+        wanted = {(device, seq) for device, seq, _ in accepted}
         end = time.monotonic() + _SETTLE_S
-        while time.monotonic() < end:
-            seen = self._witness.counts()
-            if all(seen[device, seq] for device, seq, _ in accepted):
-                return
+        while time.monotonic() < end and not wanted <= set(self._witness.counts()):
             time.sleep(0.1)
+        while time.monotonic() < end and not wanted <= self._downstream.landed():
+            time.sleep(0.5)
+
+
+def check_tables(accepted, facts, raw, measurements):
+    """What is wrong with the report and the rows of the tables, when devices have accepted this: a list."""
+    first = Counter((row["device"], row["seq"]) for row in raw if row["first"] and row["seq"] is not None)
+    missing = [key for key in ((device, seq) for device, seq, _ in accepted) if not first[key]]
+    rows = Counter((row["device"], row["seq"], row["place"]) for row in measurements)
+    measured = {(device, seq) for device, seq, _ in rows}
+    told = {(row["device"], row["seq"]) for row in raw if row["kind"] == "telemetry" and row["first"]}
+    fleet = facts["fleet"]
+    found = {
+        "messages that a device accepted have no row": len(missing),
+        "messages have two rows": sum(1 for n in first.values() if n > 1),
+        "measurements have two rows": sum(1 for n in rows.values() if n > 1),
+        "packs have no measurements": len(told - measured),
+        "numbers that the report knows nothing of": fleet["before"],
+    }
+    found |= {
+        f"{name}, says the report": fleet[name] for name in ("lost", "late", "doubled", "dead_letters", "conflicts")
+    }
+    return [f"{n} {what}" for what, n in found.items() if n]
+
+
+def _show_report(console, facts):
+    table = Table(title="What the report tells, from Spark's tables", title_justify="left", show_header=False)
+    table.add_column("")
+    table.add_column("", justify="right")
+    fleet = facts["fleet"]
+    for name, words in (
+        ("accepted", "messages accepted"),
+        ("delivered", "in the tables"),
+        ("lost", "lost"),
+        ("doubled", "rows that stand twice"),
+        ("repeated", "repetitions removed"),
+        ("measurements", "measurements"),
+        ("dead_letters", "dead letters"),
+        ("restarts", "restarts that devices told of"),
+    ):
+        table.add_row(words, str(fleet[name]))
+    latency = fleet["latency_ms"]
+    table.add_row(
+        "latency p50 / p95 / p99", " / ".join(f"{latency[p] / 1000:.1f} s" for p in latency) if latency else "-"
+    )
+    console.print(table)
 
 
 def _result(console, accepted, fleet, network, witness, restarts):
@@ -149,8 +214,9 @@ def main(
     seed: int = typer.Option(None, help="repeat the same misfortunes"),
     keep: Path = typer.Option(None, help="keep the fleet's files here"),
 ):
-    """Runs a fleet of virtual sensors against mosquitto, cuts power, network and broker, and counts.
-    Exit status 0 only if nothing accepted was lost and no QoS 2 message came twice."""
+    """Runs a fleet of virtual sensors against mosquitto, with a collector and Spark behind it; cuts power, network and
+    broker, kills collector and Spark, and counts. Exit status 0 only if nothing accepted was lost, no QoS 2 message came
+    twice, and each message stands in the tables once."""
     console = Console()
     levels = _parse_qos(qos)
     seed = random.randrange(1 << 32) if seed is None else seed
@@ -163,7 +229,9 @@ def main(
     if problems:
         console.print(f"[bold red]FAILED[/bold red]: {'; '.join(problems)}. Files: {folder}", highlight=False)
         raise typer.Exit(1)
-    console.print("[bold green]Nothing was lost, and no QoS 2 message came twice.[/bold green]")
+    console.print(
+        "[bold green]Nothing was lost, no QoS 2 message came twice, and each stands in the tables once.[/bold green]"
+    )
     if not keep:
         shutil.rmtree(folder)
 
@@ -175,6 +243,7 @@ def _perform(console, folder, devices, duration, levels, interval, seed):
         Mosquitto(folder / "broker") as broker,
         Network(broker.port) as network,
         Witness(broker.port) as witness,
+        Downstream(folder / "pipeline", broker.port, ROOT) as downstream,
         Fleet(folder, folder / "code", devices, network.port, levels, interval, seed) as fleet,
     ):
         console.print(
@@ -182,11 +251,20 @@ def _perform(console, folder, devices, duration, levels, interval, seed):
             f"mosquitto on 127.0.0.1:{broker.port}; {cuts} power cuts in {duration:g} s; seed {seed}",
             highlight=False,
         )
-        show = Show(console, fleet, broker, network, witness, duration, cuts, seed)
+        show = Show(console, fleet, broker, network, witness, downstream, duration, cuts, seed)
         show.run()
         accepted = fleet.accepted()
         show.settle(accepted)
-        return _result(console, accepted, fleet, network, witness, show.restarts)
+        fleet.off()  # what they would accept from now on is nobody's
+        problems = _result(console, accepted, fleet, network, witness, show.restarts)
+        show.say("Spark goes through the rest, and the report is made")
+        facts = downstream.finish()
+        _show_report(console, facts)
+        kept = f"collector killed: {downstream.collector.kills}   Spark killed: {downstream.spark.kills}"
+        REPORT.parent.mkdir(exist_ok=True)
+        shutil.copy(downstream.folder / "report.html", REPORT)
+        console.print(f"{kept}   report: {REPORT}", highlight=False)
+        return problems + check_tables(accepted, facts, downstream.rows("raw"), downstream.rows("measurements"))
 
 
 if __name__ == "__main__":

@@ -65,9 +65,7 @@ def relock_python(home):
 def resolve(home, lock, head, words, wanted=None):
     command = [home / "venv/bin/uv", "pip", "compile", "-q", "--universal", "--python-version", "3.10", "--upgrade"]
     command += ["--cache-dir", home / "uv", "--generate-hashes", "--no-header", "--no-annotate", *words]
-    resolved = subprocess.run(
-        command, check=True, cwd=CHECKOUT, stdout=subprocess.PIPE, input=wanted, text=True
-    ).stdout
+    resolved = subprocess.run(command, check=True, cwd=CHECKOUT, stdout=subprocess.PIPE, input=wanted, text=True).stdout
     write_atomic(lock, head + resolved)
     say(f"{lock.name}: {resolved.count('==')} packages")
 

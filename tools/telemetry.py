@@ -103,7 +103,9 @@ def tables(
     with _spark("tables", master, partitions, conf) as spark:
         from pipeline.stream import start
 
-        _follow(start(spark, landing, to, root, every, once, files), stopping)
+        query = start(spark, landing, to, root, every, once, files)
+        say(f"landing files of {landing} go into the tables in {to}")
+        _follow(query, stopping)
 
 
 def _summary(facts):

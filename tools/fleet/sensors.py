@@ -9,6 +9,7 @@ from bundle import compile_mpy, sources
 from runtimes import runtime
 
 HEAP = "200k"
+ROOT = "demo"  # the first level of their topics
 
 
 def best_runtime():
@@ -40,7 +41,7 @@ class Sensor:
         self._folder, self._code, self._interpreter = folder, code, interpreter
         self._process = None
         folder.mkdir(parents=True)
-        config = {"host": "127.0.0.1", "port": port, "root": "demo", "qos": qos, "interval_ms": interval_ms}
+        config = {"host": "127.0.0.1", "port": port, "root": ROOT, "qos": qos, "interval_ms": interval_ms}
         config |= {"health_ms": 5000, "keepalive": 10, "timeout_ms": 3000, "window": 8}
         (folder / "config.json").write_text(json.dumps(config))
 
@@ -84,6 +85,9 @@ class Fleet:
         return self
 
     def __exit__(self, *_):
+        self.off()
+
+    def off(self):
         for sensor in self.sensors:
             sensor.off()
 

@@ -78,7 +78,7 @@ def _marked(parsed, ledger):
     order = Window.partitionBy("device", "place", "number").orderBy("received", "by", "dup", "digest")
     known = ledger.select("device", F.col("epoch").alias("place"), "ranges")
     rows = parsed.withColumn("digest", F.xxhash64("payload"))
-    rows = rows.withColumn("made", F.expr("CASE WHEN records[0].clock = 'device' THEN records[0].time END"))
+    rows = rows.withColumn("made", F.expr("CASE WHEN get(records, 0).clock = 'device' THEN get(records, 0).time END"))
     rows = rows.withColumn("place", place).withColumn("number", number).join(known, ["device", "place"], "left")
     seen = F.expr("coalesce(exists(ranges, r -> seq BETWEEN r.lo AND r.hi), false)")
     return rows.withColumn("first", ~seen & (F.row_number().over(order) == 1)).drop("place", "number", "ranges")
@@ -102,7 +102,9 @@ def _minutes(measurements):
 
 def _arrivals(marked):
     """What the batch adds to the ledger."""
-    latency = "CASE WHEN first THEN greatest(0, unix_micros(received) - unix_micros(made)) / 1000d END"
+    latency = (
+        "CASE WHEN first AND made IS NOT NULL THEN greatest(0, unix_micros(received) - unix_micros(made)) / 1000d END"
+    )
     added = (
         marked.where("seq IS NOT NULL")
         .groupBy(*_KEY)

@@ -35,32 +35,33 @@ _PAYLOAD = json.dumps(
 ).encode()
 
 
-def bench_collector(messages=40_000, runs=3):
-    """Messages/s, the median of `runs` each, taken by turns. The messages wait in the collector's session when it
-    connects, so nobody but the broker and the collector works meanwhile."""
-    rates = {"fsync": [], "no_fsync": []}
-    batches = []
-    with tempfile.TemporaryDirectory() as folder:
-        lines = "max_inflight_messages 2000", "max_queued_messages 0", "persistence false"
-        with Mosquitto(Path(folder, "broker"), *lines) as broker:
-            for n in range(runs):
-                for kind, sync in (("fsync", os.fsync), ("no_fsync", lambda fd: None)):
-                    rate, batch = _run(Path(folder, f"{kind}-{n}"), broker.port, messages, sync)
-                    rates[kind].append(rate)
-                    batches += [batch] if kind == "fsync" else []
-    median = {kind: round(statistics.median(found)) for kind, found in rates.items()}
+def bench_collector(messages=40_000, runs=3, folder=None):
+    """Messages/s, the median of `runs` each, taken by turns, in a folder within `folder`. The messages wait in the
+    collector's session when it connects, so nobody but the broker and the collector works meanwhile."""
+    figures = {"fsync": [], "no_fsync": []}
+    lines = "max_inflight_messages 2000", "max_queued_messages 0", "persistence false"
+    with tempfile.TemporaryDirectory(dir=folder) as place, Mosquitto(Path(place, "broker"), *lines) as broker:
+        for n in range(runs):
+            for kind, sync in (("fsync", os.fsync), ("no_fsync", lambda fd: None)):
+                figures[kind].append(_run(Path(place, f"{kind}-{n}"), broker.port, messages, sync))
+    rate, batch, cpu_us = (
+        {kind: round(statistics.median(run[k] for run in found), 1) for kind, found in figures.items()}
+        for k in range(3)
+    )
     return {
         "messages": messages,
         "payload_bytes": len(_PAYLOAD),
         "runs": runs,
-        "messages_s": median,
-        "share": round(median["fsync"] / median["no_fsync"], 3),
-        "batch": round(statistics.median(batches), 1),
+        "messages_s": rate,
+        "share": round(rate["fsync"] / rate["no_fsync"], 3),
+        "batch": batch,
+        "cpu_us": cpu_us,  # of the collector's process, per message: steadier than the rate on a busy machine
     }
 
 
 def _run(landing, port, messages, sync):
-    """(messages/s, messages in a batch) of one collector that finds `messages` waiting."""
+    """(messages/s, messages in a batch, microseconds of processor per message) of a collector that finds so many
+    messages waiting."""
     _fill(port, messages)
     collector = None
 
@@ -73,8 +74,10 @@ def _run(landing, port, messages, sync):
     place = Broker("127.0.0.1", port, _ROOT, None, None, None, None)
     collector = Collector(place, _NAME, spool, lambda text: None, landing / ".bench.json", report=1e9)
     began = time.perf_counter()
+    worked = time.process_time()
     collector.run()
-    return messages / (time.perf_counter() - began), messages / collector.counters.batches
+    seconds, worked = time.perf_counter() - began, time.process_time() - worked
+    return messages / seconds, messages / collector.counters.batches, 1e6 * worked / messages
 
 
 def _fill(port, messages):
@@ -117,14 +120,17 @@ def _in_time(event):
 
 def _print(figures):
     table = Table(title="Collector", title_justify="left")
-    for column in ("", "messages/s"):
-        table.add_column(column, justify="right" if column else "left")
-    for kind, rate in figures["messages_s"].items():
-        table.add_row(kind.replace("_", " "), f"{rate:,}")
-    Console().print(table)
-    Console().print(
-        f"{figures['messages']:,} messages of {figures['payload_bytes']} bytes, median of {figures['runs']}; with "
-        f"fsync {figures['share']:.0%} of without, {figures['batch']:.0f} messages in a batch",
+    columns = {"messages/s": "messages_s", "messages in a batch": "batch", "us of processor per message": "cpu_us"}
+    table.add_column("")
+    for title in columns:
+        table.add_column(title, justify="right")
+    for kind in figures["messages_s"]:
+        table.add_row(kind.replace("_", " "), *(f"{figures[name][kind]:,.0f}" for name in columns.values()))
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{figures['messages']:,} messages of {figures['payload_bytes']} bytes, median of {figures['runs']}; "
+        f"with fsync {figures['share']:.0%} of without",
         highlight=False,
     )
 

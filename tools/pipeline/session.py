@@ -19,7 +19,7 @@ _DEFAULTS = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # small folders: a job of its own costs more
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # or each write makes a file per core
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}",
 }
 PARTITIONS = 4  # of a shuffle: Spark's 200 suit a hundred cores, and cost the rest five times
 

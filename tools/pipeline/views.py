@@ -27,10 +27,10 @@ def aggregates(tables, size):
 
 def numbers(tables, until):
     """What became of the numbers that each journal gave out, a row for each device and epoch. A number that has not come
-    is lost if a later one came before `until`, s since 1970; else it is late. `before` are those below the first one that
+    is lost if a later one came until `until`, s since 1970; else it is late. `before` are those below the first one that
     came: nobody knows who listened then."""
     keyed = tables.raw.read().where("first AND seq IS NOT NULL")
-    recent = keyed.where(F.col("received") >= F.timestamp_seconds(F.lit(until))).groupBy("device", "epoch")
+    recent = keyed.where(F.col("received") > F.timestamp_seconds(F.lit(until))).groupBy("device", "epoch")
     rows = tables.ledger.read().join(recent.agg(F.min("seq").alias("young")), ["device", "epoch"], "left")
     first, last = "ranges[0].lo", "element_at(ranges, -1).hi"
     come = "aggregate(ranges, 0L, (n, r) -> n + r.hi - r.lo + 1)"

@@ -36,7 +36,7 @@ def pytest_pycollect_makemodule(module_path, parent):
 def pytest_collection_modifyitems(items):
     """All on one worker, or each worker starts a Spark of its own."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        if "spark" in getattr(item, "fixturenames", ()) or "driver" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
@@ -95,6 +95,12 @@ class Fleet:
 @pytest.fixture
 def fleet(spark, tmp_path):
     return Fleet(spark, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def common_fleet(spark, tmp_path_factory):
+    """One for all tests of a file, each with devices of its own: what takes time is the number of batches."""
+    return Fleet(spark, tmp_path_factory.mktemp("fleet"))
 
 
 AT = 1_760_000_000_000  # ms: when the first message of a test comes

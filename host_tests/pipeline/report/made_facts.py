@@ -1,0 +1,163 @@
+"""Facts about a made-up fleet."""
+
+import copy
+import math
+import random
+
+START = 1_700_000_000
+_WORDS = ("attic", "cellar", "roof", "garage", "tank", "office", "barn", "pump", "shed", "hall")
+HOSTILE = (
+    "</script><script>alert(1)</script><img src=x onerror='alert(2)'>\"'& "
+    "\u202egnp.exe\u2066 \x00\x1b[2J \u2028 \u05e9\u05dc\u05d5\u05dd \ud800"
+)
+
+
+def empty():
+    """No message ever came."""
+    names = ("devices", "accepted", "delivered", "lost", "late", "repeated", "doubled", "dead_letters", "conflicts",
+             "before", "measurements", "restarts", "reconnects", "resends", "outbox_full")  # fmt: skip
+    fleet = {**dict.fromkeys(names, 0), "latency_ms": None}
+    return {
+        "made": float(START), "root": "inflight", "grace_s": 3600, "since": None, "until": None, "fleet": fleet,
+        "timeline": {"step_s": 60, "delay_s": 60, "points": []},
+        "events": [], "devices": [], "measurements": {}, "dead_letters": [],
+    }  # fmt: skip
+
+
+def device(name, accepted=100, **other):
+    """One that is well, but for what `other` says."""
+    made = {
+        "device": name, "state": "online", "since": START + 40, "seen": START + 3500, "accepted": accepted,
+        "delivered": accepted, "lost": 0, "late": 0, "before": 0, "repeated": 0, "conflicts": 0, "dead_letters": 0,
+        "epochs": 1,
+        "restarts": 0, "reconnects": 0, "resends": 0, "outbox_full": 0, "resets": {"power on": 1},
+        "latency_ms": {"p50": 41.0, "p95": 180.5, "p99": 2400.0},
+        "journal": {"live": 2, "used": 640, "limit": 49152, "erases": 31, "damaged": 0}, "heap": 113_408, "rssi": -61,
+        "firmware": "0.1.0", "errors": {}, "flags": [],
+    }  # fmt: skip
+    return {**made, **other}
+
+
+def add_up(facts):
+    """The fleet's figures out of its devices'."""
+    for name, value in facts["fleet"].items():
+        if isinstance(value, int) and name not in ("devices", "doubled", "measurements"):
+            facts["fleet"][name] = sum(one[name] for one in facts["devices"])
+    facts["fleet"]["devices"] = len(facts["devices"])
+    return facts
+
+
+def fleet(devices=50, seed=1, minutes=150):
+    """Nothing is lost, though a lot happened."""
+    dice = random.Random(seed)
+    facts = empty()
+    facts["devices"] = [_some(dice, n) for n in range(devices)]
+    add_up(facts)
+    facts["fleet"]["measurements"] = 3 * facts["fleet"]["accepted"]
+    facts["fleet"]["latency_ms"] = {"p50": 38.0, "p95": 212.0, "p99": 41_300.0}
+    facts.update(since=START, until=START + 60 * minutes, made=START + 60.0 * minutes + 12)
+    facts["timeline"]["points"] = [_point(dice, n, minutes, devices) for n in range(minutes)]
+    names = [one["device"] for one in facts["devices"]]
+    facts["events"] = [_event(dice, names, START + 60 * minutes - 9 * n) for n in range(400)]
+    facts["measurements"] = {name: _measured(dice, minutes) for name in names[:8]}
+    facts["dead_letters"] = [
+        {"reason": "not UTF-8", "count": 12, "first": START + 100, "last": START + 900,
+         "topic": "inflight/attic-1/telemetry", "example": "\\xff\\xfe\\x00"},
+        {"reason": "seq is no number", "count": 3, "first": START + 200, "last": START + 300,
+         "topic": "inflight/roof-3/telemetry", "example": '[{"bn":"urn:dev:mac:00:","n":"t","v":21.5,"seq":"x"}]'},
+    ]  # fmt: skip
+    facts["fleet"]["dead_letters"] = 15
+    return facts
+
+
+def _some(dice, n):
+    cuts = dice.randint(0, 9)
+    other = {
+        "repeated": dice.randint(0, 6), "restarts": cuts, "reconnects": cuts + dice.randint(0, 9),
+        "resends": dice.randint(0, 40), "resets": {"power on": cuts + 1, "watchdog": n % 2},
+        "seen": START + 60 * 150 - dice.randint(1, 90), "rssi": -dice.randint(40, 88),
+    }  # fmt: skip
+    if n == 0:
+        other.update(flags=["two boards, one id", "clock wrong"], errors={"dht22": "OSError: [Errno 110] ETIMEDOUT"})
+    if n == 1:
+        journal = {"live": 340, "used": 45_000, "limit": 49152, "erases": 911, "damaged": 1}
+        other.update(state="offline", journal=journal)
+    if n == 2:
+        other.update(state="asleep", heap=None, rssi=None, latency_ms=None, journal=None, firmware=None)
+    return device(f"{_WORDS[n % 10]}-{n}", dice.randint(120, 3000), **other)
+
+
+def _point(dice, n, minutes, devices):
+    """The broker is away for a while, and what waited comes at once."""
+    away, back = minutes // 3, minutes // 3 + 14
+    usual = 6 * devices + dice.randint(-20, 20)
+    received, backlog = (0, 0) if away <= n < back else (usual, 0)
+    if back <= n < back + 6:
+        backlog = (back + 6 - n) * 3 * devices
+        received += backlog
+    cut = dice.random() < 0.2
+    return {
+        "t": START + 60 * n, "received": received, "backlog": backlog,
+        "repeated": dice.randint(1, 9) if n == back or cut else 0,
+        "restarts": dice.choice((1, 1, 2, 7)) if cut else 0, "offline": devices if n == away else int(cut),
+        "dead_letters": 5 if n in (20, 21, 110) else 0,
+    }  # fmt: skip
+
+
+def _event(dice, names, t):
+    what, detail = dice.choice((("start", "power on"), ("offline", ""), ("online", ""), ("lost journal", "new epoch")))
+    return {"t": t, "device": dice.choice(names), "what": what, "detail": detail}
+
+
+def _measured(dice, minutes):
+    return [_series(dice, minutes, *one) for one in (("temperature", "Cel", 21, 3), ("humidity", "%RH", 48, 9),
+                                                    ("pressure", "Pa", 101_325, 60))]  # fmt: skip
+
+
+def _series(dice, minutes, name, unit, middle, swing):
+    points = []
+    for n in range(minutes):
+        if not minutes // 3 <= n < minutes // 3 + 14:
+            mean = middle + swing * math.sin(n / 23) + dice.gauss(0, swing / 20)
+            points.append([START + 60 * n, mean, mean - swing * dice.random() / 6, mean + swing * dice.random() / 6])
+    means = sorted(point[1] for point in points)
+    return {
+        "name": name, "unit": unit, "count": 6 * len(points), "points": points,
+        "min": min(p[2] for p in points), "max": max(p[3] for p in points), "mean": sum(means) / len(means),
+        "p50": means[len(means) // 2], "p95": means[int(len(means) * 0.95)],
+    }  # fmt: skip
+
+
+def losing(lost=3, doubled=0, late=0, **changes):
+    """The same fleet, but its first device lost something."""
+    facts = copy.deepcopy(fleet(**changes))
+    worst = facts["devices"][0]
+    worst.update(lost=lost, late=late, delivered=worst["accepted"] - lost - late)
+    dead = facts["fleet"]["dead_letters"]
+    add_up(facts)["fleet"].update(doubled=doubled, dead_letters=dead)
+    return facts
+
+
+def hostile():
+    """Everything that anybody can choose is chosen to do harm."""
+    facts = fleet(3)
+    facts["root"] = HOSTILE
+    facts["devices"] = [
+        device(
+            HOSTILE,
+            state=HOSTILE,
+            flags=[HOSTILE],
+            errors={HOSTILE: HOSTILE},
+            resets={HOSTILE: 1},
+            firmware=HOSTILE,
+        ),  # fmt: skip
+        device("x" * 65_000, heap=math.nan, rssi=math.inf, seen=1e30, since=math.nan),
+    ]
+    facts["events"] = [{"t": START, "device": HOSTILE, "what": HOSTILE, "detail": HOSTILE}]
+    one = _series(random.Random(1), 40, HOSTILE, HOSTILE, 1, 1)
+    one["points"][3:5] = [[START + 200, math.nan, math.inf, 1], [START + 230, 1, 0.5, 1e300]]
+    facts["measurements"] = {HOSTILE: [one], "__proto__": [{**one, "points": []}]}
+    facts["dead_letters"] = [
+        {"reason": HOSTILE, "count": 1, "first": START, "last": 4e18, "topic": HOSTILE, "example": HOSTILE * 9}
+    ]
+    return add_up(facts)

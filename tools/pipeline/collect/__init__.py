@@ -1,0 +1,1 @@
+"""From MQTT to landing files: what is acknowledged to the broker stands on disk."""

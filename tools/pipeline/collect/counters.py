@@ -1,0 +1,81 @@
+"""What a collector did, for whoever looks after it."""
+
+import json
+import os
+import time
+
+
+class Counters:
+    """Counts since the start; rate and lag are those since the last report."""
+
+    def __init__(self, name):
+        self._name = name
+        self._began = time.time()
+        self.messages = self.bytes = self.batches = self.dup = self.truncated = 0
+        self.reconnects = self.errors = 0
+        self._begin_span()
+
+    def _begin_span(self):
+        self._since, self._before = time.monotonic(), self.messages
+        self._lag = self._lag_max = 0.0
+        self._lags = 0
+
+    def received(self, length, dup, truncated):
+        """One message with a payload of this length."""
+        self.messages += 1
+        self.bytes += length
+        self.dup += dup
+        self.truncated += truncated
+
+    def acknowledged(self, received):
+        """One batch: the times (of time.monotonic) at which its messages came, in order."""
+        now = time.monotonic()
+        self.batches += 1
+        self._lag += now * len(received) - sum(received)
+        self._lag_max = max(self._lag_max, now - received[0])
+        self._lags += len(received)
+
+    def report(self, files, connected):
+        """All figures as a dict; a new span begins."""
+        seconds = max(time.monotonic() - self._since, 1e-3)
+        result = {
+            "at": round(time.time(), 3),
+            "by": self._name,
+            "pid": os.getpid(),
+            "since": round(self._began, 3),
+            "connected": connected,
+            "messages": self.messages,
+            "messages_s": round((self.messages - self._before) / seconds, 1),
+            "bytes": self.bytes,
+            "batches": self.batches,
+            "batch": round(self.messages / self.batches, 1) if self.batches else 0,
+            "lag_ms": {
+                "mean": round(1000 * self._lag / self._lags, 2) if self._lags else 0,
+                "max": round(1000 * self._lag_max, 2),
+            },
+            "dup": self.dup,
+            "truncated": self.truncated,
+            "files": files,
+            "reconnects": self.reconnects,
+            "errors": self.errors,
+        }
+        self._begin_span()
+        return result
+
+
+def sentence(figures):
+    """A report in one line."""
+    lag = figures["lag_ms"]
+    return (
+        f"{figures['messages']} messages, {figures['messages_s']:.0f}/s, batch {figures['batch']:.0f}, "
+        f"lag {lag['mean']:.0f} ms (max {lag['max']:.0f}), {figures['dup']} DUP, {figures['files']} files, "
+        f"{figures['reconnects']} reconnects, {figures['errors']} errors"
+        f"{'' if figures['connected'] else ', not connected'}"
+    )
+
+
+def save(path, figures):
+    """As JSON, whole or not at all."""
+    made = path.with_name(path.name + ".new")
+    made.write_text(json.dumps(figures) + "\n", encoding="utf-8")
+    made.replace(path)

@@ -1,0 +1,172 @@
+"""Landing files, each growing as a hidden spool first. The contract: what append() returned from outlives a power cut,
+whole lines only; a file appears under its final name by rename and never changes afterwards; no name comes twice."""
+
+import fcntl
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+
+class Busy(Exception):
+    """Another collector of this name works in this folder."""
+
+
+class Spool:
+    """Lines on their way into `folder`, of the collector `name`. `size`: bytes, `age`: seconds, after which due() says
+    that it is time to roll(). What an earlier run left behind is finished first. `sync` makes a file durable.
+    Raises Busy; OSError from any method, after which the same call may be made again."""
+
+    def __init__(self, folder, name, size=16 << 20, age=10.0, sync=os.fsync):
+        self._folder, self._name = Path(folder), name
+        self._most, self._age, self._sync = size, age, sync
+        self.files = 0  # finished, those recovered included
+        self._number = 0
+        self._fd = None
+        self._size = 0  # what is durable of the spool
+        self._soiled = False  # there may be more in it, of an append() that failed
+        self._make_folder()
+        self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        self._lock = self._locked()
+        self._start = self._stamp()
+        self._recover()
+
+    def _make_folder(self):
+        missing = [path for path in (self._folder, *self._folder.parents) if not path.exists()]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for path in missing:
+            above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            self._sync(above)
+            os.close(above)
+
+    def _locked(self):
+        fd = os.open(self._folder / f".{self._name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise Busy(
+                f"another collector named {self._name} is writing to {self._folder}: stop it, or take another name"
+            ) from None
+        return fd
+
+    def _stamp(self):
+        """The time of this start in ms. Later than that of the start before, whatever the clock says, for a reader
+        takes a name that it knows for a file that it has read."""
+        before = os.pread(self._lock, 32, 0)
+        stamp = max(time.time_ns() // 1_000_000, int(before) + 1 if before.strip().isdigit() else 0)
+        os.pwrite(self._lock, b"%d\n" % stamp, 0)
+        os.fsync(self._lock)
+        return stamp
+
+    # --- what was left behind ---
+
+    def _recover(self):
+        ours = re.compile(rf"\.({re.escape(self._name)}-\d+-\d+)\.spool")
+        for path in sorted(self._folder.iterdir()):
+            found = ours.fullmatch(path.name)
+            if not found:
+                continue
+            whole = _whole_lines(path)
+            if whole:
+                with open(path, "r+b") as file:
+                    file.truncate(whole)
+                    self._sync(file.fileno())
+                self._publish(path, found[1])
+            else:
+                path.unlink()
+
+    def _publish(self, path, stem):
+        final = self._folder / f"{stem}.ndjson"
+        if final.exists():
+            raise FileExistsError(f"{final} exists: a name must never come twice, move one of it and {path} away")
+        path.rename(final)
+        self.files += 1
+
+    # --- the spool ---
+
+    def append(self, lines):
+        """Returns when the bytes `lines`, whole lines, are durable. If it raises, nothing of them will be read."""
+        if self._fd is None:
+            self._open()
+        self._clean()
+        self._soiled = True
+        with memoryview(lines) as rest:
+            done = 0
+            while done < len(rest):
+                done += os.write(self._fd, rest[done:])
+        self._sync(self._fd)
+        self._soiled = False
+        self._size += len(lines)
+
+    def _open(self):
+        path = self._path()
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            self._sync(self._folder_fd)  # a durable file without a durable name is lost all the same
+        except OSError:
+            os.close(fd)
+            path.unlink()
+            raise
+        self._fd, self._size, self._soiled = fd, 0, False
+        self._opened = time.monotonic()
+
+    def _path(self):
+        return self._folder / f".{self._stem()}.spool"
+
+    def _stem(self):
+        return f"{self._name}-{self._start}-{self._number:06}"
+
+    def _clean(self):
+        """Cuts off what a failed append() left. Also if only its sync failed: nobody knows then what of it is on disk,
+        and a second sync would not tell."""
+        if self._soiled:
+            os.ftruncate(self._fd, self._size)
+            self._sync(self._fd)
+            self._soiled = False
+
+    def due(self):
+        """True when there is something to roll, and it is large or old enough."""
+        return bool(self._size) and (self._size >= self._most or time.monotonic() - self._opened >= self._age)
+
+    def roll(self):
+        """What was appended becomes a finished file; nothing happens if there is none."""
+        if not self._size:
+            return
+        self._clean()
+        self._publish(self._path(), self._stem())
+        os.close(self._fd)
+        self._fd, self._size = None, 0
+        self._number += 1
+        self._sync(self._folder_fd)  # if power fails before, the next start finds a spool and renames it again
+
+    def close(self):
+        """Rolls, and lets another collector have the folder."""
+        try:
+            self.roll()
+            if self._fd is not None:  # empty
+                os.close(self._fd)
+                self._path().unlink()
+                self._fd = None
+        finally:
+            os.close(self._lock)
+            os.close(self._folder_fd)
+
+
+def _whole_lines(path):
+    """Length of the beginning of a file that consists of whole lines. After a power cut the rest, which was never
+    acknowledged, may be anything: half a line, zeros, even a good line behind zeros."""
+    whole = 0
+    with open(path, "rb") as file:
+        for raw in file:
+            if not raw.endswith(b"\n"):
+                break
+            try:
+                fields = json.loads(raw)
+            except ValueError:
+                break
+            if not isinstance(fields, dict):
+                break
+            whole += len(raw)
+    return whole

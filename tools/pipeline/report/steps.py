@@ -1,0 +1,49 @@
+"""The timeline in as many steps as an eye can tell apart; a step in which nothing came is a step too."""
+
+import math
+from dataclasses import dataclass
+
+from .markup import known
+
+MOST = 120
+COUNTS = ("received", "backlog", "restarts", "offline", "repeated", "dead_letters")
+_LENGTHS = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)
+
+
+@dataclass
+class Steps:
+    start: float
+    length: float
+    rows: list  # a dict of counts each
+
+    @property
+    def end(self):
+        return self.start + self.length * len(self.rows)
+
+    def values(self, name):
+        return [row[name] for row in self.rows]
+
+    def total(self, name):
+        return sum(self.values(name))
+
+
+def steps(timeline):
+    """Steps out of the facts' points, or None where there is nothing to show."""
+    points = [point for point in timeline["points"] if known(point["t"]) is not None]
+    if not points:
+        return None
+    unit = max(timeline["step_s"], 1)
+    first, last = (pick(point["t"] for point in points) for pick in (min, max))
+    length = unit * _factor((last - first) / unit)
+    rows = [dict.fromkeys(COUNTS, 0) for _ in range(math.floor((last - first) / length) + 1)]
+    for point in points:
+        row = rows[math.floor((point["t"] - first) / length)]
+        for name in COUNTS:
+            row[name] += point[name] or 0
+    return Steps(first, length, rows)
+
+
+def _factor(points):
+    """How many points make a step, a round number where there are not too many of them."""
+    needed = (points + 1) / MOST
+    return next((n for n in _LENGTHS if n >= needed), math.ceil(needed))
