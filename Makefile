@@ -6,7 +6,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-pipeline test conformance demo figures sensor image flash deploy monitor \
-	test-pico-w figures-pico-w lint clean
+	test-pico-w figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline lint clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ setup:  ## virtual environment, interpreters and broker, without root
 setup-pipeline: setup  ## Spark as well, and Java where there is none
 	@$(PYTHON) tools/setup.py pipeline
 
-test: setup  ## the whole suite on every runtime (ARGS="-k journal" for a part)
+test: setup-pipeline  ## the whole suite on every runtime (ARGS="-k journal" for a part)
 	$(VENV)/python -m pytest -n $(JOBS) $(ARGS)
 
 conformance: setup  ## which test proves which statement of MQTT 3.1.1 and 3.1
@@ -27,7 +27,7 @@ DEVICES ?= 20
 DURATION ?= 30
 QOS ?= 1,2
 
-demo: setup  ## a fleet under power cuts (DEVICES=20 DURATION=30 QOS=1,2)
+demo: setup-pipeline  ## a fleet under power cuts, through collector and Spark to a report (DEVICES=20 DURATION=30)
 	@$(VENV)/python tools/demo.py --devices $(DEVICES) --duration $(DURATION) --qos "$(QOS)" $(ARGS)
 
 figures: setup  ## what the client costs, on 32-bit MicroPython
@@ -62,6 +62,38 @@ deploy: setup  ## what changed onto a board (BOARD=pico_w PORT=/dev/ttyACM0 CONF
 
 monitor: setup  ## a board's console and its messages, live (PORT=/dev/ttyACM0 CONFIG=config.json)
 	@$(VENV)/python tools/monitor.py $(if $(PORT),--port "$(PORT)") $(SETTINGS) $(BROKER_HERE)
+
+DATA ?= telemetry
+ROOT ?= inflight
+MASTER ?= local[*]
+FLEET = --data "$(DATA)" --root "$(ROOT)" --master "$(MASTER)"
+TABLES = @$(VENV)/python tools/tables.py
+FROM = $(if $(BROKER),--broker "$(BROKER)") $(if $(CONFIG),--config "$(CONFIG)")
+
+pipeline: setup-pipeline  ## a collector and Spark for a fleet, until Ctrl-C (BROKER=host ROOT=inflight DATA=telemetry)
+	$(TABLES) pipeline $(FROM) $(FLEET) $(ARGS)
+
+collect: setup  ## a collector alone (BROKER=host ROOT=inflight DATA=telemetry [NAME=collector-0 SHARE=group CA=])
+	@$(VENV)/python tools/collector.py $(FROM) --root "$(ROOT)" --landing "$(DATA)/landing" \
+		$(if $(NAME),--name "$(NAME)") $(if $(SHARE),--share "$(SHARE)") $(if $(CA),--ca "$(CA)") $(ARGS)
+
+tables: setup-pipeline  ## Spark alone: landing files into tables (DATA=telemetry MASTER=local[*] ARGS=--once)
+	$(TABLES) update $(FLEET) $(ARGS)
+
+report: setup-pipeline  ## what became of each message, as one HTML page (DATA=telemetry ARGS="--device attic")
+	$(TABLES) report $(FLEET) $(ARGS)
+
+compact: setup-pipeline  ## merges small files of the tables (DATA=telemetry)
+	$(TABLES) compact --data "$(DATA)" --master "$(MASTER)" $(ARGS)
+
+export: setup-pipeline  ## aggregates and devices as Parquet for other tools (DATA=telemetry OUT=folder)
+	$(TABLES) export "$(OUT)" --data "$(DATA)" --master "$(MASTER)" $(ARGS)
+
+test-pipeline: setup-pipeline  ## the pipeline's long tests too: a cluster, drivers that are killed (some minutes)
+	INFLIGHT_PIPELINE=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/pipeline $(ARGS)
+
+bench-pipeline: setup-pipeline  ## what collector and Spark manage here, and what grows (MILLIONS=1,10)
+	@$(VENV)/python tools/bench_pipeline.py $(if $(MILLIONS),--millions "$(MILLIONS)") $(ARGS)
 
 lint: setup  ## ruff, and the device code against the stubs of its ports
 	$(VENV)/ruff check .

@@ -1,5 +1,6 @@
 """Collects device/test_*.py once per runtime: one subprocess per file and runtime, one pytest item per function."""
 
+import os
 import re
 import signal
 import subprocess
@@ -25,11 +26,21 @@ RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 def pytest_configure(config):
     config.addinivalue_line("markers", "xdist_group(name): tests that share one worker")
     config.addinivalue_line("markers", f"limit(seconds): how long a test may take, if not {LIMIT_S}")
+    config.addinivalue_line("markers", "long(variable): it takes minutes, and runs if that is in the environment")
 
 
-def pytest_collection_modifyitems(items):
-    """What takes long begins first, so that no worker is left alone with it at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("limit") is None)
+def pytest_collection_modifyitems(config, items):
+    """What takes long begins first, so that no worker is left alone with it at the end; what takes very long is
+    deselected, not skipped: nothing is missing here, and nobody needs to read of each."""
+    asked_for = [item for item in items if _is_asked_for(item)]
+    if len(asked_for) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if not _is_asked_for(item)])
+    items[:] = sorted(asked_for, key=lambda item: item.get_closest_marker("limit") is None)
+
+
+def _is_asked_for(item):
+    long = item.get_closest_marker("long")
+    return not long or bool(os.environ.get(long.args[0]))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -142,6 +153,7 @@ class DeviceItem(pytest.Item):
 def pytest_terminal_summary(terminalreporter):
     """Says how many instants the power was cut at."""
     passed = terminalreporter.stats.get("passed", ())
-    cuts = sum(n for report in passed for name, n in report.user_properties if "cut" in name)
+    recorded = [pair for report in passed for pair in report.user_properties]
+    cuts = sum(n for name, n in recorded if name in ("cut points", "second cuts"))
     if cuts:
         terminalreporter.write_line(f"power was cut at {cuts} points: every program, every erase, every byte within")

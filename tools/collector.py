@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from device.watch import broker_of
+from device.broker import broker_of
 from pipeline.collect.collector import Collector, NotWritten, Refused
 from pipeline.collect.spool import Busy, Spool
 from settings import CONFIG as CONFIG_PATH
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def _broker(broker, config, root, ca, cert, key, user, password_file):
-    """Where to log in and how, a device.watch.Broker. Raises ValueError."""
+    """Where to log in and how, a device.broker.Broker. Raises ValueError."""
     if not broker and not config:
         raise ValueError("no broker: name one with BROKER=host or host:port, or with CONFIG=config.json")
     fields = json.loads(settings(config, ca, cert, key)[CONFIG_PATH]) if config else {"host": "", "tls_ca": bool(ca)}

@@ -215,8 +215,8 @@ def main(
     keep: Path = typer.Option(None, help="keep the fleet's files here"),
 ):
     """Runs a fleet of virtual sensors against mosquitto, with a collector and Spark behind it; cuts power, network and
-    broker, kills collector and Spark, and counts. Exit status 0 only if nothing accepted was lost, no QoS 2 message came
-    twice, and each message stands in the tables once."""
+    broker, kills collector and Spark, and counts. Exit status 0 only if nothing accepted was lost, no QoS 2 message
+    came twice, and each message stands in the tables once."""
     console = Console()
     levels = _parse_qos(qos)
     seed = random.randrange(1 << 32) if seed is None else seed

@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from bundle import files
+from device.broker import broker_of
 from device.console import Console as BoardConsole
 from device.files import hashes
 from device.install import PLATFORMS, install
 from device.link import DeviceError, Link
-from device.watch import Births, Watch, broker_of
+from device.watch import Births, Watch
 from images.variants import NAMES, variant
 from settings import CONFIG as CONFIG_PATH
 from settings import settings

@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from device.broker import broker_of
 from device.console import Console as BoardConsole
-from device.watch import Watch, broker_of
+from device.watch import Watch
 from settings import CONFIG as CONFIG_PATH
 from settings import settings
 

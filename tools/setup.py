@@ -1,9 +1,8 @@
 """Sets everything up: a virtual environment in .venv, interpreters and a broker in the cache; repeat it at will.
 
 Nothing of the system is changed and no root is needed. `INFLIGHT_CACHE` chooses the cache (default ~/.cache/inflight),
-`INFLIGHT_DEBIAN_MIRROR` the Debian mirror (default: the one that apt is configured with). `python3 tools/setup.py pipeline`
-adds Spark, and Java where the system has none.
-"""
+`INFLIGHT_DEBIAN_MIRROR` the Debian mirror (default: the one that apt is configured with). `python3 tools/setup.py
+pipeline` adds Spark, and Java where the system has none."""
 
 import sys
 import time

@@ -1,46 +1,22 @@
 """Tests on an emulated Pico W. Most take minutes, and run by `make test-pico-w` only."""
 
-import os
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from absent import absent
 from fleet import mosquitto
 from pico_w import image
 
 sys.path.insert(1, str(Path(__file__).parent))
 
-ALL = "INFLIGHT_PICO_W"  # in the environment, with any value: the long tests as well
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "long: a test on the emulated Pico W that takes minutes")
-
-
-def pytest_collection_modifyitems(config, items):
-    """Deselected, not skipped: nothing is missing here, and nobody needs to read of each."""
-    if os.environ.get(ALL):
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
-
-
 REASON = image.unavailable() or mosquitto.unavailable()
 
 
-class Impossible(pytest.Module):
-    """A file of tests that cannot even be imported here."""
-
-    def collect(self):
-        pytest.skip(REASON, allow_module_level=True)
-
-
 def pytest_pycollect_makemodule(module_path, parent):
-    return Impossible.from_parent(parent, path=module_path) if REASON else None
+    return absent(parent, module_path, REASON)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pico_w import sensor
 from pico_w.ear import Ear
 from waiting import wait_for
 
-pytestmark = [pytest.mark.long, pytest.mark.limit(900)]
+pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(900)]
 SERVE = Path(__file__).resolve().parents[2] / "tools" / "pico_w" / "serve.py"
 
 

@@ -12,7 +12,7 @@ from pico_w.ear import Ear
 from pico_w.filesystem import unpack
 
 
-@pytest.mark.long
+@pytest.mark.long("INFLIGHT_PICO_W")
 @pytest.mark.limit(600)
 def test_it_goes_online_publishes_and_obeys(broker, tmp_path):
     application = files(sensor.BOARD)

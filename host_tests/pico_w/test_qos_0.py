@@ -5,7 +5,7 @@ import pytest
 from bench import PLAIN
 from pico_w.ear import Ear
 
-pytestmark = [pytest.mark.long, pytest.mark.limit(300)]
+pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(300)]
 
 
 def test_messages_of_qos_0_come_in_order(bench):

@@ -5,7 +5,7 @@ import pytest
 from bench import TLS, WRONG_AUTHORITY, WRONG_NAME
 from pico_w.ear import Ear
 
-pytestmark = [pytest.mark.long, pytest.mark.limit(900)]
+pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(900)]
 
 
 def test_the_right_authority(bench):

@@ -1,5 +1,6 @@
 """The demonstration itself, small: it counts rightly, and it fails when it should."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -14,10 +15,11 @@ from rich.console import Console
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from demo import _result  # noqa: E402
+from demo import _result, check_tables  # noqa: E402
 from fleet.network import _Frames  # noqa: E402
 from fleet.sensors import best_runtime  # noqa: E402
 from fleet.witness import number  # noqa: E402
+from provision.spark import java_home  # noqa: E402
 from runtimes import program  # noqa: E402
 
 
@@ -27,14 +29,17 @@ def _needs():
         program("mosquitto")
     except RuntimeError as e:
         return str(e)
+    if not importlib.util.find_spec("pyspark") or not java_home():
+        return "Spark is not installed: run `make setup-pipeline`"
     return None
 
 
 def _run(*options):
     command = [sys.executable, str(ROOT / "tools" / "demo.py"), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180)
+    return subprocess.run(command, capture_output=True, text=True, timeout=840)
 
 
+@pytest.mark.limit(900)
 @pytest.mark.skipif(_needs() is not None, reason=str(_needs()))
 def test_a_small_fleet_loses_nothing():
     done = _run("--devices", "4", "--duration", "6", "--seed", "1")
@@ -46,6 +51,13 @@ def test_a_small_fleet_loses_nothing():
     assert all(int(n) > 0 for n in rows["accepted"])
     assert rows["accepted"] == rows["delivered"]
     assert "power cuts survived: 10" in done.stdout
+    report = {
+        line.split("│")[1].strip(): line.split("│")[2].strip() for line in done.stdout.splitlines() if "│" in line
+    }
+    assert report["lost"] == report["rows that stand twice"] == report["dead letters"] == "0"
+    assert int(report["in the tables"]) >= sum(map(int, rows["accepted"]))
+    assert "collector killed: 2" in done.stdout
+    assert "Nothing was lost" in (ROOT / "build/demo-report.html").read_text()
 
 
 @pytest.mark.parametrize("qos", ["0", "3", "", "1,x"])
@@ -59,12 +71,17 @@ def test_qos_that_promises_nothing_is_refused(qos):
 def test_frames_are_counted_however_they_are_cut(size):
     published, repeated = Counter(), Counter()
     stream = (
-        bytes((0x10, 3)) + b"abc"
-        + bytes((0x32, 4)) + b"\x00\x01t1"
+        bytes((0x10, 3))
+        + b"abc"
+        + bytes((0x32, 4))
+        + b"\x00\x01t1"
         + bytes((0xC0, 0))
-        + bytes((0x3A, 0x81, 0x01)) + b"x" * 129
-        + bytes((0x3C, 2)) + b"xx"
-        + bytes((0x30, 1)) + b"x"
+        + bytes((0x3A, 0x81, 0x01))
+        + b"x" * 129
+        + bytes((0x3C, 2))
+        + b"xx"
+        + bytes((0x30, 1))
+        + b"x"
     )
     frames = _Frames(published, repeated)
     for at in range(0, len(stream), size):
@@ -103,6 +120,28 @@ def test_what_the_demonstration_takes_for_a_failure():
     assert _judge(accepted, good, deaths=1) == ["a sensor ended by itself: see its console.log"]
     assert _judge(accepted, good, epochs={"s1": {9, 10}}) == ["a sensor lost its journal"]
     assert len(_judge(accepted, good, unreadable=[("t", b"?")])) == 1
+
+
+def _check(raw, measurements, **fleet):
+    """What the demonstration finds wrong with these rows, if s1 has accepted messages 0 and 1."""
+    figures = ("before", "lost", "late", "doubled", "dead_letters", "conflicts")
+    facts = {"fleet": dict.fromkeys(figures, 0) | fleet}
+    rows = [dict(zip(("device", "seq", "kind", "first"), row, strict=True)) for row in raw]
+    places = [dict(zip(("device", "seq", "place"), row, strict=True)) for row in measurements]
+    return check_tables({("s1", 0, 1), ("s1", 1, 2)}, facts, rows, places)
+
+
+def test_what_the_demonstration_finds_wrong_with_tables():
+    raw = [("s1", 0, "telemetry", True), ("s1", 1, "health", True), ("s1", 1, "health", False)]
+    raw.append(("s1", None, "status", True))  # a will
+    rows = [("s1", 0, 0), ("s1", 0, 1)]
+    assert _check(raw, rows) == []
+    assert _check(raw[:1], rows) == ["1 messages that a device accepted have no row"]
+    assert _check(raw + raw[:1], rows) == ["1 messages have two rows"]
+    assert _check(raw, rows + rows[:1]) == ["1 measurements have two rows"]
+    assert _check(raw, []) == ["1 packs have no measurements"]
+    assert _check(raw, rows, before=2) == ["2 numbers that the report knows nothing of"]
+    assert _check(raw, rows, lost=1, doubled=2) == ["1 lost, says the report", "2 doubled, says the report"]
 
 
 def test_sensor_without_a_configuration():

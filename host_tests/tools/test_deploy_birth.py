@@ -15,8 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import deploy as tool
+from device.broker import broker_of
 from device.link import DeviceError
-from device.watch import Births, Watch, broker_of
+from device.watch import Births, Watch
 from fleet.mosquitto import Mosquitto, free_port, unavailable
 from fleet.sensors import best_runtime
 from standin import StandIn

@@ -73,7 +73,7 @@ class Downstream:
         what = (TOOLS / "collector.py", "--landing", landing, "--broker", broker, "--root", root, "--age", 2)
         self.collector = _Program(folder / "collector.log", *what)
         self._of = ("--data", folder, "--root", root, "--master", "local[2]")
-        self.spark = _Program(folder / "spark.log", TOOLS / "telemetry.py", "tables", *self._of, "--every", 2)
+        self.spark = _Program(folder / "spark.log", TOOLS / "tables.py", "update", *self._of, "--every", 2)
 
     def __enter__(self):
         self.collector.on()
@@ -104,15 +104,15 @@ class Downstream:
         return found
 
     def finish(self):
-        """Everything goes through, Spark being killed once more. Returns the facts of the report; the page is report.html in
-        the folder."""
+        """Everything goes through, Spark being killed once more. Returns the facts of the report; the page is
+        report.html in the folder."""
         self.collector.ask_to_end()
         self.collector.end()
         self.spark.off()
-        last = (TOOLS / "telemetry.py", "tables", *self._of, "--once")
+        last = (TOOLS / "tables.py", "update", *self._of, "--once")
         _Program(self.folder / "spark.log", *last).run()
         facts = self.folder / "facts.json"
-        page = (TOOLS / "telemetry.py", "report", *self._of, "--grace", 0, "--json", facts)
+        page = (TOOLS / "tables.py", "report", *self._of, "--grace", 0, "--json", facts)
         _Program(self.folder / "report.log", *page).run()
         return json.loads(facts.read_text())
 

@@ -1,9 +1,9 @@
 """What a micro-batch does: marks what came before, and writes what is new.
 
 Plain DataFrames, and no state but the ledger, which tells for each device and journal epoch which numbers have come, as
-ranges. It grows with devices and gaps, not with messages or time, so a repetition is known for one however late it is, and a
-batch that is repeated after a crash comes to the same result: it depends on its lines, and on the batches before it.
-"""
+ranges. It grows with devices and gaps, not with messages or time, so a repetition is known for one however late it
+is, and a batch that is repeated after a crash comes to the same result: it depends on its lines, and on the batches
+before it."""
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
@@ -32,8 +32,8 @@ class Tables:
 
 
 def take(lines, batch, root, topics):
-    """Writes batch number `batch` into the tables in `root`: DataFrame `lines` has one column, bytes, the lines of landing
-    files; devices publish below `topics`."""
+    """Writes batch number `batch` into the tables in `root`: DataFrame `lines` has one column, bytes, the lines of
+    landing files; devices publish below `topics`."""
     tables = Tables(lines.sparkSession, root)
     parsed = lines.mapInArrow(reader(topics), from_arrow_schema(SCHEMA))
     marked = _marked(parsed, tables.ledger.read(before=batch)).persist()
@@ -71,8 +71,8 @@ def _select(rows, table):
 
 
 def _marked(parsed, ledger):
-    """`parsed` with `first`, `made` and `digest`: the first delivery of each number is True, that of what has no number,
-    too. Those without are spread over many places, or hostile ones would all be one task's."""
+    """`parsed` with `first`, `made` and `digest`: the first delivery of each number is True, that of what has no
+    number, too. Those without are spread over many places, or hostile ones would all be one task's."""
     place = F.expr("coalesce(epoch, -1 - pmod(digest, 256))")
     number = F.expr("coalesce(seq, -1 - monotonically_increasing_id())")
     order = Window.partitionBy("device", "place", "number").orderBy("received", "by", "dup", "digest")

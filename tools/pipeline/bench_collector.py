@@ -17,7 +17,7 @@ import paho.mqtt.client as paho
 from rich.console import Console
 from rich.table import Table
 
-from device.watch import Broker
+from device.broker import Broker
 from fleet.mosquitto import Mosquitto
 from pipeline.collect.collector import Collector, filters
 from pipeline.collect.spool import Spool

@@ -115,8 +115,7 @@ def _timeline(tables, since, until):
 
 def _events(tables):
     starts = views.lives(tables).where("start AND NOT reset <=> 'deep-sleep'")
-    # The first life of a journal is a start like others, unless the device had another journal before.
-    what = "CASE WHEN epoch_began = received AND was IS NOT NULL THEN 'lost journal' ELSE 'start' END AS what"
+    what = "CASE WHEN epoch <> epoch_then THEN 'lost journal' ELSE 'start' END AS what"
     starts = starts.selectExpr("received", "device", what, "coalesce(reset, '') AS detail")
     told = tables.raw.read().where("kind = 'status' AND first AND NOT retain AND state IN ('online', 'offline')")
     told = told.selectExpr("received", "device", "state AS what", "'' AS detail")
@@ -179,8 +178,8 @@ def _dead_letters(tables):
 
 
 def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None):
-    """Returns the facts of the fleet below `topics`. A number that is missing is lost when a later one came more than grace_s
-    ago. The measurements are those of the devices `chosen`, and of the `worst` so many."""
+    """Returns the facts of the fleet below `topics`. A number that is missing is lost when a later one came more
+    than grace_s ago. The measurements are those of the devices `chosen`, and of the `worst` so many."""
     now = time.time() if now is None else now
     span = tables.raw.read().agg(F.min("received"), F.max("received")).first()
     since, until = (_seconds(moment) for moment in span)

@@ -1,5 +1,5 @@
-"""From a line of a landing file to what the tables hold. Pure Python, no I/O: whatever a line holds, there is an answer,
-and what is wrong with it stands in `problem`."""
+"""From a line of a landing file to what the tables hold. Pure Python, no I/O: whatever a line holds, there is an
+answer, and what is wrong with it stands in `problem`."""
 
 import base64
 import binascii
@@ -42,8 +42,8 @@ def _is_number(value, most):
 
 
 def _when(seconds, received):
-    """(time, what it rests on) of a resolved SenML time. A device's clock counts as long as it can be right; else the time
-    of receipt stands in."""
+    """(time, what it rests on) of a resolved SenML time. A device's clock counts as long as it can be right; else
+    the time of receipt stands in."""
     relative = seconds < RELATIVE
     time = seconds * 1e6 + (received if relative else 0)
     if time > received + (0 if relative else _AHEAD):

@@ -14,7 +14,8 @@ FACTS = {
     # Every delivery, repetitions too; first: the one that counts.
     "raw": f"{_DELIVERY}, {_KEY}, seq bigint, kind string, name string, state string, problem string, payload binary, "
     "digest bigint, made timestamp, first boolean",
-    # clock: what `time` rests on: the device's, or the receipt, because the device told none, or one that is ahead or behind.
+    # clock: what `time` rests on: the device's, or the receipt, because the device told none, or one that is ahead or
+    # behind.
     "measurements": f"{_KEY}, seq bigint, received timestamp, place int, name string, unit string, time timestamp, "
     "clock string, value double, text string, flag boolean, data string, sum double",
     "health": f"{_KEY}, seq bigint, received timestamp, {_HEALTH}",
@@ -22,8 +23,8 @@ FACTS = {
 }
 # Of each batch the part that it adds; fold() makes one of them.
 LEDGER = (
-    f"{_KEY}, ranges {RANGES}, repeated bigint, first_received timestamp, last_received timestamp, measurements bigint, "
-    "dead_letters bigint, odd_clock bigint, latency binary"
+    f"{_KEY}, ranges {RANGES}, repeated bigint, first_received timestamp, last_received timestamp, "
+    "measurements bigint, dead_letters bigint, odd_clock bigint, latency binary"
 )
 MINUTES = (
     "device string, name string, unit string, minute timestamp, count bigint, total double, min double, max double, "

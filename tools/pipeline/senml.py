@@ -75,9 +75,10 @@ def _resolved(fields, base):
 
 
 def resolve(pack):
-    """Resolves a pack, as json.loads() returns it (RFC 8428, 4.6). Returns (records, problems): records are tuples (name,
-    unit, time, v, vs, vb, vd, sum) with None for what is not there, and time in s as the RFC has it, relative if it is
-    below RELATIVE; problems tell of each record that was left out. Base values hold until they are replaced (4.1)."""
+    """Resolves a pack, as json.loads() returns it (RFC 8428, 4.6). Returns (records, problems): records are tuples
+    (name, unit, time, v, vs, vb, vd, sum) with None for what is not there, and time in s as the RFC has it, relative
+    if it is below RELATIVE; problems tell of each record that was left out. Base values hold until they are replaced
+    (4.1)."""
     if not isinstance(pack, list):
         return [], ["not an array of records"]
     records, problems, base = [], [], {}

@@ -27,15 +27,15 @@ def _check(spark, root, topics):
     for name, value in ours.items():
         if noted.get(name) != value:
             raise WrongTables(
-                f"the tables in {root} are of {name} {noted.get(name)}, this is {value}: go on with that, or give an empty "
-                "folder and put the landing files (those in its landed/ too) where they were"
+                f"the tables in {root} are of {name} {noted.get(name)}, this is {value}: go on with that, or give an "
+                "empty folder and put the landing files (those in its landed/ too) where they were"
             )
 
 
 def start(spark, landing, root, topics, every_s=10, once=False, files=FILES):
-    """Starts the query: landing files of folder `landing` into the tables below the folder or URI `root`; devices publish
-    below `topics`. Every so many seconds, or `once`: what is there, and then an end. Files that were read go to
-    `root`/landed. Returns the StreamingQuery. Raises WrongTables."""
+    """Starts the query: landing files of folder `landing` into the tables below the folder or URI `root`; devices
+    publish below `topics`. Every so many seconds, or `once`: what is there, and then an end. Files that were read go
+    to `root`/landed. Returns the StreamingQuery. Raises WrongTables."""
     _check(spark, root, topics)
     lines = (
         spark.readStream.format("text")

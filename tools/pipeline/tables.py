@@ -2,10 +2,10 @@
 
 Exactly once
 ------------
-A micro-batch writes `batch=N` in each table, whole or not at all: `_SUCCESS` is written last. One that is repeated after a
-crash replaces what it had written. merge() turns folders of many batches into one of a range, `batch=M-N`: it appears by a
-rename, and from then on counts in place of those it covers. Nothing but the folders' names has to be remembered, so the
-tables need no log that grows, and any tool that reads Parquet reads them.
+A micro-batch writes `batch=N` in each table, whole or not at all: `_SUCCESS` is written last. One that is repeated
+after a crash replaces what it had written. merge() turns folders of many batches into one of a range, `batch=M-N`: it
+appears by a rename, and from then on counts in place of those it covers. Nothing but the folders' names has to be
+remembered, so the tables need no log that grows, and any tool that reads Parquet reads them.
 """
 
 import re
@@ -25,8 +25,8 @@ class Span:
 
 
 class Table:
-    """Table `name` below the folder or URI `root`. `schema`: a DDL string, for as long as it is empty. fold: what makes one
-    DataFrame of partial rows, for a table of which each batch writes a part; None for a table of facts."""
+    """Table `name` below the folder or URI `root`. `schema`: a DDL string, for as long as it is empty. fold: what
+    makes one DataFrame of partial rows, for a table of which each batch writes a part; None for a table of facts."""
 
     def __init__(self, spark, root, name, schema, fold=None):
         self.name = name
@@ -72,9 +72,9 @@ class Table:
         return self._fold(rows) if self._fold else rows
 
     def merge(self, everything=False):
-        """Merges folders of finished batches: each FANOUT batches become one folder, each FANOUT of those a larger one, so
-        a row is written again a few times and not each time; with `everything` all become one. Returns how many folders
-        went into others. A reader that has listed the folders before has to list them again."""
+        """Merges folders of finished batches: each FANOUT batches become one folder, each FANOUT of those a larger
+        one, so a row is written again a few times and not each time; with `everything` all become one. Returns how
+        many folders went into others. A reader that has listed the folders before has to list them again."""
         self._sweep()
         merged = 0
         while run := self._next_run(everything):

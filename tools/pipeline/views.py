@@ -17,8 +17,8 @@ def percentiles(sketch):
 
 
 def aggregates(tables, size):
-    """One row for each device, name, unit and `size` ("minute", "hour", "day"), by the time of measurement. Percentiles are
-    within 1.7 % of their rank."""
+    """One row for each device, name, unit and `size` ("minute", "hour", "day"), by the time of measurement.
+    Percentiles are within 1.7 % of their rank."""
     sums = fold_sums(tables.minutes.read(), "device", "name", "unit", F.date_trunc(size, "minute").alias("time"))
     found = sums.withColumn("mean", F.expr("total / count")).withColumn("p", F.expr(percentiles("sketch")))
     found = found.withColumn("p50", F.expr("p[0]")).withColumn("p95", F.expr("p[1]")).withColumn("p99", F.expr("p[2]"))
@@ -26,9 +26,9 @@ def aggregates(tables, size):
 
 
 def numbers(tables, until):
-    """What became of the numbers that each journal gave out, a row for each device and epoch. A number that has not come
-    is lost if a later one came until `until`, s since 1970; else it is late. `before` are those below the first one that
-    came: nobody knows who listened then."""
+    """What became of the numbers that each journal gave out, a row for each device and epoch. A number that has not
+    come is lost if a later one came until `until`, s since 1970; else it is late. `before` are those below the first
+    one that came: nobody knows who listened then."""
     keyed = tables.raw.read().where("first AND seq IS NOT NULL")
     recent = keyed.where(F.col("received") > F.timestamp_seconds(F.lit(until))).groupBy("device", "epoch")
     rows = tables.ledger.read().join(recent.agg(F.min("seq").alias("young")), ["device", "epoch"], "left")
@@ -71,21 +71,21 @@ def clock_jumps(tables):
 
 
 def lives(tables):
-    """Health messages with `start`: True for the first of a life, which begins with a start or a wake. Within a life the
-    count of accepted messages rises, since each health message is one."""
+    """Health messages with `start`: True for the first of a life, which begins with a start or a wake. Within a life
+    the count of accepted messages rises, since each health message is one."""
     began = Window.partitionBy("device", "epoch")
     order = Window.partitionBy("device").orderBy("epoch_began", "seq")
     health = tables.health.read().withColumn("epoch_began", F.min("received").over(began))
     accepted = "coalesce(counters['accepted'], 0)"
-    health = health.withColumn("was", F.lag(F.expr(accepted)).over(order)).withColumn(
-        "up_then", F.lag("up").over(order)
-    )
-    return health.withColumn("start", F.expr(f"was IS NULL OR {accepted} <= was OR up < up_then"))
+    for name, sql in (("was", accepted), ("up_then", "up"), ("epoch_then", "epoch")):
+        health = health.withColumn(name, F.lag(F.expr(sql)).over(order))
+    begins = f"was IS NULL OR {accepted} <= was OR up < up_then OR epoch <> epoch_then"
+    return health.withColumn("start", F.expr(begins))
 
 
 def healths(tables):
-    """How each device is doing: the last health message, and what was counted over all its lives. A wake from deep sleep
-    is no restart."""
+    """How each device is doing: the last health message, and what was counted over all its lives. A wake from deep
+    sleep is no restart."""
     told = lives(tables)
     order = Window.partitionBy("device").orderBy("epoch_began", "seq")
     ended = told.withColumn("ends", F.coalesce(F.lead("start").over(order), F.lit(True)))
@@ -118,8 +118,8 @@ def merged(sketches):
 
 
 def devices(tables, until):
-    """One row for each device: what became of its numbers, how it is doing, the latency of its telemetry in ms. numbers()
-    tells what `until` is."""
+    """One row for each device: what became of its numbers, how it is doing, the latency of its telemetry in ms.
+    numbers() tells what `until` is."""
     journals = numbers(tables, until)
     counted = journals.groupBy("device").agg(
         *(F.sum(name).alias(name) for name in COUNTS),

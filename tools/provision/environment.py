@@ -1,5 +1,5 @@
-"""The virtual environment in .venv: exact versions, checked by hash, also where this Python has no pip. What most people
-do not need stands in locks of its own, which add() installs as well."""
+"""The virtual environment in .venv: exact versions, checked by hash, also where this Python has no pip. What most
+people do not need stands in locks of its own, which add() installs as well."""
 
 import importlib.util
 import platform

@@ -41,7 +41,8 @@ def _homes(environ):
 
 
 def java_home(environ=os.environ):
-    """The folder of a Java that Spark can use: JAVA_HOME, the one on the PATH, the packaged one. None if there is none."""
+    """The folder of a Java that Spark can use: JAVA_HOME, the one on the PATH, the packaged one. None if there is
+    none."""
     return next((home for home in _homes(environ) if _version(home / "bin/java") >= OLDEST_JAVA), None)
 
 

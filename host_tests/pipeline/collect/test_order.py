@@ -4,12 +4,14 @@ import errno
 import os
 import select
 import threading
+from pathlib import Path
 
 import pytest
 
 from broker import PATIENCE_S, PUBACK, SUBSCRIBE, Broker, suback
 from broker import publish as delivery
-from device.watch import Broker as Place
+from collecting import until
+from device.broker import Broker as Place
 from pipeline.collect.collector import Collector
 from pipeline.collect.spool import Spool
 
@@ -32,13 +34,14 @@ class Disk:
 
 @pytest.fixture
 def play(landing):
-    """play(script, disk): a collector at a broker that plays the script, to its end. Returns what it said."""
+    """play(script, disk, ...): a collector at a broker that plays the script, to its end; the rest is for its Spool.
+    Returns what it said."""
     landing.folder.mkdir()
     broker = Broker()
 
-    def run(script, disk):
+    def run(script, disk, **options):
         said = []
-        spool = Spool(landing.folder, "c", sync=disk)
+        spool = Spool(landing.folder, "c", sync=disk, **options)
         place = Place("127.0.0.1", broker.port, "inflight", None, None, None, None)
         collector = Collector(place, "c", spool, said.append, landing.folder / ".c.json")
 
@@ -133,6 +136,33 @@ def test_subscribed_once(play):
 
     said = play(script, disk)
     assert sum(text.startswith("connected") for text in said) == 3
+
+
+def test_file_that_cannot_be_finished(play, landing, monkeypatch):
+    """The spool goes on meanwhile: what comes is kept and acknowledged, and in the end all of it is in one file."""
+    disk, failed, rename = Disk(), threading.Event(), Path.rename
+    disk.works.set()
+
+    def full(path, target):
+        if path.suffix == ".spool" and not failed.is_set():
+            failed.set()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", full)
+
+    def script(broker):
+        subscribe(broker)
+        fence(broker)
+        assert failed.wait(PATIENCE_S)
+        fence(broker)
+        until(landing.read, "the file")
+
+    said = play(script, disk, age=0.05)
+    assert len(landing.files) == 1 and len(landing.lines) == 2
+    assert [text for text in said if "cannot" in text] == [
+        "cannot finish a landing file (No space left on device): it goes on as a spool"
+    ]
 
 
 def test_without_acknowledgement_at_qos_0(play, landing):

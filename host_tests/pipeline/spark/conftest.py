@@ -13,6 +13,7 @@ for folder in (CHECKOUT / "tools", Path(__file__).parent):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
+from absent import absent  # noqa: E402
 from provision.spark import java_home  # noqa: E402
 
 REASON = ""
@@ -22,15 +23,8 @@ elif not java_home():
     REASON = "there is no Java 17 or newer: run `make setup-pipeline`"
 
 
-class Impossible(pytest.Module):
-    """A file of tests that cannot even be imported here."""
-
-    def collect(self):
-        pytest.skip(REASON, allow_module_level=True)
-
-
 def pytest_pycollect_makemodule(module_path, parent):
-    return Impossible.from_parent(parent, path=module_path) if REASON else None
+    return absent(parent, module_path, REASON)
 
 
 def pytest_collection_modifyitems(items):

@@ -51,7 +51,7 @@ def filters(root, share=None):
 
 
 class Collector:
-    """Collects from `broker` (a device.watch.Broker) into `spool` as the client `name`, until stop(). Payloads are cut
+    """Collects from `broker` (a device.broker.Broker) into `spool` as the client `name`, until stop(). Payloads are cut
     to `most` bytes. Every `report` seconds the counters go to `say`, and to the file `figures`."""
 
     def __init__(self, broker, name, spool, say, figures, share=None, most=1 << 20, report=10.0):

@@ -20,7 +20,7 @@ from pipeline.session import PARTITIONS
 CONSOLE = Console(stderr=True)
 FOLDER = typer.Option(Path("telemetry"), "--data", help="folder of landing/ and tables/, unless they are named")
 LANDING = typer.Option(None, help="folder or URI of the landing files")
-TABLES = typer.Option(None, help="folder or URI of the tables: hdfs://..., s3a://..., what Spark's Hadoop reads")
+PLACE = typer.Option(None, help="folder or URI of the tables: hdfs://..., s3a://..., what Spark's Hadoop reads")
 ROOT = typer.Option("inflight", help="first levels of the devices' topics")
 MASTER = typer.Option("local[*]", help="Spark's master: local[*], spark://host:7077, yarn, k8s://...")
 CONF = typer.Option([], help="a setting of Spark's own, name=value; can be repeated")
@@ -80,10 +80,10 @@ def _follow(query, stopping):
 
 
 @app.command()
-def tables(
+def update(
     data: Path = FOLDER,
     landing: str = LANDING,
-    to: str = TABLES,
+    to: str = PLACE,
     root: str = ROOT,
     master: str = MASTER,
     once: bool = typer.Option(False, help="what is there, and then an end: for a cron job"),
@@ -100,7 +100,7 @@ def tables(
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    with _spark("tables", master, partitions, conf) as spark:
+    with _spark("update", master, partitions, conf) as spark:
         from pipeline.stream import start
 
         query = start(spark, landing, to, root, every, once, files)
@@ -119,7 +119,7 @@ def _summary(facts):
 @app.command()
 def report(
     data: Path = FOLDER,
-    of: str = TABLES,
+    of: str = PLACE,
     root: str = ROOT,
     out: Path = typer.Option(None, help="the page; default: report.html in the folder"),
     device: list[str] = typer.Option([], help="show the measurements of this one as well; can be repeated"),
@@ -148,9 +148,10 @@ def report(
 
 @app.command()
 def compact(
-    data: Path = FOLDER, of: str = TABLES, master: str = MASTER, partitions: int = PARTS, conf: list[str] = CONF
+    data: Path = FOLDER, of: str = PLACE, master: str = MASTER, partitions: int = PARTS, conf: list[str] = CONF
 ):
-    """Merges the small files of many batches into larger ones, while `tables` runs or not. Nothing is changed in them."""
+    """Merges the small files of many batches into larger ones, while `update` runs or not. Nothing is changed in
+    them."""
     with _spark("compact", master, partitions, conf) as spark:
         from pipeline.batch import Tables
 
@@ -161,14 +162,14 @@ def compact(
 def export(
     to: str = typer.Argument(help="folder or URI"),
     data: Path = FOLDER,
-    of: str = TABLES,
+    of: str = PLACE,
     grace: float = GRACE,
     master: str = MASTER,
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
-    """Writes what the tables add up to as Parquet for other tools: aggregates/size=minute|hour|day, and devices, with what
-    became of the numbers of each journal."""
+    """Writes what the tables add up to as Parquet for other tools: aggregates/size=minute|hour|day, and devices,
+    with what became of the numbers of each journal."""
     with _spark("export", master, partitions, conf) as spark:
         from pipeline import views
         from pipeline.batch import Tables
@@ -190,11 +191,11 @@ def pipeline(
     master: str = MASTER,
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
 ):
-    """A collector and `tables` together, until Ctrl-C: all that a small fleet needs."""
+    """A collector and `update` together, until Ctrl-C: all that a small fleet needs."""
     collector = [sys.executable, str(Path(__file__).parent / "collector.py"), "--landing", str(data / "landing")]
     collector += ["--broker", broker] if broker else []
     collector += ["--config", str(config)] if config else []
-    spark = [sys.executable, __file__, "tables", "--data", str(data), "--root", root, "--master", master]
+    spark = [sys.executable, __file__, "update", "--data", str(data), "--root", root, "--master", master]
     both = [[*collector, "--root", root], [*spark, "--every", str(every)]]
     running = [subprocess.Popen(argv, start_new_session=True) for argv in both]
     stopping = threading.Event()

@@ -1,0 +1,1 @@
+"""What the pipeline costs: parts of tools/bench_pipeline.py."""
