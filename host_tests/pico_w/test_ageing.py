@@ -1,7 +1,6 @@
 """A chain of power cuts may begin with a journal that was filled on this machine."""
 
 from ageing import aged, ring_of, with_ring
-
 from inflight import Client, Journal
 from inflight.journal import OUT
 from nor import NorFlash

@@ -34,7 +34,8 @@ class Inbound:
         self._mids = array("H", bytes(2 * (kept + limit)))
         self._places = array("I", bytes(4 * (kept + limit)))
         self._states = bytearray(kept + limit)
-        self._scan(True)
+        if kept:  # a walk through a long journal takes an RP2040 a second
+            self._scan(True)
 
     def _scan(self, add):
         n = 0

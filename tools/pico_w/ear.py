@@ -14,9 +14,12 @@ class Heard(NamedTuple):
 
     @property
     def fields(self):
-        """The object that a message of a sensor carries; of a SenML pack the first record."""
+        """The object that a message of a sensor carries; of a SenML pack the first record. {}: it is no object, but a
+        command, say."""
         found = json.loads(self.payload)
-        return found[0] if isinstance(found, list) else found
+        if isinstance(found, list):
+            found = found[0]
+        return found if isinstance(found, dict) else {}
 
 
 class Ear:

@@ -8,11 +8,12 @@ from machine import mem32
 
 import board
 from inflight import Client, Journal
-from inflight.port import const
+from inflight.port import const, sleep_ms
 
 _TASK = const(0x40058024)
 _NOTE = const(0x40058028)
 _READY = const(0x3FFFFFFF)
+_SETTLE_MS = const(1000)  # the Wi-Fi driver waits several times when it has joined; once for all copies as well
 _PLAIN = const(999)  # task: messages of QoS 0
 _PUBLISH = const(1000)  # tasks from here on: the number of a publisher, and 1000 more if it stays offline
 
@@ -36,6 +37,7 @@ def main():
     board.accepted = accepted
     board.wifi_setup()
     board.wifi_connect(settings.wifi_ssid, settings.wifi_key, 60_000)
+    sleep_ms(_SETTLE_MS)
     gc.collect()  # once for all copies
     mem32[_NOTE] = _READY
     task = mem32[_TASK]

@@ -6,7 +6,7 @@ import board
 import inflight
 from inflight import Journal
 
-_BODY = '{"seq":%d,"epoch":%d,"fill":"' + 60 * "x" + '"}'
+_BODY = '{"seq":%d,"epoch":%d,"fill":"' + 250 * "x" + '"}'
 
 _found = None
 
