@@ -1,7 +1,7 @@
 # Every target sets up what it needs first; a second run finds it in the cache.
 PYTHON ?= python3
 VENV := .venv/bin
-JOBS ?= 2
+JOBS ?= 3
 ARGS ?=
 
 .DEFAULT_GOAL := help

@@ -122,4 +122,4 @@ def _arrivals(marked):
             F.expr(f"CASE WHEN count({latency}) > 0 THEN kll_sketch_agg_double({latency}) END").alias("latency"),
         )
     )
-    return added.withColumn("ranges", F.expr(joined("seqs"))).drop("seqs")
+    return added.withColumn("ranges", F.expr(joined("seqs"))).withColumn("given_up", F.expr("0L")).drop("seqs")

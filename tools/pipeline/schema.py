@@ -24,8 +24,9 @@ FACTS = {
 # Of each batch the part that it adds; fold() makes one of them.
 LEDGER = (
     f"{_KEY}, ranges {RANGES}, repeated bigint, first_received timestamp, last_received timestamp, "
-    "measurements bigint, dead_letters bigint, odd_clock bigint, latency binary"
+    "given_up bigint, measurements bigint, dead_letters bigint, odd_clock bigint, latency binary"
 )
+_SUMS = ("repeated", "given_up", "measurements", "dead_letters", "odd_clock")
 MINUTES = (
     "device string, name string, unit string, minute timestamp, count bigint, total double, min double, max double, "
     "sketch binary"
@@ -39,16 +40,37 @@ def joined(ranges):
     return f"zip_with({lows}, {highs}, (l, h) -> named_struct('lo', l.lo, 'hi', h.hi))"
 
 
+# A device that skips numbers without end must not cost the others. Ours have a handful of gaps, if any.
+MOST_RANGES = 1000
+
+
+def _bounded(ranges):
+    """SQL that makes one of the lowest, if there are too many: their gaps are given up."""
+    size, kept = f"size({ranges})", MOST_RANGES - 1
+    lowest = f"named_struct('lo', get({ranges}, 0).lo, 'hi', get({ranges}, {size} - {MOST_RANGES}).hi)"
+    return (
+        f"IF({size} > {MOST_RANGES}, concat(array({lowest}), slice({ranges}, {size} - {kept} + 1, {kept})), {ranges})"
+    )
+
+
+def count(ranges):
+    """SQL that counts the numbers in `ranges`."""
+    return f"aggregate({ranges}, 0L, (n, r) -> n + r.hi - r.lo + 1)"
+
+
 def fold_ledger(parts):
-    """One row for each device and epoch. What two batches have seen first is never the same."""
+    """One row for each device and epoch. What two batches have seen first is never the same. given_up: how many numbers
+    in `ranges` have not come."""
     added = parts.groupBy("device", "epoch").agg(
         F.expr("sort_array(flatten(collect_list(ranges)))").alias("parts"),
-        *(F.sum(name).alias(name) for name in ("repeated", "measurements", "dead_letters", "odd_clock")),
+        *(F.sum(name).alias(name) for name in _SUMS),
         F.min("first_received").alias("first_received"),
         F.max("last_received").alias("last_received"),
         F.expr("CASE WHEN count(latency) > 0 THEN kll_merge_agg_double(latency) END").alias("latency"),
     )
-    return added.withColumn("ranges", F.expr(joined("parts"))).drop("parts")
+    added = added.withColumn("all", F.expr(joined("parts"))).withColumn("ranges", F.expr(_bounded("all")))
+    given_up = F.expr(f"given_up + {count('ranges')} - {count('all')}")
+    return added.withColumn("given_up", given_up).drop("parts", "all")
 
 
 def fold_sums(parts, *keys):

@@ -3,7 +3,7 @@
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from .schema import fold_sums
+from .schema import count, fold_sums
 
 SIZES = ("minute", "hour", "day")
 PERCENTILES = (0.5, 0.95, 0.99)
@@ -33,17 +33,15 @@ def numbers(tables, until):
     recent = keyed.where(F.col("received") > F.timestamp_seconds(F.lit(until))).groupBy("device", "epoch")
     rows = tables.ledger.read().join(recent.agg(F.min("seq").alias("young")), ["device", "epoch"], "left")
     first, last = "ranges[0].lo", "element_at(ranges, -1).hi"
-    come = "aggregate(ranges, 0L, (n, r) -> n + r.hi - r.lo + 1)"
+    come = f"({count('ranges')} - given_up)"
     # Those below the youngest number that may still be overtaken.
     settled = f"coalesce(young, {last} + 1)"
-    old = f"aggregate(ranges, 0L, (n, r) -> n + greatest(0L, least(r.hi + 1, {settled}) - r.lo))"
+    old = f"aggregate(ranges, -given_up, (n, r) -> n + greatest(0L, least(r.hi + 1, {settled}) - r.lo))"
+    lost = f"greatest(0L, {settled} - {first} - {old})"
     return rows.where("size(ranges) > 0").selectExpr(
         *("device", "epoch", "repeated", "measurements", "odd_clock", "first_received", "last_received", "latency"),
-        f"{first} AS before",
-        f"{last} + 1 - {first} AS accepted",
-        f"{come} AS delivered",
-        f"greatest(0L, {settled} - {first} - {old}) AS lost",
-        f"{last} + 1 - {first} - {come} - greatest(0L, {settled} - {first} - {old}) AS late",
+        *("given_up", f"{first} AS before", f"{last} + 1 - {first} AS accepted", f"{come} AS delivered"),
+        *(f"{lost} AS lost", f"{last} + 1 - {first} - {come} - {lost} AS late"),
     )
 
 
@@ -108,7 +106,7 @@ def states(tables):
     return told.groupBy("device").agg(F.expr("max_by(state, received)").alias("state"))
 
 
-COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements", "odd_clock")
+COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements", "odd_clock", "given_up")
 MORE_COUNTS = ("epochs", "dead_letters", "conflicts", "jumps", "restarts", "resends", "outages", "full")
 
 

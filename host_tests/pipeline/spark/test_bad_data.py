@@ -48,7 +48,9 @@ def told(common_fleet, telemetry, message):
         at = NOW + n * 100_000
         fleet.land(telemetry("new", n % 2, epoch=1 + n // 2, at=at), telemetry("two", n // 2, epoch=1 + n % 2, at=at))
     fleet.land(telemetry("copied", 0, 20.0), telemetry("again", 0, 20.0))
+    fleet.land(*[telemetry("gaps", n) for n in range(0, 3000, 2)])
     fleet.run()
+    fleet.land(telemetry("gaps", 1), telemetry("gaps", 1999), telemetry("gaps", 3000))
     fleet.land(telemetry("good", 2))
     fleet.land(telemetry("copied", 0, 99.0, dup=True), telemetry("again", 0, 20.0, dup=True))
     fleet.run()
@@ -105,3 +107,14 @@ def test_other_content_under_the_same_number_is_flagged(told):
     assert again["conflicts"] == 0 and again["flags"] == []
     (kept,) = told.fleet.tables.measurements.read().where("device = 'copied'").collect()
     assert kept["value"] == 20.0
+
+
+def test_a_device_that_skips_numbers_without_end_costs_no_memory_without_end(told):
+    """What it sends into its oldest gaps is kept as a delivery, and its number counts as lost."""
+    gaps = told.devices["gaps"]
+    assert gaps["flags"] == ["gaps without end"]
+    assert (gaps["accepted"], gaps["delivered"]) == (3001, 1502) and gaps["lost"] == 3001 - 1502
+    (row,) = told.fleet.tables.ledger.read().where("device = 'gaps'").collect()
+    assert len(row["ranges"]) == 1000
+    late = told.fleet.tables.raw.read().where("device = 'gaps' AND seq IN (1, 1999)").orderBy("seq").collect()
+    assert [row["first"] for row in late] == [False, True]

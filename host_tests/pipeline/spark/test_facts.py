@@ -133,3 +133,11 @@ def test_aggregates_by_minute_hour_and_day(fleet, telemetry):
     assert rows("minute")[0] == (0, 2, 0, 1000, 500) and len(rows("minute")) == 72
     assert rows("hour")[:2] == [(0, 4, 0, 1000, 1003 / 4), (3600, 3, 3, 5, 4)] and len(rows("hour")) == 24
     assert rows("day") == [(-43200, 37, 0, 1000, (sum(range(36)) + 1000) / 37), (43200, 36, 36, 71, 53.5)]
+
+
+def test_the_page_shows_them(told):
+    from pipeline.report import render
+
+    page = render(told.facts)
+    assert all(f">{name}<" in page for name in told.devices)
+    assert f"{told.facts['fleet']['accepted']:,}" in page and "numbers before the first" in page
