@@ -3,8 +3,8 @@
 Exactly once
 ------------
 A micro-batch writes `batch=N` in each table, whole or not at all: `_SUCCESS` is written last. One that is repeated
-after a crash replaces what it had written. merge() turns folders of many batches into one of a range, `batch=M-N`: it
-appears by a rename, and from then on counts in place of those it covers. Nothing but the folders' names has to be
+after a crash replaces what it had written. merge() turns folders of many batches into one of a range, `batch=M-N`,
+which counts in place of those it covers as soon as it has its `_SUCCESS`. Nothing but the folders' names has to be
 remembered, so the tables need no log that grows, and any tool that reads Parquet reads them.
 """
 
@@ -36,14 +36,17 @@ class Table:
         self._path = jvm.org.apache.hadoop.fs.Path
         self._files = self._path(self._root).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
 
-    def _complete(self):
+    def _names(self):
         if not self._files.exists(self._path(self._root)):
-            return
-        for status in self._files.listStatus(self._path(self._root)):
-            name = status.getPath().getName()
-            found = _FOLDER.fullmatch(name)
-            if found and self._files.exists(self._path(f"{self._root}/{name}/_SUCCESS")):
-                yield Span(int(found[1]), int(found[2] or found[1]), f"{self._root}/{name}")
+            return []
+        names = [status.getPath().getName() for status in self._files.listStatus(self._path(self._root))]
+        return [name for name in names if _FOLDER.fullmatch(name)]
+
+    def _complete(self):
+        for name in self._names():
+            first, last = _FOLDER.fullmatch(name).groups()
+            if self._files.exists(self._path(f"{self._root}/{name}/_SUCCESS")):
+                yield Span(int(first), int(last or first), f"{self._root}/{name}")
 
     def spans(self):
         """The folders that count, oldest first."""
@@ -99,12 +102,8 @@ class Table:
         return None
 
     def _replace(self, run):
-        final = f"{self._root}/batch={run[0].first}-{run[-1].last}"
-        work = f"{self._root}/_batch={run[0].first}-{run[-1].last}"  # readers pass over names like that
-        rows = self._read(run)
-        rows.coalesce(self._files_for(run)).write.mode("overwrite").parquet(work)
-        if not self._files.rename(self._path(work), self._path(final)):
-            raise OSError(f"{work} cannot be renamed")
+        rows = self._read(run).coalesce(self._files_for(run))
+        rows.write.mode("overwrite").parquet(f"{self._root}/batch={run[0].first}-{run[-1].last}")
         self._sweep()
 
     def _files_for(self, run):
@@ -112,8 +111,13 @@ class Table:
         return max(1, size >> 27)  # 128 MiB each
 
     def _sweep(self):
-        """Removes what a range covers, which a merge that was killed may have left."""
+        """Removes what a range covers, and the half of one, which a merge that was killed may have left."""
         kept = self.spans()
-        for span in list(self._complete()):
+        complete = list(self._complete())
+        for span in complete:
             if any(one.covers(span) and one.path != span.path for one in kept):
                 self._files.delete(self._path(span.path), True)
+        whole = {span.path.rsplit("/", 1)[1] for span in complete}
+        for name in self._names():
+            if "-" in name and name not in whole:
+                self._files.delete(self._path(f"{self._root}/{name}"), True)

@@ -84,14 +84,14 @@ def test_a_merge_that_was_killed_is_made_good(fleet, telemetry, monkeypatch):
     monkeypatch.setattr(table, "_sweep", lambda: None)  # the power goes before what was merged is removed,
     table._replace(table.spans()[:2])
     monkeypatch.undo()
-    half = fleet.root / "raw/_batch=2-3"  # and once more while another range is being written
+    half = fleet.root / "raw/batch=2-3"  # and once more while another range is being written
     half.mkdir()
     (half / "part-0.parquet").write_bytes(b"half a file")
     assert fleet.numbers() == [("attic", 7, n) for n in range(5)]
     monkeypatch.setattr("pipeline.tables.FANOUT", 2)
     assert table.merge() > 0
     assert fleet.numbers() == [("attic", 7, n) for n in range(5)]
-    names = sorted(folder.name for folder in (fleet.root / "raw").iterdir() if not folder.name.startswith("_"))
+    names = sorted(folder.name for folder in (fleet.root / "raw").iterdir())
     assert names == ["batch=0-3", "batch=4"]
     fleet.land(telemetry("attic", 4), telemetry("attic", 5))
     fleet.run()

@@ -42,7 +42,7 @@ def measure(folder, batches, devices):
         "merged_folders": merged,
         "measurements": measurements,
         "table_bytes": {name: bytes_below(folder / "tables" / name) for name in TABLES},
-        "checkpoint_bytes": sum(path.stat().st_size for path in (folder / "tables/_checkpoint").rglob("*.*")),
+        "source_log_bytes": _newest_log(folder / "tables/_checkpoint/sources/0"),
     }
 
 
@@ -62,6 +62,13 @@ def _steady_bytes(folder):
         return bytes_below(folder)
     except FileNotFoundError:
         return 0
+
+
+def _newest_log(folder):
+    """Bytes of the last file in which Spark's source has noted every file that it has ever read: it is written again
+    every ten batches."""
+    compacted = sorted(folder.glob("*.compact"), key=lambda path: int(path.stem))
+    return compacted[-1].stat().st_size if compacted else 0
 
 
 def _fifths(seconds):

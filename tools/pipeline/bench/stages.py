@@ -6,22 +6,26 @@ import time
 from contextlib import contextmanager
 
 from .landing import MEASUREMENTS, ROOT, bytes_below, deliveries, land
-from .memory import Peaks
+from .memory import Peaks, processor_s
 
 TABLES = ("raw", "measurements", "minutes", "health", "dead_letters", "ledger")
 
 
 @contextmanager
 def spark_in(folder, **options):
-    """A Spark as the pipeline has it, without its log."""
+    """A Spark as the pipeline has it, without its log; afterwards its JVM has ended, and lets go of the folder."""
     from pipeline.session import session
 
     spark = session("inflight bench", folder / "spark", **options)
     spark.sparkContext.setLogLevel("ERROR")
+    gateway = spark.sparkContext._gateway
     try:
         yield spark
     finally:
         spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # which the JVM takes for our end
+        gateway.proc.wait(60)
 
 
 def timed(work, *args):
@@ -64,13 +68,15 @@ def measure(folder, millions, devices, runs):
     messages = max(devices, round(millions * 1e6 / MEASUREMENTS))
     many, landed, files = land(folder / "landing", deliveries(messages, devices))
     land(folder / "warm-up", deliveries(devices, devices))
-    seconds = {name: [] for name in _STAGES}
+    seconds, worked = ({name: [] for name in _STAGES} for _ in range(2))
     with spark_in(folder) as spark, Peaks() as peaks:
         for work in _STAGES.values():
             work(spark, folder / "warm-up", folder / "warm-up-tables")
         for _ in range(runs):
             for name, work in _STAGES.items():
+                before = processor_s()
                 seconds[name].append(timed(work, spark, folder / "landing", folder / "tables")[0])
+                worked[name].append(processor_s() - before)
         report_s, facts = timed(_report, spark, folder / "tables")
     taken = {name: statistics.median(found) for name, found in seconds.items()}
     if facts["fleet"]["delivered"] != messages or facts["fleet"]["measurements"] != MEASUREMENTS * messages:
@@ -86,6 +92,7 @@ def measure(folder, millions, devices, runs):
         "table_bytes": {name: bytes_below(folder / "tables" / name) for name in TABLES},
         "seconds": taken,
         "deliveries_s": {name: many / s for name, s in taken.items()},
+        "cpu_us": {name: 1e6 * statistics.median(found) / many for name, found in worked.items()},  # per delivery
         "rows_s": MEASUREMENTS * messages / taken["take"],
         "share": {name: taken["ceiling"] / s for name, s in taken.items()},
         "report_s": report_s,
