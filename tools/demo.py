@@ -136,6 +136,7 @@ def check_tables(accepted, facts, raw, measurements):
         "messages have two rows": sum(1 for n in first.values() if n > 1),
         "measurements have two rows": sum(1 for n in rows.values() if n > 1),
         "packs have no measurements": len(told - measured),
+        "messages that the report does not count": max(0, len(accepted) - fleet["delivered"]),
         "numbers that the report knows nothing of": fleet["before"],
     }
     found |= {

@@ -129,7 +129,7 @@ def test_what_the_demonstration_takes_for_a_failure():
 def _check(raw, measurements, **fleet):
     """What the demonstration finds wrong with these rows, if s1 has accepted messages 0 and 1."""
     figures = ("before", "lost", "late", "doubled", "dead_letters", "conflicts")
-    facts = {"fleet": dict.fromkeys(figures, 0) | fleet}
+    facts = {"fleet": dict.fromkeys(figures, 0) | {"delivered": 2} | fleet}
     rows = [dict(zip(("device", "seq", "kind", "first"), row, strict=True)) for row in raw]
     places = [dict(zip(("device", "seq", "place"), row, strict=True)) for row in measurements]
     return check_tables({("s1", 0, 1), ("s1", 1, 2)}, facts, rows, places)
@@ -144,6 +144,7 @@ def test_what_the_demonstration_finds_wrong_with_tables():
     assert _check(raw + raw[:1], rows) == ["1 messages have two rows"]
     assert _check(raw, rows + rows[:1]) == ["1 measurements have two rows"]
     assert _check(raw, []) == ["1 packs have no measurements"]
+    assert _check(raw, rows, delivered=1) == ["1 messages that the report does not count"]
     assert _check(raw, rows, before=2) == ["2 numbers that the report knows nothing of"]
     assert _check(raw, rows, lost=1, doubled=2) == ["1 lost, says the report", "2 doubled, says the report"]
 

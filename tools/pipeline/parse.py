@@ -24,10 +24,13 @@ def _refuse(constant):
     raise ValueError(f"{constant} is no JSON")
 
 
+_DECODER = json.JSONDecoder(parse_constant=_refuse)  # json.loads() would make one each time
+
+
 def _loads(text):
     """json.loads() for hostile text: strict, and with one kind of exception."""
     try:
-        found = json.loads(text, parse_constant=_refuse)
+        found = _DECODER.decode(text)
         if "\\u" in text:  # it can say half a surrogate pair, which is no text
             json.dumps(found, ensure_ascii=False).encode()
         return found

@@ -6,10 +6,10 @@ import re
 RELATIVE = 1 << 28  # smaller times are offsets from now (RFC 8428, 4.5.3)
 _VERSION = 10
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-:./_]*")  # (RFC 8428, 4.5.1)
-_NUMBERS = ("bt", "bv", "bs", "v", "s", "t", "ut")
-_TEXTS = ("bn", "bu", "n", "u", "vs", "vd")
-_VALUES = ("v", "vs", "vb", "vd")
-_BASES = ("bn", "bt", "bu", "bv", "bs")
+_NUMBERS = frozenset(("bt", "bv", "bs", "v", "s", "t", "ut"))
+_TEXTS = frozenset(("bn", "bu", "n", "u", "vs", "vd"))
+_VALUES = frozenset(("v", "vs", "vb", "vd"))
+_BASES = frozenset(("bn", "bt", "bu", "bv", "bs"))
 
 
 class Bad(ValueError):
@@ -21,43 +21,46 @@ def _number(name, value):
         raise Bad(f"{name} is not a number")
     try:
         value = float(value)
+        if math.isfinite(value):
+            return value
     except OverflowError:
-        value = math.inf
-    if not math.isfinite(value):
-        raise Bad(f"{name} is out of range")
-    return value
+        pass
+    raise Bad(f"{name} is out of range")
 
 
 def _check(record):
     """The fields of a record that we know, with their types. Raises Bad."""
     if not isinstance(record, dict):
         raise Bad("not an object")
-    fields = {name: _number(name, record[name]) for name in _NUMBERS if name in record}
-    for name in _TEXTS:
-        if name in record:
-            if not isinstance(record[name], str):
+    fields = {}
+    for name, value in record.items():
+        if name in _NUMBERS:
+            fields[name] = _number(name, value)
+        elif name in _TEXTS:
+            if not isinstance(value, str):
                 raise Bad(f"{name} is not text")
-            fields[name] = record[name]
-    if "vb" in record:
-        if not isinstance(record["vb"], bool):
-            raise Bad("vb is not true or false")
-        fields["vb"] = record["vb"]
-    for name in record:
-        if name.endswith("_"):  # (4.4)
+            fields[name] = value
+        elif name == "vb":
+            if not isinstance(value, bool):
+                raise Bad("vb is not true or false")
+            fields[name] = value
+        elif name == "bver":
+            if _number(name, value) > _VERSION:
+                raise Bad("bver is newer than this reader")
+        elif name.endswith("_"):  # (4.4)
             raise Bad(f"{name[:40]} must be understood, and is not")
-    if _number("bver", record.get("bver", _VERSION)) > _VERSION:
-        raise Bad("bver is newer than this reader")
     return fields
 
 
 def _resolved(fields, base):
     """(name, unit, time, v, vs, vb, vd, sum) of a record, None if it only sets base values."""
-    values = [name for name in _VALUES if name in fields]
+    values = _VALUES & fields.keys()
     if len(values) > 1:
-        raise Bad("several values: " + ", ".join(values))
+        raise Bad("several values: " + ", ".join(sorted(values)))
     has_value = bool(values) or "bv" in base
-    if not has_value and "s" not in fields and "bs" not in base:
-        if "n" in fields or not any(name in fields for name in _BASES):
+    has_sum = "s" in fields or "bs" in base
+    if not has_value and not has_sum:
+        if "n" in fields or not _BASES & fields.keys():
             raise Bad("no value")
         return None
     name = base.get("bn", "") + fields.get("n", "")
@@ -66,8 +69,8 @@ def _resolved(fields, base):
     number = None
     if "v" in fields or (has_value and not values):
         number = base.get("bv", 0.0) + fields.get("v", 0.0)
-    total = base.get("bs", 0.0) + fields.get("s", 0.0) if "s" in fields or "bs" in base else None
-    if any(n is not None and not math.isfinite(n) for n in (number, total)):
+    total = base.get("bs", 0.0) + fields.get("s", 0.0) if has_sum else None
+    if (number is not None and not math.isfinite(number)) or (total is not None and not math.isfinite(total)):
         raise Bad("v is out of range")
     time = base.get("bt", 0.0) + fields.get("t", 0.0)
     unit = fields.get("u", base.get("bu"))
@@ -85,7 +88,8 @@ def resolve(pack):
     for place, record in enumerate(pack):
         try:
             fields = _check(record)
-            base.update((name, fields[name]) for name in _BASES if name in fields)
+            for name in _BASES & fields.keys():
+                base[name] = fields[name]
             found = _resolved(fields, base)
             if found:
                 records.append(found)

@@ -126,6 +126,7 @@ def _first_number():
         "first_received": "timestamp_millis(1760000000000)",
         "last_received": "timestamp_millis(1760000000000)",
         "measurements": f"{MEASUREMENTS}L",
+        "given_up": "0L",
         "dead_letters": "0L",
         "odd_clock": "0L",
         "latency": "kll_sketch_agg_double(latency)",
