@@ -37,8 +37,11 @@ def say(text):
 @contextlib.contextmanager
 def _spark(name, master, partitions, conf):
     """Spark, for as long as we need it; what goes wrong is told in one line."""
-    from pyspark.errors import PySparkException
-
+    try:
+        from pyspark.errors import PySparkException
+    except ImportError:
+        CONSOLE.print("[bold red]FAILED[/bold red]: Spark is not installed: run `make setup-pipeline`")
+        raise typer.Exit(1) from None
     from pipeline.session import session
     from pipeline.stream import WrongTables
 

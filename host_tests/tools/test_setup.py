@@ -13,7 +13,7 @@ import pytest
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 
-from provision import environment, packages, programs, sources  # noqa: E402
+from provision import environment, packages, programs, sources, spark  # noqa: E402
 from provision.common import Trouble, exclusive, sweep  # noqa: E402
 
 MIRROR = "http://mirror.example/debian"
@@ -268,3 +268,57 @@ def test_device_run_stops_at_a_file_that_does_not_import(tmp_path):
     path.write_text("from harness import SkipTest\nraise SkipTest('not for this one')\ndef test_x():\n    pass\n")
     skipped = tool("device_run.py", path)
     assert (skipped.returncode, skipped.stdout) == (0, "skip *: not for this one\n")
+
+
+# --- Java
+
+
+@pytest.fixture
+def java(tmp_path, monkeypatch):
+    """java(name, version) makes a Java that says so, and returns its home; the packaged one is not there."""
+    monkeypatch.setattr(spark, "PACKAGED", tmp_path / "packaged")
+
+    def make(name, version):
+        program = tmp_path / name / "bin/java"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n")
+        program.chmod(0o755)
+        return tmp_path / name
+
+    return make
+
+
+def test_java_is_the_named_one_or_that_of_the_path_or_the_packaged_one(java):
+    named, found = java("named", "21.0.1"), java("found", "17.0.15")
+    assert spark.java_home({"JAVA_HOME": str(named), "PATH": str(found / "bin")}) == named
+    assert spark.java_home({"PATH": str(found / "bin")}) == found
+    assert spark.java_home({"PATH": ""}) is None
+    packaged = java("packaged", "25")
+    assert spark.java_home({"PATH": ""}) == packaged
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2", "nonsense"])
+def test_a_java_that_is_too_old_is_passed_over(java, version):
+    old, good = java("old", version), java("good", "17")
+    assert spark.java_home({"JAVA_HOME": str(old), "PATH": str(good / "bin")}) == good
+    assert spark.java_home({"JAVA_HOME": str(old), "PATH": ""}) is None
+
+
+def test_what_starts_the_packaged_java_leaves_out_the_module_that_it_lacks(tmp_path):
+    starter = tmp_path / "java"
+    starter.write_text(spark._STARTER.format(java="printf '<%s>'"))
+    words = ["--add-modules=jdk.incubator.vector", "-cp", "a b:c", "--add-modules=jdk.incubator.vector", "Main", ""]
+    assert subprocess.check_output(["bash", starter, *words], text=True) == "<-cp><a b:c><Main><>"
+
+
+def test_another_lock_is_added_once(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(environment, "run", lambda command, purpose: done.append(command))
+    lock = tmp_path / "more.lock"
+    lock.write_text("something==1\n")
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").touch()
+    assert environment.add(lock, tmp_path / "venv") and not environment.add(lock, tmp_path / "venv")
+    lock.write_text("something==2\n")
+    assert environment.add(lock, tmp_path / "venv") and len(done) == 2
+    assert all("--require-hashes" in command and lock in command for command in done)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from . import environment
-from .common import CHECKOUT, Trouble, write_atomic
+from .common import CHECKOUT, Trouble, say, write_atomic
 
 LOCKS = CHECKOUT / "tools/pipeline"
 OLDEST_JAVA = 17
@@ -48,8 +48,9 @@ def java_home(environ=os.environ):
 
 def ensure():
     """True when there was something to do."""
-    if sys.version_info < (3, 11):
-        raise Trouble(f"the pipeline needs Python 3.11 or newer for Spark, this is {sys.version.split()[0]}")
+    if sys.version_info < (3, 11):  # all else works
+        say(f"no Spark, and so no pipeline: it needs Python 3.11 or newer, this is {sys.version.split()[0]}")
+        return False
     made = environment.add(LOCKS / "pipeline.lock")
     if java_home():
         return made
