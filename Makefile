@@ -21,7 +21,7 @@ test: setup-pipeline  ## the whole suite on every runtime (ARGS="-k journal" for
 	$(VENV)/python -m pytest -n $(JOBS) $(ARGS)
 
 conformance: setup  ## which test proves which statement of MQTT 3.1.1 and 3.1
-	@$(VENV)/python tools/conformance.py -n $(JOBS) --dist=loadgroup $(ARGS)
+	@$(VENV)/python tools/conformance.py -n $(JOBS) $(ARGS)
 
 DEVICES ?= 20
 DURATION ?= 30

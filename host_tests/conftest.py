@@ -24,7 +24,6 @@ RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "xdist_group(name): tests that share one worker")
     config.addinivalue_line("markers", f"limit(seconds): how long a test may take, if not {LIMIT_S}")
     config.addinivalue_line("markers", "long(variable): it takes minutes, and runs if that is in the environment")
 
@@ -36,6 +35,20 @@ def pytest_collection_modifyitems(config, items):
     if len(asked_for) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if not _is_asked_for(item)])
     items[:] = sorted(asked_for, key=lambda item: item.get_closest_marker("limit") is None)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Tests that share what takes long to begin go to one worker, or each worker would begin it again."""
+    from xdist.scheduler import LoadScopeScheduling  # here: without workers there is none to make
+
+    class Sharing(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            path = nodeid.split("::")[0]
+            if "/device/" in path:  # a file's run on a runtime
+                return path + nodeid[nodeid.rfind("[") :]
+            return next((room for room in ("pipeline/spark", "pipeline/report/test_browser") if room in path), nodeid)
+
+    return Sharing(config, log)
 
 
 def _is_asked_for(item):
@@ -130,7 +143,6 @@ class DeviceItem(pytest.Item):
     def __init__(self, *, test, run, **kwargs):
         super().__init__(**kwargs)
         self.test, self.run = test, run
-        self.add_marker(pytest.mark.xdist_group(f"{self.path.stem}-{run.runtime.name}"))
 
     def runtest(self):
         if self.run.runtime.reason:

@@ -10,7 +10,6 @@ from pipeline.report import render
 from reading import fleet_figures
 
 pytestmark = [
-    pytest.mark.xdist_group("chromium"),
     pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one"),
 ]
 WIDTHS = (1280, 800, 390, 360)

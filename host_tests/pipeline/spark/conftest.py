@@ -27,13 +27,6 @@ def pytest_pycollect_makemodule(module_path, parent):
     return absent(parent, module_path, REASON)
 
 
-def pytest_collection_modifyitems(items):
-    """All on one worker, or each worker starts a Spark of its own."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) or "driver" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     from pipeline.session import session

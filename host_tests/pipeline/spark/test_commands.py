@@ -17,7 +17,7 @@ TABLES = Path(__file__).resolve().parents[3] / "tools/tables.py"
 ALONE = ("--master", "local[2]")
 PATIENCE_S = 240
 
-pytestmark = [pytest.mark.long("INFLIGHT_PIPELINE"), pytest.mark.limit(900), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long("INFLIGHT_PIPELINE"), pytest.mark.limit(900)]
 
 
 def run(*words):
