@@ -2,6 +2,7 @@
 
 import json
 import queue
+import signal
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -55,9 +56,11 @@ class Stream:
         self.add(kind, f"{who}{describe(payload)}{' (retained)' if retained else ''}")
 
     def show(self, console):
-        """Prints events, for ever."""
-        while True:
-            at, source, text = self._events.get()
+        """Prints events until Ctrl-C."""
+        # Not by its exception, which may strike in some callback that lets it vanish.
+        signal.signal(signal.SIGINT, lambda *_: self._events.put(None))
+        while event := self._events.get():
+            at, source, text = event
             line = Text.assemble((at, "dim"), f"  {source:{_WIDTH}}  ", (text, _STYLES.get(source, "default")))
             console.print(line, soft_wrap=True)
 
