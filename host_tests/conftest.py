@@ -48,6 +48,7 @@ def pytest_xdist_make_scheduler(config, log):
                 return path + nodeid[nodeid.rfind("[") :]
             return next((room for room in ("pipeline/spark", "pipeline/report/test_browser") if room in path), nodeid)
 
+    config.option.loadscopereorder = False  # else the largest groups come first, and not what takes long
     return Sharing(config, log)
 
 
