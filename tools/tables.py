@@ -14,6 +14,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pipeline.session import PARTITIONS
 
@@ -38,6 +39,7 @@ def say(text):
 def _spark(name, master, partitions, conf):
     """Spark, for as long as we need it; what goes wrong is told in one line."""
     try:
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
     except ImportError:
         CONSOLE.print("[bold red]FAILED[/bold red]: Spark is not installed: run `make setup-pipeline`")
@@ -45,6 +47,8 @@ def _spark(name, master, partitions, conf):
     from pipeline.session import session
     from pipeline.stream import WrongTables
 
+    if not master.startswith(("local", "spark://", "yarn", "k8s://")):
+        raise typer.BadParameter(f"--master {master}: local[*], spark://host:7077, yarn or k8s://https://host:port")
     try:
         options = dict(pair.split("=", 1) for pair in conf)
     except ValueError:
@@ -54,8 +58,10 @@ def _spark(name, master, partitions, conf):
         try:
             spark = session(f"inflight {name}", Path(folder), master, partitions, **options)
             yield spark
-        except (WrongTables, RuntimeError, OSError, PySparkException) as e:
-            CONSOLE.print("[bold red]FAILED[/bold red]:", str(e).splitlines()[0][:500], soft_wrap=True, markup=True)
+        except (WrongTables, RuntimeError, OSError, PySparkException, Py4JJavaError) as e:
+            text = e.java_exception.getMessage() if isinstance(e, Py4JJavaError) else str(e)
+            why = Text((text or type(e).__name__).splitlines()[0][:500])
+            CONSOLE.print("[bold red]FAILED[/bold red]:", why, soft_wrap=True)
             raise typer.Exit(1) from None
         finally:
             if spark:
