@@ -6,7 +6,7 @@ from collections import Counter
 from pyspark.sql import functions as F
 
 from . import views
-from .schema import fold_sums
+from .schema import fold_sums, merged
 
 _STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
 _POINTS = 200
@@ -63,7 +63,7 @@ def _devices(tables, until):
     found = views.devices(tables, until).persist()
     try:
         sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*views.COUNTS, *views.MORE_COUNTS)]
-        row = found.agg(F.count("*").alias("devices"), *sums, F.expr(views.merged("latency")).alias("latency"))
+        row = found.agg(F.count("*").alias("devices"), *sums, F.expr(merged("latency")).alias("latency"))
         row = row.withColumn("latency_ms", F.expr(views.percentiles("latency"))).first()
         worst = found.orderBy(*(F.desc(name) for name in _WORST), "device").limit(MOST_DEVICES)
         devices = [_device(one) for one in worst.drop("latency").collect()]

@@ -58,6 +58,11 @@ def count(ranges):
     return f"aggregate({ranges}, 0L, (n, r) -> n + r.hi - r.lo + 1)"
 
 
+def merged(sketches):
+    """SQL that merges sketches, NULL if there are none."""
+    return f"CASE WHEN count({sketches}) > 0 THEN kll_merge_agg_double({sketches}) END"
+
+
 def fold_ledger(parts):
     """One row for each device and epoch. What two batches have seen first is never the same. given_up: how many numbers
     in `ranges` have not come."""
@@ -66,7 +71,7 @@ def fold_ledger(parts):
         *(F.sum(name).alias(name) for name in _SUMS),
         F.min("first_received").alias("first_received"),
         F.max("last_received").alias("last_received"),
-        F.expr("CASE WHEN count(latency) > 0 THEN kll_merge_agg_double(latency) END").alias("latency"),
+        F.expr(merged("latency")).alias("latency"),
     )
     added = added.withColumn("all", F.expr(joined("parts"))).withColumn("ranges", F.expr(_bounded("all")))
     given_up = F.expr(f"given_up + {count('ranges')} - {count('all')}")

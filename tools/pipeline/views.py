@@ -3,7 +3,7 @@
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from .schema import count, fold_sums
+from .schema import count, fold_sums, merged
 
 SIZES = ("minute", "hour", "day")
 PERCENTILES = (0.5, 0.95, 0.99)
@@ -108,11 +108,6 @@ def states(tables):
 
 COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements", "odd_clock", "given_up")
 MORE_COUNTS = ("epochs", "dead_letters", "conflicts", "jumps", "restarts", "resends", "outages", "full")
-
-
-def merged(sketches):
-    """SQL that merges sketches, NULL if there are none."""
-    return f"CASE WHEN count({sketches}) > 0 THEN kll_merge_agg_double({sketches}) END"
 
 
 def devices(tables, until):
