@@ -56,7 +56,7 @@ def _spark(name, master, partitions, conf):
     with tempfile.TemporaryDirectory(prefix="inflight-spark-", ignore_cleanup_errors=True) as folder:
         spark = None
         try:
-            spark = session(f"inflight {name}", Path(folder), master, partitions, **options)
+            spark = session(f"inflight {name}", Path(folder), master, partitions, options)
             yield spark
         except (WrongTables, RuntimeError, OSError, PySparkException, Py4JJavaError) as e:
             text = e.java_exception.getMessage() if isinstance(e, Py4JJavaError) else str(e)

@@ -33,9 +33,9 @@ def _code():
     return data.getvalue()
 
 
-def session(name, folder, master="local[*]", partitions=PARTITIONS, **options):
+def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None):
     """A Spark session called `name` on `master`; `folder` takes what Spark needs while it runs. `partitions` of each
-    shuffle: some two for each core. options: of Spark's own, with "_" for ".". RuntimeError if there is no Java."""
+    shuffle: some two for each core. options: {name: value}, Spark's own. RuntimeError if there is no Java."""
     home = java_home()
     if not home:
         raise RuntimeError("there is no Java 17 or newer: run `make setup-pipeline`")
@@ -49,8 +49,7 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, **options):
     builder = SparkSession.builder.master(master).appName(name)
     settings = _DEFAULTS | {"spark.sql.shuffle.partitions": str(partitions), "spark.local.dir": str(folder)}
     settings["spark.sql.warehouse.dir"] = str(folder / "warehouse")
-    settings |= {key.replace("_", "."): str(value) for key, value in options.items()}
-    for key, value in settings.items():
+    for key, value in (settings | (options or {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     code = folder / "pipeline.zip"

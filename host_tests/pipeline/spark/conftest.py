@@ -33,7 +33,9 @@ def spark(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    running = session("tests", folder, "local[2]", partitions=2, spark_driver_memory="1g")
+    # The second: a name that has both "." and "_", as environments of executors do.
+    options = {"spark.driver.memory": "1g", "spark.executorEnv.OF_TESTS": "1"}
+    running = session("tests", folder, "local[2]", partitions=2, options=options)
     yield running
     running.stop()
 

@@ -16,7 +16,7 @@ def measure(folder, batches, devices):
     lines = deliveries(2**62, devices)
     for _ in range(batches):
         land(folder / "landing", itertools.islice(lines, BATCH))
-    with spark_in(folder, spark_sql_streaming_numRecentProgressUpdates=batches + 10) as spark:
+    with spark_in(folder, {"spark.sql.streaming.numRecentProgressUpdates": batches + 10}) as spark:
         from pipeline.batch import Tables
         from pipeline.stream import start
 

@@ -12,11 +12,11 @@ TABLES = ("raw", "measurements", "minutes", "health", "dead_letters", "ledger")
 
 
 @contextmanager
-def spark_in(folder, **options):
+def spark_in(folder, options=None):
     """A Spark as the pipeline has it, without its log; afterwards its JVM has ended, and lets go of the folder."""
     from pipeline.session import session
 
-    spark = session("inflight bench", folder / "spark", **options)
+    spark = session("inflight bench", folder / "spark", options=options)
     spark.sparkContext.setLogLevel("ERROR")
     gateway = spark.sparkContext._gateway
     try:

@@ -1,0 +1,5 @@
+"""Settings of Spark's own reach it under the names that they have."""
+
+
+def test_options_keep_their_names(spark):
+    assert spark.conf.get("spark.executorEnv.OF_TESTS") == "1"
