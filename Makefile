@@ -47,7 +47,7 @@ image: setup  ## a bare board's image as a file (BOARD=esp32 CONFIG=config.json 
 flash: setup  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1])
 	@$(VENV)/python tools/flash.py $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
 
-test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (half an hour)
+test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour)
 	INFLIGHT_PICO_W=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/pico_w $(ARGS)
 
 figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board
