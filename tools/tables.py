@@ -97,7 +97,7 @@ def update(
     master: str = MASTER,
     once: bool = typer.Option(False, help="what is there, and then an end: for a cron job"),
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
-    files: int = typer.Option(500, min=1, help="landing files in a micro-batch, at most"),
+    files: int = typer.Option(None, min=1, help="landing files in a micro-batch, at most; else 256 MB of them"),
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):

@@ -16,11 +16,13 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.hadoop.parquet.block.size": str(32 << 20),  # its 128 MB per task are on nobody's account
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # small folders: a job of its own costs more
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # or each write makes a file per core
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}",
 }
+_LEAST_MB, _MOST_MB = 1024, 8192
 PARTITIONS = 4  # of a shuffle: Spark's 200 suit a hundred cores, and cost the rest five times
 
 
@@ -31,6 +33,12 @@ def _code():
         for name in _SHIPPED:
             archive.write(_CODE / name, f"pipeline/{name}")
     return data.getvalue()
+
+
+def _memory():
+    """What the driver may take: a quarter of this machine. Spark's 1 GB is too little for a batch after an outage."""
+    machine_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return f"{min(_MOST_MB, max(_LEAST_MB, machine_mb // 4))}m"
 
 
 def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None):
@@ -48,7 +56,7 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None
     folder.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder.master(master).appName(name)
     settings = _DEFAULTS | {"spark.sql.shuffle.partitions": str(partitions), "spark.local.dir": str(folder)}
-    settings["spark.sql.warehouse.dir"] = str(folder / "warehouse")
+    settings |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.memory": _memory()}
     for key, value in (settings | (options or {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

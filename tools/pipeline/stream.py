@@ -5,7 +5,7 @@ import json
 from .batch import take
 
 FORMAT = 1  # of tables and checkpoint; rises when older ones can no longer be gone on with
-FILES = 500  # landing files in a micro-batch, at most
+BATCH = "256m"  # of landing files, at most: more may not fit the memory that Spark has on a small machine
 
 
 class WrongTables(RuntimeError):
@@ -32,15 +32,17 @@ def _check(spark, root, topics):
             )
 
 
-def start(spark, landing, root, topics, every_s=10, once=False, files=FILES):
+def start(spark, landing, root, topics, every_s=10, once=False, files=None):
     """Starts the query: landing files of folder `landing` into the tables below the folder or URI `root`; devices
-    publish below `topics`. Every so many seconds, or `once`: what is there, and then an end. Files that were read go
-    to `root`/landed. Returns the StreamingQuery. Raises WrongTables."""
+    publish below `topics`. Every so many seconds, or `once`: what is there, and then an end. A micro-batch takes
+    `files` at most, else BATCH. Files that were read go to `root`/landed. Returns the StreamingQuery. Raises
+    WrongTables."""
     _check(spark, root, topics)
+    limit = ("maxFilesPerTrigger", files) if files else ("maxBytesPerTrigger", BATCH)
     lines = (
         spark.readStream.format("text")
         .option("lineSep", "\n")  # other ends of line may stand within one
-        .option("maxFilesPerTrigger", files)
+        .option(*limit)
         .option("cleanSource", "archive")  # or listing what was read takes ever longer
         .option("sourceArchiveDir", f"{root}/landed")
         .load(f"{landing}/*.ndjson")

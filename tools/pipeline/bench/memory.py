@@ -25,16 +25,13 @@ def _descendants(pid):
     return found
 
 
-def processor_s():
-    """Seconds of processor that the processes below this one have used, those that have ended included."""
-    ticks = 0
-    for pid in _descendants(os.getpid()):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks += sum(int(field) for field in fields[11:15])  # its own, and those of children that it has seen end
-    return ticks / os.sysconf("SC_CLK_TCK")
+def _ticks(pid):
+    """((pid, when it began), ticks of processor that it has used), None if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (pid, fields[19]), int(fields[11]) + int(fields[12])
 
 
 def _peak(pid):
@@ -48,15 +45,23 @@ def _peak(pid):
 
 
 class Peaks:
-    """While it is entered, what the JVM and the largest Python worker below this process took at most, in bytes."""
+    """While it is entered, what the JVM and the largest Python worker below this process took at most, in bytes, and
+    the processor time of all."""
 
     def __init__(self):
         self.jvm = self.worker = 0
+        self._used = {}  # ticks of each process, also of those that have ended: nobody else may have noted theirs
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
+    def processor_s(self):
+        """Seconds of processor that the processes below this one have used."""
+        self._look()
+        return sum(tuple(self._used.values())) / os.sysconf("SC_CLK_TCK")
+
     def _look(self):
         for pid in _descendants(os.getpid()):
+            self._used.update(filter(None, [_ticks(pid)]))
             name, peak = _peak(pid)
             if name == "java":
                 self.jvm = max(self.jvm, peak)

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 
 from .landing import MEASUREMENTS, ROOT, bytes_below, deliveries, land
-from .memory import Peaks, processor_s
+from .memory import Peaks
 
 TABLES = ("raw", "measurements", "minutes", "health", "dead_letters", "ledger")
 
@@ -74,9 +74,9 @@ def measure(folder, millions, devices, runs):
             work(spark, folder / "warm-up", folder / "warm-up-tables")
         for _ in range(runs):
             for name, work in _STAGES.items():
-                before = processor_s()
+                before = peaks.processor_s()
                 seconds[name].append(timed(work, spark, folder / "landing", folder / "tables")[0])
-                worked[name].append(processor_s() - before)
+                worked[name].append(peaks.processor_s() - before)
         report_s, facts = timed(_report, spark, folder / "tables")
     taken = {name: statistics.median(found) for name, found in seconds.items()}
     if facts["fleet"]["delivered"] != messages or facts["fleet"]["measurements"] != MEASUREMENTS * messages:
