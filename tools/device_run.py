@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from bundle import CHECKOUT, LIB, compile_mpy
+from bundle import CHECKOUT, LIB, compile_all, library
 from runtimes import NAMES, runtime
 
 BESIDE_LIB = ("host_tests/device", "boards/unix", "boards/common", "firmware")  # what a device test may import
@@ -44,11 +44,10 @@ def environment(lib, file):
 def compiled(lib=LIB):
     """A temporary copy of the library as it is deployed: .mpy files made with -O3."""
     with tempfile.TemporaryDirectory(prefix="inflight-mpy-") as folder:
-        for source in sorted(lib.rglob("*.py")):
-            name = source.relative_to(lib)
-            target = Path(folder) / name.with_suffix(".mpy")
+        for place, content in compile_all(library(lib)).items():
+            target = Path(folder) / f"{place}.mpy"
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(compile_mpy(source, str(name)))
+            target.write_bytes(content)
         yield Path(folder)
 
 

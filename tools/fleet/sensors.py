@@ -5,7 +5,7 @@ import os
 import random
 import subprocess
 
-from bundle import compile_mpy, sources
+from bundle import compile_all, sources
 from runtimes import runtime
 
 HEAP = "200k"
@@ -24,11 +24,11 @@ def best_runtime():
 
 def build(folder):
     """Compiles what the unix board carries into `folder`, as it is deployed. Returns how many files."""
-    found = sources("unix")
-    for place, file in found.items():
+    found = compile_all(sources("unix"))
+    for place, compiled in found.items():
         target = folder / f"{place}.mpy"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(compile_mpy(file, file.name))
+        target.write_bytes(compiled)
     return len(found)
 
 

@@ -1,0 +1,77 @@
+# What a client costs in heap: argv is the contender's module, the broker's port, messages to measure with, and the file
+# for a journal. Prints JSON.
+
+import array  # noqa: F401  what every application has loaded is not counted
+import asyncio
+import errno  # noqa: F401
+import gc
+import json
+import random  # noqa: F401
+import select  # noqa: F401
+import socket  # noqa: F401
+import struct  # noqa: F401
+import sys
+import time  # noqa: F401
+from binascii import crc32  # noqa: F401
+
+from raw import Raw, number
+
+_WARM = 20  # messages before those that count: what is made once is made then
+
+
+def heap():
+    gc.collect()
+    return gc.mem_alloc()
+
+
+def allocated(work):
+    """Bytes that work() asks of the heap, whether it gives them back or not."""
+    gc.collect()
+    gc.disable()
+    before = gc.mem_alloc()
+    work()
+    used = gc.mem_alloc() - before
+    gc.enable()
+    return used
+
+
+def main():
+    contender = __import__(sys.argv[1])
+    port = number(2)
+    n = number(3)
+    found = {}
+    asyncio.sleep_ms  # loads the part of asyncio that comes when it is asked for
+    before = heap()
+    contender.load()
+    found["import"] = heap() - before
+    buffer = bytearray(1024)
+    before = heap()
+    journal = contender.journal(sys.argv[4])
+    found["journal"] = heap() - before
+    before = heap()
+    client = contender.Contender(port, "costs", 8, True, buffer, journal)
+    found["client"] = heap() - before
+    for qos in contender.QOS:
+        client.round(qos, _WARM, 8)
+        found["publish_%d" % qos] = allocated(lambda: client.round(qos, n, 8)) / n
+    for qos in contender.QOS:
+        found["receive_%d" % qos] = received(client, Raw(port, "source", qos, True), qos, n)
+    client.close()
+    print(json.dumps(found))
+
+
+def received(client, source, qos, n):
+    client.listen(qos)
+
+    def some(first, last):
+        for i in range(first, last):
+            source.send()
+            client.hear(i + 1)
+
+    some(0, _WARM)
+    used = allocated(lambda: some(_WARM, _WARM + n)) / n
+    source.close()
+    return used
+
+
+main()

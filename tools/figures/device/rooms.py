@@ -1,0 +1,29 @@
+# What each room of Inflight takes of the heap, in the order in which they load each other. Prints JSON.
+
+import array  # noqa: F401  what every application has loaded is not counted
+import errno  # noqa: F401
+import gc
+import json
+import random  # noqa: F401
+import select  # noqa: F401
+import socket  # noqa: F401
+import struct  # noqa: F401
+import sys
+import time  # noqa: F401
+from binascii import crc32  # noqa: F401
+
+found = {}
+
+
+def heap():
+    gc.collect()
+    return gc.mem_alloc()
+
+
+before = heap()
+for room in sys.argv[1].split():
+    __import__("inflight." + room)
+    now = heap()
+    found[room] = now - before
+    before = now
+print(json.dumps(found))

@@ -1,0 +1,30 @@
+"""Other clients to measure beside ours: checkouts that somebody has, found by their files wherever these lie."""
+
+from pathlib import Path
+
+# The module of device/ that drives it: the name it goes by, and the file that it is known by. mqtt_as has been both.
+_KNOWN = {
+    "umqtt_simple": ("umqtt.simple", ("umqtt/simple.py",)),
+    "umqtt_simple2": ("umqtt.simple2", ("umqtt/simple2.py",)),
+    "mqtt_as_client": ("mqtt_as", ("mqtt_as/__init__.py", "mqtt_as.py")),
+}
+
+
+def name_of(driver):
+    return _KNOWN[driver][0]
+
+
+def find(folder):
+    """{driver: {place below /lib, without suffix: source file}} of the clients in `folder`.
+    ValueError if there is none."""
+    found = {}
+    for driver, (_, paths) in _KNOWN.items():
+        for path in paths:
+            files = sorted(file for file in Path(folder).rglob(Path(path).name) if file.as_posix().endswith(f"/{path}"))
+            if files:
+                found[driver] = {path.removesuffix(".py"): files[0]}
+                break
+    if not found:
+        looked_for = ", ".join(path for _, paths in _KNOWN.values() for path in paths)
+        raise ValueError(f"no client in {folder}: looked for {looked_for}")
+    return found

@@ -1,0 +1,218 @@
+"""Device code made smaller without a change of what it does. On a board each name, each constant that is looked up in
+another module and each module costs heap, and in the checkout they cost nothing and are good to read. So when a board's
+modules are compiled, all together,
+
+- constants become numbers wherever they are used,
+- what is there for CPython goes,
+- the rooms of the library that are always loaded together become one module, inflight.core; each of them is still
+  there for an import by its own name.
+
+bundle compiles what this makes, and freeze writes it down.
+"""
+
+import ast
+
+PACKAGE = "inflight"
+CORE = ("port", "packet", "topic", "pages", "journal", "outbound", "inbound", "session", "base", "link")
+_ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
+
+
+def shrink(sources):
+    """`sources`: {place of a module below /lib, without suffix: its text}, all that is to work together. Returns the
+    same with other texts, and inflight/core. ValueError if two rooms use a name for different things."""
+    trees = {place: _Trim().visit(ast.parse(text)) for place, text in sources.items()}
+    constants = {_dotted(place): _constants(tree) for place, tree in trees.items()}
+    rooms = [f"{PACKAGE}/{name}" for name in CORE if f"{PACKAGE}/{name}" in trees]
+    trees = {place: _Fold(place, constants, place in rooms).visit(tree) for place, tree in trees.items()}
+    if rooms:
+        trees = _merge(trees, rooms, constants)
+    return {place: ast.unparse(ast.fix_missing_locations(tree)) + "\n" for place, tree in trees.items()}
+
+
+def _dotted(place):
+    return place.replace("/", ".")
+
+
+def _imported(node, place):
+    """The full name of the module that `from ... import` in the module at `place` means."""
+    return f"{_dotted(place.rpartition('/')[0])}.{node.module}" if node.level else node.module
+
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class _Trim(ast.NodeTransformer):
+    """Takes out docstrings and what is not for MicroPython."""
+
+    def visit(self, node):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        return super().visit(node)
+
+    def visit_If(self, node):
+        self.generic_visit(node)
+        return node.body if ast.unparse(node.test) == _ON_MICROPYTHON else node
+
+
+def _is_constant(node):
+    return isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "const"
+
+
+def _constants(tree):
+    """{name: number} of the names that a module gives by const(number)."""
+    found = {}
+    for node in tree.body:
+        if _is_constant(node):
+            words = compile(ast.Expression(node.value.args[0]), "const", "eval")
+            found[node.targets[0].id] = eval(words, {"__builtins__": {}}, dict(found))
+    return found
+
+
+class _Fold(ast.NodeTransformer):
+    """Puts numbers in the place of constants, its own and imported ones. Public ones of a module that does not become
+    part of another remain, for others than ours."""
+
+    def __init__(self, place, constants, merged):
+        self._place, self._constants, self._merged = place, constants, merged
+        self._numbers = dict(constants[_dotted(place)])
+        self._modules = {}  # those imported by a name: their constants
+
+    def visit_Import(self, node):
+        for alias in node.names:
+            if alias.asname and alias.name in self._constants:
+                self._modules[alias.asname] = self._constants[alias.name]
+        return node
+
+    def visit_ImportFrom(self, node):
+        known = self._constants.get(_imported(node, self._place), {})
+        for alias in node.names:
+            if alias.name in known:
+                self._numbers[alias.asname or alias.name] = known[alias.name]
+        # No constant is left for const() to make, here; in core it stays, for others than ours.
+        needless = ("const",) if not self._merged else ()
+        node.names = [alias for alias in node.names if alias.name not in known and alias.name not in needless]
+        return node if node.names else None
+
+    def visit_Assign(self, node):
+        if not _is_constant(node):
+            return self.generic_visit(node)
+        if self._merged or node.targets[0].id.startswith("_"):
+            return None
+        return ast.Assign(node.targets, ast.Constant(self._numbers[node.targets[0].id]))
+
+    def visit_Attribute(self, node):
+        if isinstance(node.value, ast.Name) and node.attr in self._modules.get(node.value.id, ()):
+            return ast.Constant(self._modules[node.value.id][node.attr])
+        return self.generic_visit(node)
+
+    def visit_Name(self, node):
+        loads = isinstance(node.ctx, ast.Load) and node.id in self._numbers
+        return ast.Constant(self._numbers[node.id]) if loads else node
+
+
+# --- one module of several ---
+
+
+def _globals(tree):
+    """The names that a module binds by itself, not by an import."""
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))
+
+
+def _public(tree):
+    """What others may import from a module, be it its own or only handed on."""
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    handed_on = [alias.asname or alias.name for node in imports for alias in node.names]
+    return [name for name in (*_globals(tree), *handed_on) if not name.startswith("_")]
+
+
+def _locals(function):
+    """The names of its own that a function has, or one within it."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _merge(trees, rooms, constants):
+    core = f"{PACKAGE}/core"
+    owner = {}
+    imports, body = {}, []
+    doors = {place: _public(trees[place]) for place in rooms}
+    for place in rooms:
+        for name in _globals(trees[place]):
+            if owner.setdefault(name, place) != place:
+                raise ValueError(f"{name} stands in {owner[name]} and in {place}: name one otherwise")
+        tree = _Redirect(place, rooms, core).visit(trees[place])
+        for node in tree.body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                imports[ast.unparse(node)] = node
+            else:
+                body.append(node)
+    result = {core: ast.Module([*imports.values(), *body], [])}
+    for place, tree in trees.items():
+        if place in rooms:
+            result[place] = _door(doors[place], constants[_dotted(place)])
+        elif place == f"{PACKAGE}/__init__":
+            result[place] = _Readdress().visit(tree)
+        else:
+            result[place] = _Redirect(place, rooms, core).visit(tree)
+    return result
+
+
+def _door(names, constants):
+    """A module that only hands on what now stands in core."""
+    lines = [f"from .core import {', '.join(names)}"] if names else []
+    lines += [f"{name} = {value}" for name, value in constants.items() if not name.startswith("_")]
+    return ast.parse("\n".join(lines))
+
+
+class _Readdress(ast.NodeTransformer):
+    """The table of names and rooms in __init__."""
+
+    def visit_Constant(self, node):
+        return ast.Constant("core") if node.value in CORE else node
+
+
+class _Redirect(ast.NodeTransformer):
+    """Imports of merged rooms: within core there are none, for others they become imports of core."""
+
+    def __init__(self, place, rooms, core):
+        self._place = place
+        self._inside = place in rooms
+        self._rooms = [_dotted(room) for room in rooms]
+        self._core = _dotted(core)
+        self._aliases = set()
+        self._locals = set()
+
+    def visit_Import(self, node):
+        self._aliases |= {alias.asname for alias in node.names if alias.name in self._rooms}
+        node.names = [alias for alias in node.names if not (self._inside and alias.name in self._rooms)]
+        for alias in node.names:
+            if alias.name in self._rooms and alias.asname:
+                alias.name = self._core
+        return node if node.names else None
+
+    def visit_ImportFrom(self, node):
+        if _imported(node, self._place) not in self._rooms:
+            return node
+        if self._inside:
+            return None
+        return ast.ImportFrom(self._core, node.names, 0)
+
+    def visit_FunctionDef(self, node):
+        outer, self._locals = self._locals, set(_locals(node))
+        self.generic_visit(node)
+        self._locals = outer
+        return node
+
+    def visit_Attribute(self, node):
+        if self._inside and isinstance(node.value, ast.Name) and node.value.id in self._aliases:
+            if node.attr in self._locals:
+                raise ValueError(f"{self._place}: {node.attr} is a function that is called there: name it otherwise")
+            return ast.Name(node.attr, node.ctx)
+        return self.generic_visit(node)
