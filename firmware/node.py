@@ -10,6 +10,7 @@ from inflight.journal import OUT
 from inflight.port import const, ticks_diff, ticks_ms
 
 VERSION = "0.1.0"
+_NAME = const(64)  # characters of a command's name, at most
 _FRAME = const(9)  # bytes of a PUBLISH beside topic and payload, at most
 
 
@@ -111,7 +112,9 @@ class Node:
 
     def _on_command(self, message):
         name = message.topic[len(self._base) + len("command/") :]
-        self._report("reply/" + (name or "?"), commands.obey(self, name, message))
+        reply = commands.obey(self, name, message)
+        # Whoever asks with names of any length gets no topics, or entries in `errors`, of any length.
+        self._report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
 
     # --- the network ---
 

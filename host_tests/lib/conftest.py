@@ -1,19 +1,25 @@
-"""Fixtures of the client's tests: a scripted broker, and clients that are quick to give up and to try again."""
+"""Fixtures of the client's tests: a scripted broker, and clients."""
 
 import sys
-import time
-import zlib
 from pathlib import Path
 
 import pytest
 
 HOST_TESTS = Path(__file__).resolve().parents[1]
-for folder in (HOST_TESTS, HOST_TESTS / "device", HOST_TESTS.parent / "lib", HOST_TESTS.parent / "tools"):
+for folder in (
+    HOST_TESTS,
+    HOST_TESTS / "device",
+    HOST_TESTS / "crash",
+    HOST_TESTS.parent / "lib",
+    HOST_TESTS.parent / "tools",
+):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 from broker import Broker  # noqa: E402
-from inflight import Client, Journal, RamFlash  # noqa: E402
+from clients import make, pump  # noqa: E402, F401 (fixtures)
+from cutting import quick_sum  # noqa: E402
+from inflight import Journal  # noqa: E402
 
 
 @pytest.fixture
@@ -23,56 +29,7 @@ def broker():
     broker.close()
 
 
-class Maker:
-    """make(port, ...) is a Client with a RAM journal; its attribute `errors` lists what on_error was told."""
-
-    def __init__(self):
-        self.clients = []
-
-    def __call__(self, port, device=None, client_id="dev", **options):
-        """`device`: the flash of the journal, a new one if None; False: a client without a journal."""
-        journal = None if device is False else Journal(RamFlash() if device is None else device)
-        errors = []
-        settings = {"timeout": 3000, "backoff": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
-        client = Client("127.0.0.1", client_id, journal, port=port, **settings)
-        client.errors = errors
-        self.clients.append(client)
-        return client
-
-    def cut_power(self, client):
-        """The client is no more: its connection ends without a word, only its flash remains."""
-        if client._link:
-            client._link.close()
-            client._link = None
-
-
-@pytest.fixture
-def make():
-    maker = Maker()
-    yield maker
-    for client in maker.clients:
-        maker.cut_power(client)
-
-
-@pytest.fixture
-def pump():
-    """pump(client, condition): runs the client until the condition holds, at most for three seconds."""
-
-    def run(client, condition, ms=3000):
-        end = time.monotonic() + ms / 1000
-        while not condition():
-            assert time.monotonic() < end, f"did not happen in {ms} ms; errors: {getattr(client, 'errors', [])[-3:]}"
-            client.run_for(2)
-
-    return run
-
-
 @pytest.fixture
 def quick_crc(monkeypatch):
-    """The journal's CRC loop, twenty times as fast; device/test_journal.py has tests of the loop itself."""
-
-    def quick_sum(self, data, i, end):
-        crc = zlib.crc32(data[i:end], ~(self._low | self._high << 16) & 0xFFFFFFFF) ^ 0xFFFFFFFF
-        self._low, self._high = crc & 0xFFFF, crc >> 16
-
+    """The journal's CRC loop, twenty times as fast."""
     monkeypatch.setattr(Journal, "_sum", quick_sum)

@@ -6,6 +6,7 @@ import random
 import pytest
 
 import nor
+from cutting import Tape, cut
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 
 # page, once, sectors, sector size
@@ -155,23 +156,6 @@ class Player:
                 self.journal.tidy()
 
 
-class Tape:
-    """Every operation of a run: the flash before it, what it does, and what had been promised by then."""
-
-    def __init__(self, flash, oracle):
-        self.flash = flash
-        self.oracle = oracle
-        self.operations = []
-        flash.watch = self.note
-
-    def note(self, name, at, old, new):
-        self.operations.append((name, at, old, new, self.flash.snapshot(), self.oracle.copy()))
-
-    def stop(self):
-        self.flash.watch = None
-        return self.operations
-
-
 def record(flash, oracle, seed, steps, first_mid):
     """The tape of a mount and what follows."""
     tape = Tape(flash, oracle)
@@ -209,22 +193,13 @@ def distinct(ways, old, new):
     return {way(old, new): way for way in ways}.values()
 
 
-def cut(flash, operation, how):
-    """Puts back the flash as it was before the operation, and lets `how` stand of it."""
-    name, at, old, new, snapshot, oracle = operation
-    flash.restore(snapshot)
-    flash.land(at, how(old, new))
-    return oracle.copy()
-
-
 def ways_of(operation, choose):
-    name, _, old, new, _, _ = operation
-    return choose(name, old, new)
+    return choose(operation.name, operation.old, operation.new)
 
 
 def explain(operation, how, number):
-    name, at, old, new, _, oracle = operation
-    return f"operation {number}, {name} at {at}: left {how(old, new).hex()}\npending {oracle.pending}"
+    left = how(operation.old, operation.new).hex()
+    return f"operation {number}, {operation.name} at {operation.at}: left {left}\npending {operation.promised.pending}"
 
 
 @pytest.mark.limit(300)

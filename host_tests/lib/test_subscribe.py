@@ -5,6 +5,7 @@ import time
 import pytest
 
 from broker import (
+    CONNECT,
     PINGREQ,
     PUBACK,
     PUBCOMP,
@@ -386,6 +387,35 @@ def test_subscribed_again_when_the_broker_forgot(broker, make, pump):
         client.connect()
         client.subscribe("a", 2, lambda m: got.append(m.payload))
         pump(client, lambda: len(got) >= 2)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["before SUBACK", "before CONNACK"])
+def test_the_broker_forgot_and_the_connection_broke(told, broker, make, pump):
+    """[MQTT-3.2.2-3] It began a new session, then the link was lost: session present is 1 the next time, and yet
+    nothing was ever subscribed to in that session."""
+    client = make(broker.port)
+
+    def script(b):
+        b.welcome(0)
+        granting(b)
+        b.cut()
+        b.accept()
+        b.expect(CONNECT)
+        if told:
+            b.send(connack(0))
+            b.expect(SUBSCRIBE)
+        b.cut()
+        b.welcome(1)
+        assert granting(b).filters == [("a", 2)]
+        b.cut()
+        b.welcome(1)  # now it stands
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a", 2)
+        pump(client, lambda: client.counters()["connects"] >= (4 if told else 3) and client.connected)
+        client.ping()
 
 
 def test_subscription_cut_short(broker, make, pump):

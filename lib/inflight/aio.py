@@ -11,7 +11,7 @@ import inflight.packet as packet
 from .base import DIAL, LEAVE, TURN, Base
 from .gate import Gate, dial, sleep_ms
 from .journal import OutboxFull
-from .link import Link
+from .link import PACE, Link
 from .port import const, ticks_add, ticks_diff, ticks_ms
 
 _OFFERED = const(1)  # a message waits for the iterator,
@@ -29,7 +29,8 @@ class AsyncClient(Base):
         super().__init__(host, client_id, journal, **options)
         self._link = None
         self._at = self._left = 0  # what is still to be written of session.out
-        self._wrote = self._began = 0  # when the socket last took something; a step of connecting began
+        self._wrote = self._began = 0  # since when the socket takes what it took; a step of connecting began
+        self._took = 0  # bytes since then
         self._tick = min(self._slice, self._timeout // 4 or 1)
         self._tasks = ()
         self._over = False  # disconnect() ended it
@@ -152,12 +153,20 @@ class AsyncClient(Base):
                 self._at = session.out_at
                 if not self._left:
                     return True
+                self._take_time()
             done = self._link.send(session.out, self._at, self._left)
             if not done:
                 return False
-            self._wrote = ticks_ms()
             self._at += done
             self._left -= done
+            self._took += done
+            if self._took >= PACE:
+                self._take_time()
+
+    def _take_time(self):
+        # The socket has a time-out for the next bytes.
+        self._took = 0
+        self._wrote = ticks_ms()
 
     def _try_flush(self):
         # As _flush(), for others than the client's task, which then waits, or ends the connection.
@@ -182,7 +191,7 @@ class AsyncClient(Base):
     async def _room(self):
         # Waits until the socket takes more, a tick at most.
         if self._late(self._wrote):
-            self._abort(OSError(ETIMEDOUT, "the broker takes nothing"))
+            self._abort(OSError(ETIMEDOUT, "the broker takes too little"))
         else:
             await self._gate.wait(self._link.stream, True)
 
@@ -226,7 +235,7 @@ class AsyncClient(Base):
             if self._held == _IN_USE and self._consumer.done():
                 self._held = 0  # whoever had it has left
                 break
-            if self._keepalive and self.session.overdue(ticks_ms(), self._keepalive * 750):
+            if self.session.keepalive and self.session.overdue(ticks_ms(), self.session.keepalive):
                 self.session.ping()  # the answer to the last one is still to be read
             if self._try_flush():
                 self._changed.set()
@@ -293,7 +302,7 @@ class AsyncClient(Base):
         if not qos and (not self.connected or self._broken):
             raise OSError(ENOTCONN, "not connected")
         try:
-            mid = self.session.publish(self._name, payload, qos, retain)
+            mid = self.session.publish(self.session.name, payload, qos, retain)
         except OutboxFull:
             if not patient or not self.connected or self._is_inside():
                 raise

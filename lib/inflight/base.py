@@ -35,12 +35,13 @@ class Message:
     def __init__(self, session):
         self._session = session
         self._decoder = session.decoder
+        self.name = None  # the topic if it is known: a filter without wildcards has no other
 
     @property
     def topic(self):
-        """The topic name, a new str."""
+        """The topic name, a str: a new one, unless the filter says it all."""
         d = self._decoder
-        return str(d.buf[d.topic : d.topic + d.topic_len], "utf-8")
+        return self.name or str(d.buf[d.topic : d.topic + d.topic_len], "utf-8")
 
     @property
     def payload(self):
@@ -141,20 +142,17 @@ class Base:
             raise ValueError("window and inbound are at least 1")
         if drop not in (None, "oldest", "newest"):
             raise ValueError('drop is None, "oldest" or "newest"')
-        if tls and not tls.verify_mode:
-            raise ValueError("tls does not verify: set verify_mode = CERT_REQUIRED and load a CA")
         buffer = bytearray(1024) if buffer is None else buffer
         if len(buffer) < 128:
             raise ValueError("buffer of 128 bytes at least")
         self._host = host
         self._port = port or (8883 if tls else 1883)
         self._tls = tls
+        self._check_tls()
         self._user = None if user is None else encode(user)
         self._password = None if password is None else self._encode_data(password)
         self._will = self._encode_will(will)
-        self._keepalive = keepalive
         self._clean = clean
-        self._level = level
         self._journal = journal
         self._timeout = timeout
         self._backoff = backoff
@@ -167,8 +165,9 @@ class Base:
         # before the keep alive does.
         self._patience = min(timeout, keepalive * 250) if keepalive else timeout
         self._slice = min(1000, keepalive * 100 or 1000, retry or 1000)
-        self._handlers = []  # [filter, qos, handler, stream, the broker has been asked for it]
-        self._topic = self._name = None  # the last topic published to
+        self._handlers = []  # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None]
+        self._silent = False  # the last CONNECT had no answer
+        self._topic = None  # the last topic published to; the session has it as bytes
         # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
         self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop)
         # Whether CONNECT fits the buffer shows now, not on the way.
@@ -179,7 +178,13 @@ class Base:
         self._tries = 0
         self._up_at = None  # since when the connection stands
         self._due = ticks_ms()  # the time of the next attempt to connect
-        self._salt = crc32(name) & 0xFFFFFF  # boards without a source of randomness differ at least
+
+    def _check_tls(self):
+        # At each connection: somebody may have changed it since. 2 is CERT_REQUIRED; a MicroPython with CERT_OPTIONAL
+        # takes any certificate. CPython looks at the host name only if it is told to, MicroPython always does.
+        tls = self._tls
+        if tls and (getattr(tls, "verify_mode", 0) != 2 or not getattr(tls, "check_hostname", True)):
+            raise ValueError("tls does not verify: set verify_mode = CERT_REQUIRED, check_hostname, and load a CA")
 
     def _encode_will(self, will):
         if will is None:
@@ -219,7 +224,8 @@ class Base:
         if qos and not self._journal:
             raise ValueError("qos %d needs a journal, at least Journal(RamFlash())" % qos)
         if topic is not self._topic or self._topic is None:
-            self._name = encode_name(topic, self._limit)
+            self.session.head = 0
+            self.session.name = encode_name(topic, self._limit)
             self._topic = topic
 
     def _payload(self, payload):
@@ -242,7 +248,8 @@ class Base:
         patterns = self._encode_filters([f for f, _ in filters])
         for pattern, q in zip(patterns, levels):
             self._remove_handler(pattern)
-            self._handlers.append([pattern, q, handler, stream, False])
+            only = None if b"+" in pattern or b"#" in pattern else pattern.decode()
+            self._handlers.append([pattern, q, handler, stream, False, only])
         return patterns, levels
 
     def _remove_handler(self, pattern):
@@ -273,16 +280,17 @@ class Base:
         for h in self._handlers:
             if h[2] and matches(h[0], d.buf, d.topic, end):
                 found = True
-                self._call(h[2], h[3])
+                self._call(h[2], h[3], h[5])
         if not found and self._on_message:
-            self._call(self._on_message, False)
+            self._call(self._on_message, False, None)
 
-    def _call(self, handler, stream):
+    def _call(self, handler, stream, name):
         d = self.session.decoder
         if not stream and d.n != d.size:
             if not d.offset:
                 self.session.count[TOO_LONG] += 1
             return
+        self._message.name = name
         try:
             handler(self._message)
         except Exception as e:
@@ -305,7 +313,7 @@ class Base:
         if self._clean:
             session.discard()
         yield from self._attempt(self._clean)
-        if self._journal and not session.known and not self._clean and (session.present or self._level == 3):
+        if self._journal and not session.known and not self._clean and (session.present or session.decoder.level == 3):
             # The broker holds a session of our name that this journal has never met: its Message
             # IDs would swallow new messages, so it has to go first.
             yield LEAVE
@@ -314,8 +322,7 @@ class Base:
             yield from self._attempt(False)
         session.resume()
         for h in self._handlers[:]:
-            # New handlers, and all of them when the broker has forgotten the session.
-            if not (h[4] and session.present):
+            if not h[4]:
                 session.subscribe([h[0]], [h[1]])
                 yield ASK
                 while session.asking:
@@ -327,12 +334,20 @@ class Base:
 
     def _attempt(self, clean):
         session = self.session
+        self._check_tls()
         yield DIAL
-        session.connect(ticks_ms(), clean, self._keepalive, self._user, self._password, self._will)
+        session.connect(ticks_ms(), clean, session.keepalive // 750, self._user, self._password, self._will)
+        silent = self._silent
+        self._silent = True
         while not (session.connected or session.code):
             yield TURN
+        self._silent = silent and session.code > 0
         if session.code:
             raise ConnectRefused(session.code)
+        if silent or not session.present:
+            # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
+            for h in self._handlers:
+                h[4] = False
 
     def _leave(self):
         # DISCONNECT, then nothing more is sent [MQTT-3.14.4-1, 3.14.4-2].
@@ -347,7 +362,7 @@ class Base:
         self._tell(error)
 
     def _end_link(self, error):
-        if isinstance(error, ProtocolError):
+        if self._link and isinstance(error, ProtocolError):  # once, also when connect() has told of it
             self.session.count[PROTOCOL_ERRORS] += 1
         if self.connected:
             self.session.lost()
@@ -363,7 +378,9 @@ class Base:
             pause = first
         self._up_at = None
         self._tries += 1
-        self._due = ticks_add(now, (random.getrandbits(24) ^ self._salt) % (pause + 1))
+        # Boards without a source of randomness differ at least.
+        salt = crc32(self.session.client_id) & 0xFFFFFF
+        self._due = ticks_add(now, (random.getrandbits(24) ^ salt) % (pause + 1))
 
     def _is_due(self, now):
         return ticks_diff(now, self._due) >= 0

@@ -12,7 +12,7 @@
 
 from array import array
 
-from .journal import DONE, IN, RELEASED
+from .journal import DONE, IN, RELEASED, OutboxFull
 from .packet import ProtocolError
 from .port import const
 
@@ -25,17 +25,25 @@ DUPLICATE = const(2)
 
 
 class Inbound:
-    """At most `limit` received QoS 2 messages without their PUBREL, beside what journal holds."""
+    """At most `limit` received QoS 2 messages without their PUBREL, beside what journal holds; with it
+    twice as many: a restart must not give room to a broker that never releases any."""
 
     def __init__(self, journal, limit):
         self._journal = journal
         self._rows = 0
         kept = self._scan(False)
-        self._mids = array("H", bytes(2 * (kept + limit)))
-        self._places = array("I", bytes(4 * (kept + limit)))
-        self._states = bytearray(kept + limit)
+        self._room = kept + limit if kept <= limit else kept
+        self._mids = None  # the table comes when it is needed: many clients never hear of QoS 2
         if kept:  # a walk through a long journal takes an RP2040 a second
+            self.prepare()
             self._scan(True)
+
+    def prepare(self):
+        """QoS 2 is to be expected."""
+        if not self._mids:
+            self._mids = array("H", bytes(2 * self._room))
+            self._places = array("I", bytes(4 * self._room))
+            self._states = bytearray(self._room)
 
     def _scan(self, add):
         n = 0
@@ -77,9 +85,13 @@ class Inbound:
         i = self._row(mid)
         if i >= 0:
             return DUPLICATE if self._states[i] == _TAKEN else AGAIN
-        if self._rows == len(self._mids):
-            raise ProtocolError("%d QoS 2 messages without PUBREL" % self._rows)
-        self._add(mid, self._journal.append(IN, mid, b"", 0) if self._journal else 0, _SEEN)
+        self.prepare()
+        try:
+            if self._rows == self._room:
+                raise OutboxFull
+            self._add(mid, self._journal.append(IN, mid, b"", 0) if self._journal else 0, _SEEN)
+        except OutboxFull:
+            raise ProtocolError("no room for one more than %d QoS 2 messages without PUBREL" % self._rows)
         return NEW
 
     def taken(self, mid):

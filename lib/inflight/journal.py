@@ -123,9 +123,11 @@ class Journal(Pages):
         h = self._h
         struct.pack_into("<HHIB", h, 0, size, mid, self.next_seq, kind)
         self._low = self._high = 0xFFFF
-        self._put(h, 0, HEAD - 1)
+        if not self._volatile:
+            self._sum(h, 0, HEAD - 1)
         h[HEAD - 1] = ~self._low & 0xFF
-        self._put(h, HEAD - 1, HEAD)
+        self._low = self._high = 0xFFFF
+        self._put(h, 0, HEAD)
         self._put(head, 0, n)
         if tail is not None:
             self._put(tail, start, end)
@@ -214,7 +216,7 @@ class Journal(Pages):
         # The same. False if there is none, or a broken one: whose numbers would allocate.
         h = self._h
         self._read(at, h)
-        if not 0 < h[8] <= NOTE or at % self._size + self._span(h[0] | h[1] << 8) > self._size:
+        if not 0 < h[8] <= NOTE or h[7] == 0xFF or at % self._size + self._span(h[0] | h[1] << 8) > self._size:
             return False
         if not self._volatile:
             self._low = self._high = 0xFFFF
@@ -345,7 +347,7 @@ class Journal(Pages):
         if self._cursor // self._size == sector:
             self._cursor = (sector + 1) % self._n * self._size + self._first
         self._retire(sector)
-        self._erase(sector, self._head_seq + self._clean + 1)
+        self._erase(sector, self.erases)
         self._clean += 1
         self.erases += 1
 
@@ -353,7 +355,6 @@ class Journal(Pages):
         if self._clean == 1 and not self._live[(self._head + 2) % self._n]:
             self._reclaim()
         self._head = (self._head + 1) % self._n
-        self._head_seq += 1
         self._clean -= 1
         self._off = self._first
         if not self._clean:

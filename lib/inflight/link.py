@@ -5,7 +5,9 @@ import select
 import socket
 from errno import ECONNABORTED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT
 
-from .port import poller, stream, ticks_diff, ticks_ms
+from .port import const, poller, stream, ticks_diff, ticks_ms
+
+PACE = const(256)  # bytes that a peer takes within a time-out, if it does not want to hold us up
 
 
 def addresses(host, port):
@@ -102,21 +104,24 @@ class Link:
         return self.receive(view, n)
 
     def write(self, buf, at, n):
-        """Writes buf[at:at+n] whole. Raises OSError, also when the peer takes nothing for as long
-        as the time-out."""
-        start = ticks_ms()
-        while True:
-            done = self.send(buf, at, n)
-            if done == n:
-                return
+        """Writes buf[at:at+n] whole. Raises OSError, also when the peer takes less than PACE bytes in as
+        long as the time-out."""
+        done = self.send(buf, at, n)
+        start = 0 if done == n else ticks_ms()  # the usual case is a quick one
+        took = 0
+        while done != n:
             if done:
                 at += done
                 n -= done
+                took += done
+            if took >= PACE:
+                took = 0
                 start = ticks_ms()
             elif ticks_diff(ticks_ms(), start) >= self._timeout:
-                raise OSError(ETIMEDOUT, "the broker takes nothing")
-            else:
+                raise OSError(ETIMEDOUT, "the broker takes too little")
+            if not done:
                 self._wait_writable(100)
+            done = self.send(buf, at, n)
 
     def close(self):
         self.stream.close()

@@ -22,7 +22,7 @@ def mount(j):
         newest = n - 1
     elif j._once and j._is_set(newest * j._size + j._first - j._unit):
         seqs[(newest + 1) % n] = -1
-    elif min(seqs) >= 0 and _last_byte(j, newest, j._first) >= 0:
+    elif seqs[(newest + 1) % n] >= 0 and _last_byte(j, newest, j._first) >= 0:
         # An unfinished copy of the tail.
         if not j._once:
             j._retire(newest)
@@ -49,7 +49,7 @@ def _sector_seq(j, sector):
         return -1
     if h[:8] != j._identity:
         raise ValueError("a journal of another geometry or version is here: not touched")
-    return struct.unpack_from("<I", h, 8)[0]
+    return struct.unpack_from("<I", h, 8)[0] if h[11] < 0xFF else -1  # no flash lasts so long
 
 
 def _epoch_of(j, sector):
@@ -60,15 +60,16 @@ def _epoch_of(j, sector):
 
 def _last_byte(j, sector, off):
     # Offset of the last programmed byte of a sector from `off` on, -1 if there is none. From the end, in large
-    # chunks: a ring that is mostly blank is all read, and each read costs an RP2040 a millisecond.
-    chunk = bytearray(min(j._size, 1024))
-    blank = b"\xff" * len(chunk)
+    # chunks: a ring that is mostly blank is all read, and each read costs an RP2040 a millisecond. In no larger ones:
+    # here a client needs the most heap of all.
+    chunk = bytearray(min(j._size, 512))
     at = j._size
     while at > off:
         at = max(0, at - len(chunk))
         j._read(sector * j._size + at, chunk)
-        if chunk != blank:
-            last = at + len(chunk.rstrip(b"\xff")) - 1
+        written = len(chunk.rstrip(b"\xff"))
+        if written:
+            last = at + written - 1
             return last if last >= off else -1
     return -1
 
@@ -97,7 +98,6 @@ def _find_head(j, seqs):
     while j._clean < n - 1 and _last_byte(j, (newest - j._clean) % n, j._first) < 0:
         j._clean += 1
     j._head = (newest - j._clean) % n
-    j._head_seq = seqs[j._head]
     j._off = j._size
 
 

@@ -66,11 +66,32 @@ class Outbound:
         # The oldest messages behind the window enter it as far as it has room.
         journal = self.journal
         while self.queued and self.rows < self._limit:
-            place = journal.find(OUT, self._seq)
+            place = self._oldest()
+            if place < 0:
+                return
             seq = journal.found_seq
             self._add(journal.found_mid, place, REL if journal.found_state else SEND, seq < self._recovered)
             self._seq = seq + 1
             self.queued -= 1
+
+    def _oldest(self):
+        # Place of the oldest message behind the window. -1: what was counted there are copies of messages that
+        # had their turn, on a flash that somebody restored in part; they are done.
+        place = self.journal.find(OUT, self._seq)
+        if place < 0:
+            self.queued = 0
+            at = self.journal.scan(OUT, -1)
+            while at >= 0:
+                if not self._holds(at):
+                    self.journal.mark(at, DONE)
+                at = self.journal.scan(OUT, at)
+        return place
+
+    def _holds(self, place):
+        for i in range(self.rows):
+            if self.places[i] == place:
+                return True
+        return False
 
     def _add(self, mid, place, state, dup):
         i = self.rows
@@ -128,8 +149,8 @@ class Outbound:
         broker has certainly never seen: half a handshake cannot be taken back."""
         if not self.queued:
             return False
-        place = self.journal.find(OUT, self._seq)
-        if self.journal.found_seq < self._recovered:
+        place = self._oldest()
+        if place < 0 or self.journal.found_seq < self._recovered:
             return False
         self._drop(place)
         return True
@@ -149,8 +170,8 @@ class Outbound:
                 self._remove(i)
                 n += 1
         while self.queued:
-            place = self.journal.find(OUT, self._seq)
-            if self.journal.found_seq >= self._recovered:
+            place = self._oldest()
+            if place < 0 or self.journal.found_seq >= self._recovered:
                 break
             self._drop(place)
             n += 1
@@ -192,6 +213,8 @@ class Outbound:
     def sent(self, i, qos):
         """Row i has been sent: a PUBLISH of this QoS, or a PUBREL."""
         self.states[i] = _COMP if self.states[i] == REL else _ACK if qos == 1 else _REC
+        if i + 1 == self.rows:  # next() finds the first: none waits before it, none stands behind
+            self.waiting = False
 
     def _finish(self, i):
         self.journal.mark(self.places[i], DONE)

@@ -13,14 +13,20 @@ if sys.implementation.name == "micropython":
     # struct copies without a slice object and pads with zeros: the smallest that holds the data is taken.
     _COPIES = ((8, "8s"), (32, "32s"), (128, "128s"), (512, "512s"), (2048, "2048s"))
 
+    def copying(n, room):
+        """The format with which struct copies n bytes into `room` bytes, None if there is none."""
+        for size, form in _COPIES:
+            if n <= size <= room:
+                return form
+
     def copy(buf, i, data):
         """Copies bytes-like `data` to buf[i:] without allocating; what lies behind may become zeros.
         Returns the index behind it."""
         end = i + len(data)
-        for size, form in _COPIES:
-            if end <= i + size <= len(buf):
-                struct.pack_into(form, buf, i, data)
-                return end
+        form = copying(end - i, len(buf) - i)
+        if form:
+            struct.pack_into(form, buf, i, data)
+            return end
         for c in data:
             buf[i] = c
             i += 1
@@ -40,4 +46,16 @@ if sys.implementation.name == "micropython":
         return sock
 
 else:
-    from .cpython import const, copy, forget, poller, print_exception, sleep_ms, stream, ticks_add, ticks_diff, ticks_ms
+    from .cpython import (
+        const,
+        copy,
+        copying,
+        forget,
+        poller,
+        print_exception,
+        sleep_ms,
+        stream,
+        ticks_add,
+        ticks_diff,
+        ticks_ms,
+    )

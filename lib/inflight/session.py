@@ -26,7 +26,7 @@ import inflight.packet as packet
 from .inbound import AGAIN, DUPLICATE, Inbound
 from .journal import OUT, SESSION
 from .outbound import ERROR, FINISH, IGNORED, REL, REPEAT, UNKNOWN, Outbound
-from .port import const, ticks_diff
+from .port import const, copying, ticks_diff
 
 # Indices of Session.count.
 ACCEPTED = const(0)
@@ -61,7 +61,7 @@ class Session:
 
     def __init__(self, journal, buffer, client_id, level=4, window=8, inbound=20, keepalive=0, retry=0, drop=None):
         half = len(buffer) // 2
-        self.out = self._tx = memoryview(buffer)[half:]  # what to write: `out` from `out_at` on
+        self.out = self.tx = memoryview(buffer)[half:]  # what to write: `out` from `out_at` on
         self.out_at = 0
         self.decoder = packet.Decoder(memoryview(buffer)[:half], level)
         self.count = array("I", bytes(64))
@@ -72,11 +72,12 @@ class Session:
         self.redelivered = False  # it may have had that message before, when power was cut
         self._four = bytearray(4)  # acknowledgements leave the packet in _tx alone
         self._journal = journal
-        self._client_id = client_id
-        self._level = level
-        self._keepalive = keepalive
+        self.client_id = client_id
+        self.keepalive = keepalive
         self._retry = retry
         self._drop = drop
+        self.name = None  # the topic that is published to again and again, if its owner says so
+        self.at = self.n = 0  # where the payload of the PUBLISH in tx begins, and ends
         self.known = self._check_owner() if journal else False
         self._outbound = Outbound(journal, window)
         self._inbound = Inbound(journal, inbound)
@@ -89,8 +90,8 @@ class Session:
         at = journal.scan(SESSION, -1)
         if at < 0:
             return False
-        i = journal.read(at, 0, self._tx)
-        if bytes(self._tx[i : i + journal.found_len]) != self._client_id:
+        i = journal.read(at, 0, self.tx)
+        if bytes(self.tx[i : i + journal.found_len]) != self.client_id:
             raise ValueError("the journal serves another client id: use that one, or format the journal")
         return True
 
@@ -115,11 +116,11 @@ class Session:
         self.connected = False
         self._resumed = False
         self.decoder.reset()
+        self.head = 0  # first byte of a PUBLISH whose head still stands in tx: the next one may be like it
         self._clean = False
-        self._reply = self._reply_mid = self._reply_dup = 0
-        self._ready = 0  # bytes of a packet in _tx that wait to be written
-        self._fresh = -1  # place in the journal of the PUBLISH in _tx, of _fresh_n bytes
-        self._fresh_n = 0
+        self._reply = 0  # the acknowledgement that is due: type, DUP of a PUBREL, Message ID
+        self._ready = 0  # bytes of a packet in tx that wait to be written
+        self._fresh = -1  # place in the journal of the PUBLISH of n bytes in tx
         self._left = 0  # bytes of a long packet still to be written, from _rest
         self._rest = None  # a payload of the caller, or None: the record at _rest_place
         self._rest_place = self._rest_at = 0
@@ -127,8 +128,9 @@ class Session:
         self._sub_mid = 0
         self._sub_due = False
         self._sub_dup = 0
-        self._ping = self._pinging = False
-        self._now = self._last_out = self._last_in = self._ping_at = self._progress = 0
+        self._ping = False
+        self._ping_at = -1  # when the PINGREQ left that is unanswered
+        self._now = self._last_out = self._last_in = self._progress = 0
         self._pause = self._retry
 
     def lost(self):
@@ -140,7 +142,9 @@ class Session:
         """A connection stands, CONNECT is its first packet [MQTT-3.1.0-1]; keepalive in seconds,
         strings as bytes. Raises ValueError if the packet does not fit the buffer."""
         self.reset()
-        self._ready = packet.connect(self._tx, self._level, self._client_id, clean, keepalive, user, password, will)
+        self._ready = packet.connect(
+            self.tx, self.decoder.level, self.client_id, clean, keepalive, user, password, will
+        )
         self._clean = clean
         self.code = 0
         self._last_out = self._last_in = now
@@ -153,7 +157,7 @@ class Session:
     def _connack(self):
         d = self.decoder
         # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
-        present = d.buf[d.at] if self._level > 3 else 0
+        present = d.buf[d.at] if self.decoder.level > 3 else 0
         self.code = d.buf[d.at + 1]
         if present > 1 or self.code > 5 or (present and (self.code or self._clean)):
             raise packet.ProtocolError("CONNACK %d %d" % (present, self.code))
@@ -163,16 +167,16 @@ class Session:
             return
         self.connected = True
         self.count[CONNECTS] += 1
-        if self._clean or (not present and self._level > 3):
+        if self._clean or (not present and self.decoder.level > 3):
             self._inbound.forget()
 
     def resume(self):
         """Lets messages go, those in flight first [MQTT-4.4.0-1]. From now on the broker may know
         Message IDs of ours: the journal notes that before the first one leaves."""
         if self._journal and not self.known:
-            self._journal.append(SESSION, 0, self._client_id, len(self._client_id))
+            self._journal.append(SESSION, 0, self.client_id, len(self.client_id))
             self.known = True
-        if not self.present and self._level > 3:
+        if not self.present and self.decoder.level > 3:
             self._outbound.forgotten()
         self._outbound.again()
         self._resumed = True
@@ -184,15 +188,26 @@ class Session:
         what output() offers next (there must be nothing left to offer). name is bytes.
         Returns the Message ID, 0 at QoS 0 or if the full journal dropped it.
         Raises ValueError, OutboxFull."""
-        tx = self._tx
+        tx = self.tx
         size = len(payload)
         outbound = self._outbound
         mid = outbound.free_mid(self._sub_mid) if qos else 0
         self._fresh = -1
-        end = at = packet.publish(tx, name, size, qos, retain, mid)
-        fits = at + size <= len(tx)
-        if fits:
+        fits = True
+        first = 0x30 | qos << 1 | (1 if retain else 0)
+        if first == self.head and size == self.n - self.at and name is self.name:
+            at = self.at
             end = packet.copy(tx, at, payload)
+            if qos:
+                tx[at - 2] = mid >> 8
+                tx[at - 1] = mid & 0xFF
+        else:
+            self.head = 0
+            end = at = packet.publish(tx, name, size, qos, retain, mid)
+            fits = at + size <= len(tx)
+            if fits:
+                end = packet.copy(tx, at, payload)
+                self._keep(first if name is self.name else 0, at, end)
         if not qos:
             self._ready = end
             if not fits:
@@ -206,9 +221,15 @@ class Session:
         place = outbound.accept(mid, tx, end, None if fits else payload)
         if fits:
             self._fresh = place
-            self._fresh_n = end
         self.count[ACCEPTED] += 1
         return mid
+
+    def _keep(self, first, at, end):
+        # Devices say the same thing again and again: then only the payload has to be put in.
+        self.form = copying(end - at, len(self.tx) - at)
+        self.head = first if self.form else 0
+        self.at = at
+        self.n = end
 
     def _make_room(self, size):
         # What gives way when the journal is full: the oldest waiting message, or the new one.
@@ -220,12 +241,14 @@ class Session:
 
     def check_request(self, filters):
         """Raises ValueError if a SUBSCRIBE of filters (bytes) does not fit the buffer."""
-        packet.request_size(self._tx, filters, ())
+        packet.request_size(self.tx, filters, ())
 
     def subscribe(self, filters, qos):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. receive() returns
         the SUBACK or UNSUBACK. One request at a time."""
         self._sub_mid = self._outbound.last_mid = self._outbound.free_mid(0)
+        if qos and 2 in qos:
+            self._inbound.prepare()
         self._sub = filters
         self._sub_qos = qos
         self._sub_due = True
@@ -243,15 +266,16 @@ class Session:
     @property
     def pinging(self):
         """True while a PINGREQ is unanswered."""
-        return self._ping or self._pinging
+        return self._ping or self._ping_at >= 0
 
     def overdue(self, now, limit):
         """True if a PINGREQ has been unanswered for `limit` ms [MQTT-3.12.4-1]."""
-        return self._pinging and ticks_diff(now, self._ping_at) >= limit
+        return self._ping_at >= 0 and ticks_diff(now, self._ping_at) >= limit
 
     def disconnect(self):
         """DISCONNECT is the last packet to leave [MQTT-3.14.4-2]."""
-        self._ready = packet.bare(self._tx, packet.DISCONNECT)
+        self._ready = packet.bare(self.tx, packet.DISCONNECT)
+        self.head = 0
         self.connected = False
 
     def output(self, now):
@@ -265,7 +289,7 @@ class Session:
         return n
 
     def _output(self):
-        self.out = self._tx
+        self.out = self.tx
         if self._ready:
             n = self._ready
             self._ready = 0
@@ -274,7 +298,7 @@ class Session:
             return self._more()
         if self._reply:
             self.out = self._four
-            n = packet.ack(self._four, self._reply, self._reply_mid, self._reply_dup)
+            n = packet.ack(self._four, self._reply >> 20, self._reply & 0xFFFF, self._reply >> 16 & 8)
             self._reply = 0
             return n
         if not self.connected:
@@ -287,7 +311,7 @@ class Session:
             i = self._outbound.next()
             if i >= 0:
                 return self._send_row(i)
-        if self._ping or (self._keepalive and not self._pinging and self._is_silent()):
+        if self._ping or (self.keepalive and self._ping_at < 0 and self._is_silent()):
             return self._send_ping()
         return 0
 
@@ -296,7 +320,7 @@ class Session:
         last = self._last_out
         if ticks_diff(last, self._last_in) > 0:
             last = self._last_in
-        return ticks_diff(self._now, last) >= self._keepalive
+        return ticks_diff(self._now, last) >= self.keepalive
 
     def _repeat(self):
         # Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly.
@@ -310,17 +334,17 @@ class Session:
 
     def _dup(self):
         # The flag of a PUBREL, SUBSCRIBE or UNSUBSCRIBE that is re-sent: reserved at level 4.
-        return 8 if self._level == 3 else 0
+        return 8 if self.decoder.level == 3 else 0
 
     def _send_subscribe(self):
         self._fresh = -1
+        self.head = 0
         self._sub_due = False
         self._progress = self._now
-        return packet.subscribe(self._tx, self._sub_mid, self._sub, self._sub_qos, self._sub_dup)
+        return packet.subscribe(self.tx, self._sub_mid, self._sub, self._sub_qos, self._sub_dup)
 
     def _send_ping(self):
         self._ping = False
-        self._pinging = True
         self._ping_at = self._now
         self.count[PINGS] += 1
         self.out = self._four
@@ -334,11 +358,12 @@ class Session:
             self.count[RESENT] += 1
             self.out = self._four
             return packet.ack(self._four, packet.PUBREL, outbound.mids[i], self._dup())
-        tx = self._tx
+        tx = self.tx
         place = outbound.places[i]
         at = 0
-        n = self._fresh_n
+        n = self.n
         if place != self._fresh:
+            self.head = 0
             at = self.out_at = self._journal.read(place, 0, tx)
             n = packet.length(tx, at)
             if at + n > len(tx):
@@ -351,20 +376,21 @@ class Session:
         outbound.sent(i, tx[at] >> 1 & 3)
         if outbound.dups[i]:
             tx[at] |= 8
+            self.head = 0
             self.count[RESENT] += 1
         else:
             self.count[SENT] += 1
         return n
 
     def _more(self):
-        # The next piece of a packet longer than _tx.
+        # The next piece of a packet longer than tx.
         n = self._left
         if self._rest is not None:
             self.out = self._rest
             self._rest = None
         else:
-            self.out_at = self._journal.read(self._rest_place, self._rest_at, self._tx)
-            n = min(n, len(self._tx) - self.out_at)
+            self.out_at = self._journal.read(self._rest_place, self._rest_at, self.tx)
+            n = min(n, len(self.tx) - self.out_at)
             self._rest_at += n
         self._left -= n
         return n
@@ -391,15 +417,13 @@ class Session:
         elif kind <= packet.PUBCOMP:
             self._acked(kind)
         elif kind == packet.PINGRESP:
-            self._pinging = False
+            self._ping_at = -1
         else:
             self._suback(kind)
         return kind
 
     def _answer(self, kind, dup):
-        self._reply = kind
-        self._reply_mid = self.decoder.mid
-        self._reply_dup = dup
+        self._reply = kind << 20 | dup << 16 | self.decoder.mid
 
     def _acked(self, kind):
         act = self._outbound.acked(kind, self.decoder.mid)

@@ -1,0 +1,51 @@
+"""Clients that are quick to give up and to try again, as fixtures of several folders of tests."""
+
+import time
+
+import pytest
+
+from inflight import Client, Journal, RamFlash
+
+
+class Maker:
+    """make(port, ...) is a Client with a RAM journal; its attribute `errors` lists what on_error was told."""
+
+    def __init__(self):
+        self.clients = []
+
+    def __call__(self, port, device=None, client_id="dev", **options):
+        """`device`: the flash of the journal, a new one if None; False: a client without a journal."""
+        journal = None if device is False else Journal(RamFlash() if device is None else device)
+        errors = []
+        settings = {"timeout": 3000, "backoff": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
+        client = Client("127.0.0.1", client_id, journal, port=port, **settings)
+        client.errors = errors
+        self.clients.append(client)
+        return client
+
+    def cut_power(self, client):
+        """The client is no more: its connection ends without a word, only its flash remains."""
+        if client._link:
+            client._link.close()
+            client._link = None
+
+
+@pytest.fixture
+def make():
+    maker = Maker()
+    yield maker
+    for client in maker.clients:
+        maker.cut_power(client)
+
+
+@pytest.fixture
+def pump():
+    """pump(client, condition): runs the client until the condition holds, at most for three seconds."""
+
+    def run(client, condition, ms=3000):
+        end = time.monotonic() + ms / 1000
+        while not condition():
+            assert time.monotonic() < end, f"did not happen in {ms} ms; errors: {getattr(client, 'errors', [])[-3:]}"
+            client.run_for(2)
+
+    return run

@@ -1,0 +1,295 @@
+"""Hypothesis writes the scripts: a state machine whose rules are the steps of a World. At its end a script is explored.
+What is found is shrunk here: Hypothesis would explore some thousand scripts for that."""
+
+from collections import Counter
+from itertools import count
+
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from cutting import GRANULARITIES
+from explorer import Explorer, Focus, Found
+from world import SETUP, World
+
+SIZES = st.one_of(st.integers(0, 300), st.sampled_from([0, 1, 20, 20, 60, 60, 100, 200, 500, -1]))
+QOS = st.sampled_from([1, 2, 1, 2, 0])
+FEW = st.integers(0, 3)
+ARRIVE = st.sampled_from([None, 0, 1, 2])
+# Small ones go round quickly, so there are more of them.
+RINGS = [
+    (4, 512),
+    (4, 1024),
+    (3, 1024),
+    (5, 512),
+    (6, 512),
+    (4, 512),
+    (4, 1024),
+    (8, 512),
+    (4, 2048),
+    (4, 4096),
+    (16, 1024),
+]
+SETUPS = st.fixed_dictionaries(
+    {
+        "sectors, size": st.sampled_from(RINGS),
+        "age": st.one_of(st.none(), st.integers(0, 60)),
+        "last_mid": st.sampled_from([40, 65530, 65534, 65535, 1, 300]),
+        "stuck": st.sampled_from([0, 0, 1, 3]),
+        "window": st.integers(1, 8),
+        "inbound": st.sampled_from([4, 1, 2, 10]),
+        "level": st.sampled_from([4, 4, 4, 3]),
+        "drop": st.sampled_from([None, None, "oldest", "newest"]),
+        "buffer": st.sampled_from([256, 128, 1024]),
+        "stranger": st.sampled_from([[], [], [], [41, 42, 43, 44], [1, 2, 3, 65535]]),
+    }
+)
+
+
+class Script(RuleBasedStateMachine):
+    """Plays what the rules say, and keeps it as a script. `search` says on which flash, and explores it."""
+
+    search = None
+    steps = None
+
+    @initialize(setup=SETUPS)
+    def begin(self, setup):
+        sectors, size = setup.pop("sectors, size")
+        setup = {"granularity": self.search.granularity, "sectors": sectors, "size": size, **setup}
+        self.setup, self.steps = setup, []
+        self.world = World(setup)
+        self.world.power_on()
+        self.failed = False
+
+    def _do(self, *step):
+        if self.failed:
+            return
+        self.steps.append(list(step))
+        try:
+            self.world.do(list(step))
+        except Exception:  # the exploration meets it again
+            self.failed = True
+
+    @property
+    def _up(self):
+        return self.world.device and self.world.device.connected
+
+    @rule(size=SIZES, qos=QOS, retain=st.sampled_from([0, 0, 1]))
+    def publish(self, size, qos, retain):
+        self._do("publish", size, qos, retain)
+
+    @rule(n=st.integers(2, 12), size=SIZES, qos=QOS)
+    def publish_many(self, n, size, qos):
+        for _ in range(n):
+            self._do("publish", size, qos, 0)
+
+    @precondition(lambda self: not self._up and self.setup["sectors"] * self.setup["size"] <= 4096)
+    @rule(size=st.sampled_from([20, 60, 100, 200, 300, 450]), qos=QOS)
+    def fill(self, size, qos):
+        self._do("fill", size, qos)
+
+    @precondition(lambda self: not self._up)
+    @rule(patience=st.sampled_from([None, None, None, 0, 1, 2, 3, 4]), arrive=ARRIVE)
+    def connect(self, patience, arrive):
+        self._do("connect", patience, arrive)
+
+    @precondition(lambda self: self._up)
+    @rule(n=ARRIVE)
+    def up(self, n):
+        self._do("up", n)
+
+    @precondition(lambda self: self._up)
+    @rule(i=FEW)
+    def answer(self, i):
+        self._do("up", None)
+        self._do("answer", i)
+
+    @precondition(lambda self: self._up)
+    @rule(n=st.integers(1, 12), i=FEW)
+    def answer_many(self, n, i):
+        for _ in range(n):
+            self._do("up", None)
+            self._do("answer", i)
+
+    @precondition(lambda self: self._up)
+    @rule(qos=QOS, size=st.sampled_from([0, 5, 60, 300]))
+    def give(self, qos, size):
+        self._do("give", qos, size)
+
+    @precondition(lambda self: self._up)
+    @rule(i=FEW)
+    def again(self, i):
+        self._do("again", i)
+
+    @rule(mode=st.sampled_from([["ok"], ["raise"], ["publish", 20, 2], ["publish", 90, 1], ["publish", -1, 2]]))
+    def handler(self, mode):
+        self._do("handler", *mode)
+
+    @precondition(lambda self: self._up)
+    @rule(which=FEW, qos=FEW.map(lambda n: n % 3))
+    def subscribe(self, which, qos):
+        self._do("subscribe", which, qos)
+
+    @precondition(lambda self: self._up)
+    @rule(which=FEW)
+    def unsubscribe(self, which):
+        self._do("unsubscribe", which)
+
+    @precondition(lambda self: self._up)
+    @rule(arrive=ARRIVE)
+    def drop(self, arrive):
+        self._do("drop", arrive)
+
+    @precondition(lambda self: self._up)
+    @rule()
+    def look(self):
+        self._do("look")
+
+    @precondition(lambda self: self._up)
+    @rule()
+    def disconnect(self):
+        self._do("disconnect")
+
+    @rule()
+    def tidy(self):
+        self._do("tidy")
+
+    @rule()
+    def amnesia(self):
+        self._do("amnesia")
+
+    @precondition(lambda self: self._up)
+    @rule(kind=st.sampled_from([4, 5, 7]), mid=st.sampled_from([1, 45, 70, 65535]))
+    def stray(self, kind, mid):
+        self._do("stray", kind, mid)
+
+    @precondition(lambda self: self._up)
+    @rule(i=FEW)
+    def wrong(self, i):
+        self._do("wrong", i)
+
+    @rule(window=st.integers(1, 8), inbound=st.sampled_from([1, 4, 10]), arrive=ARRIVE)
+    def restart(self, window, inbound, arrive):
+        self._do("restart", window, inbound, arrive)
+
+    @precondition(lambda self: self._up and self.setup["level"] == 3)
+    @rule()
+    def repeat(self):
+        self._do("repeat")
+
+    @rule()
+    def settle(self):
+        self._do("settle")
+
+    def teardown(self):
+        if self.steps is not None:
+            self.search.explore(self.setup, self.steps)
+
+
+class Search:
+    """Runs scripts until `cuts` are made. `found`: (setup, steps, Found), a counterexample, shrunk."""
+
+    def __init__(self, number, cuts, ways=1, scripts=6, each=500):
+        self.count = Counter()
+        self.found = None
+        self._number = number
+        self._cuts = cuts
+        self._ways = ways
+        self._scripts = scripts  # of one kind of flash in a row
+        self._each = each  # cuts of one script at most
+
+    def run(self):
+        """Returns True if nothing was found."""
+        kinds = list(GRANULARITIES)
+        for batch in count(self._number):
+            self.granularity = kinds[batch % len(kinds)]
+            self._run_batch(self._number * 100_000 + batch)
+            if self.is_over():
+                break
+        if self.found:
+            self.found = shrunk(*self.found)
+        return not self.found
+
+    def is_over(self):
+        return self.count["cuts"] >= self._cuts or self.found is not None
+
+    def _run_batch(self, number):
+        class Machine(Script):
+            search = self
+
+        options = settings(
+            max_examples=self._scripts,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            print_blob=False,
+            verbosity=Verbosity.quiet,
+            phases=(Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+        )
+        run_state_machine_as_test(seed(number)(Machine), settings=options)
+
+    def explore(self, setup, steps):
+        """One script: its operations are cut."""
+        if self.is_over():
+            return
+        left = self._cuts - self.count["cuts"]
+        explorer = Explorer(setup, steps, self.count["scripts"], self._ways)
+        try:
+            explorer.explore(most=min(left, self._each))
+        except Found as found:
+            self.found = setup, steps, found
+        self.count["scripts"] += 1
+        self.count += explorer.count
+
+
+# --- shrinking ---
+
+
+def shrunk(setup, steps, found):
+    """A shorter script, in a plainer setup, and as few cuts as possible, that show a finding of the same kind."""
+    best = setup, steps, found
+    for cuts in _fewer(found.cuts):
+        better = _shows(setup, steps, cuts, found)
+        if better:
+            best = setup, steps, better
+            break
+    n = (len(steps) + 1) // 2
+    while n:
+        for start in range(len(best[1]) - n, -n, -n):
+            best = _try(best, best[0], best[1][: max(0, start)] + best[1][start + n :])
+        n //= 2
+    for name, value in SETUP.items():
+        if best[0][name] != value:
+            best = _try(best, {**best[0], name: value}, best[1])
+    return best
+
+
+def _fewer(cuts):
+    for i in range(len(cuts)):
+        yield cuts[i:][:1]
+    if len(cuts) > 2:
+        yield from (cuts[i : i + 2] for i in range(len(cuts) - 1))
+
+
+def _try(best, setup, steps):
+    found = _shows(setup, steps, best[2].cuts, best[2])
+    return (setup, steps, found) if found else best
+
+
+def _shows(setup, steps, cuts, found):
+    """What the script shows under these cuts, at all operations, if it is of the same kind."""
+    explorer = Explorer(setup, steps)
+    try:
+        if cuts:
+            explorer.explore([Focus(*cut[1:], cut[0]) for cut in cuts])
+        else:
+            explorer.record()
+    except Found as other:
+        if _kind(other) == _kind(found):
+            return other
+    return None
+
+
+def _kind(found):
+    return type(found.error), getattr(found.error, "kind", None)

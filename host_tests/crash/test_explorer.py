@@ -1,0 +1,185 @@
+"""The exploration explored: a client with a defect is found out, one without is not."""
+
+import json
+
+import pytest
+
+import inflight.mount
+import kept
+from cutting import GRANULARITIES
+from explorer import Explorer, Found
+from inflight import Journal
+from inflight.inbound import Inbound
+from inflight.outbound import Outbound
+from machine import Search
+from promises import LOST, ORDER, OTHER, REUSED, TWICE
+from wear import Life
+
+# Messages both ways, the end of a sector, an outage.
+SETUP = {"granularity": "page-4", "sectors": 3, "size": 512, "age": 11, "window": 3}
+STEPS = [
+    ["publish", 40, 2],
+    ["publish", 20, 1],
+    ["connect"],
+    ["give", 2, 20],
+    ["up"],
+    ["answer"],
+    ["answer"],
+    ["publish", 60, 1],
+    ["drop"],
+    ["look"],
+    ["connect"],
+    ["publish", 90, 2],
+    ["up"],
+    ["answer"],
+    ["answer"],
+    ["publish", 60, 1],
+]
+# A message whose PUBREC does not come, while others fill the ring: it has to be carried on.
+BEHIND = [["connect"], ["publish", 40, 2]]
+BEHIND += 14 * [["publish", 60, 1], ["up"], ["answer", 1]]
+
+
+def _without_dup(monkeypatch):
+    def again(self):
+        for i in range(self.rows):
+            self.states[i] = 3 if self.states[i] in (3, 4) else 0
+        self.waiting = True
+
+    monkeypatch.setattr(Outbound, "again", again)
+
+
+def _same_id(monkeypatch):
+    monkeypatch.setattr(Outbound, "free_mid", lambda self, other: 7)
+
+
+def _last_first(monkeypatch):
+    def last(self):
+        rows = [i for i in range(self.rows) if self.states[i] in (0, 3)]
+        return rows[-1] if rows else -1
+
+    monkeypatch.setattr(Outbound, "next", last)
+
+
+def _nothing_copied(monkeypatch):
+    monkeypatch.setattr(Journal, "_evacuate", lambda self, sector: None)
+
+
+def _torn_counts(monkeypatch):
+    monkeypatch.setattr(inflight.mount, "_intact", lambda j, at: True)
+
+
+def _release_unnoted(monkeypatch):
+    mark = Journal.mark
+
+    def done_only(self, at, state):
+        if state == 2:
+            mark(self, at, state)
+
+    monkeypatch.setattr(Journal, "mark", done_only)
+
+
+def _heard_unnoted(monkeypatch):
+    monkeypatch.setattr(Inbound, "_mark", lambda self, i, mark: None)
+
+
+def _release_sent_before_noted(monkeypatch):
+    acked = Outbound.acked
+
+    def hasty(self, kind, mid):
+        i = self._row(mid)
+        if kind == 5 and i >= 0 and self.states[i] == 2:
+            self.states[i] = 4
+            return 2
+        return acked(self, kind, mid)
+
+    monkeypatch.setattr(Outbound, "acked", hasty)
+
+
+def _copy_believed(monkeypatch):
+    # A mount that takes the unfinished copy of the tail for the head of the ring.
+    last_byte = inflight.mount._last_byte
+    monkeypatch.setattr(
+        inflight.mount, "_last_byte", lambda j, sector, off: -1 if off == j._first else last_byte(j, sector, off)
+    )
+
+
+DEFECTS = {
+    "DUP is forgotten": (_without_dup, {OTHER}),
+    "an id is given twice": (_same_id, {REUSED}),
+    "the last message goes first": (_last_first, {ORDER}),
+    "live records are not carried on": (_nothing_copied, {LOST, OTHER}),
+    "a torn record counts": (_torn_counts, {OTHER, TWICE}),
+    "PUBREC is not noted": (_release_unnoted, {TWICE, OTHER}),
+    "what the application had is not noted": (_heard_unnoted, {TWICE, OTHER}),
+    "PUBREL leaves before PUBREC is noted": (_release_sent_before_noted, {TWICE}),
+    "an unfinished copy is believed": (_copy_believed, {LOST, OTHER, TWICE}),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_is_found(defect, monkeypatch):
+    breaks, kinds = DEFECTS[defect]
+    breaks(monkeypatch)
+    with pytest.raises(Found) as found:
+        for steps in (STEPS, BEHIND):
+            Explorer(SETUP, steps, ways=4).explore()
+    assert getattr(found.value.error, "kind", OTHER) in kinds
+
+
+def test_nothing_is_found_without_a_defect():
+    for steps in (STEPS, BEHIND):
+        explorer = Explorer(SETUP, steps, ways=2)
+        explorer.explore()
+        assert explorer.count["cuts"] > 100
+        assert {"program", "erase", "mount", "work", "finish", "cut 2", "cut 3"} <= set(explorer.count)
+
+
+def test_what_is_found_can_be_kept_and_played(monkeypatch):
+    """A cut is found on a tape and played on flash that loses power in earnest."""
+    _heard_unnoted(monkeypatch)
+    with pytest.raises(Found) as found:
+        Explorer(SETUP, STEPS).explore()
+    script = json.loads(kept.text(SETUP, STEPS, found.value.cuts, str(found.value)))
+    with pytest.raises(type(found.value.error)):
+        kept.replay(script)
+    monkeypatch.undo()
+    kept.replay(script)
+
+
+def test_scripts_of_chance(record_property):
+    search = Search(1, 1000, scripts=4, each=60)
+    assert search.run(), search.found
+    record_property("cut points", search.count["cuts"])
+    assert search.count["cuts"] == 1000
+    assert set(GRANULARITIES) <= set(search.count)
+
+
+def test_a_run_is_the_same_again():
+    counts = []
+    for _ in range(2):
+        search = Search(3, 100, scripts=2, each=20)
+        search.run()
+        counts.append(search.count)
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.limit(300)
+def test_a_script_of_chance_finds_a_defect_and_shrinks(monkeypatch):
+    _without_dup(monkeypatch)
+    search = Search(1, 10_000)
+    assert not search.run()
+    setup, steps, _ = search.found
+    assert len(steps) <= 8, steps
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_sectors_wear_evenly(interrupted):
+    life = Life("page-16-once", 1, interrupted)
+    assert life.live(40) <= (0.2 if interrupted else 0.03)
+    assert bool(life.cuts) == interrupted
+
+
+def test_uneven_wear_is_seen(monkeypatch):
+    monkeypatch.setattr(Life, "_day", lambda self: self._world.flash.ioctl(6, 0))
+    assert Life("page-4", 1, False).live(5) > 1

@@ -1,0 +1,155 @@
+"""The client on a wire of ours, and the flash below it: new, or with laps behind it."""
+
+import struct
+import zlib
+from errno import ECONNRESET, ETIMEDOUT
+from functools import lru_cache
+
+from cutting import GRANULARITIES
+from inflight import Client, Journal
+from inflight.base import ASK, DIAL
+from inflight.journal import DONE, IN, OUT, RELEASED
+from inflight.packet import ProtocolError
+from nor import NorFlash
+
+EPOCH = b"\x78\x56\x34\x12"
+
+
+class HandlerError(Exception):
+    """What the application's handler raises when the script says so."""
+
+
+class Wire:
+    """A connection: what Client knows as its link. `patience`: how often the broker answers a client that waits, None:
+    as often as it likes; `arrive`: how many packets then still reach it."""
+
+    def __init__(self, peer, patience, arrive):
+        self.peer = peer
+        self.patience = patience
+        self.arrive = arrive
+        self.broken = False
+        self.down = b""  # what the client has still to read
+        self.stream = self  # what Client writes to where nothing can be left over
+        self._raw = b""
+
+    def write(self, buf, at, n):
+        self._raw += bytes(memoryview(buf)[at : at + n])
+        if self.broken:
+            self.peer.lost(self._raw)
+            raise OSError(ECONNRESET, "the link is gone")
+        if _is_whole(self._raw):
+            raw, self._raw = self._raw, b""
+            self.peer.written(raw)
+        return n
+
+    def read(self, view, space, ms):
+        if self.broken:
+            raise OSError(ECONNRESET, "the link is gone")
+        if not self.down and ms:
+            self._wait()
+        n = min(space, len(self.down))
+        view[:n] = self.down[:n]
+        self.down = self.down[n:]
+        return n
+
+    def _wait(self):
+        # The client waits for an answer: the broker has one, or never will.
+        self.peer.out.acknowledged()
+        if self.patience != 0:
+            self.peer.arrive()
+        if self.patience == 0 or not self.peer.answers:
+            self.tear(self.arrive)
+            raise OSError(ETIMEDOUT, "no answer")
+        if self.patience:
+            self.patience -= 1
+        self.down = self.peer.next()
+
+    def tear(self, arrive=None):
+        """The connection breaks; so many packets still arrive. The client learns of it when it next reads or writes."""
+        self.broken = True
+        self.peer.disconnected(arrive)
+
+    def close(self):
+        if not self.broken:
+            self.peer.disconnected()
+
+
+def _is_whole(raw):
+    size, i = 0, 1
+    while i < len(raw):
+        size |= (raw[i] & 0x7F) << 7 * (i - 1)
+        if not raw[i] & 0x80:
+            return len(raw) == i + 1 + size
+        i += 1
+    return False
+
+
+class Device(Client):
+    """A client whose links are Wires. `failure`: what it told the application of and should not have."""
+
+    def __init__(self, journal, peer, **options):
+        self.peer = peer
+        self.patience = self.arrive = None  # of the next Wire
+        self.failure = None
+        super().__init__("", "dev", journal, keepalive=0, retry=0, timeout=10**8, on_error=self._note, **options)
+
+    def _note(self, error):
+        expected = (OSError, HandlerError, ProtocolError) if self.peer.provoked else (OSError, HandlerError)
+        if not isinstance(error, expected):
+            self.failure = error
+
+    def _take(self, step):
+        if step == DIAL:
+            self._link = Wire(self.peer, self.patience, self.arrive)
+            step = ASK  # which waits likewise
+        super()._take(step)
+
+    @property
+    def wire(self):
+        """The connection, None if the client has none."""
+        return self._link
+
+    @property
+    def journal(self):
+        return self._journal
+
+    def hand(self, raw):
+        """The client reads this, and does what it has to."""
+        self._link.down += raw
+        while self._link and self._link.down:
+            self.turn()
+        self.peer.out.acknowledged()
+
+    def turn(self):
+        """Writes what is due and reads what has come."""
+        try:
+            self._turn(0)
+        except (OSError, ProtocolError) as error:
+            self._failed(error)
+
+
+@lru_cache(256)
+def old_flash(granularity, sectors, size, age, last_mid, stuck):
+    """A snapshot of flash with a journal on it: `age` messages came and went, the last one with the id `last_mid`; so
+    many received ids (`stuck`) stand before them and are alive. age None: the flash is blank."""
+    flash = NorFlash(sectors, size, *GRANULARITIES[granularity])
+    if age is not None:
+        _format(flash)
+        journal = Journal(flash)
+        for mid in range(60001, 60001 + stuck):
+            journal.mark(journal.append(IN, mid, b"", 0), RELEASED)
+        for k in range(age - 1, -1, -1):
+            mid = (last_mid - 1 - k) % 65535 + 1
+            journal.mark(journal.append(OUT, mid, bytes(90), 40 + k % 50), DONE)
+    return flash.snapshot()
+
+
+def _format(flash):
+    # As FORMAT.md says. A journal formats by itself, but with a random epoch.
+    page, once = flash.page, flash.once
+    unit = max(page, 16 if once else 64)
+    for i in range(flash.blocks):
+        logs = unit.bit_length() - 1 | once << 7, flash.block_size.bit_length() - 1
+        head = struct.pack("<3sBBBHI4s", b"IFJ", 1, *logs, flash.blocks, i, EPOCH)
+        head += struct.pack("<I", zlib.crc32(head))
+        flash.writeblocks(i, head.ljust(-(-len(head) // page) * page, b"\xff"))

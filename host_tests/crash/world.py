@@ -1,0 +1,306 @@
+"""A device, its flash, its network and its broker: plays scripts. A script is a list of steps, so that it can be kept
+as a file; ["publish", 30, 1] is a step, and _do_publish() tells what it means."""
+
+import contextlib
+import os
+
+from broker import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
+from cutting import GRANULARITIES
+from inflight import Journal, OutboxFull
+from inflight.session import DROPPED
+from nor import NorFlash
+from peer import Peer
+from promises import OTHER, Finding, payload, topic_of
+from wired import EPOCH, Device, HandlerError, old_flash
+
+SETUP = {
+    "granularity": "page-4",
+    "sectors": 4,
+    "size": 1024,
+    "age": 40,  # messages that the journal has seen before
+    "last_mid": 40,
+    "stuck": 0,
+    "window": 3,
+    "inbound": 4,
+    "drop": None,
+    "level": 4,
+    "buffer": 256,
+    "stranger": [],  # ids that a session of the same name has in use at the broker
+}
+_ENOUGH = 5000  # turns until everything must have been said
+
+
+class State:
+    """All that outlives a power cut but the flash: the peer, and how the device is set up. A Tape keeps copies."""
+
+    def __init__(self, setup):
+        self.peer = Peer(setup["level"])
+        if setup["stranger"]:
+            self.peer.stranger(setup["stranger"])
+        self.window, self.inbound = setup["window"], setup["inbound"]
+        self.mode = ["ok"]  # what the handler does
+        self.step = 0  # steps of the script that have begun
+        self.phase = "mount"
+        self.device = None
+
+    def copy(self):
+        other = State.__new__(State)
+        other.__dict__.update(self.__dict__)
+        other.peer = self.peer.copy()
+        other.settle_drops()
+        other.device = None
+        return other
+
+    def settle_drops(self):
+        """Adds up what full journals gave up in this life of the device."""
+        if self.device:
+            self.peer.out.gone += self.device.session.count[DROPPED]
+
+
+class World:
+    def __init__(self, setup):
+        self.setup = {**SETUP, **setup}
+        self.flash = NorFlash(self.setup["sectors"], self.setup["size"], *GRANULARITIES[self.setup["granularity"]])
+        old = ("granularity", "sectors", "size", "age", "last_mid", "stuck")
+        self.flash.restore(old_flash(*(self.setup[name] for name in old)))
+        self.state = State(self.setup)
+
+    @property
+    def peer(self):
+        return self.state.peer
+
+    @property
+    def device(self):
+        return self.state.device
+
+    # --- power ---
+
+    def power_cut(self, arrive=None):
+        """The device is no more; so many packets of its last ones still reach the broker."""
+        self.state.settle_drops()
+        self.state.device = None
+        if self.flash.off:
+            self.flash.power_on()
+        self.peer.power_cut(arrive)
+
+    def power_on(self):
+        """Everything but flash and broker begins anew."""
+        state, setup = self.state, self.setup
+        state.phase = "mount"
+        urandom, os.urandom = os.urandom, lambda n: EPOCH[:n]  # the epoch of a journal that is formatted now
+        try:
+            journal = Journal(self.flash)
+        finally:
+            os.urandom = urandom
+        if journal.damaged:
+            raise Finding(OTHER, f"the mount found {journal.damaged} records damaged, and only power was cut")
+        state.phase = "work"
+        options = {name: setup[name] for name in ("drop", "level")}
+        options.update(window=state.window, inbound=state.inbound, buffer=bytearray(setup["buffer"]))
+        state.device = Device(journal, state.peer, **options)
+        state.peer.limit = min(state.inbound, len(self.flash.data) // 512)  # their ids need room in the journal, too
+        state.device.subscribe("in/#", 2, self._heard, stream=True)
+
+    # --- scripts ---
+
+    def play(self, steps):
+        """Plays the steps that have not begun, then lets everything come to rest."""
+        if not self.device:
+            self.power_on()
+        while self.state.step < len(steps):
+            self.do(steps[self.state.step])
+        self.finish()
+
+    def do(self, step):
+        self.state.step += 1
+        name, *args = step
+        getattr(self, "_do_" + name)(*args)
+        self._check()
+
+    def _check(self):
+        if self.device and self.device.failure:
+            raise self.device.failure
+
+    def finish(self):
+        """The broker is well and the link is good: everything is delivered, and judged."""
+        self.state.phase = "finish"
+        self._do_settle()
+        self._judge()
+
+    def _judge(self):
+        peer, device = self.state.copy().peer, self.device
+        peer.judge()
+        journal = device.journal
+        if device.pending or journal.live:
+            raise Finding(OTHER, f"{device.pending} messages are pending, {journal.live} in the journal")
+        if journal.used > 2 * journal._span(3) and peer.told and not peer.provoked:
+            raise Finding(OTHER, f"{journal.used} bytes of the journal are in use, for nothing")
+        if "in/#" not in peer.filters:
+            raise Finding(OTHER, "the subscription is gone")
+
+    # --- the application ---
+
+    def _heard(self, message):
+        number = int(message.topic.rpartition("/")[2])
+        self.peer.inc.hear(number, message.offset, message.payload, message.redelivered)
+        if not self.peer.inc.ended:
+            return
+        if self.state.mode[0] == "raise":
+            raise HandlerError
+        if self.state.mode[0] == "publish":
+            self._do_publish(*self.state.mode[1:])
+
+    def _do_publish(self, size, qos, retain=0):
+        """size -1: the longest that the journal takes."""
+        device, out = self.device, self.peer.out
+        most = device.journal.largest - 18
+        size = most if size < 0 else min(size, most)
+        number = out.begin(qos, size, bool(retain))
+        topic = topic_of(number, size, retain)
+        if self.setup["drop"]:
+            out.let_go()
+        seq = device.journal.next_seq
+        try:
+            mid = device.publish(topic, payload(number, size), qos, bool(retain))
+        except (OutboxFull, OSError):
+            if qos == 0 or not self.setup["drop"]:
+                out.refuse(number)
+                return
+            raise
+        if mid:
+            out.accept(number, mid, seq)
+        else:
+            out.refuse(number)
+
+    def _do_fill(self, size, qos):
+        """Offline: until the journal is full, and some more."""
+        if not self._linked():
+            for _ in range(self.flash.blocks * self.flash.block_size // (size + 40)):
+                self._do_publish(size, qos)
+
+    def _do_handler(self, *mode):
+        """ok; raise; publish SIZE QOS RETAIN."""
+        self.state.mode = list(mode)
+
+    def _do_subscribe(self, which, qos):
+        self._ask(lambda: self.device.subscribe(f"x/{which}", qos, self._heard))
+
+    def _do_unsubscribe(self, which):
+        self._ask(lambda: self.device.unsubscribe(f"x/{which}"))
+
+    def _ask(self, request):
+        with contextlib.suppress(OSError):
+            request()
+
+    def _do_connect(self, patience=None, arrive=None):
+        """The link breaks when the broker has answered so often, or not at all (None); so many packets still arrive."""
+        if self.device.connected and not self.device.wire.broken:
+            return
+        self.device.patience, self.device.arrive = patience, arrive
+        with contextlib.suppress(OSError):
+            self.device.connect()
+        self.device.patience = self.device.arrive = None
+        if self.device.wire:
+            self.device.wire.patience = self.device.wire.arrive = None
+
+    def _do_disconnect(self):
+        self.device.disconnect()
+
+    def _do_tidy(self):
+        self.device.journal.tidy()
+
+    # --- the network ---
+
+    def _linked(self):
+        return self.device.wire and not self.device.wire.broken
+
+    def _do_up(self, n=None):
+        """So many packets reach the broker, None: all."""
+        if self._linked():
+            self.peer.arrive(n)
+
+    def _do_answer(self, i=0):
+        """The i-th packet that the broker would send reaches the client."""
+        if self._linked():
+            self.peer.hand_out()
+            if self.peer.answers:
+                self._hand(self.peer.next(i))
+
+    def _hand(self, raw):
+        self.device.hand(raw)
+        if self.peer.owed and self._linked():
+            raise Finding(OTHER, f"the client owes {self.peer.owed}")
+
+    def _do_drop(self, arrive=None):
+        """The link breaks, so many packets still arrive; the client is not told."""
+        if self._linked():
+            self.device.wire.tear(arrive)
+
+    def _do_look(self):
+        """The client looks whether something has come."""
+        if self.device.wire:
+            self.device.turn()
+
+    # --- the broker ---
+
+    def _do_give(self, qos, size):
+        self.peer.give(qos, size)
+
+    def _do_again(self, i=0):
+        if self._linked():
+            self.peer.again(i)
+
+    def _do_amnesia(self):
+        self._do_drop(0)
+        self.peer.amnesia()
+
+    def _do_stray(self, kind, mid):
+        """An acknowledgement for an id that is not in use."""
+        while self.peer.out.owns(mid):
+            mid = mid % 65535 + 1
+        self._force(kind, mid)
+
+    def _do_wrong(self, i):
+        """An acknowledgement of the other QoS."""
+        exchanges = [e for e in self.peer.out.open.values() if e.mid]
+        if exchanges:
+            e = exchanges[i % len(exchanges)]
+            self._force(PUBACK if e.qos == 2 else PUBCOMP, e.mid)
+
+    def _force(self, kind, mid):
+        if self._linked() and self.device.connected:
+            self.peer.provoked = True
+            self.peer.out.acknowledged()
+            self._hand({PUBACK: puback, PUBREC: pubrec, PUBCOMP: pubcomp}[kind](mid))
+
+    # --- time ---
+
+    def _do_repeat(self):
+        """Nothing was answered for long: at level 3 the client says it all again."""
+        if self._linked() and self.device.connected and self.setup["level"] == 3:
+            self.peer.out.connected()
+            self.device.session._repeat()
+            self.device.turn()
+
+    # --- all of it ---
+
+    def _do_restart(self, window, inbound, arrive=None):
+        self.power_cut(arrive)
+        self.state.window, self.state.inbound = window, inbound
+        self.power_on()
+
+    def _do_settle(self):
+        """Everything is said that anybody has to say."""
+        for _ in range(_ENOUGH):
+            if not self._linked() or not self.device.connected:
+                self.device.connect()
+            self.device.turn()
+            self.peer.arrive()
+            self.peer.hand_out()
+            if self.peer.answers:
+                self._hand(self.peer.next())
+            elif not self.peer.uplink:
+                self.device.journal.tidy()
+                return
+            self._check()
+        raise Finding(OTHER, "there is no end of it")

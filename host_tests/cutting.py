@@ -1,0 +1,41 @@
+"""What tests of power cuts share: the kinds of flash, a tape of all that is programmed, a CRC that is quick."""
+
+import zlib
+from collections import namedtuple
+
+# Bytes of a program, and whether a page may be programmed once only.
+GRANULARITIES = {"page-1": (1, False), "page-4": (4, False), "page-16-once": (16, True), "page-256": (256, False)}
+
+# An operation of the flash, the flash before it, and what had been promised by then.
+Operation = namedtuple("Operation", "name at old new flash promised")
+
+
+class Tape:
+    """Every operation of a run. `promised` is what the run's judge knows, with a method copy()."""
+
+    def __init__(self, flash, promised):
+        self.flash = flash
+        self.promised = promised
+        self.operations = []
+        flash.watch = self._note
+
+    def _note(self, name, at, old, new):
+        self.operations.append(Operation(name, at, old, new, self.flash.snapshot(), self.promised.copy()))
+
+    def stop(self):
+        self.flash.watch = None
+        return self.operations
+
+
+def cut(flash, operation, how):
+    """Puts the flash back as it was before the operation, and lets how(old, new) stand of that. Returns what had been
+    promised."""
+    flash.restore(operation.flash)
+    flash.land(operation.at, how(operation.old, operation.new))
+    return operation.promised.copy()
+
+
+def quick_sum(self, data, i, end):
+    """The journal's CRC loop, twenty times as fast; device/test_journal.py has tests of the loop itself."""
+    crc = zlib.crc32(data[i:end], ~(self._low | self._high << 16) & 0xFFFFFFFF) ^ 0xFFFFFFFF
+    self._low, self._high = crc & 0xFFFF, crc >> 16

@@ -1,0 +1,105 @@
+"""Messages like the one before take a shorter way; on the wire nobody can tell."""
+
+import random
+import time
+
+import pytest
+
+from broker import PUBLISH, Automatic
+
+TOPICS = ("sensors/attic/temperature", "a", "ü/é")
+SIZES = (0, 1, 4, 4, 4, 31, 32, 33, 127, 128, 129, 450)
+
+
+def some_message(choice):
+    payload = bytes(choice.choices(range(256), k=choice.choice(SIZES)))
+    kind = choice.choice((bytes, bytes, bytes, bytearray, memoryview, bytes.hex))
+    return choice.choice(TOPICS), kind(payload), choice.choice((0, 0, 0, 0, 1, 2)), choice.random() < 0.1
+
+
+def plain(payload):
+    return payload.encode() if isinstance(payload, str) else bytes(payload)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_message_arrives_as_it_was_published(make, seed):
+    """[MQTT-3.3.1-2] [MQTT-3.3.2-1] [MQTT-4.6.0-1] Whatever came before it, in the order of its QoS."""
+    choice = random.Random(seed)
+    with Automatic() as broker:
+        client = make(broker.port)
+        client.connect()
+        published = []
+        for _ in range(150):
+            topic, payload, qos, retain = some_message(choice)
+            if choice.random() < 0.02:
+                assert client.drain(3000)  # or some would come twice
+                client.ping()  # the broker has read what there is of the old connection
+                client.disconnect()
+                with pytest.raises(OSError):
+                    client.publish(topic, payload, 0, retain)
+                client.connect()
+            client.publish(topic, payload, qos, retain)
+            published.append((topic, plain(payload), qos, retain))
+        assert client.drain(3000)
+        client.ping()
+        for qos in range(3):
+            arrived = [(m.topic, m.payload, m.qos, m.retain) for m in broker.arrived if m.qos == qos]
+            assert arrived == [message for message in published if message[2] == qos]
+
+
+def test_a_handler_publishes_to_another_topic(make, pump):
+    """What a handler publishes meanwhile does not change what the program says next."""
+    with Automatic() as broker:
+        client = make(broker.port)
+        heard = []
+
+        def on_message(message):
+            heard.append(message.topic)
+            client.publish("other", b"1234")
+
+        client.subscribe("in", 0, on_message)
+        client.connect()
+        for i in range(3):
+            client.publish("mine", b"%04d" % i)
+            broker.give("in")
+            pump(client, lambda n=i + 1: len(heard) == n)
+            client.publish("mine", b"%04d" % (i + 10))
+        client.ping()
+        arrived = [(m.topic, m.payload) for m in broker.arrived]
+    wanted = [[("mine", b"%04d" % i), ("other", b"1234"), ("mine", b"%04d" % (i + 10))] for i in range(3)]
+    assert arrived == [message for three in wanted for message in three]
+
+
+@pytest.mark.parametrize(
+    "topic, payload, qos", [("a", [1], 0), ("a", b"1234", 3), ("a", b"1234", None), ("#", b"1234", 0)]
+)
+def test_bad_arguments_are_still_refused(make, topic, payload, qos):
+    with Automatic() as broker:
+        client = make(broker.port)
+        client.connect()
+        client.publish("a", b"1234")
+        client.publish("a", b"5678")
+        with pytest.raises(ValueError):
+            client.publish(topic, payload, qos)
+        client.publish("a", b"9012")
+        client.ping()
+        assert broker.payloads() == [b"1234", b"5678", b"9012"]
+
+
+def test_a_broker_that_is_slow_to_read_gets_each_message_whole(broker, make):
+    """More than the sockets hold: what does not fit at once follows. (The pause lets them fill, no more.)"""
+    client = make(broker.port)
+    count = 30_000
+
+    def script(b):
+        b.welcome()
+        time.sleep(0.2)
+        for i in range(count):
+            b.expect(PUBLISH, topic="a", payload=b"%0400d" % i)
+        b.answer_ping()
+
+    with broker.play(script):
+        client.connect()
+        for i in range(count):
+            client.publish("a", b"%0400d" % i)
+        client.ping()
