@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def _sign(name, key, issuer, issuer_key, names):
+def _sign(name, key, issuer, issuer_key, names, days=(-1, 1)):
     now = datetime.datetime.now(datetime.timezone.utc)
     builder = (
         x509.CertificateBuilder()
@@ -18,8 +18,8 @@ def _sign(name, key, issuer, issuer_key, names):
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .not_valid_before(now + datetime.timedelta(days=days[0]))
+        .not_valid_after(now + datetime.timedelta(days=days[1]))
         .add_extension(x509.BasicConstraints(ca=not names, path_length=None), critical=True)
     )
     if names:
@@ -46,10 +46,16 @@ class Authority:
         """What a device needs to know it."""
         return self._certificate.public_bytes(serialization.Encoding.DER)
 
-    def context(self, folder, *names):
-        """What a server needs that goes by these host names; its files go to `folder`."""
+    @property
+    def pem(self):
+        """What a host needs to know it."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def context(self, folder, *names, days=(-1, 1)):
+        """What a server needs that goes by these host names, from one day to another, counted from now; its files go
+        to `folder`."""
         key = ec.generate_private_key(ec.SECP256R1())
-        signed = _sign(_name(names[0]), key, _name(self.name), self._key, names)
+        signed = _sign(_name(names[0]), key, _name(self.name), self._key, names, days)
         shape = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         (folder / "server.key").write_bytes(key.private_bytes(serialization.Encoding.PEM, *shape))
         (folder / "server.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))

@@ -1,0 +1,45 @@
+"""The corpus of the fuzzers, the same on every interpreter: what came of each input on CPython comes of it here."""
+
+import sys
+
+sys.path.append("host_tests/fuzz/targets")
+
+from harness import eq
+from outcome import Finding
+from replay import entries, replay
+
+TIMEOUT_S = 300
+CORPUS = "host_tests/fuzz/corpus.txt"
+
+
+def played(name):
+    if not replay(CORPUS, name)[0]:
+        raise Finding("no input of " + name)
+
+
+def test_decoder():
+    played("decoder")
+
+
+def test_topic():
+    played("topic")
+
+
+def test_session():
+    played("session")
+
+
+def test_firmware():
+    played("firmware")
+
+
+def test_mount():
+    played("mount")
+
+
+def test_numbers_tell_outcomes_apart():
+    """Otherwise equal numbers would say nothing."""
+    for name in ("decoder", "session", "mount"):
+        numbers = [number for target, number, _ in entries(CORPUS) if target == name]
+        assert len(set(numbers)) * 2 > len(numbers), name
+    eq([number for _, number, _ in entries(CORPUS) if number is None], [])

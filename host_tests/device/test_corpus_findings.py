@@ -1,0 +1,170 @@
+"""What the fuzzers found, one test each: flash that somebody forged or restored in part, brokers without manners."""
+
+import sys
+
+sys.path.append("host_tests/fuzz/targets")
+
+from harness import eq, raises
+from inflight.journal import DONE, OUT, Journal
+from inflight.outbound import Outbound
+from inflight.packet import PUBACK, ProtocolError
+from inflight.session import Session
+from worn_flash import EPOCH, blank
+
+
+def forged(seqs, records=()):
+    """The flash of a journal of four sectors with these numbers (-1: no header), and (sector, sequence number)s of
+    records at their beginnings."""
+    flash, shape = blank(0)
+    for i, seq in enumerate(seqs):
+        flash.put(i * shape.size, shape.header(seq, EPOCH) if seq >= 0 else bytes(20))
+    ends = [shape.first] * 4
+    for sector, seq in records:
+        data = shape.record(OUT, 1 + seq % 65535, seq, b"2\x05\0\1t\0" + bytes([1 + seq % 255]))
+        flash.put(sector * shape.size + ends[sector], data)
+        ends[sector] += len(data) + 1
+    return flash
+
+
+def numbers(journal):
+    found = []
+    at = journal.scan(OUT, -1)
+    while at >= 0:
+        found.append(journal.found_seq)
+        at = journal.scan(OUT, at)
+    return found
+
+
+def put(journal, n=30):
+    """Appends and settles n messages, then one that stays. Returns its number."""
+    for _ in range(n):
+        journal.mark(journal.append(OUT, 9, bytes(90), 90), DONE)
+    journal.append(OUT, 9, b"stays", 5)
+    return journal.next_seq - 1
+
+
+def test_sector_with_a_number_too_high():
+    """What is accepted after a mount of it is there at the next."""
+    flash = forged((8, 0, 2, 3), [(3, 5)])
+    journal = Journal(flash)
+    for _ in range(4):
+        last = put(journal)
+        journal = Journal(flash)
+        eq(numbers(journal), [5, last])
+        journal.mark(journal.find(OUT, last), DONE)
+
+
+def test_sector_with_a_number_that_no_flash_lives_to_see():
+    """It is invalid, like any other header that we have not written."""
+    for seq in (0xFFFFFFFF, 0xFF000000):
+        journal = Journal(forged((4, 5, seq, 7), [(0, 5), (1, 6), (2, 7)]))
+        eq(numbers(journal), [5, 6])
+        put(journal)
+
+
+def test_record_with_a_number_that_cannot_be_counted_on():
+    flash = forged((4, 5, 6, 7), [(0, 5), (1, 0xFFFFFFFF), (2, 0xFF000000), (2, 9)])
+    journal = Journal(flash)
+    assert 5 in numbers(journal) and journal.next_seq < 0xFF000000
+    last = put(journal)
+    assert last in numbers(Journal(flash))
+
+
+def test_unfinished_copy_beside_a_damaged_sector():
+    """The power was cut in an evacuation, and another sector is spoilt: still no message stands twice, nor is there a
+    sector less to write to."""
+    flash = forged((4, 5, -1, 7), [(0, 5), (0, 6), (1, 7), (3, 5)])
+    journal = Journal(flash)
+    eq(numbers(journal), [5, 6, 7])
+    last = put(journal)
+    eq(numbers(Journal(flash)), [5, 6, 7, last])
+
+
+def test_copies_of_messages_on_flash_that_was_restored_in_part():
+    """Each is sent once, by this life and by the next."""
+    flash = forged((4, 5, 6, 7), [(0, 5), (0, 6), (1, 5), (1, 6), (2, 7)])
+    outbound = Outbound(Journal(flash), 2)
+    sent = []
+    while outbound.next() >= 0:
+        i = outbound.next()
+        sent.append(outbound.mids[i])
+        outbound.sent(i, 1)
+        outbound.acked(PUBACK, outbound.mids[i])
+    eq(sent, [6, 7, 8])
+    eq(outbound.queued, 0)
+    eq(Journal(flash).live, 0)
+
+
+def test_copies_are_no_message_to_drop():
+    flash = forged((4, 5, 6, 7), [(0, 5), (1, 5)])
+    outbound = Outbound(Journal(flash), 1)
+    assert not outbound.drop_oldest()
+    eq((outbound.rows, outbound.queued, outbound.discard()), (1, 0, 1))
+
+
+# --- a broker that never releases a QoS 2 message ---
+
+
+def session(flash, inbound):
+    s = Session(Journal(flash), bytearray(256), b"dev", 4, 4, inbound)
+    s.connect(0, False, 60, None, None, None)
+    hear(s, b"\x20\x02\1\0")
+    s.resume()
+    return s
+
+
+def hear(s, data):
+    while s.output(0):
+        pass
+    s.decoder.view[: len(data)] = data
+    s.decoder.fed(len(data))
+    kind = s.receive(0)
+    if kind == 3:
+        s.taken()
+    eq(s.receive(0), 0)
+    return kind
+
+
+def qos_2(mid):
+    return bytes([0x34, 6, 0, 1, 0x74, mid >> 8, mid & 255, 0x78])
+
+
+def flood(s, first):
+    """Messages until there is no room for one more; returns how many there was."""
+    n = 0
+    while True:
+        try:
+            hear(s, qos_2(first + n))
+        except ProtocolError:
+            return n
+        n += 1
+
+
+def test_qos_2_without_pubrel_over_restarts():
+    """Neither memory nor flash grows with each start: twice `inbound` ids, then none."""
+    flash, _ = blank(3)
+    room = [flood(session(flash, 8), 1 + 100 * life) for life in range(12)]
+    eq(room, [8, 8] + [0] * 10)
+    s = session(flash, 8)
+    eq(len(s._inbound._mids), 16)
+    assert sum(flash.erases) < 4
+    for life in range(2):
+        for k in range(8):
+            eq(hear(s, bytes([0x62, 2]) + qos_2(1 + 100 * life + k)[5:7]), 6)
+    eq(hear(s, qos_2(7)), 3)
+
+
+def test_qos_2_and_a_full_journal():
+    """Its id has nowhere to stand: the connection ends, and no error but this one reaches the application; every
+    message of ours is still there."""
+    for shape in range(7):
+        flash, _ = blank(shape)
+        s = session(flash, 200)
+        accepted = 0
+        while s._journal.fits(OUT, 100):
+            s.publish(b"t", bytes(60), 1, False)
+            accepted += 1
+        assert 0 < flood(s, 1) < 200
+        raises(ProtocolError, hear, s, qos_2(999))
+        eq(s.pending, accepted)
+        eq(Journal(flash).live, accepted)

@@ -1,0 +1,88 @@
+"""The packet decoder: whatever a peer sends, the same events however it is cut; or ProtocolError.
+
+data: a byte (bit 0: level 3 or 4; bits 1-2: size of the buffer; the rest: how it is cut beside whole), then what
+the peer sends."""
+
+from inflight.packet import CONNACK, PINGRESP, PUBLISH, Decoder, ProtocolError
+from outcome import STRICT, Finding, Outcome, demand
+
+if STRICT:
+    import wire_reference
+
+BUFFERS = (64, 100, 256, 512)
+
+
+def _pieces(seed):
+    # Lengths of reads, 1 to 16, the same for the same seed.
+    while True:
+        seed = (seed * 75 + 74) % 65537
+        yield 1 + seed % 16
+
+
+def _always(n):
+    while True:
+        yield n
+
+
+class _Events:
+    """What the decoder told: [kind, flags, Message ID, topic, size, payload or body]."""
+
+    def __init__(self):
+        self.list = []
+
+    def add(self, d, kind):
+        if kind != PUBLISH:
+            named = kind not in (CONNACK, PINGRESP)
+            self.list.append([kind, d.flags, d.mid if named else 0, b"", d.n, bytes(d.buf[d.at : d.at + d.n])])
+            return
+        topic = bytes(d.buf[d.topic : d.topic + d.topic_len]) if d.topic_len else None
+        head = [kind, d.flags, d.mid if d.flags & 6 else 0, topic, d.size]
+        if not d.offset:
+            self.list.append(head + [b""])
+        event = self.list[-1]
+        if event[:5] != head or d.offset != len(event[5]) or d.offset + d.n + d.left != d.size:
+            raise Finding("%r goes on with %r at %d, %d bytes, %d left" % (event, head, d.offset, d.n, d.left))
+        event[5] += bytes(d.buf[d.at : d.at + d.n])
+
+
+def decode(stream, level, size, lengths):
+    """Returns (events, whether it ended with a ProtocolError)."""
+    d = Decoder(bytearray(size), level)
+    events = _Events()
+    end = len(stream)
+    at = turns = 0
+    try:
+        while at < end:
+            n = min(d.space, end - at, next(lengths))
+            if n < 1 or n > len(d.view):
+                raise Finding("room for %d bytes" % d.space)
+            d.view[:n] = stream[at : at + n]
+            d.fed(n)
+            at += n
+            kind = d.next()
+            while kind:
+                events.add(d, kind)
+                turns += 1
+                if turns > end:
+                    raise Finding("more events than bytes")
+                kind = d.next()
+        return events.list, False
+    except ProtocolError:
+        return events.list, True
+
+
+def run(data):
+    first = data[0] if data else 0
+    stream = data[1:]
+    level = 3 + (first & 1)
+    size = BUFFERS[first >> 1 & 3]
+    told = decode(stream, level, size, _always(size))
+    again = decode(stream, level, size, _pieces(first) if first & 8 else _always(1))
+    demand(again == told, "cut otherwise: %r, %r", again, told)
+    if STRICT:
+        wire_reference.judge(stream, level, size, *told)
+    outcome = Outcome()
+    for event in told[0]:
+        outcome.note(*event)
+    outcome.note(told[1])
+    return outcome.number

@@ -1,0 +1,139 @@
+"""What a device makes of its configuration and of commands: ConfigError or fields that fit, a reply or nothing at all.
+
+data: a byte; its lowest two bits: 0: a configuration as pairs (field, what stands in it); 1: a configuration's text;
+2, 3: a command: the other bits are retain, redelivered and whose topic it is; the topic's length, the topic, the
+payload."""
+
+import json
+
+import config
+from inflight import Journal, RamFlash
+from inflight.topic import encode_name, matches
+from node import Node
+from outcome import Outcome, Reader, demand
+
+SECRET = "a secret nobody has to know"
+BASE = "inflight/box/"
+_FIELDS = sorted(list(config._NUMBERS) + list(config._TEXTS) + list(config._LISTS) + ["wlan"])
+_VALUES = (
+    None, 0, 1, -1, 3, 60, 1000, 65535, 65536, 10**12, 1.5, True, "", "a", "b.example", "DE", "oldest", "a/b", "a//b",
+    "#", "ü", "x" * 100, SECRET, [], ["192.168.1.2"] * 4, ["1.2.3.4", 5], [1], [{}], [{"driver": "dht22"}] * 2,
+    {"a": 1}, [[]],
+)  # fmt: skip
+
+
+def _checked(given):
+    # True if it was taken; the fields that decide about memory and time are then what they may be.
+    try:
+        found = config.check(given, "box")
+    except config.ConfigError as e:
+        demand(SECRET not in str(e), "the error shows what stands in a field: %s", e)
+        return False
+    for name, (_, least, most) in config._NUMBERS.items():
+        demand(least <= getattr(found, name) <= most, "%s is %r", name, getattr(found, name))
+    encode_name("%s/%s/status" % (found.root, found.device))
+    demand(isinstance(found.host, str) and found.host, "host %r", found.host)
+    return True
+
+
+def _fields(reader):
+    given = {"host": "h"}
+    while reader.left:
+        name = _FIELDS[reader.byte() % len(_FIELDS)]
+        given[name] = _VALUES[reader.byte() % len(_VALUES)]
+    return _checked(given)
+
+
+class _File:
+    def __init__(self, data):
+        self._data = data
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def read(self):
+        return str(self._data, "utf-8")
+
+
+def _text(data):
+    config.open = lambda path: _File(data)
+    try:
+        config.load("config.json", "box")
+    except config.ConfigError as e:
+        demand(str(e).startswith("config.json: "), "%s", e)
+    finally:
+        del config.open
+    return 2  # interpreters differ in what they take for JSON
+
+
+class _Board:
+    def sensors(self):
+        return ()
+
+    def reset_cause(self):
+        return "power-on"
+
+
+class _Client:
+    """What a device publishes, and which commands reach it."""
+
+    def __init__(self):
+        self.said = []
+
+    def subscribe(self, pattern, qos, handler):
+        self.pattern, self.handler = pattern.encode(), handler
+
+    def publish(self, topic, payload, qos, retain):
+        self.said.append((topic, payload, qos, retain))
+        return 1
+
+
+class _Message:
+    def __init__(self, topic, payload, flags):
+        self.topic, self.payload = topic, payload
+        self.retain, self.redelivered = flags & 4 == 4, flags & 8 == 8
+
+
+def _device():
+    given = {"host": "h", "user": "me", "password": SECRET, "wifi_ssid": "net", "wifi_key": SECRET}
+    client = _Client()
+    return Node(_Board(), config.check(given, "box"), Journal(RamFlash()), client, None, began=0), client
+
+
+def _command(reader, flags):
+    node, client = _device()
+    node.set_interval = lambda ms: demand(100 <= ms <= 86_400_000, "an interval of %d ms", ms)
+    size = reader.byte()
+    topic = (b"" if flags & 16 else (BASE + "command/").encode()) + reader.bytes(size)
+    payload = reader.bytes(reader.left)
+    try:
+        encode_name(topic)
+    except ValueError:
+        return 3  # never gets as far
+    if matches(client.pattern, topic, 0, len(topic)):
+        demand(topic.startswith((BASE + "command").encode()), "%r was obeyed", topic)
+        client.handler(_Message(str(topic, "utf-8"), payload, flags))
+    for name, text, _, retain in client.said:
+        demand(name.startswith(BASE + "reply/") and not retain, "it published %r", name)
+        demand(SECRET.encode() not in text, "%r tells the secret", text)
+        reply = json.loads(text)
+        demand(not node.stopping or (reply["ok"] and not flags & 4), "it stops, but says %r", reply)
+    demand(len(client.said) + len(node.errors) <= 1, "%d answers", len(client.said))
+    demand(len(str(node.errors)) < 200, "%r grows with what it is told", node.errors)
+    return 4 + len(client.said) + 2 * node.stopping
+
+
+def run(data):
+    reader = Reader(data)
+    first = reader.byte()
+    outcome = Outcome()
+    if first & 3 == 0:
+        outcome.note(_fields(reader))
+    elif first & 3 == 1:
+        outcome.note(_text(data[1:]))
+    else:
+        outcome.note(_command(reader, first))
+    return outcome.number

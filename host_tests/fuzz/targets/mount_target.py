@@ -1,0 +1,109 @@
+"""Mounting a journal from any flash: no exception, an end, and every record there that FORMAT.md finds; then it works.
+
+data: a byte (the shape of the device), the number of steps in the journal's history, these steps, then damages."""
+
+from inflight.journal import DONE, IN, OUT, SESSION, OutboxFull
+from inflight.outbound import REL, Outbound
+from inflight.packet import PUBACK, PUBCOMP
+from journal_reader import Image
+from outcome import Outcome, Reader, demand
+from worn_flash import History, blank, body, damage, mount
+
+
+def scanned(journal):
+    """What the journal finds itself, as Record.told."""
+    found = []
+    for kind in (OUT, IN, SESSION):
+        at = journal.scan(kind, -1)
+        while at >= 0:
+            buf = bytearray(journal.found_len)
+            start = journal.read(at, 0, buf)
+            text = bytes(buf[start:])
+            found.append((kind, journal.found_mid, journal.found_seq, journal.found_state, text))
+            at = journal.scan(kind, at)
+    return sorted(found)
+
+
+def told(records):
+    return sorted([record.told for record in records])
+
+
+def _judge(journal, image, wanted, least):
+    found, left = scanned(journal), told(image.records)
+    demand(found == wanted, "it finds %r, there is %r", found, wanted)
+    demand(left == wanted, "it left %r of %r", left, wanted)
+    demand(journal.next_seq >= least, "number %d comes again, %d is next", journal.next_seq, least)
+    live = len([1 for record in wanted if record[0] == OUT])
+    demand(journal.live == live, "%d messages live, counted as %d", live, journal.live)
+
+
+def _append(journal, wanted, k, n):
+    seq = journal.next_seq
+    at = journal.append(OUT, k, body(k, n), n)
+    demand(at >= 0 and journal.next_seq == seq + 1, "number %d, then %d", seq, journal.next_seq)
+    wanted.append((OUT, k, seq, 0, body(k, n)))
+
+
+def _use(journal, shape, wanted, sizes):
+    # Appends as long as there is room, and settles the oldest.
+    for k, n in enumerate(sizes):
+        n = min(n, journal.largest)
+        try:
+            _append(journal, wanted, 100 + k, n)
+        except OutboxFull:
+            used = journal.used + shape.span(n)
+            demand(used > journal.limit // 2, "no room for %d of %d", used, journal.limit)
+        at = journal.find(OUT, 0)
+        if at >= 0 and k & 1:
+            record = (OUT, journal.found_mid, journal.found_seq, journal.found_state)
+            journal.mark(at, DONE)
+            wanted.remove(next(w for w in wanted if w[:4] == record))
+
+
+def _send(journal):
+    # What waits is found by its number and completed, as the session does it.
+    outbound = Outbound(journal, 2)
+    for _ in range(journal.live + 1):
+        i = outbound.next()
+        if i < 0:
+            break
+        released = outbound.states[i] == REL
+        outbound.sent(i, 1)
+        outbound.acked(PUBCOMP if released else PUBACK, outbound.mids[i])
+    demand(not journal.live and not outbound.queued, "%d messages were never sent", journal.live)
+
+
+def run(data):
+    reader = Reader(data)
+    flash, shape = blank(reader.byte())
+    history = History(flash, reader)
+    history.live(reader.byte() & 63)
+    flash.power_on()
+    damage(flash, shape, reader, history.stale)
+    before = bytes(flash.data)
+    image = Image(shape, before)
+    outcome = Outcome()
+    if image.foreign:
+        return _refused(flash, before)
+    wanted = told(image.records)
+    journal = mount(flash)
+    _judge(journal, Image(shape, bytes(flash.data)), wanted, image.next_seq)
+    outcome.note(journal.next_seq, journal.live, journal.used, journal.damaged, journal.erases, flash.data)
+    flash.most *= 8
+    _use(journal, shape, wanted, (40, 0, 200, 17, 90, 90, 90, 90, 90))
+    wanted.sort()
+    again = mount(flash)
+    _judge(again, Image(shape, bytes(flash.data)), wanted, journal.next_seq)
+    demand(again.epoch == journal.epoch, "another epoch")
+    outcome.note(again.next_seq, again.used, again.damaged, flash.data)
+    _send(again)
+    return outcome.number
+
+
+def _refused(flash, before):
+    try:
+        mount(flash)
+    except ValueError:
+        demand(bytes(flash.data) == before, "a journal of another geometry was touched")
+        return 1
+    demand(False, "a journal of another geometry was taken for ours")

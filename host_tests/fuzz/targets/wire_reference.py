@@ -1,0 +1,102 @@
+"""What a server may send, read from the standard a second time: whole, slowly, without the code under test."""
+
+from outcome import demand
+
+# Remaining length by type; None: any. A type that is not here is never sent to a client.
+_LENGTHS = {2: 2, 3: None, 4: 2, 5: 2, 6: 2, 7: 2, 9: None, 11: 2, 13: 0}
+
+
+class _Bad(Exception):
+    pass
+
+
+class _Open(Exception):
+    """The rest of the packet has not come yet."""
+
+
+def text_is_valid(data):
+    """UTF-8 without what MQTT forbids, or asks a receiver to refuse."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return all(_may_stand(ord(c)) for c in text)
+
+
+def _may_stand(c):
+    control = c < 0x20 or 0x7F <= c < 0xA0
+    return not (control or 0xFDD0 <= c <= 0xFDEF or c & 0xFFFF in (0xFFFE, 0xFFFF))
+
+
+def name_is_valid(data):
+    return 0 < len(data) < 65536 and text_is_valid(data) and b"+" not in data and b"#" not in data
+
+
+def _length(data):
+    # (remaining length, where it ends)
+    value = 0
+    for k in range(4):
+        if 1 + k >= len(data):
+            raise _Open
+        value += (data[1 + k] & 127) * 128**k
+        if data[1 + k] < 128:
+            return value, 2 + k
+    raise _Bad
+
+
+def _packet(data, level, size):
+    # (event, bytes of it) of the packet that data begins with.
+    kind, flags = data[0] >> 4, data[0] & 15
+    length, at = _length(data)
+    end = at + length
+    if kind not in _LENGTHS or _LENGTHS[kind] not in (None, length):
+        raise _Bad
+    if kind != 3 and level == 4 and flags != (2 if kind == 6 else 0):
+        raise _Bad
+    if kind == 9 and (length < 3 or end > size):
+        raise _Bad
+    if len(data) < end:
+        raise _Open
+    body = data[at:end]
+    if kind == 3:
+        return _publish(flags, body, at, end, size), end
+    mid = int.from_bytes(body[:2], "big") if length and kind != 2 else None
+    if mid == 0:
+        raise _Bad
+    rest = body[2:] if mid else body
+    return [kind, flags, mid or 0, b"", len(rest), rest], end
+
+
+def _publish(flags, body, at, end, size):
+    qos = flags >> 1 & 3
+    if qos == 3 or (flags & 8 and not qos) or len(body) < 2:
+        raise _Bad
+    n = int.from_bytes(body[:2], "big")
+    head = 2 + n + (2 if qos else 0)
+    if not n or head > len(body) or not name_is_valid(body[2 : 2 + n]):
+        raise _Bad
+    mid = int.from_bytes(body[2 + n : head], "big")
+    if qos and not mid:
+        raise _Bad
+    # Too long for the buffer, and no room for the topic beside a payload: it is not kept.
+    kept = end <= size or at + head <= size // 2
+    return [3, flags, mid, body[2 : 2 + n] if kept else None, len(body) - head, body[head:]]
+
+
+def judge(stream, level, size, events, failed):
+    """Demands that the decoder's events are right."""
+    at = 0
+    wanted = []
+    try:
+        while at < len(stream):
+            event, n = _packet(stream[at:], level, size)
+            wanted.append(event)
+            at += n
+        demand(events == wanted and not failed, "%r (failed: %d), but it is %r", events, failed, wanted)
+    except _Bad:
+        demand(events == wanted and failed, "%r (failed: %d), but it is %r and an error", events, failed, wanted)
+    except _Open:
+        # It may have begun to hand out a long payload, and need not wait for the end of what is wrong.
+        demand(events[: len(wanted)] == wanted, "%r, but it begins with %r", events, wanted)
+        rest = events[len(wanted) :]
+        demand(not rest or (len(rest) == 1 and rest[0][0] == 3 and len(rest[0][5]) < rest[0][4]), "%r too much", rest)

@@ -1,0 +1,221 @@
+"""A flash with a journal's history on it, then damaged: from an input's bytes alone, the same on each interpreter."""
+
+from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from journal_reader import HEAD, Shape
+from nor import NorFlash, PowerCut, noise, torn
+from outcome import demand
+
+# Sectors, bytes of each, page, for once: every granularity that a board has, and the extremes of what a journal takes.
+SHAPES = (
+    (4, 512, 1, False),
+    (3, 512, 4, False),
+    (5, 512, 256, False),
+    (4, 1024, 256, False),
+    (4, 512, 8, True),
+    (3, 1024, 16, True),
+    (5, 512, 16, True),
+    (3, 2048, 64, False),
+)
+EPOCH = 0x12345678
+_SEQS = (0, 1, 2, 3, 5, 8, 100, 0x7FFFFFFF, 0xFFFFFFF0, 0xFFFFFFFE, 0xFFFFFFFF)
+
+
+class Flash(NorFlash):
+    """Counts what a mount asks of it: one that reads on and on does not end by itself."""
+
+    def __init__(self, shape):
+        super().__init__(*shape)
+        self.reads = 0
+        self.most = 8 * shape[0] * shape[1] + 2000
+
+    def readblocks(self, block, buf, offset=0):
+        self.reads += 1
+        demand(self.reads <= self.most, "%d reads", self.reads)
+        super().readblocks(block, buf, offset)
+
+    def put(self, at, data):
+        """What is there is replaced, as no program could."""
+        data = data[: max(0, len(self.data) - at)]
+        self.data[at : at + len(data)] = data
+
+
+class _Still:
+    """In the place of `os`: the same epoch at each format."""
+
+    @staticmethod
+    def urandom(n):
+        return b"\x5a" * n
+
+
+def mount(flash):
+    """Returns the Journal on flash, whatever a mount makes of it."""
+    import inflight.mount as room  # a device forgets it afterwards
+
+    flash.reads = 0
+    room.os, whole = _Still, room.os
+    try:
+        return Journal(flash)
+    finally:
+        room.os = whole
+
+
+def blank(which):
+    """(flash, Shape): a journal just formatted."""
+    flash = Flash(SHAPES[which % len(SHAPES)])
+    shape = Shape(flash.blocks, flash.block_size, flash.page, flash.once)
+    for i in range(shape.n):
+        flash.put(i * shape.size, shape.header(i, EPOCH))
+    return flash, shape
+
+
+def body(k, n):
+    return bytes([(k * 7 + i) & 255 for i in range(n)])
+
+
+class History:
+    """Lets a journal on `flash` live through what `reader` says."""
+
+    def __init__(self, flash, reader):
+        self.flash = flash
+        self.reader = reader
+        self.stale = bytes(flash.data)
+        self.journal = mount(flash)
+        self.k = 0
+
+    def live(self, n):
+        for _ in range(n):
+            self.flash.reads = 0
+            try:
+                self._step(self.reader.byte())
+            except PowerCut:
+                self.flash.power_on()
+                self.journal = mount(self.flash)
+
+    def _append(self, kind, n):
+        self.k += 1
+        try:
+            return self.journal.append(kind, 1 + self.k % 65535, body(self.k, n), n)
+        except OutboxFull:
+            self._mark(0, DONE)
+            return -1
+
+    def _mark(self, skip, state):
+        journal = self.journal
+        at = journal.scan(OUT, -1)
+        while at >= 0 and skip:
+            skip -= 1
+            at = journal.scan(OUT, at)
+        if at >= 0 and journal.found_state < state:
+            journal.mark(at, state)
+
+    def _step(self, op):
+        if op < 0x80:
+            self._append(OUT, op)
+        elif op < 0xA0:
+            self._mark(op & 31, DONE)
+        elif op < 0xB0:
+            self._mark(op & 15, RELEASED)
+        elif op < 0xC0:
+            self._append(IN, 0)
+        elif op < 0xC8:
+            self._append(SESSION, 9)
+        elif op < 0xD0:
+            self.journal.tidy()
+        elif op < 0xD8:
+            self.stale = bytes(self.flash.data)
+        elif op < 0xE8:
+            after, b, mask = self.reader.byte() % 12, self.reader.byte(), self.reader.byte()
+            self.flash.cut_at(after, lambda old, new: torn(b % len(old), mask)(old, new))
+        else:
+            for _ in range(2 * (op & 15) + 2):
+                at = self._append(OUT, 60)
+                if at >= 0:
+                    self.journal.mark(at, DONE)
+
+
+def _place(flash, reader):
+    return reader.word() % len(flash.data)
+
+
+def _sector(flash, reader):
+    return reader.byte() % flash.blocks * flash.block_size
+
+
+def _flip(flash, shape, reader, stale):
+    at = _place(flash, reader)
+    flash.data[at] ^= 1 << (reader.byte() & 7)
+
+
+def _byte(flash, shape, reader, stale):
+    flash.data[_place(flash, reader)] = reader.byte()
+
+
+def _noise(flash, shape, reader, stale):
+    at, rows = _place(flash, reader), noise(reader.byte())
+    flash.put(at, bytes([next(rows) & 255 for _ in range(4 * reader.byte() + 1)]))
+
+
+def _fill(flash, shape, reader, stale):
+    flash.put(_place(flash, reader), (b"\0", b"\xff", b"\xf0", b"\x0f")[reader.byte() & 3] * (4 * reader.byte() + 1))
+
+
+def _copy(flash, shape, reader, stale):
+    source = _sector(flash, reader)
+    flash.put(_sector(flash, reader), bytes(flash.data[source : source + shape.size]))
+
+
+def _swap(flash, shape, reader, stale):
+    a, b = _sector(flash, reader), _sector(flash, reader)
+    old = bytes(flash.data[a : a + shape.size])
+    flash.put(a, bytes(flash.data[b : b + shape.size]))
+    flash.put(b, old)
+
+
+def _older(flash, shape, reader, stale):
+    at = _sector(flash, reader)
+    flash.put(at, stale[at : at + shape.size])
+
+
+def _forget(flash, shape, reader, stale):
+    flash.put(_sector(flash, reader), (b"\0", b"\xff")[reader.byte() & 1] * (shape.size if reader.byte() & 1 else 20))
+
+
+def _forge_sector(flash, shape, reader, stale):
+    at, seq, other = _sector(flash, reader), _SEQS[reader.byte() % len(_SEQS)], reader.byte()
+    identity = shape.identity[:3] + b"\2" + shape.identity[4:] if other == 255 else shape.identity
+    flash.put(at, shape.header(seq, EPOCH, identity))
+
+
+def _forge_record(flash, shape, reader, stale):
+    at = _sector(flash, reader) + shape.first
+    for _ in range(reader.byte() & 7):  # behind what may be records
+        length = flash.data[at] | flash.data[at + 1] << 8
+        if at % shape.size + shape.span(length) + shape.span(0) > shape.size:
+            break
+        at += shape.span(length)
+    how, kind, seq = reader.byte(), reader.byte() % 6, _SEQS[reader.byte() % len(_SEQS)]
+    mid, text = reader.word(), reader.bytes(reader.byte() & 31)
+    room = shape.size - at % shape.size - shape.span(0)
+    length = (len(text), 0xFFFF, room, room + 1, 0, shape.size)[how % 6]
+    data = shape.record(kind, mid, seq, text, length)
+    flash.put(at, data if how & 128 else data[: HEAD + how % 16])
+
+
+def _raw(flash, shape, reader, stale):
+    flash.put(_place(flash, reader), reader.bytes(reader.byte()))
+
+
+_DAMAGES = (_flip, _byte, _noise, _fill, _copy, _swap, _older, _forget, _forge_sector, _forge_record, _raw)
+
+
+def damage(flash, shape, reader, stale, most=16):
+    """Damages the flash as long as `reader` has something to say."""
+    flash.reads = 0
+    if not reader.left:
+        return
+    for _ in range(most):
+        if reader.left:
+            _DAMAGES[reader.byte() % len(_DAMAGES)](flash, shape, reader, stale)
+    page = flash.page
+    for i in range(len(flash.written)):
+        flash.written[i] = flash.data[i * page : (i + 1) * page] != b"\xff" * page

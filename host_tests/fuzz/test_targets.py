@@ -1,0 +1,119 @@
+"""The fuzzers' targets: what stands in the checkout passes, and what is broken on purpose is found."""
+
+import random
+
+import pytest
+
+import inflight.mount
+import inflight.packet
+import inflight.session
+import inflight.topic
+from fuzz import CORPUS, SHARES, corpus, grammar, target
+from fuzz.attempt import broken, minimized
+from inflight.inbound import Inbound
+from inflight.journal import Journal
+from inflight.outbound import Outbound
+
+SMOKE = {"decoder": 1500, "topic": 3000, "session": 150, "firmware": 400, "mount": 40}
+
+
+def tried(name, n, seed=1):
+    """The first thing found in n inputs: (what, input), None if there is nothing."""
+    rng = random.Random(seed)
+    run = target(name).run
+    for _ in range(n):
+        data = getattr(grammar, name)(rng)
+        trouble = broken(run, data)
+        if trouble:
+            return trouble, data
+    return None
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_smoke(name):
+    assert tried(name, SMOKE[name]) is None
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_bytes_of_no_grammar(name):
+    rng = random.Random(2)
+    assert [broken(target(name).run, rng.randbytes(rng.randrange(40))) for _ in range(60)] == [None] * 60
+
+
+def test_same_number_each_time():
+    for name, inputs in corpus.read().items():
+        assert [target(name).run(data) for data in inputs[:10]] == [target(name).run(data) for data in inputs[:10]]
+
+
+def test_corpus_is_small_and_of_all_targets():
+    assert CORPUS.stat().st_size < 100_000
+    assert set(corpus.read()) == set(SHARES)
+
+
+# --- what is broken is found ---
+
+
+def wrongly(function, change):
+    """The function, with a word to say about what it returns."""
+
+    def wrong(*args):
+        return change(function(*args), *args)
+
+    return wrong
+
+
+BROKEN = {
+    "any text is valid": ("decoder", inflight.packet, "valid", lambda told, *_: True),
+    "no Message ID is wrong": ("decoder", inflight.packet.Decoder, "_id", None),
+    "pieces lose a byte": ("decoder", inflight.packet.Decoder, "fed", None),
+    "everything matches": ("topic", inflight.topic, "matches", lambda told, *_: True),
+    "nothing matches": ("topic", inflight.topic, "matches", lambda told, *_: False),
+    "filters are not looked at": ("topic", inflight.topic, "encode_filter", None),
+    "a PUBREC completes": ("session", Outbound, "acked", None),
+    "a QoS 2 message is always new": ("session", Inbound, "seen", lambda told, *_: 0),
+    "marks do not last": ("session", Journal, "mark", None),
+    "every other record is spoilt": ("mount", inflight.mount, "_intact", None),
+    "no header is": ("mount", inflight.mount, "_sector_seq", None),
+    "the end is not found": ("mount", inflight.mount, "_last_byte", lambda told, *_: -1),
+}
+
+
+def breakage(what):
+    name, where, attribute, change = BROKEN[what]
+    whole = vars(where)[attribute]
+    special = {
+        "no Message ID is wrong": lambda d, i: d.buf[i] << 8 | d.buf[i + 1],
+        "pieces lose a byte": lambda d, n: whole(d, n - (n > 3)),
+        "filters are not looked at": lambda text, limit=65535: text,
+        "a PUBREC completes": lambda o, kind, mid: whole(o, 4 if kind == 5 else kind, mid),
+        "marks do not last": lambda j, at, state: None if state == 2 else whole(j, at, state),
+        "every other record is spoilt": lambda j, at: at % 2 == 0 and whole(j, at),
+        "no header is": lambda j, sector: -1 if sector == 1 else whole(j, sector),
+    }
+    return name, where, attribute, special.get(what) or wrongly(whole, change)
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_is_broken_is_found(monkeypatch, what):
+    name, where, attribute, wrong = breakage(what)
+    module = target(name)
+    monkeypatch.setattr(where, attribute, wrong)
+    if hasattr(module, attribute):  # it has a name of its own for it
+        monkeypatch.setattr(module, attribute, wrong)
+    found = tried(name, 3 * SMOKE[name])
+    assert found, "nobody noticed"
+    short = minimized(module.run, found[1], tries=300)
+    assert len(short) <= len(found[1]) and broken(module.run, short)
+
+
+def test_what_does_not_end_is_found(monkeypatch):
+    """An input may not take for ever, nor read for ever."""
+    monkeypatch.setattr("fuzz.attempt.LIMIT_S", 0.3)
+
+    def endless(data):
+        while True:
+            pass
+
+    assert "longer than" in broken(endless, b"")
+    monkeypatch.setattr(Journal, "_behind", lambda j, at: at)
+    assert tried("mount", 40)

@@ -1,0 +1,82 @@
+"""`hostile_client.py blocking|asyncio PORT`: has six messages of its own to deliver, and a broker that wants something
+else. Ends when they are delivered, with a line of JSON: what it had on its heap when it was connected first, the most
+it had there later, how often it erased flash, its counters."""
+
+import gc
+import json
+import sys
+
+from inflight import AsyncClient, Client, Journal, RamFlash
+from inflight.port import ticks_diff, ticks_ms
+
+kind, port = sys.argv[1:]
+LIMIT_MS = 60_000
+options = {"keepalive": 1, "timeout": 1000, "backoff": (20, 200), "inbound": 16, "on_error": lambda error: None}
+journal = Journal(RamFlash(4, 1024))
+received = [0]
+
+
+def on_message(message):
+    received[0] += 1
+
+
+class Gauge:
+    """Bytes of heap in use, garbage aside; nothing where the interpreter does not tell."""
+
+    first = most = 0
+
+    def read(self):
+        if hasattr(gc, "mem_alloc"):
+            gc.collect()
+            now = gc.mem_alloc()
+            self.first = self.first or now
+            self.most = max(self.most, now)
+
+
+gauge = Gauge()
+began = ticks_ms()
+
+
+def late():
+    return ticks_diff(ticks_ms(), began) > LIMIT_MS
+
+
+def accept_some(publish):
+    for k in range(6):
+        publish("own", "message %d" % k, 1 + k % 2)
+
+
+def blocking():
+    client = Client("127.0.0.1", "dev", journal, port=int(port), **options)
+    client.subscribe("t/#", 2, on_message)
+    accept_some(client.publish)
+    while client.pending and not late():
+        client.run_for(20)
+        if client.counters()["connects"]:
+            gauge.read()
+    client.disconnect()
+    return client
+
+
+async def by_asyncio():
+    client = AsyncClient("127.0.0.1", "dev", journal, port=int(port), **options)
+    await client.subscribe("t/#", 2, on_message)
+    for k in range(6):
+        await client.publish("own", "message %d" % k, 1 + k % 2)
+    async with client:
+        while client.pending and not late():
+            await asyncio.sleep(0.02)
+            if client.counters()["connects"]:
+                gauge.read()
+    return client
+
+
+if kind == "asyncio":
+    import asyncio
+
+    done = asyncio.run(by_asyncio())
+else:
+    done = blocking()
+told = done.counters()
+told.update(first=gauge.first, most=gauge.most, erases=journal.erases - 4, pending=done.pending, handed=received[0])
+print(json.dumps(told))

@@ -1,0 +1,72 @@
+"""`tls_client.py blocking|asyncio HOST PORT CA [what]`: connects, publishes, and tells how that went. `what` spoils the
+context: before the client is made, or between that and its connection."""
+
+import sys
+
+from inflight import AsyncClient, Client, Journal, RamFlash
+
+kind, host, port, ca = sys.argv[1:5]
+what = sys.argv[5] if len(sys.argv) > 5 else ""
+
+if sys.implementation.name == "micropython":
+    import tls as ssl
+else:
+    import ssl
+
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+with open(ca, "rb") as file:
+    data = file.read()
+if sys.implementation.name == "micropython":
+    context.load_verify_locations(data)
+else:
+    context.load_verify_locations(cadata=data)
+
+
+def spoil():
+    if hasattr(context, "check_hostname") and "optional" not in what:
+        context.check_hostname = False
+    if "none" in what:
+        context.verify_mode = ssl.CERT_NONE
+    if "optional" in what:
+        context.verify_mode = 1
+
+
+def make(client):
+    return client(
+        host, "dev", Journal(RamFlash()), port=int(port), tls=context, timeout=20_000, on_error=lambda e: None
+    )
+
+
+async def by_asyncio():
+    client = make(AsyncClient)
+    if "later" in what:
+        spoil()
+    try:
+        await client.connect()
+        await client.publish("t", "over TLS", 1)
+        print("delivered" if await client.drain(20_000) else "no answer")
+    finally:
+        await client.disconnect()
+
+
+def blocking():
+    client = make(Client)
+    if "later" in what:
+        spoil()
+    client.connect()
+    client.publish("t", "over TLS", 1)
+    print("delivered" if client.drain(20_000) else "no answer")
+    client.disconnect()
+
+
+try:
+    if what and "later" not in what:
+        spoil()
+    if kind == "asyncio":
+        import asyncio
+
+        asyncio.run(by_asyncio())
+    else:
+        blocking()
+except (OSError, ValueError) as error:
+    print("refused: %s: %s" % (type(error).__name__, error))

@@ -1,0 +1,123 @@
+"""Promise: commands are obeyed only on the device's own topics, never retained ones, and answered only there."""
+
+import json
+
+import pytest
+
+from broker import CONNECT, PUBLISH, SUBSCRIBE, connack, puback, publish, suback
+from config import check
+from inflight import Client, Journal, RamFlash
+from node import Node
+
+OWN = "inflight/box/"
+OF_OTHERS = [
+    "inflight/other/command/reboot",
+    "inflight/bo/command/reboot",
+    "inflight/boxes/command/reboot",
+    "inflight/box/commands/reboot",
+    "inflight/box/xcommand/reboot",
+    "inflight/box/reply/reboot",
+    "inflight/box/telemetry/command/reboot",
+    "inflight/BOX/command/reboot",
+    "inflight//box/command/reboot",
+    "/inflight/box/command/reboot",
+    "other/box/command/reboot",
+    "inflight/command/reboot",
+    "command/reboot",
+    "box/command/reboot",
+    "$SYS/inflight/box/command/reboot",
+    "$share/g/inflight/box/command/reboot",
+    "inflight/box/command\u200b/reboot",
+]
+
+
+class Board:
+    def sensors(self):
+        return ()
+
+    def reset_cause(self):
+        return "power-on"
+
+
+class Device(Node):
+    interval = None
+
+    def set_interval(self, ms):
+        self.interval = ms
+
+
+@pytest.fixture
+def device(broker):
+    """A device called box, connected to the scripted broker."""
+    journal = Journal(RamFlash(8, 1024))
+    buffer = bytearray(8192)
+    client = Client("127.0.0.1", "box", journal, port=broker.port, timeout=3000, keepalive=0, buffer=buffer)
+    node = Device(Board(), check({"host": "h"}, "box"), journal, client, None, began=0)
+    yield node
+    client._close()
+
+
+def heard(broker, device, *packets):
+    """What the device publishes when a broker sends it these packets; a ping command is the fence behind them."""
+    replies = []
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        b.send(connack())
+        b.send(suback(b.expect(SUBSCRIBE, filters=[(OWN + "command/#", 2)]).mid, 2))
+        b.send(*packets, publish(OWN + "command/ping", b"fence", 1, 9))
+        while not (replies and replies[-1][1].get("echo") == "fence"):
+            p = b.receive()
+            if p.kind == PUBLISH:
+                replies.append((p.topic, json.loads(p.payload)))
+                b.send(puback(p.mid))
+
+    with broker.play(script):
+        while not broker.finished:
+            device.client.run_for(5)
+    return replies[:-1]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_commands_of_others(broker, device, qos):
+    """Whatever a broker, or a wildcard subscription of somebody else's, makes of it."""
+    told = heard(broker, device, *(publish(topic, b"", qos, k + 1) for k, topic in enumerate(OF_OTHERS)))
+    assert told == [] and not device.stopping
+
+
+def test_its_own_command(broker, device):
+    """Or the test above would prove nothing."""
+    ((topic, reply),) = heard(broker, device, publish(OWN + "command/reboot", b"", 1, 1))
+    assert topic == OWN + "reply/reboot" and reply["ok"] and device.stopping
+
+
+@pytest.mark.parametrize("name", ["reboot", "ping", "interval"])
+def test_retained_commands(broker, device, name):
+    """One that the broker kept would be obeyed at each start."""
+    ((_, reply),) = heard(broker, device, publish(OWN + "command/" + name, b"500", 1, 1, retain=1))
+    assert not reply["ok"] and "retain" in reply["error"] and not device.stopping
+
+
+@pytest.mark.parametrize(
+    "name", ["", "REBOOT", "reboot/", "reboot/x", "a/reboot", "/reboot", " reboot", "x" * 300, "é" * 100]
+)
+def test_names_that_are_no_command(broker, device, name):
+    """The answer goes to the device's own topics, and nothing grows with what it was told."""
+    ((topic, reply),) = heard(broker, device, publish(OWN + "command/" + name, b"", 1, 1))
+    assert not reply["ok"] and not device.stopping
+    assert topic.startswith(OWN + "reply/") and not device.errors
+
+
+def test_many_names_leave_nothing_behind(broker, device):
+    """Neither in memory nor in what health tells: a name can be half as long as the buffer, and its answer longer than
+    a message may be."""
+    names = [f"{k:04}" + "n" * 1500 for k in range(30)]
+    told = heard(broker, device, *(publish(OWN + "command/" + name, b"", 1, k + 10) for k, name in enumerate(names)))
+    assert len(told) == 30 and not device.errors
+
+
+@pytest.mark.parametrize("payload", [b"\xff\xfe", b"9" * 450, b"-1", b"1e5", b"\0", b"{}", b"0x10", b" ", b"1" * 19])
+def test_arguments(broker, device, payload):
+    told = heard(broker, device, publish(OWN + "command/interval", payload, 1, 1))
+    assert [reply["ok"] for _, reply in told] == [False] and device.interval is None

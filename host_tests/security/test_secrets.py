@@ -1,0 +1,191 @@
+"""Promise: the password, the Wi-Fi key and the private key reach no log, repr, exception or message. The host tools'
+part of it stands in tools/test_image_settings.py, tools/test_deploy_birth.py and pipeline/collect/test_refused.py."""
+
+import json
+import subprocess
+import time
+import traceback
+
+import pytest
+
+import device_run
+from broker import CONNECT, Automatic, connack
+from config import ConfigError, check, load
+from inflight import AsyncClient, Client, Journal, RamFlash
+
+SECRET = "open-sesame"
+OPTIONS = {"user": "me", "password": SECRET, "clean": True}
+
+
+def everything_told(error):
+    """What a traceback shows, causes included."""
+    return "".join(traceback.format_exception(error)) + repr(error) + repr(error.__context__) + repr(error.args)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_reprs(kind):
+    client = kind("127.0.0.1", "d", **OPTIONS)
+    for thing in (client, client.session, client.session.decoder, client._message):
+        assert SECRET not in repr(thing) + str(thing)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"password": [SECRET]},
+        {"password": SECRET, "user": None},
+        {"password": SECRET, "buffer": bytearray(64)},
+        {"password": SECRET * 9000},
+        {"password": SECRET * 100, "buffer": bytearray(256)},
+        {"password": SECRET, "user": SECRET + "\0"},
+        {"password": SECRET, "will": ("#", SECRET, 0, False)},
+        {"password": SECRET, "level": 5},
+        {"password": SECRET, "tls": True},
+    ],
+    ids=lambda wrong: "-".join(wrong),
+)
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_exceptions_of_wrong_arguments(kind, wrong):
+    with pytest.raises(ValueError) as told:
+        kind("127.0.0.1", "d", **{**OPTIONS, **wrong})
+    assert SECRET not in repr(told.value) + repr(told.value.__context__)
+
+
+@pytest.mark.parametrize("code", [4, 5])
+def test_exceptions_and_log_of_a_refusal(broker, make, capfd, code):
+    """Also what is printed where nobody asked for on_error."""
+    client = make(broker.port, user="me", password=SECRET, on_error=None)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT, password=SECRET.encode())
+        b.send(connack(0, code))
+        b.expect_close()
+
+    with broker.play(script):
+        client.run_for(1)
+        while not broker.finished:
+            client.run_for(5)
+    said = capfd.readouterr()
+    assert "ConnectRefused" in said.err and SECRET not in said.out + said.err
+
+
+def test_exceptions_of_a_lost_connection(broker, make):
+    client = make(broker.port, user="me", password=SECRET)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        b.send(b"\xff" * 20)
+        b.expect_close()
+
+    with broker.play(script), pytest.raises(Exception) as told:
+        client.connect()
+    assert SECRET not in everything_told(told.value)
+
+
+@pytest.mark.parametrize("field", ["password", "wifi_key", "user", "host", "tls_key", "wifi_ssid"])
+@pytest.mark.parametrize("value", [[SECRET], {"a": SECRET}, SECRET + "\n" + SECRET], ids=["list", "object", "lines"])
+def test_configuration_errors(field, value):
+    """Whatever field it was put into by mistake."""
+    try:
+        check({"host": "h", "qos": 7, field: value}, "box")
+    except ConfigError as e:
+        assert SECRET not in everything_told(e)
+    else:
+        pytest.fail("qos 7 was taken")
+
+
+@pytest.mark.parametrize("cut", range(2, 60, 7))
+def test_a_configuration_that_is_no_json(tmp_path, cut):
+    """The parser's own errors quote the text."""
+    file = tmp_path / "config.json"
+    text = json.dumps({"host": "h", "user": "me", "password": SECRET, "wifi_ssid": "net", "wifi_key": SECRET})
+    file.write_text(text[:-cut])
+    with pytest.raises(ConfigError) as told:
+        load(str(file), "box")
+    assert SECRET not in everything_told(told.value)
+
+
+def test_a_configuration_in_memory():
+    fields = {"host": "h", "user": "me", "password": SECRET, "wifi_ssid": "net", "wifi_key": SECRET}
+    assert SECRET not in repr(check(fields, "box"))
+
+
+@pytest.fixture
+def device(runtime, tmp_path):
+    """device(**fields): starts the firmware with this configuration, as a process."""
+    processes = []
+
+    def start(**fields):
+        secrets = {"user": "me", "password": SECRET, "wifi_ssid": "net", "wifi_key": SECRET}
+        config = {"host": "127.0.0.1", "interval_ms": 100, "health_ms": 1000, **secrets, **fields}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        main = device_run.CHECKOUT / "firmware/main.py"
+        own = {"INFLIGHT_HOME": str(tmp_path), "INFLIGHT_DEVICE_ID": "box"}
+        processes.append(
+            subprocess.Popen(
+                [*runtime.command("300k"), main],
+                env={**device_run.environment(device_run.LIB, main), **own},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_what_a_device_says(device):
+    """Telemetry, status, health, replies and its console: the secret is in CONNECT, and nowhere else."""
+    with Automatic() as broker:
+        process = device(port=broker.port)
+        for name in ("ping", "interval", "nonsense"):
+            broker.give(f"inflight/box/command/{name}", b"1", 2)
+        wanted = {"telemetry", "status", "health", "reply/ping", "reply/interval", "reply/nonsense"}
+        while wanted - {message.topic.split("/", 2)[2] for message in list(broker.arrived)}:
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.01)
+        broker.give("inflight/box/command/reboot", b"", 2)
+        output = process.communicate(timeout=60)[0]
+        assert all(SECRET.encode() not in message.payload for message in broker.arrived)
+        assert broker.connections[0].packets[0].password == SECRET.encode()
+        assert SECRET not in output
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"qos": 9},
+        {"tls_ca": "missing"},
+        {"tls_ca": "config.json"},
+        {"pasword": SECRET},
+        {"user": None},
+        {"port": SECRET},
+    ],
+    ids=lambda fields: "-".join(fields),
+)
+def test_what_a_device_says_that_cannot_start(device, fields):
+    output = device(**{"port": 1, **fields}).communicate(timeout=60)[0]
+    assert output.startswith("inflight: ") and SECRET not in output
+
+
+def test_what_a_device_says_without_a_broker(device):
+    process = device(port=1)
+    line = process.stdout.readline()
+    assert line.startswith("inflight: ") and SECRET not in line
+
+
+def test_a_journal_holds_no_password(make, broker):
+    """What is in flash is messages, and the client id."""
+    flash = RamFlash(4, 1024)
+    client = make(broker.port, flash, user="me", password=SECRET)
+    client.publish("t", "x", 1)
+    data = bytearray(4096)
+    flash.readblocks(0, data)
+    assert b"\0\1t" in data and SECRET.encode() not in data
+    assert Journal(flash).live == 1

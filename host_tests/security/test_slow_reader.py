@@ -1,0 +1,91 @@
+"""Promise: a broker that takes a byte now and then cannot hold a device up for longer than a time-out or two."""
+
+import asyncio
+
+import pytest
+
+import inflight.aio
+import inflight.link
+from inflight import AsyncClient, Journal, RamFlash
+from inflight.link import PACE, Link
+
+TIMEOUT_MS = 10_000
+
+
+class Clock:
+    """Time passes when somebody waits."""
+
+    now = 0
+
+    def __call__(self):
+        return self.now
+
+
+class Slow(Link):
+    """A link whose peer takes `share` bytes in `pause` ms."""
+
+    def __init__(self, clock, share, pause):
+        self._timeout = TIMEOUT_MS
+        self._clock, self._share, self._pause = clock, share, pause
+        self._free = 0
+        self.took = 0
+
+    def send(self, buf, at, n):
+        n = min(n, self._free)
+        self._free -= n
+        self.took += n
+        return n or None
+
+    def _wait_writable(self, ms):
+        self._clock.now += self._pause
+        self._free = self._share
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    for room in (inflight.link, inflight.aio):
+        monkeypatch.setattr(room, "ticks_ms", clock)
+    return clock
+
+
+@pytest.mark.parametrize("share, pause", [(1, 100), (1, 9_000), (20, 1_000)])
+def test_too_slow(clock, share, pause):
+    """It is given up after one time-out without PACE bytes."""
+    link = Slow(clock, share, pause)
+    with pytest.raises(OSError, match="takes too little"):
+        link.write(bytes(100_000), 0, 100_000)
+    assert clock.now <= TIMEOUT_MS + pause and link.took < PACE
+
+
+def test_slow_but_fast_enough(clock):
+    """A long message over a poor radio takes its time."""
+    link = Slow(clock, 40, 1_000)
+    link.write(bytes(10_000), 0, 10_000)
+    assert link.took == 10_000 and clock.now > 20 * TIMEOUT_MS
+
+
+def test_asyncio_too_slow(clock):
+    """The same for the asyncio client, which writes in steps."""
+    client = AsyncClient("127.0.0.1", "d", Journal(RamFlash()), timeout=TIMEOUT_MS, keepalive=0)
+    client._link = link = Slow(clock, 1, 1_000)
+    client.session.connect(0, False, 0, None, None, None)
+
+    async def turns():
+        while not client._flush():
+            link._wait_writable(0)
+            await client._room()
+
+    class Waited:
+        @staticmethod
+        async def wait(stream, write):
+            pass
+
+        @staticmethod
+        def wake():
+            pass
+
+    client._gate, link.stream = Waited, None
+    with pytest.raises(OSError, match="takes too little"):
+        asyncio.run(turns())
+    assert clock.now <= 2 * TIMEOUT_MS

@@ -1,0 +1,57 @@
+"""Promise: verification cannot be turned off by accident: not before a client is made, not afterwards."""
+
+import ssl
+
+import pytest
+
+from inflight import AsyncClient, Client
+from scripts import is_refused
+
+KINDS = ("blocking", "asyncio")
+REFUSAL = "refused: ValueError: tls does not verify"
+
+
+def loose(**attributes):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for name, value in attributes.items():
+        setattr(context, name, value)
+    return context
+
+
+LOOSE = {
+    "CERT_NONE": loose(check_hostname=False, verify_mode=ssl.CERT_NONE),
+    "CERT_OPTIONAL": loose(verify_mode=ssl.CERT_OPTIONAL),
+    "any host": loose(check_hostname=False),
+    "PROTOCOL_TLS, which does neither": ssl.SSLContext(ssl.PROTOCOL_TLS),
+    "True": True,
+    "a dict": {"cert_reqs": 2},
+}
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+@pytest.mark.parametrize("which", LOOSE)
+def test_a_context_that_does_not_verify(client, which):
+    with pytest.raises(
+        ValueError, match="tls does not verify: set verify_mode = CERT_REQUIRED, check_hostname, and load"
+    ):
+        client("127.0.0.1", "d", clean=True, tls=LOOSE[which])
+
+
+def test_a_context_that_verifies():
+    Client("127.0.0.1", "d", clean=True, tls=ssl.create_default_context())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", ["none", "optional", "none later", "optional later"])
+def test_on_every_interpreter(attempt, serve, kind, what):
+    """Also if the context was right when the client was made, and changed before it connected."""
+    port, broker = serve("other.example")
+    assert is_refused(attempt(kind, port, what), broker).startswith(REFUSAL)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_host_name_that_is_no_longer_looked_at(attempt, serve, runtime, kind):
+    """MicroPython has no such switch: it always looks."""
+    port, broker = serve("other.example")
+    told = is_refused(attempt(kind, port, "name later"), broker)
+    assert runtime.micropython or told.startswith(REFUSAL)

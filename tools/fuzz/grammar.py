@@ -1,0 +1,91 @@
+"""What inputs of each target look like. Every function takes a random.Random and returns bytes."""
+
+from .packets import packet, stream
+
+_LEVELS = (b"", b"a", b"b", b"+", b"#", b"a+", b"$SYS", b"\xc3\xbc", b"\xff", b"\0", b"long" * 9)
+
+
+def decoder(rng):
+    return bytes((rng.randrange(256),)) + stream(rng)
+
+
+def topic(rng):
+    names = [b"/".join(rng.choices(_LEVELS, k=rng.randrange(1, 5))) for _ in range(2)]
+    if rng.random() < 0.5:  # of the same levels, or nothing would ever match
+        names[1] = b"/".join(level if level not in b"+#" else b"c/d" for level in names[0].split(b"/"))
+    return bytes((len(names[0]) & 255,)) + names[0] + names[1]
+
+
+def _history(rng):
+    # Steps as worn_flash.History takes them, most of which write.
+    steps = []
+    for _ in range(rng.randrange(24)):
+        kind = rng.random()
+        if kind < 0.6:
+            steps.append(rng.randrange(0x80))
+        elif kind < 0.8:
+            steps.append(rng.randrange(0x80, 0xD8))
+        elif kind < 0.85:
+            steps += (rng.randrange(0xD8, 0xE8), rng.randrange(256), rng.randrange(256), rng.randrange(256))
+        else:
+            steps.append(rng.randrange(0xE8, 0x100))
+    return steps[:63]
+
+
+def mount(rng):
+    steps = _history(rng)
+    damages = rng.randbytes(rng.choice((0, 4, 4, 8, 8, 16, 40)))
+    if rng.random() < 0.05:  # no journal at all
+        steps, damages = [], b"\x0a\x00\x00" + bytes((255,)) + rng.randbytes(255) + damages
+    return bytes((rng.randrange(256), len(steps), *steps)) + damages
+
+
+def session(rng):
+    out = bytearray((rng.randrange(256), *(rng.randrange(0x80, 0xA0) for _ in range(rng.randrange(4)))))
+    for _ in range(rng.randrange(1, 5)):
+        out.append(0xA0 | rng.choice((0, 1, 1, 2)))
+        for _ in range(rng.randrange(8)):
+            out += _move(rng)
+        if rng.random() < 0.1:  # a full journal, and a broker that releases nothing
+            out += bytes(rng.choices((0x80, 0x81, 0x9E, 0x9F), k=8)) + b"".join(
+                b"\x08\x34\x06\0\1t\0" + bytes((k,)) + b"x" for k in range(1, rng.randrange(2, 24))
+            )
+        if rng.random() < 0.2:
+            out.append(rng.randrange(0xC0, 0xD0))
+    return bytes(out)
+
+
+def _move(rng):
+    kind = rng.random()
+    if kind < 0.4:
+        said = (packet(rng, 0.05) if rng.random() < 0.8 else _to(rng))[:0x7F]
+        return bytes((len(said),)) + said
+    return bytes((rng.randrange(0xD0, 0xE0) if kind < 0.7 else rng.randrange(0x80, 0xC8),))
+
+
+def _to(rng):
+    # Of QoS 2, with few ids: so that repetitions meet.
+    number = b"\0" + bytes((rng.randrange(1, 4),))
+    if rng.random() < 0.5:
+        return b"\x62\x02" + number
+    return bytes((0x34 | rng.choice((0, 8)),)) + b"\x06\x00\x01t" + number + b"x"
+
+
+_COMMANDS = (b"ping", b"interval", b"reboot", b"", b"?", b"a/b", b"x" * 200, b"\xc3\xbc" * 30)
+_PAYLOADS = (b"", b"5000", b"0", b"-1", b"1e9", b"9" * 400, b"\xff\xfe", b"{}", b"\0", b" 7 ", b'"\\', b"1_000")
+
+
+def firmware(rng):
+    if rng.random() < 0.3:  # fields of a configuration, and what stands in them
+        return b"\0" + bytes(rng.randrange(256) for _ in range(2 * rng.randrange(9)))
+    if rng.random() < 0.2:
+        text = b'{"host": "h", "sensors": [{"driver": "dht22", "pin": 4}], "password": "p", "user": "u"}'
+        at = rng.randrange(len(text))
+        return b"\1" + text[:at] + rng.randbytes(rng.randrange(3)) + text[at + rng.randrange(3) :]
+    topic = (
+        rng.choice((b"", b"", b"", b"other/", b"inflight/box/"))
+        + rng.choice((b"", b"command/"))
+        + rng.choice(_COMMANDS)
+    )
+    payload = rng.choice(_PAYLOADS) if rng.random() < 0.7 else rng.randbytes(rng.randrange(40))
+    return bytes((2 | rng.randrange(64) << 2, len(topic) & 255)) + topic + payload
