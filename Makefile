@@ -5,7 +5,7 @@ JOBS ?= 3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-pipeline test conformance demo figures sensor image flash deploy monitor \
+.PHONY: help setup setup-pipeline test conformance crash fuzz test-brokers soak bench freeze demo sensor image flash deploy monitor \
 	test-pico-w figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline lint clean
 
 help:  ## this list
@@ -23,15 +23,31 @@ test: setup-pipeline  ## the whole suite on every runtime (ARGS="-k journal" for
 conformance: setup  ## which test proves which statement of MQTT 3.1.1 and 3.1
 	@$(VENV)/python tools/conformance.py -n $(JOBS) $(ARGS)
 
-DEVICES ?= 20
-DURATION ?= 30
-QOS ?= 1,2
+SEEDED = $(if $(SEED),--seed $(SEED))
 
-demo: setup-pipeline  ## a fleet under power cuts, through collector and Spark to a report (DEVICES=20 DURATION=30)
-	@$(VENV)/python tools/demo.py --devices $(DEVICES) --duration $(DURATION) --qos "$(QOS)" $(ARGS)
+crash: setup  ## power cuts everywhere in scripts that are made up as it goes (CUTS=100000 SEED=)
+	@$(VENV)/python tools/crash.py $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
 
-figures: setup  ## what the client costs, on 32-bit MicroPython
-	@$(VENV)/python tools/figures.py
+fuzz: setup  ## hostile bytes for decoder, session, mount and commands (INPUTS=1000000 SEED=)
+	@$(PYTHON) tools/setup.py fuzz
+	@$(VENV)/python tools/fuzz.py $(if $(INPUTS),--inputs $(INPUTS)) $(SEEDED) $(ARGS)
+
+test-brokers: setup  ## the same exchanges with mosquitto, amqtt, aedes and RabbitMQ, which it installs
+	@$(PYTHON) tools/setup.py brokers
+	INFLIGHT_BROKERS=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/brokers $(ARGS)
+
+soak: setup  ## bad networks and a day of virtual time (DEVICES=1000 MINUTES=5 SEED=)
+	@$(VENV)/python tools/soak.py $(if $(DEVICES),--devices $(DEVICES)) $(if $(MINUTES),--minutes $(MINUTES)) $(SEEDED) $(ARGS)
+
+bench: setup  ## what the client costs, on 32-bit MicroPython (PEERS=folder of others' checkouts)
+	@$(VENV)/python tools/benchmark.py $(if $(PEERS),--peers "$(PEERS)") $(ARGS)
+
+freeze: setup  ## the library to freeze into a firmware of one's own (OUT=folder)
+	@$(VENV)/python tools/freeze.py $(if $(OUT),"$(OUT)")
+
+demo: setup-pipeline  ## a fleet under power cuts, through collector and Spark to a report (DEVICES=20 DURATION=30 QOS=1,2)
+	@$(VENV)/python tools/demo.py $(if $(DEVICES),--devices $(DEVICES)) $(if $(DURATION),--duration $(DURATION)) \
+		$(if $(QOS),--qos "$(QOS)") $(SEEDED) $(ARGS)
 
 sensor: setup  ## this machine as a sensor (CONFIG=config.json)
 	@$(VENV)/python tools/sensor.py "$(CONFIG)"

@@ -1,4 +1,4 @@
-"""Renews the pins, debian.lock, requirements.lock, stubs/*.lock: `python3 tools/relock.py` (for who maintains them)."""
+"""Renews all pins, the files *.lock: `python3 tools/relock.py` (for who maintains them)."""
 
 import subprocess
 import sys
@@ -6,6 +6,7 @@ import tempfile
 import venv
 from pathlib import Path
 
+from provision import brokers, fuzz
 from provision.common import CHECKOUT, Trouble, say, write_atomic
 from provision.environment import REQUIREMENTS
 from provision.index import SUITE, Index
@@ -23,6 +24,13 @@ PROGRAMS = [
 DEBIAN_HEAD = f"""\
 # Packages of Debian {SUITE} that `make setup` unpacks into its cache; renewed by `python3 tools/relock.py`.
 # program name version architecture size SHA-256 path-below-the-mirror
+"""
+BROKER_HEAD = f"""\
+# RabbitMQ and Erlang of Debian {SUITE}, for the interoperability suite; renewed by `python3 tools/relock.py`.
+# program name version architecture size SHA-256 path-below-the-mirror
+"""
+AMQTT_HEAD = """\
+# amqtt, for the interoperability suite, in an environment of its own; renewed by `python3 tools/relock.py`.
 """
 PYTHON_HEAD = """\
 # Resolved from pyproject.toml, %s, for every CPython >= 3.10; renewed by `python3 tools/relock.py`.
@@ -44,9 +52,15 @@ def relock_debian(home):
     mirror = debian_mirror()
     if not mirror:
         raise Trouble("no Debian mirror is configured: set INFLIGHT_DEBIAN_MIRROR")
-    lines = list(debian_lines(Index(home / "apt", mirror, ["amd64", "arm64", "i386", "armhf"])))
-    write_atomic(LOCK, DEBIAN_HEAD + "\n".join(lines) + "\n")
-    say(f"{LOCK.name}: {len(lines)} lines")
+    index = Index(home / "apt", mirror, ["amd64", "arm64", "i386", "armhf"])
+    rabbitmq = [line for architecture in ("amd64", "arm64") for line in brokers.lock_lines(index, architecture)]
+    write_lines(LOCK, DEBIAN_HEAD, list(debian_lines(index)))
+    write_lines(brokers.RABBITMQ, BROKER_HEAD, rabbitmq)
+
+
+def write_lines(lock, head, lines):
+    write_atomic(lock, head + "\n".join(lines) + "\n")
+    say(f"{lock.name}: {len(lines)} lines")
 
 
 def relock_python(home):
@@ -57,6 +71,8 @@ def relock_python(home):
     resolve(home, REQUIREMENTS, PYTHON_HEAD % ", ".join(EXTRAS), [*most, "pyproject.toml"])
     for extra in ("pipeline", "java"):
         resolve(home, PIPELINE / f"{extra}.lock", PYTHON_HEAD % extra, ["--extra", extra, "pyproject.toml"])
+    resolve(home, fuzz.LOCK, PYTHON_HEAD % "fuzz", ["--extra", "fuzz", "pyproject.toml"])
+    resolve(home, brokers.LOCKS / "amqtt.lock", AMQTT_HEAD, ["-"], "amqtt~=0.12.1\n")
     for port in PORTS.values():
         wanted = f"micropython-{port}-stubs~={STUBS}\n"
         resolve(home, LOCKS / f"{port}.lock", STUBS_HEAD, ["-"], wanted)

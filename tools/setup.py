@@ -2,7 +2,7 @@
 
 Nothing of the system is changed and no root is needed. `INFLIGHT_CACHE` chooses the cache (default ~/.cache/inflight),
 `INFLIGHT_DEBIAN_MIRROR` the Debian mirror (default: the one that apt is configured with). `python3 tools/setup.py
-pipeline` adds Spark, and Java where the system has none."""
+pipeline` adds Spark, and Java where the system has none; `brokers` more brokers to test with, `fuzz` a fuzzer."""
 
 import sys
 import time
@@ -10,23 +10,31 @@ import time
 if sys.version_info < (3, 10):  # noqa: UP036 (an older one should hear why)
     sys.exit("setup: Python 3.10 or newer is needed, this is " + sys.version.split()[0])
 
-from provision import environment, programs, spark
+from provision import brokers, environment, fuzz, programs, spark
 from provision.common import CHECKOUT, Trouble, cache_dir, exclusive, say
 
+MORE = {"pipeline": spark.ensure, "brokers": brokers.ensure, "fuzz": fuzz.ensure}
 
-def prepare(pipeline):
-    """True when there was something to do."""
+
+def prepare(names):
+    """True when there was something to do. names: of MORE."""
     with exclusive(cache_dir()), exclusive(CHECKOUT):
         workshop = programs.Workshop()
         made = environment.ensure(workshop)
         made = programs.ensure(workshop) or made
-        return (pipeline and spark.ensure()) or made
+        for name in names:
+            made = MORE[name](workshop) or made
+        return made
 
 
 def main():
     began = time.monotonic()
+    unknown = set(sys.argv[1:]) - set(MORE)
+    if unknown:
+        say(f"error: {', '.join(sorted(unknown))}: there is {', '.join(MORE)}")
+        return 1
     try:
-        made = prepare(sys.argv[1:] == ["pipeline"])
+        made = prepare(sys.argv[1:])
     except Trouble as error:
         say(f"error: {error}")
         return 1

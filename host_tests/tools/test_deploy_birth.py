@@ -18,7 +18,8 @@ import deploy as tool
 from device.broker import broker_of
 from device.link import DeviceError
 from device.watch import Births, Watch
-from fleet.mosquitto import Mosquitto, free_port, unavailable
+from fleet.daemon import free_port
+from fleet.mosquitto import Mosquitto, unavailable
 from fleet.sensors import best_runtime
 from standin import StandIn
 

@@ -46,7 +46,7 @@ def java_home(environ=os.environ):
     return next((home for home in _homes(environ) if _version(home / "bin/java") >= OLDEST_JAVA), None)
 
 
-def ensure():
+def ensure(_workshop):
     """True when there was something to do."""
     if sys.version_info < (3, 11):  # all else works
         say(f"no Spark, and so no pipeline: it needs Python 3.11 or newer, this is {sys.version.split()[0]}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.mosquitto import free_port
+from fleet.daemon import free_port
 from provision.spark import java_home
 
 TABLES = Path(__file__).resolve().parents[3] / "tools/tables.py"

@@ -1,0 +1,101 @@
+"""Each test runs against each broker: mosquitto always, the others if INFLIGHT_BROKERS is set (`make test-brokers`)."""
+
+import time
+
+import pytest
+
+from brokers import BROKERS
+from clients import make, pump  # noqa: F401 (fixtures)
+from inflight import RamFlash
+
+
+def _parameter(kind):
+    return pytest.param(
+        kind, id=kind.name, marks=() if kind.name == "mosquitto" else pytest.mark.long("INFLIGHT_BROKERS")
+    )
+
+
+@pytest.fixture(scope="session", params=[_parameter(kind) for kind in BROKERS])
+def kind(request):
+    """The class of a broker that this host has."""
+    if reason := request.param.unavailable():
+        pytest.skip(f"{request.param.name} is unavailable: {reason}")
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def shared(kind, tmp_path_factory):
+    with kind(tmp_path_factory.mktemp(kind.name)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(shared, request):
+    """A running broker; `root` is this test's own first level of topics, and what client ids begin with."""
+    shared.root = "t%08x" % (hash(request.node.nodeid) & 0xFFFFFFFF)
+    return shared
+
+
+@pytest.fixture
+def mortal(kind, tmp_path):
+    """A running broker of this test's own, which may end it."""
+    with kind(tmp_path / kind.name) as broker:
+        broker.root = "t"
+        yield broker
+
+
+@pytest.fixture
+def join(make):  # noqa: F811
+    """join(broker, name, filter) is a connected client; `got` lists what it was told: (topic, payload, qos, retain).
+    Topics are without the first level. Not every broker has a window: there is room for all that a test sends."""
+
+    def start(broker, name, filter=None, device=None, qos=2, **options):
+        device = RamFlash(16, 4096) if device is None else device
+        client = make(broker.port, device, client_id=f"{broker.root}{name}", **{"inbound": 400, **options})
+        client.got = []
+
+        def note(m):
+            client.got.append((m.topic[len(broker.root) + 1 :], m.payload, m.qos, m.retain))
+
+        if filter:
+            client.subscribe(f"{broker.root}/{filter}", qos, note, stream=True)
+        client.connect()
+        return client
+
+    return start
+
+
+@pytest.fixture
+def together():
+    """together(clients, condition, ms): runs them in turns until the condition holds. Returns whether it does."""
+
+    def run(clients, condition, ms=30_000):
+        end = time.monotonic() + ms / 1000
+        while not condition() and time.monotonic() < end:
+            for client in clients:
+                client.run_for(1)
+        return condition()
+
+    return run
+
+
+@pytest.fixture
+def arrived(together):
+    """arrived(broker, listener, wanted): the payloads that came once all of `wanted` are there, or will not come; those
+    of a broker that delivers some only to the next connection too."""
+
+    def wait(broker, listener, wanted):
+        def done():
+            return set(wanted) <= {payload for _, payload, _, _ in listener.got}
+
+        if broker.prompt:
+            together([listener], done, 30_000 if broker.answers_pubrel else 5_000)
+        for _ in range(0 if broker.prompt else 15):
+            if together([listener], done, 2_000):
+                break
+            listener.disconnect()
+            listener.connect()
+        payloads = [payload for _, payload, _, _ in listener.got]
+        return payloads if broker.ordered else sorted(payloads)
+
+    return wait

@@ -1,0 +1,230 @@
+"""What the client and a broker that others wrote make of each other, while both stay alive. What a broker does other
+than the standard asks stands in tools/brokers as a trait, and is asserted here as well: README.md lists it."""
+
+import pytest
+
+from inflight import ProtocolError, RamFlash
+
+
+@pytest.fixture(params=[4, 3], ids=["level4", "level3"])
+def level(request, kind):
+    if request.param == 3 and not kind.level_3:
+        pytest.skip(f"{kind.name} has no MQTT 3.1: test_level_3 shows what it does instead")
+    return request.param
+
+
+@pytest.fixture(params=[0, 1, 2], ids=["qos0", "qos1", "qos2"])
+def qos(request, kind):
+    if request.param == 2 and not kind.qos_2:
+        pytest.skip(f"{kind.name} has no QoS 2: test_qos_2 shows what it does instead")
+    return request.param
+
+
+def test_level_3(broker, join):
+    """[MQTT-3.1.2-2] Taken, or refused in a way that the application hears of."""
+    if broker.level_3:
+        assert join(broker, "dev", level=3).ping() >= 0
+        return
+    with pytest.raises(OSError, match="the broker closed the connection"):
+        join(broker, "dev", level=3)
+
+
+def numbers(count):
+    """Payloads whose order is that of their numbers."""
+    return [b"%03d" % k for k in range(count)]
+
+
+def test_out_and_in(broker, join, arrived, qos, level):
+    """[MQTT-4.3.1-1] [MQTT-4.3.2-1] [MQTT-4.3.2-2] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Every QoS there and back, in order."""
+    listener = join(broker, "listener", "t/#", level=level)
+    sender = join(broker, "sender", level=level)
+    for payload in numbers(50):
+        sender.publish(f"{broker.root}/t/{payload.decode()}", payload, qos=qos)
+    assert sender.drain(5000)
+    assert arrived(broker, listener, numbers(50)) == numbers(50)
+    marks = qos if broker.keeps_qos else 2, False
+    assert sorted(listener.got) == [(f"t/{payload.decode()}", payload, *marks) for payload in numbers(50)]
+
+
+def test_window(broker, join, arrived, qos):
+    """[MQTT-4.6.0-6] 300 messages through a window of 20, counted on both sides."""
+    listener = join(broker, "listener", "t")
+    sender = join(broker, "sender", window=20)
+    for payload in numbers(300):
+        sender.publish(f"{broker.root}/t", payload, qos=qos)
+    assert sender.drain(20_000)
+    assert arrived(broker, listener, numbers(300)) == numbers(300)
+    told = sender.counters()
+    assert (told["accepted"], told["completed"], told["resent"]) == ((300, 300, 0) if qos else (0, 0, 0))
+    assert sender.pending == 0 and not sender.errors and not listener.errors
+
+
+def test_several_filters(broker, join, together):
+    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.10.4-1] Three filters, three answers; what is given up does not come."""
+    client = join(broker, "dev")
+    highest = 2 if broker.qos_2 else 1
+    got = []
+    filters = [(f"{broker.root}/{name}", qos) for name, qos in (("a", 0), ("b/+", 1), ("c/#", 2))]
+    assert client.subscribe(filters, handler=lambda m: got.append(m.topic[len(broker.root) + 1 :])) == [0, 1, highest]
+    client.unsubscribe(f"{broker.root}/a", f"{broker.root}/b/+")
+    for name in ("a", "b/1", "b/1/2", "c", "c/1/2", "d"):
+        client.publish(f"{broker.root}/{name}", qos=1)
+    assert client.drain(5000)
+    assert together([client], lambda: len(got) >= 2)
+    assert client.ping() >= 0
+    assert got == ["c", "c/1/2"]
+
+
+def test_wildcards(broker, join, together):
+    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-4] A level, the rest, an empty level."""
+    client = join(broker, "dev", "+/b/#")
+    names = ["a/b", "a/b/c/d", "/b", "/b/", "a/c", "b", "a/bb"]
+    for name in names:
+        client.publish(f"{broker.root}/{name}", qos=1)
+    assert client.drain(5000)
+    assert together([client], lambda: len(client.got) >= 4)
+    assert client.ping() >= 0
+    assert [topic for topic, *_ in client.got] == names[:4]
+
+
+def test_retained(broker, join, together):
+    """[MQTT-3.3.1-8] [MQTT-3.3.1-9] [MQTT-3.3.1-10] Kept, marked, and wiped by an empty one."""
+    sender = join(broker, "sender")
+    sender.publish(f"{broker.root}/r", b"kept", qos=1, retain=True)
+    assert sender.drain(5000)
+    first = join(broker, "first", "r", qos=1)
+    assert together([first], lambda: first.got)
+    assert first.got == [("r", b"kept", 1, True)]
+    sender.publish(f"{broker.root}/r", b"", qos=1, retain=True)
+    assert sender.drain(5000)
+    assert together([first], lambda: len(first.got) == 2)
+    assert first.got[1] == ("r", b"", 1, False)
+    second = join(broker, "second", "r", qos=1)
+    second.ping()
+    assert second.got == []
+
+
+def test_will(broker, join, make, together):
+    """[MQTT-3.1.2-9] [MQTT-3.14.4-1] Published when the client dies, not when it takes its leave."""
+    listener = join(broker, "listener", "status/#", qos=1)
+    for name, dies in (("one", False), ("two", True)):
+        client = join(broker, name, will=(f"{broker.root}/status/{name}", b"gone", 1, True))
+        if dies:
+            make.cut_power(client)
+        else:
+            client.disconnect()
+    assert together([listener], lambda: listener.got)
+    listener.ping()
+    assert listener.got == [("status/two", b"gone", 1, False)]
+
+
+@pytest.mark.parametrize("qos", [1, 2], ids=["qos1", "qos2"], indirect=True)
+def test_session_resumes(broker, join, together, qos):
+    """[MQTT-3.1.2-4] [MQTT-3.2.2-2] [MQTT-4.1.0-1] What was sent meanwhile is waiting; subscriptions stand."""
+    device = RamFlash()
+    first = join(broker, "listener", "t", device)
+    first.disconnect()
+    sender = join(broker, "sender")
+    for payload in numbers(5):
+        sender.publish(f"{broker.root}/t", payload, qos=qos)
+    assert sender.drain(5000)
+    got = []  # without what amqtt may add to it: retained messages that others had asked for
+    second = join(broker, "listener", device=device, on_message=lambda m: m.retain or got.append(m.payload))
+    assert second.session.present
+    if broker.queues:
+        assert together([second], lambda: len(got) >= 5)
+        assert got == numbers(5)
+        return
+    second.ping()
+    # The broker's loss, and counters tell: it completed five, and delivered none.
+    assert (sender.counters()["completed"], got) == (5, [])
+    sender.publish(f"{broker.root}/t", b"new", qos=1)
+    assert sender.drain(5000)
+    assert together([second], lambda: got == [b"new"])  # its subscription stands
+
+
+def test_clean_session(broker, join, together):
+    """[MQTT-3.1.2-6] Clean session 1 ends the old session; nothing of it comes back."""
+    device = RamFlash()
+    join(broker, "dev", "t", device).disconnect()
+    join(broker, "dev", device=device, clean=True).disconnect()
+    sender = join(broker, "sender")
+    sender.publish(f"{broker.root}/t", b"for nobody", qos=1)
+    assert sender.drain(5000)
+    got = []
+    again = join(broker, "dev", device=device, on_message=lambda m: m.retain or got.append(m.payload))
+    assert again.session.present == (not broker.clean_wipes)  # of a session that is as empty as a new one
+    again.ping()
+    assert got == []
+
+
+def test_takeover(broker, join, make, together):
+    """[MQTT-3.1.4-2] The older connection of a client id is ended; it comes back after a pause, not in a storm."""
+    first = join(broker, "twin", backoff=(50, 100))
+    second = join(broker, "twin", clean=True, backoff=(10_000, 10_000))
+    if not broker.takes_over:
+        assert first.ping() >= 0 and second.ping() >= 0
+        return
+    assert together([first], lambda: first.counters()["connects"] >= 2)
+    assert first.counters()["outages"] >= 1
+    assert together([second], lambda: second.counters()["outages"])
+    assert first.ping() >= 0
+    assert first.counters()["connects"] <= 4
+
+
+def test_large(broker, join, together, qos):
+    """A payload of 100 KB, streamed out and in through 1 KB."""
+    listener = join(broker, "listener", "big")
+    sender = join(broker, "sender", device=RamFlash(4, 65536))
+    size = 60_000 if qos else 100_000  # a record of the journal is shorter than 64 KB
+    payload = bytes(k * 31 & 255 for k in range(size))
+    sender.publish(f"{broker.root}/big", payload, qos=qos)
+    assert sender.drain(10_000)
+    assert together([listener], lambda: sum(len(piece) for _, piece, _, _ in listener.got) >= size)
+    assert b"".join(piece for _, piece, _, _ in listener.got) == payload
+
+
+def test_keep_alive(broker, join, make, together):
+    """[MQTT-3.1.2-23] [MQTT-3.1.2-24] Who speaks is kept; who falls silent is declared dead within one and a half times
+    the keep alive, and its will is published."""
+    listener = join(broker, "listener", "status", qos=1)
+    awake = join(broker, "awake", keepalive=1)
+    silent = join(broker, "silent", keepalive=1, will=(f"{broker.root}/status", b"silent", 1, False))
+    if broker.keep_alive:
+        assert together([listener, awake], lambda: listener.got)
+        assert listener.got == [("status", b"silent", 1, False)]
+    else:
+        assert not together([listener, awake], lambda: listener.got, 3000)
+    assert silent.connected  # it has not looked
+    assert awake.counters()["outages"] == 0 and awake.counters()["pings"] >= 1
+
+
+def test_qos_2(broker, join, together):
+    """[MQTT-4.3.3-1] A broker without QoS 2 is found out: the message is kept, and the application is told."""
+    if broker.qos_2:
+        pytest.skip(f"{broker.name} has QoS 2: test_out_and_in shows it")
+    sender = join(broker, "sender", backoff=(10_000, 10_000))
+    sender.publish(f"{broker.root}/t", b"1", qos=2)
+    assert not sender.drain(500)
+    assert sender.pending == 1
+    assert isinstance(sender.errors[0], ProtocolError)
+    assert sender.counters()["protocol_errors"] == 1
+
+
+def test_overrun(broker, join, together):
+    """[MQTT-4.8.0-1] A broker without a window sends more messages of QoS 2 at once than there is room for: the
+    connection is closed and counted, and what was taken stays taken. `inbound=` makes the room."""
+    if broker.window or not broker.qos_2:
+        pytest.skip(f"{broker.name} has at most 20 messages in flight towards a client")
+    listener = join(broker, "listener", "t", inbound=4)
+    sender = join(broker, "sender", window=100)
+    for payload in numbers(100):
+        sender.publish(f"{broker.root}/t", payload, qos=2)
+    assert sender.drain(20_000)
+    together([listener], lambda: len(listener.got) >= 100, 5_000)
+    payloads = [payload for _, payload, _, _ in listener.got]
+    assert len(payloads) == len(set(payloads))
+    assert listener.counters()["protocol_errors"] > 0
+    assert all(isinstance(error, (ProtocolError, OSError)) for error in listener.errors)
+    if broker.queues:
+        assert sorted(payloads) == numbers(100)

@@ -1,0 +1,56 @@
+"""The set-up of the other brokers: what is pinned, and what is said of a broker that this host cannot have."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from provision import brokers
+from provision.common import Trouble
+from provision.packages import read_lock
+
+
+def test_pins_are_whole():
+    """Every package has its hash, and none tells where it was fetched from."""
+    packages = json.loads((brokers.LOCKS / "aedes/package-lock.json").read_text())["packages"]
+    assert all(package.get("integrity") for name, package in packages.items() if name)
+    assert not any("resolved" in package for package in packages.values())
+    assert {architecture for _, architecture in read_lock(brokers.RABBITMQ.read_text())} == {"amd64", "arm64"}
+    pins = re.split(r"\n(?=\S)", (brokers.LOCKS / "amqtt.lock").read_text())[1:]
+    assert pins and all("==" in pin and "--hash=sha256:" in pin for pin in pins)
+
+
+def test_a_broker_that_cannot_be_had(tmp_path, monkeypatch):
+    """Its reason is kept, and told again without another try, unless it may pass; the others are installed."""
+    tries = []
+
+    def maker(name, trouble=None):
+        def make(workshop):
+            tries.append(name)
+            if trouble:
+                raise trouble
+            return {"argv": ["/bin/sh"]}
+
+        return make
+
+    makers = {
+        "here": maker("here"),
+        "never": maker("never", Trouble("not on this host")),
+        "later": maker("later", Trouble("no network", passing=True)),
+    }
+    monkeypatch.setattr(brokers, "MAKERS", makers)
+    monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path))
+    workshop = SimpleNamespace(cache=tmp_path, key="key")
+    assert brokers.ensure(workshop)
+    assert brokers.ensure(workshop)
+    assert tries == ["here", "never", "later", "later"]
+    assert brokers.known("here")["argv"] == ["/bin/sh"]
+    assert brokers.known("never")["reason"] == "not on this host"
+    assert brokers.known("absent")["reason"].startswith("not set up")
+
+
+def test_no_node(monkeypatch):
+    monkeypatch.setattr(brokers.shutil, "which", lambda name: None)
+    with pytest.raises(Trouble, match="it needs Node.js 20 or newer, and npm"):
+        brokers.MAKERS["aedes"](SimpleNamespace(cache=None))

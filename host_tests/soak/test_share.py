@@ -1,0 +1,48 @@
+"""A share of virtual devices against mosquitto, through every kind of bad network, in a process of its own."""
+
+import time
+
+import pytest
+
+from fleet.mosquitto import Mosquitto, unavailable
+from soak.fleet import Share
+from soak.result import Row, Tally
+from soak.watcher import Watcher
+from soak.weather import KINDS
+
+REASON = unavailable()
+pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "available")
+
+
+def until(condition, seconds=90):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.1)
+    return condition()
+
+
+@pytest.mark.limit(300)
+def test_share(tmp_path):
+    """Two devices of each kind, QoS 1 and 2; the broker restarts, the access points go; nothing is lost."""
+    with Mosquitto(tmp_path / "broker") as broker, Watcher(broker.port) as watcher:
+        share = Share(broker.port, range(2 * len(KINDS)), 0.5, seed=1)
+        assert until(lambda: share.ask("accepted") >= 100)
+        watcher.leave()
+        broker.restart()
+        watcher.join()
+        share.ask("outage")
+        assert until(lambda: share.ask("unsettled") == 2 * len(KINDS))
+        share.ask("join")
+        assert until(lambda: share.ask("accepted") >= 200)
+        share.ask("clear")
+        assert until(lambda: share.ask("unsettled") == 0)
+        told, _, resident = share.end()
+        seen = watcher.counts()
+    assert len(told) == 2 * len(KINDS) and resident
+    for device in told:
+        row, tally = Row(), Tally()
+        for number in range(1, device.accepted + 1):
+            for _ in range(seen[device.name, number]):
+                tally.add(number)
+        row.add(device, tally)
+        assert row.problems(device.kind) == []

@@ -1,0 +1,81 @@
+"""A server on loopback that a test starts, stops, restarts and kills."""
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+_PATIENCE_S = 60
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Daemon:
+    """A process that listens on `port`; its files stand in `folder`. Subclasses give `name`, and `argv`."""
+
+    name = None
+    argv = ()
+    environ = None  # None: as ours
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self._process = None
+
+    @property
+    def file(self):
+        """Where it speaks."""
+        return self.folder / f"{self.name}.log"
+
+    def start(self):
+        """Returns when it takes connections. Raises RuntimeError if it does not."""
+        with open(self.file, "ab") as log:
+            self._process = subprocess.Popen(self.argv, stdout=log, stderr=log, env=self.environ, cwd=self.folder)
+        end = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < end and self._process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return self
+            except OSError:
+                time.sleep(0.01)
+        self.kill()
+        raise RuntimeError(f"{self.name} does not start:\n{self.log()}")
+
+    def log(self):
+        """The end of what it said."""
+        return self.file.read_text(errors="replace")[-4000:]
+
+    def stop(self):
+        """An orderly end: it saves what it keeps."""
+        self._end(subprocess.Popen.terminate)
+
+    def kill(self):
+        """It vanishes: what it had not saved is forgotten."""
+        self._end(subprocess.Popen.kill)
+
+    def _end(self, how):
+        if self._process:
+            how(self._process)
+            try:
+                self._process.wait(_PATIENCE_S)
+            except subprocess.TimeoutExpired:  # an end that is none
+                self._process.kill()
+                self._process.wait()
+                raise RuntimeError(f"{self.name} does not end when asked to:\n{self.log()}") from None
+            finally:
+                self._process = None
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.kill()

@@ -1,0 +1,1 @@
+"""Bad networks, many devices, long hours: what `make soak` is made of."""

@@ -1,0 +1,139 @@
+"""Hours of a fleet in bad weather, in minutes: the clients' own code on a virtual clock, everything in one process."""
+
+import asyncio
+import gc
+import random
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+from .clock import virtual_time
+from .device import Device
+from .result import Row
+from .weather import KINDS, Weather
+from .world import Broker, World
+
+_BROKER = 1  # its port
+_SETTLE_S = 180
+_OUTAGE_S = (5, 900)
+_AWAY_S = (0.1, 120)
+
+
+@dataclass
+class Day:
+    """What came of it."""
+
+    rows: dict = field(default_factory=dict)  # kind of network: Row
+    outages: int = 0
+    restarts: int = 0
+    commands: Row = field(default_factory=Row)  # the other way, at QoS 2
+    memory: list = field(default_factory=list)  # blocks that Python had allocated, every half an hour
+
+    def growth(self):
+        """Blocks after two hours, and the most in the last quarter. (0, 0) of a day that is too short to tell."""
+        if len(self.memory) < 16:
+            return 0, 0
+        return self.memory[3], max(self.memory[-len(self.memory) // 4 :])
+
+    def problems(self):
+        found = [problem for kind, row in self.rows.items() for problem in row.problems(kind)]
+        found += self.commands.problems("commands")
+        early, late = self.growth()
+        if late > early * 1.05:
+            found.append(f"memory grew from {early} to {late} blocks")
+        return found
+
+
+class _Fleet:
+    def __init__(self, devices, interval, seed):
+        self.random = random.Random(seed)
+        random.seed(seed)  # what clients draw their pauses from
+        self.world, self.broker = World(), Broker()
+        self.world.ports[_BROKER] = self.broker.serve
+        self.weathers = [Weather(kind, self._connect, self.random) for kind in KINDS]
+        for port, weather in enumerate(self.weathers, _BROKER + 1):
+            self.world.ports[port] = weather.serve
+        self.devices = [self._device(i, interval) for i in range(devices)]
+        self.sent = Counter()
+
+    def _connect(self):
+        return self.world.connect(_BROKER)
+
+    def _device(self, i, interval):
+        place = i % len(self.weathers)
+        qos = 1 + i // len(self.weathers) % 2
+        return Device(f"device{i:04}", self.weathers[place].kind, qos, _BROKER + 1 + place, interval, self.random)
+
+    async def misfortunes(self, day):
+        """The broker goes away and comes back; so does an access point."""
+        loop, draw = asyncio.get_running_loop(), self.random
+        while True:
+            await asyncio.sleep(draw.uniform(300, 1500))
+            if draw.random() < 0.5:
+                day.restarts += 1
+                del self.world.ports[_BROKER]
+                self.broker.restart()
+                await asyncio.sleep(draw.uniform(*_AWAY_S))
+                self.world.ports[_BROKER] = self.broker.serve
+            else:
+                day.outages += 1
+                weather = draw.choice(self.weathers)
+                weather.outage()
+                loop.call_later(draw.uniform(*_OUTAGE_S), weather.join)
+
+    async def command(self, interval):
+        """Messages of QoS 2 to devices, numbered for each."""
+        while True:
+            await asyncio.sleep(interval)
+            name = self.random.choice(self.devices).name
+            if self.broker.command(name, b"%d" % (self.sent[name] + 1)):
+                self.sent[name] += 1
+
+    def clear_up(self):
+        self.world.ports[_BROKER] = self.broker.serve
+        for weather in self.weathers:
+            weather.clear_up()
+
+    def judge(self, day):
+        for weather in self.weathers:
+            day.rows[weather.kind] = Row()
+            day.rows[weather.kind].met(weather.connections)
+        for device in self.devices:
+            day.rows[device.kind].add(device, self.broker.seen[device.name])
+            day.commands.accepted += self.sent[device.name]
+            day.commands.lost += device.commands.missing(self.sent[device.name])
+            day.commands.twice += device.commands.repeated
+
+
+async def _memory(day):
+    while True:
+        await asyncio.sleep(1800)
+        gc.collect()
+        day.memory.append(sys.getallocatedblocks())
+
+
+async def _live(fleet, day, hours, interval):
+    devices = [asyncio.ensure_future(device.run(True)) for device in fleet.devices]
+    others = [fleet.misfortunes(day), fleet.command(interval / 4), _memory(day)]
+    others = [asyncio.ensure_future(other) for other in others]
+    await asyncio.sleep(hours * 3600)
+    for task in others:
+        task.cancel()
+    for device in fleet.devices:
+        device.quiet = True
+    fleet.clear_up()
+    await asyncio.sleep(_SETTLE_S)
+    fleet.judge(day)
+    for task in devices:
+        task.cancel()
+    await asyncio.gather(*devices, *others, return_exceptions=True)
+
+
+def live(hours, devices, interval, seed):
+    """A Day of `devices` that publish every `interval` seconds."""
+    day = Day()
+    with virtual_time() as loop:
+        fleet = _Fleet(devices, interval, seed)
+        with fleet.world.reached():
+            loop.run_until_complete(_live(fleet, day, hours, interval))
+    return day

@@ -1,0 +1,94 @@
+"""What became of the messages, by kind of network; as a table, and as a verdict."""
+
+from dataclasses import dataclass
+
+from rich.table import Table
+
+
+class Tally:
+    """Which of the numbers 1, 2, 3... came, in little memory; `repeated`: how many came again."""
+
+    def __init__(self):
+        self.repeated = 0
+        self._next = 1
+        self._early = set()
+
+    def add(self, number):
+        if number < self._next or number in self._early:
+            self.repeated += 1
+            return
+        self._early.add(number)
+        while self._next in self._early:
+            self._early.remove(self._next)
+            self._next += 1
+
+    def missing(self, accepted):
+        """How many of 1 to `accepted` did not come."""
+        return accepted - (self._next - 1) - len(self._early)
+
+
+@dataclass
+class Row:
+    """The devices of one kind of network."""
+
+    devices: int = 0
+    connections: int = 0
+    faults: int = 0  # of the connections, those that met one
+    accepted: int = 0
+    lost: int = 0
+    repeated: int = 0  # QoS 1: allowed
+    twice: int = 0  # QoS 2: never
+    stuck: int = 0
+    full: int = 0  # refused by a full journal, which publish() said
+
+    def met(self, connections):
+        """Counts Weather.connections."""
+        self.connections += sum(connections.values())
+        self.faults += sum(connections.values()) - connections["clear"]
+
+    def add(self, device, tally):
+        """Counts a device, and what came of it."""
+        self.devices += 1
+        self.accepted += device.accepted
+        self.full += device.full
+        self.lost += tally.missing(device.accepted)
+        self.stuck += not device.settled
+        if device.qos == 2:
+            self.twice += tally.repeated
+        else:
+            self.repeated += tally.repeated
+
+    def problems(self, kind):
+        words = {"lost": "messages lost", "twice": "messages of QoS 2 came twice", "stuck": "devices stuck"}
+        return [f"{kind}: {n} {what}" for name, what in words.items() if (n := getattr(self, name))]
+
+
+_COLUMNS = {
+    "devices": "devices",
+    "connections": "connections",
+    "faults": "with fault",
+    "accepted": "accepted",
+    "lost": "lost",
+    "repeated": "QoS 1 repeated",
+    "twice": "QoS 2 twice",
+    "stuck": "stuck",
+}
+
+
+def table(title, rows):
+    """rows: {kind: Row}."""
+    made = Table(title=title, title_justify="left")
+    made.add_column("network")
+    for words in _COLUMNS.values():
+        made.add_column(words, justify="right")
+    for kind, row in rows.items():
+        made.add_row(kind, *(str(getattr(row, name)) for name in _COLUMNS))
+    made.add_section()
+    made.add_row("all", *(str(sum(getattr(row, name) for row in rows.values())) for name in _COLUMNS))
+    return made
+
+
+def histogram(counts, width=60):
+    """Lines of text: how many in each second."""
+    top = max(counts, default=0) or 1
+    return [f"{second:4} s {count:5}  {'█' * round(count * width / top)}" for second, count in enumerate(counts)]

@@ -1,0 +1,242 @@
+"""What networks do to a TCP connection, each as a way to carry bytes between a device and its broker. TCP hides loss
+and reordering: a connection feels them as bytes that come late and in bursts, and that is how they are made here."""
+
+import asyncio
+import contextlib
+from collections import Counter
+
+CAPTIVE = (
+    b"HTTP/1.1 302 Found\r\nLocation: http://portal.invalid/login\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
+
+
+class Line:
+    """One connection of a device, and the one to the broker that belongs to it."""
+
+    def __init__(self, reader, writer, connect, random):
+        self.device = reader, writer
+        self.broker = None
+        self.random = random
+        self._connect = connect
+
+    async def through(self, up=None, down=None, limit=None):
+        """Carries both ways until one side ends. `up`, `down`: how to carry what the device and what the broker sends.
+        `limit`: seconds, or None; the connection to the broker stands until it is over."""
+        self.broker = await self._connect()
+        (from_device, to_device), (from_broker, to_broker) = self.device, self.broker
+        both = [
+            asyncio.ensure_future(_carry(from_device, to_broker, up or _at_once)),
+            asyncio.ensure_future(_carry(from_broker, to_device, down or _at_once)),
+        ]
+        try:
+            await asyncio.wait(both, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in both:
+                one.cancel()
+            await asyncio.wait(both)
+
+    async def silence(self):
+        """Nothing is answered any more, and nothing is closed, until the device gives up."""
+        with contextlib.suppress(OSError):
+            while await self.device[0].read(65536):
+                pass
+
+    def close(self, abruptly):
+        """Both ends, with FIN or with RST."""
+        for _, writer in filter(None, (self.device, self.broker)):
+            writer.transport.abort() if abruptly else writer.close()
+
+    def drop_broker(self):
+        """The broker has lost this device; nobody tells the device."""
+        self.broker[1].transport.abort()
+
+
+class _Cut(Exception):
+    """The connection ends in the middle of what it carries."""
+
+
+async def _carry(reader, writer, pieces):
+    with contextlib.suppress(OSError, _Cut):
+        while data := await reader.read(65536):
+            for wait, piece in pieces(data):
+                if wait:
+                    await asyncio.sleep(wait)
+                writer.write(piece)
+                await writer.drain()
+
+
+def _at_once(data):
+    yield 0, data
+
+
+def _late(random, seconds):
+    def pieces(data):
+        yield seconds * random.uniform(0.8, 1.2), data
+
+    return pieces
+
+
+def _lossy(random):
+    # A segment in five is lost, and one of those is lost again: each time the sender waits twice as long. What came
+    # behind it, also overtaking it, is handed on with it.
+    def pieces(data):
+        wait = 0
+        timer = 0.2
+        while random.random() < 0.2 and timer < 2:
+            wait += timer
+            timer *= 2
+        yield wait, data
+
+    return pieces
+
+
+def _sliced(size, wait):
+    def pieces(data):
+        for at in range(0, len(data), size):
+            yield wait, data[at : at + size]
+
+    return pieces
+
+
+def _until(count):
+    # The first `count` bytes.
+    left = [count]
+
+    def pieces(data):
+        yield 0, data[: left[0]]
+        left[0] -= len(data)
+        if left[0] <= 0:
+            raise _Cut
+
+    return pieces
+
+
+async def _clear(line):
+    await line.through()
+
+
+async def _latency(line):
+    seconds = line.random.choice((0.005, 0.02, 0.1, 0.3, 1.0, 2.0)) / 2  # of the round trip
+    await line.through(_late(line.random, seconds), _late(line.random, seconds))
+
+
+async def _loss(line):
+    await line.through(_lossy(line.random), _lossy(line.random))
+
+
+async def _bytes(line):
+    await line.through(_sliced(1, 0), _sliced(1, 0))
+
+
+async def _narrow(line):
+    await line.through(_sliced(64, 0.05), _sliced(64, 0.05))
+
+
+async def _loris(line):
+    await line.through(down=_sliced(1, 1))
+
+
+async def _black_hole(line):
+    await line.silence()
+
+
+async def _frozen(line):
+    await line.through(limit=line.random.uniform(0.1, 5))
+    await line.silence()
+
+
+async def _half_open(line):
+    await line.through(limit=line.random.uniform(0.1, 5))
+    line.drop_broker()
+    await line.silence()
+
+
+async def _reset(line):
+    await line.through(limit=line.random.uniform(0, 5))
+    line.close(True)
+
+
+async def _cut_out(line):
+    await line.through(up=_until(line.random.randrange(1, 600)))
+    line.close(True)
+
+
+async def _cut_in(line):
+    await line.through(down=_until(line.random.randrange(1, 60)))
+
+
+async def _captive(line):
+    await line.device[0].read(65536)
+    line.device[1].write(CAPTIVE)
+
+
+async def _refused(line):
+    line.close(True)
+
+
+KINDS = {
+    "clear": _clear,
+    "latency 5 to 2000 ms": _latency,
+    "loss, reordering": _loss,
+    "single bytes": _bytes,
+    "narrow, 1.2 KB/s": _narrow,
+    "slow-loris broker": _loris,
+    "black hole": _black_hole,
+    "silent once it stood": _frozen,
+    "half open": _half_open,
+    "reset": _reset,
+    "cut within a packet, out": _cut_out,
+    "cut within a packet, in": _cut_in,
+    "captive portal": _captive,
+    "refused": _refused,
+}
+
+
+class Weather:
+    """One kind of bad network: a share of the connections through it meets its fault, the others are clear; outage() is
+    the access point's. `connect`: a coroutine function that opens a connection to the broker."""
+
+    def __init__(self, kind, connect, random, share=0.6):
+        self.kind = kind
+        self.connect = connect
+        self.connections = Counter()  # by what they met: the fault, "clear", "outage"
+        self._random = random
+        self._share = share
+        self._lines = {}  # a set has no order, and so no repetition
+        self._down = False
+
+    async def serve(self, reader, writer):
+        """Carries one connection of a device, until it ends."""
+        name = "outage" if self._down else self.kind if self._random.random() < self._share else "clear"
+        self.connections[name] += 1
+        line = Line(reader, writer, self.connect, self._random)
+        task = asyncio.current_task()
+        self._lines[task] = None
+        try:
+            await (_refused if self._down else KINDS[name])(line)
+        except OSError:
+            pass  # the broker is away: the device hears of it by the end of its connection
+        except asyncio.CancelledError:
+            line.close(True)
+            raise
+        finally:
+            del self._lines[task]
+            line.close(False)
+
+    def outage(self):
+        """Every connection breaks, and none is made until join()."""
+        self._down = True
+        self._break()
+
+    def join(self):
+        self._down = False
+
+    def clear_up(self):
+        """From now on there are no faults any more, and no connection that has met one."""
+        self._share = 0
+        self.join()
+        self._break()
+
+    def _break(self):
+        for task in list(self._lines):
+            task.cancel()
