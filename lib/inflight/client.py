@@ -18,7 +18,7 @@ class Client(Base):
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
         self._link = None
-        self._end = 0  # when the wait under way is over
+        self._end = ticks_ms()  # when the wait under way is over
         self._wanted = True  # run_for() keeps the connection up
         self._broken = None  # what broke the link while a handler ran
 

@@ -2,7 +2,6 @@
 # board's id, and this machine has neither: it gets what stands in for them.
 
 import asyncio
-import binascii
 import sys
 
 from raw import PAYLOAD, TOPIC
@@ -34,13 +33,13 @@ class _Wifi:
 class _Network:
     WLAN = _Wifi
     STA_IF = AP_IF = 0
+    STAT_IDLE = 0
     STAT_CONNECTING = 1
     STAT_GOT_IP = 3
 
 
 class _Machine:
-    def unique_id(self):
-        return binascii.unhexlify("010203040506")
+    unique_id = staticmethod(lambda: b"figure")  # a method of an object cannot be imported
 
 
 def load():
