@@ -1097,6 +1097,7 @@ def test_leave_with_a_message_held(broker, inside):
 
     async def scene():
         async with client:
+            await client.connect()  # a grant is known when subscribe() returns
             await client.subscribe("t", 2)
             messages = client.__aiter__()
             if inside:

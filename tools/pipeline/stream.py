@@ -5,7 +5,7 @@ import json
 from .batch import take
 
 FORMAT = 1  # of tables and checkpoint; rises when older ones can no longer be gone on with
-BATCH = "256m"  # of landing files, at most: more may not fit the memory that Spark has on a small machine
+BATCH = 256 << 20  # bytes of landing files, at most: more may not fit the memory that Spark has on a small machine
 
 
 class WrongTables(RuntimeError):
