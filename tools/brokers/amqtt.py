@@ -13,6 +13,7 @@ class Amqtt(Daemon, Traits):
     level_3 = False  # closes the connection without a word
     keeps_qos = False  # delivers at the QoS of the subscription, be it higher than that of the message
     answers_pubrel = False  # not when the connection broke after PUBREC: that row of the window stays taken
+    ordered = False  # of messages at whose handshake a connection broke, some come after later ones
     window = False
     queues = False
     clean_wipes = False  # the next CONNACK claims a session again
