@@ -1,10 +1,18 @@
-"""Clients that are quick to give up and to try again, as fixtures of several folders of tests."""
+"""A scripted broker, and clients that are quick to give up and to try again: fixtures of several folders of tests."""
 
 import time
 
 import pytest
 
+from broker import Broker
 from inflight import Client, Journal, RamFlash
+
+
+@pytest.fixture
+def broker():
+    broker = Broker()
+    yield broker
+    broker.close()
 
 
 class Maker:

@@ -16,17 +16,9 @@ for folder in (
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from broker import Broker  # noqa: E402
-from clients import make, pump  # noqa: E402, F401 (fixtures)
+from clients import broker, make, pump  # noqa: E402, F401 (fixtures)
 from cutting import quick_sum  # noqa: E402
 from inflight import Journal  # noqa: E402
-
-
-@pytest.fixture
-def broker():
-    broker = Broker()
-    yield broker
-    broker.close()
 
 
 @pytest.fixture

@@ -18,18 +18,11 @@ for folder in (
         sys.path.insert(0, str(folder))
 
 import runtimes  # noqa: E402
-from broker import Automatic, Broker  # noqa: E402
-from clients import make, pump  # noqa: E402, F401 (fixtures)
+from broker import Automatic  # noqa: E402
+from clients import broker, make, pump  # noqa: E402, F401 (fixtures)
 from pico_w.certificates import Authority  # noqa: E402
 from pico_w.front import front  # noqa: E402
 from scripts import said  # noqa: E402
-
-
-@pytest.fixture
-def broker():
-    broker = Broker()
-    yield broker
-    broker.close()
 
 
 @pytest.fixture(scope="session")
