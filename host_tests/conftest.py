@@ -23,6 +23,15 @@ DEVICE = Path(__file__).parent / "device"
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
 
+@pytest.fixture(params=runtimes.NAMES)
+def runtime(request):
+    """Each interpreter that there is."""
+    found = runtimes.runtime(request.param)
+    if found.reason:
+        pytest.skip(f"{found.name} is unavailable: {found.reason}")
+    return found
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", f"limit(seconds): how long a test may take, if not {LIMIT_S}")
     config.addinivalue_line("markers", "long(variable): it takes minutes, and runs if that is in the environment")

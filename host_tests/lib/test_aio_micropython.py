@@ -1,7 +1,5 @@
 """The asyncio client on every MicroPython there is: what it does, and what it takes of the heap."""
 
-import contextlib
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,37 +8,10 @@ import broker as server
 import device_run
 import runtimes
 from fleet.mosquitto import Mosquitto, unavailable
+from processes import running
 
 SCRIPTS = Path(__file__).parent / "device_scripts"
 LIMIT_S = 60
-
-
-@pytest.fixture(params=runtimes.NAMES)
-def runtime(request):
-    found = runtimes.runtime(request.param)
-    if found.reason:
-        pytest.skip(f"{found.name} is unavailable: {found.reason}")
-    return found
-
-
-@contextlib.contextmanager
-def started(found, script, port, heap, lib=device_run.LIB):
-    """The script on a runtime, as a process whose output can be read line by line."""
-    process = subprocess.Popen(
-        [*found.command(heap), str(SCRIPTS / script), str(port)],
-        cwd=device_run.CHECKOUT,
-        env=device_run.environment(lib, SCRIPTS / script),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 def test_everything(runtime, tmp_path):
@@ -49,7 +20,7 @@ def test_everything(runtime, tmp_path):
         pytest.skip(unavailable())
     broker = Mosquitto(tmp_path).start()
     try:
-        with started(runtime, "aio_smoke.py", broker.port, "400k") as process:
+        with running(runtime, SCRIPTS / "aio_smoke.py", broker.port, heap="400k") as process:
             lines = []
             for line in process.stdout:
                 lines.append(line)
@@ -79,7 +50,7 @@ def test_heap(name, capsys):
     with (
         device_run.compiled() as lib,
         Echo() as broker,
-        started(found, "aio_heap.py", broker.port, "2m", lib) as process,
+        running(found, SCRIPTS / "aio_heap.py", broker.port, heap="2m", lib=lib) as process,
     ):
         output = process.communicate(timeout=LIMIT_S)[0]
         assert process.returncode == 0, output

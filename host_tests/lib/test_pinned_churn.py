@@ -20,14 +20,6 @@ LIMIT_S = 240
 NAMES = [name for name in runtimes.NAMES if name != "cpython"]  # it mounts no littlefs
 
 
-@pytest.fixture(params=NAMES)
-def runtime(request):
-    found = runtimes.runtime(request.param)
-    if found.reason:
-        pytest.skip(f"{found.name} is unavailable: {found.reason}")
-    return found
-
-
 def churned(found, image, seed, operations, page):
     """What the script says has to be in the image."""
     command = [*found.command("8M"), str(SCRIPT), str(image), str(seed), str(operations), str(page)]
@@ -93,6 +85,7 @@ def messages(journal):
     return found
 
 
+@pytest.mark.parametrize("runtime", NAMES, indirect=True)
 @pytest.mark.limit(LIMIT_S + 60)
 @pytest.mark.parametrize("page", [32, 256])
 def test_neither_harms_the_other(runtime, page, tmp_path, record_property):

@@ -17,7 +17,6 @@ for folder in (
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-import runtimes  # noqa: E402
 from broker import Automatic  # noqa: E402
 from clients import broker, make, pump  # noqa: E402, F401 (fixtures)
 from pico_w.certificates import Authority  # noqa: E402
@@ -40,14 +39,6 @@ def serve(tmp_path, authority):
             return stack.enter_context(front(behind.port, by.context(tmp_path, *names, days=days))).port, behind
 
         yield start
-
-
-@pytest.fixture(params=runtimes.NAMES)
-def runtime(request):
-    found = runtimes.runtime(request.param)
-    if found.reason:
-        pytest.skip(f"{found.name} is unavailable: {found.reason}")
-    return found
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import broker as server
 import device_run
 import runtimes
 from broker import CONNECT, Gone, Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
-from scripts import LIMIT_S, running
+from processes import running
+from scripts import LIMIT_S, SCRIPTS
 
 HEAP = {"blocking": "80k", "asyncio": "112k"}
 LIVES = 3  # connections on which the broker misbehaves, before it becomes honest
@@ -222,7 +223,7 @@ def suffered(broker, kind, found, lib, way):
 
     with (
         broker.play(script),
-        running(found, "hostile_client.py", kind, broker.port, heap=HEAP[kind], lib=lib) as process,
+        running(found, SCRIPTS / "hostile_client.py", kind, broker.port, heap=HEAP[kind], lib=lib) as process,
     ):
         output = process.communicate(timeout=LIMIT_S)[0]
         assert process.returncode == 0, output

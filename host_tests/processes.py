@@ -1,0 +1,26 @@
+"""Scripts as processes on each interpreter."""
+
+import contextlib
+import subprocess
+
+import device_run
+
+
+@contextlib.contextmanager
+def running(found, script, *words, heap=None, lib=device_run.LIB):
+    """The script, a Path, on a runtime, as a process whose output can be read line by line."""
+    process = subprocess.Popen(
+        [*found.command(heap), str(script), *map(str, words)],
+        cwd=device_run.CHECKOUT,
+        env=device_run.environment(lib, script),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
