@@ -39,6 +39,7 @@ HEADER = const(20)  # of a sector
 HEAD = const(10)  # of a record
 CRC = const(4)
 _MOST = const(60000)  # live OUT records
+_NO_HEADER = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
 
 
 class OutboxFull(Exception):
@@ -93,8 +94,7 @@ class Journal(Pages):
 
     def _settle(self, at, n, state):
         # The mark of a record with a body of n bytes at place `at`.
-        value = 0 if self._once else 0x0F if state == RELEASED else 0xF0
-        self._poke(self._mark_place(at, n, state), value, 1)
+        self._poke(self._mark_place(at, n, state), b"\x0f" if state == RELEASED else b"\xf0")
 
     def _mark_place(self, at, n, state):
         at += self._span(n) - self._ends
@@ -123,11 +123,10 @@ class Journal(Pages):
         h = self._h
         struct.pack_into("<HHIB", h, 0, size, mid, self.next_seq, kind)
         self._low = self._high = 0xFFFF
-        if not self._volatile:
-            self._sum(h, 0, HEAD - 1)
+        self._sum(h, 0, HEAD - 1)
         h[HEAD - 1] = ~self._low & 0xFF
-        self._low = self._high = 0xFFFF
-        self._put(h, 0, HEAD)
+        self._sum(h, HEAD - 1, HEAD)
+        self._lay(h, 0, HEAD)
         self._put(head, 0, n)
         if tail is not None:
             self._put(tail, start, end)
@@ -218,11 +217,10 @@ class Journal(Pages):
         self._read(at, h)
         if not 0 < h[8] <= NOTE or h[7] == 0xFF or at % self._size + self._span(h[0] | h[1] << 8) > self._size:
             return False
-        if not self._volatile:
-            self._low = self._high = 0xFFFF
-            self._sum(h, 0, HEAD - 1)
-            if ~self._low & 0xFF != h[HEAD - 1]:
-                return False
+        self._low = self._high = 0xFFFF
+        self._sum(h, 0, HEAD - 1)
+        if ~self._low & 0xFF != h[HEAD - 1]:
+            return False
         self._take()
         return True
 
@@ -324,9 +322,9 @@ class Journal(Pages):
         # Before an erase, so that nobody believes a sector whose erase was cut short: its header
         # becomes zeros. Where that is forbidden its predecessor, the newest, bears the mark.
         if self._once:
-            self._poke((sector - 1) % self._n * self._size + self._first - self._unit, 0, 1)
+            self._poke((sector - 1) % self._n * self._size + self._first - self._unit, b"")
         else:
-            self._poke(sector * self._size, 0, HEADER)
+            self._poke(sector * self._size, _NO_HEADER)
         self._sync()
 
     def _erase(self, sector, seq):
@@ -399,7 +397,7 @@ class Journal(Pages):
             start = max(0, at + len(chunk) - limit)
             self._read(at - start, chunk)
             n = min(span, len(chunk) - start)
-            self._put(chunk, start, start + n)
+            self._lay(chunk, start, start + n)
             at += n
             span -= n
         self._program()

@@ -44,7 +44,7 @@ class Pages:
         self._k = self._from = 0  # how far it is filled, and from where on
         self._low = self._high = 0  # the CRC of what was put
         self._four = bytearray(4)
-        self._mark = bytearray(unit if once else 1)  # what marks are made of, and read into
+        self._mark = bytearray(unit if once else 1)  # what marks are read into
 
     def _read(self, at, buf):
         self._dev.readblocks(at // self._size, buf, at % self._size)
@@ -63,8 +63,11 @@ class Pages:
 
     def _put(self, data, i, end):
         # Appends data[i:end] and carries the CRC along.
-        if not self._volatile:
-            self._sum(data, i, end)
+        self._sum(data, i, end)
+        self._lay(data, i, end)
+
+    def _lay(self, data, i, end):
+        # Without the CRC, which takes more time than all the rest.
         if self._write:
             self._write(self._base + self._k, data, i, end - i)
             self._base += end - i
@@ -82,6 +85,8 @@ class Pages:
                 self._program()
 
     def _sum(self, data, i, end):
+        if self._volatile:
+            return
         low = self._low
         high = self._high
         low_of = _LOW
@@ -97,7 +102,7 @@ class Pages:
 
     def _put_crc(self):
         struct.pack_into("<HH", self._four, 0, self._low ^ 0xFFFF, self._high ^ 0xFFFF)
-        self._put(self._four, 0, 4)
+        self._lay(self._four, 0, 4)
 
     def _program(self):
         # Only the new bytes differ from FF, which leaves what is there alone.
@@ -111,12 +116,15 @@ class Pages:
                 page[i] = 0xFF
         self._seek(self._base + self._unit)
 
-    def _poke(self, at, value, n):
-        # n bytes that clear bits, or one page where that is forbidden.
+    def _poke(self, at, data):
+        # Clears bits; where that is forbidden, a page becomes zeros, whatever data is.
         self._seek(at)
-        self._mark[0] = value
-        for _ in range(self._unit if self._once else n):
-            self._put(self._mark, 0, 1)
+        if self._once:
+            data = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+            for _ in range(0, self._unit, 16):
+                self._lay(data, 0, 16)
+        else:
+            self._lay(data, 0, len(data))
         self._program()
 
     def _sync(self):
