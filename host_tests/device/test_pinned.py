@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from binascii import crc32
 from errno import EIO, ENODEV
 
 from harness import CUT_STEP, SkipTest, eq, raises
@@ -315,6 +316,19 @@ def test_other_files_in_the_folder_stay():
     for path, text in own.items():
         eq(read(path), text)
     eq(len(bodies(Journal(flash))), 5)
+
+
+def test_a_name_of_no_slot_is_somebody_elses():
+    board = stocked()
+    pin(board)
+    name = names()[0]
+    text = "09" + name[2:].rsplit("-", 1)[0]  # a tenth of six
+    forged = "%s-%04x" % (text, crc32(text.encode()) & 0xFFFF)
+    os.rename(FOLDER + "/" + name, FOLDER + "/" + forged)
+    board.boot()
+    eq(pin(board).repaired, 1)
+    eq(len(names()), 7)
+    eq(forged in names(), True)
 
 
 def test_running_journal_does_not_write_into_blocks_that_were_given_away():

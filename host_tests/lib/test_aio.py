@@ -1089,6 +1089,24 @@ def test_leave_between_attempts(broker):
     run(scene(), 2)
 
 
+def test_other_tasks_run_while_there_is_no_network(monkeypatch):
+    """A name that cannot be looked up fails at once, again and again."""
+
+    async def dial(*args):
+        raise OSError(errno.EHOSTUNREACH, "no network")
+
+    monkeypatch.setattr("inflight.aio.dial", dial)
+    client = make(1)
+
+    async def scene():
+        with pytest.raises(OSError):
+            await client.connect()
+        await until(lambda: len(client.errors) > 20)
+        await client.disconnect()
+
+    run(scene(), 5)
+
+
 @pytest.mark.parametrize("inside", [True, False])
 def test_leave_with_a_message_held(broker, inside):
     """Handed out or only offered: it was not acknowledged, so it comes again."""

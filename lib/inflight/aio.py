@@ -99,6 +99,7 @@ class AsyncClient(Base):
 
     async def _run(self):
         while True:
+            await sleep_ms(0)  # a network that fails at once leaves time to the others
             while not self._is_due(ticks_ms()):
                 await sleep_ms(20)
             self._broken = None

@@ -25,6 +25,7 @@ _SCRATCH = const(64)
 # Remaining length of what a server may send, by type: -1 is variable, -2 is never sent to a client.
 _SIZES = (-2, -2, 2, -1, 2, 2, 2, 2, -2, -1, -2, 2, -2, 0, -2, -2)
 
+
 class ProtocolError(Exception):
     """The peer broke the protocol: the connection is closed [MQTT-4.8.0-1]."""
 

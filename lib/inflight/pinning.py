@@ -119,7 +119,7 @@ def _claim(name):
         claim = int(head[:2], 16), int(head[2:], 16), int(block, 16), int(mtime, 16)
     except ValueError:
         return None
-    return claim if _name(*claim) == name else None
+    return claim if claim[0] < claim[1] and _name(*claim) == name else None
 
 
 def _is_new(name):
