@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import platform
 import shutil
-import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -15,9 +14,10 @@ import typer
 from rich.console import Console
 
 from pipeline.bench import history, stages
-from pipeline.bench.show import as_markdown, as_rich, tables
+from pipeline.bench.show import tables
 from pipeline.bench_collector import bench_collector
 from provision.common import CHECKOUT, write_atomic
+from shown import show
 
 CONSOLE = Console(stderr=True)
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -106,11 +106,7 @@ def main(
             _say(f"landing files and tables are in {work}")
         else:
             shutil.rmtree(work)
-    for title, rows in tables(figures):
-        if markdown:
-            sys.stdout.write(as_markdown(title, rows))
-        else:
-            Console().print(as_rich(title, rows))
+    show(tables(figures), markdown)
     _say(f"figures are in {out}")
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -17,9 +16,9 @@ from figures.run import Code, responder
 from figures.show import tables
 from fleet.mosquitto import Mosquitto
 from fleet.sensors import best_runtime
-from pipeline.bench.show import as_markdown, as_rich
 from provision.common import write_atomic
 from runtimes import Runtime
+from shown import show
 
 CONSOLE = Console(stderr=True)
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -104,11 +103,7 @@ def main(
     for name, picture in plots(figures).items():
         (pictures or out.parent).mkdir(parents=True, exist_ok=True)
         write_atomic((pictures or out.parent) / name, picture)
-    for title, rows in tables(figures):
-        if markdown:
-            sys.stdout.write(as_markdown(title, rows))
-        else:
-            Console().print(as_rich(title, rows))
+    show(tables(figures), markdown)
     _say(f"figures are in {out}")
 
 

@@ -24,7 +24,7 @@ SHARES = {
     "mount": (0.0025, 0.2, 0.25),
 }
 
-sys.path[1:1] = [str(folder) for folder in DEVICE_PATH if str(folder) not in sys.path]
+sys.path[1:1] = [str(folder) for folder in (*DEVICE_PATH, CHECKOUT / "host_tests") if str(folder) not in sys.path]
 
 
 def target(name):

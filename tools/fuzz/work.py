@@ -6,7 +6,8 @@ import random
 import resource
 import sys
 import time
-import zlib
+
+from cutting import quick_sum
 
 from . import grammar, target
 from .attempt import broken
@@ -17,10 +18,6 @@ _MANY = 5  # findings
 def quick_crc():
     """The journal's own CRC loop takes most of the time; the replay on MicroPython has it as it is."""
     from inflight.journal import Journal
-
-    def quick_sum(self, data, i, end):
-        crc = zlib.crc32(data[i:end], ~(self._low | self._high << 16) & 0xFFFFFFFF) ^ 0xFFFFFFFF
-        self._low, self._high = crc & 0xFFFF, crc >> 16
 
     Journal._sum = quick_sum
 

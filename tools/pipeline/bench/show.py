@@ -1,6 +1,4 @@
-"""The figures as tables, for a terminal or a Markdown page."""
-
-from rich.table import Table
+"""The figures as tables."""
 
 _MB = 1e6
 
@@ -88,19 +86,3 @@ def _collector(found):
     kinds = ("fsync", "no_fsync")
     titles = {"messages/s": "messages_s", "messages in a batch": "batch", "µs of processor per message": "cpu_us"}
     return [head, *([title, *(f"{found[name][kind]:,.0f}" for kind in kinds)] for title, name in titles.items())]
-
-
-def as_rich(title, rows):
-    head, *rest = rows
-    table = Table(title=title, title_justify="left")
-    for place, name in enumerate(head):
-        table.add_column(name, justify="right" if place else "left")
-    for row in rest:
-        table.add_row(*row)
-    return table
-
-
-def as_markdown(title, rows):
-    head, *rest = rows
-    marks = ["---", *["---:"] * (len(head) - 1)]
-    return f"**{title}**\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in (head, marks, *rest)) + "\n"
