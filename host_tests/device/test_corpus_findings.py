@@ -161,7 +161,7 @@ def test_qos_2_and_a_full_journal():
         flash, _ = blank(shape)
         s = session(flash, 200)
         accepted = 0
-        while s._journal.fits(OUT, 100):
+        while s.journal.fits(OUT, 100):
             s.publish(b"t", bytes(60), 1, False)
             accepted += 1
         assert 0 < flood(s, 1) < 200

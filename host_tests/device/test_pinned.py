@@ -12,7 +12,7 @@ from inflight.pinned import PinnedFlash
 from inflight.pinning import Finder
 from littlefs_model import ROOT, Board, files, free, read, write
 from nor import PowerCut, before, torn
-from test_journal import bodies, put
+from test_journal import Places, bodies, put
 from test_journal_alloc import allocated, exchange, look
 
 TIMEOUT_S = 300
@@ -110,8 +110,7 @@ def test_journal_goes_round_and_is_found_again():
                 programs.add((at % page, len(new)))
 
         board.flash.watch = watch
-        places = {}
-        journal.on_move = lambda old, new: places.update({k: new for k in places if places[k] == old})
+        places = journal.owner = Places()
         for k in range(count):
             places[k] = put(journal, k)
             if k >= 5 and k % 40:  # every fortieth stays and is copied on, around the ring

@@ -8,7 +8,7 @@ from inflight.journal import DONE, RELEASED, Journal
 from inflight.slots import SlotFlash
 from littlefs_model import ROOT, Board, files, vfs, write
 from nor import PowerCut, before, torn
-from test_journal import bodies, put
+from test_journal import Places, bodies, put
 from test_journal_alloc import allocated, exchange
 
 TIMEOUT_S = 300
@@ -95,8 +95,7 @@ def test_journal_goes_round_and_is_found_again():
 def check_journal(folder, stop):
     device = SlotFlash(folder, 5, 512)
     journal = Journal(device)
-    places = {}
-    journal.on_move = lambda old, new: places.update({k: new for k in places if places[k] == old})
+    places = journal.owner = Places()
     for k in range(120):
         places[k] = put(journal, k)
         if k >= 3 and k % 40:
@@ -175,8 +174,7 @@ def work(device, noted):
     """A journal's life, around the ring; `noted` is what it promised, and what it was about to promise."""
     journal = Journal(device)
     noted["live"], noted["next"] = {mid: None for mid, _ in bodies(journal)}, None
-    places = {}
-    journal.on_move = lambda old, new: places.update({k: new for k in places if places[k] == old})
+    places = journal.owner = Places()
     for k in range(100, 114):
         noted["next"] = k
         places[k] = put(journal, k)

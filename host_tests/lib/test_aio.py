@@ -1336,8 +1336,8 @@ def check_arrived(b, name, cancelled):
 def check_journal(client):
     """Mounted anew on a copy of its flash, it says what the client says."""
     anew = Journal(copy.deepcopy(client.device))
-    assert (anew.live, anew.epoch) == (client.pending, client._journal.epoch)
-    assert anew.next_seq == client._journal.next_seq
+    assert (anew.live, anew.epoch) == (client.pending, client.session.journal.epoch)
+    assert anew.next_seq == client.session.journal.next_seq
 
 
 def test_iterator_that_leaves_lets_the_others_go_on(broker):

@@ -11,6 +11,7 @@ import pytest
 import inflight.journal
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
 from nor import NorFlash
+from test_journal import Places
 
 PAGE = Path(inflight.journal.__file__).with_name("FORMAT.md").read_text()
 
@@ -84,8 +85,7 @@ def test_rules_are_enough(page, once):
     snapshots, expected, pending = [], {}, []
     journal = Journal(flash)
     del snapshots[:]
-    places = {}
-    journal.on_move = lambda old, new: places.update({key: new for key, at in places.items() if at == old})
+    places = journal.owner = Places()
     for k in range(150):
         key = ((OUT, IN, SESSION)[k % 3], k)
         body = bytes((k + i) & 0xFF for i in range(0 if key[0] == IN else k % 70))

@@ -110,7 +110,7 @@ class Player:
             while at >= 0:
                 self.places[kind, journal.found_mid] = at
                 at = journal.scan(kind, at)
-        journal.on_move = self.moved
+        journal.owner = self
 
     def moved(self, old, new):
         for key, at in self.places.items():

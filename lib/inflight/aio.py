@@ -31,7 +31,7 @@ class AsyncClient(Base):
         self._at = self._left = 0  # what is still to be written of session.out
         self._wrote = self._began = 0  # since when the socket takes what it took; a step of connecting began
         self._took = 0  # bytes since then
-        self._tick = min(self._slice, self._timeout // 4 or 1)
+        self._tick = min(self.session.tick, self._timeout // 4 or 1)
         self._tasks = ()
         self._over = False  # disconnect() ended it
         self._gate = Gate()
@@ -208,8 +208,8 @@ class AsyncClient(Base):
             if session.overdue(ticks_ms(), self._patience):
                 raise OSError(ETIMEDOUT, "no answer")
             await self._gate.wait(self._link.stream, False)
-            if self._gate.woken and self._journal:
-                self._journal.tidy()  # one erase at most
+            if self._gate.woken and session.journal:
+                session.journal.tidy()  # one erase at most
             return
         decoder.fed(n)
         kind = session.receive(ticks_ms())

@@ -34,13 +34,12 @@ class Message:
 
     def __init__(self, session):
         self._session = session
-        self._decoder = session.decoder
         self.name = None  # the topic if it is known: a filter without wildcards has no other
 
     @property
     def topic(self):
         """The topic name, a str: a new one, unless the filter says it all."""
-        d = self._decoder
+        d = self._session.decoder
         return self.name or str(d.buf[d.topic : d.topic + d.topic_len], "utf-8")
 
     @property
@@ -51,20 +50,20 @@ class Message:
     @property
     def view(self):
         """The payload where it stands in the receive buffer, a memoryview: no copy."""
-        d = self._decoder
+        d = self._session.decoder
         return d.buf[d.at : d.at + d.n]
 
     @property
     def qos(self):
-        return self._decoder.flags >> 1 & 3
+        return self._session.decoder.flags >> 1 & 3
 
     @property
     def retain(self):
-        return self._decoder.flags & 1 == 1
+        return self._session.decoder.flags & 1 == 1
 
     @property
     def dup(self):
-        return self._decoder.flags & 8 == 8
+        return self._session.decoder.flags & 8 == 8
 
     @property
     def redelivered(self):
@@ -72,11 +71,11 @@ class Message:
 
     @property
     def offset(self):
-        return self._decoder.offset
+        return self._session.decoder.offset
 
     @property
     def size(self):
-        return self._decoder.size
+        return self._session.decoder.size
 
 
 class Base:
@@ -126,7 +125,6 @@ class Base:
         on_message=None,
         on_error=None,
     ):
-        self._limit = 32767 if level == 3 else 65535
         name = encode(client_id)
         if level not in (3, 4):
             raise ValueError("level is 3 (MQTT 3.1) or 4 (MQTT 3.1.1)")
@@ -149,35 +147,37 @@ class Base:
         self._port = port or (8883 if tls else 1883)
         self._tls = tls
         self._check_tls()
-        self._user = None if user is None else encode(user)
-        self._password = None if password is None else self._encode_data(password)
-        self._will = self._encode_will(will)
+        self._login = (None, None)
+        if user is not None:
+            self._login = (encode(user), None if password is None else self._encode_data(password))
+        self._will = self._encode_will(will, level)
         self._clean = clean
-        self._journal = journal
         self._timeout = timeout
         self._backoff = backoff
         self._on_message = on_message
         self._on_error = on_error or print_exception
         if retry is None:
             retry = 20_000 if level == 3 else 0
-        # The timers of the session are looked at this often, ms.
-        # A broker that leaves a PINGREQ unanswered for so long is gone, ms: the connection ends
-        # before the keep alive does.
-        self._patience = min(timeout, keepalive * 250) if keepalive else timeout
-        self._slice = min(1000, keepalive * 100 or 1000, retry or 1000)
-        self._handlers = []  # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None]
+        # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None] each
+        self._handlers = ()
         self._silent = False  # the last CONNECT had no answer
         self._topic = None  # the last topic published to; the session has it as bytes
         # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
         self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop)
         # Whether CONNECT fits the buffer shows now, not on the way.
-        self.session.connect(0, clean, keepalive, self._user, self._password, self._will)
+        self.session.connect(0, clean, keepalive, *self._login, will=self._will)
         self.session.reset()
         self._message = Message(self.session)
         self._inside = False  # a handler runs
         self._tries = 0
         self._up_at = None  # since when the connection stands
         self._due = ticks_ms()  # the time of the next attempt to connect
+
+    @property
+    def _patience(self):
+        # A broker that leaves a PINGREQ unanswered for so long is gone, ms: the connection ends before the keep
+        # alive does.
+        return min(self._timeout, self.session.keepalive // 3 or self._timeout)
 
     def _check_tls(self):
         # At each connection: somebody may have changed it since. 2 is CERT_REQUIRED; a MicroPython with CERT_OPTIONAL
@@ -186,13 +186,13 @@ class Base:
         if tls and (getattr(tls, "verify_mode", 0) != 2 or not getattr(tls, "check_hostname", True)):
             raise ValueError("tls does not verify: set verify_mode = CERT_REQUIRED, check_hostname, and load a CA")
 
-    def _encode_will(self, will):
+    def _encode_will(self, will, level):
         if will is None:
             return None
         topic, payload, qos, retain = will
         if qos not in (0, 1, 2):
             raise ValueError("will: qos is 0, 1 or 2")
-        return (encode_name(topic, self._limit), self._encode_data(payload), qos, retain)
+        return (encode_name(topic, level), self._encode_data(payload), qos, retain)
 
     def _encode_data(self, data):
         data = self._payload(data)
@@ -221,11 +221,11 @@ class Base:
         # Bad arguments are refused before a byte is written. The last topic is kept encoded.
         if qos not in (0, 1, 2):
             raise ValueError("qos is 0, 1 or 2")
-        if qos and not self._journal:
+        if qos and not self.session.journal:
             raise ValueError("qos %d needs a journal, at least Journal(RamFlash())" % qos)
         if topic is not self._topic or self._topic is None:
             self.session.head = 0
-            self.session.name = encode_name(topic, self._limit)
+            self.session.name = encode_name(topic, self.session.decoder.level)
             self._topic = topic
 
     def _payload(self, payload):
@@ -256,7 +256,8 @@ class Base:
         self._handlers = [h for h in self._handlers if h[0] != pattern]
 
     def _encode_filters(self, filters):
-        patterns = [encode_filter(f, self._limit) for f in filters]
+        level = self.session.decoder.level
+        patterns = [encode_filter(f, level) for f in filters]
         if not patterns:
             raise ValueError("one filter at least")
         self.session.check_request(patterns)
@@ -313,7 +314,8 @@ class Base:
         if self._clean:
             session.discard()
         yield from self._attempt(self._clean)
-        if self._journal and not session.known and not self._clean and (session.present or session.decoder.level == 3):
+        strange = session.present or session.decoder.level == 3
+        if session.journal and not session.known and not self._clean and strange:
             # The broker holds a session of our name that this journal has never met: its Message
             # IDs would swallow new messages, so it has to go first.
             yield LEAVE
@@ -336,7 +338,7 @@ class Base:
         session = self.session
         self._check_tls()
         yield DIAL
-        session.connect(ticks_ms(), clean, session.keepalive // 750, self._user, self._password, self._will)
+        session.connect(ticks_ms(), clean, session.keepalive // 750, *self._login, will=self._will)
         silent = self._silent
         self._silent = True
         while not (session.connected or session.code):

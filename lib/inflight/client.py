@@ -89,7 +89,7 @@ class Client(Base):
         session = self.session
         self._flush()
         decoder = session.decoder
-        n = self._link.read(decoder.view, decoder.space, min(ms, self._slice))
+        n = self._link.read(decoder.view, decoder.space, min(ms, session.tick))
         if not n:
             if session.overdue(ticks_ms(), self._patience):
                 raise OSError(ETIMEDOUT, "no answer")
@@ -140,8 +140,8 @@ class Client(Base):
         try:
             if self.session.connected:
                 self._turn(ms)
-                if self._journal:
-                    self._journal.tidy()
+                if self.session.journal:
+                    self.session.journal.tidy()
             elif self._wanted and self._is_due(ticks_ms()):
                 self.connect()
             else:

@@ -73,7 +73,7 @@ class Journal(Pages):
             raise ValueError("journal: at least 3 sectors of several pages")
         self._identity = struct.pack("<3sBBBH", b"IFJ", 1, log2(unit) | once << 7, log2(size), n)
         self.limit = (n - 1) * (size - self._first) * 3 // 4
-        self.on_move = None  # called with the old and new place of a record
+        self.owner = None  # its moved(old, new) hears of a record that has another place
         self._h = bytearray(HEAD)
         self._chunk = bytearray(32)  # what is copied on its way
         self._live = array("H", bytes(2 * n))  # live bytes of each sector
@@ -385,8 +385,8 @@ class Journal(Pages):
             self._young = new
         if self._kind == OUT:
             self._ordered = False
-        if self.on_move:
-            self.on_move(at, new)
+        if self.owner:
+            self.owner.moved(at, new)
         self._load(at)
 
     def _copy(self, at, new, span):

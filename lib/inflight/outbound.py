@@ -29,6 +29,9 @@ _ACK = const(1)
 _REC = const(2)
 REL = const(3)
 _COMP = const(4)
+STATE = const(7)  # the bits of these in states[i]
+DUP = const(8)  # it was sent before
+_ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it
 
 ERROR = const(0)  # what acked() returns
 IGNORED = const(1)
@@ -48,11 +51,9 @@ class Outbound:
         self.rows = 0
         self.queued = 0  # messages in the journal behind the window
         self.waiting = False  # a row may be in SEND or REL
-        self._limit = limit
         self.mids = array("H", bytes(2 * limit))
         self.places = array("I", bytes(4 * limit))
-        self.states = bytearray(limit)
-        self.dups = bytearray(limit)
+        self.states = bytearray(limit)  # with the bits DUP and _ALONE
         self._seq = 0  # where the messages behind the window begin
         self._recovered = 0  # messages below this number come from before the restart
         self.last_mid = 0  # the id that was given last
@@ -65,12 +66,13 @@ class Outbound:
     def _refill(self):
         # The oldest messages behind the window enter it as far as it has room.
         journal = self.journal
-        while self.queued and self.rows < self._limit:
+        while self.queued and self.rows < len(self.mids):
             place = self._oldest()
             if place < 0:
                 return
             seq = journal.found_seq
-            self._add(journal.found_mid, place, REL if journal.found_state else SEND, seq < self._recovered)
+            state = REL if journal.found_state else SEND
+            self._add(journal.found_mid, place, state | DUP if seq < self._recovered else state)
             self._seq = seq + 1
             self.queued -= 1
 
@@ -93,12 +95,11 @@ class Outbound:
                 return True
         return False
 
-    def _add(self, mid, place, state, dup):
+    def _add(self, mid, place, state):
         i = self.rows
         self.mids[i] = mid
         self.places[i] = place
         self.states[i] = state
-        self.dups[i] = dup
         self.rows = i + 1
         self.waiting = True
 
@@ -108,7 +109,6 @@ class Outbound:
             self.mids[k] = self.mids[k + 1]
             self.places[k] = self.places[k + 1]
             self.states[k] = self.states[k + 1]
-            self.dups[k] = self.dups[k + 1]
 
     def _row(self, mid):
         for i in range(self.rows):
@@ -137,10 +137,10 @@ class Outbound:
         the window, -1 if it waits behind. Raises OutboxFull, ValueError (too long)."""
         place = self.journal.append(OUT, mid, head, n, tail)
         self.last_mid = mid
-        if self.queued or self.rows == self._limit:
+        if self.queued or self.rows == len(self.mids):
             self.queued += 1
             return -1
-        self._add(mid, place, SEND, 0)
+        self._add(mid, place, SEND)
         self._seq = self.journal.next_seq
         return place
 
@@ -165,7 +165,7 @@ class Outbound:
         ends [MQTT-3.1.2-6]. Those that never left stay. Returns how many went."""
         n = 0
         for i in range(self.rows - 1, -1, -1):
-            if self.dups[i] or self.states[i] != SEND:
+            if self.states[i] != SEND:  # nor DUP
                 self.journal.mark(self.places[i], DONE)
                 self._remove(i)
                 n += 1
@@ -182,22 +182,21 @@ class Outbound:
         """The broker has lost the session. A PUBREL goes out once more; one that was already sent
         to a broker without the session, and not answered, has nobody left to answer it."""
         for i in range(self.rows - 1, -1, -1):
-            if self.states[i] >= REL:
-                if self.dups[i] & 2:
+            if self.states[i] & STATE >= REL:
+                if self.states[i] & _ALONE:
                     self._finish(i)
                 else:
-                    self.dups[i] |= 2
+                    self.states[i] |= _ALONE
 
     def again(self):
         """Everything unacknowledged goes out once more, in order [MQTT-4.4.0-1]. Returns True if
         there is such."""
         some = False
         for i in range(self.rows):
-            state = self.states[i]
+            state = self.states[i] & STATE
             if state != SEND and state != REL:
                 some = True
-                self.states[i] = REL if state == _COMP else SEND
-                self.dups[i] |= 1
+                self.states[i] = self.states[i] & _ALONE | DUP | (REL if state == _COMP else SEND)
         self.waiting = True
         return some
 
@@ -205,14 +204,15 @@ class Outbound:
         """Returns the first row that has something to send, -1 if none has."""
         states = self.states
         for i in range(self.rows):
-            if states[i] == SEND or states[i] == REL:
+            state = states[i] & STATE
+            if state == SEND or state == REL:
                 return i
         self.waiting = False
         return -1
 
     def sent(self, i, qos):
         """Row i has been sent: a PUBLISH of this QoS, or a PUBREL."""
-        self.states[i] = _COMP if self.states[i] == REL else _ACK if qos == 1 else _REC
+        self.states[i] += 1 if self.states[i] & STATE == REL else qos  # to COMP, ACK or REC
         if i + 1 == self.rows:  # next() finds the first: none waits before it, none stands behind
             self.waiting = False
 
@@ -228,10 +228,10 @@ class Outbound:
         i = self._row(mid)
         if i < 0:
             return UNKNOWN
-        act = _TABLE[(kind - PUBACK) * 5 + self.states[i]]
+        act = _TABLE[(kind - PUBACK) * 5 + (self.states[i] & STATE)]
         if act == FINISH:
             self._finish(i)
         elif act == RELEASE:
             self.journal.mark(self.places[i], RELEASED)
-            self.states[i] = _COMP
+            self.states[i] += _COMP - _REC
         return act

@@ -20,7 +20,7 @@ PINGRESP = const(13)
 DISCONNECT = const(14)
 
 _MAX_REMAINING = const(268435455)
-_SCRATCH = const(64)
+_SPARE = const(32)
 
 # Remaining length of what a server may send, by type: -1 is variable, -2 is never sent to a client.
 _SIZES = (-2, -2, 2, -1, 2, 2, 2, 2, -2, -1, -2, 2, -2, 0, -2, -2)
@@ -203,46 +203,49 @@ class Decoder:
     """
 
     def __init__(self, buf, level=4):
-        self.buf = buf
+        self.buf = memoryview(buf)
         self.level = level
-        self._all = memoryview(buf)
         # A packet cut in two by the end of a read is completed through this: a view at an
         # offset would be a new object each time.
-        self._scratch = bytearray(_SCRATCH)
+        self.spare = bytearray(_SPARE)  # free between fed() and the next read: for acknowledgements
         self.reset()
 
     def reset(self):
         """Forgets everything read: a new connection begins."""
         self.start = self.end = 0
-        self._hold = 0  # where pieces of a long payload go: behind its topic
-        self._tail = None  # the view of that place
-        self.view = self._all
+        self._tail = None  # where pieces of a long payload go: behind its topic
+        self.view = self.buf
         self.space = len(self.buf)
         self.flags = self.mid = 0
         self.topic = self.topic_len = 0  # index and length; length 0: the topic was too long to keep
         self.at = self.n = 0  # index and length of the body, or of this piece of the payload
-        self.offset = self.size = self.left = 0
+        self.size = self.left = 0
         self._skip = -1  # bytes of an unkeepable topic still to come, -1: none
+
+    @property
+    def offset(self):
+        """How much of the payload came before this piece."""
+        return self.size - self.left - self.n
 
     def fed(self, n):
         """n bytes were read into `view`."""
-        if self.view is self._scratch:
+        if self.view is self.spare:
             k = self.end
             for i in range(n):
-                self.buf[k + i] = self._scratch[i]
+                self.buf[k + i] = self.spare[i]
         self.end += n
 
     def _aim(self):
         # Says where the next bytes go.
         if self.start == self.end:
-            self.start = self.end = self._hold
-            self.space = len(self.buf) - self._hold
-            self.view = self._tail if self._hold else self._all
+            self.view = self._tail or self.buf
+            self.space = len(self.view)
+            self.start = self.end = len(self.buf) - self.space
             return
-        if self.start and self.end + _SCRATCH > len(self.buf):
+        if self.start and self.end + _SPARE > len(self.buf):
             self._move()
-        self.view = self._scratch
-        self.space = min(_SCRATCH, len(self.buf) - self.end)
+        self.view = self.spare
+        self.space = min(_SPARE, len(self.buf) - self.end)
 
     def _move(self):
         # Moves what is left to the front of the buffer.
@@ -323,7 +326,7 @@ class Decoder:
         size = n - 2 - length - (2 if qos else 0)
         if size < 0 or not length:
             raise ProtocolError("topic length")
-        self.offset = self.n = 0
+        self.n = 0
         self.size = size
         if not whole:
             if body - self.start > len(buf) // 2:
@@ -350,8 +353,7 @@ class Decoder:
             self.n = size
             self.start += size
             return PUBLISH
-        self._hold = body
-        self._tail = self._all[body:]
+        self._tail = buf[body:]
         self.left = size
         return self._piece()
 
@@ -376,11 +378,10 @@ class Decoder:
             if not self.left:
                 self.n = 0
                 return PUBLISH
-        self.offset += self.n
         self.at = self.start
         self.n = min(self.left, self.end - self.start)
         self.left -= self.n
         self.start += self.n
         if not self.left:
-            self._hold = 0
+            self._tail = None
         return PUBLISH if self.n else 0

@@ -25,7 +25,7 @@ import inflight.packet as packet
 
 from .inbound import AGAIN, DUPLICATE, Inbound
 from .journal import OUT, SESSION
-from .outbound import ERROR, FINISH, IGNORED, REL, REPEAT, UNKNOWN, Outbound
+from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
 from .port import const, copying, ticks_diff
 
 # Indices of Session.count.
@@ -70,11 +70,11 @@ class Session:
         self.granted = b""  # return codes of the last SUBACK
         self.deliver = False  # the application is owed the piece that receive() returned
         self.redelivered = False  # it may have had that message before, when power was cut
-        self._four = bytearray(4)  # acknowledgements leave the packet in _tx alone
-        self._journal = journal
+        self.journal = journal
         self.client_id = client_id
         self.keepalive = keepalive
         self._retry = retry
+        self.tick = min(1000, keepalive * 2 // 15 or 1000, retry or 1000)  # its timers are looked at this often, ms
         self._drop = drop
         self.name = None  # the topic that is published to again and again, if its owner says so
         self.at = self.n = 0  # where the payload of the PUBLISH in tx begins, and ends
@@ -82,11 +82,11 @@ class Session:
         self._outbound = Outbound(journal, window)
         self._inbound = Inbound(journal, inbound)
         if journal:
-            journal.on_move = self._moved
+            journal.owner = self
         self.reset()
 
     def _check_owner(self):
-        journal = self._journal
+        journal = self.journal
         at = journal.scan(SESSION, -1)
         if at < 0:
             return False
@@ -95,7 +95,8 @@ class Session:
             raise ValueError("the journal serves another client id: use that one, or format the journal")
         return True
 
-    def _moved(self, old, new):
+    def moved(self, old, new):
+        """The journal copied a record to another place."""
         self._outbound.moved(old, new)
         self._inbound.moved(old, new)
 
@@ -173,8 +174,8 @@ class Session:
     def resume(self):
         """Lets messages go, those in flight first [MQTT-4.4.0-1]. From now on the broker may know
         Message IDs of ours: the journal notes that before the first one leaves."""
-        if self._journal and not self.known:
-            self._journal.append(SESSION, 0, self.client_id, len(self.client_id))
+        if self.journal and not self.known:
+            self.journal.append(SESSION, 0, self.client_id, len(self.client_id))
             self.known = True
         if not self.present and self.decoder.level > 3:
             self._outbound.forgotten()
@@ -216,7 +217,7 @@ class Session:
                 self._left = size
             self.count[SENT] += 1
             return 0
-        if self._drop and at + size <= self._journal.largest and not self._make_room(at + size):
+        if self._drop and at + size <= self.journal.largest and not self._make_room(at + size):
             return 0
         place = outbound.accept(mid, tx, end, None if fits else payload)
         if fits:
@@ -233,7 +234,7 @@ class Session:
 
     def _make_room(self, size):
         # What gives way when the journal is full: the oldest waiting message, or the new one.
-        while not self._journal.fits(OUT, size):
+        while not self.journal.fits(OUT, size):
             self.count[DROPPED] += 1
             if self._drop == "newest" or not self._outbound.drop_oldest():
                 return False
@@ -297,8 +298,8 @@ class Session:
         if self._left:
             return self._more()
         if self._reply:
-            self.out = self._four
-            n = packet.ack(self._four, self._reply >> 20, self._reply & 0xFFFF, self._reply >> 16 & 8)
+            self.out = self.decoder.spare  # the packet in tx is left alone
+            n = packet.ack(self.out, self._reply >> 20, self._reply & 0xFFFF, self._reply >> 16 & 8)
             self._reply = 0
             return n
         if not self.connected:
@@ -347,24 +348,24 @@ class Session:
         self._ping = False
         self._ping_at = self._now
         self.count[PINGS] += 1
-        self.out = self._four
-        return packet.bare(self._four, packet.PINGREQ)
+        self.out = self.decoder.spare
+        return packet.bare(self.out, packet.PINGREQ)
 
     def _send_row(self, i):
         outbound = self._outbound
         self._progress = self._now
-        if outbound.states[i] == REL:
+        if outbound.states[i] & STATE == REL:
             outbound.sent(i, 2)
             self.count[RESENT] += 1
-            self.out = self._four
-            return packet.ack(self._four, packet.PUBREL, outbound.mids[i], self._dup())
+            self.out = self.decoder.spare
+            return packet.ack(self.out, packet.PUBREL, outbound.mids[i], self._dup())
         tx = self.tx
         place = outbound.places[i]
         at = 0
         n = self.n
         if place != self._fresh:
             self.head = 0
-            at = self.out_at = self._journal.read(place, 0, tx)
+            at = self.out_at = self.journal.read(place, 0, tx)
             n = packet.length(tx, at)
             if at + n > len(tx):
                 self._rest = None
@@ -374,7 +375,7 @@ class Session:
                 n = self._rest_at
         self._fresh = -1
         outbound.sent(i, tx[at] >> 1 & 3)
-        if outbound.dups[i]:
+        if outbound.states[i] & DUP:
             tx[at] |= 8
             self.head = 0
             self.count[RESENT] += 1
@@ -389,7 +390,7 @@ class Session:
             self.out = self._rest
             self._rest = None
         else:
-            self.out_at = self._journal.read(self._rest_place, self._rest_at, self.tx)
+            self.out_at = self.journal.read(self._rest_place, self._rest_at, self.tx)
             n = min(n, len(self.tx) - self.out_at)
             self._rest_at += n
         self._left -= n

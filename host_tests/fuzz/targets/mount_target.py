@@ -3,7 +3,7 @@
 data: a byte (the shape of the device), the number of steps in the journal's history, these steps, then damages."""
 
 from inflight.journal import DONE, IN, OUT, SESSION, OutboxFull
-from inflight.outbound import REL, Outbound
+from inflight.outbound import REL, STATE, Outbound
 from inflight.packet import PUBACK, PUBCOMP
 from journal_reader import Image
 from outcome import Outcome, Reader, demand
@@ -67,7 +67,7 @@ def _send(journal):
         i = outbound.next()
         if i < 0:
             break
-        released = outbound.states[i] == REL
+        released = outbound.states[i] & STATE == REL
         outbound.sent(i, 1)
         outbound.acked(PUBCOMP if released else PUBACK, outbound.mids[i])
     demand(not journal.live and not outbound.queued, "%d messages were never sent", journal.live)

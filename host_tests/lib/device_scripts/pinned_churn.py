@@ -156,7 +156,7 @@ class Sensor:
         if self.device.repaired:
             raise AssertionError("%d files were made anew" % self.device.repaired)
         self.journal = Journal(self.device)
-        self.journal.on_move = self.moved
+        self.journal.owner = self
         found = {}
         seq = 0
         while (at := self.journal.find(OUT, seq)) >= 0:
