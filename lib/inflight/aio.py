@@ -205,7 +205,7 @@ class AsyncClient(Base):
         self._changed.set()
         n = self._link.receive(decoder.view, decoder.space)
         if not n:
-            if session.overdue(ticks_ms(), self._patience):
+            if session.overdue(ticks_ms(), session.patience):
                 raise OSError(ETIMEDOUT, "no answer")
             await self._gate.wait(self._link.stream, False)
             if self._gate.woken and session.journal:

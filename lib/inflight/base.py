@@ -163,7 +163,9 @@ class Base:
         self._silent = False  # the last CONNECT had no answer
         self._topic = None  # the last topic published to; the session has it as bytes
         # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
-        self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop)
+        # A broker that leaves a PINGREQ unanswered for so long is gone: the connection ends before the keep alive does.
+        patience = min(timeout, keepalive * 250) if keepalive else timeout
+        self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop, patience)
         # Whether CONNECT fits the buffer shows now, not on the way.
         self.session.connect(0, clean, keepalive, *self._login, will=self._will)
         self.session.reset()
@@ -172,12 +174,6 @@ class Base:
         self._tries = 0
         self._up_at = None  # since when the connection stands
         self._due = ticks_ms()  # the time of the next attempt to connect
-
-    @property
-    def _patience(self):
-        # A broker that leaves a PINGREQ unanswered for so long is gone, ms: the connection ends before the keep
-        # alive does.
-        return min(self._timeout, self.session.keepalive // 3 or self._timeout)
 
     def _check_tls(self):
         # At each connection: somebody may have changed it since. 2 is CERT_REQUIRED; a MicroPython with CERT_OPTIONAL

@@ -91,7 +91,7 @@ class Client(Base):
         decoder = session.decoder
         n = self._link.read(decoder.view, decoder.space, min(ms, session.tick))
         if not n:
-            if session.overdue(ticks_ms(), self._patience):
+            if session.overdue(ticks_ms(), session.patience):
                 raise OSError(ETIMEDOUT, "no answer")
             return
         decoder.fed(n)

@@ -55,11 +55,14 @@ class Session:
     """One session of one client with one broker, kept in `journal` (None: nothing is sent above
     QoS 0, and ids of received QoS 2 messages stay in RAM). The first half of `buffer` receives,
     the second sends. `window` and `inbound` bound the messages in flight each way; keepalive is
-    the longest silence in ms, retry the first interval of repeating in ms (0: never).
+    the longest silence in ms, retry the first interval of repeating in ms (0: never). `patience` is
+    kept for the caller of overdue().
 
     Raises ValueError if the journal serves another client id [MQTT-3.1.3-2]."""
 
-    def __init__(self, journal, buffer, client_id, level=4, window=8, inbound=20, keepalive=0, retry=0, drop=None):
+    def __init__(
+        self, journal, buffer, client_id, level=4, window=8, inbound=20, keepalive=0, retry=0, drop=None, patience=0
+    ):
         half = len(buffer) // 2
         self.out = self.tx = memoryview(buffer)[half:]  # what to write: `out` from `out_at` on
         self.out_at = 0
@@ -73,6 +76,7 @@ class Session:
         self.journal = journal
         self.client_id = client_id
         self.keepalive = keepalive
+        self.patience = patience
         self._retry = retry
         self.tick = min(1000, keepalive * 2 // 15 or 1000, retry or 1000)  # its timers are looked at this often, ms
         self._drop = drop

@@ -71,19 +71,19 @@ def test_the_last_numbers_there_are(fleet, telemetry):
 def test_any_order_and_any_repetition(fleet, telemetry, monkeypatch):
     """Batches of one file, over a fold of the ledger, and then all tables merged."""
     for module in ("pipeline.tables", "pipeline.batch"):
-        monkeypatch.setattr(f"{module}.FANOUT", 4)
+        monkeypatch.setattr(f"{module}.FANOUT", 3)
     dice = random.Random(4)
     sent = [(device, n) for device in ("a", "b", "c") for n in range(200)]
     lost = {("b", 50), ("b", 51), ("c", 199)}
     deliveries = [one for one in sent + dice.sample(sent, 300) if one not in lost]
     deliveries.sort(key=lambda one: one[1] + dice.uniform(0, 60))
-    size = 150
+    size = 225
     for at in range(0, len(deliveries), size):
         fleet.land(*[telemetry(device, n, at=1_760_000_000_000 + at) for device, n in deliveries[at : at + size]])
     fleet.run(files=1)
-    assert len(fleet.tables.raw.spans()) == -(-len(deliveries) // size) > 4 > len(fleet.tables.ledger.spans())
+    assert len(fleet.tables.raw.spans()) == -(-len(deliveries) // size) > 3 > len(fleet.tables.ledger.spans())
     assert fleet.tables.merge() >= 4
-    assert len(fleet.tables.raw.spans()) < 4
+    assert len(fleet.tables.raw.spans()) < 3
     expected = sorted({(device, 7, n) for device, n in deliveries})
     assert fleet.numbers() == fleet.numbers("measurements", "true") == expected
     assert fleet.tables.raw.read().count() == len(deliveries)
