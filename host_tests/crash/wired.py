@@ -111,7 +111,7 @@ class Device(Client):
 
     @property
     def journal(self):
-        return self._journal
+        return self.session.journal
 
     def hand(self, raw):
         """The client reads this, and does what it has to."""

@@ -59,9 +59,10 @@ class World:
 
 
 class Session:
-    """What the broker keeps for a client."""
+    """What the broker keeps for a client; `clean`: until its connection ends."""
 
-    def __init__(self):
+    def __init__(self, clean):
+        self.clean = clean
         self.received = set()  # QoS 2 ids without their PUBREL
         self.commands = {}  # id -> payload, or None when only the PUBREL is unanswered
         self.topic = None
@@ -85,29 +86,39 @@ class Broker:
                 first, body = await _packet(reader)
                 if first >> 4 == _CONNECT:
                     name = self._connect(body, writer)
-                elif first >> 4 == _DISCONNECT:
+                elif first >> 4 == _DISCONNECT or self._writers.get(name) is not writer:
                     break
                 else:
                     self._answer(first, body, name, writer)
                 await writer.drain()
         if self._writers.get(name) is writer:
             del self._writers[name]
+            self._end_clean(name)
 
     def restart(self):
         """All connections break; sessions are kept."""
-        for writer in self._writers.values():
+        for name, writer in self._writers.items():
             writer.transport.abort()
+            self._end_clean(name)
         self._writers.clear()
+
+    def _end_clean(self, name):
+        if self.sessions[name].clean:
+            del self.sessions[name]
 
     def _connect(self, body, writer):
         size = int.from_bytes(body[10:12], "big")
         name = body[12 : 12 + size].decode()
         if old := self._writers.pop(name, None):
             old.transport.abort()
+            self._end_clean(name)
         self.on_connect()
         self._writers[name] = writer
+        clean = body[7] & 2 > 0
+        if clean:
+            self.sessions.pop(name, None)
         writer.write(bytes((0x20, 2, name in self.sessions, 0)))
-        session = self.sessions.setdefault(name, Session())
+        session = self.sessions.setdefault(name, Session(clean))
         for mid, payload in session.commands.items():
             writer.write(_publish(session.topic, mid, payload, 8) if payload else _ack(_PUBREL, mid))
         return name

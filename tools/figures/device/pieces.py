@@ -18,7 +18,7 @@ def main():
     n = number(2)
     one = ours.Contender(number(1), "trip0", 8, True, bytearray(1024), ours.journal(sys.argv[4]))
     client = one.client
-    journal = client._journal
+    journal = client.session.journal
     sink = ours.Contender(number(1), "sink", 8, True, bytearray(1024), None)
     link = sink.client._link
     buffer = bytearray(256)
