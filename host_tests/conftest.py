@@ -20,6 +20,7 @@ sys.path[1:1] = [str(CHECKOUT / name) for name in ("lib", "host_tests", *device_
 
 LIMIT_S = 300
 DEVICE = Path(__file__).parent / "device"
+_SHARED = ("pipeline/spark", "pipeline/report/test_browser", "tools/test_bench")  # rooms with a fixture that takes long
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
 
@@ -55,7 +56,7 @@ def pytest_xdist_make_scheduler(config, log):
             path = nodeid.split("::")[0]
             if "/device/" in path:  # a file's run on a runtime
                 return path + nodeid[nodeid.rfind("[") :]
-            return next((room for room in ("pipeline/spark", "pipeline/report/test_browser") if room in path), nodeid)
+            return next((room for room in _SHARED if room in path), nodeid)
 
     config.option.loadscopereorder = False  # else the largest groups come first, and not what takes long
     return Sharing(config, log)

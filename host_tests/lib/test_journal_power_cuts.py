@@ -12,11 +12,11 @@ from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFu
 # page, once, sectors, sector size
 RINGS = {
     "page-1": (1, False, 4, 512),
-    "page-4": (4, False, 5, 512),
+    "page-4": (4, False, 4, 512),
     "page-16-once": (16, True, 5, 512),
     "page-256": (256, False, 4, 512),
 }
-STEPS = {"page-1": 65, "page-4": 105, "page-16-once": 60, "page-256": 75}
+STEPS = {"page-1": 65, "page-4": 75, "page-16-once": 60, "page-256": 75}
 MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0)
 
 
