@@ -1,7 +1,7 @@
 # Every target sets up what it needs first; a second run finds it in the cache.
 PYTHON ?= python3
 VENV := .venv/bin
-JOBS ?= 3
+JOBS ?= 4
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -64,7 +64,7 @@ flash: setup  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=con
 	@$(VENV)/python tools/flash.py $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
 
 test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour)
-	INFLIGHT_PICO_W=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/pico_w $(ARGS)
+	INFLIGHT_PICO_W=1 $(VENV)/python -m pytest -n 2 host_tests/pico_w $(ARGS)
 
 figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board
 	@$(VENV)/python tools/pico_w_figures.py
