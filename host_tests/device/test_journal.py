@@ -15,7 +15,8 @@ RINGS = ((1, False, 512), (4, False, 512), (16, True, 512), (8, True, 512), (256
 
 
 def rings(blocks=4):
-    for page, once, size in RINGS[:: 1 if CUT_STEP == 1 else 2]:
+    for k in range(0, len(RINGS), 1 if CUT_STEP == 1 else 2):
+        page, once, size = RINGS[k]
         yield NorFlash(blocks, size, page, once)
 
 
