@@ -67,6 +67,7 @@ def test_the_last_numbers_there_are(fleet, telemetry):
     assert fleet.numbers() == [("a", 0, 0), ("a", 2**32 - 1, 2**32 - 1)]
 
 
+@pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.limit(600)
 def test_any_order_and_any_repetition(fleet, telemetry, monkeypatch):
     """Batches of one file, over a fold of the ledger, and then all tables merged."""
