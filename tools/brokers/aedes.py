@@ -11,7 +11,7 @@ class Aedes(Daemon, Traits):
     ordered = False  # messages that come close behind each other may overtake each other
     prompt = False  # one in some hundred stays in its store until the subscriber connects again
     window = False
-    survives_kill = False  # it acknowledges before it has stored
+    survives_restart = survives_kill = False  # it acknowledges before it has stored, and does not wait for that
 
     @classmethod
     def unavailable(cls):
