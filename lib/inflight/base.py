@@ -162,9 +162,9 @@ class Base:
         self._handlers = ()
         self._silent = False  # the last CONNECT had no answer
         self._topic = None  # the last topic published to; the session has it as bytes
-        # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
         # A broker that leaves a PINGREQ unanswered for so long is gone: the connection ends before the keep alive does.
         patience = min(timeout, keepalive * 250) if keepalive else timeout
+        # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
         self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop, patience)
         # Whether CONNECT fits the buffer shows now, not on the way.
         self.session.connect(0, clean, keepalive, *self._login, will=self._will)
