@@ -106,7 +106,7 @@ def test_client_restarts(mortal, join, make, arrived, tmp_path, qos):
     check(mortal, qos, arrived(mortal, listener, numbers()), sender)
 
 
-def test_client_restarts_while_it_receives(mortal, join, make, qos):
+def test_client_restarts_while_it_receives(mortal, join, make, arrived, qos):
     """[MQTT-4.3.3-2] Each QoS 2 message reaches a handler once, though the power is cut again and again."""
     if not mortal.queues:
         pytest.skip(f"{mortal.name} keeps nothing for a session that is away: test_session_resumes shows it")
@@ -117,10 +117,17 @@ def test_client_restarts_while_it_receives(mortal, join, make, qos):
         sender.publish(f"{mortal.root}/t", payload, qos=qos)
     assert sender.drain(20_000)
     got = []
-    for life in range(300):
-        client = join(mortal, "listener", device=device, on_message=lambda m: got.append(m.payload))
+
+    def note(m):
+        got.append(("t", m.payload, m.qos, m.retain))
+
+    def next_life():
+        client = join(mortal, "listener", device=device, on_message=note)
+        client.got = got
+        return client
+
+    for _ in range(100):
+        client = next_life()
         client.run_for(2)
         make.cut_power(client)
-        if len(set(got)) >= COUNT and life > 20:
-            break
-    check(mortal, qos, got, sender)
+    check(mortal, qos, arrived(mortal, next_life(), numbers()), sender)

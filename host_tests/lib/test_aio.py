@@ -490,8 +490,9 @@ def test_link_lost_while_asking(broker):
         async with client:
             await client.connect()
             for ask in (client.subscribe("s"), client.ping(), client.unsubscribe("x")):
-                with pytest.raises(OSError):
+                with pytest.raises(OSError) as told:
                     await ask
+                assert told.value.args[0] == errno.ECONNRESET
                 await client.connect()
 
     def script(b):
@@ -511,8 +512,9 @@ def test_link_lost_while_asking(broker):
 
 @pytest.mark.parametrize("ask", [lambda c: c.subscribe("s"), lambda c: c.ping(), lambda c: c.unsubscribe("s")])
 def test_no_answer(broker, ask):
-    """[MQTT-3.12.4-1] A question has a time limit; the connection goes with it."""
-    client = make(broker.port, timeout=100)
+    """[MQTT-3.12.4-1] A question has a time limit; the connection goes with it. Whoever notices first, the caller hears
+    of the reason."""
+    client = make(broker.port, timeout=500)
 
     async def scene():
         await client.connect()
@@ -526,6 +528,52 @@ def test_no_answer(broker, ask):
         b.welcome()
         b.receive()
         b.expect_close()
+
+    play(broker, script, scene)
+
+
+def test_no_answer_within_the_keep_alive(broker):
+    """[MQTT-3.12.4-1] It is the client's own task that notices; the caller hears the same."""
+    client = make(broker.port, keepalive=1)
+
+    async def scene():
+        await client.connect()
+        with pytest.raises(OSError) as told:
+            await client.ping()
+        assert told.value.args[0] == errno.ETIMEDOUT
+        await client.disconnect()
+
+    def script(b):
+        b.welcome(keepalive=1)
+        b.expect(PINGREQ)
+        b.expect_close()
+
+    play(broker, script, scene)
+
+
+def test_disconnected_while_asking(broker):
+    """No error of an earlier connection is told for it."""
+    client = make(broker.port)
+
+    async def scene():
+        await client.connect()
+        with pytest.raises(OSError):
+            await client.ping()
+        await client.connect()
+        ask = asyncio.create_task(client.ping())
+        await asyncio.sleep(0)
+        await client.disconnect()
+        with pytest.raises(OSError) as told:
+            await ask
+        assert told.value.args[0] == errno.ENOTCONN
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.cut()
+        b.welcome()
+        b.expect(PINGREQ)
+        b.goodbye()
 
     play(broker, script, scene)
 

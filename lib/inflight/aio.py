@@ -137,6 +137,7 @@ class AsyncClient(Base):
                 self._leave()
             self._began = self._wrote = ticks_ms()
         self._up = True
+        self._error = None
         self._changed.set()
 
     # --- moving bytes ---
@@ -394,4 +395,4 @@ class AsyncClient(Base):
                 self._abort(OSError(ETIMEDOUT, "no answer"))
                 raise OSError(ETIMEDOUT, "no answer")
             await self._change()
-        raise OSError(ENOTCONN, "not connected")
+        raise link and self._error or OSError(ENOTCONN, "not connected")
