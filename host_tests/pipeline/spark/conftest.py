@@ -22,6 +22,10 @@ if not importlib.util.find_spec("pyspark"):
 elif not java_home():
     REASON = "there is no Java 17 or newer: run `make setup-pipeline`"
 
+# Queries are compiled to Java where somebody uses the command line, as the demonstration's test does; here, where each
+# sees a few rows, compiling took half of the time.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
 
 def pytest_pycollect_makemodule(module_path, parent):
     return absent(parent, module_path, REASON)
@@ -33,8 +37,8 @@ def spark(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # The second: a name that has both "." and "_", as environments of executors do.
-    options = {"spark.driver.memory": "1g", "spark.executorEnv.OF_TESTS": "1"}
+    # The last: a name that has both "." and "_", as environments of executors do.
+    options = {"spark.driver.memory": "1g", **INTERPRETED, "spark.executorEnv.OF_TESTS": "1"}
     running = session("tests", folder, "local[2]", partitions=2, options=options)
     yield running
     running.stop()
