@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(config, items):
     asked_for = [item for item in items if _is_asked_for(item)]
     if len(asked_for) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if not _is_asked_for(item)])
-    items[:] = sorted(asked_for, key=lambda item: item.get_closest_marker("limit") is None)
+    items[:] = sorted(asked_for, key=_limit, reverse=True)
 
 
 def pytest_xdist_make_scheduler(config, log):
@@ -62,6 +62,12 @@ def pytest_xdist_make_scheduler(config, log):
     return Sharing(config, log)
 
 
+def _limit(item):
+    """Seconds that the test may take."""
+    asked = item.get_closest_marker("limit")
+    return asked.args[0] if asked else LIMIT_S
+
+
 def _is_asked_for(item):
     long = item.get_closest_marker("long")
     return not long or bool(os.environ.get(long.args[0]))
@@ -72,8 +78,7 @@ def pytest_runtest_call(item):
     """A test that hangs fails with a traceback to where it hung, and the suite goes on."""
     if isinstance(item, DeviceItem):  # its subprocess has a limit of its own
         return (yield)
-    asked = item.get_closest_marker("limit")
-    seconds = asked.args[0] if asked else LIMIT_S
+    seconds = _limit(item)
 
     def too_late(signum, frame):
         pytest.fail(f"out of time ({seconds} s)")
