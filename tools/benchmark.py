@@ -12,7 +12,7 @@ from rich.console import Console
 from bundle import CHECKOUT
 from figures import measure, peers
 from figures.plot import svg
-from figures.run import Code, responder
+from figures.run import Code, Failed, responder
 from figures.show import tables
 from fleet.mosquitto import Mosquitto
 from fleet.sensors import best_runtime
@@ -42,7 +42,7 @@ def run(folder, others, effort, frozen=None):
             "costs": lambda: measure.costs(code, broker.port, names, effort, folder),
             "rom": lambda: measure.ours(code, broker.port, effort, folder, rom=True),
             "rooms": lambda: measure.rooms(code),
-            "smallest": lambda: {name: measure.smallest(code, broker.port, name, folder) for name in names},
+            "smallest": lambda: {name: _smallest(code, broker.port, name, folder) for name in names},
             "smallest_rom": lambda: measure.smallest(code, broker.port, "ours", folder, rom=True),
             "rates": lambda: measure.rates(code, port, names, effort),
             "trips": lambda: measure.trips(code, port, names, effort),
@@ -58,6 +58,17 @@ def run(folder, others, effort, frozen=None):
             _say(name.replace("_", " "))
             figures[name] = part()
     return figures
+
+
+def _smallest(code, port, name, folder):
+    # None for a peer that does not work at all: the others have their figures all the same.
+    try:
+        return measure.smallest(code, port, name, folder)
+    except Failed as e:
+        if name == "ours":
+            raise
+        _say(str(e))
+        return None
 
 
 def plots(figures):

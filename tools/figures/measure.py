@@ -2,7 +2,6 @@
 
 import contextlib
 import statistics
-import subprocess
 from dataclasses import dataclass
 
 from figures import littlefs
@@ -137,17 +136,19 @@ def recovery(code, effort, folder):
 
 
 def smallest(code, broker, name, folder, rom=False):
-    """Bytes of the smallest heap with which everything works."""
+    """Bytes of the smallest heap with which everything works. Raises Failed if that does not depend on the heap."""
     low, high = 2048, 262_144
 
-    def works(heap):
+    def attempt(heap):
         (folder / "smallest").unlink(missing_ok=True)
-        with contextlib.suppress(Failed, subprocess.TimeoutExpired):
-            return code.run("smallest", name, broker, folder / "smallest", heap=heap, rom=rom, timeout=20)
+        return code.run("smallest", name, broker, folder / "smallest", heap=heap, rom=rom, timeout=20)
+
+    def works(heap):
+        with contextlib.suppress(Failed):
+            return attempt(heap)
         return False
 
-    if not works(high):
-        raise Failed(f"{name} does not work with {high} bytes of heap")
+    attempt(high)
     while high - low > 256:
         middle = (low + high) // 512 * 256
         low, high = (low, middle) if works(middle) else (middle, high)

@@ -61,16 +61,20 @@ class Code:
     def run(self, script, *args, heap="2m", rom=False, timeout=300):
         """What `script` printed, from JSON. Raises Failed."""
         words = ["-c", _IN_ROM, str(self._image), script] if rom else ["-m", script]
-        done = subprocess.run(
-            [*self.interpreter.command(heap), *words, *map(str, args)],
-            env={} if rom else {"MICROPYPATH": f".frozen:{self._folder}"},
-            cwd=self._folder,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
+        called = f"{script} {' '.join(map(str, args))}"
+        try:
+            done = subprocess.run(
+                [*self.interpreter.command(heap), *words, *map(str, args)],
+                env={} if rom else {"MICROPYPATH": f".frozen:{self._folder}"},
+                cwd=self._folder,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired as e:
+            raise Failed(f"{called}: no end within {timeout} s; it said {(e.stdout or b'')[-1000:]!r}") from None
         if done.returncode:
-            raise Failed(f"{script} {' '.join(map(str, args))}: {(done.stderr or done.stdout).strip()}")
+            raise Failed(f"{called}: {(done.stderr or done.stdout).strip()}")
         return json.loads(done.stdout)
 
 

@@ -46,7 +46,7 @@ def _goals(figures):
         *elsewhere("the same, frozen into the firmware", "9,000", "frozen", lambda: figures["frozen"]["import"]),
         row("a connected client beside its buffer, bytes", "1,500", heap("client")),
         row("a journal of 64 KiB, bytes", "", heap("journal")),
-        row("smallest heap that works, bytes", "18,432", lambda name: f"{smallest[name]:,}"),
+        row("smallest heap that works, bytes", "18,432", lambda name: f"{smallest[name]:,}" if smallest[name] else "-"),
         *elsewhere("the same, code in ROM", "", "smallest_rom", lambda: figures["smallest_rom"]),
         *elsewhere("the same, frozen into the firmware", "", "smallest_frozen", lambda: figures["smallest_frozen"]),
         row("QoS 0, share of the ceiling, default socket", "0.6", share("qos0_default")),
