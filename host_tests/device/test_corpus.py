@@ -4,7 +4,7 @@ import sys
 
 sys.path.append("host_tests/fuzz/targets")
 
-from harness import eq
+from harness import CUT_STEP, eq
 from outcome import Finding
 from replay import entries, replay
 
@@ -13,7 +13,7 @@ CORPUS = "host_tests/fuzz/corpus.txt"
 
 
 def played(name):
-    if not replay(CORPUS, name)[0]:
+    if not replay(CORPUS, name, CUT_STEP)[0]:
         raise Finding("no input of " + name)
 
 
