@@ -25,6 +25,7 @@ _QUIET = [word for name in ("cpu_sup", "memsup", "disksup") for word in ("-os_mo
 class Rabbitmq(Daemon, Traits):
     name = "rabbitmq"
     qos_2 = False  # grants QoS 1, and answers a PUBLISH of QoS 2 by PUBACK
+    resumes_in_order = False  # it goes on before it has seen that the last connection is gone
 
     @classmethod
     def unavailable(cls):

@@ -9,6 +9,7 @@ class Traits:
     qos_2 = True  # grants, takes and delivers QoS 2
     keeps_qos = True  # delivers at the QoS of the message, if the subscription's is not lower
     ordered = True  # delivers in the order of publishing
+    resumes_in_order = True  # what a connection left unacknowledged comes first on the next one
     prompt = True  # delivers to a connected subscriber without waiting for its next connection
     answers_pubrel = True  # also for a Message ID that it does not hold
     window = True  # bounds what it has in flight towards a client
