@@ -27,6 +27,7 @@ from broker import (
     Faults,
 )
 from inflight import AsyncClient, ConnectRefused, Journal, OutboxFull, ProtocolError, RamFlash
+from inflight.link import Link
 
 pytestmark = [
     pytest.mark.filterwarnings("error::ResourceWarning"),
@@ -596,6 +597,27 @@ def test_keep_alive(broker):
 
     play(broker, script, scene)
     assert client.errors[0].args[0] == errno.ETIMEDOUT
+
+
+def test_waiting_sleeps(broker, monkeypatch):
+    """A client with nothing to do looks at its socket when a timer is due, not all the time."""
+    client = make(broker.port)
+    looks = []
+    receive = Link.receive
+    monkeypatch.setattr(Link, "receive", lambda *of: looks.append(of) or receive(*of))
+
+    async def scene():
+        await client.connect()
+        del looks[:]
+        await asyncio.sleep(0.3)
+        assert len(looks) <= 4
+        await client.disconnect()
+
+    def script(b):
+        b.welcome()
+        b.goodbye()
+
+    play(broker, script, scene)
 
 
 # --- receiving ---

@@ -29,6 +29,7 @@ from broker import (
     unsuback,
 )
 from inflight import Client, ConnectRefused, Journal, ProtocolError, RamFlash
+from inflight.link import Link
 
 
 def silent(b):
@@ -666,6 +667,25 @@ def test_no_keep_alive(broker, make):
     with broker.play(script):
         client.connect()
         client.run_for(50)
+        client.disconnect()
+
+
+def test_waiting_sleeps(broker, make, monkeypatch):
+    """A client with nothing to do looks at its socket when a timer is due, not all the time."""
+    client = make(broker.port)
+    looks = []
+    receive = Link.receive
+    monkeypatch.setattr(Link, "receive", lambda *of: looks.append(of) or receive(*of))
+
+    def script(b):
+        b.welcome()
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        del looks[:]
+        client.run_for(300)
+        assert len(looks) <= 4
         client.disconnect()
 
 

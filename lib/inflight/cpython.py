@@ -123,13 +123,14 @@ class poller:
 
     def __init__(self):
         self._poll = select.poll()
-        self.modify = self._poll.modify
 
     def register(self, file, events):
         self._file, self._events = file, events
         self._poll.register(file, events)
 
+    modify = register  # registering again is modifying
+
     def ipoll(self, ms):
         if self._events == select.POLLOUT:
-            self._poll.modify(self._file, select.POLLIN if self._file.starved else select.POLLOUT)
+            self._poll.register(self._file, select.POLLIN if self._file.starved else select.POLLOUT)
         return self._poll.poll(ms)

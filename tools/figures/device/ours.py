@@ -33,7 +33,7 @@ class Contender:
         client = self.client
         for _ in range(n):
             client.publish(TOPIC, PAYLOAD, qos)
-            if window == 1:
+            if qos and window == 1:
                 client.drain(10_000)
         client.drain(10_000)
 
