@@ -1,6 +1,7 @@
 """Promise: verification cannot be turned off by accident: not before a client is made, not afterwards."""
 
 import ssl
+import warnings
 
 import pytest
 
@@ -18,11 +19,17 @@ def loose(**attributes):
     return context
 
 
+def old():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # programs have it all the same
+        return ssl.SSLContext(ssl.PROTOCOL_TLS)
+
+
 LOOSE = {
     "CERT_NONE": loose(check_hostname=False, verify_mode=ssl.CERT_NONE),
     "CERT_OPTIONAL": loose(verify_mode=ssl.CERT_OPTIONAL),
     "any host": loose(check_hostname=False),
-    "PROTOCOL_TLS, which does neither": ssl.SSLContext(ssl.PROTOCOL_TLS),
+    "PROTOCOL_TLS, which does neither": old(),
     "True": True,
     "a dict": {"cert_reqs": 2},
 }
