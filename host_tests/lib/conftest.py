@@ -19,9 +19,19 @@ for folder in (
 from clients import broker, make, pump  # noqa: E402, F401 (fixtures)
 from cutting import quick_sum  # noqa: E402
 from inflight import Journal  # noqa: E402
+from inflight.link import Link  # noqa: E402
 
 
 @pytest.fixture
 def quick_crc(monkeypatch):
     """The journal's CRC loop, twenty times as fast."""
     monkeypatch.setattr(Journal, "_sum", quick_sum)
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """A list that grows with each look that a client takes at its socket."""
+    taken = []
+    receive = Link.receive
+    monkeypatch.setattr(Link, "receive", lambda *of: taken.append(of) or receive(*of))
+    return taken

@@ -27,7 +27,6 @@ from broker import (
     Faults,
 )
 from inflight import AsyncClient, ConnectRefused, Journal, OutboxFull, ProtocolError, RamFlash
-from inflight.link import Link
 
 pytestmark = [
     pytest.mark.filterwarnings("error::ResourceWarning"),
@@ -599,12 +598,9 @@ def test_keep_alive(broker):
     assert client.errors[0].args[0] == errno.ETIMEDOUT
 
 
-def test_waiting_sleeps(broker, monkeypatch):
+def test_waiting_sleeps(broker, looks):
     """A client with nothing to do looks at its socket when a timer is due, not all the time."""
     client = make(broker.port)
-    looks = []
-    receive = Link.receive
-    monkeypatch.setattr(Link, "receive", lambda *of: looks.append(of) or receive(*of))
 
     async def scene():
         await client.connect()

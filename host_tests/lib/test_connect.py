@@ -29,7 +29,6 @@ from broker import (
     unsuback,
 )
 from inflight import Client, ConnectRefused, Journal, ProtocolError, RamFlash
-from inflight.link import Link
 
 
 def silent(b):
@@ -670,12 +669,9 @@ def test_no_keep_alive(broker, make):
         client.disconnect()
 
 
-def test_waiting_sleeps(broker, make, monkeypatch):
+def test_waiting_sleeps(broker, make, looks):
     """A client with nothing to do looks at its socket when a timer is due, not all the time."""
     client = make(broker.port)
-    looks = []
-    receive = Link.receive
-    monkeypatch.setattr(Link, "receive", lambda *of: looks.append(of) or receive(*of))
 
     def script(b):
         b.welcome()
