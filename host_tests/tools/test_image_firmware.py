@@ -79,7 +79,7 @@ def test_without_any_sha256_nothing_is_downloaded(site):
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ((200, CONTENT[:-1] + b"?", len(CONTENT)), "/files/PICO.uf2: wrong SHA-256: it is "),
+        ((200, CONTENT[:-1] + bytes([CONTENT[-1] ^ 1]), len(CONTENT)), "/files/PICO.uf2: wrong SHA-256: it is "),
         ((200, CONTENT[:1000], len(CONTENT)), "/files/PICO.uf2"),
         ((404, b"", 0), "/files/PICO.uf2: 404 Not Found: download it elsewhere and name it with FIRMWARE="),
     ],
