@@ -3,7 +3,7 @@
 import gc
 import sys
 
-# An emulated ARM takes ten times as long for a cut of power: it tries every third place, and fewer kinds of flash.
+# An emulated ARM takes ten times as long: it tries every third place or input, and fewer kinds of flash.
 CUT_STEP = 3 if getattr(sys.implementation, "_mpy", 0) >> 10 & 15 > 2 else 1
 
 

@@ -19,17 +19,18 @@ def entries(path):
 
 
 def replay(path, only=None, step=1):
-    """Demands that the same comes of each input as was told, or of each `step`-th. Returns how many there were, and the
-    most heap in use."""
-    n = most = 0
+    """Demands that the same comes of each input as was told, or of each `step`-th. Returns how many were played, and
+    the most heap in use."""
+    n = most = met = 0
     for name, number, data in entries(path):
         if only and name != only:
             continue
-        n += 1
-        if n % step:
+        met += 1
+        if (met - 1) % step:
             continue
         told = __import__(name + "_target").run(data)
         demand(number is None or told == number, "%s %s: %d, told %s", name, data, told, number)
+        n += 1
         if hasattr(gc, "mem_alloc"):
             gc.collect()
             most = max(most, gc.mem_alloc())
