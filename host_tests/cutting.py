@@ -3,8 +3,8 @@
 import zlib
 from collections import namedtuple
 
-# Bytes of a program, and whether a page may be programmed once only.
-GRANULARITIES = {"page-1": (1, False), "page-4": (4, False), "page-16-once": (16, True), "page-256": (256, False)}
+# Bytes of a program.
+GRANULARITIES = {"page-1": 1, "page-4": 4, "page-64": 64, "page-256": 256}
 
 # An operation of the flash, the flash before it, and what had been promised by then.
 Operation = namedtuple("Operation", "name at old new flash promised")

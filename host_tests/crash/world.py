@@ -207,7 +207,7 @@ class World:
         self.device.disconnect()
 
     def _do_tidy(self):
-        self.device.journal.tidy()
+        self.device.journal.collect()
 
     # --- the network ---
 
@@ -300,7 +300,7 @@ class World:
             if self.peer.answers:
                 self._hand(self.peer.next())
             elif not self.peer.uplink:
-                self.device.journal.tidy()
+                self.device.journal.collect()
                 return
             self._check()
         raise Finding(OTHER, "there is no end of it")

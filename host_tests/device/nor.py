@@ -7,7 +7,14 @@
 
 What stands after a cut is said by a function of (old, new), the bytes before and after the whole operation:
 before, after, torn(), suffix(), scattered(), mixed(), zeros.
+
+Other faults of flash:
+    NorFlash(cache=True)               # what was not synced may be lost at the cut, each operation by itself
+    flash.fail_at(3, "program")        # operation 3 from now raises OSError; "ignore": it does nothing; "read"
+    flash.undecided[at] = 0x10         # these bits of a byte read as they like after each power_on()
 """
+
+from errno import EIO
 
 
 class PowerCut(BaseException):
@@ -15,21 +22,23 @@ class PowerCut(BaseException):
 
 
 class NorFlash:
-    def __init__(self, blocks=4, block_size=512, page=256, once=False):
+    def __init__(self, blocks=4, block_size=512, page=256, cache=False):
         self.page = page
-        self.once = once
         self.blocks = blocks
         self.block_size = block_size
         self.data = bytearray(b"\xff" * (blocks * block_size))
-        self.written = bytearray(blocks * block_size // page)  # pages programmed since their erase
         self.programmed = 0  # bytes other than FF
         self.programs = 0
         self.erases = [0] * blocks
         self.syncs = 0
         self.watch = None  # called with ("program" or "erase", place, old, new) before each operation
         self.off = False
+        self.undecided = {}
+        self._toss = noise(1)
+        self._cache = [] if cache else None  # (place, old, new) of each operation since the last sync
         self._left = -1  # operations until the cut
         self._how = None
+        self._until = {}  # kind of fault: operations until then
 
     # --- power ---
 
@@ -38,21 +47,52 @@ class NorFlash:
         self._left = k
         self._how = how
 
+    def lose_cache(self):
+        """What was not synced is lost or kept, each operation by itself; those that are kept stay in their order."""
+        if not self._cache:
+            return
+        for at, old, _ in reversed(self._cache):
+            self.data[at : at + len(old)] = old
+        for at, old, new in self._cache:
+            if next(self._toss) & 1:
+                self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, new)
+        del self._cache[:]
+
     def power_on(self):
         self.off = False
         self._left = -1
+        self._until.clear()
+        self.lose_cache()
+        for at, mask in self.undecided.items():
+            self.data[at] = self.data[at] & ~mask | next(self._toss) & mask
+
+    def fail_at(self, k, how="program"):
+        """Operation `k` from now (0: the next one) fails: "program", a program or erase that raises OSError; "ignore",
+        one that does nothing; "read"."""
+        self._until[how] = k
+
+    def _fails(self, how):
+        k = self._until.pop(how, -1)
+        if k > 0:
+            self._until[how] = k - 1
+        return k == 0
 
     def snapshot(self):
-        return bytes(self.data), bytes(self.written)
+        return bytes(self.data)
 
     def restore(self, snapshot):
-        self.data[:], self.written[:] = snapshot
+        self.data[:] = snapshot
+        if self._cache:
+            del self._cache[:]
+        self.undecided.clear()
         self.power_on()
 
     # --- the extended block protocol ---
 
     def readblocks(self, block, buf, offset=0):
         self._alive()
+        if self._fails("read"):
+            raise OSError(EIO, "read")
         at = self._place(block, offset, len(buf))
         buf[:] = self.data[at : at + len(buf)]
 
@@ -70,18 +110,15 @@ class NorFlash:
                 refuse_setting(old[i], b, at + i)
                 new[i] &= b
                 self.programmed += 1
-        first = at // self.page
-        pages = n // self.page
-        if self.once and any(self.written[first : first + pages]):
-            raise ValueError("a page at %d programmed twice" % at)
         self.programs += 1
-        self._operate("program", at, old, new)
-        self.written[first : first + pages] = b"\1" * pages
+        self._operate("program", at, old, bytes(new))
 
     def ioctl(self, op, arg):
         self._alive()
         if op == 3:
             self.syncs += 1
+            if self._cache:
+                del self._cache[:]
         if op == 4:
             return self.blocks
         if op == 5:
@@ -96,8 +133,6 @@ class NorFlash:
         self.erases[block] += 1
         old = bytes(self.data[at : at + size])
         self._operate("erase", at, old, b"\xff" * size)
-        pages = size // self.page
-        self.written[block * pages : block * pages + pages] = bytes(pages)
 
     def _alive(self):
         if self.off:
@@ -111,21 +146,32 @@ class NorFlash:
 
     def _operate(self, name, at, old, new):
         if self.watch:
-            self.watch(name, at, old, bytes(new))
+            self.watch(name, at, old, new)
         if self._left == 0:
             self.off = True
-            self.land(at, self._how(old, new))
+            self.lose_cache()
+            self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, self._how(old, new))
             raise PowerCut()
         self._left -= 1
+        if self._fails("program"):
+            raise OSError(EIO, name)
+        if self._fails("ignore"):
+            return
+        if self._cache is not None:
+            self._cache.append((at, old, new))
+        for i in list(self.undecided):
+            if at <= i < at + len(new) and (name == "erase" or new[i - at] != old[i - at]):
+                del self.undecided[i]
         self.data[at : at + len(new)] = new
 
     def land(self, at, left):
-        """Puts what a cut left there. A page that is not blank then counts as programmed."""
+        """Puts what a cut left there."""
         self.data[at : at + len(left)] = left
-        page = self.page
-        for i in range(0, len(left), page):
-            if left[i : i + page] != b"\xff" * page:
-                self.written[(at + i) // page] = 1
+
+
+def _applied(now, old, new):
+    # What the change from old to new makes of what is there now, where operations before it may have been lost.
+    return bytes(b if o == n else n if n & ~o else b & n for b, o, n in zip(now, old, new))
 
 
 def refuse_setting(old, new, at):

@@ -210,7 +210,7 @@ class AsyncClient(Base):
                 raise OSError(ETIMEDOUT, "no answer")
             await self._gate.wait(self._link.stream, False)
             if self._gate.woken and session.journal:
-                session.journal.tidy()  # one erase at most
+                session.journal.collect()  # one erase at most
             return
         decoder.fed(n)
         kind = session.receive(ticks_ms())

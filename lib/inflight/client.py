@@ -141,7 +141,7 @@ class Client(Base):
             if self.session.connected:
                 self._turn(ms)
                 if self.session.journal:
-                    self.session.journal.tidy()
+                    self.session.journal.collect()
             elif self._wanted and self._is_due(ticks_ms()):
                 self.connect()
             else:

@@ -3,268 +3,234 @@
 #
 # Theory of operation
 # -------------------
-# Records are appended to the head sector. When it is full the next sector is opened; one clean
-# sector at least always lies ahead. The sector behind the clean ones is the tail, the oldest. To
-# open the last clean sector the tail is emptied first: its live records are copied to the front
-# of the fresh head, then it is retired (a mark), erased, and given a new header.
+# Records are appended to the head sector. When it is full the next erased sector becomes the head;
+# one erased sector at least lies ahead. The sector behind the erased ones is the tail, the oldest.
+# To collect it, each of its live records is copied to the head, then the original is marked done,
+# one after the other; a sector without live records is retired (its header becomes zeros), erased,
+# and given a new header.
 #
-# So a mount finds, after power was cut at any instant, one of three things:
-#   - a clean sector: all is well;
-#   - a sector retired or without a valid header: its erase is finished, whatever was worth
-#     keeping had been copied before;
-#   - neither: the newest sector is an unfinished copy of what still stands in the tail. It is
-#     erased. However often power is cut meanwhile, nothing but copies is lost.
-# A record cut short has a wrong CRC and never counted; the log goes on behind it, in the next unit
-# of programming, because nothing else can have been touched.
+# After a power cut at any instant a mount finds
+#   - a record cut short: its CRC is wrong, it never counted. The region becomes zeros, which are
+#     passed over, so no later mount can read anything else there;
+#   - a copy whose original is not marked yet: the last record, and the first live one of the tail.
+#     The original is marked;
+#   - a sector retired, or without a header: its erase is finished.
+# Damage looks different: a record whose CRC is wrong has other records behind it, and a sector
+# whose header is spoilt has readable records. It costs that record, and is counted.
 #
-# Nothing but the newest OUT record tells the next sequence number, so that one stays, even DONE,
-# until a younger one stands: it is pinned.
+# Nothing but the newest OUT record tells the next sequence number: a NOTE takes its place before
+# its sector is erased.
+#
+# How much may live: an append takes one sector at most and may erase two. The worst tail consists
+# of sectors without a dead byte, which are copied for nothing; L sectors of live bytes are passed
+# after L / 2 appends, each of which took a sector. So 1 + L / 2 sectors have to be kept erased, and
+# L + 1 + L / 2 <= n - 1.
 
 import struct
 from array import array
 from errno import EIO
 
-from .pages import Pages, log2
 from .port import const, forget
+from .records import DONE, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, RELEASED, SESSION, Records  # noqa: F401
 
-OUT = const(1)  # kinds of records: these take a sequence number each,
-IN = const(2)  # these do not
-SESSION = const(3)
-
-RELEASED = const(1)  # states, after live (0)
-DONE = const(2)
-
-NOTE = const(4)  # a kind of our own, never alive: takes a number, like OUT
-HEADER = const(20)  # of a sector
-HEAD = const(10)  # of a record
-CRC = const(4)
 _MOST = const(60000)  # live OUT records
-_NO_HEADER = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+_ZEROS = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+_ERASES = const(2)  # in one append
 
 
 class OutboxFull(Exception):
     """The journal has no room for another message; nothing was written."""
 
 
-class Journal(Pages):
+class Journal(Records):
     """A ring of at least 3 erasable blocks of `device`; Pages tells what that is.
 
     Mounts what is there, formats what is blank. epoch: random, made when it was formatted.
     next_seq: sequence number of the next OUT record, never the same twice. last_mid: Message ID of
-    the newest OUT record. live: OUT records not DONE. used, limit: live bytes, and how many may be
-    OUT records. largest: the longest body. erases: of all sectors together, ever. damaged:
-    records, or whole sectors, that this mount found spoilt. found_*: what
-    find() and scan() found.
+    the newest OUT record. live: OUT records not DONE. used: bytes in use, in which a record longer than an
+    eighth of a sector counts twice, since it may leave as much unused at a sector's end; limit: how many
+    may be in use when an OUT record is appended. largest: the longest body. erases: of all sectors
+    together, ever. found_*: what find() and scan() found.
+    What the last mount found spoilt: damaged, records or sectors; skipped, sequence numbers and Message
+    IDs passed over, because records that had them may have been lost, or cut short.
 
-    Raises ValueError if the device holds a journal of another geometry or version. After an
-    OSError of the device append() raises OSError until the journal is mounted anew."""
+    Raises ValueError if the device holds a journal of another geometry or version."""
 
     def __init__(self, device):
         super().__init__(device)
         n = self._n
         size = self._size
-        unit = self._unit
-        once = self._once
-        # Where records begin: behind a page for the mark of the next sector, if pages are for once.
-        self._first = -(-HEADER // unit) * unit + unit if once else HEADER
-        self._ends = 2 * unit if once else 1  # bytes of a record's mark
-        self.largest = size - self._first - HEAD - CRC - self._ends
-        if n < 3 or size % unit or size > 65536 or self.largest < unit:
+        room = size - HEADER
+        # Of a ring of many sectors one more stays erased: then the oldest of a backlog can be given up without copying.
+        self._capacity = (n - (2 if n < 6 else 3)) * room * 7 // 12
+        self.limit = self._capacity - room // 4  # the rest is for records of other kinds
+        self.largest = min(room, self.limit // 2) - OVERHEAD
+        if n < 3 or size % self._unit or size > 65536 or size < 2 * self._unit or self.largest < 64:
             raise ValueError("journal: at least 3 sectors of several pages")
-        self._identity = struct.pack("<3sBBBH", b"IFJ", 1, log2(unit) | once << 7, log2(size), n)
-        self.limit = (n - 1) * (size - self._first) * 3 // 4
-        self.owner = None  # its moved(old, new) hears of a record that has another place
-        self._h = bytearray(HEAD)
-        self._chunk = bytearray(32)  # what is copied on its way
-        self._live = array("H", bytes(2 * n))  # live bytes of each sector
-        self.found_seq = self.found_mid = self.found_len = self.found_state = self._kind = 0
-        import inflight.mount
+        self.owner = None  # its moved(old, new) hears of a record that has another address
+        self._live = array("H", bytes(2 * n))  # bytes of live records in each sector
+        self._dirty = False  # something is not durable yet
+        self.recover()
 
-        inflight.mount.mount(self)
-        forget("mount")
+    @property
+    def failed(self):
+        """True after an operation that failed or was interrupted: nothing is programmed before recover()."""
+        return not self._ok
 
-    # --- places ---
+    def recover(self):
+        """Mounts what is on the device, at the start and after a failure. The addresses of records are other
+        ones afterwards. Raises OSError, ValueError."""
+        self._ok = False
+        import inflight.recovery
 
-    def _span(self, n):
-        # Bytes that a record with a body of n bytes takes.
-        n += HEAD + CRC
-        if self._once:
-            n = -(-n // self._unit) * self._unit
-        return n + self._ends
+        inflight.recovery.mount(self)
+        forget("recovery")
+        self._dirty = False
 
-    def _settle(self, at, n, state):
-        # The mark of a record with a body of n bytes at place `at`.
-        self._poke(self._mark_place(at, n, state), b"\x0f" if state == RELEASED else b"\xf0")
-
-    def _mark_place(self, at, n, state):
-        at += self._span(n) - self._ends
-        return at + self._unit if self._once and state == DONE else at
+    def _begin(self):
+        # An operation that programs; `_ok` is set again at its end. An interrupt may come between any two steps.
+        if not self._ok:
+            raise OSError(EIO, "the journal failed: recover it")
+        self._ok = False
 
     # --- records ---
 
     def append(self, kind, mid, head, n, tail=None, start=0):
-        """Appends a record of `kind` with Message ID `mid` and the body head[:n] + tail[start:].
-        It is durable when this returns. Returns its place.
-        Raises OutboxFull (nothing is written), ValueError if the body is too long."""
+        """Appends a record of `kind` with Message ID `mid` and the body head[:n] + tail[start:], durable after
+        commit(). Erases two sectors at most. Returns its address.
+        Raises OutboxFull (nothing is written), ValueError if the body is too long, OSError."""
         end = len(tail) if tail is not None else start
         size = n + end - start
-        span = self._span(size)
         if size > self.largest:
             raise ValueError("%d bytes do not fit the journal, at most %d" % (size, self.largest))
-        if not self._has_room(kind, span):
+        if not self.fits(kind, size):
             raise OutboxFull("%d bytes of %d in use" % (self.used, self.limit))
-        if not self._sound:
-            raise OSError(EIO, "the flash failed: mount the journal again")
-        self._sound = False
-        while self._off + span > self._size:
-            self._open_next()
+        self._begin()
+        self._dirty = True
+        size += OVERHEAD
+        self._make_room(size)
+        at = self._append(kind, mid, head, n, tail, start, end)
+        if kind != NOTE:
+            self._count(at, kind, size)
+        self._ok = True
+        return at
+
+    def _append(self, kind, mid, head, n, tail, start, end):
+        # Where there is room.
         at = self._head * self._size + self._off
-        self._seek(at)
+        size = n + end - start
         h = self._h
-        struct.pack_into("<HHIB", h, 0, size, mid, self.next_seq, kind)
-        self._low = self._high = 0xFFFF
+        self._seek(at)
+        struct.pack_into("<BHHI", h, 0, kind, size, mid, self.next_seq - 1 if kind == NOTE else self.next_seq)
+        self._start_sum()
         self._sum(h, 0, HEAD - 1)
         h[HEAD - 1] = ~self._low & 0xFF
         self._sum(h, HEAD - 1, HEAD)
-        self._lay(h, 0, HEAD)
+        self._buffer(h, 0, HEAD)
         self._put(head, 0, n)
         if tail is not None:
             self._put(tail, start, end)
+        self._lock_crc(at)
         self._put_crc()
         self._program()
-        self._sync()
-        self._off += span
-        self._count(at, kind, span)
-        if kind == OUT or kind == NOTE:
+        self._off += size + OVERHEAD
+        if kind == OUT:
             self.next_seq += 1
             self.last_mid = mid
-            self._pin(at, 0)
-        self._sound = True
+        if kind == OUT or kind == NOTE:
+            self._newest = at
         return at
 
-    def _count(self, at, kind, span):
-        # A record came alive (or died, when span is negative).
-        self._live[at // self._size] += span
-        self.used += span
-        if kind == OUT:
-            self.live += 1 if span > 0 else -1
+    def _cost(self, size):
+        # Bytes in use for a record that takes `size`.
+        return size if size * 8 <= self._size - HEADER else 2 * size
 
-    def _pin(self, at, span):
-        # The newest OUT record is at `at`; `span` bytes of it are dead, but kept.
-        if self._pinned:
-            self._live[self._young // self._size] -= self._pinned
-        self._young = at
-        self._pinned = span
-        if span:
-            self._live[at // self._size] += span
+    def _count(self, at, kind, size):
+        # A record came alive, or died, when size is negative.
+        self._live[at // self._size] += size
+        if size > 0:
+            self.used += self._cost(size)
+        else:
+            self.used -= self._cost(-size)
+        if kind == OUT:
+            self.live += 1 if size > 0 else -1
 
     def mark(self, at, state):
-        """Notes RELEASED or DONE on the live record at place `at`; a DONE one is gone."""
+        """Notes RELEASED or DONE on the live record at address `at`, durable after commit(); a DONE one is
+        gone. Raises OSError."""
+        self._begin()
+        self._dirty = True
         self._load(at)
-        n = self.found_len
-        self._settle(at, n, state)
+        self._write_state(at, self.found_len, state)
         if state == DONE:
-            self._bury(at, self._kind, self._span(n))
-        else:
-            self._sync()
+            self._count(at, self._kind, -self.found_len - OVERHEAD)
+        self._ok = True
 
-    def _bury(self, at, kind, span):
-        self._count(at, kind, -span)
-        if at == self._young:
-            self._pin(at, span)
+    def commit(self):
+        """Makes durable what was appended and marked. Raises OSError, also when the journal has failed."""
+        if self._dirty or not self._ok:
+            self._begin()
+            self._sync()
+            self._dirty = False
+            self._ok = True
 
     def read(self, at, offset, buf):
-        """Fills buf with the body of the record at place `at`, from `offset` on (and what lies
-        behind it). Returns where it begins in buf: not at 0 only at the end of the device."""
+        """Fills buf with the body of the record at address `at`, from `offset` on (and what lies behind
+        it). Returns where it begins in buf: not at 0 only at the end of the device."""
         at += HEAD + offset
         start = max(0, at + len(buf) - self._n * self._size)
         self._read(at - start, buf)
         return start
 
-    def fits(self, kind, size):
-        """True if append() would take a body of `size` bytes now."""
-        return size <= self.largest and self._has_room(kind, self._span(size))
+    def check(self, at):
+        """Raises OSError if the record at address `at` was damaged; recover() drops and counts it."""
+        self._load(at)
+        self._sum_record(at, False)
 
-    def _has_room(self, kind, span):
-        if kind == OUT and (self.used + span > self.limit or self.live >= _MOST):
+    def fits(self, kind, size):
+        """True if append() takes a body of `size` bytes now."""
+        if size > self.largest:
             return False
-        if self._off + span <= self._size or self._clean > 1:
-            return True
-        # Opening a sector copies what lives in the tail of that moment: is there one with room?
-        room = self._size - self._first - span
-        for i in range(2, self._n + 1):
-            if self._live[(self._head + i) % self._n] <= room:
-                return True
-        return False
+        used = self.used + self._cost(size + OVERHEAD)
+        if kind == OUT:
+            return used <= self.limit and self.live < _MOST
+        return used <= self._capacity or kind == NOTE
 
     # --- walking ---
-
-    def _load(self, at):
-        # Reads the header of the record at `at`.
-        self._read(at, self._h)
-        self._take()
-
-    def _take(self):
-        h = self._h
-        self.found_len = h[0] | h[1] << 8
-        self.found_mid = h[2] | h[3] << 8
-        self.found_seq = h[4] | h[5] << 8 | h[6] << 16 | h[7] << 24
-        self._kind = h[8]
-
-    def _parse(self, at):
-        # The same. False if there is none, or a broken one: whose numbers would allocate.
-        h = self._h
-        self._read(at, h)
-        if not 0 < h[8] <= NOTE or h[7] == 0xFF or at % self._size + self._span(h[0] | h[1] << 8) > self._size:
-            return False
-        self._low = self._high = 0xFFFF
-        self._sum(h, 0, HEAD - 1)
-        if ~self._low & 0xFF != h[HEAD - 1]:
-            return False
-        self._take()
-        return True
-
-    def _state(self, at):
-        # Of the record just parsed.
-        if self._kind == NOTE:
-            return DONE
-        at = self._mark_place(at, self.found_len, RELEASED)
-        if self._once:
-            return DONE if self._is_set(at + self._unit) else RELEASED if self._is_set(at) else 0
-        self._read(at, self._mark)
-        b = self._mark[0]
-        return DONE if b & 0x0F != 0x0F else RELEASED if b != 0xFF else 0
 
     def _next(self, at):
         # Returns the first record at `at` or behind it, in ring order up to the head's end; -1.
         size = self._size
         while True:
             sector = at // size
-            off = at % size
+            off = at - sector * size
             if sector == self._head and off >= self._off:
                 return -1
-            if off + self._span(0) <= size:
-                if self._parse(at):
-                    return at
-                # A gap: records go on in a later unit, or in the next sector.
-                at = (at // self._unit + 1) * self._unit
-                if at // size == sector:
+            if off + OVERHEAD <= size:
+                kind = self._parse(at)
+                if not kind:
+                    at += 1
                     continue
+                if kind != 0xFF:
+                    return at
             if sector == self._head:
                 return -1
-            at = (sector + 1) % self._n * size + self._first
+            at = (sector + 1) % self._n * size + HEADER
 
     def _behind(self, at):
-        # The place behind the record just parsed; a place of the same sector.
-        at += self._span(self.found_len)
+        # The address behind the record just parsed; one of the same sector.
+        at += self.found_len + OVERHEAD
         return at if at % self._size else at - 1
 
+    def _tail(self):
+        return (self._head + self._erased + 1) % self._n
+
     def _oldest(self):
-        return (self._head + self._clean + 1) % self._n * self._size + self._first
+        return self._tail() * self._size + HEADER
 
     def scan(self, kind, at):
-        """Returns the place of the next live record of `kind` behind place `at` (-1: of all), -1
-        if there is none. Sets found_seq, found_mid, found_len, found_state."""
+        """Returns the address of the next live record of `kind` behind address `at` (-1: of all), -1
+        if there is none. Sets found_seq, found_mid, found_len, found_state. Raises OSError."""
         if at < 0:
             at = self._next(self._oldest())
         else:
@@ -279,8 +245,8 @@ class Journal(Pages):
         return -1
 
     def find(self, kind, seq):
-        """Returns the place of the live record of `kind` with the lowest sequence number from
-        `seq` on, -1 if there is none. Sets found_*. Quick when called with rising numbers."""
+        """Returns the address of the live record of `kind` with the lowest sequence number from
+        `seq` on, -1 if there is none. Sets found_*. Quick when called with rising numbers. Raises OSError."""
         if seq < self._cursor_seq:
             self._cursor = self._oldest()
         best = self._search(kind, seq, self._cursor, self._ordered)
@@ -294,7 +260,7 @@ class Journal(Pages):
         return best
 
     def _search(self, kind, seq, start, ordered):
-        # From place `start` on. Evacuated records stand behind younger ones, until those are done.
+        # From address `start` on. Copied records stand behind younger ones, until those are done.
         best = -1
         lowest = last = 0
         rising = True
@@ -318,97 +284,118 @@ class Journal(Pages):
 
     # --- the ring ---
 
-    def _retire(self, sector):
-        # Before an erase, so that nobody believes a sector whose erase was cut short: its header
-        # becomes zeros. Where that is forbidden its predecessor, the newest, bears the mark.
-        if self._once:
-            self._poke((sector - 1) % self._n * self._size + self._first - self._unit, b"")
-        else:
-            self._poke(sector * self._size, _NO_HEADER)
+    def _make_room(self, size):
+        # The head gets room for `size` bytes, and sectors stay erased ahead for the appends to come.
+        erases = 0
+        # As many as the worst case above asks for; 7 bytes in 8 are live in a sector that is full.
+        wanted = 1 + 4 * (self.used + size) // (7 * (self._size - HEADER))
+        while self._erased < self._n - 1:
+            # Before the next sector is opened: what is copied fills the last one.
+            opening = 1 if self._off + size > self._size else 0
+            if self._erased >= wanted + opening or (self._erased > opening and erases >= _ERASES):
+                break
+            self._collect()
+            erases += 1
+        if self._off + size > self._size:
+            self._open_next()
+
+    def _open_next(self):
+        if not self._erased:
+            # Only power cuts in the midst of many a collection: what the broker takes makes room again.
+            self._ok = True
+            raise OutboxFull("no sector is erased")
+        self._head = (self._head + 1) % self._n
+        self._erased -= 1
+        self._off = HEADER
+
+    def _collect(self):
+        # Empties the oldest sector and erases it.
+        sector = self._tail()
+        self._empty(sector)
+        noted = self._newest // self._size != sector
+        if not noted and (self._erased or self._off + OVERHEAD <= self._size):
+            noted = self._note()
         self._sync()
+        self._reclaim(sector)
+        if not noted:  # damage has left no room at all before the erase
+            self._note()
+
+    def _note(self):
+        # The numbers outlive the newest record.
+        if self._off + OVERHEAD > self._size:
+            self._open_next()
+        self._append(NOTE, self.last_mid, b"", 0, None, 0, 0)
+        return True
+
+    def _empty(self, sector):
+        # Copies its live records to the head.
+        at = sector * self._size + HEADER
+        while self._live[sector]:
+            at = self._next(at)
+            if at // self._size != sector:
+                self._fail("records of the journal are missing")
+            if self._state(at) != DONE:
+                self._move(at)
+            at = self._behind(at)
+
+    def _move(self, at):
+        # Copies the live record just parsed to the head, then the original is done.
+        size = self.found_len + OVERHEAD
+        state = self._state(at)
+        if self._off + size > self._size:
+            self._open_next()
+        new = self._head * self._size + self._off
+        self._seek(new)
+        self._sum_record(at, True)
+        self._lock_crc(new)
+        self._put_crc()
+        if state:
+            self._buffer(b"\x0f", 0, 1)
+        self._program()
+        self._sync()
+        self._off += size
+        self._write_state(at, self.found_len, DONE)
+        self._sync()
+        self._live[at // self._size] -= size
+        self._live[new // self._size] += size
+        if at == self._newest:
+            self._newest = new
+        if self._kind == OUT:
+            self._ordered = False
+        if self.owner:
+            self.owner.moved(at, new)
+
+    def _reclaim(self, sector):
+        if self._cursor // self._size == sector:
+            self._cursor = (sector + 1) % self._n * self._size + HEADER
+        # Retired before it is erased, so that nobody believes a sector whose erase was cut short.
+        self._clear_bits(sector * self._size, _ZEROS, HEADER)
+        self._sync()
+        self._erase(sector, self.erases)
+        self._erased += 1
+        self.erases += 1
 
     def _erase(self, sector, seq):
         self._dev.ioctl(6, sector)
         self._sync()
         self._live[sector] = 0
         self._seek(sector * self._size)
-        self._low = self._high = 0xFFFF
+        self._start_sum()
         self._put(self._identity, 0, 8)
-        struct.pack_into("<II", self._h, 0, seq, self.epoch)
-        self._put(self._h, 0, 8)
+        struct.pack_into("<I", self._four, 0, seq)
+        self._put(self._four, 0, 4)
+        self._put(self._identity, 8, 16)
         self._put_crc()
         self._program()
         self._sync()
 
-    def _reclaim(self):
-        sector = (self._head + self._clean + 1) % self._n
-        if self._cursor // self._size == sector:
-            self._cursor = (sector + 1) % self._n * self._size + self._first
-        self._retire(sector)
-        self._erase(sector, self.erases)
-        self._clean += 1
-        self.erases += 1
-
-    def _open_next(self):
-        if self._clean == 1 and not self._live[(self._head + 2) % self._n]:
-            self._reclaim()
-        self._head = (self._head + 1) % self._n
-        self._clean -= 1
-        self._off = self._first
-        if not self._clean:
-            self._evacuate((self._head + 1) % self._n)
-            self._reclaim()
-
-    def _evacuate(self, sector):
-        # Copies the live records of the tail to the head, marks included.
-        at = sector * self._size + self._first
-        while self._live[sector]:
-            at = self._next(at)
-            if at // self._size != sector:
-                break
-            if self._state(at) != DONE or at == self._young:
-                self._move(at)
-            at = self._behind(at)
-        self._sync()
-
-    def _move(self, at):
-        span = self._span(self.found_len)
-        new = self._head * self._size + self._off
-        state = self._state(at)
-        self._copy(at, new, span - (self._ends if self._once else 0))
-        if self._once and state and self._kind != NOTE:
-            self._settle(new, self.found_len, state)
-        self._off += span
-        self._live[at // self._size] -= span
-        self._live[new // self._size] += span
-        if at == self._young:
-            self._young = new
-        if self._kind == OUT:
-            self._ordered = False
-        if self.owner:
-            self.owner.moved(at, new)
-        self._load(at)
-
-    def _copy(self, at, new, span):
-        chunk = self._chunk
-        limit = (at // self._size + 1) * self._size
-        self._seek(new)
-        while span:
-            start = max(0, at + len(chunk) - limit)
-            self._read(at - start, chunk)
-            n = min(span, len(chunk) - start)
-            self._lay(chunk, start, start + n)
-            at += n
-            span -= n
-        self._program()
-
-    def tidy(self):
-        """Idle work: erases a sector ahead if that costs no copying. Returns True if it did."""
-        if self._clean > 1 or self._live[(self._head + 2) % self._n] or not self._sound:
+    def collect(self):
+        """Idle work: erases a sector ahead if that costs no copying. Returns True if it did. Raises OSError."""
+        if self._erased > 1 or self._live[self._tail()]:
             return False
-        self._sound = False
-        self._reclaim()
-        self._sound = True
+        self._begin()
+        self._collect()
+        self._ok = True
         return True
 
 

@@ -1,13 +1,18 @@
-# Programming a NOR-like block device: what a page may take, and the CRC of what goes into it. Bytes
-# are put one after the other; only whole pages are programmed, with FF around what is new.
+# Programming a NOR-like block device: bytes are gathered into whole pages, with FF around what is new,
+# programmed, and read back. The CRC of what is written is computed on the way.
 
 import struct
 from array import array
+from errno import EIO
+
+from .port import const
 
 # CRC-32 (IEEE) by the low and the high nibble of a byte, in halves: a CRC is too big for a small
 # int where those have 31 bits.
 _LOW = array("H", bytes(64))
 _HIGH = array("H", bytes(64))
+CHUNK = const(64)  # bytes that are read back at a time
+_BLANK = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
 
 def _fill_tables():
@@ -25,37 +30,34 @@ del _fill_tables
 
 class Pages:
     """Fills the pages of `device`, which has readblocks, writeblocks and ioctl of MicroPython's
-    extended block protocol, and may tell `page` (bytes of one program, default 256), `once` (a page
-    must not be programmed twice; default False), `volatile` (RAM needs no CRC; default False) and
-    `program(at, buf, off, n)` (writes any bytes anywhere)."""
+    extended block protocol, and may tell `page` (bytes of one program, a power of 2, default 256),
+    `volatile` (RAM, which needs no CRC; default False) and `program(at, buf, off, n)` (writes any bytes
+    anywhere; for file systems, which are trusted to write what they are given)."""
 
     def __init__(self, device):
         self._dev = device
         self._n = device.ioctl(4, 0)
         self._size = device.ioctl(5, 0)
-        page = getattr(device, "page", 256)
-        self._once = once = getattr(device, "once", False)
         self._volatile = getattr(device, "volatile", False)
         self._write = getattr(device, "program", None)
         # Small pages are programmed several at a time.
-        self._unit = unit = max(page, 16 if once else 64)
-        self._page = bytearray(b"\xff" * unit)  # all FF but while it is being filled
+        self._unit = unit = max(getattr(device, "page", 256), CHUNK)
+        self._page = bytearray(unit)
+        self._chunk = bytearray(CHUNK)
+        self._four = bytearray(4)
+        self._bad = -1  # address of the last page that did not take what was programmed
+        self._clear_page()
+
+    def _clear_page(self):
+        # The page is all FF but while it is being filled.
+        for i in range(0, self._unit, 16):
+            struct.pack_into("16s", self._page, i, _BLANK)
         self._base = 0  # where it goes,
         self._k = self._from = 0  # how far it is filled, and from where on
         self._low = self._high = 0  # the CRC of what was put
-        self._four = bytearray(4)
-        self._mark = bytearray(unit if once else 1)  # what marks are read into
 
     def _read(self, at, buf):
         self._dev.readblocks(at // self._size, buf, at % self._size)
-
-    def _is_set(self, at):
-        # Whether the page at `at` was programmed, as far as power lasted.
-        self._read(at, self._mark)
-        for b in self._mark:
-            if b != 0xFF:
-                return True
-        return False
 
     def _seek(self, at):
         self._k = self._from = at % self._unit
@@ -64,9 +66,9 @@ class Pages:
     def _put(self, data, i, end):
         # Appends data[i:end] and carries the CRC along.
         self._sum(data, i, end)
-        self._lay(data, i, end)
+        self._buffer(data, i, end)
 
-    def _lay(self, data, i, end):
+    def _buffer(self, data, i, end):
         # Without the CRC, which takes more time than all the rest.
         if self._write:
             self._write(self._base + self._k, data, i, end - i)
@@ -74,6 +76,8 @@ class Pages:
             return
         page = self._page
         while i < end:
+            if self._k == self._unit:
+                self._program()
             k = self._k
             j = min(end, i + self._unit - k)
             for i in range(i, j):
@@ -81,8 +85,9 @@ class Pages:
                 k += 1
             i = j
             self._k = k
-            if k == self._unit:
-                self._program()
+
+    def _start_sum(self):
+        self._low = self._high = 0xFFFF
 
     def _sum(self, data, i, end):
         if self._volatile:
@@ -102,37 +107,40 @@ class Pages:
 
     def _put_crc(self):
         struct.pack_into("<HH", self._four, 0, self._low ^ 0xFFFF, self._high ^ 0xFFFF)
-        self._lay(self._four, 0, 4)
+        self._buffer(self._four, 0, 4)
 
-    def _program(self):
-        # Only the new bytes differ from FF, which leaves what is there alone.
-        if self._k == self._from:
+    def _program(self, exact=True):
+        # Programs what was gathered. Only the new bytes differ from FF, which leaves what is there alone.
+        end = self._k
+        if end == self._from:
             return
-        page = self._page
-        try:
-            self._dev.writeblocks(self._base // self._size, page, self._base % self._size)
-        finally:
-            for i in range(self._from, self._k):
-                page[i] = 0xFF
-        self._seek(self._base + self._unit)
+        base = self._base
+        self._dev.writeblocks(base // self._size, self._page, base % self._size)
+        self._verify(exact)
+        for i in range(self._from, end):
+            self._page[i] = 0xFF
+        self._seek(base + self._unit)
 
-    def _poke(self, at, data):
-        # Clears bits; where that is forbidden, a page becomes zeros, whatever data is.
+    def _verify(self, exact):
+        # Worn flash ignores a program, or part of it, without a word. Not `exact`: other bits may have been 0 before.
+        chunk = self._chunk
+        page = self._page
+        k = self._from
+        while k < self._k:
+            start = k - k % CHUNK
+            self._read(self._base + start, chunk)
+            for i in range(k - start, min(CHUNK, self._k - start)):
+                b = chunk[i] if exact else chunk[i] | page[k]
+                if b != page[k]:
+                    self._bad = self._base
+                    raise OSError(EIO, "the flash did not take what was programmed")
+                k += 1
+
+    def _clear_bits(self, at, data, n):
+        # Clears the bits of the n bytes at `at` that are 0 in data.
         self._seek(at)
-        if self._once:
-            data = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
-            for _ in range(0, self._unit, 16):
-                self._lay(data, 0, 16)
-        else:
-            self._lay(data, 0, len(data))
-        self._program()
+        self._buffer(data, 0, n)
+        self._program(False)
 
     def _sync(self):
         self._dev.ioctl(3, 0)
-
-
-def log2(n):
-    k = 0
-    while n >> k + 1:
-        k += 1
-    return k

@@ -5,41 +5,39 @@ It also writes sector headers and records, for those who forge them."""
 import struct
 from binascii import crc32
 
-OUT, IN, SESSION, NOTE = 1, 2, 3, 4
+OUT, IN, SESSION, NOTE = 3, 5, 6, 9
 LIVE, RELEASED, DONE = 0, 1, 2
-HEADER, HEAD, CRC = 20, 10, 4
+HEADER, HEAD, CRC, OVERHEAD = 24, 10, 4, 15
+NEVER = 0xFF000000
 
 
 def log2(n):
     return len(bin(n)) - 3
 
 
+def zeros(nibble):
+    return 4 - bin(nibble).count("1")
+
+
 class Shape:
-    """The device: n sectors of `size` bytes, programmed in pages of `page`, for once or again."""
+    """The device: n sectors of `size` bytes, programmed in pages of `page`."""
 
-    def __init__(self, n, size, page, once):
-        self.n, self.size, self.once = n, size, once
-        self.unit = max(page, 16 if once else 64)
-        self.first = self.whole(HEADER) + self.unit if once else HEADER
-        self.identity = struct.pack("<3sBBBH", b"IFJ", 1, log2(self.unit) | (128 if once else 0), log2(size), n)
+    def __init__(self, n, size, page):
+        self.n, self.size, self.unit = n, size, max(page, 64)
+        self.geometry = struct.pack("<3sBBBH", b"IFJ", 2, log2(size), 0, n)
 
-    def whole(self, n):
-        """n bytes filled up to whole units, where that is done."""
-        return -(-n // self.unit) * self.unit if self.once else n
-
-    def span(self, body):
-        """Bytes that a record with a body of so many takes."""
-        return self.whole(HEAD + body + CRC) + (2 * self.unit if self.once else 1)
-
-    def header(self, seq, epoch, identity=None):
-        head = (identity or self.identity) + struct.pack("<II", seq & 0xFFFFFFFF, epoch)
+    def header(self, seq, epoch, secret, geometry=None):
+        head = (geometry or self.geometry) + struct.pack("<III", seq & 0xFFFFFFFF, epoch, secret)
         return head + struct.pack("<I", crc32(head))
 
-    def record(self, kind, mid, seq, body, length=None):
-        """A live record without its marks; `length` if it is to lie about that of its body."""
-        head = struct.pack("<HHIB", len(body) if length is None else length, mid, seq & 0xFFFFFFFF, kind)
+    def lock(self, secret, sector_seq, offset):
+        return secret ^ (sector_seq & 0xFFFF) << 16 ^ offset
+
+    def record(self, lock, kind, mid, seq, body, length=None):
+        """A live record without its state; `length` if it is to lie about that of its body."""
+        head = struct.pack("<BHHI", kind, len(body) if length is None else length, mid, seq & 0xFFFFFFFF)
         head += bytes([crc32(head) & 255])
-        return head + body + struct.pack("<I", crc32(head + body))
+        return head + body + struct.pack("<I", crc32(head + body) ^ lock)
 
 
 class Record:
@@ -54,91 +52,139 @@ class Record:
 class Image:
     """What stands in the bytes `data` of a device of `shape`.
 
-    foreign: another journal is here. seqs: of the sectors, -1 where invalid. erase: sectors that a mount erases.
-    records: those that count, in the order of the ring. next_seq: lowest number that may be given out."""
+    foreign: another journal is here. records: those that count, in the order of the ring. all: done ones, too.
+    next_seq: lowest number that may be given out. damaged: True if something was, or may have been."""
 
     def __init__(self, shape, data):
         self.shape, self.data = shape, data
-        self.foreign = False
-        self.seqs = [self._sector(i) for i in range(shape.n)]
-        self.formatted = max(self.seqs) >= 0
-        self.records = []
-        self.all = []  # every record with a right CRC, done or not
+        self.foreign = self.damaged = False
+        self.headers = [self._header(i) for i in range(shape.n)]
+        self.records, self.all = [], []
         self.next_seq = 0
-        if self.formatted and not self.foreign:
+        if not self.foreign:
+            self._elect()
+        if self.formatted:
             self._ring()
 
-    def _sector(self, i):
+    formatted = False
+
+    def _header(self, i):
         at = i * self.shape.size
-        head = self.data[at : at + 16]
-        if head[:3] != b"IFJ" or struct.unpack("<I", self.data[at + 16 : at + 20])[0] != crc32(head):
-            return -1
-        if head[:8] != self.shape.identity:
+        head = self.data[at : at + 20]
+        if head[:3] == b"IFJ" and head[3] != 2 and self._word(at + 16) == crc32(head[:16]):
             self.foreign = True
-            return -1
-        return struct.unpack("<I", head[8:12])[0] if head[11] < 0xFF else -1
-
-    def blank(self, at, end):
-        return self.data[at:end] == b"\xff" * (end - at)
-
-    def is_clean(self, i):
-        return self.blank(i * self.shape.size + self.shape.first, (i + 1) * self.shape.size)
-
-    def _ring(self):
-        s = self.shape
-        newest = self.newest = self.seqs.index(max(self.seqs))
-        behind = (newest + 1) % s.n
-        self.erase = {i for i in range(s.n) if self.seqs[i] < 0}
-        mark = newest * s.size + s.first
-        if s.once and not self.blank(mark - s.unit, mark):
-            self.erase.add(behind)
-        elif behind not in self.erase and not self.is_clean(newest):
-            self.erase.add(newest)  # the unfinished copy of the oldest
-        for k in range(1, s.n + 1):
-            i = (newest + k) % s.n
-            if i not in self.erase:
-                self._read(i)
-
-    def _read(self, i):
-        s = self.shape
-        at, end = i * s.size + s.first, (i + 1) * s.size
-        while at + s.span(0) <= end:
-            record = self._record(at, end)
-            if record:
-                at += s.span(len(record.body))
-                self._take(record)
-            else:
-                at = (at // s.unit + 1) * s.unit
-
-    def _record(self, at, end):
-        s = self.shape
-        length, mid, seq, kind, check = struct.unpack("<HHIBB", self.data[at : at + HEAD])
-        right = check == crc32(self.data[at : at + HEAD - 1]) & 255
-        if not right or not OUT <= kind <= NOTE or seq >= 0xFF000000 or at + s.span(length) > end:
+        if head[:3] != b"IFJ" or self._word(at + 20) != crc32(head):
             return None
-        body = at + HEAD
-        mark = at + s.whole(HEAD + length + CRC)
-        record = Record(at, kind, mid, seq, self._state(mark), self.data[body : body + length])
-        record.intact = crc32(self.data[at : body + length]) == self._word(body + length)
-        return record
+        if head[:8] != self.shape.geometry:
+            self.foreign = True
+        seq = self._word(at + 8)
+        return (seq, head[12:20]) if seq < NEVER and seq % self.shape.n == i else None
 
     def _word(self, at):
         return struct.unpack("<I", self.data[at : at + 4])[0]
 
-    def _state(self, mark):
-        unit = self.shape.unit
-        if self.shape.once:
-            if not self.blank(mark + unit, mark + 2 * unit):
-                return DONE
-            return LIVE if self.blank(mark, mark + unit) else RELEASED
-        b = self.data[mark]
-        return LIVE if b == 0xFF else RELEASED if b & 15 == 15 else DONE
+    def _due(self, newest, i):
+        return newest - (newest - i) % self.shape.n
 
-    def _take(self, record):
-        if not record.intact:
+    def _elect(self):
+        votes = []
+        for header in self.headers:
+            if header:
+                agreed = [h == (self._due(header[0], i), header[1]) for i, h in enumerate(self.headers)]
+                votes.append((agreed.count(True), header[0], header[1]))
+        if votes:
+            self.formatted = True
+            most = max(v[0] for v in votes)
+            _, self.newest, secrets = max([v for v in votes if v[0] == most], key=lambda v: v[1])
+            self.secrets = secrets
+            self.secret = struct.unpack("<I", secrets[4:])[0]
+
+    def _ring(self):
+        s = self.shape
+        first = self.newest % s.n
+        order = [(first + k) % s.n for k in range(1, s.n + 1)]
+        if self._being_erased(order[0]):
+            order.append(order.pop(0))
+        sectors = [i for i in order if not self._is_lost(i)]
+        used = [i for i in sectors if self._last(i) >= 0]
+        for i in sectors:
+            self._read(i, bool(used) and i == used[-1])
+        found = [r for r in self.all if r.kind in (OUT, NOTE)]
+        self.next_seq = max([r.seq + 1 for r in found], default=0)
+        self._drop_original()
+
+    def _being_erased(self, i):
+        due = self._due(self.newest, i)
+        if self.headers[i] == (due, self.secrets):
+            return False
+        at = i * self.shape.size
+        right = self.shape.geometry + struct.pack("<I", due & 0xFFFFFFFF) + self.secrets
+        return due < 0 or sum(a == b for a, b in zip(right, self.data[at : at + 20])) < 12
+
+    def _is_lost(self, i):
+        due = self._due(self.newest, i)
+        if self.headers[i] == (due, self.secrets):
+            return False
+        if due < 0 or (i == (self.newest + 1) % self.shape.n and self._being_erased(i)):
+            return True
+        at, end = i * self.shape.size + HEADER, (i + 1) * self.shape.size
+        return i != (self.newest + 1) % self.shape.n and self._next(i, at, end) < 0
+
+    def _last(self, i):
+        # Address of the last byte of a sector that is not blank, behind its header; -1.
+        at = i * self.shape.size + HEADER
+        written = len(self.data[at : (i + 1) * self.shape.size].rstrip(b"\xff"))
+        return at + written - 1 if written else -1
+
+    def _read(self, i, head):
+        at, last = i * self.shape.size + HEADER, self._last(i)
+        while at <= last:
+            record = self._record(i, at)
+            if record:
+                at += OVERHEAD + len(record.body)
+                self.all.append(record)
+                if record.kind != NOTE and record.state != DONE:
+                    self.records.append(record)
+            elif not self.data[at]:
+                at += 1
+            else:
+                self.damaged = True
+                behind = self._next(i, at + 1, last)
+                if behind < 0:
+                    return
+                size = self._told_size(i, at)
+                at = min(behind, at + size) if size else behind
+
+    def _next(self, i, at, end):
+        return next((k for k in range(at, end) if self._record(i, k)), -1)
+
+    def _told_size(self, i, at):
+        if at + OVERHEAD > (i + 1) * self.shape.size:
+            return 0
+        size = OVERHEAD + struct.unpack("<H", self.data[at + 1 : at + 3])[0]
+        right = crc32(self.data[at : at + 9]) & 255 == self.data[at + 9]
+        return size if right and at + size <= (i + 1) * self.shape.size else 0
+
+    def _record(self, i, at):
+        s = self.shape
+        if at + OVERHEAD > (i + 1) * s.size:
+            return None
+        kind, length, mid, seq = struct.unpack("<BHHI", self.data[at : at + 9])
+        end = at + HEAD + length
+        if kind not in (OUT, IN, SESSION, NOTE) or seq >= NEVER or end + CRC + 1 > (i + 1) * s.size:
+            return None
+        if self._word(end) != crc32(self.data[at:end]) ^ s.lock(self.secret, self._due(self.newest, i), at % s.size):
+            return None
+        state = self.data[end + CRC]
+        state = DONE if zeros(state & 15) > 1 else RELEASED if zeros(state >> 4) > 1 else LIVE
+        return Record(at, kind, mid, seq, state, self.data[at + HEAD : end])
+
+    def _drop_original(self):
+        # The last record, if it is a copy of the first live one of the tail.
+        if not self.all or not self.records:
             return
-        self.all.append(record)
-        if record.kind in (OUT, NOTE):
-            self.next_seq = max(self.next_seq, record.seq + 1)
-        if record.kind != NOTE and record.state != DONE:
-            self.records.append(record)
+        last, first = self.all[-1], self.records[0]
+        same = (last.kind, last.mid, last.seq, len(last.body)) == (first.kind, first.mid, first.seq, len(first.body))
+        if last is not first and same and last in self.records:
+            last.state = max(last.state, first.state)
+            self.records.remove(first)

@@ -5,7 +5,7 @@ data: a byte (the shape of the device), the number of steps in the journal's his
 from inflight.journal import DONE, IN, OUT, SESSION, OutboxFull
 from inflight.outbound import REL, STATE, Outbound
 from inflight.packet import PUBACK, PUBCOMP
-from journal_reader import Image
+from journal_reader import OVERHEAD, Image
 from outcome import Outcome, Reader, demand
 from worn_flash import History, blank, body, damage, mount
 
@@ -51,8 +51,9 @@ def _use(journal, shape, wanted, sizes):
         try:
             _append(journal, wanted, 100 + k, n)
         except OutboxFull:
-            used = journal.used + shape.span(n)
-            demand(used > journal.limit // 2, "no room for %d of %d", used, journal.limit)
+            used = journal.used + 2 * (OVERHEAD + n)
+            full = used > journal.limit or not journal._erased  # damage may take room until messages have gone
+            demand(full, "no room for %d of %d", used, journal.limit)
         at = journal.find(OUT, 0)
         if at >= 0 and k & 1:
             record = (OUT, journal.found_mid, journal.found_seq, journal.found_state)
@@ -71,6 +72,7 @@ def _send(journal):
         outbound.sent(i, 1)
         outbound.acked(PUBCOMP if released else PUBACK, outbound.mids[i])
     demand(not journal.live and not outbound.queued, "%d messages were never sent", journal.live)
+    demand(not journal.fits(OUT, 0) or journal.append(OUT, 1, b"", 0), "nothing can be appended")
 
 
 def run(data):

@@ -228,7 +228,7 @@ def step(world, op, reader):
         world.now += 20_000 << (op & 3)
         world.flush()
     elif op < 0xC8:
-        world.journal.tidy()
+        world.journal.collect()
     elif op < 0xD0:
         world.start()
     elif op < 0xE0 and not world.dead:

@@ -1,22 +1,23 @@
 """A flash with a journal's history on it, then damaged: from an input's bytes alone, the same on each interpreter."""
 
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
-from journal_reader import HEAD, Shape
+from journal_reader import HEAD, HEADER, NOTE, OVERHEAD, Shape
 from nor import NorFlash, PowerCut, noise, torn
 from outcome import demand
 
-# Sectors, bytes of each, page, for once: every granularity that a board has, and the extremes of what a journal takes.
+# Sectors, bytes of each, page: every granularity that a board has, and the extremes of what a journal takes.
 SHAPES = (
-    (4, 512, 1, False),
-    (3, 512, 4, False),
-    (5, 512, 256, False),
-    (4, 1024, 256, False),
-    (4, 512, 8, True),
-    (3, 1024, 16, True),
-    (5, 512, 16, True),
-    (3, 2048, 64, False),
+    (4, 512, 1),
+    (3, 512, 4),
+    (5, 512, 256),
+    (4, 1024, 256),
+    (8, 512, 64),
+    (3, 1024, 16),
+    (5, 512, 16),
+    (3, 2048, 64),
 )
 EPOCH = 0x12345678
+SECRET = 0x9ABCDEF0
 _SEQS = (0, 1, 2, 3, 5, 8, 100, 0x7FFFFFFF, 0xFFFFFFF0, 0xFFFFFFFE, 0xFFFFFFFF)
 
 
@@ -49,22 +50,22 @@ class _Still:
 
 def mount(flash):
     """Returns the Journal on flash, whatever a mount makes of it."""
-    import inflight.mount as room  # a device forgets it afterwards
+    import inflight.recovery as module  # a device forgets it afterwards
 
     flash.reads = 0
-    room.os, whole = _Still, room.os
+    module.os, whole = _Still, module.os
     try:
         return Journal(flash)
     finally:
-        room.os = whole
+        module.os = whole
 
 
 def blank(which):
     """(flash, Shape): a journal just formatted."""
     flash = Flash(SHAPES[which % len(SHAPES)])
-    shape = Shape(flash.blocks, flash.block_size, flash.page, flash.once)
+    shape = Shape(flash.blocks, flash.block_size, flash.page)
     for i in range(shape.n):
-        flash.put(i * shape.size, shape.header(i, EPOCH))
+        flash.put(i * shape.size, shape.header(i, EPOCH, SECRET))
     return flash, shape
 
 
@@ -94,6 +95,7 @@ class History:
     def _append(self, kind, n):
         self.k += 1
         try:
+            n = min(n, self.journal.largest)
             return self.journal.append(kind, 1 + self.k % 65535, body(self.k, n), n)
         except OutboxFull:
             self._mark(0, DONE)
@@ -120,7 +122,7 @@ class History:
         elif op < 0xC8:
             self._append(SESSION, 9)
         elif op < 0xD0:
-            self.journal.tidy()
+            self.journal.collect()
         elif op < 0xD8:
             self.stale = bytes(self.flash.data)
         elif op < 0xE8:
@@ -177,27 +179,30 @@ def _older(flash, shape, reader, stale):
 
 
 def _forget(flash, shape, reader, stale):
-    flash.put(_sector(flash, reader), (b"\0", b"\xff")[reader.byte() & 1] * (shape.size if reader.byte() & 1 else 20))
+    flash.put(_sector(flash, reader), (b"\0", b"\xff")[reader.byte() & 1] * (shape.size if reader.byte() & 1 else 24))
 
 
 def _forge_sector(flash, shape, reader, stale):
     at, seq, other = _sector(flash, reader), _SEQS[reader.byte() % len(_SEQS)], reader.byte()
-    identity = shape.identity[:3] + b"\2" + shape.identity[4:] if other == 255 else shape.identity
-    flash.put(at, shape.header(seq, EPOCH, identity))
+    geometry = shape.geometry[:3] + b"\1" + shape.geometry[4:] if other == 255 else shape.geometry
+    flash.put(at, shape.header(seq, EPOCH, SECRET, geometry))
 
 
 def _forge_record(flash, shape, reader, stale):
-    at = _sector(flash, reader) + shape.first
+    start = _sector(flash, reader)
+    at = start + HEADER
     for _ in range(reader.byte() & 7):  # behind what may be records
-        length = flash.data[at] | flash.data[at + 1] << 8
-        if at % shape.size + shape.span(length) + shape.span(0) > shape.size:
+        length = flash.data[at + 1] | flash.data[at + 2] << 8
+        if at % shape.size + length + 2 * OVERHEAD > shape.size:
             break
-        at += shape.span(length)
-    how, kind, seq = reader.byte(), reader.byte() % 6, _SEQS[reader.byte() % len(_SEQS)]
+        at += length + OVERHEAD
+    how, kind, seq = reader.byte(), (OUT, IN, SESSION, NOTE, 0, 7)[reader.byte() % 6], _SEQS[reader.byte() % len(_SEQS)]
     mid, text = reader.word(), reader.bytes(reader.byte() & 31)
-    room = shape.size - at % shape.size - shape.span(0)
+    room = shape.size - at % shape.size - OVERHEAD
     length = (len(text), 0xFFFF, room, room + 1, 0, shape.size)[how % 6]
-    data = shape.record(kind, mid, seq, text, length)
+    sector_seq = flash.data[start + 8] | flash.data[start + 9] << 8
+    lock = shape.lock(SECRET, sector_seq, at - start) if how & 64 else how
+    data = shape.record(lock, kind, mid, seq, text, length)
     flash.put(at, data if how & 128 else data[: HEAD + how % 16])
 
 
@@ -216,6 +221,3 @@ def damage(flash, shape, reader, stale, most=16):
     for _ in range(most):
         if reader.left:
             _DAMAGES[reader.byte() % len(_DAMAGES)](flash, shape, reader, stale)
-    page = flash.page
-    for i in range(len(flash.written)):
-        flash.written[i] = flash.data[i * page : (i + 1) * page] != b"\xff" * page

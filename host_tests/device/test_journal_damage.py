@@ -1,0 +1,239 @@
+"""What damage of the flash costs: the records it touches, never more, never uncounted, and no number comes again."""
+
+from harness import CUT_STEP, eq
+from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
+from nor import NorFlash, mixed, noise
+from test_journal import Places, bodies, fill, put, rings
+
+TIMEOUT_S = 300
+
+
+def filled(page=64, blocks=4, size=512):
+    """A flash with live records of all kinds in each state, and done ones between them; and where they are: {address:
+    (kind, Message ID, state)}."""
+    flash = NorFlash(blocks, size, page)
+    journal = Journal(flash)
+    live = {}
+    for k in range(24):
+        kind = (OUT, OUT, IN, OUT, SESSION)[k % 5]
+        n = {OUT: 9 + k % 7, IN: 0, SESSION: 5}[kind]
+        if not journal.fits(kind, n):
+            break
+        at = put(journal, k, n, kind)
+        state = (0, 0, RELEASED, DONE, 0, RELEASED)[k % 6]
+        if state:
+            journal.mark(at, state)
+        if state != DONE:
+            live[at] = kind, k, state
+    return flash, journal, live
+
+
+def found_in(journal):
+    found = set()
+    for kind in (OUT, IN, SESSION):
+        for mid, state in bodies(journal, kind):
+            found.add((kind, mid, state))
+    return found
+
+
+def size_of(kind, mid):
+    return 15 + {OUT: 9 + mid % 7, IN: 0, SESSION: 5}[kind]
+
+
+def test_one_bit_anywhere():
+    """A flipped bit costs the record it is in, at most, and if it costs one that is counted. A second mount agrees."""
+    flash, journal, live = filled()
+    image = flash.snapshot()
+    everything = set(live.values())
+    next_seq, last_mid = journal.next_seq, journal.last_mid
+    size = flash.block_size
+    used = max(live) // size * size + size
+    for bit in range(0, used * 8, 3 * CUT_STEP):
+        flash.restore(image)
+        at = bit // 8
+        flash.data[at] ^= 1 << bit % 8
+        again = Journal(flash)
+        touched = {r for a, r in live.items() if a <= at < a + size_of(r[0], r[1])}
+        found = found_in(again)
+        assert everything - found <= touched and found <= everything, (at, everything ^ found)
+        if found != everything:
+            assert again.damaged or again.skipped, at
+        assert again.next_seq >= next_seq and again.last_mid >= last_mid, (at, again.next_seq, again.last_mid)
+        if bit % 7 == 0:
+            told = again.next_seq, again.last_mid
+            again = Journal(flash)
+            eq(found_in(again), found)
+            eq((again.next_seq, again.last_mid), told)
+
+
+def test_a_spoilt_header_loses_nothing():
+    """Of every sector but the oldest all of it; of the oldest eight bytes: more looks like an erase cut short."""
+    for flash in rings(5):
+        journal = Journal(flash)
+        places = fill(journal)
+        image = flash.snapshot()
+        for sector in range(flash.blocks - 1):  # the last one is blank: its erase may have been cut short
+            flash.restore(image)
+            at = sector * flash.block_size
+            n = 8 if sector == 0 else 24
+            flash.data[at : at + n] = b"\x5a" * n
+            again = Journal(flash)
+            eq(bodies(again), [(k, 0) for k in range(len(places))])
+            eq(again.damaged, 1)
+            assert again.next_seq >= len(places)
+
+
+def test_a_lost_sector():
+    """It reads blank, or as noise, or as it was long ago. What was in it is lost, and told; ids and numbers do not come
+    again."""
+    for flash in rings(5):
+        journal = Journal(flash)
+        early = flash.snapshot()
+        for k in range(40):
+            journal.mark(put(journal, k), DONE)
+        places = fill(journal, 40)
+        size = flash.block_size
+        image = flash.snapshot()
+        toss = noise(5)
+        garbage = bytes(next(toss) & 255 for _ in range(size))
+        oldest = (journal._head + journal._erased + 1) % 5
+        for sector in {at // size for at in places} - {oldest}:
+            for content in (b"\xff" * size, garbage, early[sector * size : (sector + 1) * size]):
+                if content[:24] == image[sector * size : sector * size + 24]:
+                    continue  # as it was since its last erase: nobody can tell
+                flash.restore(image)
+                flash.data[sector * size : (sector + 1) * size] = content
+                again = Journal(flash)
+                eq(bodies(again), [(40 + k, 0) for k, at in enumerate(places) if at // size != sector])
+                eq(again.damaged, 1)
+                assert again.skipped > 0
+                assert again.next_seq >= 40 + len(places) and again.last_mid >= 40 + len(places) - 1
+                told = again.next_seq, again.last_mid
+                again = Journal(flash)
+                eq((again.damaged, again.skipped), (0, 0))
+                eq((again.next_seq, again.last_mid), told)
+
+
+def test_damaged_body_loses_one_record():
+    for flash in rings():
+        journal = Journal(flash)
+        places = [put(journal, k) for k in range(6)]
+        flash.data[places[2] + 20] ^= 0x10
+        again = Journal(flash)
+        eq(bodies(again), [(k, 0) for k in range(6) if k != 2])
+        eq((again.next_seq, again.damaged, again.skipped), (6, 1, 0))
+        eq(Journal(flash).damaged, 0)  # told once
+
+
+def test_two_neighbours_count_as_two():
+    for flash in rings():
+        journal = Journal(flash)
+        places = [put(journal, k) for k in range(6)]
+        for k in (2, 3):
+            flash.data[places[k] + 20] ^= 0x10
+        again = Journal(flash)
+        eq(bodies(again), [(k, 0) for k in (0, 1, 4, 5)])
+        eq(again.damaged, 2)
+
+
+def test_the_newest_record_keeps_its_numbers():
+    for flash in rings():
+        journal = Journal(flash)
+        for k in range(6):
+            at = put(journal, k)
+        flash.data[at] ^= 0x10
+        again = Journal(flash)
+        eq(bodies(again), [(k, 0) for k in range(5)])
+        assert again.skipped > 0 and again.next_seq > 5 and again.last_mid >= 5
+        put(again, again.last_mid + 1)
+        eq(len(bodies(Journal(flash))), 6)
+
+
+def test_a_payload_is_never_a_record():
+    """A payload with the image of a whole record is in one whose header is spoilt: it stays a payload."""
+    for flash in rings():
+        journal = Journal(flash)
+        at = put(journal, 1)
+        image = bytes(flash.data[at : at + 55])
+        for shift in range(12):
+            payload = b"x" * shift + image + b"y"
+            places = [journal.append(OUT, 2, payload, len(payload)), put(journal, 3)]
+            kept = flash.snapshot()
+            flash.data[places[0]] ^= 1
+            again = Journal(flash)
+            eq(bodies(again), [(1, 0), (3, 0)])
+            eq(again.damaged, 1)
+            flash.restore(kept)
+            for place in places:
+                journal.mark(place, DONE)
+
+
+def test_a_page_that_was_never_finished_reads_as_it_likes():
+    """Bits that a cut left undecided read otherwise at each start: what one mount found the next one finds."""
+    for seed in range(0, 60, CUT_STEP):
+        for flash in rings():
+            journal = Journal(flash)
+            places = [put(journal, k) for k in range(4)]
+            if seed % 3 == 0:
+                journal.mark(places[1], RELEASED)
+            clean = flash.snapshot()
+            put(journal, 4, 30 + seed)
+            torn = mixed(seed)(clean, flash.snapshot())
+            whole = flash.snapshot()
+            flash.restore(torn)
+            for at in range(len(torn)):
+                if clean[at] != whole[at]:
+                    flash.undecided[at] = (seed * 37 + at * 11 & 255) & (clean[at] ^ whole[at])
+            flash.power_on()
+            again = Journal(flash)
+            found = bodies(again)
+            seq, mid = again.next_seq, again.last_mid
+            k = 5 + mid
+            put(again, k)
+            found.append((k, 0))
+            for _ in range(4):
+                for at, mask in list(flash.undecided.items()):  # what was programmed since is decided
+                    if clean[at] == 0xFF and not flash.data[at] & ~whole[at]:
+                        flash.undecided[at] = mask & flash.data[at]
+                flash.power_on()
+                again = Journal(flash)
+                eq(bodies(again), found)
+                eq((again.next_seq, again.last_mid), (seq + 1, k))
+
+
+def test_what_is_copied_is_looked_at():
+    """A live record that rotted while the device ran is not copied on, nor passed by: it fails, and is counted."""
+    for flash in rings():
+        journal = Journal(flash)
+        old = journal.owner = Places({k: put(journal, k) for k in range(3)})
+        flash.data[old[1] + 15] ^= 4
+        k = failures = 3
+        while len(set(flash.erases)) == 1 or min(flash.erases) < 2:
+            try:
+                journal.mark(put(journal, k), DONE)
+                k += 1
+            except OSError:
+                assert journal.failed
+                journal.recover()
+                eq(journal.damaged, 1)
+                failures += 1
+        eq(failures, 4)
+        eq([mid for mid, _ in bodies(journal)][:2], [0, 2])
+
+
+def test_a_record_is_looked_at_before_it_is_sent():
+    for flash in rings():
+        journal = Journal(flash)
+        at = put(journal, 1)
+        journal.check(at)
+        flash.data[at + 30] ^= 4
+        try:
+            journal.check(at)
+        except OSError:
+            assert journal.failed
+        else:
+            raise AssertionError("nothing was wrong")
+        journal.recover()
+        eq((journal.failed, bodies(journal), journal.skipped), (False, [], 1))
+
+

@@ -1,0 +1,399 @@
+# Mounting a journal: what a power cut interrupted is finished, every record read once, damage retired. The
+# theory stands in journal. A device needs this module once and forgets it.
+
+import os
+import struct
+from binascii import crc32
+
+from .journal import OutboxFull
+from .pages import CHUNK
+from .records import CLEARED, DONE, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, RELEASED, SESSION
+
+_VERSION = 2
+_NEVER = 0xFF000000  # no flash lasts so many erases
+_ALIKE = 12  # bytes of a spoilt header, of 20, that are as they ought to be; a retired or erased one has fewer
+_CRC = 4
+_KINDS = (OUT, IN, SESSION, NOTE)
+
+
+def mount(j):
+    j._clear_page()
+    j.next_seq = j.last_mid = j.used = j.live = j.damaged = j.skipped = 0
+    j._cursor_seq = 0
+    j._newest = -1
+    j._ordered = True
+    for i in range(j._n):
+        j._live[i] = 0
+    window = _Window(j)
+    _restore_sectors(j, window)
+    _find_head(j, window)
+    for k in range(j._erased + 1, j._n + 1):
+        _read_sector(j, window, (j._head + k) % j._n)
+    j.skipped += window.lost
+    _finish(j, window)
+
+
+class _Window:
+    # Reads a sector in large chunks, since each read costs an RP2040 a fraction of a millisecond; of at most 512
+    # bytes, since a client needs the most heap here.
+
+    def __init__(self, j):
+        self.j = j
+        self.buf = bytearray(min(j._size, 512))
+        self.view = memoryview(self.buf)
+        self.last = -1  # address of the last record that was taken
+        self.spoilt = []  # sectors that would look like a retired one if they were the oldest
+        self.polluted = []  # sectors ahead of the head that are not blank
+        self.lost = 0  # records that may have been lost behind the newest with a number of its own
+        self.aim(0)
+
+    def aim(self, sector):
+        """Reads that sector from now on."""
+        j = self.j
+        self.base = sector * j._size
+        self.end = self.base + j._size
+        self.at = -1  # address of what is in buf
+        age = (j._head + j._erased - sector) % j._n
+        self.key = (j._salt_high ^ (j.erases - 1 - age) & 0xFFFF) << 16 | j._salt_low
+
+    def load(self, at, n):
+        """Returns the index in buf of n bytes from address `at` on. They fit, and are in the sector."""
+        if self.at < 0 or at < self.at or at + n > self.at + len(self.buf):
+            self.at = min(at, self.end - len(self.buf))
+            self.j._read(self.at, self.buf)
+        return at - self.at
+
+    def last_byte(self, at):
+        """Address of the last programmed byte at `at` or behind it, -1 if there is none. Looks from the end."""
+        start = self.end
+        while start > at:
+            start = max(self.base, start - len(self.buf))
+            self.load(start, len(self.buf))
+            written = len(self.buf.rstrip(b"\xff"))
+            if written:
+                last = start + written - 1
+                return last if last >= at else -1
+        return -1
+
+    def has_record(self, at):
+        """True if a whole record is at address `at`."""
+        if at + OVERHEAD > self.end:
+            return False
+        buf = self.buf
+        i = self.load(at, HEAD)
+        if buf[i] not in _KINDS:
+            return False
+        n = HEAD + (buf[i + 1] | buf[i + 2] << 8)
+        if at + n + OVERHEAD - HEAD > self.end or buf[i + 8] == 0xFF:  # nor so many messages
+            return False
+        if self.j._volatile:
+            return True
+        if i + n + _CRC > len(buf):
+            i = self.load(at, min(len(buf), n + _CRC))
+        k = min(n, len(buf) - i)
+        crc = crc32(self.view[i : i + k])
+        while k < n:  # a record longer than the window
+            part = min(n - k, len(buf))
+            i = self.load(at + k, part)
+            crc = crc32(self.view[i : i + part], crc)
+            k += part
+        return _word(buf, self.load(at + n, _CRC)) == crc ^ self.key ^ at - self.base
+
+    def next_record(self, at, end):
+        """The address of the first whole record from `at` on that begins before `end`, -1 if there is none."""
+        while at < end:
+            if self.has_record(at):
+                return at
+            at += 1
+        return -1
+
+    def count_records(self):
+        """How many whole records are in the sector, and how many of them are live."""
+        found = live = 0
+        at = self.next_record(self.base + HEADER, self.end)
+        while at >= 0:
+            found += 1
+            behind = at + self.told_size(at)
+            live += CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
+            at = self.next_record(behind, self.end)
+        return found, live
+
+    def told_size(self, at):
+        """The size of the record at address `at` if its header is right, whatever its body is; 0."""
+        if at + OVERHEAD > self.end:
+            return 0
+        i = self.load(at, HEAD)
+        size = OVERHEAD + (self.buf[i + 1] | self.buf[i + 2] << 8)
+        right = crc32(self.view[i : i + HEAD - 1]) & 0xFF == self.buf[i + HEAD - 1]
+        return size if right and at + size <= self.end else 0
+
+
+    def count_lost(self, at, end):
+        """How many records may have been in the region at the end of the ring, beside one that was cut short."""
+        size = self.told_size(at)
+        if not size:
+            return _most_records(end - at)
+        # The CRC is programmed last: where it is blank the record was never whole.
+        return _word(self.buf, self.load(at + size - 1 - _CRC, _CRC)) != 0xFFFFFFFF
+
+
+def _word(buf, i):
+    return struct.unpack_from("<I", buf, i)[0]
+
+
+# --- sectors ---
+
+
+def _read_headers(j):
+    # (sequence number, epoch and salt) of each sector whose header is right, None of the others.
+    found = []
+    h = bytearray(HEADER)
+    geometry = _geometry(j)
+    for i in range(j._n):
+        j._read(i * j._size, h)
+        _refuse_others(h)
+        right = h[:3] == b"IFJ" and (j._volatile or crc32(memoryview(h)[:20]) == _word(h, 20))
+        if right and h[:8] != geometry:
+            raise ValueError("a journal of another geometry is here: not touched")
+        seq = _word(h, 8)
+        found.append((seq, bytes(h[12:20])) if right and seq < _NEVER and seq % j._n == i else None)
+    return found
+
+
+def _refuse_others(h):
+    # The format before this one had a header of 16 bytes and their CRC.
+    if h[:3] == b"IFJ" and h[3] != _VERSION and _word(h, 16) == crc32(memoryview(h)[:16]):
+        raise ValueError("a journal of format %d is here: erase it with inflight.journal.erase(device)" % h[3])
+
+
+def _geometry(j):
+    size = 0
+    while j._size >> size + 1:
+        size += 1
+    return struct.pack("<3sBBBH", b"IFJ", _VERSION, size, 0, j._n)
+
+
+def _number(j, newest, i):
+    # The sequence number that sector i has in a ring whose newest sector has the number `newest`.
+    return newest - (newest - i) % j._n
+
+
+def _elect(j, headers):
+    # The number of the newest sector, -1 if there is none: that with which most sectors agree.
+    best = 0
+    newest = -1
+    for header in headers:
+        if header:
+            votes = sum(other == (_number(j, header[0], i), header[1]) for i, other in enumerate(headers))
+            if votes > best or (votes == best and header[0] > newest):
+                best = votes
+                newest = header[0]
+    return newest
+
+
+def _restore_sectors(j, window):
+    # Finishes erases, or the format, and gives lost sectors a header again.
+    headers = _read_headers(j)
+    newest = _elect(j, headers)
+    secrets = os.urandom(8) if newest < 0 else headers[newest % j._n][1]
+    j._identity = _geometry(j) + secrets
+    j.epoch = _word(secrets, 0)
+    j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
+    j.erases = newest + 1
+    j._head = newest % j._n
+    j._erased = 0
+    for k in range(1, j._n + 1):
+        i = (newest + k) % j._n
+        seq = _number(j, newest, i)
+        if headers[i] == (seq, secrets):
+            continue
+        if seq < 0 or (k == 1 and not _is_alike(j, i, seq)):
+            # An erase was cut short.
+            j._erase(i, j.erases)
+            j._head = i
+            j.erases += 1
+            continue
+        window.aim(i)
+        found, live = window.count_records()
+        if live or k > 1:  # else it may have been retired in part
+            j.damaged += 1
+        if not found and k > 1:
+            # What was in it is lost. Numbers that were given there must not come again.
+            j.skipped += _most_records(j._size - HEADER)
+            j._erase(i, seq)
+        elif not _is_alike(j, i, seq):
+            window.spoilt.append(i)
+
+
+def _most_records(size):
+    # How many may have been in so many bytes, the last one without its state.
+    return (size + 1) // OVERHEAD
+
+
+def _is_alike(j, i, seq):
+    h = bytearray(20)
+    j._read(i * j._size, h)
+    right = j._identity[:8] + struct.pack("<I", seq) + j._identity[8:]
+    return sum(a == b for a, b in zip(h, right)) >= _ALIKE
+
+
+def _find_head(j, window):
+    # The newest sector with a record in it, or the oldest. Those behind it are erased, or have to be once more.
+    newest = j._head
+    while j._erased < j._n - 1:
+        window.aim(j._head)
+        at = window.base + HEADER
+        last = window.last_byte(at)
+        if last >= 0:
+            if window.next_record(at, last) >= 0:
+                break
+            j.skipped += window.count_lost(at, last + 1)
+            window.polluted.append(j._head)
+        j._erased += 1
+        j._head = (newest - j._erased) % j._n
+
+
+# --- records ---
+
+
+def _read_sector(j, window, sector):
+    window.aim(sector)
+    at = window.base + HEADER
+    last = window.last_byte(at)
+    while at <= last:
+        if window.has_record(at):
+            at = _take(j, window, at)
+        elif not window.buf[window.load(at, 1)]:
+            at += 1  # retired before
+        else:
+            behind = window.next_record(at + 1, last)
+            if behind < 0 and sector == j._head:
+                break
+            behind = last + 1 if behind < 0 else behind
+            size = window.told_size(at)
+            if size and at + size < behind:
+                behind = at + size
+            j.damaged += 1
+            window.lost += 1 if size else _most_records(behind - at)
+            _retire(j, window, at, behind)
+            at = behind
+    if sector == j._head:
+        if at <= last:
+            at = _retire_end(j, window, at, last + 1)
+        j._off = at - window.base
+
+
+def _take(j, window, at):
+    # Counts the record, finishes a state that was half written. Returns the address behind it.
+    i = window.load(at, HEAD)
+    kind, n, mid, seq = struct.unpack_from("<BHHI", window.buf, i)
+    behind = at + n + OVERHEAD
+    window.last = at
+    if kind == NOTE or kind == OUT:
+        if seq + 1 >= j.next_seq:
+            j.next_seq = seq + 1
+            j.last_mid = mid
+            j._newest = at
+            window.lost = 0
+        else:
+            j._ordered = False
+    if kind == NOTE:
+        return behind
+    state = window.buf[window.load(behind - 1, 1)]
+    released = CLEARED[state >> 4]
+    done = CLEARED[state & 15]
+    if done < 2:
+        j._count(at, kind, n + OVERHEAD)
+    if 1 < done < 4 or 1 < released < 4:
+        j._write_state(at, n, DONE if done > 1 else RELEASED)
+    return behind
+
+
+def _retire(j, window, at, end):
+    # The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
+    zeros = bytes(CHUNK)
+    while at < end:
+        n = min(CHUNK, end - at)
+        j._clear_bits(at, zeros, n)
+        at += n
+    j._sync()
+    window.at = -1
+
+
+def _retire_end(j, window, at, end):
+    # Behind the last record of the head is one that was cut short, or damaged since: if so, its number and Message
+    # ID were given. Returns the address behind the region, which ends with the page: none of it can be trusted.
+    window.lost += window.count_lost(at, end)
+    end = -(-end // j._unit) * j._unit
+    _retire(j, window, at, end)
+    return end
+
+
+# --- the end ---
+
+
+def _finish(j, window):
+    if window.last >= 0:
+        _refresh(j, window.last)
+        _drop_original(j, window.last)
+    if j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off:
+        j._off = j._size  # that page takes nothing
+    j._bad = -1
+    j._cursor = j._oldest()
+    newest = j.erases - 1
+    noted = False
+    try:
+        if j.skipped:
+            j.next_seq += j.skipped
+            j.last_mid = (j.last_mid + j.skipped) % 65535
+            noted = j._off + OVERHEAD <= j._size and j._note()
+        for sector in window.polluted:
+            j._erase(sector, _number(j, newest, sector))
+        while not j._erased:
+            j._collect()
+        for sector in window.spoilt:
+            while j._live[sector]:
+                if j._erased > 1 or j._off + j._live[sector] <= j._size:
+                    j._empty(sector)
+                else:
+                    j._collect()
+        if j.skipped and not noted:
+            j._note()
+    except OutboxFull:
+        pass  # the next mount finds the same
+    j._sync()
+    j._ok = True
+
+
+def _refresh(j, at):
+    # The power may have gone just as the last record was finished: its bits are set again.
+    if j._write:
+        return
+    j._load(at)
+    end = at + j.found_len + OVERHEAD
+    at -= at % j._unit
+    while at < end:
+        j._seek(at)
+        j._read(at, j._page)
+        j._k = j._unit
+        j._program()
+        at += j._unit
+
+
+def _drop_original(j, at):
+    # The last record may be a copy, made when power was cut before its original was marked done.
+    j._load(at)
+    header = bytes(j._h)
+    sector = j._tail()
+    other = j._next(j._oldest())
+    while 0 <= other != at and other // j._size == sector:
+        state = j._state(other)
+        if state != DONE:
+            if bytes(j._h) == header:
+                if state:  # the last byte of the copy
+                    j._write_state(at, j.found_len, state)
+                    j._sync()
+                j._write_state(other, j.found_len, DONE)
+                j._count(other, j._kind, -j.found_len - OVERHEAD)
+            return
+        other = j._next(j._behind(other))
