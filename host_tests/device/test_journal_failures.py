@@ -1,0 +1,243 @@
+"""Flash that fails, lies or is interrupted: nothing is programmed after that before a recovery, and nothing is lost."""
+
+from harness import CUT_STEP, eq, raises
+from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from nor import NorFlash, PowerCut, after, before, mixed, torn
+from test_journal import RINGS, Places, bodies, fill, put, rings
+
+TIMEOUT_S = 300
+
+
+class Interrupted(BaseException):
+    """Ctrl-C."""
+
+
+class Interrupting(NorFlash):
+    """Raises before or behind operation `left` of any kind."""
+
+    left = -1
+    late = False
+
+    def _tick(self, late):
+        if late == self.late:
+            self.left -= 1
+            if self.left == -1:
+                raise Interrupted
+
+    def readblocks(self, block, buf, offset=0):
+        self._tick(False)
+        super().readblocks(block, buf, offset)
+        self._tick(True)
+
+    def writeblocks(self, block, buf, offset=0):
+        self._tick(False)
+        super().writeblocks(block, buf, offset)
+        self._tick(True)
+
+    def ioctl(self, op, arg):
+        if op in (4, 5):
+            return super().ioctl(op, arg)
+        self._tick(False)
+        super().ioctl(op, arg)
+        self._tick(True)
+        return 0
+
+
+class Life:
+    """An application with messages of every state; what it was promised: {(kind, Message ID): state}."""
+
+    def __init__(self, flash):
+        self.journal = Journal(flash)
+        self.places = self.journal.owner = Places()
+        self.promised = {}
+        self.begun = None
+        self.k = 0
+
+    def work(self, steps):
+        """Appends, marks, collects: goes around the ring."""
+        for _ in range(steps):
+            self.k = k = self.k + 1
+            self._append((OUT, OUT, IN, OUT, SESSION)[k % 5], k)
+            if k % 3 == 0:
+                self._mark(min(self.promised), RELEASED)
+            while len(self.promised) > 4:
+                self._mark(sorted(self.promised)[k % 3], DONE)
+
+    def _append(self, kind, k):
+        key = kind, k
+        n = {OUT: 10 + k % 30, IN: 0, SESSION: 9}[kind]
+        self.begun = key, 0
+        self.places[key] = put(self.journal, k, n, kind)
+        self.journal.commit()
+        self.promised[key] = 0
+        self.begun = None
+
+    def _mark(self, key, state):
+        if self.promised[key] >= state:
+            return
+        self.begun = key, state
+        self.journal.mark(self.places[key], state)
+        self.journal.commit()
+        self.promised[key] = state
+        if state == DONE:
+            del self.promised[key], self.places[key]
+        self.begun = None
+
+    def recover(self):
+        """The journal finds what was promised; what was begun may have been finished."""
+        journal = self.journal
+        journal.recover()
+        eq(journal.failed, False)
+        self.judge(journal)
+
+    def judge(self, journal):
+        """The same of another journal on that flash."""
+        found = {}
+        self.places.clear()
+        for kind in (OUT, IN, SESSION):
+            at = journal.scan(kind, -1)
+            while at >= 0:
+                key = kind, journal.found_mid
+                assert key not in found, key
+                found[key] = journal.found_state
+                self.places[key] = at
+                at = journal.scan(kind, at)
+            bodies(journal, kind)
+        if self.begun:
+            key, state = self.begun
+            if found.get(key, DONE if state else -1) == state:
+                self.promised[key] = state
+            if self.promised.get(key) == DONE:
+                del self.promised[key]
+            self.begun = None
+        eq(found, self.promised)
+        eq(journal.damaged, 0)
+
+
+def test_an_interrupt_anywhere():
+    """Between any two operations of the flash: what follows raises and programs nothing; after recover() all is there."""
+    for page, size in RINGS[:: 1 if CUT_STEP == 1 else 2]:
+        for late in (False, True):
+            for k in range(0, 700, 29 * CUT_STEP):
+                flash = Interrupting(4, size, page)
+                life = Life(flash)
+                life.work(20)
+                flash.late = late
+                flash.left = k
+                try:
+                    life.work(40)
+                    break
+                except Interrupted:
+                    pass
+                if life.journal.failed:
+                    image = flash.snapshot()
+                    raises(OSError, put, life.journal, 999)
+                    raises(OSError, life.journal.commit)
+                    assert not life.journal.scan(IN, -1) or raises(
+                        OSError, life.journal.mark, life.journal.scan(OUT, -1), DONE
+                    )
+                    eq(flash.snapshot(), image)
+                life.recover()
+                life.work(30)
+                life.judge(Journal(flash))
+
+
+def test_every_kind_of_failure():
+    """A program or erase that raises, one that does nothing, a read that raises."""
+    for page, size in RINGS[1:3]:
+        for how in ("program", "ignore", "read"):
+            for k in range(0, 300, 23 * CUT_STEP):
+                flash = NorFlash(4, size, page)
+                life = Life(flash)
+                life.work(20)
+                flash.fail_at(k, how)
+                try:
+                    life.work(40)
+                except OSError:
+                    life.recover()
+                flash.power_on()  # an operation that was to fail later does not
+                life.work(30)
+                life.judge(Journal(flash))
+
+
+def test_a_page_that_takes_nothing_is_passed_by():
+    """It reads blank whatever is programmed: publish() is not told that it is there, and goes on elsewhere."""
+
+    class Worn(NorFlash):
+        worn = ()
+
+        def _operate(self, name, at, old, new):
+            if name == "program" and at in self.worn:
+                return
+            super()._operate(name, at, old, new)
+
+    flash = Worn(5, 1024, 256)
+    journal = Journal(flash)
+    put(journal, 0)
+    flash.worn = (256,)
+    accepted = [0]
+    for k in range(1, 12):
+        try:
+            put(journal, k, 60)
+            accepted.append(k)
+        except OSError:
+            assert journal.failed
+            journal.recover()
+    eq([mid for mid, _ in bodies(journal)], accepted)
+    eq(len(accepted), 11)
+    eq([mid for mid, _ in bodies(Journal(flash))], accepted)
+
+
+def test_power_cuts_with_a_volatile_cache():
+    """What was not synced is lost or kept in any order: what commit() returned for stands."""
+    for page, size in RINGS[:: 1 if CUT_STEP == 1 else 2]:
+        for k in range(0, 130, 3 * CUT_STEP):
+            flash = NorFlash(4, size, page, cache=True)
+            life = Life(flash)
+            life.work(20)
+            flash.cut_at(k, (before, after, torn(k % 7, 0xA5), mixed(k))[k % 4])
+            try:
+                life.work(40)
+            except PowerCut:
+                flash.power_on()
+            else:
+                flash.off = True
+                flash.power_on()
+            journal = Journal(flash)
+            life.judge(journal)
+            life.journal = journal
+            journal.owner = life.places
+            life.work(20)
+            life.judge(Journal(flash))
+
+
+def test_a_message_fits_whenever_the_bytes_in_use_say_so():
+    """Whatever is live where: no append erases more than two sectors, none is refused for want of order."""
+    for blocks in (3, 4, 6, 12):
+        for seed in range(6):
+            flash = NorFlash(blocks, 512, 64)
+            journal = Journal(flash)
+            places = journal.owner = Places()
+            k = 0
+            for step in range(120 // CUT_STEP):
+                n = (journal.largest, 20, 46, journal.largest // 2)[(step // 20 + seed) % 4]
+                while not journal.fits(OUT, n):
+                    keys = sorted(places)
+                    key = keys[(-1, 0, len(keys) // 2, seed % len(keys))[(step // 30 + seed) % 4]]
+                    journal.mark(places.pop(key), DONE)
+                erases = sum(flash.erases)
+                places[k] = put(journal, k, n)
+                k += 1
+                assert sum(flash.erases) - erases <= 2, (blocks, seed, step)
+            eq([mid for mid, _ in bodies(journal)], sorted(places))
+
+
+def test_full_stays_full_until_something_is_done():
+    for flash in rings():
+        journal = Journal(flash)
+        places = fill(journal)
+        raises(OutboxFull, put, journal, 99)
+        eq(journal.failed, False)
+        journal.mark(places[0], DONE)
+
+        put(journal, len(places))
