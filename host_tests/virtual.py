@@ -2,6 +2,7 @@
 while both wait for each other. They take turns, so that a test is the same on any machine, however loaded."""
 
 import contextlib
+import socket
 import threading
 
 import inflight.cpython
@@ -53,6 +54,10 @@ class VirtualBroker(Broker):
         self.clock = Clock(self.idle)
         self._script_may, self._client_may = threading.Semaphore(0), threading.Semaphore(0)
         self._playing = self._over = False
+
+    def narrow(self):
+        """Connections take little before it is read."""
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
     def idle(self):
         """The client waits: the script has its turn."""
