@@ -75,7 +75,7 @@ def test_a_batch_that_is_repeated_does_not_know_itself(spark, fleet, telemetry):
         take(spark.createDataFrame(lines, "value BINARY"), number, fleet.root, "inflight")
 
     batch(0, 0, 1)
-    for _ in range(3):
+    for _ in range(2):
         batch(1, 1, 2, 3)
     assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(4)]
     assert fleet.tables.raw.read().count() == 5
