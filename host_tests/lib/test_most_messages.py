@@ -9,7 +9,8 @@ MOST = 60_000
 
 
 def test_a_large_journal_takes_no_more_messages_than_there_are_ids(quick_crc):
-    journal = Journal(RamFlash(48, 65_536))
+    device = RamFlash(48, 65_536)
+    journal = Journal(device)
     first = journal.append(OUT, 1, b"", 0)
     for mid in range(2, MOST + 1):
         journal.append(OUT, mid, b"", 0)
@@ -20,4 +21,4 @@ def test_a_large_journal_takes_no_more_messages_than_there_are_ids(quick_crc):
     journal.mark(first, DONE)
     assert journal.fits(OUT, 0)
     journal.append(OUT, 1, b"", 0)
-    assert Journal(journal._dev).live == MOST
+    assert Journal(device).live == MOST
