@@ -6,11 +6,22 @@ import pytest
 
 from broker import Broker
 from inflight import Client, Journal, RamFlash
+from virtual import VirtualBroker
 
 
 @pytest.fixture
 def broker():
     broker = Broker()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def virtual(monkeypatch):
+    """A scripted broker whose blocking clients have its virtual time."""
+    broker = VirtualBroker()
+    monkeypatch.setattr("inflight.cpython.time", broker.clock)
+    monkeypatch.setattr("inflight.link.poller", broker.poller())
     yield broker
     broker.close()
 
@@ -48,9 +59,9 @@ def make():
 
 @pytest.fixture
 def pump():
-    """pump(client, condition): runs the client until the condition holds, at most for three seconds."""
+    """pump(client, condition): runs the client until the condition holds, at most for a minute."""
 
-    def run(client, condition, ms=3000):
+    def run(client, condition, ms=60_000):
         end = time.monotonic() + ms / 1000
         while not condition():
             assert time.monotonic() < end, f"did not happen in {ms} ms; errors: {getattr(client, 'errors', [])[-3:]}"

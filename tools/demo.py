@@ -18,7 +18,8 @@ from fleet.network import Network
 from fleet.sensors import HEAP, ROOT, Fleet, build
 from fleet.witness import Witness
 
-_SETTLE_S = 90  # at most, until everything accepted has arrived
+_DRAIN_S = 300  # at most, until every sensor has delivered what its journal holds,
+_SETTLE_S = 90  # and until all of that has arrived everywhere
 _CUTS_PER_S = 4
 _BROKER_RESTARTS = 2
 _COLLECTOR_KILLS = (0.25, 0.6)  # parts of the time,
@@ -112,10 +113,16 @@ class Show:
         arrived = sum(1 for device, seq, _ in accepted if seen[device, seq])
         self.say(f"{self._fleet.cuts} power cuts, {len(accepted)} messages accepted, {arrived} delivered")
 
-    def settle(self, accepted):
-        """Waits until all of `accepted` has arrived everywhere, or clearly never will."""
-        self.say(f"no more cuts: {len(accepted)} messages accepted, waiting for the last of them")
-        wanted = {(device, seq) for device, seq, _ in accepted}
+    def drain(self):
+        """The sensors accept nothing more and deliver what they have. Returns (device, sequence number) of all that
+        they ever accepted: more than they have noted, when power was cut before the note."""
+        self.say("the power of all sensors is cut, and each delivers what its journal holds")
+        numbers = self._fleet.drain(_DRAIN_S)
+        return {(device, seq) for device, next_seq in numbers.items() for seq in range(next_seq)}
+
+    def settle(self, wanted):
+        """Waits until all of `wanted` has arrived everywhere, or clearly never will."""
+        self.say(f"{len(wanted)} messages accepted, waiting for the last of them")
         end = time.monotonic() + _SETTLE_S
         while time.monotonic() < end and not wanted <= set(self._witness.counts()):
             time.sleep(0.1)
@@ -254,9 +261,9 @@ def _perform(console, folder, devices, duration, levels, interval, seed):
         )
         show = Show(console, fleet, broker, network, witness, downstream, duration, cuts, seed)
         show.run()
+        # A number that is missing is lost once a later one has come: not while a journal still holds it.
+        show.settle(show.drain())
         accepted = fleet.accepted()
-        show.settle(accepted)
-        fleet.off()  # what they would accept from now on is nobody's
         problems = _result(console, accepted, fleet, network, witness, show.restarts)
         show.say("Spark goes through the rest, and the report is made")
         facts = downstream.finish()

@@ -96,10 +96,18 @@ def test_network_fields():
         assert "write a list" in refused(wifi_ssid="s", wifi_ip=bad), bad
 
 
+def test_watchdog_waits_for_three_time_outs():
+    eq(config(timeout_ms=10_000, watchdog_ms=30_000).watchdog_ms, 30_000)
+    for ms in (1, 20_000, 29_999):
+        assert "three times timeout_ms" in refused(timeout_ms=10_000, watchdog_ms=ms), ms
+    eq(config(timeout_ms=10_000, watchdog_ms=0).watchdog_ms, 0)
+
+
 def test_sleeping():
     eq((config().sleep_ms, config().awake_ms, config().report_every), (0, 30_000, 1))
     eq(config(sleep_ms=60_000, report_every=10).report_every, 10)
     assert "twice awake_ms" in refused(sleep_ms=1000, watchdog_ms=50_000)
+    assert "twice awake_ms" in refused(sleep_ms=1000, watchdog_ms=49_999, awake_ms=25_000)
     eq(config(sleep_ms=1000, watchdog_ms=50_000, awake_ms=25_000).watchdog_ms, 50_000)
     eq(config(watchdog_ms=50_000).watchdog_ms, 50_000)
 

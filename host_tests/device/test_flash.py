@@ -1,6 +1,7 @@
 """Block devices of a file and of RAM."""
 
 import os
+from errno import EAGAIN
 
 from harness import SkipTest, eq, raises
 from inflight import FileFlash, Journal, RamFlash
@@ -10,7 +11,7 @@ PATH = "/tmp/inflight-test-flash-" + os.urandom(4).hex()
 
 
 def remove():
-    for path in (PATH, PATH + ".new"):
+    for path in (PATH, PATH + ".new", PATH + ".lock"):
         try:
             os.remove(path)
         except OSError:
@@ -105,6 +106,30 @@ def test_folder_that_does_not_exist():
     raises(OSError, FileFlash, PATH + "-nowhere/journal", 4, 512)
 
 
+def test_one_user_at_a_time():
+    remove()
+    first = FileFlash(PATH, 4, 512)
+    error = raises(OSError, FileFlash, PATH, 4, 512)
+    eq(error.errno, EAGAIN)
+    assert PATH + " is in use: stop the other program" in str(error), error
+    first.program(100, b"mine", 0, 4)  # it goes on
+    first.close()
+    second = FileFlash(PATH, 4, 512)
+    buf = bytearray(4)
+    second.readblocks(0, buf, 100)
+    eq(buf, b"mine")
+    second.close()
+    remove()
+
+
+def test_a_user_who_was_refused_the_file_does_not_keep_it():
+    remove()
+    FileFlash(PATH, 4, 512).close()
+    raises(ValueError, FileFlash, PATH, 5, 512)
+    FileFlash(PATH, 4, 512).close()
+    remove()
+
+
 def test_sync_reaches_the_disk():
     if not hasattr(os, "fsync"):
         raise SkipTest("flush() is the fsync of MicroPython")
@@ -120,5 +145,29 @@ def test_sync_reaches_the_disk():
     finally:
         os.fsync = real
     eq(len(synced), 1)
+    device.close()
+    remove()
+
+
+def test_a_new_file_is_in_its_folder_after_a_power_cut():
+    if not hasattr(os, "fsync"):
+        raise SkipTest("nobody sees MicroPython's fsync")
+    remove()
+    done = []
+    real = os.fsync, os.rename
+
+    def fsync(fd):
+        done.append("synced " + os.readlink("/proc/self/fd/%d" % fd))
+
+    def rename(old, new):
+        done.append("renamed")
+        real[1](old, new)
+
+    os.fsync, os.rename = fsync, rename
+    try:
+        device = FileFlash(PATH, 4, 512)
+    finally:
+        os.fsync, os.rename = real
+    eq(done[:3], ["synced %s.new" % PATH, "renamed", "synced /tmp"])
     device.close()
     remove()

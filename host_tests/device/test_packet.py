@@ -424,6 +424,19 @@ def test_topic_too_long_to_keep():
                     eq(got[1], (4, 3, b""))
 
 
+def test_topic_too_long_to_keep_is_cut_inside_a_character():
+    """[MQTT-1.5.3-1] Where a read ends is not where a character does: any split of the input gives the same events."""
+    for character in ("c3a9", "e282ac", "f09f9880"):
+        for ahead in range(4):
+            topic = topic_of(ahead) + h(character) * (80 // (len(character) // 2))
+            data = server_publish(topic, b"xyz", 1, 999) + h("40020003")
+            events = [(3, 999, 2, None, 3, b"xyz"), (4, 3, b"")]
+            for split in range(1, len(data)):
+                eq(decoded(data, 0, split, 64), events)
+            for step in (1, 2, 3, 5):
+                eq(decoded(data, step, 0, 64), events)
+
+
 def test_topic_kept_when_it_fits():
     """A packet that fits the buffer keeps its topic, however long."""
     eq(decoded(server_publish(topic_of(58), b"ab"), 0, 0, 64)[0][3], topic_of(58))

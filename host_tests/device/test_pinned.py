@@ -285,6 +285,59 @@ def test_a_copy_in_the_very_block_has_another_time():
     eq(content(flash, 2), b"\xff" * 512)
 
 
+class Port:
+    """A port that counts from 1 January of `year`, for as long as the with statement lasts; littlefs keeps that files
+    were changed so many seconds after 1970, None: it keeps no times."""
+
+    def __init__(self, year, changed):
+        self._year = year
+        self._changed = changed
+        self._os = os
+
+    def __enter__(self):
+        sys.modules.pop("inflight.pinning", None)  # it imports anew
+        sys.modules["os"] = sys.modules["time"] = self
+
+    def __exit__(self, *_):
+        sys.modules["os"] = self._os
+        sys.modules["time"] = time
+        sys.modules.pop("inflight.pinning", None)
+
+    def __getattr__(self, name):
+        return getattr(self._os, name)
+
+    def stat(self, path):
+        found = list(self._os.stat(path))
+        since = 946_684_800 if self._year == 2000 else 0
+        found[8] = 0 if self._changed is None else (self._changed - since) % 2**32
+        return tuple(found)
+
+    def gmtime(self, seconds):
+        return (self._year, 1, 1, 0, 0, 0, 0, 1)
+
+
+def test_another_epoch_of_the_port_finds_the_same_files():
+    for changed in (None, 0, 5, 946_684_800, 946_684_805, 1_800_000_000, 3_000_000_000):
+        for year, other in ((1970, 2000), (2000, 1970)):
+            board = stocked()
+            with Port(year, changed):
+                used(board)
+            board.boot()
+            with Port(other, changed):
+                flash = pin(board)
+            eq((changed, year, flash.repaired, len(bodies(Journal(flash)))), (changed, year, 0, 5))
+
+
+def test_another_epoch_of_the_port_does_not_hide_a_copy():
+    for year, other in ((1970, 2000), (2000, 1970)):
+        board = stocked()
+        with Port(year, 1_800_000_000):
+            used(board)
+        board.boot()
+        with Port(other, 1_800_000_001):
+            eq(pin(board).repaired, 6)
+
+
 def where(board, path):
     return Finder(board.flash).block(path)
 

@@ -16,7 +16,7 @@ for folder in (
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from clients import broker, make, pump  # noqa: E402, F401 (fixtures)
+from clients import broker, make, pump, virtual  # noqa: E402, F401 (fixtures)
 from cutting import quick_sum  # noqa: E402
 from inflight import Journal  # noqa: E402
 from inflight.link import Link  # noqa: E402

@@ -60,8 +60,9 @@ def journal_of(fs, page):
     """The journal, put together from its files by the rules of the page about its format."""
     sectors = []
     for name in sorted(fs.listdir("/journal")):
-        slot, n, block, check = re.fullmatch(r"(..)(..)-([^-]+)-[^-]+-(....)", name).groups()
+        slot, n, block, changed, check = re.fullmatch(r"(..)(..)-([^-]+)-([^-]+)-(....)", name).groups()
         assert (int(slot, 16), int(n, 16)) == (len(sectors), 16)
+        assert int(changed, 16) == int.from_bytes(fs.getattr(f"/journal/{name}", 1), "little") // 10**9
         assert int(check, 16) == crc32(name.rpartition("-")[0].encode()) & 0xFFFF
         at = int(block, 16) * SIZE
         sectors.append(content(fs, f"/journal/{name}"))

@@ -3,8 +3,11 @@
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,19 +19,26 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from demo import _result, check_tables  # noqa: E402
-from fleet.network import _Frames  # noqa: E402
-from fleet.sensors import best_runtime  # noqa: E402
-from fleet.witness import number  # noqa: E402
+from fleet.mosquitto import Mosquitto  # noqa: E402
+from fleet.network import Network, _Frames  # noqa: E402
+from fleet.sensors import Fleet, best_runtime, build  # noqa: E402
+from fleet.witness import Witness, number  # noqa: E402
 from provision.spark import java_home  # noqa: E402
 from runtimes import program  # noqa: E402
 
 
-def _needs():
+def _fleet_needs():
     try:
         best_runtime()
         program("mosquitto")
     except RuntimeError as e:
         return str(e)
+    return None
+
+
+def _needs():
+    if _fleet_needs():
+        return _fleet_needs()
     if not importlib.util.find_spec("pyspark") or not java_home():
         return "Spark is not installed: run `make setup-pipeline`"
     return None
@@ -62,6 +72,52 @@ def test_a_small_fleet_loses_nothing():
     assert int(told["in the tables"][0]) >= sum(map(int, rows["accepted"]))
     assert "collector killed: 2" in done.stdout
     assert "Nothing was lost" in (ROOT / "build/demo-report.html").read_text()
+
+
+@pytest.fixture
+def offline(tmp_path):
+    """Sensors that have accepted messages and never had a network: (fleet, network, witness)."""
+    build(tmp_path / "code")
+    with Mosquitto(tmp_path / "broker") as broker, Network(broker.port) as network, Witness(broker.port) as witness:
+        network.cut()
+        with Fleet(tmp_path, tmp_path / "code", 2, network.port, [1, 2], 100, 1) as fleet:
+            while not all(len(sensor.accepted()) > 5 for sensor in fleet.sensors):
+                time.sleep(0.01)
+            yield fleet, network, witness
+
+
+@pytest.mark.skipif(_fleet_needs() is not None, reason=str(_fleet_needs()))
+def test_sensors_deliver_what_their_journals_hold_and_accept_no_more(offline):
+    fleet, network, witness = offline
+    network.join()
+    numbers = fleet.drain(120)
+    assert numbers.keys() == {sensor.name for sensor in fleet.sensors}
+    delivered = {(name, seq) for name, next_seq in numbers.items() for seq in range(next_seq)}
+    assert delivered >= {(name, seq) for name, seq, _ in fleet.accepted()}
+    while not delivered <= set(witness.counts()):  # the broker has them, and passes them on
+        time.sleep(0.01)
+    assert set(witness.counts()) == delivered
+    assert fleet.deaths == 0
+
+
+@pytest.mark.skipif(_fleet_needs() is not None, reason=str(_fleet_needs()))
+def test_a_sensor_that_cannot_deliver_is_named(offline):
+    fleet, _, _ = offline
+    with pytest.raises(RuntimeError, match="sensor000 does not deliver what its journal holds"):
+        fleet.drain(1)
+
+
+def test_a_network_that_was_joined_stays_up():
+    with socket.create_server(("127.0.0.1", 0)) as server, Network(server.getsockname()[1]) as network:
+        server.settimeout(20)  # for one that never comes
+        running, go_on = threading.Event(), threading.Event()
+        network._loop.call_soon_threadsafe(lambda: (running.set(), go_on.wait()))  # a loaded machine
+        running.wait()
+        network.cut()
+        network.join()
+        go_on.set()
+        with socket.create_connection(("127.0.0.1", network.port)), server.accept()[0]:
+            pass  # and not: accepted, and reset
 
 
 @pytest.mark.parametrize("qos", ["0", "3", "", "1,x"])

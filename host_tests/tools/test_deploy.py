@@ -85,6 +85,17 @@ def test_an_empty_board_gets_everything_and_a_second_time_nothing(tmp_path):
     assert (tmp_path / "flash.img").read_bytes() == before
 
 
+def test_a_file_that_does_not_arrive_as_sent_is_told_and_sent_again(tmp_path):
+    with board(tmp_path) as there:
+        with Link(there.port) as link:
+            send = link.put
+            link.put = lambda files, *more: send({p: c.replace(b"app 1", b"app !") for p, c in files.items()}, *more)
+            with pytest.raises(DeviceError, match="^/lib/app.mpy did not arrive as sent: run it again"):
+                install(link, "unix", APPLICATION, SETTINGS)
+        assert "/lib/app.mpy" in put(there.port).write
+    assert without_record(flash(tmp_path)) == APPLICATION | SETTINGS
+
+
 def test_a_new_version_copies_what_changed_and_removes_what_it_has_no_more(tmp_path):
     new = APPLICATION | {"/lib/app.mpy": b"app 2", "/lib/sensors.mpy": b"new"}
     del new["/lib/inflight/pages.mpy"]

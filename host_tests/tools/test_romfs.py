@@ -41,6 +41,17 @@ def test_modules_go_to_rom_and_are_imported_from_there(tmp_path):
         assert not (plan.rom or plan.write or plan.stale) and plan.same == len(APPLICATION)
 
 
+def test_an_image_that_does_not_arrive_as_sent_is_told(tmp_path, monkeypatch):
+    write, text = rom.write, LIBRARY["/lib/inflight/topic.mpy"]
+    monkeypatch.setattr(rom, "write", lambda link, image: write(link, image.replace(text, text[:-1] + b"!")))
+    with StandIn(tmp_path, RUNTIME, rom=ROM) as there:
+        with pytest.raises(DeviceError, match="^/rom/lib/inflight/topic.mpy did not arrive as sent"):
+            put(there.port)
+        monkeypatch.undo()
+        put(there.port)
+        assert put(there.port)[1] == "/rom/lib/inflight/topic.mpy"
+
+
 def test_what_was_copied_before_is_removed_from_the_file_system(tmp_path):
     with StandIn(tmp_path, RUNTIME, rom=ROM) as there:
         assert put(there.port, in_rom=False)[1] == "/lib/inflight/topic.mpy"

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from .port import const
+from .port import const, forget
 
 _MICRO = sys.implementation.name == "micropython"
 _CHUNK = const(64)
@@ -14,24 +14,40 @@ _CHUNK = const(64)
 
 class FileFlash:
     """A file of `blocks` blocks of `block_size` bytes, durable when ioctl(3) returns. It is made if
-    it does not exist. For a Linux box: a board's littlefs copies most of such a file at each write,
-    there the journal wants raw blocks. Raises OSError, ValueError if it has another size."""
+    it does not exist. It has one user at a time, until close() or the end of the process: the file
+    `path` + ".lock" stays locked. For a Linux box: a board's littlefs copies most of such a file at
+    each write, there the journal wants raw blocks. Raises OSError, EAGAIN if it is in use; ValueError
+    if it has another size."""
 
     page = 64
     volatile = False
+    _file = _lock = None
 
     def __init__(self, path, blocks=16, block_size=4096):
         self._prepare(blocks, block_size)
+        import inflight.posix as posix
+
         try:
-            size = os.stat(path)[6]
+            self._lock = posix.lock(path)
+            self._open(path, blocks * block_size, posix)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            forget("posix")
+
+    def _open(self, path, size, posix):
+        try:
+            found = os.stat(path)[6]
         except OSError:
             # Under another name first: a file cut short by the power must not stand in the way.
             with _open(path + ".new", "wb") as self._file:
                 self._fill()
             os.rename(path + ".new", path)
-            size = blocks * block_size
-        if size != blocks * block_size:
-            raise ValueError("%s has %d bytes, not %d x %d" % (path, size, blocks, block_size))
+            posix.sync_folder(path)
+            found = size
+        if found != size:
+            raise ValueError("%s has %d bytes, not %d x %d" % (path, found, self._blocks, self._size))
         self._file = _open(path, "r+b")
         self.ioctl(3, 0)
 
@@ -77,7 +93,9 @@ class FileFlash:
             os.fsync(self._file.fileno())
 
     def close(self):
-        self._file.close()
+        for file in (self._file, self._lock):
+            if file:
+                file.close()
 
 
 class RamFlash(FileFlash):

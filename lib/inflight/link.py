@@ -54,19 +54,20 @@ class Link:
 
     def __init__(self, sock, host, tls, timeout):
         self._timeout = timeout
+        self.stream = sock
         try:
             _no_delay(sock)
             self.stream = stream(sock, tls, host)
-        except Exception:
-            sock.close()
+            # One each, because modify() allocates; the second only for a socket that is ever full. The
+            # first event allocates too: here is one.
+            self._readable = poller()
+            self._readable.register(self.stream, select.POLLOUT)
+            for _ in self._readable.ipoll(0):
+                pass
+            self._readable.modify(self.stream, select.POLLIN)
+        except BaseException:
+            self.close()
             raise
-        # One each, because modify() allocates; the second only for a socket that is ever full. The
-        # first event allocates too: here is one.
-        self._readable = poller()
-        self._readable.register(self.stream, select.POLLOUT)
-        for _ in self._readable.ipoll(0):
-            pass
-        self._readable.modify(self.stream, select.POLLIN)
         self._writable = None
 
     def _wait_writable(self, ms):

@@ -12,7 +12,7 @@ from errno import EIO
 
 from .port import const, forget
 
-_HEAD = const(16)  # where they are
+_HEAD = const(20)  # where they are
 _PART = const(32)
 
 

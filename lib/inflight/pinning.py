@@ -8,19 +8,22 @@
 # block of data in place, so a file that was overwritten, copied back or restored is in another
 # block, or has another time, than its name says; one that was renamed has a wrong check. No such
 # file is obeyed, whatever is in it. What cannot be told from the file itself is a copy that got the
-# very block in the very second of the clock.
+# very block in the very second of the clock. littlefs stores the time since 1970, and so does the name:
+# os.stat() of some ports counts from 2000, and the next firmware may be of the other kind.
 #
 # A set is made in a folder of another name, which is renamed when all is there: so where the
 # folder is, a complete set was. A file has a temporary name until its block is known. What power
 # cut leaves is removed at the next start.
 
 import os
+import time
 from array import array
 from binascii import crc32
 from errno import EIO, ENODEV, ENOENT
 
 ENOSPC = 28  # MicroPython's errno has no name for it
 _CHUNK = 64
+_2000 = 946_684_800  # seconds from 1970 to 2000
 
 
 class Spy:
@@ -126,6 +129,16 @@ def _is_new(name):
     return len(name) == 6 and name[2:] == ".new"
 
 
+def _mtime(path):
+    # Seconds from 1970 to the last change, modulo 2**32; 0 if the file system keeps no times. A port
+    # that counts from 2000 tells 0 of those too: that very second stands for none.
+    seconds = os.stat(path)[8]
+    if time.gmtime(0)[0] == 2000:
+        seconds += _2000
+    seconds &= 0xFFFFFFFF
+    return seconds if seconds != _2000 else 0
+
+
 # --- files ---
 
 
@@ -145,7 +158,7 @@ def _find(finder, names, folder, root, blocks):
         path = "%s/%s" % (folder, name)
         if claim:
             slot, _, block, mtime = claim
-            if finder.block(path) == block and os.stat(root + path)[8] == mtime:
+            if finder.block(path) == block and _mtime(root + path) == mtime:
                 blocks[slot] = block
                 continue
         if claim or _is_new(name):
@@ -167,7 +180,7 @@ def _make(raw, folder, root, blocks):
             if blocks[slot] < 0:
                 raise OSError(EIO, "%s is not one block" % path)
         for slot, path in made.items():
-            made[slot] = "%s/%s" % (folder, _name(slot, len(blocks), blocks[slot], os.stat(root + path)[8]))
+            made[slot] = "%s/%s" % (folder, _name(slot, len(blocks), blocks[slot], _mtime(root + path)))
             os.rename(root + path, root + made[slot])
     except OSError as e:
         for path in made.values():

@@ -116,12 +116,15 @@ class Network(Relay):
         self._loop.call_soon_threadsafe(self._break)
 
     def join(self):
-        self._down = False
+        self._loop.call_soon_threadsafe(self._mend)  # after a cut() that has not happened yet
 
     def _break(self):
         self._down = True
         for writer in self._writers:
             writer.transport.abort()
+
+    def _mend(self):
+        self._down = False
 
     async def _serve(self, reader, writer):
         if self._down:

@@ -4,12 +4,15 @@ import json
 import os
 import random
 import subprocess
+import time
+from pathlib import Path
 
 from bundle import compile_all, sources
 from runtimes import runtime
 
 HEAP = "200k"
 ROOT = "demo"  # the first level of their topics
+_DRAIN = Path(__file__).parent / "device" / "drain.py"
 
 
 def best_runtime():
@@ -46,12 +49,32 @@ class Sensor:
         (folder / "config.json").write_text(json.dumps(config))
 
     def on(self):
+        self._start("-m", "main")
+
+    def _start(self, *arguments, stdout=None):
         env = dict(os.environ, MICROPYPATH=str(self._code), INFLIGHT_HOME=str(self._folder))
         env |= {"INFLIGHT_DEVICE_ID": self.name, "INFLIGHT_ACCEPTED_LOG": str(self.log)}
         with open(self._folder / "console.log", "ab") as console:
             self._process = subprocess.Popen(
-                [*self._interpreter.command(HEAP), "-m", "main"], env=env, stdout=console, stderr=console
+                [*self._interpreter.command(HEAP), *arguments], env=env, stdout=stdout or console, stderr=console
             )
+
+    def start_drain(self, timeout_s):
+        """Gives the power back to deliver what the journal holds, and for nothing else."""
+        self._start(str(_DRAIN), str(timeout_s * 1000), stdout=subprocess.PIPE)
+
+    def end_drain(self, timeout_s):
+        """Waits until all of the journal is delivered. Returns its next sequence number. RuntimeError if that takes
+        longer than timeout_s."""
+        try:
+            told, _ = self._process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            told = b""
+        if self._process.returncode:
+            told = b""
+        if not told:
+            raise RuntimeError(f"{self.name} does not deliver what its journal holds: see its console.log")
+        return int(told.split()[-1])
 
     def off(self):
         """Cuts the power. Returns False if the device had ended by itself, which it never should."""
@@ -99,6 +122,16 @@ class Fleet:
         else:
             self.deaths += 1
         sensor.on()
+
+    def drain(self, timeout_s):
+        """Cuts the power of all sensors, then each delivers what its journal holds and accepts nothing more. Returns
+        {device: next sequence number}. RuntimeError if that takes longer than timeout_s."""
+        for sensor in self.sensors:
+            self.deaths += not sensor.off()
+        for sensor in self.sensors:
+            sensor.start_drain(timeout_s)
+        end = time.monotonic() + timeout_s
+        return {sensor.name: sensor.end_drain(max(0, end - time.monotonic())) for sensor in self.sensors}
 
     def accepted(self):
         return {(s.name, seq, qos) for s in self.sensors for seq, qos in s.accepted()}

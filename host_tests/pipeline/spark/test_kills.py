@@ -66,6 +66,23 @@ def test_a_driver_that_is_killed_again_and_again(fleet, telemetry, tmp_path):
     assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == len(expected)
 
 
+def test_a_batch_that_is_repeated_does_not_know_itself(spark, fleet, telemetry):
+    """Spark gives a batch again, under its number, when the driver was killed before it had noted its end."""
+    from pipeline.batch import take
+
+    def batch(number, *seqs):
+        lines = [(bytearray(telemetry("attic", seq), "utf-8"),) for seq in seqs]
+        take(spark.createDataFrame(lines, "value BINARY"), number, fleet.root, "inflight")
+
+    batch(0, 0, 1)
+    for _ in range(2):
+        batch(1, 1, 2, 3)
+    assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(4)]
+    assert fleet.tables.raw.read().count() == 5
+    (known,) = fleet.tables.ledger.read().collect()
+    assert ([tuple(found) for found in known["ranges"]], known["repeated"]) == ([(0, 3)], 1)
+
+
 def test_tables_of_another_fleet_or_version_are_refused(spark, fleet, telemetry):
     from pipeline.stream import WrongTables, start
 

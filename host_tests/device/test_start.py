@@ -1,0 +1,70 @@
+# What a device does when its application ends: it sleeps, and starts again, whatever it ended by.
+
+import sys
+
+import start
+from harness import eq
+
+SLEEP_MS = 60_000
+
+
+class Board:
+    NAME = "of the test"
+
+    def __init__(self):
+        self.slept = []
+
+    def sleep(self, ms, deep=False):
+        self.slept.append((ms, deep))
+
+
+class Config:
+    def __init__(self, sleep_ms):
+        self.sleep_ms = sleep_ms
+
+
+class Application:
+    """Ends by returning, or raising, `end`."""
+
+    def __init__(self, sleep_ms, end):
+        self.config = Config(sleep_ms)
+        self.end = end
+
+    def run(self):
+        if isinstance(self.end, int):
+            return self.end
+        raise self.end
+
+
+def slept(sleep_ms, end):
+    """(ms, deep) of each sleep of a device whose application ends like this."""
+    board = Board()
+    kept = sys.modules.get("board"), start.build
+    sys.modules["board"] = board
+    start.build = lambda began: Application(sleep_ms, end)
+    try:
+        start.main()
+    finally:
+        sys.modules.pop("board")
+        start.build = kept[1]
+        if kept[0]:
+            sys.modules["board"] = kept[0]
+    return board.slept
+
+
+def test_an_application_says_how_long_its_device_sleeps():
+    eq(slept(SLEEP_MS, 12_345), [(12_345, True)])
+    eq(slept(0, 0), [(0, True)])
+
+
+def test_a_sleeper_that_crashed_sleeps_before_it_starts_again():
+    """A bug that strikes at each wake must not empty the battery."""
+    eq(slept(SLEEP_MS, ValueError("a bug")), [(1000, False), (SLEEP_MS, True)])
+
+
+def test_an_application_that_stays_awake_starts_again_after_a_moment():
+    eq(slept(0, ValueError("a bug")), [(1000, False), (0, True)])
+
+
+def test_ctrl_c_ends_it():
+    eq(slept(SLEEP_MS, KeyboardInterrupt()), [])

@@ -1,0 +1,99 @@
+"""Connections that come to nothing: both clients let go of the socket, and of a broker that has fallen silent."""
+
+import asyncio
+import errno
+import socket
+import ssl
+
+import pytest
+
+from broker import connack
+from inflight import AsyncClient
+from inflight.link import Link
+from soak.clock import virtual_time
+
+
+class Wrapping:
+    """A context that verifies, and cannot wrap any socket; `socks` are those that it was to wrap."""
+
+    verify_mode = ssl.CERT_REQUIRED
+    check_hostname = True
+
+    def __init__(self, error):
+        self.socks = []
+        self._error = error
+
+    def wrap_socket(self, sock, **_):
+        self.socks.append(sock)
+        raise self._error
+
+
+FAILURES = [OSError(errno.ENOMEM), ValueError("no such host name"), MemoryError()]
+
+
+def is_let_go(tls):
+    assert len(tls.socks) == 1
+    assert tls.socks[0].fileno() == -1
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=repr)
+def test_a_socket_that_cannot_be_wrapped_is_closed(broker, make, error):
+    tls = Wrapping(error)
+    client = make(broker.port, tls=tls)
+    with pytest.raises(type(error)):
+        client.connect()
+    is_let_go(tls)
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=repr)
+def test_a_socket_that_cannot_be_wrapped_is_closed_by_asyncio(broker, error):
+    tls = Wrapping(error)
+    client = AsyncClient("127.0.0.1", clean=True, port=broker.port, tls=tls, on_error=lambda e: None)
+
+    async def scene():
+        with pytest.raises(type(error)):
+            await client.connect()
+        is_let_go(tls)
+        await client.disconnect()
+
+    asyncio.run(scene())
+
+
+def test_a_socket_that_cannot_be_waited_for_is_closed(broker, monkeypatch):
+    ours = socket.create_connection(("127.0.0.1", broker.port))
+
+    def poller():
+        raise MemoryError
+
+    monkeypatch.setattr("inflight.link.poller", poller)
+    with pytest.raises(MemoryError):
+        Link(ours, "127.0.0.1", None, 1000)
+    assert ours.fileno() == -1
+
+
+def test_asyncio_leaves_a_broker_that_does_not_answer_pings(monkeypatch):
+    """[MQTT-3.12.4-1] A PINGREQ has `timeout` to be answered in; then the connection is replaced."""
+    brokers = []  # the other ends of connections, and when each was made
+
+    async def dial(*_):
+        ours, theirs = socket.socketpair()
+        theirs.sendall(connack(0))
+        brokers.append((theirs, asyncio.get_running_loop().time()))
+        return ours
+
+    monkeypatch.setattr("inflight.aio.dial", dial)
+    options = {"keepalive": 4, "timeout": 900, "backoff": (0, 0), "on_error": lambda e: None}
+
+    async def scene():
+        async with AsyncClient("broker", clean=True, **options):
+            await asyncio.sleep(5)
+
+    with virtual_time() as loop:
+        loop.run_until_complete(scene())
+    (first, begun), (second, ended) = brokers
+    assert first.recv(1000).endswith(b"\xc0\x00")
+    assert (
+        3.9 <= ended - begun < 4.7
+    )  # PINGREQ goes after three quarters of the keep alive; timers are looked at in turns
+    first.close()
+    second.close()

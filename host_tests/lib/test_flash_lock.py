@@ -1,0 +1,25 @@
+"""A journal file and two programs: the lock holds between all interpreters, and goes with its process."""
+
+from errno import EAGAIN
+from pathlib import Path
+
+import pytest
+
+from inflight import FileFlash
+from processes import running
+
+SCRIPT = Path(__file__).parent / "device_scripts" / "hold_flash.py"
+
+
+def test_the_lock_goes_with_the_process(runtime, tmp_path):
+    path = str(tmp_path / "journal.bin")
+    with running(runtime, SCRIPT, path) as holder:
+        assert holder.stdout.readline() == "in use\n"
+        with pytest.raises(OSError, match="stop the other program") as caught:
+            FileFlash(path, 4, 512)
+        assert caught.value.errno == EAGAIN
+        with running(runtime, SCRIPT, path) as other:
+            assert "stop the other program" in other.stdout.read()
+        holder.kill()
+        holder.wait()
+        FileFlash(path, 4, 512).close()

@@ -1,0 +1,117 @@
+"""Time-outs of the blocking client, without waiting for them: a scripted broker, and a client whose time passes only
+while both wait for each other. They take turns, so that a test is the same on any machine, however loaded."""
+
+import contextlib
+import socket
+import threading
+
+import inflight.cpython
+from broker import Broker, Connection, Gone, Violation
+
+
+class Clock:
+    """What the client knows as the module `time`."""
+
+    def __init__(self, idle):
+        self.now = 1000.0  # seconds
+        self._idle = idle
+
+    def monotonic_ns(self):
+        return round(self.now * 1e9)
+
+    def sleep(self, seconds):
+        self._idle()
+        self.now += max(seconds, 0.001)
+
+
+class _Connection(Connection):
+    def __init__(self, sock, wait):
+        super().__init__(sock)
+        sock.settimeout(0)
+        self._wait = wait
+
+    def fill(self, most=65536):
+        while True:
+            try:
+                data = self.sock.recv(most)
+                break
+            except BlockingIOError:
+                self._wait()
+            except OSError:
+                data = b""
+                break
+        if not data:
+            raise Gone("at its end")
+        self.received += data
+
+
+class VirtualBroker(Broker):
+    """A Broker whose script runs when the client waits, until it needs more of the client; `clock` is the client's."""
+
+    def __init__(self):
+        super().__init__()
+        self._listener.settimeout(0)
+        self.clock = Clock(self.idle)
+        self._script_may, self._client_may = threading.Semaphore(0), threading.Semaphore(0)
+        self._playing = self._over = False
+
+    def narrow(self):
+        """Connections take little before it is read."""
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+    def idle(self):
+        """The client waits: the script has its turn."""
+        if self._playing:
+            self._script_may.release()
+            self._client_may.acquire()
+
+    def _wait(self):
+        # The script waits: the client has its turn.
+        if self._over:
+            raise Violation("the broker was closed while it waited for the client")
+        self._client_may.release()
+        self._script_may.acquire()
+
+    def _accept(self):
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+                break
+            except BlockingIOError:
+                self._wait()
+        self.connections.append(_Connection(sock, self._wait))
+        return self.connections[-1]
+
+    @contextlib.contextmanager
+    def play(self, script):
+        def in_turns(broker):
+            self._script_may.acquire()
+            try:
+                script(broker)
+            finally:
+                self._playing = False
+                self._client_may.release()
+
+        self._playing, self._over = True, False
+        with super().play(in_turns):
+            try:
+                yield self
+            finally:
+                self._over = True
+                self.idle()
+
+    def poller(self):
+        """What the client is to wait with."""
+        broker = self
+
+        class Poller(inflight.cpython.poller):
+            def ipoll(self, ms):
+                found = super().ipoll(0)
+                if not found:
+                    broker.idle()
+                    found = super().ipoll(0)
+                if not found:
+                    broker.clock.now += ms / 1000
+                return found
+
+        return Poller

@@ -1,0 +1,66 @@
+# What FileFlash asks of an operating system below its file: one user at a time, and names that last.
+# Needed once at a start. A port without flock() has no lock: CPython elsewhere than on Unix, and
+# MicroPython without ffi, as on boards, where there is one process anyway.
+
+import os
+import sys
+from errno import EAGAIN
+
+_NOW_OR_NEVER = 6  # LOCK_EX | LOCK_NB
+
+
+def _flock():
+    # flock() of C, or None.
+    try:
+        from fcntl import flock
+
+        return flock
+    except ImportError:
+        pass
+    try:
+        import ffi
+
+        flock = ffi.open(None).func("i", "flock", "ii")
+    except (ImportError, OSError):
+        return None
+
+    def checked(fd, operation):
+        if flock(fd, operation):
+            raise OSError(os.errno())
+
+    return checked
+
+
+def lock(path):
+    """Locks the file `path` + ".lock" for as long as what it returns is open: until the process
+    ends, however it does. Returns None where a port has no locks. Raises OSError: EAGAIN if it is locked."""
+    flock = _flock()
+    if not flock:
+        return None
+    file = open(path + ".lock", "ab")
+    try:
+        flock(file.fileno(), _NOW_OR_NEVER)
+    except OSError as e:
+        file.close()
+        if e.errno != EAGAIN:
+            raise
+        raise OSError(EAGAIN, "%s is in use: stop the other program, or give this one a file of its own" % path)
+    return file
+
+
+def sync_folder(path):
+    """Makes the name of the file `path` durable. Raises OSError."""
+    folder = path[: path.rfind("/") + 1] or "."
+    if sys.implementation.name == "micropython":
+        try:
+            file = open(folder, "rb")
+        except OSError:
+            return  # no POSIX: rename() is durable itself, or nothing can be done
+        file.flush()  # an fsync
+        file.close()
+    elif os.name == "posix":
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
