@@ -12,7 +12,7 @@ from inflight import Journal
 from inflight.inbound import Inbound
 from inflight.outbound import Outbound
 from machine import Search
-from promises import LOST, ORDER, OTHER, REUSED, TWICE
+from reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 from wear import Life
 
 # Messages both ways, the end of a sector, an outage.

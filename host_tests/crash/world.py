@@ -4,13 +4,14 @@ as a file; ["publish", 30, 1] is a step, and _do_publish() tells what it means."
 import contextlib
 import os
 
-from broker import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
 from cutting import GRANULARITIES
 from inflight import Journal, OutboxFull
 from inflight.session import DROPPED
+from messages import outgoing
 from nor import NorFlash
 from peer import Peer
-from promises import OTHER, Finding, payload, topic_of
+from reference.oracle import OTHER, Finding
+from reference.wire import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
 from wired import EPOCH, Device, HandlerError, old_flash
 
 SETUP = {
@@ -98,7 +99,8 @@ class World:
         options = {name: setup[name] for name in ("drop", "level")}
         options.update(window=state.window, inbound=state.inbound, buffer=bytearray(setup["buffer"]))
         state.device = Device(journal, state.peer, **options)
-        state.peer.limit = min(state.inbound, len(self.flash.data) // 512)  # their ids need room in the journal, too
+        # Ids of messages to the client need room in the journal, too.
+        state.peer.server.window = min(state.inbound, len(self.flash.data) // 512)
         state.device.subscribe("in/#", 2, self._heard, stream=True)
 
     # --- scripts ---
@@ -135,7 +137,7 @@ class World:
             raise Finding(OTHER, f"{device.pending} messages are pending, {journal.live} in the journal")
         if journal.used > 2 * journal._span(3) and peer.told and not peer.provoked:
             raise Finding(OTHER, f"{journal.used} bytes of the journal are in use, for nothing")
-        if "in/#" not in peer.filters:
+        if not peer.session or "in/#" not in peer.session.subscriptions:
             raise Finding(OTHER, "the subscription is gone")
 
     # --- the application ---
@@ -155,13 +157,13 @@ class World:
         device, out = self.device, self.peer.out
         most = device.journal.largest - 18
         size = most if size < 0 else min(size, most)
-        number = out.begin(qos, size, bool(retain))
-        topic = topic_of(number, size, retain)
+        message = outgoing(len(out.messages), qos, size, retain)
+        number = out.begin(message)
         if self.setup["drop"]:
             out.let_go()
         seq = device.journal.next_seq
         try:
-            mid = device.publish(topic, payload(number, size), qos, bool(retain))
+            mid = device.publish(*message)
         except (OutboxFull, OSError):
             if qos == 0 or not self.setup["drop"]:
                 out.refuse(number)
@@ -228,8 +230,8 @@ class World:
 
     def _hand(self, raw):
         self.device.hand(raw)
-        if self.peer.owed and self._linked():
-            raise Finding(OTHER, f"the client owes {self.peer.owed}")
+        if self.peer.inc.owed and self._linked():
+            raise Finding(OTHER, f"the client owes {self.peer.inc.owed}")
 
     def _do_drop(self, arrive=None):
         """The link breaks, so many packets still arrive; the client is not told."""
@@ -256,7 +258,7 @@ class World:
 
     def _do_stray(self, kind, mid):
         """An acknowledgement for an id that is not in use."""
-        while self.peer.out.owns(mid):
+        while self.peer.out.owner(mid):
             mid = mid % 65535 + 1
         self._force(kind, mid)
 
@@ -270,7 +272,7 @@ class World:
     def _force(self, kind, mid):
         if self._linked() and self.device.connected:
             self.peer.provoked = True
-            self.peer.out.acknowledged()
+            self.peer.out.handled()
             self._hand({PUBACK: puback, PUBREC: pubrec, PUBCOMP: pubcomp}[kind](mid))
 
     # --- time ---
@@ -278,7 +280,6 @@ class World:
     def _do_repeat(self):
         """Nothing was answered for long: at level 3 the client says it all again."""
         if self._linked() and self.device.connected and self.setup["level"] == 3:
-            self.peer.out.connected()
             self.device.session._repeat()
             self.device.turn()
 
