@@ -18,9 +18,10 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "lib"))  # virtual 
 
 from fleet.mosquitto import Mosquitto
 from fleet.sensors import Sensor, best_runtime, build
+from reference.oracle import Tally, judge
 from soak import day, storm
 from soak.fleet import Share, more_files
-from soak.result import Row, Tally, histogram, table
+from soak.result import Row, histogram, table
 from soak.watcher import Watcher
 from soak.weather import KINDS
 
@@ -147,15 +148,9 @@ def _rows(shares, seen):
 
 def _firmware(accepted, seen):
     """The Row of the real firmware, whose numbers have gaps: other messages take some."""
-    row = Row(devices=len({device for device, _, _ in accepted}))
-    for device, seq, qos in accepted:
-        row.accepted += 1
-        row.lost += not seen[device, seq]
-        if qos == 2:
-            row.twice += seen[device, seq] > 1
-        else:
-            row.repeated += seen[device, seq] > 1
-    return row
+    lost, twice, repeated = judge({(device, seq): qos for device, seq, qos in accepted}, seen)
+    devices = len({device for device, _, _ in accepted})
+    return Row(devices, accepted=len(accepted), lost=len(lost), twice=len(twice), repeated=len(repeated))
 
 
 def _quarters(values):

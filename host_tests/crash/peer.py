@@ -25,7 +25,7 @@ NAME = "dev"  # the client's
 
 class Peer:
     def __init__(self, level=4):
-        self.out = Outgoing(level)
+        self.out = Outgoing(repeats=level == 3)
         self.inc = Incoming()
         self.level = level
         self.server = Server(JudgedSession, 10)

@@ -5,8 +5,9 @@ import time
 import pytest
 
 from fleet.mosquitto import Mosquitto, unavailable
+from reference.oracle import Tally
 from soak.fleet import Share
-from soak.result import Row, Tally
+from soak.result import Row
 from soak.watcher import Watcher
 from soak.weather import KINDS
 

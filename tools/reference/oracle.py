@@ -11,6 +11,9 @@ LOST, TWICE, REUSED, ORDER, OTHER = "lost", "duplicated", "ids reused", "out of 
 KINDS = (LOST, TWICE, REUSED, ORDER, OTHER)
 
 
+_LATEST = 200  # ids that a judged session remembers: more than any client has in flight
+
+
 class Finding(Violation):
     """What must never happen has happened. `kind` is one of KINDS."""
 
@@ -27,7 +30,7 @@ class JudgedSession(Session):
 
     def __init__(self):
         super().__init__()
-        self.seen = {}  # Message ID: (what was published under it last, whether that was released)
+        self.seen = {}  # Message ID: (what was published under it last, whether that was released), of the latest ids
 
     def copy(self):
         other = super().copy()
@@ -48,6 +51,8 @@ class JudgedSession(Session):
         if before != body and p.mid in self.held:  # [MQTT-2.3.1-2]
             raise Finding(LOST, "%r comes under the id of %r" % (p, before))
         self.seen[p.mid] = body, False
+        if len(self.seen) > _LATEST:
+            del self.seen[next(iter(self.seen))]
 
     def release_arrived(self, p):
         if p.mid in self.held:
@@ -75,10 +80,11 @@ Exchange = namedtuple("Exchange", _FIELDS)
 
 
 class Outgoing:
-    """The messages that the application published, by their numbers: 0, 1, ... `level`: of the protocol."""
+    """The messages that the application published, by their numbers: 0, 1, ... `repeats`: the client may say it all
+    again on the same connection, when nothing was answered for long."""
 
-    def __init__(self, level=4):
-        self.level = level
+    def __init__(self, repeats=False):
+        self.repeats = repeats
         self.messages = {}  # number: server.Message
         self.accepted = set()
         self.taken = set()  # that the server took over
@@ -187,8 +193,8 @@ class Outgoing:
             raise Finding(OTHER, "message %d is sent again without DUP" % number)
         if e.tried == NEVER and e.fresh and p.dup:
             raise Finding(OTHER, "message %d has DUP at the first time" % number)
-        if self.level == 3 and number in self.here:
-            self.here = []  # nothing was answered for long: it begins to say it all again
+        if self.repeats and number in self.here:
+            self.here = []
         self._check_order(number)
 
     def _check_order(self, number):
@@ -364,3 +370,36 @@ class Incoming:
         lost = owed - (set(self.heard) & self.done)
         if lost:
             raise Finding(LOST, "the application never got messages %s" % sorted(lost))
+
+
+# --- what came of all of them ---
+
+
+class Tally:
+    """Which of the numbers 1, 2, 3... came, in little memory; `repeated`: how many came again."""
+
+    def __init__(self):
+        self.repeated = 0
+        self._next = 1
+        self._early = set()
+
+    def add(self, number):
+        if number < self._next or number in self._early:
+            self.repeated += 1
+            return
+        self._early.add(number)
+        while self._next in self._early:
+            self._early.remove(self._next)
+            self._next += 1
+
+    def missing(self, accepted):
+        """How many of 1 to `accepted` did not come."""
+        return accepted - (self._next - 1) - len(self._early)
+
+
+def judge(accepted, delivered):
+    """(lost, twice, repeated): keys that were not delivered; of QoS 2 and delivered again, which never may be; of QoS 1
+    and delivered again. `accepted`: {key: QoS}; `delivered`: {key: times}."""
+    lost = [key for key in accepted if not delivered.get(key)]
+    again = [key for key in accepted if delivered.get(key, 0) > 1]
+    return lost, [key for key in again if accepted[key] == 2], [key for key in again if accepted[key] == 1]
