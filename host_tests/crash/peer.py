@@ -7,7 +7,7 @@ import re
 
 from messages import incoming, number_of
 from reference.oracle import OTHER, Finding, Incoming, JudgedSession, Outgoing
-from reference.server import Connection, Server
+from reference.server import Connection, Server, copied
 from reference.wire import (
     CONNECT,
     PUBACK,
@@ -36,12 +36,8 @@ class Peer:
         self._connection = Connection(self.server)
 
     def copy(self):
-        other = Peer.__new__(Peer)
-        other.__dict__.update(self.__dict__)
-        other.out, other.inc = self.out.copy(), self.inc.copy()
-        other.server = self.server.copy()
+        other = copied(self, "out", "inc", "server", "uplink")
         other._connection = self._connection.copy(other.server)
-        other.uplink = self.uplink.copy()
         return other
 
     @property

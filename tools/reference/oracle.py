@@ -4,7 +4,7 @@ and the client shows later which one it was. Runs on MicroPython."""
 
 from collections import namedtuple
 
-from .server import Session
+from .server import Session, copied
 from .wire import PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK, Violation
 
 LOST, TWICE, REUSED, ORDER, OTHER = "lost", "duplicated", "ids reused", "out of order", "other"
@@ -91,20 +91,13 @@ class Outgoing:
         self.open = {}  # number: Exchange, for what is not completed
         self.may_go = set()  # what a full journal may have given up,
         self.gone = 0  # and how many it has at most
-        self.sent = set()  # numbers whose PUBLISH left on this connection,
-        self.here = []  # in its order, since the client last began to repeat them
-        self.releasing = set()  # numbers whose PUBREL left on this connection
-        self.foreign = set()  # Message IDs whose PUBREC answers no PUBLISH of this connection
+        self.connected()
         self.acknowledging = None  # (kind, Message ID) of the packet that the client handles
         self.asking = 0  # Message ID of the SUBSCRIBE or UNSUBSCRIBE under way
         self.last_seq = -1
 
     def copy(self):
-        other = Outgoing.__new__(Outgoing)
-        other.__dict__.update(self.__dict__)
-        for name in ("messages", "accepted", "taken", "open", "may_go", "sent", "here", "releasing", "foreign"):
-            setattr(other, name, getattr(self, name).copy())
-        return other
+        return copied(self, "messages", "accepted", "taken", "open", "may_go")
 
     def _set(self, e, **new):
         self.open[e.number] = Exchange(*[new.get(name, old) for name, old in zip(_FIELDS, e)])
@@ -161,7 +154,11 @@ class Outgoing:
 
     def connected(self):
         """A CONNECT left the client."""
-        self.sent, self.here, self.releasing, self.foreign = set(), [], set(), set()
+        # Each is replaced when it grows, and so needs no copy.
+        self.sent = ()  # numbers whose PUBLISH left on this connection,
+        self.here = ()  # in its order, since the client last began to repeat them
+        self.releasing = ()  # numbers whose PUBREL left on this connection
+        self.foreign = ()  # Message IDs whose PUBREC answers no PUBLISH of this connection
 
     def tried(self, number):
         """A PUBLISH went into a connection that is broken."""
@@ -176,7 +173,7 @@ class Outgoing:
         if p.qos:
             self._check_publish(number, p)
             self._set(self.open[number], mid=p.mid, unsure=False, tried=SENT)
-            self.sent.add(number)
+            self.sent += (number,)
 
     def _check_publish(self, number, p):
         e = self.open.get(number)
@@ -194,7 +191,7 @@ class Outgoing:
         if e.tried == NEVER and e.fresh and p.dup:
             raise Finding(OTHER, "message %d has DUP at the first time" % number)
         if self.repeats and number in self.here:
-            self.here = []
+            self.here = ()
         self._check_order(number)
 
     def _check_order(self, number):
@@ -205,7 +202,7 @@ class Outgoing:
             owed = e.number < number and e.phase == HELD and not e.unsure and e.number not in self.may_go
             if owed and e.number not in self.here:
                 raise Finding(ORDER, "message %d overtakes %d" % (number, e.number))
-        self.here.append(number)
+        self.here += (number,)
 
     def release_written(self, mid):
         """A PUBREL left the client."""
@@ -215,7 +212,7 @@ class Outgoing:
         if e.qos != 2 or (e.phase == HELD and not e.unsure):
             raise Finding(OTHER, "PUBREL for message %d, whose PUBREC has not come" % e.number)
         self._set(e, phase=RELEASED, unsure=False)
-        self.releasing.add(e.number)
+        self.releasing += (e.number,)
 
     def ask_written(self, mid):
         """A SUBSCRIBE or UNSUBSCRIBE left the client."""
@@ -241,7 +238,7 @@ class Outgoing:
 
     def _acknowledged(self, kind, mid, e):
         if kind == PUBREC and (not e or e.number not in self.sent):
-            self.foreign.add(mid)
+            self.foreign += (mid,)
         elif kind == PUBREC and e.qos == 2:
             self._set(e, phase=RELEASED, unsure=False)
         elif e and (
@@ -292,17 +289,13 @@ class Incoming:
         self.attempts = {}  # number: how often the client was handed it
         self.heard = {}  # number: how often the application was
         self.done = set()  # answered: must not be heard again
-        self.owed = []  # (kind, Message ID): what the client has to answer, in this order
+        self.owed = ()  # (kind, Message ID): what the client has to answer, in this order; replaced when it changes
         self.handing = None  # number of the message that the client is being handed
         self.ended = False  # the application has had all of it
         self._at = 0
 
     def copy(self):
-        other = Incoming.__new__(Incoming)
-        other.__dict__.update(self.__dict__)
-        for name in ("messages", "excused", "attempts", "heard", "done", "owed"):
-            setattr(other, name, getattr(self, name).copy())
-        return other
+        return copied(self, "messages", "excused", "attempts", "heard", "done")
 
     def give(self, message):
         number = len(self.messages)
@@ -313,19 +306,20 @@ class Incoming:
         """The server's PUBLISH reaches the client."""
         qos = self.messages[number].qos
         if qos:
-            self.owed.append((PUBACK if qos == 1 else PUBREC, mid))
+            self.owed += ((PUBACK if qos == 1 else PUBREC, mid),)
         self.attempts[number] = self.attempts.get(number, 0) + 1
         self.handing, self.ended = number, False
 
     def release_handed(self, mid):
         """The server's PUBREL reaches the client."""
-        self.owed.append((PUBCOMP, mid))
+        self.owed += ((PUBCOMP, mid),)
 
     def answer_written(self, kind, mid):
         """A PUBACK, PUBREC or PUBCOMP left the client."""
         # [MQTT-4.6.0-2] [MQTT-4.6.0-3]
-        if not self.owed or self.owed.pop(0) != (kind, mid):
+        if self.owed[:1] != ((kind, mid),):
             raise Finding(OTHER, "type %d for Message ID %d answers nothing, or out of turn" % (kind, mid))
+        self.owed = self.owed[1:]
         if kind != PUBCOMP and self.handing is not None:
             self.done.add(self.handing)
             self.handing = None
@@ -362,7 +356,7 @@ class Incoming:
 
     def power_cut(self):
         self.handing = None
-        self.owed = []
+        self.owed = ()
 
     def judge(self):
         """Everything is over."""

@@ -15,6 +15,16 @@ Message = namedtuple("Message", "topic payload qos retain")
 NOBODY, CLIENT, SERVER = range(3)
 
 
+def copied(thing, *names):
+    """A copy of an object, with copies of the containers in these attributes."""
+    other = thing.__class__.__new__(thing.__class__)
+    fields = other.__dict__
+    fields.update(thing.__dict__)
+    for name in names:
+        fields[name] = fields[name].copy()
+    return other
+
+
 class Session:
     """What the server keeps of a client, beyond its connections unless it asked for a clean session."""
 
@@ -26,11 +36,7 @@ class Session:
         self.last_mid = 0
 
     def copy(self):
-        other = self.__class__.__new__(self.__class__)
-        other.__dict__.update(self.__dict__)
-        for name in ("subscriptions", "held", "flight", "queue"):
-            setattr(other, name, getattr(self, name).copy())
-        return other
+        return copied(self, "subscriptions", "held", "flight", "queue")
 
     def publish_arrived(self, p):
         """A PUBLISH of the client. Returns whether it is a new message."""
@@ -72,7 +78,7 @@ class Server:
         self.sessions = {}
 
     def copy(self):
-        other = Server(self.session, self.window)
+        other = copied(self)
         other.sessions = {name: session.copy() for name, session in self.sessions.items()}
         return other
 
@@ -92,9 +98,8 @@ class Connection:
 
     def copy(self, server):
         """This connection to a copy of its server, whose sessions are copies."""
-        other = Connection.__new__(Connection)
-        other.__dict__.update(self.__dict__)
-        other.server, other.out = server, self.out.copy()
+        other = copied(self, "out")
+        other.server = server
         if self.session:
             kept = [name for name, session in self.server.sessions.items() if session is self.session]
             other.session = server.sessions[kept[0]] if kept else self.session.copy()

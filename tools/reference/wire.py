@@ -78,15 +78,26 @@ def pingresp():
 
 def span(data, at=0):
     """(start of the body, end) of the packet that begins at data[at]; None while that cannot be told."""
-    size = 0
-    for i in range(4):
-        if at + 1 + i >= len(data):
-            return None
-        digit = data[at + 1 + i]
-        size |= (digit & 0x7F) << 7 * i
+    size = shift = 0
+    i = at + 1
+    while i < len(data):
+        digit = data[i]
+        i += 1
+        size |= (digit & 0x7F) << shift
         if digit < 0x80:
-            return at + 2 + i, at + 2 + i + size
-    raise Violation("remaining length of five bytes")
+            return i, i + size
+        shift += 7
+        if shift == 28:
+            raise Violation("remaining length of five bytes")
+    return None
+
+
+def spans(data):
+    """Yields (start, start of the body, end) of each whole packet that data begins with."""
+    start, found = 0, span(data)
+    while found and found[1] <= len(data):
+        yield start, found[0], found[1]
+        start, found = found[1], span(data, found[1])
 
 
 class Packet:

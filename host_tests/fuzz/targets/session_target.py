@@ -25,7 +25,7 @@ from reference.wire import (
     packet,
     parse,
     publish,
-    span,
+    spans,
 )
 from worn_flash import blank
 
@@ -158,12 +158,10 @@ class World:
 
     def listen(self):
         """What the client said, packet by packet, once it is whole."""
-        while self.seen:
-            found = span(self.seen)
-            if not found or len(self.seen) < found[1]:
-                return
-            self.said(self.seen[: found[1]])
-            self.seen = self.seen[found[1] :]
+        end = 0
+        for start, _, end in spans(self.seen):
+            self.said(self.seen[start:end])
+        self.seen = self.seen[end:]
 
     def said(self, raw):
         self.number.note(raw)
