@@ -24,10 +24,10 @@ NAME = "dev"  # the client's
 
 
 class Peer:
-    def __init__(self, level=4):
-        self.out = Outgoing(repeats=level == 3)
+    def __init__(self):
+        self.out = Outgoing()
         self.inc = Incoming()
-        self.level = level
+        self.level = 4  # of the client's last CONNECT
         self.server = Server(JudgedSession, 10)
         self.provoked = False  # the broker broke the rules: the client may end the connection
         self.new = False  # this connection began a new session,
@@ -109,7 +109,8 @@ class Peer:
         self.out.handled()
         p = parse(raw, self.level)
         if p.kind == CONNECT:
-            self.out.connected()
+            self.level = p.level
+            self.out.connected(repeats=p.level == 3)
         elif p.kind == PUBLISH:
             self.out.publish_written(number_of(p.topic, p.payload), p)
         elif p.kind == PUBREL:
@@ -176,5 +177,5 @@ class Peer:
         self.out.judge()
         self.inc.judge()
         left = self.session
-        if left and (left.held or left.flight or left.queue):
+        if left and (any(left.held.values()) or left.flight or left.queue):  # a stranger's ids stay
             raise Finding(OTHER, f"nobody completes {left.held} {left.flight} {left.queue}")

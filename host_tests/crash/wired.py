@@ -11,7 +11,7 @@ from inflight.base import ASK, DIAL
 from inflight.journal import DONE, IN, OUT, RELEASED
 from inflight.packet import ProtocolError
 from nor import NorFlash
-from reference.wire import span
+from reference.wire import spans
 
 EPOCH = b"\x78\x56\x34\x12"
 
@@ -38,10 +38,10 @@ class Wire:
         if self.broken:
             self.peer.lost(self._raw)
             raise OSError(ECONNRESET, "the link is gone")
-        found = span(self._raw)
-        if found and found[1] == len(self._raw):
-            raw, self._raw = self._raw, b""
-            self.peer.written(raw)
+        end = 0
+        for start, _, end in spans(self._raw):
+            self.peer.written(self._raw[start:end])
+        self._raw = self._raw[end:]
         return n
 
     def read(self, view, space, ms):
@@ -120,8 +120,16 @@ class Device(Client):
             self._failed(error)
 
 
+def aged(setup):
+    """Flash as a setup of the World describes it."""
+    flash = NorFlash(setup["sectors"], setup["size"], *GRANULARITIES[setup["granularity"]])
+    names = ("granularity", "sectors", "size", "age", "last_mid", "stuck")
+    flash.restore(_old(*(setup[name] for name in names)))
+    return flash
+
+
 @lru_cache(256)
-def old_flash(granularity, sectors, size, age, last_mid, stuck):
+def _old(granularity, sectors, size, age, last_mid, stuck):
     """A snapshot of flash with a journal on it: `age` messages came and went, the last one with the id `last_mid`; so
     many received ids (`stuck`) stand before them and are alive. age None: the flash is blank."""
     flash = NorFlash(sectors, size, *GRANULARITIES[granularity])

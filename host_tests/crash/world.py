@@ -4,15 +4,13 @@ as a file; ["publish", 30, 1] is a step, and _do_publish() tells what it means."
 import contextlib
 import os
 
-from cutting import GRANULARITIES
 from inflight import Journal, OutboxFull
 from inflight.session import DROPPED
 from messages import outgoing
-from nor import NorFlash
 from peer import Peer
 from reference.oracle import OTHER, Finding
 from reference.wire import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
-from wired import EPOCH, Device, HandlerError, old_flash
+from wired import EPOCH, Device, HandlerError, aged
 
 SETUP = {
     "granularity": "page-4",
@@ -21,24 +19,26 @@ SETUP = {
     "age": 40,  # messages that the journal has seen before
     "last_mid": 40,
     "stuck": 0,
+    "stranger": [],  # ids that a session of the same name has in use at the broker
+    # Settings of the device, as Client takes them; a restart may change each. "buffer" is a size.
     "window": 3,
     "inbound": 4,
     "drop": None,
     "level": 4,
     "buffer": 256,
-    "stranger": [],  # ids that a session of the same name has in use at the broker
 }
+_SETTINGS = list(SETUP)[list(SETUP).index("window") :]
 _ENOUGH = 5000  # turns until everything must have been said
 
 
 class State:
-    """All that outlives a power cut but the flash: the peer, and how the device is set up. A Tape keeps copies."""
+    """All that outlives a power cut but the flash: the peer, and the settings of the device. A Tape keeps copies."""
 
     def __init__(self, setup):
-        self.peer = Peer(setup["level"])
+        self.peer = Peer()
         if setup["stranger"]:
             self.peer.stranger(setup["stranger"])
-        self.window, self.inbound = setup["window"], setup["inbound"]
+        self.settings = {name: setup[name] for name in _SETTINGS}  # replaced when a step changes them
         self.mode = ["ok"]  # what the handler does
         self.step = 0  # steps of the script that have begun
         self.phase = "mount"
@@ -59,11 +59,11 @@ class State:
 
 
 class World:
-    def __init__(self, setup):
+    """`flash`: a function that makes the model of the flash, of a whole setup."""
+
+    def __init__(self, setup, flash=aged):
         self.setup = {**SETUP, **setup}
-        self.flash = NorFlash(self.setup["sectors"], self.setup["size"], *GRANULARITIES[self.setup["granularity"]])
-        old = ("granularity", "sectors", "size", "age", "last_mid", "stuck")
-        self.flash.restore(old_flash(*(self.setup[name] for name in old)))
+        self.flash = flash(self.setup)
         self.state = State(self.setup)
 
     @property
@@ -86,7 +86,7 @@ class World:
 
     def power_on(self):
         """Everything but flash and broker begins anew."""
-        state, setup = self.state, self.setup
+        state = self.state
         state.phase = "mount"
         urandom, os.urandom = os.urandom, lambda n: EPOCH[:n]  # the epoch of a journal that is formatted now
         try:
@@ -96,11 +96,10 @@ class World:
         if journal.damaged:
             raise Finding(OTHER, f"the mount found {journal.damaged} records damaged, and only power was cut")
         state.phase = "work"
-        options = {name: setup[name] for name in ("drop", "level")}
-        options.update(window=state.window, inbound=state.inbound, buffer=bytearray(setup["buffer"]))
+        options = {**state.settings, "buffer": bytearray(state.settings["buffer"])}
         state.device = Device(journal, state.peer, **options)
         # Ids of messages to the client need room in the journal, too.
-        state.peer.server.window = min(state.inbound, len(self.flash.data) // 512)
+        state.peer.server.window = min(options["inbound"], self.flash.blocks * self.flash.block_size // 512)
         state.device.subscribe("in/#", 2, self._heard, stream=True)
 
     # --- scripts ---
@@ -159,16 +158,17 @@ class World:
         size = most if size < 0 else min(size, most)
         message = outgoing(len(out.messages), qos, size, retain)
         number = out.begin(message)
-        if self.setup["drop"]:
+        if self.state.settings["drop"]:
             out.let_go()
         seq = device.journal.next_seq
         try:
             mid = device.publish(*message)
         except (OutboxFull, OSError):
-            if qos == 0 or not self.setup["drop"]:
+            if qos == 0 or not self.state.settings["drop"]:
                 out.refuse(number)
                 return
             raise
+        out.handled()  # it may have waited for an acknowledgement
         if mid:
             out.accept(number, mid, seq)
         else:
@@ -279,15 +279,16 @@ class World:
 
     def _do_repeat(self):
         """Nothing was answered for long: at level 3 the client says it all again."""
-        if self._linked() and self.device.connected and self.setup["level"] == 3:
+        if self._linked() and self.device.connected and self.state.settings["level"] == 3:
             self.device.session._repeat()
             self.device.turn()
 
     # --- all of it ---
 
-    def _do_restart(self, window, inbound, arrive=None):
+    def _do_restart(self, settings, arrive=None):
+        """`settings`: those that change, {name: value}."""
         self.power_cut(arrive)
-        self.state.window, self.state.inbound = window, inbound
+        self.state.settings = {**self.state.settings, **settings}
         self.power_on()
 
     def _do_settle(self):

@@ -80,11 +80,9 @@ Exchange = namedtuple("Exchange", _FIELDS)
 
 
 class Outgoing:
-    """The messages that the application published, by their numbers: 0, 1, ... `repeats`: the client may say it all
-    again on the same connection, when nothing was answered for long."""
+    """The messages that the application published, by their numbers: 0, 1, ..."""
 
-    def __init__(self, repeats=False):
-        self.repeats = repeats
+    def __init__(self):
         self.messages = {}  # number: server.Message
         self.accepted = set()
         self.taken = set()  # that the server took over
@@ -131,7 +129,7 @@ class Outgoing:
     def let_go(self):
         """The full journal may give up what nobody has seen."""
         for e in self.open.values():
-            if e.fresh and e.tried == NEVER and e.phase == HELD:
+            if e.tried == NEVER and e.phase == HELD:
                 self.may_go.add(e.number)
 
     def owner(self, mid):
@@ -152,8 +150,9 @@ class Outgoing:
 
     # --- what the client writes ---
 
-    def connected(self):
-        """A CONNECT left the client."""
+    def connected(self, repeats=False):
+        """A CONNECT left the client. `repeats`: it may say all again when nothing was answered for long."""
+        self.repeats = repeats
         # Each is replaced when it grows, and so needs no copy.
         self.sent = ()  # numbers whose PUBLISH left on this connection,
         self.here = ()  # in its order, since the client last began to repeat them
@@ -207,9 +206,9 @@ class Outgoing:
     def release_written(self, mid):
         """A PUBREL left the client."""
         e = self.owner(mid)
-        if not e or mid in self.foreign:
-            return
-        if e.qos != 2 or (e.phase == HELD and not e.unsure):
+        if not e or e.qos == 1 or e.tried == NEVER or mid in self.foreign:
+            return  # it frees the id, which another journal may have left in use
+        if e.phase == HELD and not e.unsure:
             raise Finding(OTHER, "PUBREL for message %d, whose PUBREC has not come" % e.number)
         self._set(e, phase=RELEASED, unsure=False)
         self.releasing += (e.number,)
