@@ -125,14 +125,6 @@ class Firmware:
         return {(s.name, seq, qos) for s in self.sensors for seq, qos in s.accepted()}
 
 
-def _tally(numbers, name, seen):
-    tally = Tally()
-    for number in numbers:
-        for _ in range(seen[name, number]):
-            tally.add(number)
-    return tally
-
-
 def _rows(shares, seen):
     """({kind: Row}, MB of RAM of the processes, in each second)."""
     rows = {kind: Row() for kind in KINDS}
@@ -141,7 +133,8 @@ def _rows(shares, seen):
         for kind, counts in connections.items():
             rows[kind].met(counts)
         for device in told:
-            rows[device.kind].add(device, _tally(range(1, device.accepted + 1), device.name, seen))
+            came = (n for n in range(1, device.accepted + 1) for _ in range(seen[device.name, n]))
+            rows[device.kind].add(device, Tally(came))
         resident.append(megabytes)
     return rows, resident
 

@@ -10,7 +10,6 @@ from .wire import PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK, Violation
 LOST, TWICE, REUSED, ORDER, OTHER = "lost", "duplicated", "ids reused", "out of order", "other"
 KINDS = (LOST, TWICE, REUSED, ORDER, OTHER)
 
-
 _LATEST = 200  # ids that a judged session remembers: more than any client has in flight
 
 
@@ -48,7 +47,8 @@ class JudgedSession(Session):
             raise Finding(TWICE, "%r after its PUBREL" % p)
         if before == body and not p.dup:  # [MQTT-3.3.1-1]
             raise Finding(OTHER, "%r was sent before: DUP is missing" % p)
-        if before != body and p.mid in self.held:  # [MQTT-2.3.1-2]
+        # [MQTT-2.3.1-2] An id that another journal left in use, for a message unknown, swallows QoS 2 alone.
+        if before != body and p.mid in self.held and (before or p.qos == 2):
             raise Finding(LOST, "%r comes under the id of %r" % (p, before))
         self.seen[p.mid] = body, False
         if len(self.seen) > _LATEST:
@@ -371,10 +371,12 @@ class Incoming:
 class Tally:
     """Which of the numbers 1, 2, 3... came, in little memory; `repeated`: how many came again."""
 
-    def __init__(self):
+    def __init__(self, numbers=()):
         self.repeated = 0
         self._next = 1
         self._early = set()
+        for number in numbers:
+            self.add(number)
 
     def add(self, number):
         if number < self._next or number in self._early:
