@@ -12,6 +12,8 @@ from reference.oracle import OTHER, Finding
 from reference.wire import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
 from wired import EPOCH, Device, HandlerError, aged
 
+# Settings of the device, as Client takes them but for "buffer", a size; a restart may change each.
+DEVICE = {"window": 3, "inbound": 4, "drop": None, "level": 4, "buffer": 256}
 SETUP = {
     "granularity": "page-4",
     "sectors": 4,
@@ -20,14 +22,8 @@ SETUP = {
     "last_mid": 40,
     "stuck": 0,
     "stranger": [],  # ids that a session of the same name has in use at the broker
-    # Settings of the device, as Client takes them; a restart may change each. "buffer" is a size.
-    "window": 3,
-    "inbound": 4,
-    "drop": None,
-    "level": 4,
-    "buffer": 256,
+    **DEVICE,
 }
-_SETTINGS = list(SETUP)[list(SETUP).index("window") :]
 _ENOUGH = 5000  # turns until everything must have been said
 
 
@@ -38,7 +34,7 @@ class State:
         self.peer = Peer()
         if setup["stranger"]:
             self.peer.stranger(setup["stranger"])
-        self.settings = {name: setup[name] for name in _SETTINGS}  # replaced when a step changes them
+        self.settings = {name: setup[name] for name in DEVICE}  # replaced when a step changes them
         self.mode = ["ok"]  # what the handler does
         self.step = 0  # steps of the script that have begun
         self.phase = "mount"
