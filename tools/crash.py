@@ -22,7 +22,7 @@ import kept  # noqa: E402
 from cutting import GRANULARITIES, quick_sum  # noqa: E402
 from inflight import Journal  # noqa: E402
 from machine import Search  # noqa: E402
-from promises import KINDS, OTHER  # noqa: E402
+from reference.oracle import KINDS, OTHER  # noqa: E402
 from wear import Life  # noqa: E402
 
 _SLICES = 40  # parts of a run: the same ones on any number of processes

@@ -17,6 +17,7 @@ from fleet.mosquitto import Mosquitto
 from fleet.network import Network
 from fleet.sensors import HEAP, ROOT, Fleet, build
 from fleet.witness import Witness
+from reference.oracle import judge
 
 _DRAIN_S = 300  # at most, until every sensor has delivered what its journal holds,
 _SETTLE_S = 90  # and until all of that has arrived everywhere
@@ -179,13 +180,13 @@ def _result(console, accepted, fleet, network, witness, restarts):
     seen = witness.counts()
     rows = {}
     for qos in sorted({q for _, _, q in accepted}):
-        mine = [(device, seq) for device, seq, q in accepted if q == qos]
-        copies = Counter({key: seen[key] for key in mine})
+        mine = {(device, seq): qos for device, seq, q in accepted if q == qos}
+        lost, twice, repeated = judge(mine, seen)
         rows[qos] = {
             "accepted": len(mine),
-            "delivered": sum(1 for key in mine if copies[key]),
-            "lost": sum(1 for key in mine if not copies[key]),
-            "duplicated": sum(1 for key in mine if copies[key] > 1),
+            "delivered": len(mine) - len(lost),
+            "lost": len(lost),
+            "duplicated": len(twice) + len(repeated),
             "resent with DUP": network.repeated[qos],
         }
     table = Table(title="What a subscriber got", title_justify="left")

@@ -18,9 +18,10 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "lib"))  # virtual 
 
 from fleet.mosquitto import Mosquitto
 from fleet.sensors import Sensor, best_runtime, build
+from reference.oracle import Tally, judge
 from soak import day, storm
 from soak.fleet import Share, more_files
-from soak.result import Row, Tally, histogram, table
+from soak.result import Row, histogram, table
 from soak.watcher import Watcher
 from soak.weather import KINDS
 
@@ -124,14 +125,6 @@ class Firmware:
         return {(s.name, seq, qos) for s in self.sensors for seq, qos in s.accepted()}
 
 
-def _tally(numbers, name, seen):
-    tally = Tally()
-    for number in numbers:
-        for _ in range(seen[name, number]):
-            tally.add(number)
-    return tally
-
-
 def _rows(shares, seen):
     """({kind: Row}, MB of RAM of the processes, in each second)."""
     rows = {kind: Row() for kind in KINDS}
@@ -140,22 +133,17 @@ def _rows(shares, seen):
         for kind, counts in connections.items():
             rows[kind].met(counts)
         for device in told:
-            rows[device.kind].add(device, _tally(range(1, device.accepted + 1), device.name, seen))
+            came = (n for n in range(1, device.accepted + 1) for _ in range(seen[device.name, n]))
+            rows[device.kind].add(device, Tally(came))
         resident.append(megabytes)
     return rows, resident
 
 
 def _firmware(accepted, seen):
     """The Row of the real firmware, whose numbers have gaps: other messages take some."""
-    row = Row(devices=len({device for device, _, _ in accepted}))
-    for device, seq, qos in accepted:
-        row.accepted += 1
-        row.lost += not seen[device, seq]
-        if qos == 2:
-            row.twice += seen[device, seq] > 1
-        else:
-            row.repeated += seen[device, seq] > 1
-    return row
+    lost, twice, repeated = judge({(device, seq): qos for device, seq, qos in accepted}, seen)
+    devices = len({device for device, _, _ in accepted})
+    return Row(devices, accepted=len(accepted), lost=len(lost), twice=len(twice), repeated=len(repeated))
 
 
 def _quarters(values):

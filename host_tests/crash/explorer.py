@@ -8,6 +8,7 @@ from collections import Counter, namedtuple
 
 import nor
 from cutting import Tape, cut
+from wired import aged
 from world import World
 
 _DEEPEST = 4  # cuts of one device, each during the recovery from the one before
@@ -85,15 +86,16 @@ _NEAR = 2
 
 
 class Explorer:
-    """Explores scripts. `count`: the cuts made, by what they struck."""
+    """Explores scripts. `flash`: as for World. `count`: the cuts made, by what they struck."""
 
-    def __init__(self, setup, steps, seed=0, ways=2, deepest=_DEEPEST):
+    def __init__(self, setup, steps, seed=0, ways=2, deepest=_DEEPEST, flash=aged):
         self.setup = setup
         self.steps = steps
         self.count = Counter()
         self._dice = random.Random(seed)
         self._ways = ways  # of cutting an operation, None: each byte of it
         self._deepest = deepest
+        self._flash = flash
         self._world = self._most = None
 
     def explore(self, focus=None, most=None):
@@ -104,7 +106,7 @@ class Explorer:
 
     def record(self):
         """The operations of the script without a cut."""
-        self._world = World(self.setup)
+        self._world = World(self.setup, self._flash)
         return self._taped([], lambda: self._world.play(self.steps))
 
     def _taped(self, cuts, run):

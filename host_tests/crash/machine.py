@@ -170,7 +170,7 @@ class Script(RuleBasedStateMachine):
 
     @rule(window=st.integers(1, 8), inbound=st.sampled_from([1, 4, 10]), arrive=ARRIVE)
     def restart(self, window, inbound, arrive):
-        self._do("restart", window, inbound, arrive)
+        self._do("restart", {"window": window, "inbound": inbound}, arrive)
 
     @precondition(lambda self: self._up and self.setup["level"] == 3)
     @rule()

@@ -12,8 +12,9 @@ from inflight import Journal
 from inflight.inbound import Inbound
 from inflight.outbound import Outbound
 from machine import Search
-from promises import LOST, ORDER, OTHER, REUSED, TWICE
+from reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 from wear import Life
+from world import World
 
 # Messages both ways, the end of a sector, an outage.
 SETUP = {"granularity": "page-4", "sectors": 3, "size": 512, "age": 11, "window": 3}
@@ -133,6 +134,16 @@ def test_nothing_is_found_without_a_defect():
         explorer.explore()
         assert explorer.count["cuts"] > 100
         assert {"program", "erase", "mount", "work", "finish", "cut 2", "cut 3"} <= set(explorer.count)
+
+
+def test_settings_that_change_between_lives():
+    settings = {"window": 1, "inbound": 1, "level": 3, "buffer": 128}
+    world = World(SETUP)
+    world.play([["restart", settings]])
+    assert world.peer.level == 3
+    explorer = Explorer(SETUP, [*STEPS[:12], ["restart", settings, 1], *STEPS[10:], ["restart", {"level": 4}]])
+    explorer.explore()
+    assert explorer.count["cuts"] > 100
 
 
 def test_what_is_found_can_be_kept_and_played(monkeypatch):

@@ -2,9 +2,10 @@
 
 import pytest
 
-from broker import PUBACK, packet, publish, pubrec, pubrel, string
+from messages import SHARED, outgoing, payload
 from peer import Peer
-from promises import LOST, ORDER, OTHER, REUSED, SHARED, TWICE, Finding, payload, topic_of
+from reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE, Finding
+from reference.wire import PUBACK, packet, publish, pubrec, pubrel, string
 
 CONNECT = packet(0x10, string("MQTT") + b"\x04\x00\x00\x00" + string("dev"))
 SUBSCRIBE = packet(0x82, b"\0\x63" + string("in/#") + b"\2")
@@ -20,13 +21,14 @@ def connected():
 
 
 def accept(peer, mid, qos=2, size=8):
-    number = peer.out.begin(qos, size, False)
+    number = peer.out.begin(outgoing(len(peer.out.messages), qos, size))
     peer.out.accept(number, mid, number)
     return number
 
 
 def send(peer, number, mid, qos=2, size=8, dup=0):
-    peer.written(publish(topic_of(number, size, 0), payload(number, size), qos, mid, dup))
+    message = outgoing(number, qos, size)
+    peer.written(publish(message.topic, message.payload, qos, mid, dup))
 
 
 def cut_and_connect(peer):
@@ -53,7 +55,7 @@ def send_after_pubrec(peer):
     send(peer, number, 1)
     peer.arrive()
     peer.next()
-    peer.out.acknowledged()
+    peer.out.handled()
     send(peer, number, 1, dup=1)
 
 
@@ -62,7 +64,7 @@ def complete_and_send_again(peer):
     send(peer, number, 1, qos=1)
     peer.arrive()
     peer.next()
-    peer.out.acknowledged()
+    peer.out.handled()
     cut_and_connect(peer)
     send(peer, number, 1, qos=1, dup=1)
 
@@ -109,7 +111,7 @@ def spoil(peer):
 
 def sequence_again(peer):
     for _ in range(2):
-        number = peer.out.begin(1, 0, False)
+        number = peer.out.begin(outgoing(len(peer.out.messages), 1, 0))
         peer.out.accept(number, number + 1, 5)
 
 
@@ -183,7 +185,7 @@ def test_accepted():
     peer.written(pubrel(1))
     peer.arrive()
     peer.next()
-    peer.out.acknowledged()
+    peer.out.handled()
     peer.judge()
     assert accept(peer, 1) == 1
 

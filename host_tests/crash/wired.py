@@ -11,6 +11,7 @@ from inflight.base import ASK, DIAL
 from inflight.journal import DONE, IN, OUT, RELEASED
 from inflight.packet import ProtocolError
 from nor import NorFlash
+from reference.wire import spans
 
 EPOCH = b"\x78\x56\x34\x12"
 
@@ -37,9 +38,10 @@ class Wire:
         if self.broken:
             self.peer.lost(self._raw)
             raise OSError(ECONNRESET, "the link is gone")
-        if _is_whole(self._raw):
-            raw, self._raw = self._raw, b""
-            self.peer.written(raw)
+        end = 0
+        for start, _, end in spans(self._raw):
+            self.peer.written(self._raw[start:end])
+        self._raw = self._raw[end:]
         return n
 
     def read(self, view, space, ms):
@@ -54,7 +56,7 @@ class Wire:
 
     def _wait(self):
         # The client waits for an answer: the broker has one, or never will.
-        self.peer.out.acknowledged()
+        self.peer.out.handled()
         if self.patience != 0:
             self.peer.arrive()
         if self.patience == 0 or not self.peer.answers:
@@ -72,16 +74,6 @@ class Wire:
     def close(self):
         if not self.broken:
             self.peer.disconnected()
-
-
-def _is_whole(raw):
-    size, i = 0, 1
-    while i < len(raw):
-        size |= (raw[i] & 0x7F) << 7 * (i - 1)
-        if not raw[i] & 0x80:
-            return len(raw) == i + 1 + size
-        i += 1
-    return False
 
 
 class Device(Client):
@@ -118,7 +110,7 @@ class Device(Client):
         self._link.down += raw
         while self._link and self._link.down:
             self.turn()
-        self.peer.out.acknowledged()
+        self.peer.out.handled()
 
     def turn(self):
         """Writes what is due and reads what has come."""
@@ -128,8 +120,16 @@ class Device(Client):
             self._failed(error)
 
 
+def aged(setup):
+    """Flash as a setup of the World describes it."""
+    flash = NorFlash(setup["sectors"], setup["size"], *GRANULARITIES[setup["granularity"]])
+    names = ("granularity", "sectors", "size", "age", "last_mid", "stuck")
+    flash.restore(_old(*(setup[name] for name in names)))
+    return flash
+
+
 @lru_cache(256)
-def old_flash(granularity, sectors, size, age, last_mid, stuck):
+def _old(granularity, sectors, size, age, last_mid, stuck):
     """A snapshot of flash with a journal on it: `age` messages came and went, the last one with the id `last_mid`; so
     many received ids (`stuck`) stand before them and are alive. age None: the flash is blank."""
     flash = NorFlash(sectors, size, *GRANULARITIES[granularity])

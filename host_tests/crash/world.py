@@ -4,15 +4,16 @@ as a file; ["publish", 30, 1] is a step, and _do_publish() tells what it means."
 import contextlib
 import os
 
-from broker import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
-from cutting import GRANULARITIES
 from inflight import Journal, OutboxFull
 from inflight.session import DROPPED
-from nor import NorFlash
+from messages import outgoing
 from peer import Peer
-from promises import OTHER, Finding, payload, topic_of
-from wired import EPOCH, Device, HandlerError, old_flash
+from reference.oracle import OTHER, Finding
+from reference.wire import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
+from wired import EPOCH, Device, HandlerError, aged
 
+# Settings of the device, as Client takes them but for "buffer", a size; a restart may change each.
+DEVICE = {"window": 3, "inbound": 4, "drop": None, "level": 4, "buffer": 256}
 SETUP = {
     "granularity": "page-4",
     "sectors": 4,
@@ -20,24 +21,20 @@ SETUP = {
     "age": 40,  # messages that the journal has seen before
     "last_mid": 40,
     "stuck": 0,
-    "window": 3,
-    "inbound": 4,
-    "drop": None,
-    "level": 4,
-    "buffer": 256,
     "stranger": [],  # ids that a session of the same name has in use at the broker
+    **DEVICE,
 }
 _ENOUGH = 5000  # turns until everything must have been said
 
 
 class State:
-    """All that outlives a power cut but the flash: the peer, and how the device is set up. A Tape keeps copies."""
+    """All that outlives a power cut but the flash: the peer, and the settings of the device. A Tape keeps copies."""
 
     def __init__(self, setup):
-        self.peer = Peer(setup["level"])
+        self.peer = Peer()
         if setup["stranger"]:
             self.peer.stranger(setup["stranger"])
-        self.window, self.inbound = setup["window"], setup["inbound"]
+        self.settings = {name: setup[name] for name in DEVICE}  # replaced when a step changes them
         self.mode = ["ok"]  # what the handler does
         self.step = 0  # steps of the script that have begun
         self.phase = "mount"
@@ -58,11 +55,11 @@ class State:
 
 
 class World:
-    def __init__(self, setup):
+    """`flash`: a function that makes the model of the flash, of a whole setup."""
+
+    def __init__(self, setup, flash=aged):
         self.setup = {**SETUP, **setup}
-        self.flash = NorFlash(self.setup["sectors"], self.setup["size"], *GRANULARITIES[self.setup["granularity"]])
-        old = ("granularity", "sectors", "size", "age", "last_mid", "stuck")
-        self.flash.restore(old_flash(*(self.setup[name] for name in old)))
+        self.flash = flash(self.setup)
         self.state = State(self.setup)
 
     @property
@@ -85,7 +82,7 @@ class World:
 
     def power_on(self):
         """Everything but flash and broker begins anew."""
-        state, setup = self.state, self.setup
+        state = self.state
         state.phase = "mount"
         urandom, os.urandom = os.urandom, lambda n: EPOCH[:n]  # the epoch of a journal that is formatted now
         try:
@@ -95,10 +92,10 @@ class World:
         if journal.damaged:
             raise Finding(OTHER, f"the mount found {journal.damaged} records damaged, and only power was cut")
         state.phase = "work"
-        options = {name: setup[name] for name in ("drop", "level")}
-        options.update(window=state.window, inbound=state.inbound, buffer=bytearray(setup["buffer"]))
+        options = {**state.settings, "buffer": bytearray(state.settings["buffer"])}
         state.device = Device(journal, state.peer, **options)
-        state.peer.limit = min(state.inbound, len(self.flash.data) // 512)  # their ids need room in the journal, too
+        # Ids of messages to the client need room in the journal, too.
+        state.peer.server.window = min(options["inbound"], self.flash.blocks * self.flash.block_size // 512)
         state.device.subscribe("in/#", 2, self._heard, stream=True)
 
     # --- scripts ---
@@ -135,7 +132,7 @@ class World:
             raise Finding(OTHER, f"{device.pending} messages are pending, {journal.live} in the journal")
         if journal.used > 2 * journal._span(3) and peer.told and not peer.provoked:
             raise Finding(OTHER, f"{journal.used} bytes of the journal are in use, for nothing")
-        if "in/#" not in peer.filters:
+        if not peer.session or "in/#" not in peer.session.subscriptions:
             raise Finding(OTHER, "the subscription is gone")
 
     # --- the application ---
@@ -155,18 +152,19 @@ class World:
         device, out = self.device, self.peer.out
         most = device.journal.largest - 18
         size = most if size < 0 else min(size, most)
-        number = out.begin(qos, size, bool(retain))
-        topic = topic_of(number, size, retain)
-        if self.setup["drop"]:
+        message = outgoing(len(out.messages), qos, size, retain)
+        number = out.begin(message)
+        if self.state.settings["drop"]:
             out.let_go()
         seq = device.journal.next_seq
         try:
-            mid = device.publish(topic, payload(number, size), qos, bool(retain))
+            mid = device.publish(*message)
         except (OutboxFull, OSError):
-            if qos == 0 or not self.setup["drop"]:
+            if qos == 0 or not self.state.settings["drop"]:
                 out.refuse(number)
                 return
             raise
+        out.handled()  # it may have waited for an acknowledgement
         if mid:
             out.accept(number, mid, seq)
         else:
@@ -228,8 +226,8 @@ class World:
 
     def _hand(self, raw):
         self.device.hand(raw)
-        if self.peer.owed and self._linked():
-            raise Finding(OTHER, f"the client owes {self.peer.owed}")
+        if self.peer.inc.owed and self._linked():
+            raise Finding(OTHER, f"the client owes {self.peer.inc.owed}")
 
     def _do_drop(self, arrive=None):
         """The link breaks, so many packets still arrive; the client is not told."""
@@ -256,7 +254,7 @@ class World:
 
     def _do_stray(self, kind, mid):
         """An acknowledgement for an id that is not in use."""
-        while self.peer.out.owns(mid):
+        while self.peer.out.owner(mid):
             mid = mid % 65535 + 1
         self._force(kind, mid)
 
@@ -270,23 +268,23 @@ class World:
     def _force(self, kind, mid):
         if self._linked() and self.device.connected:
             self.peer.provoked = True
-            self.peer.out.acknowledged()
+            self.peer.out.handled()
             self._hand({PUBACK: puback, PUBREC: pubrec, PUBCOMP: pubcomp}[kind](mid))
 
     # --- time ---
 
     def _do_repeat(self):
         """Nothing was answered for long: at level 3 the client says it all again."""
-        if self._linked() and self.device.connected and self.setup["level"] == 3:
-            self.peer.out.connected()
+        if self._linked() and self.device.connected and self.state.settings["level"] == 3:
             self.device.session._repeat()
             self.device.turn()
 
     # --- all of it ---
 
-    def _do_restart(self, window, inbound, arrive=None):
+    def _do_restart(self, settings, arrive=None):
+        """`settings`: those that change, {name: value}."""
         self.power_cut(arrive)
-        self.state.window, self.state.inbound = window, inbound
+        self.state.settings = {**self.state.settings, **settings}
         self.power_on()
 
     def _do_settle(self):

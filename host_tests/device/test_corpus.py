@@ -2,7 +2,7 @@
 
 import sys
 
-sys.path.append("host_tests/fuzz/targets")
+sys.path.extend(("host_tests/fuzz/targets", "tools"))
 
 from harness import CUT_STEP, eq
 from outcome import Finding

@@ -5,8 +5,9 @@ import time
 import pytest
 
 from fleet.mosquitto import Mosquitto, unavailable
+from reference.oracle import Tally
 from soak.fleet import Share
-from soak.result import Row, Tally
+from soak.result import Row
 from soak.watcher import Watcher
 from soak.weather import KINDS
 
@@ -40,9 +41,6 @@ def test_share(tmp_path):
         seen = watcher.counts()
     assert len(told) == 2 * len(KINDS) and resident
     for device in told:
-        row, tally = Row(), Tally()
-        for number in range(1, device.accepted + 1):
-            for _ in range(seen[device.name, number]):
-                tally.add(number)
-        row.add(device, tally)
+        row = Row()
+        row.add(device, Tally(n for n in range(1, device.accepted + 1) for _ in range(seen[device.name, n])))
         assert row.problems(device.kind) == []

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from inflight.outbound import DUP, Outbound
 from soak.clock import virtual_time
 from soak.device import Device
 from soak.weather import KINDS, Weather
@@ -26,9 +27,8 @@ async def live(device, weather, loop):
     return through, settled
 
 
-@pytest.mark.parametrize("qos", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
-def test_kind(kind, qos):
+def lived(kind, qos):
+    """(broker, weather, device, messages completed in bad weather, whether all was settled in the end)."""
     with virtual_time() as loop:
         world, broker, draw = World(), Broker(), random.Random(1)
         random.seed(1)  # what the client draws its pauses from
@@ -37,15 +37,36 @@ def test_kind(kind, qos):
         world.ports[2] = weather.serve
         device = Device("device", kind, qos, 2, 5, draw)
         with world.reached():
-            through, settled = loop.run_until_complete(live(device, weather, loop))
+            return broker, weather, device, *loop.run_until_complete(live(device, weather, loop))
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kind(kind, qos):
+    broker, weather, device, through, settled = lived(kind, qos)
     assert weather.connections[kind] >= 1
     assert settled and device.accepted >= 15
+    assert not broker.violations
     assert broker.seen["device"].missing(device.accepted) == 0
     assert qos == 1 or broker.seen["device"].repeated == 0
     if kind in NEVER:
         assert through == 0
     elif not kind.startswith("cut"):
         assert through > 0
+
+
+def test_a_client_that_breaks_the_protocol_is_seen(monkeypatch):
+    """A PUBLISH that is sent again as if it were new."""
+    again = Outbound.again
+
+    def without_dup(self):
+        some = again(self)
+        for i in range(self.rows):
+            self.states[i] &= ~DUP
+        return some
+
+    monkeypatch.setattr(Outbound, "again", without_dup)
+    assert any("DUP is missing" in violation for violation in lived("cut within a packet, in", 2)[0].violations)
 
 
 def test_an_access_point_that_goes():

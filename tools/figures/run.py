@@ -81,7 +81,8 @@ class Code:
 @contextlib.contextmanager
 def responder():
     """The port of a responder that runs."""
-    process = subprocess.Popen([sys.executable, str(SCRIPTS.parent / "responder.py")], stdout=subprocess.PIPE)
+    tools = SCRIPTS.parents[1]
+    process = subprocess.Popen([sys.executable, "-m", "figures.responder"], cwd=tools, stdout=subprocess.PIPE)
     try:
         yield int(process.stdout.readline())
     finally:

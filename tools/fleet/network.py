@@ -5,7 +5,7 @@ import contextlib
 import threading
 from collections import Counter
 
-_PUBLISH = 3
+from reference.wire import PUBLISH, spans
 
 
 class _Frames:
@@ -13,30 +13,18 @@ class _Frames:
 
     def __init__(self, published, repeated):
         self._published, self._repeated = published, repeated
-        self._head = bytearray()
-        self._skip = 0
+        self._data = bytearray()
 
     def feed(self, data):
-        at = 0
-        while at < len(data):
-            if self._skip:
-                n = min(self._skip, len(data) - at)
-                self._skip -= n
-                at += n
-                continue
-            self._head.append(data[at])
-            at += 1
-            if len(self._head) > 1 and not self._head[-1] & 0x80:
-                self._packet()
-
-    def _packet(self):
-        first, *digits = self._head
-        self._head.clear()
-        self._skip = sum((digit & 0x7F) << 7 * i for i, digit in enumerate(digits))
-        if first >> 4 == _PUBLISH:
-            qos = first >> 1 & 3
-            self._published[qos] += 1
-            self._repeated[qos] += first >> 3 & 1
+        self._data += data
+        end = 0
+        for start, _, stop in spans(self._data):
+            first, end = self._data[start], stop
+            if first >> 4 == PUBLISH:
+                qos = first >> 1 & 3
+                self._published[qos] += 1
+                self._repeated[qos] += first >> 3 & 1
+        del self._data[:end]
 
 
 class Relay:

@@ -13,6 +13,7 @@ DEVICE_PATH = (
     CHECKOUT / "host_tests/device",
     CHECKOUT / "firmware",
     CHECKOUT / "boards/common",
+    CHECKOUT / "tools",  # for the package of the reference
 )
 # Target: its share of the inputs, of those the share that coverage guides, and its share of the time. What is cheap
 # gets most inputs.

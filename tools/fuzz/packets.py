@@ -1,6 +1,7 @@
 """MQTT packets as a server sends them, and every way of getting a field wrong. Inputs are bytes, made from a Random."""
 
-PUBLISH, PUBREL, SUBACK = 3, 6, 9
+from reference.wire import PUBLISH, PUBREL, SUBACK, string
+
 _KINDS = (2, 3, 3, 3, 3, 4, 5, 6, 7, 9, 11, 13)
 _GOOD_TEXT = ("a", "a/b", "dev/command/ping", "", "/", "$SYS/x", "ü", "温度/1", "😀")
 _LONG_TEXT = ("x" * 40, "long/" * 30)
@@ -31,10 +32,6 @@ def varint(n, digits=1):
         n >>= 7
     out[-1] &= 127
     return bytes(out)
-
-
-def string(data):
-    return len(data).to_bytes(2, "big") + data
 
 
 def text(rng):

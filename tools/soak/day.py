@@ -27,6 +27,7 @@ class Day:
     outages: int = 0
     restarts: int = 0
     commands: Row = field(default_factory=Row)  # the other way, at QoS 2
+    violations: list = field(default_factory=list)  # of the protocol
     memory: list = field(default_factory=list)  # blocks that Python had allocated, every half an hour
 
     def growth(self):
@@ -37,7 +38,7 @@ class Day:
 
     def problems(self):
         found = [problem for kind, row in self.rows.items() for problem in row.problems(kind)]
-        found += self.commands.problems("commands")
+        found += self.commands.problems("commands") + self.violations
         early, late = self.growth()
         if late > early * 1.05:
             found.append(f"memory grew from {early} to {late} blocks")
@@ -95,6 +96,7 @@ class _Fleet:
             weather.clear_up()
 
     def judge(self, day):
+        day.violations += self.broker.violations
         for weather in self.weathers:
             day.rows[weather.kind] = Row()
             day.rows[weather.kind].met(weather.connections)

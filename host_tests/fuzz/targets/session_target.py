@@ -4,28 +4,32 @@ mounts again.
 
 data: a byte (level, window, inbound), then steps: below 0x80 so many bytes from the broker, others as step() tells."""
 
-import struct
 from binascii import crc32
 
 from inflight.journal import Journal, OutboxFull
-from inflight.packet import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, ProtocolError
+from inflight.packet import ProtocolError
 from inflight.session import Session
-from journal_reader import OUT, RELEASED, Image
+from journal_reader import OUT, Image
+from journal_reader import RELEASED as STATE_RELEASED
 from outcome import Outcome, Reader, demand
+from reference.oracle import RELEASED, Outgoing
+from reference.server import Message
+from reference.wire import (
+    CONNACK,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    connack,
+    packet,
+    parse,
+    publish,
+    spans,
+)
 from worn_flash import blank
 
 _TX = 160
-_CONNACK = b"\x20\x02%c\x00"
-
-
-class Peer:
-    """What the harness knows of one message: what went over the wire about it decides what may become of it."""
-
-    def __init__(self, seq, mid, qos, wire):
-        self.seq, self.mid, self.qos, self.wire = seq, mid, qos, wire
-        self.tried = self.received = self.complete = False  # PUBLISH left once; PUBREC came; it may be done
-        self.sent = self.released = False  # PUBLISH, PUBREL left on this connection
-        self.orphaned = False  # released to a broker that did not know the session
 
 
 class World:
@@ -33,7 +37,8 @@ class World:
         self.level, self.window, self.inbound = level, window, inbound
         self.flash, self.shape = blank(shape)
         self.now = 0
-        self.messages = []
+        self.out = Outgoing()
+        self.wires = {}  # number: (sequence number, PUBLISH) of what was accepted
         self.handed = set()  # ids of QoS 2 messages that the application had, and that were not released
         self.number = Outcome()
         self.start()
@@ -43,8 +48,7 @@ class World:
         self.flash.reads = 0
         self.journal = Journal(self.flash)
         buffer = bytearray(2 * _TX)
-        for m in self.messages:
-            m.orphaned = False
+        self.out.power_cut()
         self.topic = b"t"
         self.session = Session(self.journal, buffer, b"dev", self.level, self.window, self.inbound, 60_000, 20_000)
         self.session.name = self.topic  # so that a message like the last one takes the short way
@@ -55,19 +59,17 @@ class World:
     # --- what the client does ---
 
     def publish(self, qos, n):
-        text = bytes([65 + len(self.messages) % 26]) * n
+        text = bytes([65 + len(self.out.messages) % 26]) * n
         seq = self.journal.next_seq
+        number = self.out.begin(Message("t", text, qos, False))
         try:
             mid = self.session.publish(self.topic, text, qos, False)
         except OutboxFull:
+            self.out.refuse(number)
             return
-        head = bytes([0x30 | qos << 1]) + _varint(5 + n) + b"\0\1t" + struct.pack(">H", mid)
-        demand(mid not in [m.mid for m in self.open()], "Message ID %d is in use", mid)
-        self.messages.append(Peer(seq, mid, qos, head + text))
+        self.out.accept(number, mid, seq)
+        self.wires[number] = seq, publish("t", text, qos, mid)
         self.flush()
-
-    def open(self):
-        return [m for m in self.messages if not m.complete]
 
     def connect(self, present):
         if not self.dead:
@@ -75,11 +77,11 @@ class World:
         self.session.connect(self.now, False, 60, None, None, None)
         self.dead = False
         self.seen = b""
-        for m in self.messages:
-            m.sent = m.released = False
+        self.out.disconnected()
+        self.out.connected(repeats=True)
         self.flush()
         if present < 2:
-            self.feed(_CONNACK % present)
+            self.feed(connack(present))
 
     def flush(self):
         session = self.session
@@ -126,9 +128,7 @@ class World:
     def resume(self):
         if self.level == 4 and not self.session.present:
             self.handed.clear()
-            for m in self.messages:
-                m.complete = m.complete or m.orphaned  # nobody is left to answer its PUBREL
-                m.orphaned = m.received
+            self.out.session_lost()
         self.session.resume()
         self.flush()
 
@@ -145,10 +145,9 @@ class World:
             self.handed.discard(d.mid)
         elif kind == PUBLISH:
             self.published(d)
-        for m in self.open() if PUBACK <= kind <= PUBCOMP else ():
-            if m.mid == d.mid:
-                m.received = m.received or (kind == PUBREC and m.qos == 2 and m.sent)
-                m.complete = kind == PUBACK and m.qos == 1 and m.sent or kind == PUBCOMP and m.released
+        if PUBACK <= kind <= PUBCOMP:
+            self.out.handed(kind, d.mid)
+            self.out.handled()
 
     def published(self, d):
         if not d.flags & 4 or not self.session.deliver or d.offset:
@@ -159,40 +158,20 @@ class World:
 
     def listen(self):
         """What the client said, packet by packet, once it is whole."""
-        while self.seen:
-            n = k = 0
-            while True:
-                k += 1
-                if k >= len(self.seen):
-                    return
-                n |= (self.seen[k] & 127) << 7 * (k - 1)
-                if self.seen[k] < 128:
-                    break
-            end = k + 1 + n
-            if len(self.seen) < end:
-                return
-            self.said(self.seen[:end])
-            self.seen = self.seen[end:]
+        end = 0
+        for start, _, end in spans(self.seen):
+            self.said(self.seen[start:end])
+        self.seen = self.seen[end:]
 
-    def said(self, packet):
-        kind = packet[0] >> 4
-        self.number.note(packet)
-        mid = int.from_bytes(packet[2:4], "big")
-        for m in self.open():
-            if kind == PUBREL and m.mid == mid:
-                demand(m.received or not m.sent, "PUBREL %d without PUBREC", mid)
-                m.released = m.received
-        if kind == PUBLISH:
-            self.told(packet)
-
-    def told(self, packet):
-        wire = bytes([packet[0] & 0xF7]) + packet[1:]
-        whose = [m for m in self.open() if m.wire == wire]
-        demand(whose, "%r was complete, or never accepted", packet)
-        m = whose[0]
-        demand(not m.received, "PUBLISH after its PUBREC")
-        demand(not m.tried or packet[0] & 8, "sent again without DUP")
-        m.sent = m.tried = True
+    def said(self, raw):
+        self.number.note(raw)
+        p = parse(raw, self.level)
+        if p.kind == PUBREL:
+            self.out.release_written(p.mid)
+        elif p.kind == PUBLISH:
+            e = self.out.owner(p.mid)
+            demand(e, "%r was complete, or never accepted", p)
+            self.out.publish_written(e.number, p)
 
     def check(self):
         session = self.session
@@ -201,15 +180,13 @@ class World:
         demand(session._inbound._room == self.room <= 2 * self.inbound, "a table of %d ids", self.room)
         image = Image(self.shape, bytes(self.flash.data))
         there = {r.seq: r for r in image.records if r.kind == OUT}
-        for m in self.open():
-            record = there.get(m.seq)
-            demand(record and record.body == m.wire, "message %d of QoS %d is lost", m.mid, m.qos)
-            demand(m.received or record.state != RELEASED, "%d is released without PUBREC", m.mid)
+        for e in self.out.open.values():
+            seq, wire = self.wires[e.number]
+            record = there.get(seq)
+            body = record and bytes([record.body[0] & 0xF7]) + record.body[1:]  # whether DUP stands there is its own
+            demand(body == wire, "message %d of QoS %d is lost", e.mid, e.qos)
+            demand(e.phase == RELEASED or record.state != STATE_RELEASED, "%d is released without PUBREC", e.mid)
         demand(len(there) == session.pending, "%d in the journal, %d pending", len(there), session.pending)
-
-
-def _varint(n):
-    return bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7])
 
 
 def step(world, op, reader):
@@ -237,9 +214,9 @@ def step(world, op, reader):
 
 def answer(world, which, kind):
     """What an honest broker would say about a message that is open."""
-    for m in world.open()[which : which + 1]:
-        kind = (PUBREC if kind & 1 else PUBCOMP) if m.qos == 2 else PUBACK
-        world.feed(bytes([kind << 4, 2, m.mid >> 8, m.mid & 255]))
+    for e in sorted(world.out.open.values())[which : which + 1]:
+        kind = (PUBREC if kind & 1 else PUBCOMP) if e.qos == 2 else PUBACK
+        world.feed(packet(kind << 4, e.mid.to_bytes(2, "big")))
 
 
 def run(data):

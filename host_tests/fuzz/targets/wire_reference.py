@@ -1,6 +1,7 @@
 """What a server may send, read from the standard a second time: whole, slowly, without the code under test."""
 
 from outcome import demand
+from reference.wire import Violation, span
 
 # Remaining length by type; None: any. A type that is not here is never sent to a client.
 _LENGTHS = {2: 2, 3: None, 4: 2, 5: 2, 6: 2, 7: 2, 9: None, 11: 2, 13: 0}
@@ -32,23 +33,14 @@ def name_is_valid(data):
     return 0 < len(data) < 65536 and text_is_valid(data) and b"+" not in data and b"#" not in data
 
 
-def _length(data):
-    # (remaining length, where it ends)
-    value = 0
-    for k in range(4):
-        if 1 + k >= len(data):
-            raise _Open
-        value += (data[1 + k] & 127) * 128**k
-        if data[1 + k] < 128:
-            return value, 2 + k
-    raise _Bad
-
-
 def _packet(data, level, size):
     # (event, bytes of it) of the packet that data begins with.
     kind, flags = data[0] >> 4, data[0] & 15
-    length, at = _length(data)
-    end = at + length
+    found = span(data)
+    if not found:
+        raise _Open
+    at, end = found
+    length = end - at
     if kind not in _LENGTHS or _LENGTHS[kind] not in (None, length):
         raise _Bad
     if kind != 3 and level == 4 and flags != (2 if kind == 6 else 0):
@@ -93,7 +85,7 @@ def judge(stream, level, size, events, failed):
             wanted.append(event)
             at += n
         demand(events == wanted and not failed, "%r (failed: %d), but it is %r", events, failed, wanted)
-    except _Bad:
+    except (_Bad, Violation):
         demand(events == wanted and failed, "%r (failed: %d), but it is %r and an error", events, failed, wanted)
     except _Open:
         # It may have begun to hand out a long payload, and need not wait for the end of what is wrong.
