@@ -128,6 +128,25 @@ class NorFlash:
                 self.written[(at + i) // page] = 1
 
 
+class CachedFlash(NorFlash):
+    """A flash behind a cache: what was programmed since the last sync is lost with the power."""
+
+    def __init__(self, *shape):
+        super().__init__(*shape)
+        self.kept = self.snapshot()
+
+    def ioctl(self, op, arg):
+        if op == 3:
+            self.kept = self.snapshot()
+        return super().ioctl(op, arg)
+
+    def is_durable(self):
+        return self.snapshot() == self.kept
+
+    def lose_power(self):
+        self.restore(self.kept)
+
+
 def refuse_setting(old, new, at):
     # A one leaves a bit alone, and what writes FF leaves a byte alone. A nibble that is neither
     # left alone nor cleared further means that the writer took this place for erased.

@@ -9,7 +9,7 @@ from inflight.outbound import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN, 
 from inflight.packet import PUBACK, PUBCOMP, PUBREC, ProtocolError
 from inflight.port import ticks_add
 from inflight.session import COUNTERS, Session
-from nor import NorFlash
+from nor import CachedFlash, NorFlash
 
 
 def two(mid):
@@ -186,6 +186,118 @@ def test_receiver_recovers():
     inbound.forget()
     inbound = Inbound(Journal(device), 1)
     eq(inbound.seen(5), NEW)
+
+
+# --- what leaves never runs ahead of what is durable ---
+
+
+class Wary(Peer):
+    """Whenever something leaves or is handed over, flash must hold it: power may go there."""
+
+    def __init__(self, device, **options):
+        self.device = device
+        super().__init__(device, **options)
+
+    def written(self):
+        s = self.session
+        out = b""
+        n = s.output(self.now)
+        while n:
+            assert self.device.is_durable(), s.out[s.out_at]
+            out += bytes(s.out[s.out_at : s.out_at + n])
+            n = s.output(self.now)
+        return out
+
+    def note(self):
+        assert self.device.is_durable() or self.session.decoder.flags & 6 != 4
+        super().note()
+
+
+def test_nothing_leaves_before_it_is_durable():
+    """[MQTT-4.1.0-1] [MQTT-4.3.3-2] PUBLISH, PUBREL and every answer, at level 4 and 3, a clean session as well."""
+    for level in (4, 3):
+        device = CachedFlash(4, 1024, 16)
+        for clean in (False, True, False):
+            peer = Wary(device, level=level, window=2)
+            peer.publish(b"offline", 2)
+            assert device.is_durable()
+            packets = peer.up(0, clean)
+            for k in range(6):
+                peer.publish(b"%d" % k, 1 + k % 2)
+                assert device.is_durable()
+                packets += peer.sent()
+            while packets:
+                p = packets.pop(0)
+                if p[0] & 0xF0 == 0x30:
+                    packets += peer.feed(ack(0x40 if p[0] & 2 else 0x50, mid_of(p)))
+                elif p[0] & 0xF0 == 0x60:
+                    packets += peer.feed(ack(0x70, p[2] << 8 | p[3]))
+            eq(peer.session.pending, 0)
+            for mid in (9, 10):
+                peer.feed(message(b"t", b"in", 2, mid) + ack(0x62, mid) + message(b"t", b"in", 1, mid))
+            peer.session.disconnect()
+            peer.sent()
+            assert device.is_durable()
+            device.lose_power()
+
+
+def test_power_cut_at_rest_behind_pubcomp():
+    """[MQTT-4.3.3-2] The broker may use the id again: its next message is not swallowed, however often that happens."""
+    device = CachedFlash(4, 1024, 16)
+    for k in range(40):
+        peer = Peer(device, inbound=4)
+        peer.up(1 if k else 0)
+        eq(peer.feed(message(b"t", b"%d" % k, 2, 1 + k % 7)), [ack(0x50, 1 + k % 7)])
+        eq(peer.feed(ack(0x62, 1 + k % 7)), [ack(0x70, 1 + k % 7)])
+        eq(peer.got, [(b"%d" % k, False)])
+        device.lose_power()
+
+
+def test_idle_makes_durable():
+    """What was acknowledged does not go out again after a power cut in an idle moment, nor after none was ever idle."""
+    device = CachedFlash(4, 1024, 16)
+    peer = Peer(device)
+    peer.up()
+    for mid in (1, 2):
+        peer.publish(b"x")
+        peer.sent()
+    peer.feed(ack(0x40, 1))
+    peer.session.tidy(False)
+    assert not device.is_durable()
+    peer.feed(ack(0x40, 2))
+    peer.session.tidy()
+    device.lose_power()
+    eq(Peer(device).up(1), [])
+
+
+def test_handler_is_interrupted_behind_a_cache():
+    """[MQTT-4.3.3-2] The application had the message, the power went: it comes again and says so."""
+    device = CachedFlash(4, 1024, 16)
+    peer = Peer(device)
+    peer.up()
+    peer.session.decoder.view[:8] = message(b"t", b"x", 2, 5)
+    peer.session.decoder.fed(8)
+    eq(peer.session.receive(0), packet.PUBLISH)
+    device.lose_power()
+    peer = Peer(device)
+    peer.up(1)
+    peer.feed(message(b"t", b"x", 2, 5, 1))
+    eq(peer.got, [(b"x", True)])
+
+
+def test_qos_0_costs_no_sync():
+    """Nothing is spent where nothing is promised."""
+    device = CachedFlash(4, 1024, 16)
+    peer = Peer(device)
+    peer.up()
+    peer.session.commit()
+    syncs = device.syncs
+    for _ in range(5):
+        peer.publish(b"x", 0)
+        peer.sent()
+        peer.feed(message(b"t", b"x"))
+        peer.session.tidy()
+    eq(device.syncs, syncs)
 
 
 # --- ids ---

@@ -22,7 +22,7 @@ from broker import (
     pubrel,
 )
 from inflight import FileFlash, OutboxFull, ProtocolError, RamFlash
-from nor import PowerCut
+from nor import CachedFlash, PowerCut
 
 
 @pytest.fixture(params=["ram", "file"])
@@ -500,6 +500,50 @@ def test_clean_session_of_a_journal(broker, make):
         second.connect()
         second.ping()
     assert second.pending == 0
+
+
+# --- a flash behind a cache ---
+
+
+def acknowledged(b):
+    """A script: one message of QoS 1 and one of QoS 2 are completed."""
+    b.welcome()
+    b.send(puback(b.expect(PUBLISH).mid))
+    p = b.expect(PUBLISH)
+    b.send(pubrec(p.mid))
+    b.expect(PUBREL)
+    b.send(pubcomp(p.mid))
+
+
+@pytest.mark.parametrize("rest", ["drain", "disconnect", "idle", "offline"])
+def test_what_was_acknowledged_is_not_sent_after_a_power_cut(broker, make, pump, rest):
+    """Whoever drains, disconnects or is idle may lose the power or sleep: the broker has seen it all, once."""
+    device = CachedFlash(4, 1024, 16)
+    client = make(broker.port, device, backoff=(60_000, 60_000))
+
+    def script(b):
+        acknowledged(b)
+        if rest == "offline":
+            b.cut()
+        elif rest == "disconnect":
+            b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        for qos in (1, 2):
+            client.publish("t", b"x", qos=qos)
+        if rest == "drain":
+            assert client.drain(3000)
+        pump(client, lambda: not client.pending)
+        if rest == "disconnect":
+            client.disconnect()
+        if rest == "offline":
+            pump(client, lambda: not client.connected)
+        if rest in ("idle", "offline"):
+            pump(client, device.is_durable)
+    make.cut_power(client)
+    device.lose_power()
+    assert make(broker.port, device).pending == 0
 
 
 # --- restart ---

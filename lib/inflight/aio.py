@@ -86,6 +86,7 @@ class AsyncClient(Base):
             self._over = True
             self._offered.set()
             self._close()
+            self.session.commit()
 
     def _close(self):
         if self._link:
@@ -100,10 +101,11 @@ class AsyncClient(Base):
     async def _run(self):
         while True:
             await sleep_ms(0)  # a network that fails at once leaves time to the others
-            while not self._is_due(ticks_ms()):
-                await sleep_ms(20)
-            self._broken = None
             try:
+                while not self._is_due(ticks_ms()):
+                    await sleep_ms(20)
+                    self.session.tidy()
+                self._broken = None
                 await self._open()
                 while True:
                     await self._turn()
@@ -209,8 +211,8 @@ class AsyncClient(Base):
             if session.overdue(ticks_ms(), session.patience):
                 raise OSError(ETIMEDOUT, "no answer")
             await self._gate.wait(self._link.stream, False)
-            if self._gate.woken and session.journal:
-                session.journal.tidy()  # one erase at most
+            if self._gate.woken:
+                session.tidy()
             return
         decoder.fed(n)
         kind = session.receive(ticks_ms())
@@ -335,6 +337,7 @@ class AsyncClient(Base):
         while self.pending and ms > 0:
             await self._change(ms)
             ms = ticks_diff(end, ticks_ms())
+        self.session.commit()
         return not self.pending
 
     async def subscribe(self, filters, qos=0, handler=None, stream=False):

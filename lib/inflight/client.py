@@ -74,6 +74,7 @@ class Client(Base):
             except OSError:
                 pass  # it is gone already
         self._close()
+        self.session.commit()
 
     # --- moving bytes ---
 
@@ -85,7 +86,7 @@ class Client(Base):
             n = session.output(ticks_ms())
 
     def _turn(self, ms):
-        # Writes what is due, waits up to `ms` for something to read, and handles it.
+        # Writes what is due, waits up to `ms` for something to read, and handles it. Returns False if nothing came.
         session = self.session
         self._flush()
         decoder = session.decoder
@@ -93,7 +94,7 @@ class Client(Base):
         if not n:
             if session.overdue(ticks_ms(), session.patience):
                 raise OSError(ETIMEDOUT, "no answer")
-            return
+            return False
         decoder.fed(n)
         kind = session.receive(ticks_ms())
         while kind:
@@ -101,8 +102,9 @@ class Client(Base):
                 self._deliver()
             self._flush()
             if session.code:
-                return
+                return True
             kind = session.receive(ticks_ms())
+        return True
 
     def _deliver(self):
         if self.session.deliver:
@@ -139,13 +141,14 @@ class Client(Base):
     def _step(self, ms):
         try:
             if self.session.connected:
-                self._turn(ms)
-                if self.session.journal:
-                    self.session.journal.tidy()
+                idle = not self._turn(ms)
             elif self._wanted and self._is_due(ticks_ms()):
                 self.connect()
+                return
             else:
                 sleep_ms(min(ms, 50))
+                idle = True
+            self.session.tidy(idle)
         except (OSError, packet.ProtocolError) as e:
             self._failed(e)
 
@@ -159,6 +162,7 @@ class Client(Base):
             if left <= 0:
                 return False
             self._step(left)
+        self.session.commit()
         return True
 
     # --- what an application asks for ---

@@ -76,6 +76,7 @@ class Journal(Pages):
         self.owner = None  # its moved(old, new) hears of a record that has another place
         self._h = bytearray(HEAD)
         self._chunk = bytearray(32)  # what is copied on its way
+        self._dirty = False  # something was programmed since the last sync
         self._live = array("H", bytes(2 * n))  # live bytes of each sector
         self.found_seq = self.found_mid = self.found_len = self.found_state = self._kind = 0
         import inflight.mount
@@ -104,7 +105,7 @@ class Journal(Pages):
 
     def append(self, kind, mid, head, n, tail=None, start=0):
         """Appends a record of `kind` with Message ID `mid` and the body head[:n] + tail[start:].
-        It is durable when this returns. Returns its place.
+        It is durable when commit() returns. Returns its place.
         Raises OutboxFull (nothing is written), ValueError if the body is too long."""
         end = len(tail) if tail is not None else start
         size = n + end - start
@@ -132,7 +133,7 @@ class Journal(Pages):
             self._put(tail, start, end)
         self._put_crc()
         self._program()
-        self._sync()
+        self._dirty = True
         self._off += span
         self._count(at, kind, span)
         if kind == OUT or kind == NOTE:
@@ -159,14 +160,28 @@ class Journal(Pages):
             self._live[at // self._size] += span
 
     def mark(self, at, state):
-        """Notes RELEASED or DONE on the live record at place `at`; a DONE one is gone."""
+        """Notes RELEASED or DONE on the live record at place `at`; a DONE one is gone. Durable when
+        commit() returns."""
         self._load(at)
         n = self.found_len
         self._settle(at, n, state)
+        self._dirty = True
         if state == DONE:
             self._bury(at, self._kind, self._span(n))
-        else:
+
+    @property
+    def failed(self):
+        """True after an operation that programs was interrupted or failed."""
+        return not self._sound
+
+    def commit(self):
+        """Makes everything appended and marked durable. Raises OSError."""
+        if self._dirty:
             self._sync()
+
+    def _sync(self):
+        super()._sync()
+        self._dirty = False
 
     def _bury(self, at, kind, span):
         self._count(at, kind, -span)

@@ -186,13 +186,28 @@ class Session:
         self._outbound.again()
         self._resumed = True
 
+    # --- durability ---
+
+    def commit(self):
+        """Makes durable what the journal took. Raises OSError."""
+        if self.journal:
+            self.journal.commit()
+
+    def tidy(self, idle=True):
+        """The client has time: `idle`, all that was noted becomes durable; a sector may be erased ahead of
+        its use (one at most). Raises OSError."""
+        if self.journal:
+            if idle:
+                self.journal.commit()
+            self.journal.tidy()
+
     # --- going out ---
 
     def publish(self, name, payload, qos, retain):
-        """Takes a message: at QoS 1 and 2 it is in the journal when this returns; at QoS 0 it is
-        what output() offers next (there must be nothing left to offer). name is bytes.
+        """Takes a message: at QoS 1 and 2 it is durable when this returns; at QoS 0 it is what output()
+        offers next (there must be nothing left to offer). name is bytes.
         Returns the Message ID, 0 at QoS 0 or if the full journal dropped it.
-        Raises ValueError, OutboxFull."""
+        Raises ValueError, OutboxFull, OSError if flash fails."""
         tx = self.tx
         size = len(payload)
         outbound = self._outbound
@@ -226,6 +241,7 @@ class Session:
         place = outbound.accept(mid, tx, end, None if fits else payload)
         if fits:
             self._fresh = place
+        self.journal.commit()
         self.count[ACCEPTED] += 1
         return mid
 
@@ -285,11 +301,13 @@ class Session:
 
     def output(self, now):
         """Returns how many bytes of `out`, from `out_at` on, are to be written next, whole and
-        before anything else; 0 if there is nothing to say."""
+        before anything else; 0 if there is nothing to say. What they say is durable by then: all that
+        leaves is offered here. Raises OSError if flash fails."""
         self._now = now
         self.out_at = 0
         n = self._output()
         if n:
+            self.commit()
             self._last_out = now
         return n
 
@@ -467,6 +485,7 @@ class Session:
                 self.count[TOO_LONG] += 1
             if d.flags & 4:
                 self._seen(self._inbound.seen(d.mid))
+                self.commit()  # before the application has it: `redelivered` must tell if the power goes
 
     def _seen(self, what):
         if what == DUPLICATE:
