@@ -66,9 +66,12 @@ class Peer:
     # --- what befalls it ---
 
     def stranger(self, mids):
-        """A session of the client's name, by another journal, with these ids in use."""
+        """A session of the client's name, by another journal, with these ids in use and messages queued."""
         self.session = True
         self.held = dict.fromkeys(mids, -1)
+        self.filters = {"in/#": 2}
+        for mid in mids:
+            self.give(1 + mid % 2, 20)
 
     def amnesia(self):
         """The session is lost, with all messages on their way to the client."""
@@ -261,5 +264,5 @@ class Peer:
         """Everything is over."""
         self.out.judge()
         self.inc.judge()
-        if self.held or self.flight or self.queue:
+        if any(number >= 0 for number in self.held.values()) or self.flight or self.queue:
             raise Finding(OTHER, f"nobody completes {self.held} {self.flight} {self.queue}")

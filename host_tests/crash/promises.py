@@ -102,7 +102,7 @@ class Outgoing:
 
     def let_go(self):
         """The full journal may give up what nobody has seen."""
-        self.may_go |= {e.number for e in self.open.values() if e.fresh and e.tried == NEVER and e.phase == HELD}
+        self.may_go |= {e.number for e in self.open.values() if e.tried == NEVER and e.phase == HELD}
 
     def _owner(self, mid):
         return next((e for e in self.open.values() if e.mid == mid), None)
@@ -174,9 +174,9 @@ class Outgoing:
     def release_written(self, mid):
         """A PUBREL left the client."""
         e = self._owner(mid)
-        if not e:
-            return
-        if e.qos != 2 or (e.phase == HELD and not e.unsure):
+        if not e or e.tried == NEVER or e.qos == 1:
+            return  # the id is freed before its first use at QoS 2
+        if e.phase == HELD and not e.unsure:
             raise Finding(OTHER, f"PUBREL for message {e.number}, whose PUBREC has not come")
         self.open[e.number] = e._replace(phase=RELEASED, unsure=False)
 

@@ -37,9 +37,11 @@ class Wire:
         if self.broken:
             self.peer.lost(self._raw)
             raise OSError(ECONNRESET, "the link is gone")
-        if _is_whole(self._raw):
-            raw, self._raw = self._raw, b""
+        size = _size(self._raw)
+        while size:
+            raw, self._raw = self._raw[:size], self._raw[size:]
             self.peer.written(raw)
+            size = _size(self._raw)
         return n
 
     def read(self, view, space, ms):
@@ -74,14 +76,15 @@ class Wire:
             self.peer.disconnected()
 
 
-def _is_whole(raw):
+def _size(raw):
+    # Of the packet that raw begins with; 0 if not all of it is there.
     size, i = 0, 1
     while i < len(raw):
         size |= (raw[i] & 0x7F) << 7 * (i - 1)
-        if not raw[i] & 0x80:
-            return len(raw) == i + 1 + size
         i += 1
-    return False
+        if not raw[i - 1] & 0x80:
+            return i + size if len(raw) >= i + size else 0
+    return 0
 
 
 class Device(Client):
