@@ -84,4 +84,13 @@ def main():
         _say(e)
         board.sleep(1000)
         ms = app.config.sleep_ms
+    _try_to_commit(app.journal)
     board.sleep(ms, True)
+
+
+def _try_to_commit(journal):
+    # What the broker has acknowledged would be sent again after the sleep.
+    try:
+        journal.commit()
+    except OSError as e:
+        _say(e)

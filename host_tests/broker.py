@@ -220,6 +220,13 @@ class Broker(_Listener):
         self.expect(PINGREQ)
         self.send(pingresp())
 
+    def free_ids(self, first=1):
+        """The client proves that ids are free, which it has to in a session that its journal does not know."""
+        mids = [self.expect(PUBREL).mid for _ in range(16)]
+        if mids != list(range(first, first + 16)):
+            raise Violation(f"PUBRELs for {mids}, expected from {first} on")
+        self.send(*map(pubcomp, mids))
+
     def goodbye(self):
         self.expect(DISCONNECT)
         self.expect_close()

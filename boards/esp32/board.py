@@ -102,7 +102,7 @@ def reset_cause():
 
 
 def sleep(ms, deep=False):
-    # The journal has nothing to flush: what publish() accepted was in flash when it returned.
+    # The journal has nothing to flush: whoever sleeps has committed it.
     if deep:
         if ms and _station:
             _station.note()

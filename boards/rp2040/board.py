@@ -124,7 +124,7 @@ def reset_cause():
 
 
 def sleep(ms, deep=False):
-    # The journal has nothing to flush: what publish() accepted was in flash when it returned.
+    # The journal has nothing to flush: whoever sleeps has committed it.
     if not deep:
         sleep_ms(ms)  # lightsleep() stops the clocks that Wi-Fi, USB and the watchdog live by, and ends early
         return

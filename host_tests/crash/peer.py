@@ -52,9 +52,12 @@ class Peer:
     # --- what befalls it ---
 
     def stranger(self, mids):
-        """A session of the client's name, by another journal, with these ids in use."""
+        """A session of the client's name, by another journal, with these ids in use and messages queued."""
         self.server.sessions[NAME] = JudgedSession()
         self.session.held = dict.fromkeys(mids)
+        self.session.subscriptions["in/#"] = 2
+        for mid in mids:
+            self.give(1 + mid % 2, 20)
 
     def amnesia(self):
         """The session is lost, with all messages on their way to the client."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-import inflight.mount
+import inflight.recovery
 import kept
 from cutting import GRANULARITIES
 from explorer import Explorer, Found
@@ -63,11 +63,14 @@ def _last_first(monkeypatch):
 
 
 def _nothing_copied(monkeypatch):
-    monkeypatch.setattr(Journal, "_evacuate", lambda self, sector: None)
+    monkeypatch.setattr(Journal, "_empty", lambda self, sector: None)
 
 
 def _torn_counts(monkeypatch):
-    monkeypatch.setattr(inflight.mount, "_intact", lambda j, at: True)
+    def has_header(window, at):
+        return bool(window.told_size(at)) and window.buf[window.load(at, 1)] in inflight.recovery._KINDS
+
+    monkeypatch.setattr(inflight.recovery._Window, "has_record", has_header)
 
 
 def _release_unnoted(monkeypatch):
@@ -97,12 +100,13 @@ def _release_sent_before_noted(monkeypatch):
     monkeypatch.setattr(Outbound, "acked", hasty)
 
 
-def _copy_believed(monkeypatch):
-    # A mount that takes the unfinished copy of the tail for the head of the ring.
-    last_byte = inflight.mount._last_byte
-    monkeypatch.setattr(
-        inflight.mount, "_last_byte", lambda j, sector, off: -1 if off == j._first else last_byte(j, sector, off)
-    )
+def _originals_stand(monkeypatch):
+    monkeypatch.setattr(inflight.recovery, "_drop_original", lambda j, at: None)
+
+
+def _erased_unretired(monkeypatch):
+    clear = Journal._clear_bits
+    monkeypatch.setattr(Journal, "_clear_bits", lambda j, at, data, n: clear(j, at, data, n) if n != 24 else None)
 
 
 DEFECTS = {
@@ -114,7 +118,8 @@ DEFECTS = {
     "PUBREC is not noted": (_release_unnoted, {TWICE, OTHER}),
     "what the application had is not noted": (_heard_unnoted, {TWICE, OTHER}),
     "PUBREL leaves before PUBREC is noted": (_release_sent_before_noted, {TWICE}),
-    "an unfinished copy is believed": (_copy_believed, {LOST, OTHER, TWICE}),
+    "a copy and its original stand": (_originals_stand, {OTHER, TWICE, REUSED}),
+    "a sector is erased that was not retired": (_erased_unretired, {OTHER, TWICE}),
 }
 
 
@@ -186,7 +191,7 @@ def test_a_script_of_chance_finds_a_defect_and_shrinks(monkeypatch):
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_sectors_wear_evenly(interrupted):
-    life = Life("page-16-once", 1, interrupted)
+    life = Life("page-64", 1, interrupted)
     assert life.live(40) <= (0.2 if interrupted else 0.03)
     assert bool(life.cuts) == interrupted
 

@@ -2,15 +2,14 @@
 as a file; ["publish", 30, 1] is a step, and _do_publish() tells what it means."""
 
 import contextlib
-import os
 
-from inflight import Journal, OutboxFull
+from inflight import OutboxFull
 from inflight.session import DROPPED
 from messages import outgoing
 from peer import Peer
 from reference.oracle import OTHER, Finding
 from reference.wire import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
-from wired import EPOCH, Device, HandlerError, aged
+from wired import Device, HandlerError, aged, mounted
 
 # Settings of the device, as Client takes them but for "buffer", a size; a restart may change each.
 DEVICE = {"window": 3, "inbound": 4, "drop": None, "level": 4, "buffer": 256}
@@ -32,7 +31,7 @@ class State:
 
     def __init__(self, setup):
         self.peer = Peer()
-        if setup["stranger"]:
+        if setup["stranger"] and not setup["stuck"]:  # a journal with received ids has met its session
             self.peer.stranger(setup["stranger"])
         self.settings = {name: setup[name] for name in DEVICE}  # replaced when a step changes them
         self.mode = ["ok"]  # what the handler does
@@ -84,11 +83,7 @@ class World:
         """Everything but flash and broker begins anew."""
         state = self.state
         state.phase = "mount"
-        urandom, os.urandom = os.urandom, lambda n: EPOCH[:n]  # the epoch of a journal that is formatted now
-        try:
-            journal = Journal(self.flash)
-        finally:
-            os.urandom = urandom
+        journal = mounted(self.flash)
         if journal.damaged:
             raise Finding(OTHER, f"the mount found {journal.damaged} records damaged, and only power was cut")
         state.phase = "work"
@@ -130,7 +125,8 @@ class World:
         journal = device.journal
         if device.pending or journal.live:
             raise Finding(OTHER, f"{device.pending} messages are pending, {journal.live} in the journal")
-        if journal.used > 2 * journal._span(3) and peer.told and not peer.provoked:
+        stuck = self.setup["stuck"] + 1
+        if journal.used > journal.cost(14) + stuck * journal.cost(0) and peer.told and not peer.provoked:
             raise Finding(OTHER, f"{journal.used} bytes of the journal are in use, for nothing")
         if not peer.session or "in/#" not in peer.session.subscriptions:
             raise Finding(OTHER, "the subscription is gone")

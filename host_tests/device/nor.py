@@ -58,6 +58,17 @@ class NorFlash:
                 self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, new)
         del self._cache[:]
 
+    def is_durable(self):
+        """True if a cut would lose nothing."""
+        return not self._cache
+
+    def lose_power(self):
+        """Nothing of what was not synced is kept."""
+        for at, old, _ in reversed(self._cache):
+            self.data[at : at + len(old)] = old
+        del self._cache[:]
+        self.power_on()
+
     def power_on(self):
         self.off = False
         self._left = -1

@@ -97,7 +97,7 @@ def test_copies_of_messages_on_flash_that_was_restored_in_part():
 
 def test_copies_are_no_message_to_drop():
     flash = forged((4, 5, 6, 7), [(0, 5), (1, 5)])
-    outbound = Outbound(Journal(flash), 1)
+    outbound = Outbound(Journal(flash), 1, 9, 9)
     assert not outbound.drop_oldest()
     eq((outbound.rows, outbound.queued, outbound.discard()), (1, 0, 1))
 

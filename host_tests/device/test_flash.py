@@ -142,6 +142,8 @@ def test_sync_reaches_the_disk():
         journal = Journal(device)
         del synced[:]
         journal.append(OUT, 1, b"body", 4)
+        journal.commit()
+        journal.commit()
     finally:
         os.fsync = real
     eq(len(synced), 1)

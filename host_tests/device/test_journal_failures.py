@@ -115,7 +115,7 @@ class Life:
 
 
 def test_an_interrupt_anywhere():
-    """Between any two operations of the flash: what follows raises and programs nothing; after recover() all is there."""
+    """Between any two operations of the flash: what follows programs nothing; after recover() all is there."""
     for page, size in RINGS[:: 1 if CUT_STEP == 1 else 2]:
         for late in (False, True):
             for k in range(0, 700, 29 * CUT_STEP):

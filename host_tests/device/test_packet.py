@@ -622,8 +622,18 @@ def test_topic_nul():
 
 
 def test_topic_control_characters():
+    """A receiver may refuse them; a retained message with one would keep a device offline for ever."""
     for text in CONTROLS + NON_CHARACTERS:
-        refused(server_publish(b"a" + h(text)))
+        topic = b"a" + h(text)
+        for step in (0, 1):
+            eq(decoded(server_publish(topic, b"x"), step), [(3, 0, 0, topic, 1, b"x")])
+
+
+def test_dup_at_qos_0():
+    """[MQTT-3.3.1-2] [MQTT31-27] A violation at level 4, and nothing at level 3."""
+    raw = server_publish(b"t", b"x", dup=1)
+    refused(raw)
+    eq(decoded(raw, level=3)[0][0], packet.PUBLISH)
 
 
 def test_topic_wildcards():

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-import inflight.mount
+import inflight.recovery
 import inflight.packet
 import inflight.session
 import inflight.topic
@@ -72,9 +72,9 @@ BROKEN = {
     "a PUBREC completes": ("session", Outbound, "acked", None),
     "a QoS 2 message is always new": ("session", Inbound, "seen", lambda told, *_: 0),
     "marks do not last": ("session", Journal, "mark", None),
-    "every other record is spoilt": ("mount", inflight.mount, "_intact", None),
-    "no header is": ("mount", inflight.mount, "_sector_seq", None),
-    "the end is not found": ("mount", inflight.mount, "_last_byte", lambda told, *_: -1),
+    "every other record is spoilt": ("mount", inflight.recovery._Window, "has_record", None),
+    "no header is": ("mount", inflight.recovery, "_read_headers", None),
+    "the end is not found": ("mount", inflight.recovery._Window, "last_byte", lambda told, *_: -1),
 }
 
 
@@ -87,8 +87,8 @@ def breakage(what):
         "filters are not looked at": lambda text, limit=65535: text,
         "a PUBREC completes": lambda o, kind, mid: whole(o, 4 if kind == 5 else kind, mid),
         "marks do not last": lambda j, at, state: None if state == 2 else whole(j, at, state),
-        "every other record is spoilt": lambda j, at: at % 2 == 0 and whole(j, at),
-        "no header is": lambda j, sector: -1 if sector == 1 else whole(j, sector),
+        "every other record is spoilt": lambda w, at: at % 2 == 0 and whole(w, at),
+        "no header is": lambda j: [None, None, *whole(j)[2:]],
     }
     return name, where, attribute, special.get(what) or wrongly(whole, change)
 

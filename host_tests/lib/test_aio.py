@@ -405,22 +405,22 @@ def test_clean_session(broker):
 
 
 def test_session_of_a_stranger(broker):
-    """A session that this journal has never met is wiped before anything is sent."""
+    """In a session that this journal has never met ids are freed before they are used at QoS 2."""
     client = make(broker.port)
 
     async def scene():
-        await client.publish("t", b"x", 1)
+        await client.publish("t", b"x", 2)
         async with client:
             await client.connect()
             assert await client.drain(3000)
 
     def script(b):
         b.welcome(1, clean=False)
-        b.goodbye()
-        b.welcome(0, clean=True)
-        b.goodbye()
-        b.welcome(0, clean=False)
-        b.send(server.puback(b.expect(PUBLISH, payload=b"x").mid))
+        b.free_ids()
+        mid = b.expect(PUBLISH, payload=b"x").mid
+        b.send(server.pubrec(mid))
+        b.expect(PUBREL)
+        b.send(server.pubcomp(mid))
         b.goodbye()
 
     play(broker, script, scene)

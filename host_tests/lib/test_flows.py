@@ -22,7 +22,7 @@ from broker import (
     pubrel,
 )
 from inflight import FileFlash, OutboxFull, ProtocolError, RamFlash
-from nor import PowerCut
+from nor import NorFlash, PowerCut
 
 
 @pytest.fixture(params=["ram", "file"])
@@ -403,10 +403,7 @@ def test_pubrel_again_at_level_3(broker, make):
 
     def script(b):
         b.welcome(clean=False)
-        b.goodbye()
-        b.welcome(clean=True)
-        b.goodbye()
-        b.welcome(clean=False)
+        b.free_ids()
         p = b.expect(PUBLISH, qos=2, dup=False)
         b.send(pubrec(p.mid))
         b.expect(PUBREL, mid=p.mid, flags=2)
@@ -481,7 +478,7 @@ def test_clean_session(broker, make, pump):
 
 
 def test_clean_session_of_a_journal(broker, make):
-    """[MQTT-3.1.2-6] A clean session discards what an earlier one left in the journal, before it connects."""
+    """[MQTT-3.1.2-6] A clean session discards what an earlier one has sent, when it stands."""
     device = RamFlash()
     first = make(broker.port, device)
 
@@ -500,6 +497,70 @@ def test_clean_session_of_a_journal(broker, make):
         second.connect()
         second.ping()
     assert second.pending == 0
+
+
+def test_drain_tells_what_was_given_up(broker, make):
+    """True only if the broker completed all: not if a clean session gave up what it had been sent."""
+    client = make(broker.port, clean=True)
+
+    def script(b):
+        b.welcome(clean=True)
+        b.expect(PUBLISH, payload=b"1")
+        b.cut()
+        b.welcome(clean=True)
+        b.send(puback(b.expect(PUBLISH, payload=b"2").mid))
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"1", qos=1)
+        assert not client.drain(3000)
+        assert client.pending == 0
+        client.publish("t", b"2", qos=1)
+        assert client.drain(3000)
+
+
+# --- a flash behind a cache ---
+
+
+def acknowledged(b):
+    """A script: one message of QoS 1 and one of QoS 2 are completed."""
+    b.welcome()
+    b.send(puback(b.expect(PUBLISH).mid))
+    p = b.expect(PUBLISH)
+    b.send(pubrec(p.mid))
+    b.expect(PUBREL)
+    b.send(pubcomp(p.mid))
+
+
+@pytest.mark.parametrize("rest", ["drain", "disconnect", "idle", "offline"])
+def test_what_was_acknowledged_is_not_sent_after_a_power_cut(broker, make, pump, rest):
+    """Whoever drains, disconnects or is idle may lose the power or sleep: the broker has seen it all, once."""
+    device = NorFlash(4, 1024, 16, cache=True)
+    client = make(broker.port, device, backoff=(60_000, 60_000))
+
+    def script(b):
+        acknowledged(b)
+        if rest == "offline":
+            b.cut()
+        elif rest == "disconnect":
+            b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        for qos in (1, 2):
+            client.publish("t", b"x", qos=qos)
+        if rest == "drain":
+            assert client.drain(3000)
+        pump(client, lambda: not client.pending)
+        if rest == "disconnect":
+            client.disconnect()
+        if rest == "offline":
+            pump(client, lambda: not client.connected)
+        if rest in ("idle", "offline"):
+            pump(client, device.is_durable)
+    make.cut_power(client)
+    device.lose_power()
+    assert make(broker.port, device).pending == 0
 
 
 # --- restart ---
@@ -564,14 +625,14 @@ def test_restart_after_pubrel(broker, make, device, pump):
 
 
 def test_restart_offline(broker, make, device):
-    """[MQTT-4.1.0-1] Accepted, never sent, power cut: delivered ("might be a re-delivery": DUP)."""
+    """[MQTT-4.1.0-1] [MQTT-3.3.1-1] Accepted, never sent, power cut: delivered, for the first time."""
     client = make(broker.port, device)
     mid = client.publish("t", b"1", qos=2)
     client = restart(make, broker, device, client)
 
     def script(b):
         b.welcome()
-        b.expect(PUBLISH, mid=mid, payload=b"1", dup=True)
+        b.expect(PUBLISH, mid=mid, payload=b"1", dup=False)
         b.send(pubrec(mid))
         b.expect(PUBREL, mid=mid)
         b.send(pubcomp(mid))

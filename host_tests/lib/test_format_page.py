@@ -14,7 +14,7 @@ from test_journal import Places
 
 sys.path.append(str(Path(__file__).parents[1] / "fuzz/targets"))
 
-from journal_reader import Image, Shape  # noqa: E402
+from journal_reader import Image, Shape
 
 PAGE = Path(inflight.journal.__file__).with_name("FORMAT.md").read_text()
 

@@ -62,7 +62,7 @@ class Oracle:
         ours = sorted(seq for (kind, _), (seq, _, _) in found.items() if kind == OUT)
         assert not order or in_order(journal) == ours
         assert journal.live == len(ours)
-        assert journal.used == sum(journal._cost(len(body) + 15) for _, body, _ in found.values())
+        assert journal.used == sum(journal.cost(len(body)) for _, body, _ in found.values())
 
 
 def contents(journal):

@@ -27,6 +27,42 @@ def serve(tmp_path):
         broker.kill()
 
 
+# --- a session that the journal does not know ---
+
+
+def test_a_fresh_journal_gets_what_is_queued(serve, make, pump):
+    """[MQTT-4.3.3-2] [MQTT-4.4.0-1] The session goes on: what is queued comes, new messages of QoS 2 are not taken for
+    those that an earlier journal left half way."""
+    port = serve().port
+    got, heard = [], []
+    lost = make(port)
+    lost.subscribe("in/#", 2)
+    lost.connect()
+    for _ in range(3):
+        lost.session.publish(b"out", b"old", 2, False)
+    lost._flush()
+    came = 0
+    while came < 12:  # three PUBRECs, which nobody answers: mosquitto has the ids, and waits for PUBREL
+        came += lost._link.read(bytearray(12), 12 - came, 1000)
+    make.cut_power(lost)
+    other = make(port, client_id="other")
+    other.subscribe("out", 2, lambda m: heard.append(m.payload))
+    other.connect()
+    for k in range(20):
+        other.publish("in/x", b"%d" % k, 1 + k % 2)
+    assert other.drain(3000)
+    fresh = make(port)
+    fresh.subscribe("in/#", 2, lambda m: got.append(m.payload))
+    fresh.connect()
+    for k in range(20):
+        fresh.publish("out", b"%d" % k, 2)
+    assert fresh.drain(3000)
+    pump(fresh, lambda: len(got) == 20)
+    pump(other, lambda: heard[-1:] == [b"19"])
+    assert sorted(got, key=int) == [b"%d" % k for k in range(20)]
+    assert [p for p in heard if p != b"old"] == [b"%d" % k for k in range(20)]
+
+
 # --- who may ---
 
 

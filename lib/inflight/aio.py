@@ -8,11 +8,12 @@ from errno import ECONNABORTED, ECONNRESET, ENOTCONN, ETIMEDOUT
 
 import inflight.packet as packet
 
-from .base import DIAL, LEAVE, TURN, Base
+from .base import DIAL, TURN, Base
 from .gate import Gate, dial, sleep_ms
 from .journal import OutboxFull
 from .link import PACE, Link
-from .port import const, ticks_add, ticks_diff, ticks_ms
+from .port import const, passed, ticks_add, ticks_diff, ticks_ms
+from .session import DROPPED
 
 _OFFERED = const(1)  # a message waits for the iterator,
 _IN_USE = const(2)  # which has handed it out
@@ -86,6 +87,7 @@ class AsyncClient(Base):
             self._over = True
             self._offered.set()
             self._close()
+            self.session.commit()
 
     def _close(self):
         if self._link:
@@ -100,10 +102,11 @@ class AsyncClient(Base):
     async def _run(self):
         while True:
             await sleep_ms(0)  # a network that fails at once leaves time to the others
-            while not self._is_due(ticks_ms()):
-                await sleep_ms(20)
-            self._broken = None
             try:
+                while not self._is_due(ticks_ms()):
+                    await sleep_ms(20)
+                    self.session.tidy()
+                self._broken = None
                 await self._open()
                 while True:
                     await self._turn()
@@ -124,17 +127,13 @@ class AsyncClient(Base):
     async def _open(self):
         for step in self._opening():
             if step == TURN:
-                if self._late(self._began):
+                if self.session.left(ticks_ms(), self._began) <= 0:
                     raise OSError(ETIMEDOUT, "no answer")
                 await self._turn()
                 continue
             if step == DIAL:
                 sock = await dial(self._gate, self._host, self._port, self._timeout)
                 self._link = Link(sock, self._host, self._tls, self._timeout)
-            elif step == LEAVE:
-                while not self._flush():
-                    await self._room()
-                self._leave()
             self._began = self._wrote = ticks_ms()
         self._up = True
         self._error = None
@@ -188,7 +187,7 @@ class AsyncClient(Base):
             self._wake()
 
     def _late(self, start):
-        return ticks_diff(ticks_ms(), start) >= self._timeout
+        return passed(ticks_ms(), start, self._timeout)
 
     async def _room(self):
         # Waits until the socket takes more, a tick at most.
@@ -206,13 +205,13 @@ class AsyncClient(Base):
         self._changed.set()
         n = self._link.receive(decoder.view, decoder.space)
         if not n:
-            if session.overdue(ticks_ms(), session.patience):
+            if session.overdue(ticks_ms()):
                 raise OSError(ETIMEDOUT, "no answer")
             await self._gate.wait(self._link.stream, False)
-            if self._gate.woken and session.journal:
-                session.journal.collect()  # one erase at most
+            if self._gate.woken:
+                session.tidy()
             return
-        decoder.fed(n)
+        session.fed(n, ticks_ms())
         kind = session.receive(ticks_ms())
         while kind:
             if kind == packet.PUBLISH:
@@ -237,7 +236,7 @@ class AsyncClient(Base):
             if self._held == _IN_USE and self._consumer.done():
                 self._held = 0  # whoever had it has left
                 break
-            if self.session.keepalive and self.session.overdue(ticks_ms(), self.session.keepalive):
+            if self.session.keepalive and self.session.is_unanswered(ticks_ms(), self.session.keepalive):
                 self.session.ping()  # the answer to the last one is still to be read
             if self._try_flush():
                 self._changed.set()
@@ -329,13 +328,15 @@ class AsyncClient(Base):
 
     async def drain(self, ms):
         """Waits until the broker has completed every message of QoS 1 and 2. Returns True if it
-        has, False if `ms` passed before."""
+        has, False if `ms` passed before, or if one was given up or dropped meanwhile."""
         self._outside()
         end = ticks_add(ticks_ms(), ms)
+        dropped = self.session.count[DROPPED]
         while self.pending and ms > 0:
             await self._change(ms)
             ms = ticks_diff(end, ticks_ms())
-        return not self.pending
+        self.session.commit()
+        return not self.pending and self.session.count[DROPPED] == dropped
 
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
         """As Client.subscribe(); without handler and on_message it is for `async for`."""
@@ -391,7 +392,7 @@ class AsyncClient(Base):
                 return
             if self._held:
                 start = ticks_ms()  # nothing is read meanwhile
-            elif self._late(start):
+            elif self.session.left(ticks_ms(), start) <= 0:
                 self._abort(OSError(ETIMEDOUT, "no answer"))
                 raise OSError(ETIMEDOUT, "no answer")
             await self._change()

@@ -4,15 +4,14 @@ import random
 from binascii import crc32
 from errno import EACCES
 
-from .packet import ProtocolError
-from .port import const, print_exception, ticks_add, ticks_diff, ticks_ms
-from .session import COUNTERS, HANDLER_ERRORS, PROTOCOL_ERRORS, TOO_LONG, Session
-from .topic import encode, encode_filter, encode_name, matches
+from .packet import ProtocolError, connect
+from .port import const, passed, print_exception, ticks_add, ticks_diff, ticks_ms
+from .session import COUNTERS, HANDLER_ERRORS, PROTOCOL_ERRORS, TOO_LONG, UNHANDLED, Session
+from .topic import encode, encode_filter, encode_name, matched_by, matches
 
 DIAL = const(0)  # steps of connecting: open a link,
 TURN = const(1)  # write and read once,
-ASK = const(2)  # something was asked,
-LEAVE = const(3)  # send what is left and close the link
+ASK = const(2)  # something was asked
 
 _BYTES = (bytes, bytearray, memoryview)
 _REFUSALS = ("", "protocol level", "client id", "broker unavailable", "user name or password", "not authorised")
@@ -87,13 +86,14 @@ class Base:
     tls          SSLContext that verifies the broker (CERT_REQUIRED)
     user, password, will=(topic, payload, qos, retain)
     keepalive    seconds, 0: off
-    clean        clean session: nothing in flight survives a disconnection
+    clean        clean session: what was sent does not survive a disconnection, what never left does
     level        4 (MQTT 3.1.1) or 3 (MQTT 3.1)
     buffer       bytearray, one half to receive, one to send; longer payloads go in pieces
     window       messages of QoS 1 and 2 in flight at most
     inbound      the same for QoS 2 from the broker
     drop         when the journal is full: None: OutboxFull, "oldest", "newest" (counted)
-    timeout      ms that a connect, a write or an answer may take
+    timeout      ms that a connect, a write or an answer may take; each byte that comes gives an
+                 answer as many again, ten times as many in all
     retry        ms until unanswered packets are repeated while connected; None: 20 s at
                  level 3, never at level 4
     backoff      (first, longest) pause between attempts to connect, ms
@@ -158,17 +158,14 @@ class Base:
         self._on_error = on_error or print_exception
         if retry is None:
             retry = 20_000 if level == 3 else 0
-        # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None] each
+        # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match]
         self._handlers = ()
         self._silent = False  # the last CONNECT had no answer
         self._topic = None  # the last topic published to; the session has it as bytes
-        # A broker that leaves a PINGREQ unanswered for so long is gone: the connection ends before the keep alive does.
-        patience = min(timeout, keepalive * 250) if keepalive else timeout
         # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
-        self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop, patience)
+        self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop, timeout)
         # Whether CONNECT fits the buffer shows now, not on the way.
-        self.session.connect(0, clean, keepalive, *self._login, will=self._will)
-        self.session.reset()
+        connect(self.session.tx, level, name, clean, keepalive, *self._login, will=self._will)
         self._message = Message(self.session)
         self._inside = False  # a handler runs
         self._tries = 0
@@ -244,8 +241,9 @@ class Base:
         patterns = self._encode_filters([f for f, _ in filters])
         for pattern, q in zip(patterns, levels):
             self._remove_handler(pattern)
-            only = None if b"+" in pattern or b"#" in pattern else pattern.decode()
-            self._handlers.append([pattern, q, handler, stream, False, only])
+            match = matched_by(pattern)
+            only = None if b"+" in match or b"#" in match else match.decode()
+            self._handlers.append([pattern, q, handler, stream, False, only, match])
         return patterns, levels
 
     def _remove_handler(self, pattern):
@@ -275,11 +273,15 @@ class Base:
         end = d.topic + d.topic_len
         found = False
         for h in self._handlers:
-            if h[2] and matches(h[0], d.buf, d.topic, end):
+            if h[2] and matches(h[6], d.buf, d.topic, end):
                 found = True
                 self._call(h[2], h[3], h[5])
-        if not found and self._on_message:
+        if found:
+            return
+        if self._on_message:
             self._call(self._on_message, False, None)
+        elif not d.offset:
+            self.session.count[UNHANDLED] += 1
 
     def _call(self, handler, stream, name):
         d = self.session.decoder
@@ -289,7 +291,10 @@ class Base:
             return
         self._message.name = name
         try:
-            handler(self._message)
+            result = handler(self._message)
+            if hasattr(result, "send"):
+                result.close()
+                raise TypeError("a handler is a plain function: nobody runs the coroutine that it returned")
         except Exception as e:
             self.session.count[HANDLER_ERRORS] += 1
             self._tell(e)
@@ -307,17 +312,7 @@ class Base:
         # Connecting as a sequence of steps, which each client takes in its own way. Every step
         # but TURN gives the next turns a new time-out.
         session = self.session
-        if self._clean:
-            session.discard()
-        yield from self._attempt(self._clean)
-        strange = session.present or session.decoder.level == 3
-        if session.journal and not session.known and not self._clean and strange:
-            # The broker holds a session of our name that this journal has never met: its Message
-            # IDs would swallow new messages, so it has to go first.
-            yield LEAVE
-            yield from self._attempt(True)
-            yield LEAVE
-            yield from self._attempt(False)
+        yield from self._attempt()
         session.resume()
         for h in self._handlers[:]:
             if not h[4]:
@@ -330,11 +325,11 @@ class Base:
                     self._tell(OSError(EACCES, "subscription refused: %s" % h[0].decode()))
         self._up_at = ticks_ms()
 
-    def _attempt(self, clean):
+    def _attempt(self):
         session = self.session
         self._check_tls()
         yield DIAL
-        session.connect(ticks_ms(), clean, session.keepalive // 750, *self._login, will=self._will)
+        session.connect(ticks_ms(), self._clean, session.keepalive // 750, *self._login, will=self._will)
         silent = self._silent
         self._silent = True
         while not (session.connected or session.code):
@@ -370,7 +365,7 @@ class Base:
         # Exponential back-off with full jitter: a fleet does not come back in step.
         first, longest = self._backoff
         pause = min(longest, first << min(self._tries, 16))
-        if self._up_at is not None and ticks_diff(now, self._up_at) >= pause:
+        if self._up_at is not None and passed(now, self._up_at, pause):
             # Only a connection that lasted begins anew: a broker may accept and close at once.
             self._tries = 0
             pause = first
@@ -381,4 +376,5 @@ class Base:
         self._due = ticks_add(now, (random.getrandbits(24) ^ salt) % (pause + 1))
 
     def _is_due(self, now):
-        return ticks_diff(now, self._due) >= 0
+        # What is due later than the longest pause was due more than half a period of the ticks ago.
+        return not 0 < ticks_diff(self._due, now) <= max(self._backoff)

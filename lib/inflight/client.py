@@ -5,11 +5,11 @@ from struct import pack_into
 
 import inflight.packet as packet
 
-from .base import DIAL, LEAVE, TURN, Base
+from .base import DIAL, TURN, Base
 from .journal import OutboxFull
 from .link import Link, dial
 from .port import sleep_ms, ticks_add, ticks_diff, ticks_ms
-from .session import SENT
+from .session import DROPPED, SENT
 
 
 class Client(Base):
@@ -18,7 +18,7 @@ class Client(Base):
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
         self._link = None
-        self._end = ticks_ms()  # when the wait under way is over
+        self._began = ticks_ms()  # since when an answer is waited for
         self._wanted = True  # run_for() keeps the connection up
         self._broken = None  # what broke the link while a handler ran
 
@@ -42,12 +42,10 @@ class Client(Base):
             return
         if step == DIAL:
             self._link = Link(dial(self._host, self._port, self._timeout), self._host, self._tls, self._timeout)
-        elif step == LEAVE:
-            self._leave()
         self._begin_wait()
 
     def _begin_wait(self):
-        self._end = ticks_add(ticks_ms(), self._timeout)
+        self._began = ticks_ms()
 
     def _close(self):
         if self._link:
@@ -74,6 +72,7 @@ class Client(Base):
             except OSError:
                 pass  # it is gone already
         self._close()
+        self.session.commit()
 
     # --- moving bytes ---
 
@@ -85,24 +84,25 @@ class Client(Base):
             n = session.output(ticks_ms())
 
     def _turn(self, ms):
-        # Writes what is due, waits up to `ms` for something to read, and handles it.
+        # Writes what is due, waits up to `ms` for something to read, and handles it. Returns False if nothing came.
         session = self.session
         self._flush()
         decoder = session.decoder
         n = self._link.read(decoder.view, decoder.space, min(ms, session.tick))
         if not n:
-            if session.overdue(ticks_ms(), session.patience):
+            if session.overdue(ticks_ms()):
                 raise OSError(ETIMEDOUT, "no answer")
-            return
-        decoder.fed(n)
+            return False
+        session.fed(n, ticks_ms())
         kind = session.receive(ticks_ms())
         while kind:
             if kind == packet.PUBLISH:
                 self._deliver()
             self._flush()
             if session.code:
-                return
+                return True
             kind = session.receive(ticks_ms())
+        return True
 
     def _deliver(self):
         if self.session.deliver:
@@ -112,13 +112,13 @@ class Client(Base):
                 self._dispatch()
             finally:
                 self._inside = False
-            self._end = ticks_add(self._end, ticks_diff(ticks_ms(), start))  # that was not the broker's time
+            self._began = ticks_add(self._began, ticks_diff(ticks_ms(), start))  # that was not the broker's time
         self.session.taken()
         if self._broken:
             raise self._broken
 
     def _turn_until(self):
-        left = ticks_diff(self._end, ticks_ms())
+        left = self.session.left(ticks_ms(), self._began)
         if left <= 0:
             raise OSError(ETIMEDOUT, "no answer")
         self._turn(left)
@@ -139,27 +139,30 @@ class Client(Base):
     def _step(self, ms):
         try:
             if self.session.connected:
-                self._turn(ms)
-                if self.session.journal:
-                    self.session.journal.collect()
+                idle = not self._turn(ms)
             elif self._wanted and self._is_due(ticks_ms()):
                 self.connect()
+                return
             else:
                 sleep_ms(min(ms, 50))
+                idle = True
+            self.session.tidy(idle)
         except (OSError, packet.ProtocolError) as e:
             self._failed(e)
 
     def drain(self, ms):
         """Like run_for(), until the broker has completed every message of QoS 1 and 2.
-        Returns True if it has, False if `ms` passed before."""
+        Returns True if it has, False if `ms` passed before, or if one was given up or dropped meanwhile."""
         self._outside()
         end = ticks_add(ticks_ms(), ms)
+        dropped = self.session.count[DROPPED]
         while self.session.pending:
             left = ticks_diff(end, ticks_ms())
             if left <= 0:
                 return False
             self._step(left)
-        return True
+        self.session.commit()
+        return self.session.count[DROPPED] == dropped
 
     # --- what an application asks for ---
 

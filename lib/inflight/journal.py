@@ -141,17 +141,18 @@ class Journal(Records):
             self._newest = at
         return at
 
-    def _cost(self, size):
-        # Bytes in use for a record that takes `size`.
-        return size if size * 8 <= self._size - HEADER else 2 * size
+    def cost(self, n):
+        """Returns how many bytes are in use for a record with a body of n bytes."""
+        n += OVERHEAD
+        return n if n * 8 <= self._size - HEADER else 2 * n
 
     def _count(self, at, kind, size):
         # A record came alive, or died, when size is negative.
         self._live[at // self._size] += size
         if size > 0:
-            self.used += self._cost(size)
+            self.used += self.cost(size - OVERHEAD)
         else:
-            self.used -= self._cost(-size)
+            self.used -= self.cost(-size - OVERHEAD)
         if kind == OUT:
             self.live += 1 if size > 0 else -1
 
@@ -191,7 +192,7 @@ class Journal(Records):
         """True if append() takes a body of `size` bytes now."""
         if size > self.largest:
             return False
-        used = self.used + self._cost(size + OVERHEAD)
+        used = self.used + self.cost(size)
         if kind == OUT:
             return used <= self.limit and self.live < _MOST
         return used <= self._capacity or kind == NOTE

@@ -15,8 +15,15 @@
 #   a new connection  ACK, REC -> SEND with DUP; COMP -> REL       MQTT-4.4.0-1, 3.3.1-1
 #
 # "done" and "released" are marks in the journal, made before anything leaves in answer: after
-# a power cut a live record is SEND with DUP, a released one REL, and a PUBLISH never follows
-# its PUBREL.
+# a power cut a live record is SEND, a released one REL, and a PUBLISH never follows its PUBREL.
+#
+# Which messages can have left before a power cut? Only those of the window, so of the live ones
+# the first `most` at most, the largest window since. Of these, a message can have left
+# - if it was accepted with a connection: its record has DUP then;
+# - or if its number is below `below`: so many had been accepted without one when a connection began
+#   to send them.
+# The session keeps `most` and `below`. All other messages are known never to have left: they go out
+# without DUP [MQTT-3.3.1-1], survive the end of a session, and may be dropped.
 
 from array import array
 
@@ -44,9 +51,10 @@ _TABLE = b"\x01\x04\x00\x01\x00\x01\x00\x02\x01\x03\x00\x00\x00\x00\x00\x01\x00\
 
 
 class Outbound:
-    """The in-flight window of `limit` messages over journal."""
+    """The in-flight window of `limit` messages over journal, where `most` messages of a number below
+    `below`, or with DUP, can have left in an earlier life."""
 
-    def __init__(self, journal, limit):
+    def __init__(self, journal, limit, below=0, most=0):
         self.journal = journal
         self.rows = 0
         self.queued = 0  # messages in the journal behind the window
@@ -55,13 +63,31 @@ class Outbound:
         self.places = array("I", bytes(4 * limit))
         self.states = bytearray(limit)  # with the bits DUP and _ALONE
         self._seq = 0  # where the messages behind the window begin
-        self._recovered = 0  # messages below this number come from before the restart
+        self._left = 0  # those behind the window can have left if their number is below this
+        self.held = 0  # so many had left, at most, when this life began
+        self.uncovered = False  # some were accepted without a connection, and `below` does not tell
         self.last_mid = 0  # the id that was given last
+        self._used = 0  # the first id behind last_mid that was in use when it was looked for; 0: none, -1: look
         if journal:
-            self._recovered = journal.next_seq
             self.last_mid = journal.last_mid
+            self._find_left(below, most)
+            self.uncovered = journal.live > self.held
+            self._used = -1
             self.queued = journal.live
             self._refill()
+
+    def _find_left(self, below, most):
+        journal = self.journal
+        first = bytearray(1)
+        while self.held < most:
+            place = journal.find(OUT, self._left)
+            if place < 0:
+                break
+            journal.read(place, 0, first)
+            if journal.found_seq >= below and not first[0] & DUP:
+                break
+            self._left = journal.found_seq + 1
+            self.held += 1
 
     def _refill(self):
         # The oldest messages behind the window enter it as far as it has room.
@@ -72,7 +98,7 @@ class Outbound:
                 return
             seq = journal.found_seq
             state = REL if journal.found_state else SEND
-            self._add(journal.found_mid, place, state | DUP if seq < self._recovered else state)
+            self._add(journal.found_mid, place, state | DUP if seq < self._left else state)
             self._seq = seq + 1
             self.queued -= 1
 
@@ -124,19 +150,48 @@ class Outbound:
 
     def free_mid(self, other):
         """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
-        The ids behind the window were given one after the other and are at most 60,000: counting
-        on never meets them."""
+        The journal is asked for ids in use only where one was, and once on the way around."""
         mid = self.last_mid
+        if self._used < 0:
+            self._used = self._next_used(mid % 65535 + 1)
+        used = self._used
         while True:
             mid = mid % 65535 + 1
+            if mid == used or mid == 1:
+                self._used = -1  # once last_mid is here
+                used = self._next_used(mid)
+                if mid == used:
+                    used = self._next_used(mid % 65535 + 1)
+                    continue
             if mid != other and self._row(mid) < 0:
                 return mid
 
+    def oldest_mid(self):
+        """Returns the id of the oldest message, or that of the next one."""
+        place = self.journal.find(OUT, 0)
+        return self.last_mid % 65535 + 1 if place < 0 else self.journal.found_mid
+
+    def _next_used(self, mid):
+        # The first id from `mid` on that a live message has, 0 if there is none.
+        journal = self.journal
+        used = 0
+        distance = 65535
+        at = journal.scan(OUT, -1)
+        while at >= 0:
+            if (journal.found_mid - mid) % 65535 < distance:
+                used = journal.found_mid
+                distance = (used - mid) % 65535
+            at = journal.scan(OUT, at)
+        return used
+
     def accept(self, mid, head, n, tail):
-        """Makes the PUBLISH head[:n] + tail durable. Returns its place if it went straight into
-        the window, -1 if it waits behind. Raises OutboxFull, ValueError (too long)."""
+        """Takes the PUBLISH head[:n] + tail into the journal, with DUP if it may leave at once.
+        Returns its place if it went straight into the window, -1 if it waits behind. Raises
+        OutboxFull, ValueError (too long)."""
         place = self.journal.append(OUT, mid, head, n, tail)
         self.last_mid = mid
+        if not head[0] & DUP:
+            self.uncovered = True
         if self.queued or self.rows == len(self.mids):
             self.queued += 1
             return -1
@@ -144,20 +199,31 @@ class Outbound:
         self._seq = self.journal.next_seq
         return place
 
+    def can_drop(self, excess):
+        """True if the messages that drop_oldest() would give up make `excess` bytes free."""
+        journal = self.journal
+        place = self._droppable() if excess > 0 else -1
+        while place >= 0 and excess > 0:
+            excess -= journal.cost(journal.found_len)
+            place = journal.find(OUT, journal.found_seq + 1)
+        return excess <= 0
+
     def drop_oldest(self):
         """Gives up the oldest message behind the window. Returns False if there is none that the
         broker has certainly never seen: half a handshake cannot be taken back."""
-        if not self.queued:
-            return False
-        place = self._oldest()
-        if place < 0 or self.journal.found_seq < self._recovered:
+        place = self._droppable()
+        if place < 0:
             return False
         self._drop(place)
         return True
 
+    def _droppable(self):
+        if not self.queued or self._oldest() < 0:
+            return -1
+        return self.journal.find(OUT, max(self._seq, self._left))
+
     def _drop(self, place):
         self.journal.mark(place, DONE)
-        self._seq = self.journal.found_seq + 1
         self.queued -= 1
 
     def discard(self):
@@ -171,7 +237,7 @@ class Outbound:
                 n += 1
         while self.queued:
             place = self._oldest()
-            if place < 0 or self.journal.found_seq >= self._recovered:
+            if place < 0 or self.journal.found_seq >= self._left:
                 break
             self._drop(place)
             n += 1

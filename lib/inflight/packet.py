@@ -30,14 +30,15 @@ class ProtocolError(Exception):
     """The peer broke the protocol: the connection is closed [MQTT-4.8.0-1]."""
 
 
-def valid(buf, i, end, name):
-    """True if buf[i:end] is UTF-8 that MQTT allows: no surrogates, U+0000, control or
-    non-characters [MQTT-1.5.3-1, 1.5.3-2]; with `name`, no wildcards either [MQTT-3.3.2-2]."""
+def valid(buf, i, end, name, strict=True):
+    """True if buf[i:end] is UTF-8 that MQTT allows: no surrogates and no U+0000 [MQTT-1.5.3-1,
+    1.5.3-2]; with `name`, no wildcards either [MQTT-3.3.2-2]. `strict`: nor what a sender should
+    avoid and a receiver may refuse, control and non-characters."""
     while i < end:
         c = buf[i]
         i += 1
         if c < 0x80:
-            if c < 0x20 or c == 0x7F or (name and (c == 0x23 or c == 0x2B)):
+            if not c or (strict and (c < 0x20 or c == 0x7F)) or (name and (c == 0x23 or c == 0x2B)):
                 return False
             continue
         more = 1 if c < 0xE0 else 2 if c < 0xF0 else 3
@@ -50,10 +51,10 @@ def valid(buf, i, end, name):
             if d & 0xC0 != 0x80:
                 return False
             c = c << 6 | d & 0x3F
-        # Shortest form only, no C1 controls, no surrogates, no non-characters.
-        if c < (0xA0 if more == 1 else 0x800 if more == 2 else 0x10000) or c > 0x10FFFF:
+        # Shortest form only, no surrogates; no C1 controls, no non-characters.
+        if c < (0x80 if more == 1 else 0x800 if more == 2 else 0x10000) or c > 0x10FFFF or 0xD800 <= c < 0xE000:
             return False
-        if 0xD800 <= c < 0xE000 or 0xFDD0 <= c < 0xFDF0 or c & 0xFFFE == 0xFFFE:
+        if strict and (c < 0xA0 or 0xFDD0 <= c < 0xFDF0 or c & 0xFFFE == 0xFFFE):
             return False
     return True
 
@@ -150,14 +151,14 @@ def length(buf, i):
     return n + k + 1 - i
 
 
-def ack(buf, kind, mid, dup=0):
-    """Writes PUBACK, PUBREC, PUBREL or PUBCOMP; `dup` (8) marks a PUBREL re-sent at level 3.
-    Returns 4."""
-    buf[0] = kind << 4 | (2 | dup if kind == PUBREL else 0)
-    buf[1] = 2
-    buf[2] = mid >> 8
-    buf[3] = mid & 0xFF
-    return 4
+def ack(buf, kind, mid, dup=0, i=0):
+    """Writes PUBACK, PUBREC, PUBREL or PUBCOMP to buf[i:]; `dup` (8) marks a PUBREL re-sent at
+    level 3. Returns the index behind it."""
+    buf[i] = kind << 4 | (2 | dup if kind == PUBREL else 0)
+    buf[i + 1] = 2
+    buf[i + 2] = mid >> 8
+    buf[i + 3] = mid & 0xFF
+    return i + 4
 
 
 def request_size(buf, filters, qos):
@@ -313,7 +314,8 @@ class Decoder:
         buf = self.buf
         flags = self.flags
         qos = flags >> 1 & 3
-        if qos == 3 or (flags & 8 and not qos):
+        # At level 3 DUP means nothing at QoS 0.
+        if qos == 3 or (flags & 8 and not qos and self.level > 3):
             raise ProtocolError("PUBLISH flags")
         whole = i - self.start + n <= len(buf)
         if i + (n if whole else 2) > self.end:
@@ -343,7 +345,7 @@ class Decoder:
                 return 0
         if qos:
             self.mid = self._id(body - 2)
-        if not valid(buf, i, i + length, True):
+        if not valid(buf, i, i + length, True, False):
             raise ProtocolError("topic")
         self.topic = i
         self.topic_len = length
@@ -363,7 +365,7 @@ class Decoder:
             k = self._skip
             if k > self.end - self.start:
                 k = _whole(self.buf, self.start, self.end) - self.start
-            if not valid(self.buf, self.start, self.start + k, True):
+            if not valid(self.buf, self.start, self.start + k, True, False):
                 raise ProtocolError("topic")
             self.start += k
             self._skip -= k

@@ -1,4 +1,5 @@
 # What differs between MicroPython and CPython stands here, and what CPython lacks in cpython.
+# Every timer asks passed().
 
 import sys
 
@@ -59,3 +60,10 @@ else:
         ticks_diff,
         ticks_ms,
     )
+
+
+def passed(now, start, ms):
+    """True if `ms` have passed since `start`. Ticks wrap: what was noted more than half their period ago
+    (6 days) seems to lie ahead, and has passed; a moment that lies in the past only by chance is at most
+    `ms` off."""
+    return not 0 <= ticks_diff(now, start) < ms

@@ -3,7 +3,7 @@
 #
 # Theory of operation
 # -------------------
-# The owner of the connection reads into decoder.view, calls receive() until it returns 0, and
+# The owner of the connection reads into decoder.view, says so with fed(), calls receive() until it returns 0, and
 # between any two of these calls writes what output() offers until that returns 0. A PUBLISH
 # that receive() returns is handed to the application, then acknowledged by taken(). Since
 # output() is emptied between any two packets received, one answer waits at most, and answers
@@ -15,18 +15,40 @@
 #   connected     PUBLISH: Inbound, deliver, PUBACK or PUBREC      MQTT-3.3.4-1
 #                 PUBREL: Inbound, PUBCOMP                         MQTT-4.3.3-2
 #                 PUBACK, PUBREC, PUBCOMP: the table of Outbound   MQTT-4.3.2-1, 4.3.3-1
-#                 SUBACK, UNSUBACK: of the one request under way   MQTT-3.8.4-2, 3.10.4-4
+#                 SUBACK, UNSUBACK: of the one request under way,
+#                 of any other: counted                            MQTT-3.8.4-2, 3.10.4-4
 #                 PINGRESP                                         MQTT-3.12.4-1
 #                 CONNACK: error                                   MQTT-3.2.0-1
+#
+# What outlives the power beside messages and received ids stands in the one SESSION record of the
+# journal: FORMAT.md tells its body. Its mode says what the next CONNACK means for what was sent:
+#
+#   mode          then CONNACK says            what was sent, ids received   clause
+#   PERSISTENT    session present, or level 3  goes on                       MQTT-3.1.2-4, 4.4.0-1
+#                 none present                 sent again; forgotten         MQTT-3.2.2-3
+#   ENDING        clean session                given up; forgotten           MQTT-3.1.2-6
+#                 session present, or level 3  goes on
+#                 none present                 given up; forgotten
+#   CLEAN         anything                     given up; forgotten           MQTT-3.1.2-6
+#   UNSURE        anything                     as PERSISTENT: never given up
+#
+# A CONNECT with clean session leaves PERSISTENT behind for ENDING, its CONNACK makes it CLEAN;
+# any other CONNACK makes it PERSISTENT.
+#
+# A session that the broker has, and this journal does not know, may hold Message IDs of QoS 2 that
+# would swallow new messages. A PUBREL frees an id [MQTT-4.3.3-2], so before a QoS 2 message leaves
+# under an id that is not proven free, PUBRELs go out for it and some ids behind it.
 
+import struct
 from array import array
+from errno import ENOBUFS
 
 import inflight.packet as packet
 
 from .inbound import AGAIN, DUPLICATE, Inbound
-from .journal import OUT, SESSION
+from .journal import DONE, OUT, SESSION, OutboxFull
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
-from .port import const, copying, ticks_diff
+from .port import const, copying, passed, ticks_diff
 
 # Indices of Session.count.
 ACCEPTED = const(0)
@@ -45,29 +67,40 @@ REFUSED = const(12)
 PROTOCOL_ERRORS = const(13)
 HANDLER_ERRORS = const(14)
 TOO_LONG = const(15)
+UNHANDLED = const(16)
 COUNTERS = (
     "accepted sent resent completed dropped received duplicates redelivered unknown_acks pings connects outages"
-    " refused protocol_errors handler_errors too_long"
+    " refused protocol_errors handler_errors too_long unhandled"
 )
+
+PERSISTENT = const(0)
+ENDING = const(1)
+CLEAN = const(2)
+UNSURE = const(3)
+
+_FORM = "<BHIHH"  # of a SESSION record, before the client id: mode and serial, most, below, next to prove, unproven
+_FORM_SIZE = const(11)
+_PACE = const(256)  # bytes of a long message, at least, in ten time-outs
+_PROBES = const(16)  # PUBRELs in one write; the smallest buffer has room for them
 
 
 class Session:
     """One session of one client with one broker, kept in `journal` (None: nothing is sent above
     QoS 0, and ids of received QoS 2 messages stay in RAM). The first half of `buffer` receives,
     the second sends. `window` and `inbound` bound the messages in flight each way; keepalive is
-    the longest silence in ms, retry the first interval of repeating in ms (0: never). `patience` is
-    kept for the caller of overdue().
+    the longest silence in ms, retry the first interval of repeating in ms (0: never), timeout how many
+    ms an answer may take.
 
     Raises ValueError if the journal serves another client id [MQTT-3.1.3-2]."""
 
     def __init__(
-        self, journal, buffer, client_id, level=4, window=8, inbound=20, keepalive=0, retry=0, drop=None, patience=0
+        self, journal, buffer, client_id, level=4, window=8, inbound=20, keepalive=0, retry=0, drop=None, timeout=0
     ):
         half = len(buffer) // 2
         self.out = self.tx = memoryview(buffer)[half:]  # what to write: `out` from `out_at` on
         self.out_at = 0
         self.decoder = packet.Decoder(memoryview(buffer)[:half], level)
-        self.count = array("I", bytes(64))
+        self.count = array("I", bytes(68))
         self.present = False  # session present of the last CONNACK
         self.code = 0  # its return code
         self.granted = b""  # return codes of the last SUBACK
@@ -76,33 +109,98 @@ class Session:
         self.journal = journal
         self.client_id = client_id
         self.keepalive = keepalive
-        self.patience = patience
+        self.timeout = timeout
         self._retry = retry
         self.tick = min(1000, keepalive * 2 // 15 or 1000, retry or 1000)  # its timers are looked at this often, ms
         self._drop = drop
+        self._window = window
+        self._limit = inbound
         self.name = None  # the topic that is published to again and again, if its owner says so
         self.at = self.n = 0  # where the payload of the PUBLISH in tx begins, and ends
-        self.known = self._check_owner() if journal else False
-        self._outbound = Outbound(journal, window)
-        self._inbound = Inbound(journal, inbound)
-        if journal:
-            journal.owner = self
+        self._load()
         self.reset()
 
-    def _check_owner(self):
+    def _load(self):
+        # Builds what the journal knows, at a start and after it was mounted again in place.
+        journal = self.journal
+        self._serial = 0
+        self._place = -1  # of the SESSION record
+        self._mode = PERSISTENT
+        self._most = self._below = 0
+        self._probe = self._unproven = 0  # the next id to prove; so many are not proven free, from there on
+        self._stale = False  # the record does not tell all this
+        if journal:
+            self._read_record()
+        self._outbound = Outbound(journal, self._window, self._below, self._most)
+        self._inbound = Inbound(journal, self._limit)
+        if journal:
+            journal.owner = self
+            if self._stale:
+                self._be_foreign(self._outbound.last_mid % 65535 + 1)
+                self._write_record()
+
+    def _read_record(self):
         journal = self.journal
         at = journal.scan(SESSION, -1)
-        if at < 0:
-            return False
-        i = journal.read(at, 0, self.tx)
-        if bytes(self.tx[i : i + journal.found_len]) != self.client_id:
+        while at >= 0:
+            self._take_record(at, journal.found_len)
+            at = journal.scan(SESSION, at)
+        if self._place < 0 and journal.damaged:
+            # Lost with what was damaged: all can have left, and nothing is given up.
+            self._mode = UNSURE
+            self._most = 65535
+            self._below = journal.next_seq
+            self._stale = True
+
+    def _take_record(self, at, n):
+        body = bytearray(n)
+        self.journal.read(at, 0, body)
+        if n < _FORM_SIZE or body[_FORM_SIZE:] != self.client_id:
             raise ValueError("the journal serves another client id: use that one, or format the journal")
-        return True
+        serial = body[0] >> 4
+        if self._place >= 0 and (serial - self._serial & 15) > 8:
+            self.journal.mark(at, DONE)  # power was cut before it was marked
+            return
+        if self._place >= 0:
+            self.journal.mark(self._place, DONE)
+        self._place = at
+        self._serial = serial
+        self._mode = body[0] & 3
+        _, self._most, self._below, self._probe, self._unproven = struct.unpack_from(_FORM, body, 0)
+
+    def _write_record(self):
+        # The new record is durable before the old one is done.
+        journal = self.journal
+        self._stale = False
+        self._serial = self._serial + 1 & 15
+        self._most = min(max(self._window, self._outbound.held), 65535)
+        body = struct.pack(_FORM, self._mode | self._serial << 4, self._most, self._below, self._probe, self._unproven)
+        body += self.client_id
+        try:
+            place = journal.append(SESSION, 0, body, len(body))
+        except OutboxFull as e:
+            raise OSError(ENOBUFS, str(e))
+        old = self._place
+        self._place = place
+        journal.commit()
+        if old >= 0:
+            journal.mark(old, DONE)
+
+    @property
+    def known(self):
+        """True if the journal knows its session."""
+        return self._place >= 0
 
     def moved(self, old, new):
         """The journal copied a record to another place."""
         self._outbound.moved(old, new)
         self._inbound.moved(old, new)
+        if self._place == old:
+            self._place = new
+        if self._fresh == old:
+            self._fresh = new
+        if self._rest_place == old:
+            self._rest_place = new
 
     @property
     def pending(self):
@@ -135,7 +233,10 @@ class Session:
         self._sub_dup = 0
         self._ping = False
         self._ping_at = -1  # when the PINGREQ left that is unanswered
+        self._asked = 0  # PUBRELs that prove ids are unanswered, a bit each; nothing is published meanwhile
+        self._pinged = False  # since then
         self._now = self._last_out = self._last_in = self._progress = 0
+        self._came = self._long_at = 0  # bytes of a long message that came since, and when it was so many
         self._pause = self._retry
 
     def lost(self):
@@ -145,19 +246,17 @@ class Session:
 
     def connect(self, now, clean, keepalive, user, password, will):
         """A connection stands, CONNECT is its first packet [MQTT-3.1.0-1]; keepalive in seconds,
-        strings as bytes. Raises ValueError if the packet does not fit the buffer."""
+        strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
         self.reset()
         self._ready = packet.connect(
             self.tx, self.decoder.level, self.client_id, clean, keepalive, user, password, will
         )
         self._clean = clean
         self.code = 0
-        self._last_out = self._last_in = now
-
-    def discard(self):
-        """Gives up what was in flight: a clean session begins [MQTT-3.1.2-6]."""
-        self.count[DROPPED] += self._outbound.discard()
-        self._inbound.forget()
+        self._last_out = self._last_in = self._long_at = now
+        if clean and self.known and self._mode == PERSISTENT:
+            self._mode = ENDING
+            self._write_record()
 
     def _connack(self):
         d = self.decoder
@@ -172,27 +271,98 @@ class Session:
             return
         self.connected = True
         self.count[CONNECTS] += 1
-        if self._clean or (not present and self.decoder.level > 3):
+        self._begin_session(not present and self.decoder.level > 3)
+
+    def _begin_session(self, none):
+        # `none`: the broker says that it has none of ours.
+        mode = self._mode
+        new = self._clean or none or mode == CLEAN
+        if new:
             self._inbound.forget()
+        if mode == CLEAN or (mode == ENDING and new):
+            self.count[DROPPED] += self._outbound.discard()
+        elif none and not self._clean:
+            self._outbound.forgotten()
+        if new and self._unproven:
+            self._unproven = 0
+            self._stale = True
+        elif not (new or self.known) and self.journal:
+            self._be_foreign(self._outbound.oldest_mid())
+        self._mode = CLEAN if self._clean else PERSISTENT
+        self._stale = self._stale or self._mode != mode or not self.known
 
     def resume(self):
         """Lets messages go, those in flight first [MQTT-4.4.0-1]. From now on the broker may know
-        Message IDs of ours: the journal notes that before the first one leaves."""
-        if self.journal and not self.known:
-            self.journal.append(SESSION, 0, self.client_id, len(self.client_id))
-            self.known = True
-        if not self.present and self.decoder.level > 3:
-            self._outbound.forgotten()
+        Message IDs of ours: the journal knows of the session before the first one leaves. Raises
+        OSError if flash fails."""
+        if self.journal and self._stale:
+            self._write_record()
         self._outbound.again()
         self._resumed = True
+
+    # --- a session that this journal does not know ---
+
+    def _be_foreign(self, mid):
+        # Ids from `mid` on are not proven free.
+        self._probe = mid
+        self._unproven = 65535
+
+    def _is_unproven(self, mid):
+        return (mid - self._probe) % 65535 < self._unproven
+
+    def _send_probes(self):
+        # Ids behind the one that is wanted come at no cost.
+        self._fresh = -1
+        self.head = self.out_at = 0
+        self._pinged = False
+        self._progress = self._now
+        n = 0
+        mid = self._probe
+        for _ in range(min(_PROBES, self._unproven)):
+            n = packet.ack(self.tx, packet.PUBREL, mid, 0, n)
+            mid = mid % 65535 + 1
+        self._asked = (1 << n // 4) - 1
+        return n
+
+    def _is_proof(self, mid):
+        # True if this PUBCOMP is the answer to a PUBREL of ours that proves an id.
+        k = (mid - self._probe) % 65535
+        if k >= _PROBES or not self._asked >> k & 1:
+            return False
+        self._asked &= ~(1 << k)
+        if not self._asked:
+            self._proven()
+        return True
+
+    def _proven(self):
+        n = min(_PROBES, self._unproven)
+        self._asked = 0
+        self._probe = (self._probe + n - 1) % 65535 + 1
+        self._unproven -= n
+        self._stale = True
+
+    # --- durability ---
+
+    def commit(self):
+        """Makes durable what the journal took. Raises OSError."""
+        if self.journal:
+            self.journal.commit()
+
+    def tidy(self, idle=True):
+        """The client has time: `idle`, all that was noted becomes durable; a sector may be erased ahead of
+        its use (one at most). Raises OSError."""
+        if self.journal:
+            if idle:
+                self.journal.commit()
+            self.journal.collect()
 
     # --- going out ---
 
     def publish(self, name, payload, qos, retain):
-        """Takes a message: at QoS 1 and 2 it is in the journal when this returns; at QoS 0 it is
-        what output() offers next (there must be nothing left to offer). name is bytes.
+        """Takes a message: at QoS 1 and 2 it is durable when this returns; at QoS 0 it is what output()
+        offers next (there must be nothing left to offer). name is bytes.
         Returns the Message ID, 0 at QoS 0 or if the full journal dropped it.
-        Raises ValueError, OutboxFull."""
+        Raises ValueError, OutboxFull, OSError if flash fails."""
         tx = self.tx
         size = len(payload)
         outbound = self._outbound
@@ -223,9 +393,12 @@ class Session:
             return 0
         if self._drop and at + size <= self.journal.largest and not self._make_room(at + size):
             return 0
+        tx[0] = first | DUP if self._resumed else first
         place = outbound.accept(mid, tx, end, None if fits else payload)
+        tx[0] = first
         if fits:
             self._fresh = place
+        self.journal.commit()
         self.count[ACCEPTED] += 1
         return mid
 
@@ -237,10 +410,14 @@ class Session:
         self.n = end
 
     def _make_room(self, size):
-        # What gives way when the journal is full: the oldest waiting message, or the new one.
-        while not self.journal.fits(OUT, size):
+        # What gives way when the journal is full: the oldest waiting messages, if that helps, or the new one.
+        journal = self.journal
+        if journal.fits(OUT, size):
+            return True
+        helps = self._drop == "oldest" and self._outbound.can_drop(journal.used + journal.cost(size) - journal.limit)
+        while not journal.fits(OUT, size):
             self.count[DROPPED] += 1
-            if self._drop == "newest" or not self._outbound.drop_oldest():
+            if not (helps and self._outbound.drop_oldest()):
                 return False
         return True
 
@@ -273,9 +450,24 @@ class Session:
         """True while a PINGREQ is unanswered."""
         return self._ping or self._ping_at >= 0
 
-    def overdue(self, now, limit):
-        """True if a PINGREQ has been unanswered for `limit` ms [MQTT-3.12.4-1]."""
-        return self._ping_at >= 0 and ticks_diff(now, self._ping_at) >= limit
+    def is_unanswered(self, now, ms):
+        """True if a PINGREQ has been unanswered for `ms`."""
+        return self._ping_at >= 0 and passed(now, self._ping_at, ms)
+
+    def overdue(self, now):
+        """True if there is no time left for a PINGRESP [MQTT-3.12.4-1]."""
+        return self._ping_at >= 0 and not self.left(now, self._ping_at)
+
+    def left(self, now, start):
+        """Returns how many ms are left for an answer that is waited for from `start` on, 0: none. They begin
+        anew with each byte that comes, since a broker that is busy with something else is alive; for
+        ten times as long at most, since it has to answer some time, but for a long message in front of the
+        answer, of which enough comes in that time."""
+        bound = self._long_at if ticks_diff(self._long_at, start) > 0 else start
+        last = self._last_in if ticks_diff(self._last_in, start) > 0 else start
+        if passed(now, last, self.timeout) or passed(now, bound, 10 * self.timeout):
+            return 0
+        return self.timeout - ticks_diff(now, last)
 
     def disconnect(self):
         """DISCONNECT is the last packet to leave [MQTT-3.14.4-2]."""
@@ -285,11 +477,13 @@ class Session:
 
     def output(self, now):
         """Returns how many bytes of `out`, from `out_at` on, are to be written next, whole and
-        before anything else; 0 if there is nothing to say."""
+        before anything else; 0 if there is nothing to say. What they say is durable by then: all that
+        leaves is offered here. Raises OSError if flash fails."""
         self._now = now
         self.out_at = 0
         n = self._output()
         if n:
+            self.commit()
             self._last_out = now
         return n
 
@@ -308,11 +502,11 @@ class Session:
             return n
         if not self.connected:
             return 0
-        if self._resumed and self._retry and ticks_diff(self._now, self._progress) >= self._pause:
+        if self._resumed and self._retry and passed(self._now, self._progress, self._pause):
             self._repeat()
         if self._sub_due:
             return self._send_subscribe()
-        if self._resumed and self._outbound.waiting:
+        if self._resumed and self._outbound.waiting and not self._asked:
             i = self._outbound.next()
             if i >= 0:
                 return self._send_row(i)
@@ -322,14 +516,13 @@ class Session:
 
     def _is_silent(self):
         # One way or the other: the broker has to hear of us, and a dead link has to be noticed.
-        last = self._last_out
-        if ticks_diff(last, self._last_in) > 0:
-            last = self._last_in
-        return ticks_diff(self._now, last) >= self.keepalive
+        now = self._now
+        return passed(now, self._last_out, self.keepalive) or passed(now, self._last_in, self.keepalive)
 
     def _repeat(self):
         # Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly.
         self._progress = self._now
+        self._asked = 0
         some = self._outbound.again()
         if self._sub and not self._sub_due:
             some = self._sub_due = True
@@ -350,6 +543,7 @@ class Session:
 
     def _send_ping(self):
         self._ping = False
+        self._pinged = True
         self._ping_at = self._now
         self.count[PINGS] += 1
         self.out = self.decoder.spare
@@ -363,6 +557,13 @@ class Session:
             self.count[RESENT] += 1
             self.out = self.decoder.spare
             return packet.ack(self.out, packet.PUBREL, outbound.mids[i], self._dup())
+        dup = outbound.states[i] & DUP
+        if outbound.uncovered and not dup:
+            outbound.uncovered = False
+            self._below = self.journal.next_seq
+            self._stale = True
+        if self._stale or self._most < self._window:
+            self._write_record()
         tx = self.tx
         place = outbound.places[i]
         at = 0
@@ -377,13 +578,18 @@ class Session:
                 self._rest_at = len(tx) - at
                 self._left = n - self._rest_at
                 n = self._rest_at
+        qos = tx[at] >> 1 & 3
+        if qos == 2 and self._is_unproven(outbound.mids[i]):
+            self._left = 0
+            return self._send_probes()
         self._fresh = -1
-        outbound.sent(i, tx[at] >> 1 & 3)
-        if outbound.states[i] & DUP:
+        outbound.sent(i, qos)
+        if dup:
             tx[at] |= 8
             self.head = 0
             self.count[RESENT] += 1
         else:
+            tx[at] &= 0xF7
             self.count[SENT] += 1
         return n
 
@@ -402,6 +608,16 @@ class Session:
 
     # --- coming in ---
 
+    def fed(self, n, now):
+        """n bytes were read into decoder.view: the broker is alive."""
+        if self.decoder.left:
+            self._came += n
+            if self._came >= _PACE:
+                self._came = 0
+                self._long_at = now
+        self.decoder.fed(n)
+        self._last_in = now
+
     def receive(self, now):
         """Handles the next packet, or piece of a PUBLISH, in the decoder. Returns its type, 0 if
         more bytes are needed. After a PUBLISH: hand it over if `deliver`, then call taken().
@@ -409,7 +625,7 @@ class Session:
         kind = self.decoder.next()
         if not kind:
             return 0
-        self._now = self._last_in = now
+        self._now = now
         if self.connected == (kind == packet.CONNACK):
             raise packet.ProtocolError("type %d out of place" % kind)
         if kind == packet.PUBLISH:
@@ -423,6 +639,8 @@ class Session:
             self._acked(kind)
         elif kind == packet.PINGRESP:
             self._ping_at = -1
+            if self._asked and self._pinged:
+                self._proven()  # it has had our PUBRELs, and does not answer those for ids that it does not hold
         else:
             self._suback(kind)
         return kind
@@ -431,6 +649,8 @@ class Session:
         self._reply = kind << 20 | dup << 16 | self.decoder.mid
 
     def _acked(self, kind):
+        if kind == packet.PUBCOMP and self._asked and self._is_proof(self.decoder.mid):
+            return
         act = self._outbound.acked(kind, self.decoder.mid)
         if act == ERROR:
             raise packet.ProtocolError("type %d for Message ID %d" % (kind, self.decoder.mid))
@@ -446,7 +666,10 @@ class Session:
 
     def _suback(self, kind):
         d = self.decoder
-        ok = d.mid == self._sub_mid and (kind == packet.SUBACK) == (self._sub_qos is not None)
+        if d.mid != self._sub_mid:
+            self.count[UNKNOWN_ACKS] += 1  # of a request that was repeated, or given up
+            return
+        ok = (kind == packet.SUBACK) == (self._sub_qos is not None)
         if ok and kind == packet.SUBACK:
             self.granted = bytes(d.buf[d.at : d.at + d.n])
             ok = d.n == len(self._sub)
@@ -467,6 +690,7 @@ class Session:
                 self.count[TOO_LONG] += 1
             if d.flags & 4:
                 self._seen(self._inbound.seen(d.mid))
+                self.commit()  # before the application has it: `redelivered` must tell if the power goes
 
     def _seen(self, what):
         if what == DUPLICATE:

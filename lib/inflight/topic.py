@@ -39,6 +39,13 @@ def encode_filter(text, level=4):
     return data
 
 
+def matched_by(pattern):
+    """Returns the part of a filter (bytes) that topic names match: all, but for a shared subscription
+    $share/GROUP/FILTER."""
+    parts = pattern.split(b"/", 2)
+    return parts[2] if len(parts) == 3 and parts[0] == b"$share" and parts[2] else pattern
+
+
 def matches(pattern, buf, i, end):
     """True if the topic name buf[i:end] matches the filter `pattern` (bytes), byte for byte.
     Wildcards at the front do not match names with $. [MQTT-4.7.2-1, 4.7.3-4]"""

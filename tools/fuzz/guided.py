@@ -29,7 +29,7 @@ def main():
     # What is judged, not what judges.
     with atheris.instrument_imports(include=["inflight", "config", "commands", "node", "telemetry"]):
         run = target(name).run
-        import inflight.mount  # noqa: F401 (when it is first needed it would be too late)
+        import inflight.recovery  # noqa: F401 (when it is first needed it would be too late)
     quick_crc()
     words = [sys.argv[0], *options, "-print_final_stats=1"]
     atheris.Setup(words, lambda data: run(data) and None, custom_mutator=_mutator(getattr(grammar, name)))

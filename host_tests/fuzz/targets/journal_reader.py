@@ -119,7 +119,7 @@ class Image:
             return False
         at = i * self.shape.size
         right = self.shape.geometry + struct.pack("<I", due & 0xFFFFFFFF) + self.secrets
-        return due < 0 or sum(a == b for a, b in zip(right, self.data[at : at + 20])) < 12
+        return due < 0 or sum(right[k] == self.data[at + k] for k in range(20)) < 12
 
     def _is_lost(self, i):
         due = self._due(self.newest, i)

@@ -102,7 +102,7 @@ class World:
             n = min(d.space, len(data) - at)
             demand(n > 0, "no room to read into")
             d.view[:n] = data[at : at + n]
-            d.fed(n)
+            self.session.fed(n, self.now)
             at += n
             self.receive()
 

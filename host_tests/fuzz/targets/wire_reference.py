@@ -16,7 +16,7 @@ class _Open(Exception):
 
 
 def text_is_valid(data):
-    """UTF-8 without what MQTT forbids, or asks a receiver to refuse."""
+    """UTF-8 without what MQTT forbids, or asks a sender to avoid."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -27,6 +27,15 @@ def text_is_valid(data):
 def _may_stand(c):
     control = c < 0x20 or 0x7F <= c < 0xA0
     return not (control or 0xFDD0 <= c <= 0xFDEF or c & 0xFFFF in (0xFFFE, 0xFFFF))
+
+
+def _may_come(data):
+    # A receiver has to refuse less.
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return not any(c in text for c in "\0+#")
 
 
 def name_is_valid(data):
@@ -51,7 +60,7 @@ def _packet(data, level, size):
         raise _Open
     body = data[at:end]
     if kind == 3:
-        return _publish(flags, body, at, end, size), end
+        return _publish(flags, body, at, end, size, level), end
     mid = int.from_bytes(body[:2], "big") if length and kind != 2 else None
     if mid == 0:
         raise _Bad
@@ -59,13 +68,13 @@ def _packet(data, level, size):
     return [kind, flags, mid or 0, b"", len(rest), rest], end
 
 
-def _publish(flags, body, at, end, size):
+def _publish(flags, body, at, end, size, level):
     qos = flags >> 1 & 3
-    if qos == 3 or (flags & 8 and not qos) or len(body) < 2:
+    if qos == 3 or (flags & 8 and not qos and level > 3) or len(body) < 2:
         raise _Bad
     n = int.from_bytes(body[:2], "big")
     head = 2 + n + (2 if qos else 0)
-    if not n or head > len(body) or not name_is_valid(body[2 : 2 + n]):
+    if not n or head > len(body) or not _may_come(body[2 : 2 + n]):
         raise _Bad
     mid = int.from_bytes(body[2 + n : head], "big")
     if qos and not mid:

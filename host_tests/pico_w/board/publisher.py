@@ -25,7 +25,7 @@ def prepare():
 
     inflight.pinning.pin = spy
     board.journal_flash()  # it forgets the room in which that was found
-    __import__("inflight.mount")
+    __import__("inflight.recovery")
 
 
 class _Pinning:
