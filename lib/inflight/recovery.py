@@ -247,10 +247,17 @@ def _find_head(j, window):
         if last >= 0:
             if window.next_record(at, last) >= 0:
                 break
-            j.skipped += window.count_lost(at, last + 1)
             window.polluted.append(j._head)
         j._erased += 1
         j._head = (newest - j._erased) % j._n
+    if (j._head + 1) % j._n in window.polluted:
+        # It was the head: the power was cut in its first record.
+        j._erased -= 1
+        j._head = window.polluted.pop()
+    for sector in window.polluted:
+        window.aim(sector)
+        at = window.base + HEADER
+        j.skipped += window.count_lost(at, window.last_byte(at) + 1)
 
 
 # --- records ---
