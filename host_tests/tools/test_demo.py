@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from demo import _result, check_tables  # noqa: E402
+from fleet.downstream import _Program  # noqa: E402
 from fleet.mosquitto import Mosquitto  # noqa: E402
 from fleet.network import Network, _Frames  # noqa: E402
 from fleet.sensors import Fleet, best_runtime, build  # noqa: E402
@@ -118,6 +119,16 @@ def test_a_network_that_was_joined_stays_up():
         go_on.set()
         with socket.create_connection(("127.0.0.1", network.port)), server.accept()[0]:
             pass  # and not: accepted, and reset
+
+
+def test_a_program_without_an_end_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("fleet.downstream._PATIENCE_S", 0.1)
+    endless = tmp_path / "endless.py"
+    endless.write_text("import time\nwhile True:\n    time.sleep(1)\n")
+    program = _Program(tmp_path / "log", endless)
+    with pytest.raises(RuntimeError, match="endless.py: no end in 0.1 s"):
+        program.run()
+    assert program._process.poll() is not None
 
 
 @pytest.mark.parametrize("qos", ["0", "3", "", "1,x"])

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parents[1]
-_PATIENCE_S = 180
+_PATIENCE_S = 600  # a batch of Spark's that takes a second may take a minute on a machine with other work
 # A Java that lives for a minute: what it would compile more thoroughly, on the other core, it would hardly run.
 _SHORT_LIFE = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
@@ -43,11 +43,12 @@ class _Program:
             self._process.terminate()
 
     def end(self):
-        """Waits for its end. Raises RuntimeError if that is none in good order."""
+        """Waits for its end. Raises RuntimeError if that is none in good order; nothing of it goes on then."""
         try:
             status = self._process.wait(_PATIENCE_S)
         except subprocess.TimeoutExpired:
-            status = "no end"
+            self.off()
+            status = f"no end in {_PATIENCE_S} s"
         if status:
             raise RuntimeError(f"{Path(self._argv[1]).name}: {status}\n{self.said()[-2000:]}")
 
