@@ -2,7 +2,7 @@
 
 import random
 from binascii import crc32
-from errno import EACCES
+from errno import EACCES, ECONNREFUSED
 
 from .packet import ProtocolError
 from .port import const, print_exception, ticks_add, ticks_diff, ticks_ms
@@ -19,17 +19,18 @@ _REFUSALS = ("", "protocol level", "client id", "broker unavailable", "user name
 
 
 class ConnectRefused(OSError):
-    """The broker refused the connection: `code` is that of its CONNACK [MQTT-3.2.2-5]."""
+    """The broker refused the connection: `code` is the return code of its CONNACK, 1 to 5 [MQTT-3.2.2-5];
+    errno is EACCES for 4 and 5 (credentials), ECONNREFUSED for the others."""
 
     def __init__(self, code):
-        super().__init__(code, "connection refused: " + _REFUSALS[code])
+        super().__init__(EACCES if code > 3 else ECONNREFUSED, "connection refused: " + _REFUSALS[code])
         self.code = code
 
 
 class Message:
     """What a handler gets: one object, valid until the handler returns.
 
-    qos, retain, dup; redelivered: power was cut while an earlier handler ran (QoS 2);
+    qos, retain, dup; mid: its Message ID, 0 at QoS 0; redelivered: power was cut while an earlier handler ran (QoS 2);
     offset, size: where this piece stands in the payload, 0 and its length for whole messages."""
 
     def __init__(self, session):
@@ -56,6 +57,11 @@ class Message:
     @property
     def qos(self):
         return self._session.decoder.flags >> 1 & 3
+
+    @property
+    def mid(self):
+        d = self._session.decoder
+        return d.mid if d.flags & 6 else 0
 
     @property
     def retain(self):
@@ -97,8 +103,16 @@ class Base:
     retry        ms until unanswered packets are repeated while connected; None: 20 s at
                  level 3, never at level 4
     backoff      (first, longest) pause between attempts to connect, ms
+    reconnect    False: connect() makes one connection; what ends it is raised, and no other one is made
     on_message   handler of messages without a handler of their own
-    on_error     called with what a handler raised and what ended a connection
+    on_connect   called with session present (bool) when a connection stands, its subscriptions made
+    on_disconnect called when that connection has ended, with the error, None after disconnect(); default: an error
+                 goes to on_error
+    on_complete  called with the Message ID of a message of QoS 1 or 2 that the broker has completed
+    on_error     called with any other error: of an attempt to connect, of a handler, of a subscription that the
+                 broker refused; default: print it
+
+    Callbacks and handlers are plain functions. They may publish(), and ask nothing else of the client.
 
     Raises ValueError."""
 
@@ -122,7 +136,11 @@ class Base:
         timeout=10_000,
         retry=None,
         backoff=(1_000, 60_000),
+        reconnect=True,
         on_message=None,
+        on_connect=None,
+        on_disconnect=None,
+        on_complete=None,
         on_error=None,
     ):
         name = encode(client_id)
@@ -154,7 +172,11 @@ class Base:
         self._clean = clean
         self._timeout = timeout
         self._backoff = backoff
+        self._reconnect = reconnect
         self._on_message = on_message
+        self._on_connect = on_connect
+        self._on_disconnect = on_disconnect
+        self._on_complete = on_complete
         self._on_error = on_error or print_exception
         if retry is None:
             retry = 20_000 if level == 3 else 0
@@ -170,7 +192,9 @@ class Base:
         self.session.connect(0, clean, keepalive, *self._login, will=self._will)
         self.session.reset()
         self._message = Message(self.session)
-        self._inside = False  # a handler runs
+        self._inside = False  # a handler or callback runs
+        self._announced = False  # on_connect() told of the connection
+        self._ended = None  # the error that ended the last connection, or attempt
         self._tries = 0
         self._up_at = None  # since when the connection stands
         self._due = ticks_ms()  # the time of the next attempt to connect
@@ -206,6 +230,12 @@ class Base:
     def pending(self):
         """Messages of QoS 1 and 2 accepted but not yet completed by the broker."""
         return self.session.pending
+
+    def is_pending(self, mid):
+        """True if message `mid` (what publish() returned) has been neither completed by the broker nor given up
+        (`drop`, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
+        messages at the earliest."""
+        return self.session.is_pending(mid)
 
     def counters(self):
         """Everything that happened since the start, a dict."""
@@ -292,14 +322,40 @@ class Base:
             handler(self._message)
         except Exception as e:
             self.session.count[HANDLER_ERRORS] += 1
-            self._tell(e)
+            self._report(self._on_error, e)
 
-    def _tell(self, error):
-        # Whatever the application makes of an error, the client goes on.
+    # --- what the application is told ---
+
+    def _report(self, callback, value):
+        # Whatever a callback raises, the client goes on.
+        inside = self._inside
+        self._inside = True
         try:
-            self._on_error(error)
+            callback(value)
         except Exception as e:
-            print_exception(e)
+            if callback is self._on_error:
+                print_exception(e)
+            else:
+                self._report(self._on_error, e)
+        finally:
+            self._inside = inside
+
+    def _report_end(self, error):
+        # A connection or an attempt has ended; error None: because it was asked for.
+        self._ended = error
+        announced = self._announced
+        self._announced = False
+        if announced and self._on_disconnect:
+            self._report(self._on_disconnect, error)
+        elif error and self._reconnect:  # else it is raised
+            self._report(self._on_error, error)
+
+    def _report_complete(self):
+        # For the message whose acknowledgement was just read.
+        mid = self.session.completed
+        self.session.completed = 0
+        if self._on_complete:
+            self._report(self._on_complete, mid)
 
     # --- connecting again ---
 
@@ -327,8 +383,11 @@ class Base:
                     yield TURN
                 h[4] = session.granted[0] != 0x80
                 if not h[4]:
-                    self._tell(OSError(EACCES, "subscription refused: %s" % h[0].decode()))
+                    self._report(self._on_error, OSError(EACCES, "subscription refused: %s" % h[0].decode()))
         self._up_at = ticks_ms()
+        self._announced = True
+        if self._on_connect:
+            self._report(self._on_connect, session.present)
 
     def _attempt(self, clean):
         session = self.session
@@ -357,7 +416,7 @@ class Base:
         # The connection is of no use any more; what is in flight stays in the journal.
         self._end_link(error)
         self._postpone(ticks_ms())
-        self._tell(error)
+        self._report_end(error)
 
     def _end_link(self, error):
         if self._link and isinstance(error, ProtocolError):  # once, also when connect() has told of it

@@ -122,6 +122,16 @@ class Outbound:
             if self.places[i] == old:
                 self.places[i] = new
 
+    def is_pending(self, mid):
+        """True if the message with this Message ID is in the window or behind it. There the ids follow
+        one another from that of the oldest message to the one that was given last."""
+        if self._row(mid) >= 0:
+            return True
+        if not 0 < mid < 65536 or not self.queued or self._oldest() < 0:
+            return False
+        first = self.journal.found_mid
+        return (mid - first) % 65535 <= (self.last_mid - first) % 65535
+
     def free_mid(self, other):
         """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
         The ids behind the window were given one after the other and are at most 60,000: counting
