@@ -299,6 +299,14 @@ class Base:
                 h[4] = h[4] or h[0] == pattern
         return granted
 
+    def _has_handler(self):
+        # True if the message that was received is for a handler of its own.
+        d = self.session.decoder
+        for h in self._handlers:
+            if h[2] and matches(h[0], d.buf, d.topic, d.topic + d.topic_len):
+                return True
+        return False
+
     def _dispatch(self):
         # Hands the message that was received to every handler whose filter matches.
         d = self.session.decoder

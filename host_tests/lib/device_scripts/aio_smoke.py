@@ -74,8 +74,9 @@ async def a_new_consumer(client, old):
     old.cancel()
     await end(old)
     got.clear()
+    heard = client.counters()["received"]
     await client.publish("loop/0", b"held", 2)
-    await until(lambda: client._held)
+    await until(lambda: client.counters()["received"] > heard)
     new = asyncio.create_task(consume(client))
     await until(lambda: got)
     assert got == [("loop/0", b"held", 2)]
