@@ -28,6 +28,7 @@ from broker import (
     Faults,
 )
 from inflight import AsyncClient, ConnectRefused, Journal, OutboxFull, ProtocolError, RamFlash
+from inflight.link import Link
 
 pytestmark = [
     pytest.mark.filterwarnings("error::ResourceWarning"),
@@ -1234,6 +1235,213 @@ def test_leave_with_a_packet_half_written(broker):
         b.expect(PUBLISH, payload=payload)
 
     play(broker, script, scene)
+
+
+class Resets:
+    """From operation `at` on, counted once it is armed, the link is reset."""
+
+    def __init__(self, monkeypatch):
+        self.armed = False
+        self.done = self.at = 0
+        for name in ("send", "receive"):
+            monkeypatch.setattr(Link, name, self._broken(getattr(Link, name)))
+
+    def _broken(self, operation):
+        def call(*of):
+            self.done += self.armed
+            if self.done > self.at:
+                raise ConnectionResetError(errno.ECONNRESET, "reset")
+            return operation(*of)
+
+        return call
+
+
+@pytest.mark.parametrize("half_written", [False, True])
+def test_a_reset_while_leaving(monkeypatch, half_written):
+    """Whenever it comes, `async with` ends without an error, nothing goes on, and nobody connects again."""
+    resets = Resets(monkeypatch)
+
+    async def scene(client, b):
+        writer = None
+        async with client:
+            await client.connect()
+            narrow(client)
+            await client.publish("kept", b"x", 1)
+            if half_written:
+                writer = await _long_first(client, b)
+                await until(lambda: client._left)
+            resets.armed = True
+            b.reads.set()
+        assert not client.connected
+        if writer:
+            await asyncio.gather(writer, return_exceptions=True)
+
+    while resets.done <= resets.at < 200:
+        resets.armed, resets.done = False, 0
+        with Slow() as b:
+            narrow(b)
+            run(scene(make(b.port), b))
+        assert len(b.connections) == 1
+        resets.at += 1 if resets.at < 5 else 20
+    assert resets.at > 1
+
+
+def test_leaving_a_peer_that_takes_nothing(broker):
+    """It ends with the time-out."""
+    narrow(broker)
+    client = make(broker.port, timeout=200)
+    done = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.connect()
+            narrow(client)
+            writer = asyncio.create_task(client.publish("long", LONG))
+            await until(lambda: client._left)
+        assert not client.connected
+        assert isinstance((await asyncio.gather(writer, return_exceptions=True))[0], OSError)
+        done.set()
+
+    def script(b):
+        b.welcome()
+        assert done.wait(server.PATIENCE_S)
+
+    play(broker, script, scene)
+
+
+def test_leaving_when_all_tasks_were_cancelled(broker):
+    """As a program does that is stopped: the client's own tasks are among them."""
+    client = make(broker.port, timeout=200)
+    done = threading.Event()
+
+    async def scene():
+        with contextlib.suppress(asyncio.CancelledError):
+            async with client:
+                await client.connect()
+                narrow(client)
+                writer = asyncio.create_task(client.publish("long", LONG))
+                await until(lambda: client._left)
+                for task in asyncio.all_tasks() - {asyncio.current_task(), *outer}:
+                    task.cancel()
+                await asyncio.gather(writer)
+        assert not client.connected
+        done.set()
+
+    async def main():
+        outer.update(asyncio.all_tasks())
+        await scene()
+
+    outer = set()
+
+    def script(b):
+        b.welcome()
+        assert done.wait(server.PATIENCE_S)
+
+    narrow(broker)
+    play(broker, script, main)
+
+
+def watched_files():
+    """How many files the loop waits for, beside its own."""
+    return len(asyncio.get_running_loop()._selector.get_map()) - 1
+
+
+def test_nothing_is_watched_after_leaving(broker, pit):
+    """Not for reading or writing, whatever the client was at: dialling, connecting, waiting, writing."""
+
+    async def leave(client, when):
+        waiting = asyncio.create_task(client.connect())
+        await until(when)
+        await client.disconnect()
+        assert watched_files() == 0
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    async def scene():
+        dialling = make(pit)
+        await leave(dialling, lambda: dialling._gate._fd >= 0)
+        client = make(broker.port)
+        await leave(client, asked.is_set)
+        await leave(client, lambda: client.connected)
+        await client.connect()
+        narrow(client)
+        writer = asyncio.create_task(client.publish("long", LONG))
+        await until(lambda: client._left)
+        writer.cancel()
+        leaving = asyncio.create_task(client.disconnect())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await leaving
+        assert watched_files() == 0
+
+    asked = threading.Event()
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        asked.set()
+        b.expect_close()
+        b.welcome()
+        b.goodbye()
+        b.welcome()
+        with contextlib.suppress(server.Gone):
+            while True:
+                b.connection.fill()
+
+    narrow(broker)
+    play(broker, script, scene)
+
+
+@pytest.mark.parametrize("code", [1, 128])
+def test_subscribe_cancelled_before_its_answer(broker, code):
+    """Its SUBACK counts for it, and not for the one that asks next, for another filter or the same one."""
+    client = make(broker.port)
+    got = []
+
+    async def cancelled(when, *arguments):
+        task = asyncio.create_task(client.subscribe(*arguments))
+        await until(when.is_set)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def scene():
+        async with client:
+            await client.connect()
+            await cancelled(asked[0], "a", 1, print)
+            second = asyncio.create_task(client.subscribe("b", 2, print))
+            await asyncio.sleep(0)
+            answer[0].set()
+            assert await second == 2
+            await cancelled(asked[1], "s", 1, print)
+            second = asyncio.create_task(client.subscribe("s", 2, lambda m: got.append(m.payload)))
+            await asyncio.sleep(0)
+            answer[1].set()
+            assert await second == 2
+            await until(lambda: got)
+            again.set()
+            await until(lambda: client.counters()["connects"] == 2)
+            await client.connect()
+
+    asked = threading.Event(), threading.Event()
+    answer = threading.Event(), threading.Event()
+    again = threading.Event()
+
+    def script(b):
+        b.welcome()
+        for k, (first, second) in enumerate((("a", "b"), ("s", "s"))):
+            mid = b.expect(SUBSCRIBE, filters=[(first, 1)]).mid
+            asked[k].set()
+            assert answer[k].wait(server.PATIENCE_S)
+            b.send(server.suback(mid, code))
+            b.send(server.suback(b.expect(SUBSCRIBE, filters=[(second, 2)]).mid, 2))
+        b.send(server.publish("s", b"x"))
+        assert again.wait(server.PATIENCE_S)
+        b.cut()
+        b.welcome(1)
+        b.goodbye()  # all has been asked for
+
+    play(broker, script, scene)
+    assert [h[0] for h in client._handlers] == ([b"a"] if code == 1 else []) + [b"b", b"s"]
 
 
 # --- cancellation at any await ---

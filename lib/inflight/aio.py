@@ -69,7 +69,8 @@ class AsyncClient(Base):
         self._asked = asyncio.Event()  # a consumer did, or time has passed
         self._left_behind = False  # messages for the inbox were left with the broker:
         self._renewing = False  # another connection shall get them
-        self._requested = self._granted_qos = None  # filters of the SUBSCRIBE under way; what was granted
+        self._requested = None  # filters and handlers of the SUBSCRIBE under way
+        self._granted_qos = None  # what the last one was granted
 
     # --- life ---
 
@@ -277,7 +278,7 @@ class AsyncClient(Base):
             elif session.completed:
                 self._report_complete()
             elif kind == packet.SUBACK and self._requested:
-                self._granted_qos = self._granted(self._requested)  # whoever asked, and may have been cancelled
+                self._granted_qos = self._granted(*self._requested)  # whoever asked, and may have been cancelled
                 self._requested = None
             elif kind == packet.CONNACK and not session.present and (self._clean or decoder.level > 3):
                 self._in_use = []  # Message IDs of a session that is no more
@@ -476,14 +477,16 @@ class AsyncClient(Base):
         return True
 
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
-        """As Client.subscribe(); without handler and on_message it is for `async for`."""
+        """As Client.subscribe(); without handler and on_message it is for `async for`. Cancelled: the filter stays,
+        asked for now or at the next connection, until unsubscribe()."""
         if not handler and not self._on_message:
             self._receive_here()  # a message may come before the loop begins
         patterns, levels = self._add_handlers(filters, qos, handler, stream)
+        handlers = [h for h in self._handlers if h[0] in patterns]
         async with self._lock:
             if not await self._is_up():
                 return None
-            await self._ask(patterns, levels)
+            await self._ask(patterns, levels, handlers)
             granted = self._granted_qos
         return granted[0] if isinstance(filters, (str, bytes)) else granted
 
@@ -494,7 +497,7 @@ class AsyncClient(Base):
             if await self._is_up():
                 for pattern in patterns:
                     self._remove_handler(pattern)
-            await self._ask(patterns, None)
+            await self._ask(patterns, None, None)
 
     async def ping(self):
         """As Client.ping()."""
@@ -511,11 +514,11 @@ class AsyncClient(Base):
             await self._change()
         return self._up
 
-    async def _ask(self, patterns, levels):
+    async def _ask(self, patterns, levels, handlers):
         # The request of a caller that was cancelled may still be under way.
         await self._until(lambda: not self.session.asking)
         self.session.subscribe(patterns, levels)
-        self._requested = levels and patterns
+        self._requested = levels and (patterns, handlers)
         await self._until(lambda: not self.session.asking)
 
     async def _until(self, done):

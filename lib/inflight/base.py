@@ -289,14 +289,16 @@ class Base:
         self.session.check_request(patterns)
         return patterns
 
-    def _granted(self, patterns):
-        # What the broker granted; a refused filter has no handler any more.
+    def _granted(self, patterns, handlers):
+        # What the broker granted; a refused filter has no handler any more. handlers: among which those are that
+        # were added with the request; others of the same filter have come since.
         granted = list(self.session.granted)
         for pattern, code in zip(patterns, granted):
-            if code == 0x80:
-                self._remove_handler(pattern)
-            for h in self._handlers:
-                h[4] = h[4] or h[0] == pattern
+            for h in handlers:
+                if h[0] == pattern:
+                    h[4] = code != 0x80
+                    if not h[4]:
+                        self._handlers = [other for other in self._handlers if other is not h]
         return granted
 
     def _has_handler(self):

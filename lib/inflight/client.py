@@ -253,7 +253,7 @@ class Client(Base):
             return None
         self.session.subscribe(patterns, levels)
         self._until(self._answered)
-        granted = self._granted(patterns)
+        granted = self._granted(patterns, self._handlers)
         return granted[0] if isinstance(filters, (str, bytes)) else granted
 
     def unsubscribe(self, *filters):
