@@ -331,7 +331,7 @@ class AsyncClient(Base):
             session.count[DROPPED] += 1
         elif not self._left_behind:
             self._left_behind = True
-            self._report(self._on_error, OSError(ENOBUFS, "no consumer: messages are left with the broker"))
+            self._report(self.on_error, OSError(ENOBUFS, "no consumer: messages are left with the broker"))
 
     async def _wait_for_consumers(self, done):
         # Returns True when done(), False when consumers have not moved for a while. All goes on but reading.

@@ -112,7 +112,8 @@ class Base:
     on_error     called with any other error: of an attempt to connect, of a handler, of a subscription that the
                  broker refused; default: print it
 
-    Callbacks and handlers are plain functions. They may publish(), and ask nothing else of the client.
+    Callbacks and handlers are plain functions. They may publish(), and ask nothing else of the client. on_connect,
+    on_disconnect, on_complete and on_error are attributes too, and can be set later.
 
     Raises ValueError."""
 
@@ -174,10 +175,10 @@ class Base:
         self._backoff = backoff
         self._reconnect = reconnect
         self._on_message = on_message
-        self._on_connect = on_connect
-        self._on_disconnect = on_disconnect
-        self._on_complete = on_complete
-        self._on_error = on_error or print_exception
+        self.on_connect = on_connect
+        self.on_disconnect = on_disconnect
+        self.on_complete = on_complete
+        self.on_error = on_error or print_exception
         if retry is None:
             retry = 20_000 if level == 3 else 0
         # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None] each
@@ -332,7 +333,7 @@ class Base:
             handler(self._message)
         except Exception as e:
             self.session.count[HANDLER_ERRORS] += 1
-            self._report(self._on_error, e)
+            self._report(self.on_error, e)
 
     # --- what the application is told ---
 
@@ -343,10 +344,10 @@ class Base:
         try:
             callback(value)
         except Exception as e:
-            if callback is self._on_error:
+            if callback is self.on_error:
                 print_exception(e)
             else:
-                self._report(self._on_error, e)
+                self._report(self.on_error, e)
         finally:
             self._inside = inside
 
@@ -355,17 +356,17 @@ class Base:
         self._ended = error
         announced = self._announced
         self._announced = False
-        if announced and self._on_disconnect:
-            self._report(self._on_disconnect, error)
+        if announced and self.on_disconnect:
+            self._report(self.on_disconnect, error)
         elif error and self._reconnect:  # else it is raised
-            self._report(self._on_error, error)
+            self._report(self.on_error, error)
 
     def _report_complete(self):
         # For the message whose acknowledgement was just read.
         mid = self.session.completed
         self.session.completed = 0
-        if self._on_complete:
-            self._report(self._on_complete, mid)
+        if self.on_complete:
+            self._report(self.on_complete, mid)
 
     # --- connecting again ---
 
@@ -393,11 +394,11 @@ class Base:
                     yield TURN
                 h[4] = session.granted[0] != 0x80
                 if not h[4]:
-                    self._report(self._on_error, OSError(EACCES, "subscription refused: %s" % h[0].decode()))
+                    self._report(self.on_error, OSError(EACCES, "subscription refused: %s" % h[0].decode()))
         self._up_at = ticks_ms()
         self._announced = True
-        if self._on_connect:
-            self._report(self._on_connect, session.present)
+        if self.on_connect:
+            self._report(self.on_connect, session.present)
 
     def _attempt(self, clean):
         session = self.session
