@@ -15,10 +15,10 @@ async def until(condition):
         await asyncio.sleep(0.005)
 
 
-async def end(task):
+async def end(task, error=asyncio.CancelledError):
     try:
         await task
-    except asyncio.CancelledError:
+    except error:
         return
 
 
@@ -126,10 +126,7 @@ async def leave_at_once(port):
         await client.disconnect()
         if hasattr(asyncio, "core"):
             assert not asyncio.core._io_queue.map
-        try:
-            await task
-        except OSError:
-            pass
+        await end(task, OSError)
 
 
 async def main(port):
