@@ -116,7 +116,7 @@ class AsyncClient(Base):
         try:
             if self.connected and self._flush():
                 self._leave()
-        except (OSError, packet.ProtocolError):
+        except Exception:
             pass  # it is gone already
 
     def _end(self, error):
@@ -141,6 +141,7 @@ class AsyncClient(Base):
         self._requested = None
         if self._inbox:
             self._inbox.clear()
+            self._in_use = [used for used in self._in_use if used[_FLAGS] & 4]  # QoS 1 comes again
         self.session.reset()
         self._changed.set()
 
@@ -157,6 +158,7 @@ class AsyncClient(Base):
                 while not self._flush():
                     await self._room()
                 self._leave()
+                self._due = ticks_ms()
                 self._report_end(None)
                 continue
             except Exception as e:  # whatever it is: without this task nothing moves any more
@@ -295,7 +297,7 @@ class AsyncClient(Base):
         first = session.deliver and not d.offset
         if first and session.redelivered and self._is_held(d.mid):
             return  # it is acknowledged when its consumer is through with it
-        if first and self._inbox and d.flags & 6 and self._has_handler():
+        if first and self._inbox and d.flags & 6 and not self._is_in_turn() and self._has_handler():
             await self._wait_for_consumers(self._is_in_turn)
         if session.deliver:
             self._dispatch()
@@ -320,7 +322,7 @@ class AsyncClient(Base):
         session = self.session
         inbox = self._inbox
         d = session.decoder
-        if inbox.empty and not self._in_use:
+        if inbox.empty:
             self._moved = ticks_ms()
         if not (self._left_behind and d.flags & 6):  # those behind one that was left stay as well: order
             if await self._wait_for_consumers(lambda: inbox.put(d, session.redelivered)):

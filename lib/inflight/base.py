@@ -112,8 +112,8 @@ class Base:
     on_error     called with any other error: of an attempt to connect, of a handler, of a subscription that the
                  broker refused; default: print it
 
-    Callbacks and handlers are plain functions. They may publish(), and ask nothing else of the client. on_connect,
-    on_disconnect, on_complete and on_error are attributes too, and can be set later.
+    Callbacks and handlers are plain functions. They may publish() (with asyncio, in a task that they create), and ask
+    nothing else of the client. on_connect, on_disconnect, on_complete and on_error are attributes too, to be set later.
 
     Raises ValueError."""
 
