@@ -29,6 +29,7 @@ from broker import (
 )
 from inflight import AsyncClient, ConnectRefused, Journal, OutboxFull, ProtocolError, RamFlash
 from inflight.link import Link
+from inflight.port import ticks_add, ticks_ms
 
 pytestmark = [
     pytest.mark.filterwarnings("error::ResourceWarning"),
@@ -1909,3 +1910,43 @@ def test_two_consumers(broker):
 
     play(broker, script, scene)
     assert got == [b"1", b"2", b"3", b"end"]
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_burst_for_an_idle_consumer(broker, qos):
+    """More than the inbox holds, while another consumer has been busy for long: all of it comes, at once."""
+    client = make(broker.port, buffer=bytearray(256))
+    inside, ready = asyncio.Event(), threading.Event()
+    got = []
+
+    async def busy():
+        await client.__anext__()
+        inside.set()
+        await asyncio.Event().wait()
+
+    async def idle():
+        await inside.wait()
+        ready.set()
+        while len(got) < 12:
+            client._moved = ticks_add(ticks_ms(), -client._timeout)  # nobody has asked for long
+            got.append((await client.__anext__()).payload[0])
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", qos)
+            await client.connect()
+            first = asyncio.create_task(busy())
+            await idle()
+            first.cancel()
+
+    @subscribed
+    def script(b):
+        b.send(server.publish("t", b"first", qos, 100))
+        assert ready.wait(server.PATIENCE_S)
+        b.send(*(server.publish("t", bytes([k]) + bytes(40), qos, k + 1) for k in range(12)))
+        acknowledged = 0
+        while qos and acknowledged != 11:  # the consumer is not through with the last one
+            acknowledged = b.expect(PUBACK).mid
+
+    play(broker, script, scene)
+    assert got == list(range(12)) and client.errors == [] and client.counters()["dropped"] == 0

@@ -107,6 +107,7 @@ class AsyncClient(Base):
             while self.connected and self._left and not self._broken and not self._late(start):
                 await self._change()
         finally:
+            self._over = True
             self._say_goodbye()
             self._end(None)
         await sleep_ms(0)  # the tasks come to their end
@@ -359,7 +360,7 @@ class AsyncClient(Base):
                 self._in_use.remove(used)
                 self.session.acknowledge(used[_FLAGS], used[_MID], used[_LINK] is self._link)
                 return True
-            if len(self._in_use) <= _MOST_IN_USE and not self._late(used[_SINCE], 4):
+            if not (self._over or len(self._in_use) > _MOST_IN_USE or self._late(used[_SINCE], 4)):
                 return False
         return False
 
