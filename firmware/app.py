@@ -4,7 +4,6 @@
 import telemetry
 from codes import CONNECTING, ONLINE
 from inflight.port import const, ticks_add, ticks_diff, ticks_ms
-from inflight.session import CONNECTS
 from node import Node
 
 _SLICE = const(500)  # ms at most between two looks at the link, the clock and the watchdog
@@ -50,12 +49,15 @@ class App(Node):
         self._clock = Every(_CLOCK_MS)
         self._measuring = False  # the sensors are at work,
         self._ripe = 0  # until then
-        self._connects = client.session.count[CONNECTS]
+        client.on_connect = self._on_connect
 
     def set_interval(self, ms):
         """Telemetry goes out every `ms` from now on, until the next start."""
         self._telemetry.ms = ms
         self._telemetry.put_off(ticks_ms())
+
+    def _on_connect(self, session_present):
+        self._publish_status("online")
 
     def _keep_network(self, now):
         board = self.board
@@ -89,10 +91,6 @@ class App(Node):
         if self.config.watchdog_ms:
             self.board.watchdog(self.config.watchdog_ms)
         self._keep_network(now)
-        connects = self.client.session.count[CONNECTS]
-        if connects != self._connects:
-            self._connects = connects
-            self._publish_status("online")
         left = self._keep_measuring(now)
         if self._health.due(now):
             self._publish_health()

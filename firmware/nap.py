@@ -17,6 +17,7 @@ import time
 
 import telemetry
 from codes import DEEP_SLEEP, ONLINE
+from inflight.packet import ProtocolError
 from inflight.port import const, ticks_add, ticks_diff, ticks_ms
 from inflight.session import DUPLICATES, RECEIVED, TOO_LONG
 from node import Node
@@ -63,7 +64,7 @@ class Memory:
 class Nap(Node):
     """The firmware of a device that sleeps most of the time; Node tells its arguments."""
 
-    BACKOFF = (86_400_000, 86_400_000)  # a wake tries once
+    RECONNECT = False  # a wake tries once
 
     @staticmethod
     def timeout(config):
@@ -139,7 +140,10 @@ class Nap(Node):
         return bool(self.config.wifi_ssid) and self._join(self.config.awake_ms // 2) == ONLINE
 
     def _connect(self):
-        self.client.run_for(1)
+        try:
+            self.client.connect()
+        except (OSError, ProtocolError) as e:
+            self.client.on_error(e)
         return self.client.connected
 
     def _deliver(self):
@@ -174,7 +178,10 @@ class Nap(Node):
         while client.connected and ticks_diff(self._end, ticks_ms()) > 0:
             if not client.pending and not listen:
                 return True
-            client.run_for(_SLICE)
+            try:
+                client.run_for(_SLICE)
+            except (OSError, ProtocolError):
+                return False  # on_disconnect() was told
             now = ticks_ms()
             news = count[RECEIVED] + count[DUPLICATES] + count[TOO_LONG]
             if client.pending or news != heard:

@@ -26,7 +26,7 @@ class Node:
     those of the configuration. A source may have start(): telemetry tells. began: ticks_ms() of the
     start, default: now."""
 
-    BACKOFF = (1_000, 60_000)  # between attempts to connect, ms: for the client
+    RECONNECT = True  # for the client
     version = VERSION
 
     @staticmethod

@@ -12,6 +12,11 @@ def _say(error):
     print("inflight:", describe(error))
 
 
+def _say_end(error):
+    if error:
+        _say(error)
+
+
 def build(began):
     """Returns the application of this board, ready to run, which the device began to start at
     ticks_ms() `began`. Raises ValueError with what to change, OSError if the flash fails."""
@@ -48,7 +53,8 @@ def build(began):
         window=config.window,
         drop=config.drop,
         timeout=Application.timeout(config),
-        backoff=Application.BACKOFF,
+        reconnect=Application.RECONNECT,
+        on_disconnect=_say_end,
         on_error=_say,
     )
     return Application(board, config, journal, client, flash, began=began)

@@ -102,7 +102,8 @@ class Maker:
             keepalive=0,
             drop=config.drop,
             timeout=min(3000, kind.timeout(config)),
-            backoff=kind.BACKOFF if kind is Nap else (0, 0),
+            backoff=(0, 0),
+            reconnect=kind.RECONNECT,
             on_error=lambda error: None,
         )
         self.apps.append(kind(board or Board(), config, journal, client, flash, sources, began))

@@ -1,6 +1,7 @@
 """The asyncio client against the scripted broker: every flow, every loss, and cancellation at every await."""
 
 import asyncio
+import contextlib
 import copy
 import errno
 import functools
@@ -27,6 +28,8 @@ from broker import (
     Faults,
 )
 from inflight import AsyncClient, ConnectRefused, Journal, OutboxFull, ProtocolError, RamFlash
+from inflight.link import Link
+from inflight.port import ticks_add, ticks_ms
 
 pytestmark = [
     pytest.mark.filterwarnings("error::ResourceWarning"),
@@ -718,10 +721,7 @@ def test_link_lost_in_the_body(broker, qos):
                 if not got:
                     here.set()
                     await until(cut.is_set)
-                    with pytest.raises(OSError):
-                        while True:
-                            await client.publish("x", b"is it gone")
-                            await asyncio.sleep(0)
+                    await until(lambda: client.counters()["outages"])
                     assert await client.publish("kept", b"", 1)
                 got.append((message.payload, message.dup))
                 if message.payload == b"last":
@@ -785,28 +785,33 @@ def test_consumer_cancelled_in_the_body(broker, qos):
     assert got == [b"1", b"2", b"3"]
 
 
-def test_requests_in_the_body(broker):
-    """What waits for the broker cannot be asked by him who keeps the client from reading; others may."""
-    client = make(broker.port, timeout=200)
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_requests_in_the_body(broker, qos):
+    """Whatever waits for an answer of the broker gets it while a message is in use, and others wait behind that."""
+    client = make(broker.port)
 
     async def scene():
         async with client:
-            await client.subscribe("t")
-            async for _ in client:
-                for ask in (client.subscribe("x"), client.unsubscribe("x"), client.ping(), client.drain(10)):
-                    with pytest.raises(ValueError, match="in use"):
-                        await ask
-                other = asyncio.create_task(client.ping())
-                await asyncio.sleep(0.5)  # longer than the time-out: the time of the body is not the broker's
+            await client.subscribe("t", qos)
+            async for message in client:
+                assert await client.subscribe("x", 1, print) == 1
+                await client.unsubscribe("x")
+                assert await client.ping() >= 0
+                assert await client.publish("out", b"", 2)
+                assert await client.drain(3000)
+                assert (message.topic, message.payload, message.mid) == ("t", b"first", 1 if qos else 0)
                 break
-            another = asyncio.create_task(client.__anext__())
-            await other
-            another.cancel()
 
     @subscribed
     def script(b):
-        b.send(server.publish("t", b"x"))
+        b.send(server.publish("t", b"first", qos, 1), server.publish("t", b"second", qos, 2))
+        b.send(server.suback(b.expect(SUBSCRIBE).mid, 1))
+        b.send(server.unsuback(b.expect(UNSUBSCRIBE).mid))
         b.answer_ping()
+        mid = b.expect(PUBLISH).mid
+        b.send(server.pubrec(mid))
+        b.expect(PUBREL)
+        b.send(server.pubcomp(mid))
 
     play(broker, script, scene)
     assert client.errors == []
@@ -1175,7 +1180,7 @@ def test_other_tasks_run_while_there_is_no_network(monkeypatch):
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_leave_with_a_message_held(broker, inside):
-    """Handed out or only offered: it was not acknowledged, so it comes again."""
+    """[MQTT-4.3.3-2] It was not acknowledged, so the broker sends it again: who had it does not get it again."""
     client = make(broker.port)
     got = []
 
@@ -1187,11 +1192,11 @@ def test_leave_with_a_message_held(broker, inside):
             if inside:
                 got.append((await messages.__anext__()).payload)
             else:
-                await until(lambda: client._held)
+                await until(lambda: client.counters()["received"] == 1)
             await client.disconnect()
             await client.connect()
-            message = await messages.__anext__()
-            got.append((message.payload, message.redelivered))
+            while got[-1:] != [b"last"]:
+                got.append((await messages.__anext__()).payload)
 
     def script(b):
         b.welcome()
@@ -1199,10 +1204,12 @@ def test_leave_with_a_message_held(broker, inside):
         b.goodbye()
         b.welcome(1)
         b.send(server.publish("t", b"x", 2, 1, dup=1))
+        b.expect(PUBREC, mid=1)
+        b.send(server.publish("t", b"last"))
         b.goodbye()
 
     play(broker, script, scene)
-    assert got == ([b"x"] if inside else []) + [(b"x", True)]
+    assert got == [b"x", b"last"]
 
 
 def test_leave_with_a_packet_half_written(broker):
@@ -1229,6 +1236,213 @@ def test_leave_with_a_packet_half_written(broker):
         b.expect(PUBLISH, payload=payload)
 
     play(broker, script, scene)
+
+
+class Resets:
+    """From operation `at` on, counted once it is armed, the link is reset."""
+
+    def __init__(self, monkeypatch):
+        self.armed = False
+        self.done = self.at = 0
+        for name in ("send", "receive"):
+            monkeypatch.setattr(Link, name, self._broken(getattr(Link, name)))
+
+    def _broken(self, operation):
+        def call(*of):
+            self.done += self.armed
+            if self.done > self.at:
+                raise ConnectionResetError(errno.ECONNRESET, "reset")
+            return operation(*of)
+
+        return call
+
+
+@pytest.mark.parametrize("half_written", [False, True])
+def test_a_reset_while_leaving(monkeypatch, half_written):
+    """Whenever it comes, `async with` ends without an error, nothing goes on, and nobody connects again."""
+    resets = Resets(monkeypatch)
+
+    async def scene(client, b):
+        writer = None
+        async with client:
+            await client.connect()
+            narrow(client)
+            await client.publish("kept", b"x", 1)
+            if half_written:
+                writer = await _long_first(client, b)
+                await until(lambda: client._left)
+            resets.armed = True
+            b.reads.set()
+        assert not client.connected
+        if writer:
+            await asyncio.gather(writer, return_exceptions=True)
+
+    while resets.done <= resets.at < 200:
+        resets.armed, resets.done = False, 0
+        with Slow() as b:
+            narrow(b)
+            run(scene(make(b.port), b))
+        assert len(b.connections) == 1
+        resets.at += 1 if resets.at < 5 else 20
+    assert resets.at > 1
+
+
+def test_leaving_a_peer_that_takes_nothing(broker):
+    """It ends with the time-out."""
+    narrow(broker)
+    client = make(broker.port, timeout=200)
+    done = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.connect()
+            narrow(client)
+            writer = asyncio.create_task(client.publish("long", LONG))
+            await until(lambda: client._left)
+        assert not client.connected
+        assert isinstance((await asyncio.gather(writer, return_exceptions=True))[0], OSError)
+        done.set()
+
+    def script(b):
+        b.welcome()
+        assert done.wait(server.PATIENCE_S)
+
+    play(broker, script, scene)
+
+
+def test_leaving_when_all_tasks_were_cancelled(broker):
+    """As a program does that is stopped: the client's own tasks are among them."""
+    client = make(broker.port, timeout=200)
+    done = threading.Event()
+
+    async def scene():
+        with contextlib.suppress(asyncio.CancelledError):
+            async with client:
+                await client.connect()
+                narrow(client)
+                writer = asyncio.create_task(client.publish("long", LONG))
+                await until(lambda: client._left)
+                for task in asyncio.all_tasks() - {asyncio.current_task(), *outer}:
+                    task.cancel()
+                await asyncio.gather(writer)
+        assert not client.connected
+        done.set()
+
+    async def main():
+        outer.update(asyncio.all_tasks())
+        await scene()
+
+    outer = set()
+
+    def script(b):
+        b.welcome()
+        assert done.wait(server.PATIENCE_S)
+
+    narrow(broker)
+    play(broker, script, main)
+
+
+def watched_files():
+    """How many files the loop waits for, beside its own."""
+    return len(asyncio.get_running_loop()._selector.get_map()) - 1
+
+
+def test_nothing_is_watched_after_leaving(broker, pit):
+    """Not for reading or writing, whatever the client was at: dialling, connecting, waiting, writing."""
+
+    async def leave(client, when):
+        waiting = asyncio.create_task(client.connect())
+        await until(when)
+        await client.disconnect()
+        assert watched_files() == 0
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    async def scene():
+        dialling = make(pit)
+        await leave(dialling, lambda: dialling._gate._fd >= 0)
+        client = make(broker.port)
+        await leave(client, asked.is_set)
+        await leave(client, lambda: client.connected)
+        await client.connect()
+        narrow(client)
+        writer = asyncio.create_task(client.publish("long", LONG))
+        await until(lambda: client._left)
+        writer.cancel()
+        leaving = asyncio.create_task(client.disconnect())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await leaving
+        assert watched_files() == 0
+
+    asked = threading.Event()
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        asked.set()
+        b.expect_close()
+        b.welcome()
+        b.goodbye()
+        b.welcome()
+        with contextlib.suppress(server.Gone):
+            while True:
+                b.connection.fill()
+
+    narrow(broker)
+    play(broker, script, scene)
+
+
+@pytest.mark.parametrize("code", [1, 128])
+def test_subscribe_cancelled_before_its_answer(broker, code):
+    """Its SUBACK counts for it, and not for the one that asks next, for another filter or the same one."""
+    client = make(broker.port)
+    got = []
+
+    async def cancelled(when, *arguments):
+        task = asyncio.create_task(client.subscribe(*arguments))
+        await until(when.is_set)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def scene():
+        async with client:
+            await client.connect()
+            await cancelled(asked[0], "a", 1, print)
+            second = asyncio.create_task(client.subscribe("b", 2, print))
+            await asyncio.sleep(0)
+            answer[0].set()
+            assert await second == 2
+            await cancelled(asked[1], "s", 1, print)
+            second = asyncio.create_task(client.subscribe("s", 2, lambda m: got.append(m.payload)))
+            await asyncio.sleep(0)
+            answer[1].set()
+            assert await second == 2
+            await until(lambda: got)
+            again.set()
+            await until(lambda: client.counters()["connects"] == 2)
+            await client.connect()
+
+    asked = threading.Event(), threading.Event()
+    answer = threading.Event(), threading.Event()
+    again = threading.Event()
+
+    def script(b):
+        b.welcome()
+        for k, (first, second) in enumerate((("a", "b"), ("s", "s"))):
+            mid = b.expect(SUBSCRIBE, filters=[(first, 1)]).mid
+            asked[k].set()
+            assert answer[k].wait(server.PATIENCE_S)
+            b.send(server.suback(mid, code))
+            b.send(server.suback(b.expect(SUBSCRIBE, filters=[(second, 2)]).mid, 2))
+        b.send(server.publish("s", b"x"))
+        assert again.wait(server.PATIENCE_S)
+        b.cut()
+        b.welcome(1)
+        b.goodbye()  # all has been asked for
+
+    play(broker, script, scene)
+    assert [h[0] for h in client._handlers] == ([b"a"] if code == 1 else []) + [b"b", b"s"]
 
 
 # --- cancellation at any await ---
@@ -1341,11 +1555,16 @@ def cancelled_once(name, k, late):
                 narrow(client)
             if before:
                 other = await before(client, b)
+
+            def waits_now():
+                b.reads.set()
+                if name == "__anext__":
+                    b.give("in", b"in 1", 2)
+
             if name == "__anext__":
-                for n in range(2):
-                    b.give("in", b"in %d" % n, 2)
+                b.give("in", b"in 0", 2)
                 got.append((await client.__anext__()).payload)
-            task = asyncio.create_task(cut_short(call(client), k, late, b.reads.set))
+            task = asyncio.create_task(cut_short(call(client), k, late, waits_now))
             result = (await asyncio.gather(task, return_exceptions=True))[0]
             check_journal(client)
             b.reads.set()
@@ -1373,7 +1592,7 @@ async def still_works(client, b, got, name, result):
         assert got == [b"in 0", b"in 1"]
         client._on_message = lambda m: got.append(m.payload)
         waiting = asyncio.create_task(client.__anext__())  # through with the last one
-        await until(lambda: not client._held)
+        await until(lambda: not any(session.flight for session in b.sessions.values()))
         waiting.cancel()
     await client.connect()
     for qos in (0, 1, 2):
@@ -1459,3 +1678,275 @@ def test_iterator_ends_with_disconnect(broker):
 
     with broker.play(script):
         run(scene())
+
+
+# --- consumers that leave ---
+
+
+async def breaks(client):
+    async for message in client:
+        return message
+
+
+async def cancelled_in_the_body(client):
+    inside = asyncio.Event()
+
+    async def consume():
+        async for message in client:
+            found.append(message)
+            inside.set()
+            await asyncio.Event().wait()
+
+    found = []
+    task = asyncio.create_task(consume())
+    await inside.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return found[0]
+
+
+async def raises(client):
+    async def consume():
+        async for message in client:
+            raise KeyError(message)
+
+    try:
+        await asyncio.create_task(consume())
+    except KeyError as e:
+        return e.args[0]
+
+
+async def waits_for(client):
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(client.__anext__(), 0)
+    return await asyncio.wait_for(client.__anext__(), LIMIT_S)
+
+
+async def another_consumer(client):
+    message = await client.__anext__()
+    client.other = asyncio.create_task(client.__anext__())
+    return message
+
+
+async def nobody(client):
+    await until(lambda: client.counters()["received"])
+
+
+LEAVING = [breaks, cancelled_in_the_body, raises, waits_for, another_consumer, nobody]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("leave", LEAVING)
+def test_whoever_leaves_holds_nothing_up(leave, qos):
+    """Acknowledgements are read, answers come, handlers run, and the message stays what it was."""
+    handled = []
+    with Automatic() as b:
+        client = make(b.port, timeout=1000)
+
+        async def scene():
+            async with client:
+                await client.subscribe("t", 2)
+                await client.subscribe("h", 2, lambda m: handled.append(m.payload))
+                await client.connect()
+                for k in range(3):
+                    b.give("t", b"%d" % k, qos)
+                message = await leave(client)
+                b.give("h", b"handled", qos)
+                for own in (1, 2):
+                    await client.publish("out", b"%d" % own, own)
+                assert await client.drain(3000)
+                assert await client.subscribe("later", 1, print) == 1
+                assert await client.ping() >= 0
+                await until(lambda: handled)
+                if message:
+                    assert (message.topic, message.payload, message.qos) == ("t", b"0", qos)
+                    assert message.mid == (1 if qos else 0) and not message.redelivered
+                if leave is another_consumer:
+                    assert (await client.other).payload == b"1"
+
+        run(scene())
+    assert b.payloads() == [b"1", b"2"] and handled == [b"handled"]
+    assert client.errors == [] and client.counters()["outages"] == 0
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("leave", LEAVING)
+def test_nothing_is_acknowledged_that_was_not_handed_over(leave, qos):
+    """What the broker sends again after a power cut and what consumers had are together all messages."""
+    with Automatic() as b:
+        client = make(b.port, timeout=1000)
+        had = []
+
+        async def scene():
+            await client.subscribe("t", 2)
+            await client.connect()
+            for k in range(5):
+                b.give("t", b"%d" % k, qos)
+            message = await leave(client)
+            had.extend([message.payload] if message else [])
+            await client.publish("out", b"", 1)
+            assert await client.drain(3000)
+            if leave is another_consumer:
+                had.append((await client.other).payload)
+            await client.disconnect()
+
+        run(scene())
+        waiting = [row[2] for row in b.sessions["dev"].flight if row[4] == "sent"]
+    assert set(waiting) | set(had) == {b"%d" % k for k in range(5)}
+    assert len(waiting) >= 5 - len(had)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_no_consumer_for_more_than_fits(qos):
+    """Reading goes on beyond the inbox: the broker keeps what did not fit, and sends it when somebody comes."""
+    count = 12 if qos == 2 else 40
+    with Automatic() as b:
+        client = make(b.port, timeout=400, buffer=bytearray(512))
+
+        async def scene():
+            async with client:
+                await client.subscribe("t", 2)
+                await client.connect()
+                for k in range(count):
+                    b.give("t", b"%3d" % k + bytes(50), qos)
+                await client.publish("out", b"own", 2)
+                assert await client.drain(5000)
+                got = []
+                while len(got) < count and (qos or got == [] or got[-1] < 3):
+                    got.append(int((await client.__anext__()).payload[:3]))
+                return got
+
+        got = run(scene())
+        if qos:
+            assert got == list(range(count))
+            assert client.counters()["connects"] > 1 and client.counters()["outages"] == 0
+            assert [e.errno for e in client.errors][:1] == [errno.ENOBUFS]
+        else:
+            assert got == [0, 1, 2, 3] and client.counters()["dropped"] > 0 and client.counters()["connects"] == 1
+
+
+def test_a_message_for_a_handler_waits_for_its_turn(broker):
+    """[MQTT-4.6.0-2] A consumer that is quick is waited for, one that is not is overtaken."""
+    client = make(broker.port, timeout=400)
+    order = []
+    overtaken = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.subscribe([("t", 1)])
+            await client.subscribe("h", 1, lambda m: order.append(m.payload))
+            await client.connect()
+            async for message in client:
+                order.append(message.payload)
+                if message.payload == b"quick":
+                    await until(lambda: client.counters()["received"])
+                elif message.payload == b"slow":
+                    await until(overtaken.is_set)
+                else:
+                    break
+
+    def script(b):
+        b.welcome()
+        for _ in range(2):
+            b.send(server.suback(b.expect(SUBSCRIBE).mid, 1))
+        b.send(server.publish("t", b"quick", 1, 1), server.publish("h", b"h1", 1, 2))
+        b.expect(PUBACK, mid=1)
+        b.expect(PUBACK, mid=2)
+        b.send(server.publish("t", b"slow", 1, 3), server.publish("h", b"h2", 1, 4))
+        b.expect(PUBACK, mid=4)
+        overtaken.set()
+        b.expect(PUBACK, mid=3)
+        b.send(server.publish("t", b"end", 0))
+        b.goodbye()
+
+    play(broker, script, scene)
+    assert order == [b"quick", b"h1", b"slow", b"h2", b"end"]
+
+
+def test_two_consumers(broker):
+    """[MQTT-4.6.0-2] Each message goes to one of them, and is acknowledged in its turn, when its consumer is done."""
+    client = make(broker.port)
+    acknowledged = threading.Event()
+    gates = {b"1": asyncio.Event(), b"2": asyncio.Event(), b"3": asyncio.Event()}
+    got = []
+
+    async def consume():
+        async for message in client:
+            payload = message.payload
+            got.append(payload)
+            if payload in gates:
+                await gates[payload].wait()
+            assert message.payload == payload
+            if payload == b"end":
+                return
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", 1)
+            await client.connect()
+            consumers = [asyncio.create_task(consume()) for _ in range(2)]
+            await until(lambda: len(got) == 2)
+            gates[b"2"].set()
+            await until(lambda: len(got) == 3)
+            await client.ping()
+            gates[b"1"].set()
+            await until(acknowledged.is_set)
+            gates[b"3"].set()
+            await until(lambda: any(c.done() for c in consumers))
+            for consumer in consumers:
+                consumer.cancel()
+            await asyncio.gather(*consumers, return_exceptions=True)
+
+    @subscribed
+    def script(b):
+        b.send(*(server.publish("t", b"%d" % k, 1, k) for k in (1, 2, 3)))
+        b.answer_ping()  # 2 is through, and waits for its turn
+        b.expect(PUBACK, mid=1)
+        b.expect(PUBACK, mid=2)
+        acknowledged.set()
+        b.expect(PUBACK, mid=3)
+        b.send(server.publish("t", b"end", 0))
+
+    play(broker, script, scene)
+    assert got == [b"1", b"2", b"3", b"end"]
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_burst_for_an_idle_consumer(broker, qos):
+    """More than the inbox holds, while another consumer has been busy for long: all of it comes, at once."""
+    client = make(broker.port, buffer=bytearray(256))
+    inside, ready = asyncio.Event(), threading.Event()
+    got = []
+
+    async def busy():
+        await client.__anext__()
+        inside.set()
+        await asyncio.Event().wait()
+
+    async def idle():
+        await inside.wait()
+        ready.set()
+        while len(got) < 12:
+            client._moved = ticks_add(ticks_ms(), -client._timeout)  # nobody has asked for long
+            got.append((await client.__anext__()).payload[0])
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", qos)
+            await client.connect()
+            first = asyncio.create_task(busy())
+            await idle()
+            first.cancel()
+
+    @subscribed
+    def script(b):
+        b.send(server.publish("t", b"first", qos, 100))
+        assert ready.wait(server.PATIENCE_S)
+        b.send(*(server.publish("t", bytes([k]) + bytes(40), qos, k + 1) for k in range(12)))
+        acknowledged = 0
+        while qos and acknowledged != 11:  # the consumer is not through with the last one
+            acknowledged = b.expect(PUBACK).mid
+
+    play(broker, script, scene)
+    assert got == list(range(12)) and client.errors == [] and client.counters()["dropped"] == 0

@@ -44,7 +44,7 @@ class Run:
         self.client.subscribe("cmd/#", 2, self.handler)
         if self.restart:
             # Losing the connection stands for losing the power.
-            self.client._on_error = self.die
+            self.client.on_error = self.die
 
     def die(self, error):
         raise PowerCut

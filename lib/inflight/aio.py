@@ -2,29 +2,49 @@
 # socket takes no more; another one wakes it for the timers. Everybody may write, but nothing is
 # awaited within a step of the session: a caller that is cancelled leaves packets and journal
 # whole, and what is half written goes on.
+#
+# Messages for `async for` go through the inbox, and reading goes on:
+#
+#   inbox     a message waits; taken by __anext__() only: whoever is cancelled before that has taken nothing
+#   in use    its consumer has an object of its own; its Message ID (QoS 1 and 2) stands in _in_use
+#   released  its consumer has asked for the next one, or has ended: PUBACK or PUBREC, in the order received
+#   a new connection: the inbox is emptied, the broker sends again what was not acknowledged. A message of QoS 2
+#             that is in use is not handed out again, but acknowledged on the new connection when it is released
+#
+# Who waits for consumers - a message for the full inbox, one for a handler behind unacknowledged ones, an
+# acknowledgement behind that of a message still in use - waits while they move, and for a quarter of the time-out
+# at most, so that answers of the broker that stand behind it come in time. After that the inbox takes no more: what
+# comes for it stays with the broker, unacknowledged (QoS 0 is dropped and counted), until a consumer has emptied it
+# and a new connection gets what was left.
 
 import asyncio
-from errno import ECONNABORTED, ECONNRESET, ENOTCONN, ETIMEDOUT
+from errno import ECONNABORTED, ECONNRESET, ENOBUFS, ENOTCONN, ETIMEDOUT
 
 import inflight.packet as packet
 
 from .base import DIAL, TURN, Base
 from .gate import Gate, dial, sleep_ms
+from .inbox import Inbox
 from .journal import OutboxFull
 from .link import PACE, Link
 from .port import const, passed, ticks_add, ticks_diff, ticks_ms
-from .session import DROPPED
+from .session import DROPPED, RECEIVED, UNHANDLED
 
-_OFFERED = const(1)  # a message waits for the iterator,
-_IN_USE = const(2)  # which has handed it out
+_MID = const(0)  # a message in use: Message ID,
+_FLAGS = const(1)  # flags of its PUBLISH,
+_CONSUMER = const(2)  # the task that took it, None: it is released,
+_LINK = const(3)  # the connection that it came on,
+_SINCE = const(4)  # ticks when it was taken
+_MOST_IN_USE = const(32)  # with more of them, acknowledgements do not wait for their turn
 
 
 class AsyncClient(Base):
     """The asyncio client. Base tells its arguments; handlers are plain functions.
 
     async with AsyncClient(...) as client: keeps the connection up, and up again when it breaks.
-    async for message in client: messages without a handler of their own; each is acknowledged
-    when the next one is asked for, and nothing else is received meanwhile. One loop at a time."""
+    async for message in client: messages without a handler of their own. A message is acknowledged when the task
+    that took it asks for the next one, or ends. Several tasks may ask; each message goes to one of them. With
+    reconnect=False it raises what ended the connection."""
 
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
@@ -40,10 +60,17 @@ class AsyncClient(Base):
         self._error = self._broken = None  # what ended the last attempt or connection; shall end this one
         self._lock = asyncio.Lock()  # one request at a time
         self._changed = asyncio.Event()  # something was read or written, or time has passed
-        self._held = 0  # the message for the iterator: _OFFERED, _IN_USE
-        self._offered = asyncio.Event()
-        self._settled = asyncio.Event()  # held or not, look again
-        self._consumer = None  # the task that has it
+        self._inbox = None  # Inbox, once there is a consumer
+        self._for_inbox = False  # the message just read goes there
+        self._offered = asyncio.Event()  # there is one, or there will be no more
+        self._in_use = []  # messages of QoS 1 and 2 that consumers have, in the order received
+        self._moved = 0  # when a consumer asked, or a message came to an empty inbox
+        self._paused = False  # the client waits for them
+        self._asked = asyncio.Event()  # a consumer did, or time has passed
+        self._left_behind = False  # messages for the inbox were left with the broker:
+        self._renewing = False  # another connection shall get them
+        self._requested = None  # filters and handlers of the SUBSCRIBE under way
+        self._granted_qos = None  # what the last one was granted
 
     # --- life ---
 
@@ -61,41 +88,62 @@ class AsyncClient(Base):
 
     async def connect(self):
         """Connects now. Raises OSError, ConnectRefused, ProtocolError, ValueError (the buffer is too
-        small); the client goes on trying until disconnect()."""
+        small); the client goes on trying until disconnect(), unless reconnect=False."""
         self._due = ticks_ms()
         self._error = None
         self._start()
         tasks = self._tasks
-        while not self._up and not (self._held and self.connected):
+        while not (self._up or self._paused and self.connected):
             if self._error or self._tasks is not tasks:
                 raise self._error or OSError(ECONNABORTED, "disconnected")
             await self._change()
 
     async def disconnect(self):
-        """Ends the connection; the broker keeps the session, the journal what is in flight. What the
-        iterator handed out last was not acknowledged: it comes again, `dup` or `redelivered`."""
+        """Ends the connection; the broker keeps the session, the journal what is in flight. A message that is
+        still in use was not acknowledged: at QoS 1 it comes again, `dup`, and at QoS 2 if the power is cut before it
+        is released, `redelivered`. Never raises for the sake of the link."""
         start = ticks_ms()
         try:  # nobody understands a DISCONNECT within another packet
             while self.connected and self._left and not self._broken and not self._late(start):
                 await self._change()
         finally:
-            if self.connected and self._try_flush() and not self._broken:
-                self._leave()
-            for task in self._tasks:
-                task.cancel()
-            self._tasks = ()
             self._over = True
-            self._offered.set()
-            self._close()
+            self._say_goodbye()
+            self._end(None)
             self.session.commit()
+        await sleep_ms(0)  # the tasks come to their end
+
+    def _say_goodbye(self):
+        # As far as the link takes it at once.
+        try:
+            if self.connected and self._flush():
+                self._leave()
+        except Exception:
+            pass  # it is gone already
+
+    def _end(self, error):
+        # Nothing goes on by itself from here on.
+        tasks = self._tasks
+        self._tasks = ()
+        self._over = True
+        for task in tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._close()
+        self._offered.set()
+        self._report_end(error)
 
     def _close(self):
         if self._link:
             self._gate.wake()  # nobody waits for a closed socket
             self._link.close()
             self._link = None
-        self._left = self._held = 0
-        self._up = False
+        self._left = 0
+        self._up = self._paused = self._left_behind = self._renewing = False
+        self._requested = None
+        if self._inbox:
+            self._inbox.clear()
+            self._in_use = [used for used in self._in_use if used[_FLAGS] & 4]  # QoS 1 comes again
         self.session.reset()
         self._changed.set()
 
@@ -108,10 +156,20 @@ class AsyncClient(Base):
                     self.session.tidy()
                 self._broken = None
                 await self._open()
-                while True:
+                while not self._renewing:
                     await self._turn()
+                while not self._flush():
+                    await self._room()
+                self._leave()
+                self._due = ticks_ms()
+                self._report_end(None)
+                continue
             except Exception as e:  # whatever it is: without this task nothing moves any more
                 self._error = e
+            if not self._reconnect:
+                self._end_link(self._error)
+                self._end(self._error)
+                return
             self._failed(self._error)
 
     async def _watch(self):
@@ -121,7 +179,7 @@ class AsyncClient(Base):
 
     def _wake(self):
         self._changed.set()
-        self._settled.set()
+        self._asked.set()
         self._gate.wake()
 
     async def _open(self):
@@ -153,6 +211,8 @@ class AsyncClient(Base):
                 self._left = session.output(ticks_ms())
                 self._at = session.out_at
                 if not self._left:
+                    if session.connected and self._in_use and self._acknowledge():
+                        continue
                     return True
                 self._take_time()
             done = self._link.send(session.out, self._at, self._left)
@@ -181,13 +241,13 @@ class AsyncClient(Base):
         return done
 
     def _abort(self, error):
-        # Ends the connection, but not under a message that is in use.
+        # Ends the connection: that is for the client's task to do.
         if not self._broken:
             self._broken = error
             self._wake()
 
-    def _late(self, start):
-        return passed(ticks_ms(), start, self._timeout)
+    def _late(self, start, parts=1):
+        return passed(ticks_ms(), start, self._timeout // parts)
 
     async def _room(self):
         # Waits until the socket takes more, a tick at most.
@@ -215,11 +275,14 @@ class AsyncClient(Base):
         kind = session.receive(ticks_ms())
         while kind:
             if kind == packet.PUBLISH:
-                if session.deliver:
-                    self._dispatch()
-                    if self._held:
-                        await self._hold()
-                session.taken()
+                await self._deliver()
+            elif session.completed:
+                self._report_complete()
+            elif kind == packet.SUBACK and self._requested:
+                self._granted_qos = self._granted(*self._requested)  # whoever asked, and may have been cancelled
+                self._requested = None
+            elif kind == packet.CONNACK and not session.present and (self._clean or decoder.level > 3):
+                self._in_use = []  # Message IDs of a session that is no more
             while not self._flush():
                 await self._room()
             if session.code:
@@ -227,28 +290,81 @@ class AsyncClient(Base):
             kind = session.receive(ticks_ms())
         await sleep_ms(0)  # a broker that never pauses leaves time to the others
 
-    async def _hold(self):
-        # The iterator has a message: until it asks for the next one all goes on but reading.
-        self._offered.set()
-        while self._held:
-            if self._held == _OFFERED and self._broken:
-                raise self._broken
-            if self._held == _IN_USE and self._consumer.done():
-                self._held = 0  # whoever had it has left
-                break
-            if self.session.keepalive and self.session.is_unanswered(ticks_ms(), self.session.keepalive):
-                self.session.ping()  # the answer to the last one is still to be read
-            if self._try_flush():
-                self._changed.set()
-                self._settled.clear()
-                await self._settled.wait()
-            else:
+    async def _deliver(self):
+        session = self.session
+        d = session.decoder
+        first = session.deliver and not d.offset
+        if first and session.redelivered and self._is_held(d.mid):
+            return  # it is acknowledged when its consumer is through with it
+        if first and self._inbox and d.flags & 6 and not self._is_in_turn() and self._has_handler():
+            await self._wait_for_consumers(self._is_in_turn)
+        if session.deliver:
+            self._dispatch()
+        if self._for_inbox:
+            self._for_inbox = False
+            await self._put()
+        else:
+            session.taken()
+
+    def _is_held(self, mid):
+        # True if this message of QoS 2 waits, or is in use: on this connection from now on.
+        for used in self._in_use:
+            if used[_MID] == mid and used[_FLAGS] & 4:
+                used[_LINK] = self._link
+                return True
+        return bool(self._inbox) and self._inbox.holds(mid)
+
+    def _is_in_turn(self):
+        return not (self._in_use or self._inbox.unanswered)
+
+    async def _put(self):
+        session = self.session
+        inbox = self._inbox
+        d = session.decoder
+        if inbox.empty:
+            self._moved = ticks_ms()
+        if not (self._left_behind and d.flags & 6):  # those behind one that was left stay as well: order
+            if await self._wait_for_consumers(lambda: inbox.put(d, session.redelivered)):
+                session.count[RECEIVED] += 1
+                self._offered.set()
+                return
+        if not d.flags & 6:
+            session.count[UNHANDLED] += 1
+        elif not self._left_behind:
+            self._left_behind = True
+            self._report(self.on_error, OSError(ENOBUFS, "no consumer: messages are left with the broker"))
+
+    async def _wait_for_consumers(self, done):
+        # Returns True when done(), False when consumers have not moved for a while. All goes on but reading.
+        while not done():
+            if self._late(self._moved, 4):
+                self._paused = False
+                return False
+            self._paused = True
+            self._changed.set()
+            while not self._flush():
                 await self._room()
-        self._began = ticks_ms()  # the time of the application is not the broker's
+            self._began = ticks_ms()  # the time of the application is not the broker's
+            self._asked.clear()
+            await self._asked.wait()
+        self._paused = False
+        return True
+
+    def _acknowledge(self):
+        # Lets the next message go that its consumer is through with. Returns True if there was one.
+        for used in self._in_use:
+            consumer = used[_CONSUMER]
+            if not consumer or consumer.done():
+                self._in_use.remove(used)
+                self.session.acknowledge(used[_FLAGS], used[_MID], used[_LINK] is self._link)
+                return True
+            if not (self._over or len(self._in_use) > _MOST_IN_USE or self._late(used[_SINCE], 4)):
+                return False
+        return False
 
     async def _change(self, ms=1 << 20):
         # Waits until something has changed, `ms` or a tick at most.
-        if self._tasks and ms > self._tick:
+        if self._tasks and ms > self._tick and not self._tasks[1].done():
             self._changed.clear()
             await self._changed.wait()
         else:
@@ -257,31 +373,53 @@ class AsyncClient(Base):
     # --- what an application asks for ---
 
     def __aiter__(self):
-        self._on_message = self._offer
+        self._receive_here()
         return self
 
-    def _offer(self, message):
-        self._held = _OFFERED
+    def _receive_here(self):
+        # From now on messages without a handler are for consumers.
+        if not self._inbox:
+            self._inbox = Inbox(len(self.session.decoder.buf))
+        self._on_message = self._offer
 
-    async def __anext__(self):
-        if self._held == _IN_USE:
-            self._held = 0
-            self._wake()
-        while self._held != _OFFERED:
-            if self._over:
-                raise StopAsyncIteration
+    def _offer(self, message):
+        self._for_inbox = True
+
+    def __anext__(self):
+        # The consumer is who calls this: asyncio.wait_for() may let a task of its own wait for the message.
+        if not self._inbox:
+            self._receive_here()
+        self._release(asyncio.current_task())
+        return self._next(asyncio.current_task())
+
+    async def _next(self, consumer):
+        while not self._over:
+            message = self._inbox.take()
+            if message:
+                if message.qos:
+                    used = [message.mid, message.qos << 1, consumer, self._link, self._moved]
+                    self._in_use.append(used)
+                return message
+            if self._left_behind:
+                self._renewing = True
+                self._wake()
             self._offered.clear()
             await self._offered.wait()
-        self._held = _IN_USE
-        self._consumer = asyncio.current_task()
-        return self._message
+            self._moved = ticks_ms()
+        if self._ended:
+            raise self._ended
+        raise StopAsyncIteration
 
-    def _is_inside(self):
-        return self._held == _IN_USE and self._consumer is asyncio.current_task()
-
-    def _outside(self):
-        if self._is_inside():
-            raise ValueError("a message is in use: only publish() and disconnect() before the next one")
+    def _release(self, consumer):
+        # Whoever asks for the next message is through with the one before.
+        self._moved = ticks_ms()
+        for used in self._in_use:
+            if used[_CONSUMER] is consumer:
+                used[_CONSUMER] = None
+        self._try_flush()
+        while not self._link and self._acknowledge():
+            pass
+        self._asked.set()
 
     async def publish(self, topic, payload=b"", qos=0, retain=False):
         """As Client.publish(). Cancelled at QoS 1 and 2: the message was not taken. At QoS 0: it may
@@ -305,7 +443,7 @@ class AsyncClient(Base):
         try:
             mid = self.session.publish(self.session.name, payload, qos, retain)
         except OutboxFull:
-            if not patient or not self.connected or self._is_inside():
+            if not patient or not self.connected:
                 raise
             return -1
         self._try_flush()
@@ -326,44 +464,47 @@ class AsyncClient(Base):
             if self._broken or self._link is not link:
                 raise OSError(ECONNRESET, "the connection broke")
 
-    async def drain(self, ms):
-        """Waits until the broker has completed every message of QoS 1 and 2. Returns True if it
-        has, False if `ms` passed before, or if one was given up or dropped meanwhile."""
-        self._outside()
+    async def drain(self, ms, mid=0):
+        """Waits until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True if the broker
+        has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile. With
+        reconnect=False it raises what ended the connection."""
         end = ticks_add(ticks_ms(), ms)
         dropped = self.session.count[DROPPED]
-        while self.pending and ms > 0:
+        while self.is_pending(mid) if mid else self.pending:
+            if self._over and self._ended and not self._reconnect:
+                raise self._ended
+            if ms <= 0:
+                return False
             await self._change(ms)
             ms = ticks_diff(end, ticks_ms())
         self.session.commit()
-        return not self.pending and self.session.count[DROPPED] == dropped
+        return self.session.count[DROPPED] == dropped
 
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
-        """As Client.subscribe(); without handler and on_message it is for `async for`."""
-        self._outside()
+        """As Client.subscribe(); without handler and on_message it is for `async for`. Cancelled: the filter stays,
+        asked for now or at the next connection, until unsubscribe()."""
         if not handler and not self._on_message:
-            handler = self._offer  # a message may come before the loop begins
+            self._receive_here()  # a message may come before the loop begins
         patterns, levels = self._add_handlers(filters, qos, handler, stream)
+        handlers = [h for h in self._handlers if h[0] in patterns]
         async with self._lock:
             if not await self._is_up():
                 return None
-            await self._ask(patterns, levels)
-            granted = self._granted(patterns)
+            await self._ask(patterns, levels, handlers)
+            granted = self._granted_qos
         return granted[0] if isinstance(filters, (str, bytes)) else granted
 
     async def unsubscribe(self, *filters):
         """As Client.unsubscribe()."""
-        self._outside()
         patterns = self._encode_filters(filters)
         async with self._lock:
             if await self._is_up():
                 for pattern in patterns:
                     self._remove_handler(pattern)
-            await self._ask(patterns, None)
+            await self._ask(patterns, None, None)
 
     async def ping(self):
         """As Client.ping()."""
-        self._outside()
         start = ticks_ms()
         async with self._lock:
             if await self._is_up():
@@ -377,10 +518,11 @@ class AsyncClient(Base):
             await self._change()
         return self._up
 
-    async def _ask(self, patterns, levels):
+    async def _ask(self, patterns, levels, handlers):
         # The request of a caller that was cancelled may still be under way.
         await self._until(lambda: not self.session.asking)
         self.session.subscribe(patterns, levels)
+        self._requested = levels and (patterns, handlers)
         await self._until(lambda: not self.session.asking)
 
     async def _until(self, done):
@@ -390,9 +532,7 @@ class AsyncClient(Base):
         while link and self._link is link:
             if done():
                 return
-            if self._held:
-                start = ticks_ms()  # nothing is read meanwhile
-            elif self.session.left(ticks_ms(), start) <= 0:
+            if self.session.left(ticks_ms(), start) <= 0:
                 self._abort(OSError(ETIMEDOUT, "no answer"))
                 raise OSError(ETIMEDOUT, "no answer")
             await self._change()

@@ -2,7 +2,7 @@
 
 import random
 from binascii import crc32
-from errno import EACCES
+from errno import EACCES, ECONNREFUSED
 
 from .packet import ProtocolError, connect
 from .port import const, passed, print_exception, ticks_add, ticks_diff, ticks_ms
@@ -18,17 +18,18 @@ _REFUSALS = ("", "protocol level", "client id", "broker unavailable", "user name
 
 
 class ConnectRefused(OSError):
-    """The broker refused the connection: `code` is that of its CONNACK [MQTT-3.2.2-5]."""
+    """The broker refused the connection: `code` is the return code of its CONNACK, 1 to 5 [MQTT-3.2.2-5];
+    errno is EACCES for 4 and 5 (credentials), ECONNREFUSED for the others."""
 
     def __init__(self, code):
-        super().__init__(code, "connection refused: " + _REFUSALS[code])
+        super().__init__(EACCES if code > 3 else ECONNREFUSED, "connection refused: " + _REFUSALS[code])
         self.code = code
 
 
 class Message:
     """What a handler gets: one object, valid until the handler returns.
 
-    qos, retain, dup; redelivered: power was cut while an earlier handler ran (QoS 2);
+    qos, retain, dup; mid: its Message ID, 0 at QoS 0; redelivered: power was cut while an earlier handler ran (QoS 2);
     offset, size: where this piece stands in the payload, 0 and its length for whole messages."""
 
     def __init__(self, session):
@@ -55,6 +56,11 @@ class Message:
     @property
     def qos(self):
         return self._session.decoder.flags >> 1 & 3
+
+    @property
+    def mid(self):
+        d = self._session.decoder
+        return d.mid if d.flags & 6 else 0
 
     @property
     def retain(self):
@@ -97,8 +103,17 @@ class Base:
     retry        ms until unanswered packets are repeated while connected; None: 20 s at
                  level 3, never at level 4
     backoff      (first, longest) pause between attempts to connect, ms
+    reconnect    False: connect() makes one connection; what ends it is raised, and no other one is made
     on_message   handler of messages without a handler of their own
-    on_error     called with what a handler raised and what ended a connection
+    on_connect   called with session present (bool) when a connection stands, its subscriptions made
+    on_disconnect called when that connection has ended, with the error, None after disconnect(); default: an error
+                 goes to on_error
+    on_complete  called with the Message ID of a message of QoS 1 or 2 that the broker has completed
+    on_error     called with any other error: of an attempt to connect, of a handler, of a subscription that the
+                 broker refused; default: print it
+
+    Callbacks and handlers are plain functions. They may publish() (with asyncio, in a task that they create), and ask
+    nothing else of the client. on_connect, on_disconnect, on_complete and on_error are attributes too, to be set later.
 
     Raises ValueError."""
 
@@ -122,7 +137,11 @@ class Base:
         timeout=10_000,
         retry=None,
         backoff=(1_000, 60_000),
+        reconnect=True,
         on_message=None,
+        on_connect=None,
+        on_disconnect=None,
+        on_complete=None,
         on_error=None,
     ):
         name = encode(client_id)
@@ -154,8 +173,12 @@ class Base:
         self._clean = clean
         self._timeout = timeout
         self._backoff = backoff
+        self._reconnect = reconnect
         self._on_message = on_message
-        self._on_error = on_error or print_exception
+        self.on_connect = on_connect
+        self.on_disconnect = on_disconnect
+        self.on_complete = on_complete
+        self.on_error = on_error or print_exception
         if retry is None:
             retry = 20_000 if level == 3 else 0
         # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match]
@@ -167,7 +190,9 @@ class Base:
         # Whether CONNECT fits the buffer shows now, not on the way.
         connect(self.session.tx, level, name, clean, keepalive, *self._login, will=self._will)
         self._message = Message(self.session)
-        self._inside = False  # a handler runs
+        self._inside = False  # a handler or callback runs
+        self._announced = False  # on_connect() told of the connection
+        self._ended = None  # the error that ended the last connection, or attempt
         self._tries = 0
         self._up_at = None  # since when the connection stands
         self._due = ticks_ms()  # the time of the next attempt to connect
@@ -203,6 +228,12 @@ class Base:
     def pending(self):
         """Messages of QoS 1 and 2 accepted but not yet completed by the broker."""
         return self.session.pending
+
+    def is_pending(self, mid):
+        """True if message `mid` (what publish() returned) has been neither completed by the broker nor given up
+        (`drop`, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
+        messages at the earliest."""
+        return self.session.is_pending(mid)
 
     def counters(self):
         """Everything that happened since the start, a dict."""
@@ -257,15 +288,25 @@ class Base:
         self.session.check_request(patterns)
         return patterns
 
-    def _granted(self, patterns):
-        # What the broker granted; a refused filter has no handler any more.
+    def _granted(self, patterns, handlers):
+        # What the broker granted; a refused filter has no handler any more. handlers: among which those are that
+        # were added with the request; others of the same filter have come since.
         granted = list(self.session.granted)
         for pattern, code in zip(patterns, granted):
-            if code == 0x80:
-                self._remove_handler(pattern)
-            for h in self._handlers:
-                h[4] = h[4] or h[0] == pattern
+            for h in handlers:
+                if h[0] == pattern:
+                    h[4] = code != 0x80
+                    if not h[4]:
+                        self._handlers = [other for other in self._handlers if other is not h]
         return granted
+
+    def _has_handler(self):
+        # True if the message that was received is for a handler of its own.
+        d = self.session.decoder
+        for h in self._handlers:
+            if h[2] and matches(h[0], d.buf, d.topic, d.topic + d.topic_len):
+                return True
+        return False
 
     def _dispatch(self):
         # Hands the message that was received to every handler whose filter matches.
@@ -297,14 +338,40 @@ class Base:
                 raise TypeError("a handler is a plain function: nobody runs the coroutine that it returned")
         except Exception as e:
             self.session.count[HANDLER_ERRORS] += 1
-            self._tell(e)
+            self._report(self.on_error, e)
 
-    def _tell(self, error):
-        # Whatever the application makes of an error, the client goes on.
+    # --- what the application is told ---
+
+    def _report(self, callback, value):
+        # Whatever a callback raises, the client goes on.
+        inside = self._inside
+        self._inside = True
         try:
-            self._on_error(error)
+            callback(value)
         except Exception as e:
-            print_exception(e)
+            if callback is self.on_error:
+                print_exception(e)
+            else:
+                self._report(self.on_error, e)
+        finally:
+            self._inside = inside
+
+    def _report_end(self, error):
+        # A connection or an attempt has ended; error None: because it was asked for.
+        self._ended = error
+        announced = self._announced
+        self._announced = False
+        if announced and self.on_disconnect:
+            self._report(self.on_disconnect, error)
+        elif error and self._reconnect:  # else it is raised
+            self._report(self.on_error, error)
+
+    def _report_complete(self):
+        # For the message whose acknowledgement was just read.
+        mid = self.session.completed
+        self.session.completed = 0
+        if self.on_complete:
+            self._report(self.on_complete, mid)
 
     # --- connecting again ---
 
@@ -322,8 +389,11 @@ class Base:
                     yield TURN
                 h[4] = session.granted[0] != 0x80
                 if not h[4]:
-                    self._tell(OSError(EACCES, "subscription refused: %s" % h[0].decode()))
+                    self._report(self.on_error, OSError(EACCES, "subscription refused: %s" % h[0].decode()))
         self._up_at = ticks_ms()
+        self._announced = True
+        if self.on_connect:
+            self._report(self.on_connect, session.present)
 
     def _attempt(self):
         session = self.session
@@ -352,7 +422,7 @@ class Base:
         # The connection is of no use any more; what is in flight stays in the journal.
         self._end_link(error)
         self._postpone(ticks_ms())
-        self._tell(error)
+        self._report_end(error)
 
     def _end_link(self, error):
         if self._link and isinstance(error, ProtocolError):  # once, also when connect() has told of it

@@ -26,7 +26,7 @@ class Client(Base):
 
     def connect(self):
         """Connects now. Subscribe before, so that no message comes without its handler.
-        Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again."""
+        Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again, unless reconnect=False."""
         self.disconnect()
         self._wanted = True
         try:
@@ -34,6 +34,7 @@ class Client(Base):
                 self._take(step)
         except Exception as e:
             self._end_link(e)
+            self._ended = e
             raise
 
     def _take(self, step):
@@ -73,6 +74,7 @@ class Client(Base):
                 pass  # it is gone already
         self._close()
         self.session.commit()
+        self._report_end(None)
 
     # --- moving bytes ---
 
@@ -86,6 +88,8 @@ class Client(Base):
     def _turn(self, ms):
         # Writes what is due, waits up to `ms` for something to read, and handles it. Returns False if nothing came.
         session = self.session
+        if self._broken:
+            raise self._broken
         self._flush()
         decoder = session.decoder
         n = self._link.read(decoder.view, decoder.space, min(ms, session.tick))
@@ -98,6 +102,10 @@ class Client(Base):
         while kind:
             if kind == packet.PUBLISH:
                 self._deliver()
+            elif session.completed:
+                self._report_complete()
+                if self._broken:
+                    raise self._broken
             self._flush()
             if session.code:
                 return True
@@ -129,7 +137,8 @@ class Client(Base):
 
     def run_for(self, ms):
         """Keeps the connection for `ms` (less than 6 days): acknowledgements, redelivery, keep alive, handlers, and
-        connecting again. Never raises for the sake of the link."""
+        connecting again. Never raises for the sake of the link; with reconnect=False it raises what ended the
+        connection that connect() made, and OSError without one."""
         self._outside()
         end = ticks_add(ticks_ms(), ms)
         while ms > 0:
@@ -137,6 +146,8 @@ class Client(Base):
             ms = ticks_diff(end, ticks_ms())
 
     def _step(self, ms):
+        if not self._reconnect and not self.connected:
+            raise self._ended or OSError(ENOTCONN, "not connected")
         try:
             if self.session.connected:
                 idle = not self._turn(ms)
@@ -149,14 +160,16 @@ class Client(Base):
             self.session.tidy(idle)
         except (OSError, packet.ProtocolError) as e:
             self._failed(e)
+            if not self._reconnect:
+                raise
 
-    def drain(self, ms):
-        """Like run_for(), until the broker has completed every message of QoS 1 and 2.
-        Returns True if it has, False if `ms` passed before, or if one was given up or dropped meanwhile."""
+    def drain(self, ms, mid=0):
+        """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
+        if the broker has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile."""
         self._outside()
         end = ticks_add(ticks_ms(), ms)
         dropped = self.session.count[DROPPED]
-        while self.session.pending:
+        while self.is_pending(mid) if mid else self.pending:
             left = ticks_diff(end, ticks_ms())
             if left <= 0:
                 return False
@@ -243,7 +256,7 @@ class Client(Base):
             return None
         self.session.subscribe(patterns, levels)
         self._until(self._answered)
-        granted = self._granted(patterns)
+        granted = self._granted(patterns, self._handlers)
         return granted[0] if isinstance(filters, (str, bytes)) else granted
 
     def unsubscribe(self, *filters):

@@ -97,7 +97,7 @@ class Inbound:
     def taken(self, mid):
         """The application has had the message: it must not have it again."""
         i = self._row(mid)
-        if self._states[i] == _SEEN:
+        if i >= 0 and self._states[i] == _SEEN:
             self._mark(i, RELEASED)
             self._states[i] = _TAKEN
 

@@ -148,6 +148,10 @@ class Outbound:
             if self.places[i] == old:
                 self.places[i] = new
 
+    def is_pending(self, mid):
+        """True if the message with this Message ID is in the window or behind it."""
+        return self._row(mid) >= 0 or (self.queued > 0 and mid > 0 and self._next_used(mid) == mid)
+
     def free_mid(self, other):
         """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
         The journal is asked for ids in use only where one was, and once on the way around."""

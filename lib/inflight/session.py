@@ -106,6 +106,7 @@ class Session:
         self.granted = b""  # return codes of the last SUBACK
         self.deliver = False  # the application is owed the piece that receive() returned
         self.redelivered = False  # it may have had that message before, when power was cut
+        self.completed = 0  # Message ID that receive() completed last; its reader sets it back
         self.journal = journal
         self.client_id = client_id
         self.keepalive = keepalive
@@ -206,6 +207,10 @@ class Session:
     def pending(self):
         """Messages of QoS 1 and 2 that the broker has not completed."""
         return self._outbound.rows + self._outbound.queued
+
+    def is_pending(self, mid):
+        """True if the message of QoS 1 or 2 with this Message ID has not been completed."""
+        return self._outbound.is_pending(mid)
 
     @property
     def blocked(self):
@@ -450,10 +455,6 @@ class Session:
         """True while a PINGREQ is unanswered."""
         return self._ping or self._ping_at >= 0
 
-    def is_unanswered(self, now, ms):
-        """True if a PINGREQ has been unanswered for `ms`."""
-        return self._ping_at >= 0 and passed(now, self._ping_at, ms)
-
     def overdue(self, now):
         """True if there is no time left for a PINGRESP [MQTT-3.12.4-1]."""
         return self._ping_at >= 0 and not self.left(now, self._ping_at)
@@ -661,6 +662,7 @@ class Session:
             self._pause = self._retry
         if act == FINISH:
             self.count[COMPLETED] += 1
+            self.completed = self.decoder.mid
         elif act != IGNORED and kind == packet.PUBREC:
             self._answer(packet.PUBREL, self._dup() if act == REPEAT else 0)
 
@@ -708,8 +710,12 @@ class Session:
             return
         if self.deliver:
             self.count[RECEIVED] += 1
-        if d.flags & 2:
-            self._answer(packet.PUBACK, 0)
-        elif d.flags & 4:
-            self._inbound.taken(d.mid)
-            self._answer(packet.PUBREC, 0)
+        self.acknowledge(d.flags, d.mid)
+
+    def acknowledge(self, flags, mid, answer=True):
+        """The application is done with the message that came with these flags and Message ID. answer False:
+        not on this connection."""
+        if flags & 4:
+            self._inbound.taken(mid)
+        if answer and flags & 6:
+            self._reply = (packet.PUBACK if flags & 2 else packet.PUBREC) << 20 | mid

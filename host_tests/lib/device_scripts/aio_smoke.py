@@ -15,10 +15,10 @@ async def until(condition):
         await asyncio.sleep(0.005)
 
 
-async def end(task):
+async def end(task, error=asyncio.CancelledError):
     try:
         await task
-    except asyncio.CancelledError:
+    except error:
         return
 
 
@@ -74,8 +74,9 @@ async def a_new_consumer(client, old):
     old.cancel()
     await end(old)
     got.clear()
+    heard = client.counters()["received"]
     await client.publish("loop/0", b"held", 2)
-    await until(lambda: client._held)
+    await until(lambda: client.counters()["received"] > heard)
     new = asyncio.create_task(consume(client))
     await until(lambda: got)
     assert got == [("loop/0", b"held", 2)]
@@ -83,8 +84,57 @@ async def a_new_consumer(client, old):
     return new
 
 
+async def consumers_that_leave(client):
+    # In each case answers of the broker come, and the message stays what it was.
+    await client.publish("loop/1", b"one", 1)
+    message = await asyncio.wait_for(client.__anext__(), 5)
+    for k in range(3):
+        await client.publish("loop/1", b"next %d" % k, 1)
+    assert await client.drain(5000)
+    assert await client.ping() >= 0
+    assert (message.topic, message.payload, message.qos) == ("loop/1", b"one", 1) and message.mid
+    rest = []
+    async for message in client:
+        rest.append(message.payload)
+        if len(rest) == 2:
+            break
+    other = asyncio.create_task(client.__anext__())
+    rest.append((await other).payload)
+    assert rest == [b"next 0", b"next 1", b"next 2"], rest
+    try:
+        await asyncio.wait_for(client.__anext__(), 0.01)
+        raise AssertionError("a message that nobody sent")
+    except asyncio.TimeoutError:
+        pass
+    assert await client.ping() >= 0
+
+
+async def completed(client, told):
+    mid = await client.publish("loop/quiet", b"", 2)
+    assert client.is_pending(mid)
+    assert await client.drain(5000, mid)
+    assert not client.is_pending(mid) and told[-1] == mid
+
+
+async def leave_at_once(port):
+    # In the midst of connecting: nothing is watched any more.
+    client = AsyncClient("127.0.0.1", "leaver", Journal(RamFlash(8, 4096)), port=port)
+    for turns in range(6):
+        task = asyncio.create_task(client.connect())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await client.disconnect()
+        if hasattr(asyncio, "core"):
+            assert not asyncio.core._io_queue.map
+        await end(task, OSError)
+
+
 async def main(port):
+    await leave_at_once(port)
     errors = []
+    connects = []
+    disconnects = []
+    completes = []
     client = AsyncClient(
         "127.0.0.1",
         "smoke",
@@ -92,6 +142,9 @@ async def main(port):
         port=port,
         timeout=5000,
         backoff=(5, 50),
+        on_connect=connects.append,
+        on_disconnect=disconnects.append,
+        on_complete=completes.append,
         on_error=errors.append,
     )
     async with client:
@@ -104,8 +157,15 @@ async def main(port):
         await cancelled(client)
         consumer = await a_new_consumer(client, consumer)
         consumer.cancel()
+        await end(consumer)
+        await consumers_that_leave(client)
+        await completed(client, completes)
     for e in errors:
         assert isinstance(e, OSError), repr(e)
+    assert connects == [False, True], connects
+    assert [type(e) for e in disconnects[1:]] == [type(None)] and isinstance(disconnects[0], OSError), disconnects
+    if hasattr(asyncio, "core"):
+        assert not asyncio.core._io_queue.map
     assert not client.connected and client.pending == 0
     try:
         await client.publish("loop/0", b"nobody")

@@ -1,0 +1,399 @@
+"""What an application learns of its connection and of its messages, and how it runs one connection: both clients."""
+
+import asyncio
+import errno
+import threading
+
+import pytest
+
+import broker as server
+from broker import CONNECT, PUBACK, PUBLISH, PUBREL, SUBSCRIBE, Automatic
+from inflight import AsyncClient, ConnectRefused, Journal, ProtocolError, RamFlash
+
+TOLD = ("connect", "disconnect", "complete", "error")
+
+
+class Diary(list):
+    """What the callbacks were told, in order: (name, value)."""
+
+    def options(self):
+        return {"on_" + name: (lambda value, name=name: self.append((name, value))) for name in TOLD}
+
+    def of(self, name):
+        return [value for told, value in self if told == name]
+
+
+class Blocking:
+    """Drives either client in the same words; this one the blocking client."""
+
+    def __init__(self, port, **options):
+        options = {"timeout": 3000, "backoff": (0, 0), "keepalive": 0, **options}
+        self.device = options.pop("device", None) or RamFlash()
+        self.client = self.make("127.0.0.1", "dev", Journal(self.device), port=port, **options)
+
+    def make(self, *arguments, **options):
+        from inflight import Client
+
+        return Client(*arguments, **options)
+
+    def do(self, name, *arguments):
+        return getattr(self.client, name)(*arguments)
+
+    def until(self, condition):
+        while not condition():
+            self.client.run_for(2)
+
+    def end(self):
+        if self.client._link:
+            self.client._link.close()
+            self.client._link = None
+
+
+class Asyncio(Blocking):
+    def __init__(self, port, **options):
+        self.loop = asyncio.new_event_loop()
+        super().__init__(port, **options)
+
+    make = AsyncClient
+
+    def do(self, name, *arguments):
+        return self.loop.run_until_complete(getattr(self.client, name)(*arguments))
+
+    def until(self, condition):
+        async def wait():
+            self.client._start()
+            while not condition():
+                await asyncio.sleep(0.001)
+
+        self.loop.run_until_complete(wait())
+
+    def end(self):
+        self.do("disconnect")
+        self.loop.close()
+
+
+@pytest.fixture(params=[Blocking, Asyncio])
+def drive(request):
+    """drive(port, ...) makes a client and drives it."""
+    made = []
+
+    def make(port, **options):
+        made.append(request.param(port, **options))
+        return made[-1]
+
+    yield make
+    for driver in made:
+        driver.end()
+
+
+# --- connections ---
+
+
+def test_a_connection_is_told_with_its_session_and_its_end(broker, drive):
+    """on_disconnect gets the error, None after disconnect(); neither is told to on_error."""
+    diary = Diary()
+    d = drive(broker.port, **diary.options())
+
+    up = threading.Event()
+
+    def script(b):
+        b.welcome(0)
+        assert up.wait(server.PATIENCE_S)
+        b.cut()
+        b.welcome(1)
+        b.goodbye()
+
+    with broker.play(script):
+        d.do("connect")
+        up.set()
+        d.until(lambda: len(diary.of("connect")) == 2)
+        d.do("disconnect")
+        d.do("disconnect")
+    assert [name for name, _ in diary] == ["connect", "disconnect", "connect", "disconnect"]
+    assert diary.of("connect") == [False, True]
+    assert isinstance(diary.of("disconnect")[0], OSError) and diary.of("disconnect")[1] is None
+
+
+def test_an_attempt_that_fails_is_an_error(broker, drive):
+    """What never stood has no end: on_error hears of it, of a broken protocol as well."""
+    diary = Diary()
+    d = drive(broker.port, **diary.options())
+
+    def script(b):
+        for raw in (server.connack(0, 3), server.pingresp()):
+            b.accept()
+            b.expect(CONNECT)
+            b.send(raw)
+            b.expect_close()
+        b.welcome()
+
+    with broker.play(script):
+        d.until(lambda: diary.of("connect"))
+    assert [name for name, _ in diary] == ["error", "error", "connect"]
+    assert [type(e) for e in diary.of("error")] == [ConnectRefused, ProtocolError]
+
+
+def test_it_stands_when_its_subscriptions_are_made(broker, drive):
+    """A refused one is told before; a callback that raises is told, and does no harm."""
+    diary = Diary()
+
+    def on_connect(present):
+        diary.append(("connect", present))
+        raise KeyError(present)
+
+    d = drive(broker.port, **{**diary.options(), "on_connect": on_connect})
+
+    def script(b):
+        b.welcome()
+        b.send(server.suback(b.expect(SUBSCRIBE).mid, 128))
+        mid = b.expect(SUBSCRIBE).mid
+        assert not diary.of("connect")
+        b.send(server.suback(mid, 1))
+        b.goodbye()
+
+    with broker.play(script):
+        for name in ("no", "yes"):
+            if isinstance(d, Asyncio):
+                d.do("subscribe", name, 1, print)
+            else:
+                d.client.subscribe(name, 1, print)
+        d.do("connect")
+        d.do("disconnect")
+    assert [name for name, _ in diary] == ["error", "connect", "error", "disconnect"]
+    assert [type(e) for e in diary.of("error")] == [PermissionError, KeyError]
+
+
+def test_without_on_disconnect_errors_go_to_on_error(broker, drive):
+    errors = []
+    d = drive(broker.port, on_error=errors.append)
+
+    def script(b):
+        b.welcome()
+        b.connection.finish()
+        b.welcome(1)
+
+    with broker.play(script):
+        d.until(lambda: d.client.counters()["connects"] == 2 and d.client.connected)
+    assert [type(e) for e in errors] == [ConnectionResetError]
+
+
+@pytest.mark.parametrize("callback", ["on_connect", "on_disconnect", "on_complete"])
+def test_a_callback_may_publish(broker, drive, callback):
+    """At QoS 1: it goes out with whatever connection there is."""
+    said = []
+
+    def publish(value):
+        if not said:
+            said.append(value)
+            made = d.client.publish("from", b"callback", 1)
+            if isinstance(d, Asyncio):
+                with pytest.raises(StopIteration):
+                    made.send(None)
+
+    d = drive(broker.port, **{callback: publish, "on_error": lambda e: None})
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH)
+        if callback == "on_connect":
+            assert p.topic == "from"
+            b.send(server.puback(p.mid))
+            p = b.expect(PUBLISH)
+        b.send(server.puback(p.mid))
+        if callback == "on_disconnect":
+            b.cut()
+            b.welcome(1)
+            p = b.receive()
+            if p.topic == "first":  # its acknowledgement went with the reset
+                b.send(server.puback(p.mid))
+                p = b.receive()
+            assert p.topic == "from"
+            b.send(server.puback(p.mid))
+        elif callback == "on_complete":
+            p = b.expect(PUBLISH, topic="from")
+            b.send(server.puback(p.mid))
+
+    with broker.play(script):
+        d.do("connect")
+        d.do("publish", "first", b"", 1)
+        d.until(lambda: said and not d.client.pending)
+
+
+# --- one connection ---
+
+
+def test_one_connection_raises_what_ended_it(broker, drive):
+    """reconnect=False: no other one is made, and the error is told once."""
+    diary = Diary()
+    d = drive(broker.port, reconnect=False, **diary.options())
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH)
+        b.send(server.pubcomp(9), server.connack())
+
+    with broker.play(script):
+        d.do("connect")
+        d.do("publish", "t", b"", 1)
+        with pytest.raises(ProtocolError):
+            d.do("drain", 3000)
+        with pytest.raises(ProtocolError):
+            d.do("drain", 3000)
+    assert len(broker.connections) == 1 and d.client.pending == 1
+    assert [name for name, _ in diary] == ["connect", "disconnect"]
+    assert isinstance(diary.of("disconnect")[0], ProtocolError)
+
+
+def test_one_connection_and_then_another(broker, drive):
+    """connect() raises, and may be called again."""
+    d = drive(broker.port, reconnect=False, on_error=print)
+
+    def script(b):
+        b.accept()
+        b.expect(CONNECT)
+        b.send(server.connack(0, 5))
+        b.expect_close()
+        b.welcome()
+        b.send(server.puback(b.expect(PUBLISH).mid))
+        b.goodbye()
+
+    with broker.play(script):
+        d.do("publish", "t", b"", 1)
+        with pytest.raises(ConnectRefused) as told:
+            d.do("connect")
+        assert (told.value.code, told.value.errno) == (5, errno.EACCES)
+        d.do("connect")
+        assert d.do("drain", 3000)
+        d.do("disconnect")
+
+
+def test_one_connection_that_was_not_made(drive):
+    d = drive(1, reconnect=False)
+    if isinstance(d, Blocking) and not isinstance(d, Asyncio):
+        with pytest.raises(OSError) as told:
+            d.client.run_for(1000)
+        assert told.value.errno == errno.ENOTCONN
+    d.do("publish", "t", b"", 1)
+    with pytest.raises(ConnectionRefusedError):
+        d.do("connect")
+
+
+def test_the_iterator_raises_what_ended_the_one_connection(broker):
+    d = Asyncio(broker.port, reconnect=False)
+
+    async def everything():
+        return [m.payload async for m in d.client]
+
+    up = threading.Event()
+
+    def script(b):
+        b.welcome()
+        assert up.wait(server.PATIENCE_S)
+        b.cut()
+
+    with broker.play(script):
+        d.do("connect")
+        up.set()
+        with pytest.raises(ConnectionResetError):
+            d.loop.run_until_complete(everything())
+    d.end()
+
+
+@pytest.mark.parametrize("code", range(1, 6))
+def test_a_refusal_has_its_code_and_an_errno(code):
+    """[MQTT-3.2.2-5] errno is one of the system's, which code is not."""
+    e = ConnectRefused(code)
+    assert (e.code, e.errno) == (code, errno.EACCES if code > 3 else errno.ECONNREFUSED)
+    assert "refused" in str(e)
+
+
+# --- messages ---
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_one_message_is_completed(broker, drive, qos):
+    """The one and not the other: on_complete tells, drain() waits for it, is_pending() says no more."""
+    diary = Diary()
+    d = drive(broker.port, **diary.options())
+    go = threading.Event()
+
+    def complete(b, mid):
+        if qos == 1:
+            b.send(server.puback(mid))
+        else:
+            b.send(server.pubrec(mid))
+            b.expect(PUBREL, mid=mid)
+            b.send(server.pubcomp(mid))
+
+    def script(b):
+        b.welcome()
+        mids = [b.expect(PUBLISH).mid for _ in range(2)]
+        complete(b, mids[1])
+        assert go.wait(server.PATIENCE_S)
+        complete(b, mids[0])
+
+    with broker.play(script):
+        d.do("connect")
+        first, second = [d.do("publish", "t", b"", qos) for _ in range(2)]
+        assert d.client.is_pending(first) and d.client.is_pending(second)
+        assert d.do("drain", 3000, second)
+        assert not d.client.is_pending(second) and d.client.is_pending(first)
+        assert not d.do("drain", 0, first)
+        go.set()
+        assert d.do("drain", 3000)
+    assert diary.of("complete") == [second, first]
+
+
+def test_messages_behind_the_window_and_from_before_a_restart_are_pending(drive):
+    """Each until the broker has it; ids that were never given are not."""
+    device = RamFlash(8, 4096)
+    before = drive(1, device=device, window=2)
+    mids = [before.do("publish", "t", b"%d" % k, 1) for k in range(10)]
+    assert all(before.client.is_pending(mid) for mid in mids)
+    with Automatic() as b:
+        diary = Diary()
+        d = drive(b.port, device=device, window=3, **diary.options())
+        assert all(d.client.is_pending(mid) for mid in mids)
+        assert not any(d.client.is_pending(mid) for mid in (0, mids[-1] + 1, 65535, 65536, -1))
+        d.do("connect")
+        assert d.do("drain", 3000)
+    assert diary.of("complete") == mids
+    assert not any(d.client.is_pending(mid) for mid in mids)
+
+
+def test_a_message_that_was_given_up_is_not_pending(drive):
+    """Nor is it told as completed."""
+    diary = Diary()
+    d = drive(1, drop="oldest", window=1, **diary.options())
+    mids = [d.do("publish", "t", bytes(200), 1) for _ in range(60)]
+    dropped = d.client.counters()["dropped"]
+    assert dropped > 0
+    assert [d.client.is_pending(mid) for mid in mids] == [True] + [False] * dropped + [True] * (59 - dropped)
+    assert diary.of("complete") == []
+
+
+def test_ids_that_come_round(drive):
+    """Behind the window they go on from 65535 with 1."""
+    d = drive(1, window=1)
+    d.client.session._outbound.last_mid = 65532
+    mids = [d.do("publish", "t", b"", 1) for _ in range(6)]
+    assert mids == [65533, 65534, 65535, 1, 2, 3]
+    assert all(d.client.is_pending(mid) for mid in mids)
+    assert not d.client.is_pending(4) and not d.client.is_pending(65532)
+
+
+def test_a_message_tells_its_id(broker, drive):
+    """0 at QoS 0 [MQTT-2.3.1-5]."""
+    got = []
+    d = drive(broker.port, on_message=lambda m: got.append((m.qos, m.mid)))
+
+    def script(b):
+        b.welcome()
+        b.send(server.suback(b.expect(SUBSCRIBE).mid, 1))
+        b.send(server.publish("t", b"", 1, 77), server.publish("t", b"", 0))
+        b.expect(PUBACK, mid=77)
+
+    with broker.play(script):
+        d.do("subscribe", "t", 1) if isinstance(d, Asyncio) else d.client.subscribe("t", 1)
+        d.until(lambda: len(got) == 2)
+    assert got == [(1, 77), (0, 0)]

@@ -1,0 +1,98 @@
+# Where messages wait for a consumer of the asyncio client: a queue of bytes of its own, so that reading goes on and
+# nothing that the peer sends takes more room. A record is its length, flags, redelivered, the topic's length, then
+# topic, Message ID (QoS 1 and 2) and payload as they came.
+
+from struct import pack_into
+
+from .port import const, copy
+
+_HEAD = const(6)
+
+
+class Received:
+    """A message that a consumer took, an object of its own: it stays what it is. Fields as those of base.Message."""
+
+    offset = 0
+
+    def __init__(self, record):
+        flags = record[2]
+        body = _HEAD + (record[4] << 8 | record[5])
+        self.topic = str(record[_HEAD:body], "utf-8")
+        self.qos = flags >> 1 & 3
+        self.retain = flags & 1 == 1
+        self.dup = flags & 8 == 8
+        self.redelivered = record[3] == 1
+        self.mid = record[body] << 8 | record[body + 1] if self.qos else 0
+        self.payload = bytes(record[body + 2 if self.qos else body :])
+        self.size = len(self.payload)
+
+    @property
+    def view(self):
+        return memoryview(self.payload)
+
+
+class Inbox:
+    """Messages in the order in which they came, as many as fit: at least any one that a receive buffer of `size`
+    bytes holds whole."""
+
+    def __init__(self, size):
+        self._buf = memoryview(bytearray(size + 2))  # fixed header and lengths take 4 bytes of a packet, 6 of a record
+        self.clear()
+
+    def clear(self):
+        self._start = self._end = 0
+        self.unanswered = 0  # messages of QoS 1 and 2
+
+    @property
+    def empty(self):
+        return self._start == self._end
+
+    def put(self, decoder, redelivered):
+        """Copies the message that decoder has. Returns False if there is no room now."""
+        n = decoder.at + decoder.n - decoder.topic
+        if self._end + _HEAD + n > len(self._buf):
+            self._compact()
+            if self._end + _HEAD + n > len(self._buf):
+                return False
+        buf = self._buf
+        at = self._end
+        copy(buf, at + _HEAD, decoder.buf[decoder.topic : decoder.topic + n])
+        pack_into(">HBBH", buf, at, _HEAD + n, decoder.flags, redelivered, decoder.topic_len)
+        self._end = at + _HEAD + n
+        if decoder.flags & 6:
+            self.unanswered += 1
+        return True
+
+    def _compact(self):
+        buf = self._buf
+        k = 0
+        for i in range(self._start, self._end):
+            buf[k] = buf[i]
+            k += 1
+        self._start = 0
+        self._end = k
+
+    def _record(self, at):
+        return self._buf[at : at + (self._buf[at] << 8 | self._buf[at + 1])]
+
+    def take(self):
+        """Returns the oldest message, None if there is none."""
+        if self.empty:
+            return None
+        record = self._record(self._start)
+        message = Received(record)
+        self._start += len(record)
+        if message.qos:
+            self.unanswered -= 1
+        return message
+
+    def holds(self, mid):
+        """True if a message of QoS 2 with this Message ID waits."""
+        at = self._start
+        while at < self._end:
+            record = self._record(at)
+            body = _HEAD + (record[4] << 8 | record[5])
+            if record[2] & 4 and record[body] << 8 | record[body + 1] == mid:
+                return True
+            at += len(record)
+        return False
