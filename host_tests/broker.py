@@ -61,7 +61,7 @@ class Connection:
     def fill(self, most=65536):
         """Reads what is there, at least a byte; Gone at the end."""
         try:
-            data = self.sock.recv(most)
+            data = self._recv(most)
         except TimeoutError:
             raise Violation(f"the client sent nothing for {PATIENCE_S} s; so far {self.packets}") from None
         except OSError:
@@ -70,6 +70,9 @@ class Connection:
             raise Gone("inside a packet" if self._stream.incomplete else "between packets")
         self.received += data
         self._stream.bytes_received(data)
+
+    def _recv(self, most):
+        return self.sock.recv(most)
 
     @property
     def _parsed(self):

@@ -6,7 +6,7 @@ import socket
 import threading
 
 import inflight.cpython
-from broker import Broker, Connection, Gone, Violation
+from broker import Broker, Connection, Violation
 
 
 class Clock:
@@ -30,19 +30,12 @@ class _Connection(Connection):
         sock.settimeout(0)
         self._wait = wait
 
-    def fill(self, most=65536):
+    def _recv(self, most):
         while True:
             try:
-                data = self.sock.recv(most)
-                break
+                return self.sock.recv(most)
             except BlockingIOError:
                 self._wait()
-            except OSError:
-                data = b""
-                break
-        if not data:
-            raise Gone("at its end")
-        self.received += data
 
 
 class VirtualBroker(Broker):

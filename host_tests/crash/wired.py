@@ -43,15 +43,17 @@ class Wire:
         self._raw = self._raw[end:]
         return n
 
-    def read(self, view, space, ms):
+    def receive(self, view, space):
         if self.broken:
             raise OSError(ECONNRESET, "the link is gone")
-        if not self.down and ms:
-            self._wait()
         n = min(space, len(self.down))
         view[:n] = self.down[:n]
         self.down = self.down[n:]
         return n
+
+    def wait(self, ms):
+        if not self.down:
+            self._wait()
 
     def _wait(self):
         # The client waits for an answer: the broker has one, or never will.

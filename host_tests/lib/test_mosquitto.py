@@ -43,7 +43,8 @@ def test_a_fresh_journal_gets_what_is_queued(serve, make, pump):
     lost._flush()
     came = 0
     while came < 12:  # three PUBRECs, which nobody answers: mosquitto has the ids, and waits for PUBREL
-        came += lost._link.read(bytearray(12), 12 - came, 1000)
+        lost._link.wait(1000)
+        came += lost._link.receive(bytearray(12), 12 - came)
     make.cut_power(lost)
     other = make(port, client_id="other")
     other.subscribe("out", 2, lambda m: heard.append(m.payload))

@@ -2,7 +2,7 @@
 
 import random
 from binascii import crc32
-from errno import EACCES, ECONNREFUSED
+from errno import EACCES, ECONNABORTED, ECONNREFUSED
 
 from .packet import ProtocolError, connect
 from .port import const, passed, print_exception, ticks_add, ticks_diff, ticks_ms
@@ -12,6 +12,9 @@ from .topic import encode, encode_filter, encode_name, matched_by, matches
 DIAL = const(0)  # steps of connecting: open a link,
 TURN = const(1)  # write and read once,
 ASK = const(2)  # something was asked
+
+READING = const(1)  # from the link until the session has handled them,
+WRITING = const(2)  # a packet to the link
 
 _BYTES = (bytes, bytearray, memoryview)
 _REFUSALS = ("", "protocol level", "client id", "broker unavailable", "user name or password", "not authorised")
@@ -191,6 +194,7 @@ class Base:
         connect(self.session.tx, level, name, clean, keepalive, *self._login, will=self._will)
         self._message = Message(self.session)
         self._inside = False  # a handler or callback runs
+        self._torn = 0  # bytes are on their way, which an interrupt loses: _READING, _WRITING
         self._announced = False  # on_connect() told of the connection
         self._ended = None  # the error that ended the last connection, or attempt
         self._tries = 0
@@ -248,6 +252,7 @@ class Base:
         if qos and not self.session.journal:
             raise ValueError("qos %d needs a journal, at least Journal(RamFlash())" % qos)
         if topic is not self._topic or self._topic is None:
+            self._topic = None
             self.session.head = 0
             self.session.name = encode_name(topic, self.session.decoder.level)
             self._topic = topic
@@ -417,6 +422,17 @@ class Base:
         self.session.disconnect()
         self._flush()
         self._close()
+
+    def _mend(self):
+        # An operation was interrupted (Ctrl-C, no memory), or the flash failed in it: the connection ends, and what the
+        # journal holds is read anew. Raises OSError, also when it is called again.
+        self._inside = False
+        error = OSError(ECONNABORTED, "an operation was interrupted")
+        self._end_link(error)
+        if self.session.busy:
+            self.session.recover()
+        if self._announced:
+            self._report_end(error)
 
     def _failed(self, error):
         # The connection is of no use any more; what is in flight stays in the journal.

@@ -1,11 +1,11 @@
 # The blocking client: a socket around the session.
 
-from errno import ENOTCONN, ETIMEDOUT
+from errno import ECONNABORTED, ENOTCONN, ETIMEDOUT
 from struct import pack_into
 
 import inflight.packet as packet
 
-from .base import DIAL, TURN, Base
+from .base import DIAL, READING, TURN, WRITING, Base
 from .journal import OutboxFull
 from .link import Link, dial
 from .port import sleep_ms, ticks_add, ticks_diff, ticks_ms
@@ -29,6 +29,7 @@ class Client(Base):
         Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again, unless reconnect=False."""
         self.disconnect()
         self._wanted = True
+        self._up_at = None
         try:
             for step in self._opening():
                 self._take(step)
@@ -53,6 +54,7 @@ class Client(Base):
             self._link.close()
             self._link = None
         self._broken = None
+        self._torn = 0
         self.session.reset()
 
     def _failed(self, error):
@@ -66,6 +68,7 @@ class Client(Base):
         """Ends the connection; the broker keeps the session, the journal what is in flight."""
         self._outside()
         self._wanted = False
+        self._check_whole()
         if self.connected:
             try:
                 self._flush()
@@ -78,11 +81,21 @@ class Client(Base):
 
     # --- moving bytes ---
 
+    def _check_whole(self):
+        # Interrupted in a session, while bytes moved, or while connecting.
+        half_open = self._link and self._up_at is None
+        if (self._torn or self.session.busy or half_open) and not self._inside:
+            self._mend()
+
     def _flush(self):
         session = self.session
+        if self._torn & WRITING:
+            raise OSError(ECONNABORTED, "interrupted within a packet")
         n = session.output(ticks_ms())
         while n:
+            self._torn |= WRITING
             self._link.write(session.out, session.out_at, n)
+            self._torn &= READING
             n = session.output(ticks_ms())
 
     def _turn(self, ms):
@@ -92,8 +105,15 @@ class Client(Base):
             raise self._broken
         self._flush()
         decoder = session.decoder
-        n = self._link.read(decoder.view, decoder.space, min(ms, session.tick))
+        self._torn = READING
+        n = self._link.receive(decoder.view, decoder.space)
+        if not n and ms > 0:
+            self._torn = 0
+            self._link.wait(min(ms, session.tick))
+            self._torn = READING
+            n = self._link.receive(decoder.view, decoder.space)
         if not n:
+            self._torn = 0
             if session.overdue(ticks_ms()):
                 raise OSError(ETIMEDOUT, "no answer")
             return False
@@ -108,8 +128,9 @@ class Client(Base):
                     raise self._broken
             self._flush()
             if session.code:
-                return True
+                break
             kind = session.receive(ticks_ms())
+        self._torn = 0
         return True
 
     def _deliver(self):
@@ -149,6 +170,8 @@ class Client(Base):
         if not self._reconnect and not self.connected:
             raise self._ended or OSError(ENOTCONN, "not connected")
         try:
+            if self._is_due(ticks_ms()):
+                self._check_whole()
             if self.session.connected:
                 idle = not self._turn(ms)
             elif self._wanted and self._is_due(ticks_ms()):
@@ -158,7 +181,7 @@ class Client(Base):
                 sleep_ms(min(ms, 50))
                 idle = True
             self.session.tidy(idle)
-        except (OSError, packet.ProtocolError) as e:
+        except (OSError, packet.ProtocolError, MemoryError) as e:
             self._failed(e)
             if not self._reconnect:
                 raise
@@ -190,6 +213,10 @@ class Client(Base):
             at = session.at
             n = session.n
             if payload.__class__ is bytes and len(payload) == n - at:
+                if (self._torn or session.busy) and not self._inside:
+                    self._mend()
+                    raise OSError(ENOTCONN, "not connected")
+                self._torn |= WRITING
                 pack_into(session.form, session.tx, at, payload)
                 try:
                     done = self._link.stream.write(session.tx, 0, n)
@@ -199,7 +226,9 @@ class Client(Base):
                     self._failed(e)
                     raise
                 session.count[SENT] += 1
+                self._torn &= READING
                 return 0
+        self._check_whole()
         self._check(topic, qos)
         if payload.__class__ is not bytes:
             payload = self._payload(payload)
@@ -209,6 +238,10 @@ class Client(Base):
             mid = session.publish(session.name, payload, qos, retain)
         except OutboxFull:
             mid = self._accept(payload, qos, retain)
+        except OSError:
+            # The flash failed: once more, when the journal has looked at it. Within a handler its message comes first.
+            self._check_whole()
+            mid = session.publish(session.name, payload, qos, retain)
         if session.connected and not self._broken:
             try:
                 self._flush()
@@ -251,6 +284,7 @@ class Client(Base):
         Returns the granted QoS (of several: a list), 128 where the broker refused; None while
         offline: then connect() subscribes. Raises ValueError, OSError. [MQTT-3.8]"""
         self._outside()
+        self._check_whole()
         patterns, levels = self._add_handlers(filters, qos, handler, stream)
         if not self.connected:
             return None
@@ -283,6 +317,7 @@ class Client(Base):
         return not self.session.asking
 
     def _online(self):
+        self._check_whole()
         if not self.connected:
             raise OSError(ENOTCONN, "not connected")
 

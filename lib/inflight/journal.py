@@ -49,7 +49,7 @@ class Journal(Records):
     next_seq: sequence number of the next OUT record, never the same twice. last_mid: Message ID of
     the newest OUT record. live: OUT records not DONE. used: bytes in use, in which a record longer than an
     eighth of a sector counts twice, since it may leave as much unused at a sector's end; limit: how many
-    may be in use when an OUT record is appended. largest: the longest body. erases: of all sectors
+    may be in use by more than one OUT record. largest: the longest body. erases: of all sectors
     together, ever. found_*: what find() and scan() found.
     What the last mount found spoilt: damaged, records or sectors; skipped, sequence numbers and Message
     IDs passed over, because records that had them may have been lost, or cut short.
@@ -62,9 +62,10 @@ class Journal(Records):
         size = self._size
         room = size - HEADER
         # Of a ring of many sectors one more stays erased: then the oldest of a backlog can be given up without copying.
-        self._capacity = (n - (2 if n < 6 else 3)) * room * 7 // 12
+        # In RAM an append may erase as often as it likes.
+        self._capacity = (n - (2 if n < 6 else 3)) * room * (21 if self._volatile else 14) // 24
         self.limit = self._capacity - room // 4  # the rest is for records of other kinds
-        self.largest = min(room, self.limit // 2) - OVERHEAD
+        self.largest = room - OVERHEAD
         if n < 3 or size % self._unit or size > 65536 or size < 2 * self._unit or self.largest < 64:
             raise ValueError("journal: at least 3 sectors of several pages")
         self.owner = None  # its moved(old, new) hears of a record that has another address
@@ -192,9 +193,11 @@ class Journal(Records):
         """True if append() takes a body of `size` bytes now."""
         if size > self.largest:
             return False
+        room = self._size - HEADER
         used = self.used + self.cost(size)
         if kind == OUT:
-            return used <= self.limit and self.live < _MOST
+            # One message alone may be of any length.
+            return used <= self.limit and self.live < _MOST or not self.live and self.used <= room // 4
         return used <= self._capacity or kind == NOTE
 
     # --- walking ---

@@ -28,9 +28,11 @@ def dial(host, port, timeout):
             sock.settimeout(timeout / 1000)
             sock.connect(address)
             return sock
-        except OSError as e:  # also of a family that this machine has not
+        except BaseException as e:
             if sock:
                 sock.close()
+            if not isinstance(e, OSError):  # as for a family that this machine has not
+                raise
             error = e
     raise error
 
@@ -95,14 +97,10 @@ class Link:
         except ValueError as e:
             raise _refusal(e)
 
-    def read(self, view, n, ms):
-        """As receive(), but waits up to `ms` for the first byte."""
-        got = self.receive(view, n)
-        if got or ms <= 0:
-            return got
+    def wait(self, ms):
+        """Waits up to `ms` for something to receive."""
         for _ in self._readable.ipoll(ms):
             pass
-        return self.receive(view, n)
 
     def write(self, buf, at, n):
         """Writes buf[at:at+n] whole. Raises OSError, also when the peer takes less than PACE bytes in as

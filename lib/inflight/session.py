@@ -41,7 +41,7 @@
 
 import struct
 from array import array
-from errno import ENOBUFS
+from errno import ECONNABORTED, ENOBUFS
 
 import inflight.packet as packet
 
@@ -118,8 +118,24 @@ class Session:
         self._limit = inbound
         self.name = None  # the topic that is published to again and again, if its owner says so
         self.at = self.n = 0  # where the payload of the PUBLISH in tx begins, and ends
+        self.busy = False  # an operation is under way, or one that did not come to its end left things half done
         self._load()
         self.reset()
+
+    def recover(self):
+        """After an operation that was interrupted (`busy` stands), also by flash that failed: the journal is mounted
+        again in place, and all that it knows is read anew. The connection is over. Raises OSError."""
+        self.reset()
+        if self.journal:
+            self.journal.recover()
+            self._load()
+        self.busy = False
+
+    def _begin(self):
+        # What changes the session is whole when `busy` is off again; whatever interrupts it leaves it on.
+        if self.busy:
+            raise OSError(ECONNABORTED, "an operation was interrupted")
+        self.busy = True
 
     def _load(self):
         # Builds what the journal knows, at a start and after it was mounted again in place.
@@ -252,6 +268,7 @@ class Session:
     def connect(self, now, clean, keepalive, user, password, will):
         """A connection stands, CONNECT is its first packet [MQTT-3.1.0-1]; keepalive in seconds,
         strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
+        self._begin()
         self.reset()
         self._ready = packet.connect(
             self.tx, self.decoder.level, self.client_id, clean, keepalive, user, password, will
@@ -262,6 +279,7 @@ class Session:
         if clean and self.known and self._mode == PERSISTENT:
             self._mode = ENDING
             self._write_record()
+        self.busy = False
 
     def _connack(self):
         d = self.decoder
@@ -300,10 +318,12 @@ class Session:
         """Lets messages go, those in flight first [MQTT-4.4.0-1]. From now on the broker may know
         Message IDs of ours: the journal knows of the session before the first one leaves. Raises
         OSError if flash fails."""
+        self._begin()
         if self.journal and self._stale:
             self._write_record()
         self._outbound.again()
         self._resumed = True
+        self.busy = False
 
     # --- a session that this journal does not know ---
 
@@ -350,16 +370,20 @@ class Session:
 
     def commit(self):
         """Makes durable what the journal took. Raises OSError."""
+        self._begin()
         if self.journal:
             self.journal.commit()
+        self.busy = False
 
     def tidy(self, idle=True):
         """The client has time: `idle`, all that was noted becomes durable; a sector may be erased ahead of
         its use (one at most). Raises OSError."""
+        self._begin()
         if self.journal:
             if idle:
                 self.journal.commit()
             self.journal.collect()
+        self.busy = False
 
     # --- going out ---
 
@@ -368,6 +392,16 @@ class Session:
         offers next (there must be nothing left to offer). name is bytes.
         Returns the Message ID, 0 at QoS 0 or if the full journal dropped it.
         Raises ValueError, OutboxFull, OSError if flash fails."""
+        self._begin()
+        try:
+            mid = self._publish_message(name, payload, qos, retain)
+        except (ValueError, OutboxFull):  # nothing has changed
+            self.busy = False
+            raise
+        self.busy = False
+        return mid
+
+    def _publish_message(self, name, payload, qos, retain):
         tx = self.tx
         size = len(payload)
         outbound = self._outbound
@@ -433,6 +467,7 @@ class Session:
     def subscribe(self, filters, qos):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. receive() returns
         the SUBACK or UNSUBACK. One request at a time."""
+        self._begin()
         self._sub_mid = self._outbound.last_mid = self._outbound.free_mid(0)
         if qos and 2 in qos:
             self._inbound.prepare()
@@ -440,6 +475,7 @@ class Session:
         self._sub_qos = qos
         self._sub_due = True
         self._sub_dup = 0
+        self.busy = False
 
     @property
     def asking(self):
@@ -480,12 +516,15 @@ class Session:
         """Returns how many bytes of `out`, from `out_at` on, are to be written next, whole and
         before anything else; 0 if there is nothing to say. What they say is durable by then: all that
         leaves is offered here. Raises OSError if flash fails."""
+        self._begin()
         self._now = now
         self.out_at = 0
         n = self._output()
         if n:
-            self.commit()
+            if self.journal:
+                self.journal.commit()
             self._last_out = now
+        self.busy = False
         return n
 
     def _output(self):
@@ -571,6 +610,7 @@ class Session:
         n = self.n
         if place != self._fresh:
             self.head = 0
+            self.journal.check(place)
             at = self.out_at = self.journal.read(place, 0, tx)
             n = packet.length(tx, at)
             if at + n > len(tx):
@@ -623,6 +663,16 @@ class Session:
         """Handles the next packet, or piece of a PUBLISH, in the decoder. Returns its type, 0 if
         more bytes are needed. After a PUBLISH: hand it over if `deliver`, then call taken().
         Raises ProtocolError: the connection is to be closed [MQTT-4.8.0-1]."""
+        self._begin()
+        try:
+            kind = self._receive(now)
+        except packet.ProtocolError:  # what was noted stands
+            self.busy = False
+            raise
+        self.busy = False
+        return kind
+
+    def _receive(self, now):
         kind = self.decoder.next()
         if not kind:
             return 0
@@ -692,7 +742,8 @@ class Session:
                 self.count[TOO_LONG] += 1
             if d.flags & 4:
                 self._seen(self._inbound.seen(d.mid))
-                self.commit()  # before the application has it: `redelivered` must tell if the power goes
+                if self.journal:
+                    self.journal.commit()  # before the application has it: `redelivered` must tell if the power goes
 
     def _seen(self, what):
         if what == DUPLICATE:
@@ -715,7 +766,9 @@ class Session:
     def acknowledge(self, flags, mid, answer=True):
         """The application is done with the message that came with these flags and Message ID. answer False:
         not on this connection."""
+        self._begin()
         if flags & 4:
             self._inbound.taken(mid)
         if answer and flags & 6:
             self._reply = (packet.PUBACK if flags & 2 else packet.PUBREC) << 20 | mid
+        self.busy = False
