@@ -64,7 +64,7 @@ class Journal(Records):
         # Of a ring of many sectors one more stays erased: then the oldest of a backlog can be given up without copying.
         # In RAM an append may erase as often as it likes.
         self._capacity = (n - (2 if n < 6 else 3)) * room * (21 if self._volatile else 14) // 24
-        self.limit = self._capacity - room // 4  # the rest is for records of other kinds
+        self.limit = self._capacity - min(room // 2, 1024)  # the rest is for records of other kinds
         self.largest = room - OVERHEAD
         if n < 3 or size % self._unit or size > 65536 or size < 2 * self._unit or self.largest < 64:
             raise ValueError("journal: at least 3 sectors of several pages")
@@ -193,11 +193,10 @@ class Journal(Records):
         """True if append() takes a body of `size` bytes now."""
         if size > self.largest:
             return False
-        room = self._size - HEADER
         used = self.used + self.cost(size)
         if kind == OUT:
-            # One message alone may be of any length.
-            return used <= self.limit and self.live < _MOST or not self.live and self.used <= room // 4
+            alone = not self.live and self.used <= self._capacity - self.limit  # a message of any length fits
+            return alone or (used <= self.limit and self.live < _MOST)
         return used <= self._capacity or kind == NOTE
 
     # --- walking ---
