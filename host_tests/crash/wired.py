@@ -87,8 +87,8 @@ class Device(Client):
         super().__init__("", "dev", journal, keepalive=0, retry=0, timeout=10**8, on_error=self._note, **options)
 
     def _note(self, error):
-        expected = (OSError, HandlerError, ProtocolError) if self.peer.provoked else (OSError, HandlerError)
-        if not isinstance(error, expected):
+        expected = (OSError, HandlerError, MemoryError)
+        if not isinstance(error, (*expected, ProtocolError) if self.peer.provoked else expected):
             self.failure = error
 
     def _take(self, step):
@@ -114,9 +114,14 @@ class Device(Client):
         self.peer.out.handled()
 
     def turn(self):
-        """Writes what is due and reads what has come."""
+        """Writes what is due and reads what has come, as run_for() does."""
         try:
-            self._turn(0)
+            self._check_whole()
+            if self._link:
+                self._turn(0)
+        except MemoryError as error:
+            self.peer.power_cut(None)  # whatever was under way
+            self._failed(error)
         except (OSError, ProtocolError) as error:
             self._failed(error)
 

@@ -79,6 +79,13 @@ class World:
             self.flash.power_on()
         self.peer.power_cut(arrive)
 
+    def interrupted(self):
+        """The program was, and goes on: what was under way may have happened or not. If half a packet may have been, the
+        client has to end the connection: to the peer all that follows there is out of place. Else the link breaks."""
+        self.peer.power_cut(None)
+        if self._linked() and not self.device._is_torn():
+            self.device.wire.broken = True
+
     def power_on(self):
         """Everything but flash and broker begins anew."""
         state = self.state
@@ -289,6 +296,8 @@ class World:
             if not self._linked() or not self.device.connected:
                 self.device.connect()
             self.device.turn()
+            if not self._linked():
+                continue
             self.peer.arrive()
             self.peer.hand_out()
             if self.peer.answers:

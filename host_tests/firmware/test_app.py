@@ -9,6 +9,7 @@ import commands
 from broker import CONNECT, SUBSCRIBE
 from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
 from inflight import RamFlash
+from inflight.journal import OUT
 
 
 def arrived(broker, topic, device="dev"):
@@ -337,7 +338,7 @@ def test_command_interrupted_by_a_power_cut_says_so(make, broker, until, monkeyp
 def test_reply_that_finds_the_journal_full_is_counted(make, nobody, broker, until):
     app = make(broker.port, interval_ms=60_000)
     until(app, lambda: arrived(broker, "status"))
-    app.journal.fits = lambda kind, size: False
+    app.journal.fits = lambda kind, size: kind != OUT
     broker.give("inflight/dev/command/interval", b"500", 2)
     until(app, lambda: app.full)
     assert app._telemetry.ms == 500

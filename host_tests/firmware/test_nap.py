@@ -177,7 +177,7 @@ def test_radio_is_on_at_each_nth_wake(wake, broker, told):
 
 
 def test_a_journal_half_full_does_not_wait(wake, broker, nobody):
-    wake.flash = RamFlash(3, 1024)
+    wake.flash = RamFlash(6, 1024)
     wake(nobody, report_every=255)
     used = []
     while not broker.connections:
@@ -201,7 +201,7 @@ def slow_broker():
 
 def test_readings_that_find_the_journal_full_are_counted_over_wakes(wake, slow_broker, nobody):
     # Health waits for the room that only the backlog can leave.
-    wake.flash = RamFlash(3, 1024)
+    wake.flash = RamFlash(6, 1024)
     while wake.nap is None or wake.nap.full < 2:
         wake(nobody)
     wake(slow_broker.port)

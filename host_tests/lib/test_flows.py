@@ -30,7 +30,7 @@ def device(request, tmp_path):
     """The flash of a journal, RAM and a file."""
     if request.param == "ram":
         return RamFlash()
-    return FileFlash(str(tmp_path / "flash"), blocks=4, block_size=1024)
+    return FileFlash(str(tmp_path / "flash"), blocks=6, block_size=1024)
 
 
 # --- out ---

@@ -81,22 +81,25 @@ class Client(Base):
 
     # --- moving bytes ---
 
+    def _is_torn(self):
+        # Interrupted in the session, while bytes moved, between parts of a packet, or while connecting.
+        session = self.session
+        return self._torn or session.busy or session.within_packet or (self._link and self._up_at is None)
+
     def _check_whole(self):
-        # Interrupted in a session, while bytes moved, or while connecting.
-        half_open = self._link and self._up_at is None
-        if (self._torn or self.session.busy or half_open) and not self._inside:
+        if not self._inside and self._is_torn():
             self._mend()
 
     def _flush(self):
         session = self.session
         if self._torn & WRITING:
             raise OSError(ECONNABORTED, "interrupted within a packet")
+        self._torn |= WRITING
         n = session.output(ticks_ms())
         while n:
-            self._torn |= WRITING
             self._link.write(session.out, session.out_at, n)
-            self._torn &= READING
             n = session.output(ticks_ms())
+        self._torn &= READING
 
     def _turn(self, ms):
         # Writes what is due, waits up to `ms` for something to read, and handles it. Returns False if nothing came.

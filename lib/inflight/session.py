@@ -478,6 +478,11 @@ class Session:
         self.busy = False
 
     @property
+    def within_packet(self):
+        """True if a packet was begun that has not left, or not all of it."""
+        return self._left > 0 or self._ready > 0
+
+    @property
     def asking(self):
         """True while a SUBSCRIBE or UNSUBSCRIBE is unanswered."""
         return self._sub is not None
