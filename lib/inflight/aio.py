@@ -14,7 +14,7 @@
 # Who waits for consumers - a message for the full inbox, one for a handler behind unacknowledged ones, an
 # acknowledgement behind that of a message still in use - waits while they move, and for a quarter of the time-out
 # at most, so that answers of the broker that stand behind it come in time. After that the inbox takes no more: what
-# comes for it stays with the broker, unacknowledged (QoS 0 is dropped and counted), until a consumer has emptied it
+# comes for it stays with the broker, unacknowledged (QoS 0 is counted as `unhandled`), until a consumer has emptied it
 # and a new connection gets what was left.
 
 import asyncio
