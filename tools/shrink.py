@@ -13,7 +13,7 @@ bundle compiles what this makes, and freeze writes it down.
 import ast
 
 PACKAGE = "inflight"
-CORE = ("port", "packet", "topic", "pages", "journal", "outbound", "inbound", "session", "base", "link")
+CORE = ("port", "packet", "topic", "pages", "records", "journal", "outbound", "inbound", "session", "base", "link")
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 
 
@@ -21,7 +21,7 @@ def shrink(sources):
     """`sources`: {place of a module below /lib, without suffix: its text}, all that is to work together. Returns the
     same with other texts, and inflight/core. ValueError if two rooms use a name for different things."""
     trees = {place: _Trim().visit(ast.parse(text)) for place, text in sources.items()}
-    constants = {_dotted(place): _constants(tree) for place, tree in trees.items()}
+    constants = {_dotted(place): _constants(place, trees) for place in trees}
     rooms = [f"{PACKAGE}/{name}" for name in CORE if f"{PACKAGE}/{name}" in trees]
     trees = {place: _Fold(place, constants, place in rooms).visit(tree) for place, tree in trees.items()}
     if rooms:
@@ -58,10 +58,14 @@ def _is_constant(node):
     return isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "const"
 
 
-def _constants(tree):
-    """{name: number} of the names that a module gives by const(number)."""
+def _constants(place, trees):
+    """{name: number} of the names that a module gives by const(number), or hands on from another one."""
     found = {}
-    for node in tree.body:
+    for node in trees[place].body:
+        if isinstance(node, ast.ImportFrom):
+            source = (_imported(node, place) or "").replace(".", "/")
+            known = _constants(source, trees) if source in trees else {}
+            found |= {alias.asname or alias.name: known[alias.name] for alias in node.names if alias.name in known}
         if _is_constant(node):
             words = compile(ast.Expression(node.value.args[0]), "const", "eval")
             found[node.targets[0].id] = eval(words, {"__builtins__": {}}, dict(found))

@@ -14,15 +14,19 @@
 # Who waits for consumers - a message for the full inbox, one for a handler behind unacknowledged ones, an
 # acknowledgement behind that of a message still in use - waits while they move, and for a quarter of the time-out
 # at most, so that answers of the broker that stand behind it come in time. After that the inbox takes no more: what
-# comes for it stays with the broker, unacknowledged (QoS 0 is dropped and counted), until a consumer has emptied it
+# comes for it stays with the broker, unacknowledged (QoS 0 is counted as `unhandled`), until a consumer has emptied it
 # and a new connection gets what was left.
+#
+# An operation that was interrupted (Ctrl-C, no memory, flash that failed) leaves a mark: session.busy, or _torn while
+# bytes or a message change hands. Nothing is written any more then; _mend() puts other tasks in the place of the
+# client's, which may wait in the middle of something, and reads the journal anew.
 
 import asyncio
 from errno import ECONNABORTED, ECONNRESET, ENOBUFS, ENOTCONN, ETIMEDOUT
 
 import inflight.packet as packet
 
-from .base import DIAL, TURN, Base
+from .base import DIAL, READING, TURN, WRITING, Base
 from .gate import Gate, dial, sleep_ms
 from .inbox import Inbox
 from .journal import OutboxFull
@@ -83,8 +87,21 @@ class AsyncClient(Base):
 
     def _start(self):
         self._over = False
-        if not self._tasks:
+        if not self._tasks or self._tasks[0].done():
             self._tasks = (asyncio.create_task(self._run()), asyncio.create_task(self._watch()))
+
+    def _stop(self):
+        # Whoever calls this may be one of the tasks.
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._tasks = ()
+
+    def _restart(self):
+        # Only if they were running.
+        if self._tasks:
+            self._stop()
+            self._start()
 
     async def connect(self):
         """Connects now. Raises OSError, ConnectRefused, ProtocolError, ValueError (the buffer is too
@@ -110,6 +127,7 @@ class AsyncClient(Base):
             self._over = True
             self._say_goodbye()
             self._end(None)
+            self._check_whole()
             self.session.commit()
         await sleep_ms(0)  # the tasks come to their end
 
@@ -123,21 +141,13 @@ class AsyncClient(Base):
 
     def _end(self, error):
         # Nothing goes on by itself from here on.
-        tasks = self._tasks
-        self._tasks = ()
         self._over = True
-        for task in tasks:
-            if task is not asyncio.current_task():
-                task.cancel()
+        self._stop()
         self._close()
         self._offered.set()
         self._report_end(error)
 
     def _close(self):
-        if self._link:
-            self._gate.wake()  # nobody waits for a closed socket
-            self._link.close()
-            self._link = None
         self._left = 0
         self._up = self._paused = self._left_behind = self._renewing = False
         self._requested = None
@@ -145,37 +155,74 @@ class AsyncClient(Base):
             self._inbox.clear()
             self._in_use = [used for used in self._in_use if used[_FLAGS] & 4]  # QoS 1 comes again
         self.session.reset()
+        if self._link:
+            self._gate.wake()  # nobody waits for a closed socket
+            self._link.close()
+            self._link = None  # last: until then all this is done again after an interrupt
+        self._torn = 0
         self._changed.set()
 
+    def _check_whole(self):
+        if self.session.busy:
+            self._mend()
+
+    def _mend(self):
+        self._restart()
+        super()._mend()
+
     async def _run(self):
-        while True:
-            await sleep_ms(0)  # a network that fails at once leaves time to the others
-            try:
-                while not self._is_due(ticks_ms()):
-                    await sleep_ms(20)
-                    self.session.tidy()
-                self._broken = None
-                await self._open()
-                while not self._renewing:
-                    await self._turn()
-                while not self._flush():
-                    await self._room()
-                self._leave()
-                self._due = ticks_ms()
-                self._report_end(None)
-                continue
-            except Exception as e:  # whatever it is: without this task nothing moves any more
-                self._error = e
-            if not self._reconnect:
-                self._end_link(self._error)
-                self._end(self._error)
-                return
-            self._failed(self._error)
+        try:
+            while not self._over:
+                await sleep_ms(0)  # a network that fails at once leaves time to the others
+                try:
+                    await self._live()
+                except Exception as e:  # whatever it is: without this task nothing moves any more
+                    self._error = e
+                    self._give_up(e)
+        except KeyboardInterrupt:  # goes to whoever runs the loop: if that goes on, so does the client
+            self._restart()
+            raise
+
+    async def _live(self):
+        # One connection, from its attempt to its end.
+        while not self._is_due(ticks_ms()):
+            await sleep_ms(20)
+            if not self.session.busy:
+                self.session.tidy()
+        if self._link or self._announced or self._torn or self.session.busy:  # the one before was interrupted
+            super()._mend()
+        self._broken = None
+        await self._open()
+        while not self._renewing:
+            await self._turn()
+        while not self._flush():
+            await self._room()
+        self._leave()
+        self._due = ticks_ms()
+        self._report_end(None)
+
+    def _give_up(self, error):
+        # What is not done here for want of memory, _live() finds.
+        try:
+            if self._reconnect:
+                self._failed(error)
+            else:
+                self._end_link(error)
+                self._end(error)
+        except MemoryError:
+            pass
 
     async def _watch(self):
-        while True:
-            await sleep_ms(self._tick)
-            self._wake()
+        try:
+            while True:
+                await sleep_ms(self._tick)
+                try:
+                    self._wake()
+                except MemoryError:
+                    pass  # the next tick does it
+        except KeyboardInterrupt:
+            self._restart()
+            raise
 
     def _wake(self):
         self._changed.set()
@@ -203,24 +250,29 @@ class AsyncClient(Base):
         # Writes what the socket takes. Returns True if nothing is left, and the buffer is free.
         if self._broken:
             raise self._broken
+        if self._torn:
+            raise OSError(ECONNABORTED, "an operation was interrupted")
         if not self._link:
             return True
         session = self.session
         while True:
+            self._torn = WRITING
             if not self._left:
                 self._left = session.output(ticks_ms())
                 self._at = session.out_at
                 if not self._left:
                     if session.connected and self._in_use and self._acknowledge():
                         continue
+                    self._torn = 0
                     return True
                 self._take_time()
-            done = self._link.send(session.out, self._at, self._left)
-            if not done:
-                return False
+            done = self._link.send(session.out, self._at, self._left) or 0
             self._at += done
             self._left -= done
             self._took += done
+            self._torn = 0
+            if not done:
+                return False
             if self._took >= PACE:
                 self._take_time()
 
@@ -355,8 +407,8 @@ class AsyncClient(Base):
         for used in self._in_use:
             consumer = used[_CONSUMER]
             if not consumer or consumer.done():
-                self._in_use.remove(used)
                 self.session.acknowledge(used[_FLAGS], used[_MID], used[_LINK] is self._link)
+                self._in_use.remove(used)  # if the flash fails it is still its consumer's
                 return True
             if not (self._over or len(self._in_use) > _MOST_IN_USE or self._late(used[_SINCE], 4)):
                 return False
@@ -394,11 +446,13 @@ class AsyncClient(Base):
 
     async def _next(self, consumer):
         while not self._over:
+            self._torn |= READING
             message = self._inbox.take()
+            if message and message.qos:
+                used = [message.mid, message.qos << 1, consumer, self._link, self._moved]
+                self._in_use.append(used)
+            self._torn &= WRITING
             if message:
-                if message.qos:
-                    used = [message.mid, message.qos << 1, consumer, self._link, self._moved]
-                    self._in_use.append(used)
                 return message
             if self._left_behind:
                 self._renewing = True
@@ -417,8 +471,11 @@ class AsyncClient(Base):
             if used[_CONSUMER] is consumer:
                 used[_CONSUMER] = None
         self._try_flush()
-        while not self._link and self._acknowledge():
-            pass
+        try:
+            while not self._link and self._acknowledge():
+                pass
+        except OSError:
+            pass  # the flash failed: once more on the next connection
         self._asked.set()
 
     async def publish(self, topic, payload=b"", qos=0, retain=False):
@@ -434,6 +491,7 @@ class AsyncClient(Base):
     def _take(self, topic, payload, qos, retain, patient):
         # Returns the Message ID; -1: not now. While the broker takes messages a full journal is
         # worth waiting for.
+        self._check_whole()
         self._check(topic, qos)
         payload = self._payload(payload)
         if not self._try_flush():
@@ -446,6 +504,10 @@ class AsyncClient(Base):
             if not patient or not self.connected:
                 raise
             return -1
+        except OSError:
+            # The flash failed: once more, when the journal has looked at it.
+            self._check_whole()
+            mid = self.session.publish(self.session.name, payload, qos, retain)
         self._try_flush()
         return mid
 
@@ -477,6 +539,7 @@ class AsyncClient(Base):
                 return False
             await self._change(ms)
             ms = ticks_diff(end, ticks_ms())
+        self._check_whole()
         self.session.commit()
         return self.session.count[DROPPED] == dropped
 
@@ -514,6 +577,7 @@ class AsyncClient(Base):
 
     async def _is_up(self):
         # A connection that is being made asks for its own handlers first.
+        self._check_whole()
         while self._link and not self._up:
             await self._change()
         return self._up
