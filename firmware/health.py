@@ -5,7 +5,8 @@ import gc
 
 def report(app):
     """The fields of a health message, a dict. journal: messages that wait, bytes in use and how
-    many may be, erases of all sectors since it was formatted, what its mount found spoilt; where it
+    many may be, erases of all sectors since it was formatted, what its mount found spoilt and how many numbers it
+    passed over for that; where it
     lives and what had to be repaired there, if the board tells.
     outbox_full: messages the journal had no room for. counters: of the client, since the start; a
     device's connections after its first are its reconnects, `resent` its resends. heap: free bytes,
@@ -18,6 +19,7 @@ def report(app):
         "limit": journal.limit,
         "erases": journal.erases,
         "damaged": journal.damaged,
+        "skipped": journal.skipped,
     }
     for name in ("where", "repaired"):
         value = getattr(app.flash, name, None)
