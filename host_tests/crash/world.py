@@ -80,8 +80,9 @@ class World:
         self.peer.power_cut(arrive)
 
     def interrupted(self):
-        """The program was, and goes on: what was under way may have happened or not. If half a packet may have been, the
-        client has to end the connection: to the peer all that follows there is out of place. Else the link breaks."""
+        """The program was, and goes on: what was under way may have happened or not. If half a packet may have been,
+        the client has to end the connection: to the peer all that follows there is out of place. Else the link
+        breaks."""
         self.peer.power_cut(None)
         if self._linked() and not self.device._is_torn():
             self.device.wire.broken = True

@@ -2133,8 +2133,8 @@ def interrupted_life(error, at):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_interrupted_between_two_bytecodes(error):
-    """What publish() took arrives, what the broker gave is handed over, and a packet that was cut is the last one of its
-    connection: the broker checks each."""
+    """What publish() took arrives, what the broker gave is handed over, and a packet that was cut is the last one of
+    its connection: the broker checks each."""
     n = interrupted_life(error, -1)
     for at in range(1, n, max(1, n // POINTS)):
         interrupted_life(error, at)

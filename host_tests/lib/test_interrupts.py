@@ -37,7 +37,7 @@ _OF_A_MESSAGE = ("topic", "payload", "view", "offset", "redelivered")
 
 
 class Interrupt:
-    """Raises `error` at line `k` of lib/inflight that runs from now on, once. `left`: lines until then, if it never came."""
+    """Raises `error` at line `k` of lib/inflight that runs from now on, once. `left`: lines until then."""
 
     def __init__(self, k, error):
         self.left, self.error = k, error
