@@ -37,15 +37,17 @@ class NorFlash:
         self._toss = noise(1)
         self._cache = [] if cache else None  # (place, old, new) of each operation since the last sync
         self._left = -1  # operations until the cut
-        self._how = None
+        self._how = self._lost = None
         self._until = {}  # kind of fault: operations until then
 
     # --- power ---
 
-    def cut_at(self, k, how):
-        """Lets operation `k` from now (0: the next one) leave how(old, new) and no power."""
+    def cut_at(self, k, how, lost=None):
+        """Lets operation `k` from now (0: the next one) leave how(old, new) and no power. lost: a number that tells
+        which of the operations that were not synced are lost with it."""
         self._left = k
         self._how = how
+        self._lost = lost
 
     def lose_cache(self):
         """What was not synced is lost or kept, each operation by itself; those that are kept stay in their order."""
@@ -91,11 +93,17 @@ class NorFlash:
     def snapshot(self):
         return bytes(self.data)
 
-    def restore(self, snapshot):
+    def unsynced(self):
+        """The operations since the last sync, for restore()."""
+        return tuple(self._cache or ())
+
+    def restore(self, snapshot, unsynced=(), seed=1):
+        """Puts the flash back. Of the operations `unsynced` some are lost, which ones tells `seed`."""
         self.data[:] = snapshot
-        if self._cache:
-            del self._cache[:]
         self.undecided.clear()
+        if self._cache is not None:
+            self._cache[:] = unsynced
+            self._toss = noise(seed)
         self.power_on()
 
     # --- the extended block protocol ---
@@ -160,7 +168,11 @@ class NorFlash:
             self.watch(name, at, old, new)
         if self._left == 0:
             self.off = True
-            self.lose_cache()
+            if self._lost is None:
+                self._cache = self._cache and []
+            else:
+                self._toss = noise(self._lost)
+                self.lose_cache()
             self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, self._how(old, new))
             raise PowerCut()
         self._left -= 1

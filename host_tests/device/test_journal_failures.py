@@ -195,7 +195,7 @@ def test_power_cuts_with_a_volatile_cache():
             flash = NorFlash(4, size, page, cache=True)
             life = Life(flash)
             life.work(20)
-            flash.cut_at(k, (before, after, torn(k % 7, 0xA5), mixed(k))[k % 4])
+            flash.cut_at(k, (before, after, torn(k % 7, 0xA5), mixed(k))[k % 4], k)
             try:
                 life.work(40)
             except PowerCut:

@@ -71,6 +71,7 @@ class Journal(Records):
         self.owner = None  # its moved(old, new) hears of a record that has another address
         self._live = array("H", bytes(2 * n))  # bytes of live records in each sector
         self._dirty = False  # something is not durable yet
+        self._others = 0  # bytes of live records that are no OUT
         self.recover()
 
     @property
@@ -156,6 +157,8 @@ class Journal(Records):
             self.used -= self.cost(-size - OVERHEAD)
         if kind == OUT:
             self.live += 1 if size > 0 else -1
+        else:
+            self._others += size
 
     def mark(self, at, state):
         """Notes RELEASED or DONE on the live record at address `at`, durable after commit(); a DONE one is
@@ -194,10 +197,11 @@ class Journal(Records):
         if size > self.largest:
             return False
         used = self.used + self.cost(size)
+        reserve = self._capacity - self.limit
         if kind == OUT:
-            alone = not self.live and self.used <= self._capacity - self.limit  # a message of any length fits
+            alone = not self.live and self.used <= reserve  # a message of any length fits
             return alone or (used <= self.limit and self.live < _MOST)
-        return used <= self._capacity or kind == NOTE
+        return used <= self._capacity or self._others + size + OVERHEAD <= reserve or kind == NOTE
 
     # --- walking ---
 

@@ -18,7 +18,7 @@ _KINDS = (OUT, IN, SESSION, NOTE)
 
 def mount(j):
     j._clear_page()
-    j.next_seq = j.last_mid = j.used = j.live = j.damaged = j.skipped = 0
+    j.next_seq = j.last_mid = j.used = j.live = j.damaged = j.skipped = j._others = 0
     j._cursor_seq = 0
     j._newest = -1
     j._ordered = True
