@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-import inflight.recovery
 import inflight.packet
+import inflight.recovery
 import inflight.session
 import inflight.topic
 from fuzz import CORPUS, SHARES, corpus, grammar, target
