@@ -17,7 +17,7 @@ from wear import Life
 from world import World
 
 # Messages both ways, the end of a sector, an outage.
-SETUP = {"granularity": "page-4", "sectors": 3, "size": 512, "age": 11, "window": 3}
+SETUP = {"granularity": "page-4", "sectors": 5, "size": 512, "age": 30, "window": 3}
 STEPS = [
     ["publish", 40, 2],
     ["publish", 20, 1],
@@ -38,7 +38,7 @@ STEPS = [
 ]
 # A message whose PUBREC does not come, while others fill the ring: it has to be carried on.
 BEHIND = [["connect"], ["publish", 40, 2]]
-BEHIND += 14 * [["publish", 60, 1], ["up"], ["answer", 1]]
+BEHIND += 24 * [["publish", 60, 1], ["up"], ["answer", 1]]
 
 
 def _without_dup(monkeypatch):

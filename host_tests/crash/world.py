@@ -4,6 +4,7 @@ as a file; ["publish", 30, 1] is a step, and _do_publish() tells what it means."
 import contextlib
 
 from inflight import OutboxFull
+from inflight.journal import OUT
 from inflight.session import DROPPED
 from messages import outgoing
 from peer import Peer
@@ -94,6 +95,8 @@ class World:
         journal = mounted(self.flash)
         if journal.damaged:
             raise Finding(OTHER, f"the mount found {journal.damaged} records damaged, and only power was cut")
+        if len(set(_numbers(journal))) != journal.live:
+            raise Finding(OTHER, f"a message stands in the journal twice: {_numbers(journal)}")
         state.phase = "work"
         options = {**state.settings, "buffer": bytearray(state.settings["buffer"])}
         state.device = Device(journal, state.peer, **options)
@@ -308,3 +311,12 @@ class World:
                 return
             self._check()
         raise Finding(OTHER, "there is no end of it")
+
+
+def _numbers(journal):
+    found = []
+    at = journal.scan(OUT, -1)
+    while at >= 0:
+        found.append(journal.found_seq)
+        at = journal.scan(OUT, at)
+    return found

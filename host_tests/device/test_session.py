@@ -4,7 +4,7 @@ import inflight.packet as packet
 from harness import eq, raises
 from inflight.flash import RamFlash
 from inflight.inbound import AGAIN, DUPLICATE, NEW, Inbound
-from inflight.journal import Journal, OutboxFull
+from inflight.journal import OUT, Journal, OutboxFull
 from inflight.outbound import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN, Outbound
 from inflight.packet import PUBACK, PUBCOMP, PUBREC, ProtocolError
 from inflight.port import ticks_add
@@ -520,15 +520,15 @@ def test_dropped_when_full():
     except OutboxFull:
         pass
     eq(peer.session.pending, n)
-    out = peer.up()
-    peer.feed(ack(0x40, mid_of(out[0])))
+    for p in peer.up()[:2]:  # one makes up for what the session itself has noted
+        peer.feed(ack(0x40, mid_of(p)))
     peer.publish(b"%060d" % n)
 
 
 def test_dropped_after_a_restart_as_before_it():
     """The oldest that can never have left gives way, one by one; what may have left stays, in a smaller window too."""
     for window in (2, 8, 12):
-        device = NorFlash(4, 1024, 16)
+        device = NorFlash(8, 1024, 16)
         peer = Peer(device, window=8)
         peer.up()
         for k in range(8):
@@ -536,7 +536,7 @@ def test_dropped_after_a_restart_as_before_it():
         peer.sent()
         peer.session.lost()
         k = 8
-        while peer.session.journal.fits(1, 66):
+        while peer.session.journal.fits(OUT, 66):
             peer.publish(b"%060d" % k)
             k += 1
         peer = Peer(device, window=window, drop="oldest")
@@ -562,7 +562,7 @@ def test_dropped_after_a_restart_as_before_it():
 
 def test_message_that_would_not_fit_drops_nobody():
     """[MQTT-3.3.1-1] Dropping all that can be dropped would not make room for it: it is the one that goes."""
-    peer = Peer(NorFlash(3, 1024, 16), window=20, drop="oldest")
+    peer = Peer(NorFlash(5, 2048, 16), window=20, drop="oldest")
     while peer.publish(b"%040d" % 0):
         if peer.session._outbound.queued == 3:
             break
@@ -610,7 +610,7 @@ def test_received_ids_outlive_the_ring():
 def test_long_messages_stream_from_flash():
     """A payload longer than the buffer goes into flash whole, and out of it in pieces, again and again."""
     payload = bytes([i & 255 for i in range(600)])
-    peer = Peer(RamFlash(4, 2048), 128)
+    peer = Peer(RamFlash(4, 4096), 128)
     for qos in (1, 2):
         mid = peer.publish(payload, qos, b"topic")
         head = bytes([0x32 if qos == 1 else 0x34, 0xE1, 0x04]) + b"\x00\x05topic" + two(mid)

@@ -15,7 +15,7 @@ ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
     "qos1_nodelay": (1, 1, 0, 1),
     "qos1_trip20": (1, 1, 20, 20),
 }
-JOURNALS = ("bytes", "pages", "once")  # kinds of flash: what may be programmed at a time
+JOURNALS = ("bytes", "pages")  # kinds of flash: what may be programmed at a time
 _RECORD = 89  # topic and payload of the message that is measured with
 
 

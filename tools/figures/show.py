@@ -3,7 +3,7 @@
 from figures import peers
 from figures.run import OURS
 
-_KINDS = {"bytes": "any byte", "pages": "pages of 256 bytes", "once": "16 bytes, once"}
+_KINDS = {"bytes": "any byte", "pages": "pages of 256 bytes"}
 _LITTLEFS = {"bytes": "littlefs, programs of 32 bytes", "pages": "littlefs, programs of 256 bytes"}
 
 

@@ -43,18 +43,11 @@ class Paged(Counting):
         self._file.write(old)
 
 
-class Once(Paged):
-    """Encrypted flash: 16 bytes at a time, and none twice."""
-
-    page = 16
-    once = True
-
-
 def main():
     qos = number(2)
     size = number(4)
     n = number(5)
-    flash = {"bytes": Counting, "pages": Paged, "once": Once}[sys.argv[3]](16, 4096)
+    flash = {"bytes": Counting, "pages": Paged}[sys.argv[3]](16, 4096)
     journal = Journal(flash)
     client = Client("127.0.0.1", "trip0", journal, port=number(1), keepalive=0, buffer=bytearray(9000))
     client.connect()
