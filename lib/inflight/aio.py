@@ -42,6 +42,12 @@ _SINCE = const(4)  # ticks when it was taken
 _MOST_IN_USE = const(32)  # with more of them, acknowledgements do not wait for their turn
 
 
+def _for_consumers(message):
+    # The on_message of a client with an inbox. _deliver() puts the message there by itself: what fails in doing so is
+    # no handler's error, which would be acknowledged.
+    pass
+
+
 class AsyncClient(Base):
     """The asyncio client. Base tells its arguments; handlers are plain functions.
 
@@ -65,7 +71,6 @@ class AsyncClient(Base):
         self._lock = asyncio.Lock()  # one request at a time
         self._changed = asyncio.Event()  # something was read or written, or time has passed
         self._inbox = None  # Inbox, once there is a consumer
-        self._for_inbox = False  # the message just read goes there
         self._offered = asyncio.Event()  # there is one, or there will be no more
         self._in_use = []  # messages of QoS 1 and 2 that consumers have, in the order received
         self._moved = 0  # when a consumer asked, or a message came to an empty inbox
@@ -350,13 +355,12 @@ class AsyncClient(Base):
             return  # it is acknowledged when its consumer is through with it
         if first and self._inbox and d.flags & 6 and not self._is_in_turn() and self._has_handler():
             await self._wait_for_consumers(self._is_in_turn)
+        if session.deliver and self._on_message is _for_consumers and d.n == d.size and not self._has_handler():
+            await self._put()
+            return
         if session.deliver:
             self._dispatch()
-        if self._for_inbox:
-            self._for_inbox = False
-            await self._put()
-        else:
-            session.taken()
+        session.taken()
 
     def _is_held(self, mid):
         # True if this message of QoS 2 waits, or is in use: on this connection from now on.
@@ -432,10 +436,7 @@ class AsyncClient(Base):
         # From now on messages without a handler are for consumers.
         if not self._inbox:
             self._inbox = Inbox(len(self.session.decoder.buf))
-        self._on_message = self._offer
-
-    def _offer(self, message):
-        self._for_inbox = True
+        self._on_message = _for_consumers
 
     def __anext__(self):
         # The consumer is who calls this: asyncio.wait_for() may let a task of its own wait for the message.

@@ -309,7 +309,7 @@ class Base:
         # True if the message that was received is for a handler of its own.
         d = self.session.decoder
         for h in self._handlers:
-            if h[2] and matches(h[0], d.buf, d.topic, d.topic + d.topic_len):
+            if h[2] and matches(h[6], d.buf, d.topic, d.topic + d.topic_len):
                 return True
         return False
 

@@ -101,12 +101,13 @@ class Gate:
             self._leave()
 
     def _leave(self):
+        # Interrupted before the task can go on, it is called again.
+        if not self._future.done():
+            self._future.set_result(None)
         # Once: when the file is closed its descriptor may soon be another one's.
         if self._fd >= 0:
             self._remove(self._fd)
             self._fd = -1
-        if not self._future.done():
-            self._future.set_result(None)
 
     def wake(self):
         if self._fd >= 0:
