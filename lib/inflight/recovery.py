@@ -43,7 +43,6 @@ class _Window:
         self.view = memoryview(self.buf)
         self.last = -1  # address of the last record that was taken
         self.spoilt = []  # sectors that would look like a retired one if they were the oldest
-        self.polluted = []  # sectors ahead of the head that are not blank
         self.lost = 0  # records that may have been lost behind the newest with a number of its own
         self.aim(0)
 
@@ -126,7 +125,6 @@ class _Window:
         size = OVERHEAD + (self.buf[i + 1] | self.buf[i + 2] << 8)
         right = crc32(self.view[i : i + HEAD - 1]) & 0xFF == self.buf[i + HEAD - 1]
         return size if right and at + size <= self.end else 0
-
 
     def count_lost(self, at, end):
         """How many records may have been in the region at the end of the ring, beside one that was cut short."""
@@ -238,26 +236,14 @@ def _is_alike(j, i, seq):
 
 
 def _find_head(j, window):
-    # The newest sector with a record in it, or the oldest. Those behind it are erased, or have to be once more.
+    # The newest sector with something behind its header, the oldest if all are blank.
     newest = j._head
     while j._erased < j._n - 1:
         window.aim(j._head)
-        at = window.base + HEADER
-        last = window.last_byte(at)
-        if last >= 0:
-            if window.next_record(at, last) >= 0:
-                break
-            window.polluted.append(j._head)
+        if window.last_byte(window.base + HEADER) >= 0:
+            break
         j._erased += 1
         j._head = (newest - j._erased) % j._n
-    if (j._head + 1) % j._n in window.polluted:
-        # It was the head: the power was cut in its first record.
-        j._erased -= 1
-        j._head = window.polluted.pop()
-    for sector in window.polluted:
-        window.aim(sector)
-        at = window.base + HEADER
-        j.skipped += window.count_lost(at, window.last_byte(at) + 1)
 
 
 # --- records ---
@@ -347,29 +333,56 @@ def _finish(j, window):
         j._off = j._size  # that page takes nothing
     j._bad = -1
     j._cursor = j._oldest()
-    newest = j.erases - 1
-    noted = False
-    try:
-        if j.skipped:
-            j.next_seq += j.skipped
-            j.last_mid = (j.last_mid + j.skipped) % 65535
-            noted = j._off + OVERHEAD <= j._size and j._note()
-        for sector in window.polluted:
-            j._erase(sector, _number(j, newest, sector))
-        while not j._erased:
+    j.next_seq += j.skipped
+    j.last_mid = (j.last_mid + j.skipped) % 65535 if j.skipped else j.last_mid
+    noted = not j.skipped or (j._off + OVERHEAD <= j._size and j._note())
+    while not j._erased:
+        try:
             j._collect()
+        except OutboxFull:
+            _rewrite_oldest(j)
+    try:
         for sector in window.spoilt:
             while j._live[sector]:
                 if j._erased > 1 or j._off + j._live[sector] <= j._size:
                     j._empty(sector)
                 else:
                     j._collect()
-        if j.skipped and not noted:
+        if not noted:
             j._note()
     except OutboxFull:
         pass  # the next mount finds the same
     j._sync()
     j._ok = True
+
+
+def _rewrite_oldest(j):
+    # Damage has taken all room there was, so the oldest sector cannot be copied before it is erased: its live records
+    # are in RAM meanwhile.
+    sector = j._tail()
+    kept = []
+    at = j._next(j._oldest())
+    while 0 <= at and at // j._size == sector:
+        state = j._state(at)
+        if state != DONE:
+            body = bytearray(j.found_len)
+            start = j.read(at, 0, body)
+            kept.append((j._kind, j.found_mid, j.found_seq, body[start:], state))
+            j._count(at, j._kind, -len(body) - OVERHEAD)
+        at = j._next(j._behind(at))
+    j._reclaim(sector)
+    numbers = j.next_seq, j.last_mid
+    for kind, mid, seq, body, state in kept:
+        if j._off + len(body) + OVERHEAD > j._size:
+            j._open_next()
+        j.next_seq = seq
+        at = j._append(kind, mid, body, len(body), None, 0, 0)
+        j._count(at, kind, len(body) + OVERHEAD)
+        if state:
+            j._write_state(at, len(body), state)
+    j._ordered = False
+    j.next_seq, j.last_mid = numbers
+    j._note()
 
 
 def _refresh(j, at):
