@@ -8,7 +8,7 @@ from test_journal import Places, bodies, fill, put, rings
 TIMEOUT_S = 300
 
 
-def filled(page=64, blocks=4, size=512):
+def filled(page=64, blocks=6, size=512):
     """A flash with live records of all kinds in each state, and done ones between them; and where they are: {address:
     (kind, Message ID, state)}."""
     flash = NorFlash(blocks, size, page)
@@ -115,7 +115,7 @@ def test_a_lost_sector():
 
 
 def test_damaged_body_loses_one_record():
-    for flash in rings():
+    for flash in rings(6):
         journal = Journal(flash)
         places = [put(journal, k) for k in range(6)]
         flash.data[places[2] + 20] ^= 0x10
@@ -126,7 +126,7 @@ def test_damaged_body_loses_one_record():
 
 
 def test_two_neighbours_count_as_two():
-    for flash in rings():
+    for flash in rings(6):
         journal = Journal(flash)
         places = [put(journal, k) for k in range(6)]
         for k in (2, 3):
@@ -137,7 +137,7 @@ def test_two_neighbours_count_as_two():
 
 
 def test_the_newest_record_keeps_its_numbers():
-    for flash in rings():
+    for flash in rings(6):
         journal = Journal(flash)
         for k in range(6):
             at = put(journal, k)
@@ -171,7 +171,7 @@ def test_a_payload_is_never_a_record():
 def test_a_page_that_was_never_finished_reads_as_it_likes():
     """Bits that a cut left undecided read otherwise at each start: what one mount found the next one finds."""
     for seed in range(0, 60, CUT_STEP):
-        for flash in rings():
+        for flash in rings(6):
             journal = Journal(flash)
             places = [put(journal, k) for k in range(4)]
             if seed % 3 == 0:

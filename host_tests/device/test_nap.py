@@ -75,7 +75,7 @@ def test_what_another_firmware_remembered_is_none_of_ours():
 
 def test_each_wake_leaves_its_reading_in_the_journal():
     board = Board()
-    flash = RamFlash(4, 1024)
+    flash = RamFlash(16, 1024)
     for n in range(1, 5):
         left, journal = wake(board, flash)
         eq((journal.live, journal.next_seq), (n, n))
@@ -86,7 +86,7 @@ def test_each_wake_leaves_its_reading_in_the_journal():
 
 def test_wakes_between_reports_are_counted():
     board = Board()
-    flash = RamFlash(4, 1024)
+    flash = RamFlash(16, 1024)
     since = []
     for _ in range(5):
         wake(board, flash, report_every=3)
@@ -96,7 +96,7 @@ def test_wakes_between_reports_are_counted():
 
 
 def test_sleep_is_what_the_wake_left_of_it():
-    left, _ = wake(Board(), RamFlash(4, 1024), began=ticks_add(ticks_ms(), -50_000))
+    left, _ = wake(Board(), RamFlash(16, 1024), began=ticks_add(ticks_ms(), -50_000))
     assert 0 < left <= 10_000, left
 
 
@@ -119,5 +119,5 @@ def test_slow_sensors_are_waited_for():
             yield "slow", "V", 1
 
     board = Board()
-    _, journal = wake(board, RamFlash(4, 1024), [Slow(), board.sensors])
+    _, journal = wake(board, RamFlash(16, 1024), [Slow(), board.sensors])
     eq((board.slept, journal.live), ([(750, False)], 1))

@@ -101,6 +101,7 @@ def check_journal(folder, stop):
         if k >= 3 and k % 40:
             journal.mark(places.pop(k), DONE)
     journal.mark(places[2], RELEASED)
+    journal.commit()
     assert journal.erases > 10
     stop(device)
     device = SlotFlash(folder, 5, 512)
@@ -127,9 +128,10 @@ def test_another_geometry():
 
 def test_full_file_system():
     board = running()
-    device = SlotFlash(FOLDER, 4, 512)
+    device = SlotFlash(FOLDER, 8, 512)
     journal = Journal(device)
     put(journal, 1)
+    journal.commit()
     with open(ROOT + "/hog", "wb") as f:
         try:
             while True:
@@ -141,7 +143,7 @@ def test_full_file_system():
     raises(OSError, fill, journal, accepted)
     os.remove(ROOT + "/hog")
     board.boot()
-    device = SlotFlash(FOLDER, 4, 512)
+    device = SlotFlash(FOLDER, 8, 512)
     eq([mid for mid, _ in bodies(Journal(device))][: len(accepted)], accepted)
     device.close()
 
@@ -149,6 +151,7 @@ def test_full_file_system():
 def fill(journal, accepted):
     for k in range(2, 40):
         put(journal, k)
+        journal.commit()
         accepted.append(k)
 
 
@@ -178,6 +181,7 @@ def work(device, noted):
     for k in range(100, 114):
         noted["next"] = k
         places[k] = put(journal, k)
+        journal.commit()
         noted["live"][k] = None
         if k % 8:
             noted["next"] = -k
@@ -188,7 +192,7 @@ def work(device, noted):
 
 
 def check(noted):
-    device = SlotFlash(FOLDER, 3, 256)
+    device = SlotFlash(FOLDER, 4, 512)
     journal = Journal(device)
     found = [mid for mid, _ in bodies(journal)]
     missing = [mid for mid in noted["live"] if mid not in found and mid != -(noted["next"] or 0)]
@@ -197,13 +201,16 @@ def check(noted):
     assert extra <= {noted["next"], noted.get("done")}, (extra, noted)
     eq(journal.damaged, 0)
     put(journal, 7)
+    journal.commit()
     device.close()
 
 
 def test_power_cut_everywhere():
     board = running(24, 512, 32)
-    device = SlotFlash(FOLDER, 3, 256)
-    put(Journal(device), 50)
+    device = SlotFlash(FOLDER, 4, 512)
+    journal = Journal(device)
+    put(journal, 50)
+    journal.commit()
     device.close()
     users = files()
     board.power_off()
@@ -216,7 +223,7 @@ def test_power_cut_everywhere():
             board.boot()
             board.cut_at(k, how)
             noted = {"live": {50: None}, "next": None}
-            device = SlotFlash(FOLDER, 3, 256)
+            device = SlotFlash(FOLDER, 4, 512)
             try:
                 work(device, noted)
                 break

@@ -4,6 +4,7 @@ import sys
 
 import start
 from harness import eq
+from inflight import Journal, RamFlash
 
 SLEEP_MS = 60_000
 
@@ -28,6 +29,7 @@ class Application:
 
     def __init__(self, sleep_ms, end):
         self.config = Config(sleep_ms)
+        self.journal = Journal(RamFlash())
         self.end = end
 
     def run(self):

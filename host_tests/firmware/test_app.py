@@ -232,7 +232,7 @@ def test_health_tells_all(make, broker, until):
     health = arrived(broker, "health")[0]
     assert (health["rssi"], health["reset"], health["wifi"]) == (-67, "power-on", ONLINE)
     assert set(health["counters"]) == set(app.client.counters())
-    assert set(health["journal"]) == {"live", "used", "limit", "erases", "damaged"}
+    assert set(health["journal"]) == {"live", "used", "limit", "erases", "damaged", "skipped"}
     assert {"heap", "up", "outbox_full", "firmware", "errors", "seq", "epoch"} <= set(health)
 
 

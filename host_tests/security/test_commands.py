@@ -49,7 +49,7 @@ class Device(Node):
 @pytest.fixture
 def device(broker):
     """A device called box, connected to the scripted broker."""
-    journal = Journal(RamFlash(8, 1024))
+    journal = Journal(RamFlash(32, 1024))
     buffer = bytearray(8192)
     client = Client("127.0.0.1", "box", journal, port=broker.port, timeout=3000, keepalive=0, buffer=buffer)
     node = Device(Board(), check({"host": "h"}, "box"), journal, client, None, began=0)

@@ -13,6 +13,7 @@ _VERSION = 2
 _NEVER = 0xFF000000  # no flash lasts so many erases
 _ALIKE = 12  # bytes of a spoilt header, of 20, that are as they ought to be; a retired or erased one has fewer
 _CRC = 4
+_UNKEPT_IDS = 256  # Message IDs that requests may have taken in between, of which there is no record
 _KINDS = (OUT, IN, SESSION, NOTE)
 
 
@@ -334,7 +335,8 @@ def _finish(j, window):
     j._bad = -1
     j._cursor = j._oldest()
     j.next_seq += j.skipped
-    j.last_mid = (j.last_mid + j.skipped) % 65535 if j.skipped else j.last_mid
+    if j.skipped:
+        j.last_mid = (j.last_mid + j.skipped + _UNKEPT_IDS) % 65535
     noted = not j.skipped or (j._off + OVERHEAD <= j._size and j._note())
     while not j._erased:
         try:

@@ -45,8 +45,8 @@ from errno import ECONNABORTED, ENOBUFS
 
 import inflight.packet as packet
 
+from .journal import DONE, OUT, SESSION, OutboxFull  # isort: skip (from here: each import within an import takes stack)
 from .inbound import AGAIN, DUPLICATE, Inbound
-from .journal import DONE, OUT, SESSION, OutboxFull
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
 from .port import const, copying, passed, ticks_diff
 
