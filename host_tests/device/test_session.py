@@ -607,6 +607,12 @@ def test_received_ids_outlive_the_ring():
     eq(peer.got, [])
 
 
+def test_buffer_longer_than_the_journal():
+    """Messages are read from flash into half of the buffer."""
+    Peer(RamFlash(4, 1024), 8192)
+    raises(ValueError, Peer, RamFlash(4, 1024), 8194)
+
+
 def test_long_messages_stream_from_flash():
     """A payload longer than the buffer goes into flash whole, and out of it in pieces, again and again."""
     payload = bytes([i & 255 for i in range(600)])

@@ -49,7 +49,7 @@ class Journal(Records):
     next_seq: sequence number of the next OUT record, never the same twice. last_mid: Message ID of
     the newest OUT record. live: OUT records not DONE. used: bytes in use, in which a record longer than an
     eighth of a sector counts twice, since it may leave as much unused at a sector's end; limit: how many
-    may be in use by more than one OUT record. largest: the longest body. erases: of all sectors
+    may be in use by more than one OUT record. largest: the longest body. size: bytes of the device. erases: of all sectors
     together, ever. found_*: what find() and scan() found.
     What the last mount found spoilt: damaged, records or sectors; skipped, sequence numbers and Message
     IDs passed over, because records that had them may have been lost, or cut short.
@@ -66,6 +66,7 @@ class Journal(Records):
         self._capacity = (n - (2 if n < 6 else 3)) * room * (21 if self._volatile else 14) // 24
         self.limit = self._capacity - min(room // 2, 1024)  # the rest is for records of other kinds
         self.largest = room - OVERHEAD
+        self.size = n * size
         if n < 3 or size % self._unit or size > 65536 or size < 2 * self._unit or self.largest < 64:
             raise ValueError("journal: at least 3 sectors of several pages")
         self.owner = None  # its moved(old, new) hears of a record that has another address

@@ -91,7 +91,7 @@ class Session:
     the longest silence in ms, retry the first interval of repeating in ms (0: never), timeout how many
     ms an answer may take.
 
-    Raises ValueError if the journal serves another client id [MQTT-3.1.3-2]."""
+    Raises ValueError if the journal serves another client id [MQTT-3.1.3-2], or is smaller than half the buffer."""
 
     def __init__(
         self, journal, buffer, client_id, level=4, window=8, inbound=20, keepalive=0, retry=0, drop=None, timeout=0
@@ -99,6 +99,8 @@ class Session:
         half = len(buffer) // 2
         self.out = self.tx = memoryview(buffer)[half:]  # what to write: `out` from `out_at` on
         self.out_at = 0
+        if journal and len(self.tx) > journal.size:
+            raise ValueError("buffer: twice the %d bytes of the journal at most" % journal.size)
         self.decoder = packet.Decoder(memoryview(buffer)[:half], level)
         self.count = array("I", bytes(68))
         self.present = False  # session present of the last CONNACK
