@@ -49,8 +49,8 @@ class Journal(Records):
     next_seq: sequence number of the next OUT record, never the same twice. last_mid: Message ID of
     the newest OUT record. live: OUT records not DONE. used: bytes in use, in which a record longer than an
     eighth of a sector counts twice, since it may leave as much unused at a sector's end; limit: how many
-    may be in use by more than one OUT record. largest: the longest body. size: bytes of the device. erases: of all sectors
-    together, ever. found_*: what find() and scan() found.
+    may be in use by more than one OUT record. largest: the longest body. size: bytes of the device. erases: of
+    all sectors together, ever. found_*: what find() and scan() found.
     What the last mount found spoilt: damaged, records or sectors; skipped, sequence numbers and Message
     IDs passed over, because records that had them may have been lost, or cut short.
 
