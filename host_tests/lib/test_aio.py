@@ -2052,8 +2052,9 @@ class Interrupt:
 
     def _call(self, frame, event, arg):
         code = frame.f_code
-        if "/lib/inflight/" not in code.co_filename or code.co_name == "_next":
-            return None  # whoever is interrupted with a message in its hands is through with it
+        # Whoever is interrupted with a message in its hands is through with it; a question hits who asked it.
+        if "/lib/inflight/" not in code.co_filename or code.co_name in ("_next", "pending"):
+            return None
         frame.f_trace_opcodes = True
         return self._step
 

@@ -14,7 +14,7 @@ from broker import CONNECT, Gone, Violation, connack, pingresp, puback, pubcomp,
 from processes import running
 from scripts import LIMIT_S, SCRIPTS
 
-HEAP = {"blocking": "80k", "asyncio": "112k"}
+HEAP = {"blocking": "96k", "asyncio": "128k"}
 LIVES = 3  # connections on which the broker misbehaves, before it becomes honest
 INBOUND = 16
 WHERE = [("cpython", "blocking"), ("micropython-x86", "blocking"), ("micropython-x86", "asyncio")]
