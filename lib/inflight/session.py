@@ -258,6 +258,7 @@ class Session:
         self._ping_at = -1  # when the PINGREQ left that is unanswered
         self._asked = 0  # PUBRELs that prove ids are unanswered, a bit each; nothing is published meanwhile
         self._pinged = False  # since then
+        self._reasked = False  # some were repeated, and may be answered twice
         self._now = self._last_out = self._last_in = self._progress = 0
         self._came = self._long_at = 0  # bytes of a long message that came since, and when it was so many
         self._pause = self._retry
@@ -569,6 +570,7 @@ class Session:
     def _repeat(self):
         # Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly.
         self._progress = self._now
+        self._reasked = self._reasked or self._asked > 0
         self._asked = 0
         some = self._outbound.again()
         if self._sub and not self._sub_due:
@@ -710,6 +712,8 @@ class Session:
         if kind == packet.PUBCOMP and self._asked and self._is_proof(self.decoder.mid):
             return
         act = self._outbound.acked(kind, self.decoder.mid)
+        if act == ERROR and self._reasked and kind == packet.PUBCOMP:
+            act = IGNORED
         if act == ERROR:
             raise packet.ProtocolError("type %d for Message ID %d" % (kind, self.decoder.mid))
         if act == IGNORED or act == UNKNOWN:
