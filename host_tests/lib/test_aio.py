@@ -1371,6 +1371,7 @@ def test_nothing_is_watched_after_leaving(broker, pit):
         narrow(client)
         writer = asyncio.create_task(client.publish("long", LONG))
         await until(lambda: client._left)
+        reads.set()
         writer.cancel()
         leaving = asyncio.create_task(client.disconnect())
         await asyncio.sleep(0)
@@ -1379,7 +1380,7 @@ def test_nothing_is_watched_after_leaving(broker, pit):
             await leaving
         assert watched_files() == 0
 
-    asked = threading.Event()
+    asked, reads = threading.Event(), threading.Event()
 
     def script(b):
         b.accept()
@@ -1389,6 +1390,7 @@ def test_nothing_is_watched_after_leaving(broker, pit):
         b.welcome()
         b.goodbye()
         b.welcome()
+        reads.wait(10)
         with contextlib.suppress(server.Gone):
             while True:
                 b.connection.fill()

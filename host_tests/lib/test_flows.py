@@ -28,9 +28,9 @@ from nor import NorFlash, PowerCut
 @pytest.fixture(params=["ram", "file"])
 def device(request, tmp_path):
     """The flash of a journal, RAM and a file."""
-    if request.param == "ram":
-        return RamFlash()
-    return FileFlash(str(tmp_path / "flash"), blocks=6, block_size=1024)
+    flash = RamFlash() if request.param == "ram" else FileFlash(str(tmp_path / "flash"), blocks=6, block_size=1024)
+    yield flash
+    flash.close()
 
 
 # --- out ---
@@ -1182,9 +1182,9 @@ def test_topic_longer_than_the_buffer(broker, make):
 
 def test_topics_of_level_3(make):
     """[MQTT31-23] 32767 bytes at most."""
-    client = make(1, level=3, buffer=bytearray(200_000))
-    with pytest.raises(ValueError):
-        client.publish("t" * 32_768, b"", qos=1)
+    client = make(1, False, level=3, buffer=bytearray(200_000))
+    with pytest.raises(ValueError, match="32767"):
+        client.publish("t" * 32_768, b"")
 
 
 def test_qos_without_a_journal(make):

@@ -88,7 +88,7 @@ def test_bad_arguments_are_still_refused(make, topic, payload, qos):
 
 def test_a_broker_that_is_slow_to_read_gets_each_message_whole(virtual, make):
     """Each is more than the sockets hold: what does not fit at once follows. The broker reads while we wait."""
-    client = make(virtual.port, buffer=bytearray(32_768))
+    client = make(virtual.port, False, buffer=bytearray(32_768))
     count = 50
     read = []
 
