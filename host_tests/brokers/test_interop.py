@@ -1,6 +1,8 @@
 """What the client and a broker that others wrote make of each other, while both stay alive. What a broker does other
 than the standard asks stands in tools/brokers as a trait, and is asserted here as well: README.md lists it."""
 
+from errno import ENOBUFS
+
 import pytest
 
 from inflight import ProtocolError, RamFlash
@@ -214,8 +216,8 @@ def test_qos_2(broker, join, together):
 
 
 def test_overrun(broker, join, together):
-    """[MQTT-4.8.0-1] A broker without a window sends more messages of QoS 2 at once than there is room for: the
-    connection is closed and counted, and what was taken stays taken. `inbound=` makes the room."""
+    """A broker without a window sends more messages of QoS 2 at once than the client takes: the connection is closed,
+    what was taken stays taken, and the rest follows on the next one."""
     if broker.window or not broker.qos_2:
         pytest.skip(f"{broker.name} has at most 20 messages in flight towards a client")
     listener = join(broker, "listener", "t", inbound=4)
@@ -226,7 +228,7 @@ def test_overrun(broker, join, together):
     together([listener], lambda: len(listener.got) >= 100, 5_000)
     payloads = [payload for _, payload, _, _ in listener.got]
     assert len(payloads) == len(set(payloads))
-    assert listener.counters()["protocol_errors"] > 0
-    assert all(isinstance(error, (ProtocolError, OSError)) for error in listener.errors)
+    assert any(getattr(error, "errno", 0) == ENOBUFS for error in listener.errors)
+    assert all(isinstance(error, OSError) for error in listener.errors)
     if broker.queues:
         assert sorted(payloads) == numbers(100)

@@ -344,6 +344,30 @@ def test_one_message_is_completed(broker, drive, qos):
     assert diary.of("complete") == [second, first]
 
 
+def test_a_broker_that_loses_its_session_twice_has_completed_what_it_had(broker, drive):
+    """[MQTT-4.3.3-1] It has the message since its PUBREC, and nobody is left to answer the PUBREL."""
+    diary = Diary()
+    d = drive(broker.port, **diary.options())
+
+    def script(b):
+        b.welcome()
+        mid = b.expect(PUBLISH).mid
+        b.send(server.pubrec(mid))
+        b.expect(PUBREL, mid=mid)
+        b.cut()
+        b.welcome(0)
+        b.expect(PUBREL, mid=mid)
+        b.cut()
+        b.welcome(0)
+
+    with broker.play(script):
+        d.do("connect")
+        mid = d.do("publish", "t", b"", 2)
+        assert d.do("drain", 60_000)
+    assert diary.of("complete") == [mid]
+    assert d.client.counters()["completed"] == 1
+
+
 def test_messages_behind_the_window_and_from_before_a_restart_are_pending(drive):
     """Each until the broker has it; ids that were never given are not."""
     device = RamFlash(8, 4096)

@@ -1,7 +1,9 @@
 """The flows of QoS 0, 1 and 2 in both directions, packet by packet, against a scripted broker."""
 
 import contextlib
+import threading
 from array import array
+from errno import ENOBUFS
 
 import pytest
 
@@ -928,7 +930,7 @@ def test_power_cut_in_the_handler(broker, make, device, pump, qos):
 
 
 def test_too_many_qos_2_without_pubrel(broker, make):
-    """[MQTT-4.8.0-1] A broker that releases nothing is cut off: nothing the peer sends can grow memory."""
+    """Nothing the peer sends can grow memory. It breaks no rule: no CONNECT tells it how many the client takes."""
     client = make(broker.port, inbound=3)
 
     def script(b):
@@ -942,8 +944,36 @@ def test_too_many_qos_2_without_pubrel(broker, make):
 
     with broker.play(script):
         client.connect()
-        with pytest.raises(ProtocolError):
+        with pytest.raises(OSError, match="inbound") as caught:
             client.ping()
+    assert caught.value.errno == ENOBUFS
+    assert client.counters()["protocol_errors"] == 0
+
+
+def test_more_in_flight_than_a_client_takes(broker, make, pump):
+    """Each connection takes some: a client with a small table gets them all, once, and none keeps it away."""
+    got = []
+    client = make(broker.port, inbound=1, backoff=(1, 1), on_message=lambda m: got.append(m.payload))
+
+    def script(b):
+        flight = {mid: b"%d" % mid for mid in (1, 2, 3)}
+        while flight:
+            b.welcome(1)
+            b.send(*(publish("a", payload, 2, mid, dup=True) for mid, payload in flight.items()))
+            mid = b.expect(PUBREC).mid
+            del flight[mid]
+            if flight:
+                b.expect_close()
+                b.welcome(1)
+            b.send(pubrel(mid))
+            b.expect(PUBCOMP, mid=mid)
+            b.cut()
+        over.set()
+
+    over = threading.Event()
+    with broker.play(script):
+        pump(client, over.is_set)
+    assert got == [b"1", b"2", b"3"]
 
 
 def test_pubrel_before_pubrec(broker, make):

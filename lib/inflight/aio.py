@@ -167,13 +167,13 @@ class AsyncClient(Base):
         self._torn = 0
         self._changed.set()
 
-    def _check_whole(self):
+    def _check_whole(self, error=None):
         if self.session.busy:
-            self._mend()
+            self._mend(error)
 
-    def _mend(self):
+    def _mend(self, error=None):
         self._restart()
-        super()._mend()
+        super()._mend(error)
 
     async def _run(self):
         try:
@@ -334,7 +334,7 @@ class AsyncClient(Base):
             if kind == packet.PUBLISH:
                 await self._deliver()
             elif session.completed:
-                self._report_complete()
+                self._report_complete(session.completed)
             elif kind == packet.SUBACK and self._requested:
                 self._granted_qos = self._granted(*self._requested)  # whoever asked, and may have been cancelled
                 self._requested = None
@@ -505,9 +505,9 @@ class AsyncClient(Base):
             if not patient or not self.connected:
                 raise
             return -1
-        except OSError:
+        except OSError as e:
             # The flash failed: once more, when the journal has looked at it.
-            self._check_whole()
+            self._check_whole(e)
             mid = self.session.publish(self.session.name, payload, qos, retain)
         self._try_flush()
         return mid

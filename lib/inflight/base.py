@@ -371,9 +371,7 @@ class Base:
         elif error and self._reconnect:  # else it is raised
             self._report(self.on_error, error)
 
-    def _report_complete(self):
-        # For the message whose acknowledgement was just read.
-        mid = self.session.completed
+    def _report_complete(self, mid):
         self.session.completed = 0
         if self.on_complete:
             self._report(self.on_complete, mid)
@@ -412,6 +410,9 @@ class Base:
         self._silent = silent and session.code > 0
         if session.code:
             raise ConnectRefused(session.code)
+        for mid in session.ended:
+            self._report_complete(mid)
+        session.ended = ()
         if silent or not session.present:
             # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
             for h in self._handlers:
@@ -423,11 +424,11 @@ class Base:
         self._flush()
         self._close()
 
-    def _mend(self):
-        # An operation was interrupted (Ctrl-C, no memory), or the flash failed in it: the connection ends, and what the
-        # journal holds is read anew. Raises OSError, also when it is called again.
+    def _mend(self, error=None):
+        # An operation was interrupted (Ctrl-C, no memory; error None), or the flash failed in it: the connection ends,
+        # and what the journal holds is read anew. Raises OSError, also when it is called again.
         self._inside = False
-        error = OSError(ECONNABORTED, "an operation was interrupted")
+        error = error or OSError(ECONNABORTED, "an operation was interrupted")
         self._end_link(error)
         if self.session.busy:
             self.session.recover()

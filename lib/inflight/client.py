@@ -86,9 +86,9 @@ class Client(Base):
         session = self.session
         return self._torn or session.busy or session.within_packet or (self._link and self._up_at is None)
 
-    def _check_whole(self):
+    def _check_whole(self, error=None):
         if not self._inside and self._is_torn():
-            self._mend()
+            self._mend(error)
 
     def _flush(self):
         session = self.session
@@ -126,7 +126,7 @@ class Client(Base):
             if kind == packet.PUBLISH:
                 self._deliver()
             elif session.completed:
-                self._report_complete()
+                self._report_complete(session.completed)
                 if self._broken:
                     raise self._broken
             self._flush()
@@ -241,9 +241,9 @@ class Client(Base):
             mid = session.publish(session.name, payload, qos, retain)
         except OutboxFull:
             mid = self._accept(payload, qos, retain)
-        except OSError:
+        except OSError as e:
             # The flash failed: once more, when the journal has looked at it. Within a handler its message comes first.
-            self._check_whole()
+            self._check_whole(e)
             mid = session.publish(session.name, payload, qos, retain)
         if session.connected and not self._broken:
             try:

@@ -81,17 +81,14 @@ class Inbound:
 
     def seen(self, mid):
         """A PUBLISH with this id arrived. Returns NEW, AGAIN (power was cut while it was being
-        delivered) or DUPLICATE. Raises ProtocolError if the broker never releases any."""
+        delivered) or DUPLICATE. Raises OutboxFull if it is one more than there is space for."""
         i = self._row(mid)
         if i >= 0:
             return DUPLICATE if self._states[i] == _TAKEN else AGAIN
         self.prepare()
-        try:
-            if self._rows == self._room:
-                raise OutboxFull
-            self._add(mid, self._journal.append(IN, mid, b"", 0) if self._journal else 0, _SEEN)
-        except OutboxFull:
-            raise ProtocolError("no room for one more than %d QoS 2 messages without PUBREL" % self._rows)
+        if self._rows == self._room:
+            raise OutboxFull
+        self._add(mid, self._journal.append(IN, mid, b"", 0) if self._journal else 0, _SEEN)
         return NEW
 
     def taken(self, mid):

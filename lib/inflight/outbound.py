@@ -250,13 +250,17 @@ class Outbound:
 
     def forgotten(self):
         """The broker has lost the session. A PUBREL goes out once more; one that was already sent
-        to a broker without the session, and not answered, has nobody left to answer it."""
+        to a broker without the session, and not answered, has nobody left to answer it. Returns the Message IDs
+        that end so: the broker has these messages since its PUBREC."""
+        ended = []
         for i in range(self.rows - 1, -1, -1):
             if self.states[i] & STATE >= REL:
                 if self.states[i] & _ALONE:
+                    ended.append(self.mids[i])
                     self._finish(i)
                 else:
                     self.states[i] |= _ALONE
+        return ended
 
     def again(self):
         """Everything unacknowledged goes out once more, in order [MQTT-4.4.0-1]. Returns True if

@@ -109,6 +109,7 @@ class Session:
         self.deliver = False  # the application is owed the piece that receive() returned
         self.redelivered = False  # it may have had that message before, when power was cut
         self.completed = 0  # Message ID that receive() completed last; its reader sets it back
+        self.ended = ()  # those that the last CONNACK completed
         self.journal = journal
         self.client_id = client_id
         self.keepalive = keepalive
@@ -308,7 +309,8 @@ class Session:
         if mode == CLEAN or (mode == ENDING and new):
             self.count[DROPPED] += self._outbound.discard()
         elif none and not self._clean:
-            self._outbound.forgotten()
+            self.ended = self._outbound.forgotten()
+            self.count[COMPLETED] += len(self.ended)
         if new and self._unproven:
             self._unproven = 0
             self._stale = True
@@ -671,13 +673,17 @@ class Session:
     def receive(self, now):
         """Handles the next packet, or piece of a PUBLISH, in the decoder. Returns its type, 0 if
         more bytes are needed. After a PUBLISH: hand it over if `deliver`, then call taken().
-        Raises ProtocolError: the connection is to be closed [MQTT-4.8.0-1]."""
+        Raises, and the connection is to be closed: ProtocolError [MQTT-4.8.0-1]; OSError if flash fails, or
+        ENOBUFS if more QoS 2 messages are in flight than there is space for: no CONNECT can tell the broker how many."""
         self._begin()
         try:
             kind = self._receive(now)
         except packet.ProtocolError:  # what was noted stands
             self.busy = False
             raise
+        except OutboxFull:
+            self.busy = False
+            raise OSError(ENOBUFS, "more QoS 2 messages in flight than `inbound`, or than the journal has space for")
         self.busy = False
         return kind
 
