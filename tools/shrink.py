@@ -13,7 +13,10 @@ bundle compiles what this makes, and freeze writes it down.
 import ast
 
 PACKAGE = "inflight"
-CORE = ("port", "packet", "topic", "pages", "records", "journal", "outbound", "inbound", "session", "base", "link")
+CORE = (
+    *("port", "packet", "topic", "pages", "records", "journal", "outbound", "inbound", "foreign", "keep_alive"),
+    *("send_buffer", "session_record", "session", "base", "link"),
+)
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 
 

@@ -235,5 +235,3 @@ def test_a_record_is_looked_at_before_it_is_sent():
             raise AssertionError("nothing was wrong")
         journal.recover()
         eq((journal.failed, bodies(journal), journal.skipped), (False, [], 1))
-
-

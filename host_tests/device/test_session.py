@@ -60,7 +60,7 @@ class Peer:
         out = b""
         n = s.output(self.now)
         while n:
-            out += bytes(s.out[s.out_at : s.out_at + n])
+            out += bytes(s.out.view[s.out.at : s.out.at + n])
             n = s.output(self.now)
         return out
 
@@ -203,8 +203,8 @@ class Wary(Peer):
         out = b""
         n = s.output(self.now)
         while n:
-            assert self.device.is_durable(), s.out[s.out_at]
-            out += bytes(s.out[s.out_at : s.out_at + n])
+            assert self.device.is_durable(), s.out.view[s.out.at]
+            out += bytes(s.out.view[s.out.at : s.out.at + n])
             n = s.output(self.now)
         return out
 
@@ -1015,12 +1015,12 @@ def test_keep_alive():
         eq(peer.sent(), [])
         peer.now = ticks_add(t, 1400)
         eq(peer.sent(), [])
-        assert peer.session.pinging
-        assert not peer.session.overdue(ticks_add(t, 1999))
-        assert peer.session.overdue(ticks_add(t, 2000))
+        assert peer.session.keep_alive.pinging
+        assert not peer.session.keep_alive.overdue(ticks_add(t, 1999))
+        assert peer.session.keep_alive.overdue(ticks_add(t, 2000))
         peer.feed(b"\xd0\x00")
-        assert not peer.session.pinging
-        assert not peer.session.overdue(ticks_add(t, 9999))
+        assert not peer.session.keep_alive.pinging
+        assert not peer.session.keep_alive.overdue(ticks_add(t, 9999))
         peer.now = ticks_add(t, 2000)
         eq(peer.sent(), [PING])
 
@@ -1073,8 +1073,8 @@ def test_silence_of_the_broker_is_noticed():
     eq([p[0] for p in peer.sent()], [0x30])
     peer.now = 1000
     eq(peer.sent(), [PING])
-    assert not peer.session.overdue(1200)
-    assert peer.session.overdue(1250)
+    assert not peer.session.keep_alive.overdue(1200)
+    assert peer.session.keep_alive.overdue(1250)
 
 
 def test_any_byte_is_life():
@@ -1090,15 +1090,15 @@ def test_any_byte_is_life():
         for k in range(len(data) - 1):
             peer.now = ticks_add(t, 1000 + 400 * k)
             eq(peer.feed(data[k : k + 1]), [])
-            assert not s.overdue(ticks_add(peer.now, 499))
-            eq(s.left(ticks_add(peer.now, 499), ticks_add(t, 1000)), 1)
-        assert s.overdue(ticks_add(peer.now, 500))
+            assert not s.keep_alive.overdue(ticks_add(peer.now, 499))
+            eq(s.keep_alive.left(ticks_add(peer.now, 499), ticks_add(t, 1000)), 1)
+        assert s.keep_alive.overdue(ticks_add(peer.now, 500))
         peer.feed(data[-1:])
         eq(len(peer.got), 1)
         for k in range(20):
             peer.now = ticks_add(t, 1000 + 400 * (k + 10))
             peer.feed(b"\x40\x02\x00\x09")
-            eq((k, s.overdue(peer.now)), (k, k >= 3))
+            eq((k, s.keep_alive.overdue(peer.now)), (k, k >= 3))
 
 
 def test_a_slow_long_packet_is_life():
@@ -1112,9 +1112,9 @@ def test_a_slow_long_packet_is_life():
         for k in range(60):
             peer.now += 400
             peer.feed(bytes(piece))
-            if not alive and peer.session.overdue(peer.now):
+            if not alive and peer.session.keep_alive.overdue(peer.now):
                 break
-            assert not peer.session.overdue(peer.now)
+            assert not peer.session.keep_alive.overdue(peer.now)
         eq(k == 59, alive)
 
 
@@ -1131,7 +1131,7 @@ def test_a_week_without_a_look():
         peer.feed(ack(0x40, 1) + b"\xd0\x00")
         peer.now = t = (t + later) % (1 << 30)
         eq(peer.sent(), [PING])
-        assert peer.session.overdue((t + later) % (1 << 30))
+        assert peer.session.keep_alive.overdue((t + later) % (1 << 30))
 
 
 def test_keep_alive_counts_what_is_sent():
@@ -1164,9 +1164,9 @@ def test_ping_begins_anew_with_a_connection():
     peer.now = 1000
     eq(peer.sent(), [PING])
     peer.session.lost()
-    assert not peer.session.pinging
+    assert not peer.session.keep_alive.pinging
     peer.up(1)
-    assert not peer.session.overdue(9000)
+    assert not peer.session.keep_alive.overdue(9000)
 
 
 def test_retry_of_level_3():

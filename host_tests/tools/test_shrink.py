@@ -109,4 +109,6 @@ def test_each_room_is_still_there_by_its_own_name(room):
         "journal": "erase",
     }
     namespace |= {"outbound": "Outbound", "inbound": "Inbound", "session": "COUNTERS", "base": "Base", "link": "dial"}
+    namespace |= {"foreign": "ForeignIds", "keep_alive": "KeepAlive", "send_buffer": "SendBuffer"}
+    namespace |= {"session_record": "SessionRecord"}
     assert repr(namespace[room]) in done.stdout

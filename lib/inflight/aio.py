@@ -59,7 +59,7 @@ class AsyncClient(Base):
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
         self._link = None
-        self._at = self._left = 0  # what is still to be written of session.out
+        self._at = self._left = 0  # what is still to be written of session.out.view
         self._wrote = self._began = 0  # since when the socket takes what it took; a step of connecting began
         self._took = 0  # bytes since then
         self._tick = min(self.session.tick, self._timeout // 4 or 1)
@@ -237,7 +237,7 @@ class AsyncClient(Base):
     async def _open(self):
         for step in self._opening():
             if step == TURN:
-                if self.session.left(ticks_ms(), self._began) <= 0:
+                if self.session.keep_alive.left(ticks_ms(), self._began) <= 0:
                     raise OSError(ETIMEDOUT, "no answer")
                 await self._turn()
                 continue
@@ -264,14 +264,14 @@ class AsyncClient(Base):
             self._torn = WRITING
             if not self._left:
                 self._left = session.output(ticks_ms())
-                self._at = session.out_at
+                self._at = session.out.at
                 if not self._left:
                     if session.connected and self._in_use and self._acknowledge():
                         continue
                     self._torn = 0
                     return True
                 self._take_time()
-            done = self._link.send(session.out, self._at, self._left) or 0
+            done = self._link.send(session.out.view, self._at, self._left) or 0
             self._at += done
             self._left -= done
             self._took += done
@@ -322,7 +322,7 @@ class AsyncClient(Base):
         self._changed.set()
         n = self._link.receive(decoder.view, decoder.space)
         if not n:
-            if session.overdue(ticks_ms()):
+            if session.keep_alive.overdue(ticks_ms()):
                 raise OSError(ETIMEDOUT, "no answer")
             await self._gate.wait(self._link.stream, False)
             if self._gate.woken:
@@ -500,7 +500,7 @@ class AsyncClient(Base):
         if not qos and (not self.connected or self._broken):
             raise OSError(ENOTCONN, "not connected")
         try:
-            mid = self.session.publish(self.session.name, payload, qos, retain)
+            mid = self.session.publish(self.session.out.name, payload, qos, retain)
         except OutboxFull:
             if not patient or not self.connected:
                 raise
@@ -508,7 +508,7 @@ class AsyncClient(Base):
         except OSError as e:
             # The flash failed: once more, when the journal has looked at it.
             self._check_whole(e)
-            mid = self.session.publish(self.session.name, payload, qos, retain)
+            mid = self.session.publish(self.session.out.name, payload, qos, retain)
         self._try_flush()
         return mid
 
@@ -570,10 +570,11 @@ class AsyncClient(Base):
     async def ping(self):
         """As Client.ping()."""
         start = ticks_ms()
+        keep_alive = self.session.keep_alive
         async with self._lock:
             if await self._is_up():
-                self.session.ping()
-            await self._until(lambda: not self.session.pinging)
+                keep_alive.asked = True
+            await self._until(lambda: not keep_alive.pinging)
         return ticks_diff(ticks_ms(), start)
 
     async def _is_up(self):
@@ -597,7 +598,7 @@ class AsyncClient(Base):
         while link and self._link is link:
             if done():
                 return
-            if self.session.left(ticks_ms(), start) <= 0:
+            if self.session.keep_alive.left(ticks_ms(), start) <= 0:
                 self._abort(OSError(ETIMEDOUT, "no answer"))
                 raise OSError(ETIMEDOUT, "no answer")
             await self._change()

@@ -173,6 +173,7 @@ class Base:
         if user is not None:
             self._login = (encode(user), None if password is None else self._encode_data(password))
         self._will = self._encode_will(will, level)
+        self._keepalive = keepalive
         self._clean = clean
         self._timeout = timeout
         self._backoff = backoff
@@ -191,7 +192,7 @@ class Base:
         # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
         self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop, timeout)
         # Whether CONNECT fits the buffer shows now, not on the way.
-        connect(self.session.tx, level, name, clean, keepalive, *self._login, will=self._will)
+        connect(self.session.out.buf, level, name, clean, keepalive, *self._login, will=self._will)
         self._message = Message(self.session)
         self._inside = False  # a handler or callback runs
         self._torn = 0  # bytes are on their way, which an interrupt loses: _READING, _WRITING
@@ -253,8 +254,8 @@ class Base:
             raise ValueError("qos %d needs a journal, at least Journal(RamFlash())" % qos)
         if topic is not self._topic or self._topic is None:
             self._topic = None
-            self.session.head = 0
-            self.session.name = encode_name(topic, self.session.decoder.level)
+            self.session.out.forget()
+            self.session.out.name = encode_name(topic, self.session.decoder.level)
             self._topic = topic
 
     def _payload(self, payload):
@@ -402,7 +403,7 @@ class Base:
         session = self.session
         self._check_tls()
         yield DIAL
-        session.connect(ticks_ms(), self._clean, session.keepalive // 750, *self._login, will=self._will)
+        session.connect(ticks_ms(), self._clean, self._keepalive, *self._login, will=self._will)
         silent = self._silent
         self._silent = True
         while not (session.connected or session.code):

@@ -1,7 +1,6 @@
 # The blocking client: a socket around the session.
 
 from errno import ECONNABORTED, ENOTCONN, ETIMEDOUT
-from struct import pack_into
 
 import inflight.packet as packet
 
@@ -60,7 +59,7 @@ class Client(Base):
     def _failed(self, error):
         if self._inside:
             self._broken = error  # the handler's message has to be settled first
-            self.session.head = 0
+            self.session.out.forget()
             return
         super()._failed(error)
 
@@ -84,7 +83,7 @@ class Client(Base):
     def _is_torn(self):
         # Interrupted in the session, while bytes moved, between parts of a packet, or while connecting.
         session = self.session
-        return self._torn or session.busy or session.within_packet or (self._link and self._up_at is None)
+        return self._torn or session.busy or session.out.within_packet or (self._link and self._up_at is None)
 
     def _check_whole(self, error=None):
         if not self._inside and self._is_torn():
@@ -97,7 +96,7 @@ class Client(Base):
         self._torn |= WRITING
         n = session.output(ticks_ms())
         while n:
-            self._link.write(session.out, session.out_at, n)
+            self._link.write(session.out.view, session.out.at, n)
             n = session.output(ticks_ms())
         self._torn &= READING
 
@@ -117,7 +116,7 @@ class Client(Base):
             n = self._link.receive(decoder.view, decoder.space)
         if not n:
             self._torn = 0
-            if session.overdue(ticks_ms()):
+            if session.keep_alive.overdue(ticks_ms()):
                 raise OSError(ETIMEDOUT, "no answer")
             return False
         session.fed(n, ticks_ms())
@@ -150,7 +149,7 @@ class Client(Base):
             raise self._broken
 
     def _turn_until(self):
-        left = self.session.left(ticks_ms(), self._began)
+        left = self.session.keep_alive.left(ticks_ms(), self._began)
         if left <= 0:
             raise OSError(ETIMEDOUT, "no answer")
         self._turn(left)
@@ -211,25 +210,10 @@ class Client(Base):
         Raises ValueError; OutboxFull; OSError at QoS 0 without a connection, or if flash fails.
         [MQTT-4.3.1-1, 4.3.2-1, 4.3.3-1]"""
         session = self.session
-        # The shortest way for a message of QoS 0 like the last one: nothing else waits, its head stands in the buffer.
-        if session.head == 0x30 and topic is self._topic and qos == 0 and not retain:
-            at = session.at
-            n = session.n
-            if payload.__class__ is bytes and len(payload) == n - at:
-                if (self._torn or session.busy) and not self._inside:
-                    self._mend()
-                    raise OSError(ENOTCONN, "not connected")
-                self._torn |= WRITING
-                pack_into(session.form, session.tx, at, payload)
-                try:
-                    done = self._link.stream.write(session.tx, 0, n)
-                    if done != n:
-                        self._link.write(session.tx, done or 0, n - (done or 0))
-                except OSError as e:
-                    self._failed(e)
-                    raise
-                session.count[SENT] += 1
-                self._torn &= READING
+        if topic is self._topic and qos == 0 and not (retain or self._torn or session.busy):
+            n = session.out.repeat(payload)
+            if n:
+                self._write_repeated(n)
                 return 0
         self._check_whole()
         self._check(topic, qos)
@@ -238,13 +222,13 @@ class Client(Base):
         if not qos:
             return self._publish_now(payload, retain)
         try:
-            mid = session.publish(session.name, payload, qos, retain)
+            mid = session.publish(session.out.name, payload, qos, retain)
         except OutboxFull:
             mid = self._accept(payload, qos, retain)
         except OSError as e:
             # The flash failed: once more, when the journal has looked at it. Within a handler its message comes first.
             self._check_whole(e)
-            mid = session.publish(session.name, payload, qos, retain)
+            mid = session.publish(session.out.name, payload, qos, retain)
         if session.connected and not self._broken:
             try:
                 self._flush()
@@ -254,12 +238,26 @@ class Client(Base):
                 self._failed(e)
         return mid
 
+    def _write_repeated(self, n):
+        # A message of QoS 0 to the same topic as the last one, of the same length: nothing else waits to be written.
+        buf = self.session.out.buf
+        self._torn = WRITING
+        try:
+            done = self._link.stream.write(buf, 0, n) or 0
+            if done != n:
+                self._link.write(buf, done, n - done)
+        except OSError as e:
+            self._failed(e)
+            raise
+        self.session.count[SENT] += 1
+        self._torn = 0
+
     def _publish_now(self, payload, retain):
         if not self.connected or self._broken:
             raise OSError(ENOTCONN, "not connected")
         try:
             self._flush()
-            self.session.publish(self.session.name, payload, 0, retain)
+            self.session.publish(self.session.out.name, payload, 0, retain)
             self._flush()
         except OSError as e:
             self._failed(e)
@@ -269,7 +267,7 @@ class Client(Base):
     def _accept(self, payload, qos, retain):
         # While the broker takes messages a full journal is worth waiting for.
         end = ticks_add(ticks_ms(), self._timeout)
-        name = self.session.name
+        name = self.session.out.name
         while True:
             try:
                 return self.session.publish(name, payload, qos, retain)
@@ -312,8 +310,9 @@ class Client(Base):
         self._outside()
         self._online()
         start = ticks_ms()
-        self.session.ping()
-        self._until(lambda: not self.session.pinging)
+        keep_alive = self.session.keep_alive
+        keep_alive.asked = True
+        self._until(lambda: not keep_alive.pinging)
         return ticks_diff(ticks_ms(), start)
 
     def _answered(self):

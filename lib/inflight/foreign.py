@@ -1,0 +1,74 @@
+# Message IDs of a foreign session: one that the broker has for our client id, and the journal does not know. The broker
+# may hold some of its ids as those of QoS 2 messages, and would take new messages under these ids for repetitions. A
+# PUBREL frees an id [MQTT-4.3.3-2]. So before a QoS 2 message is sent under an id that is not proven free, PUBRELs are
+# sent for it and some ids behind it.
+
+from .packet import PUBREL, ack
+from .port import const
+
+_PROBES = const(16)  # PUBRELs in one write; the smallest buffer has space for them
+
+
+class ForeignIds:
+    """The ids that are not proven free: `record.unproven` of them, from `record.next_unproven` on, in the order in
+    which they are given."""
+
+    def __init__(self, record):
+        self._record = record
+        self.reset()
+
+    def reset(self):
+        """The connection ended."""
+        self.asked = 0  # a bit for each PUBREL that is unanswered, from that of next_unproven on
+        self.pinged = False  # a PINGREQ was sent behind them
+
+    def begin(self, mid):
+        """No id is proven free; the next one is `mid`."""
+        self._record.next_unproven = mid
+        self._record.unproven = 65535
+        self._record.stale = True
+
+    def end(self):
+        """The broker has a new session: all ids are free."""
+        if self._record.unproven:
+            self._record.unproven = 0
+            self._record.stale = True
+
+    def is_unproven(self, mid):
+        """True if the broker may hold this id."""
+        return (mid - self._record.next_unproven) % 65535 < self._record.unproven
+
+    def write_probes(self, buf):
+        """Puts PUBRELs for the next ids into buf. Returns their size in bytes."""
+        n = 0
+        mid = self._record.next_unproven
+        for _ in range(min(_PROBES, self._record.unproven)):
+            n = ack(buf, PUBREL, mid, 0, n)
+            mid = mid % 65535 + 1
+        self.asked = (1 << n // 4) - 1
+        self.pinged = False
+        return n
+
+    def is_answer(self, mid):
+        """A PUBCOMP arrived. Returns True if it answers one of the PUBRELs."""
+        k = (mid - self._record.next_unproven) % 65535
+        if k >= _PROBES or not self.asked >> k & 1:
+            return False
+        self.asked &= ~(1 << k)
+        if not self.asked:
+            self._prove()
+        return True
+
+    def ping_answered(self):
+        """A PINGRESP arrived: the broker has handled what was sent before its PINGREQ, and does not answer PUBRELs for
+        ids that it does not hold."""
+        if self.asked and self.pinged:
+            self._prove()
+
+    def _prove(self):
+        record = self._record
+        n = min(_PROBES, record.unproven)
+        self.asked = 0
+        record.next_unproven = (record.next_unproven + n - 1) % 65535 + 1
+        record.unproven -= n
+        record.stale = True

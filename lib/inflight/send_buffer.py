@@ -1,0 +1,145 @@
+# The half of the client's buffer that sends. It holds one packet at a time; of a PUBLISH that is longer it holds the
+# beginning, and the rest is written in pieces: from the caller's payload at QoS 0, from the journal above.
+#
+# A device publishes to the same topic again and again. So the last PUBLISH stays there until something else is put
+# there: a message to the same topic, of the same length, only needs its payload and its Message ID. Likewise a
+# message that was accepted just now is sent without reading it from the journal.
+
+from struct import pack_into
+
+import inflight.packet as packet
+
+from .port import copying
+
+
+class SendBuffer:
+    """Packets in `buf`; those of QoS 1 and 2 are records of `journal`. `view` and `at` tell where the bytes begin that
+    are to be written."""
+
+    def __init__(self, buf, journal):
+        self.buf = buf
+        self.journal = journal
+        self.name = None  # the topic (bytes) whose PUBLISH is kept for the next message
+        self.size = 0  # of the whole PUBLISH
+        self.clear()
+
+    def clear(self):
+        """What is there is not needed any more."""
+        self.view = self.buf
+        self.at = 0
+        self.rest = None  # the payload of which nothing is in buf
+        self._ready = 0  # bytes in buf that wait to be written
+        self._left = 0  # bytes of the packet behind buf
+        self._offset = 0  # of the first of them in the record at _address
+        self._address = -1
+        self._accepted = -1  # address of the record of the PUBLISH in buf
+        self.forget()
+
+    def forget(self):
+        """The PUBLISH that is there is not used for the next message."""
+        self._first = 0  # its first byte, with its payload at _start
+        self._start = 0
+        self._form = None
+
+    @property
+    def within_packet(self):
+        """True if a packet was begun, and not all of it was taken."""
+        return self._left > 0 or self._ready > 0
+
+    def publish(self, name, payload, qos, retain, mid):
+        """Puts a PUBLISH there, name is bytes. Returns how many bytes of it are in buf; `rest` is its payload if that
+        does not fit, or None. Raises ValueError."""
+        buf = self.buf
+        n = len(payload)
+        first = 0x30 | qos << 1 | (1 if retain else 0)
+        start = self._start
+        self._accepted = -1
+        self.rest = None
+        if first == self._first and n == self.size - start and name is self.name:
+            packet.copy(buf, start, payload)
+            if qos:
+                buf[start - 2] = mid >> 8
+                buf[start - 1] = mid & 0xFF
+            return self.size
+        self._first = 0
+        start = self._start = packet.publish(buf, name, n, qos, retain, mid)
+        self.size = start + n
+        if self.size > len(buf):
+            self.rest = payload
+            return start
+        packet.copy(buf, start, payload)
+        self._form = copying(n, len(buf) - start)
+        if self._form and name is self.name:
+            self._first = first
+        return self.size
+
+    def repeat(self, payload):
+        """Puts a payload into the PUBLISH of QoS 0, not retained, that is there. Returns the size of the packet, 0 if
+        there is none of that length."""
+        if self._first != 0x30 or payload.__class__ is not bytes or len(payload) != self.size - self._start:
+            return 0
+        pack_into(self._form, self.buf, self._start, payload)
+        return self.size
+
+    def accepted(self, address):
+        """The PUBLISH that is there is the record at `address` now."""
+        self._accepted = address if self.rest is None else -1
+        self.rest = None
+
+    def send(self, n):
+        """n bytes of buf are to be written next, then `rest`."""
+        self._ready = n
+        if self.rest is not None:
+            self._left = len(self.rest)
+
+    def load(self, address, dup):
+        """Puts the PUBLISH there that is the record at `address`, with this DUP. Returns how many bytes of it are to be
+        written. Raises OSError if the record was damaged."""
+        buf = self.buf
+        self.view = buf
+        self.at = at = 0
+        n = self.size
+        if address != self._accepted:
+            self.forget()
+            self.journal.check(address)
+            at = self.at = self.journal.read(address, 0, buf)
+            n = packet.length(buf, at)
+            if at + n > len(buf):
+                self.rest = None
+                self._address = address
+                self._offset = len(buf) - at
+                self._left = n - self._offset
+                n = self._offset
+        if dup:
+            buf[at] |= 8
+            self.forget()
+        else:
+            buf[at] &= 0xF7
+        self._accepted = -1
+        return n
+
+    def next(self):
+        """Returns how many bytes of the packet that was begun are to be written, 0 if there are no more."""
+        self.view = self.buf
+        self.at = 0
+        n = self._ready
+        if n:
+            self._ready = 0
+            return n
+        n = self._left
+        if n and self.rest is not None:
+            self.view = self.rest
+            self.rest = None
+        elif n:
+            self.at = self.journal.read(self._address, self._offset, self.buf)
+            n = min(n, len(self.buf) - self.at)
+            self._offset += n
+        self._left -= n
+        return n
+
+    def moved(self, old, new):
+        """The journal copied a record to another address."""
+        if self._accepted == old:
+            self._accepted = new
+        if self._address == old:
+            self._address = new

@@ -1,0 +1,105 @@
+# The SESSION record: what a session keeps in the journal beside its messages and the ids that it received. FORMAT.md
+# tells its body. Its mode says what the next CONNACK means for the messages that were sent:
+#
+#   mode          then CONNACK says            what was sent, ids received     clause
+#   PERSISTENT    session present, or level 3  continue                        MQTT-3.1.2-4, 4.4.0-1
+#                 none present                 is sent again; are forgotten    MQTT-3.2.2-3
+#   ENDING        clean session                is given up; are forgotten      MQTT-3.1.2-6
+#                 session present, or level 3  continue
+#                 none present                 is given up; are forgotten
+#   CLEAN         anything                     is given up; are forgotten      MQTT-3.1.2-6
+#   UNSURE        anything                     as PERSISTENT: never given up
+#
+# A CONNECT with clean session changes PERSISTENT to ENDING, its CONNACK changes it to CLEAN; any other CONNACK changes
+# it to PERSISTENT.
+
+import struct
+from errno import ENOBUFS
+
+from .journal import DONE, SESSION, OutboxFull
+from .port import const
+
+PERSISTENT = const(0)
+ENDING = const(1)
+CLEAN = const(2)
+UNSURE = const(3)
+
+_FORM = "<BHIHH"  # before the client id: mode and serial number, most, below, next_unproven, unproven
+_FORM_SIZE = const(11)
+
+
+class SessionRecord:
+    """The SESSION record of `journal` (None: there is none) for the client `client_id` (bytes). Raises ValueError if
+    the journal serves another client id [MQTT-3.1.3-2]."""
+
+    def __init__(self, journal, client_id):
+        self._journal = journal
+        self._client_id = client_id
+        self._address = -1
+        self._serial = 0
+        self.mode = PERSISTENT
+        self.most = self.below = 0  # which messages can have left: see outbound
+        self.next_unproven = self.unproven = 0  # which Message IDs are not proven free: see foreign
+        self.stale = False  # something of this has changed since write()
+        if journal:
+            self._find()
+
+    @property
+    def known(self):
+        """True if the journal knows its session."""
+        return self._address >= 0
+
+    def _find(self):
+        journal = self._journal
+        at = journal.scan(SESSION, -1)
+        while at >= 0:
+            self._read(at, journal.found_len)
+            at = journal.scan(SESSION, at)
+        if not self.known and journal.damaged:
+            # The record was damaged: every message can have left, and none is given up.
+            self.mode = UNSURE
+            self.most = 65535
+            self.below = journal.next_seq
+            self.stale = True
+
+    def _read(self, at, n):
+        body = bytearray(n)
+        self._journal.read(at, 0, body)
+        if n < _FORM_SIZE or body[_FORM_SIZE:] != self._client_id:
+            raise ValueError("the journal serves another client id: use that one, or format the journal")
+        serial = body[0] >> 4
+        if self.known and (serial - self._serial & 15) > 8:
+            self._journal.mark(at, DONE)  # an older one: power was cut before it was marked
+            return
+        if self.known:
+            self._journal.mark(self._address, DONE)
+        self._address = at
+        self._serial = serial
+        self.mode = body[0] & 3
+        _, self.most, self.below, self.next_unproven, self.unproven = struct.unpack_from(_FORM, body, 0)
+
+    def write(self, most):
+        """Makes it durable: the new record before the old one is done. most: how many messages can have left. Raises
+        OSError if flash fails."""
+        journal = self._journal
+        self.stale = False
+        self._serial = self._serial + 1 & 15
+        self.most = min(most, 65535)
+        body = struct.pack(
+            _FORM, self.mode | self._serial << 4, self.most, self.below, self.next_unproven, self.unproven
+        )
+        body += self._client_id
+        try:
+            address = journal.append(SESSION, 0, body, len(body))
+        except OutboxFull as e:
+            raise OSError(ENOBUFS, str(e))
+        old = self._address
+        self._address = address
+        journal.commit()
+        if old >= 0:
+            journal.mark(old, DONE)
+
+    def moved(self, old, new):
+        """The journal copied a record to another address."""
+        if self._address == old:
+            self._address = new
