@@ -317,13 +317,15 @@ def _take(j, window, at):
     if i >= len(buf):
         i = window.load(behind - 1, 1)
     state = buf[i]
+    if not state & 15:
+        return behind  # done, as most are
     released = CLEARED[state >> 4]
     done = CLEARED[state & 15]
     if done < 2:
         j._count(at, kind, n)
         if window.first < 0:
             window.first = at
-    if 1 < done < 4 or 1 < released < 4:
+    if done > 1 or 1 < released < 4:
         j._write_state(at, n - OVERHEAD, DONE if done > 1 else RELEASED)
     return behind
 
