@@ -4,7 +4,7 @@ import struct
 from binascii import crc32
 
 import inflight.journal
-from harness import CUT_STEP, eq, raises
+from harness import CUT_STEP, EMULATED, eq, raises
 from inflight import RamFlash
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 from nor import NorFlash
@@ -15,7 +15,7 @@ RINGS = ((1, 512), (4, 512), (64, 512), (256, 1024))
 
 
 def rings(blocks=4):
-    for k in range(0, len(RINGS), 1 if CUT_STEP == 1 else 2):
+    for k in range(0, len(RINGS), 2 if EMULATED else 1):
         page, size = RINGS[k]
         yield NorFlash(blocks, size, page)
 
