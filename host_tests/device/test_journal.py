@@ -267,6 +267,21 @@ def test_a_mount_of_a_sound_journal_programs_little():
         assert flash.programs - programs <= 2  # the last record again
 
 
+def test_done_records_cost_a_start_nothing():
+    """A client looks for live records of each kind when it starts: sectors without any are not read."""
+    for flash in rings():
+        journal = Journal(flash)
+        while min(flash.erases) < 2:
+            journal.mark(put(journal, 1), DONE)
+        journal = Journal(flash)
+        reads = []
+        read = flash.readblocks
+        flash.readblocks = lambda *of: reads.append(of) or read(*of)
+        for kind in (OUT, IN, SESSION):
+            eq(journal.scan(kind, -1), -1)
+        eq(reads, [])
+
+
 def test_another_geometry_or_version_is_not_touched():
     flash = NorFlash(8, 1024, 256)
     put(Journal(flash), 1)
