@@ -207,14 +207,15 @@ class Journal(Records):
     # --- walking ---
 
     def _next(self, at):
-        # Returns the first record at `at` or behind it, in ring order up to the head's end; -1.
+        # Returns the first record at `at` or behind it, in ring order up to the head's end; -1. Passes by sectors
+        # without live records: a start would take seconds to read those.
         size = self._size
         while True:
             sector = at // size
             off = at - sector * size
             if sector == self._head and off >= self._off:
                 return -1
-            if off + OVERHEAD <= size:
+            if off + OVERHEAD <= size and self._live[sector]:
                 kind = self._parse(at)
                 if not kind:
                     at += 1
