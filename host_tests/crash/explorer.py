@@ -25,18 +25,27 @@ class Found(Exception):
 
 
 # --- the ways of cutting, as data ---
+#
+# "lost" and a number: the operation has not begun, and of those before it that were not synced some are lost.
 
 
 def how(way):
     """The function of (old, new) that `way` means: the name of a function of nor or here, and numbers. Places are
     counted among the bytes that change."""
     name, *numbers = way
+    if name == "lost":
+        return nor.before
     if name in ("torn", "suffix"):
         index, mask = numbers
         return lambda old, new: getattr(nor, name)(_place(old, new, index), mask)(old, new)
     if name in ("scattered", "mixed"):
         return getattr(nor, name)(*numbers)
     return {"fading": _fading, "wild": _wild}[name](*numbers) if numbers else getattr(nor, name)
+
+
+def lost(way):
+    """Which of the operations that were not synced are lost, None: none."""
+    return way[1] if way[0] == "lost" else None
 
 
 def _place(old, new, index):
@@ -63,13 +72,15 @@ def every_way(operation):
         yield ["suffix" if i % 3 == 0 else "torn", i, _MASKS[i % len(_MASKS)]]
     for seed in range(3):
         yield from (["scattered", seed], ["mixed", seed])
+        if operation.unsynced:
+            yield ["lost", seed]
     if operation.name == "erase":
         yield from (["zeros"], ["fading", 1], ["wild", 1])
 
 
 def some_way(operation, dice):
     """One way of cutting a "program" or an "erase"."""
-    names = ["torn", "suffix", "scattered", "mixed", "after"]
+    names = ["torn", "suffix", "scattered", "mixed", "after", "lost"]
     if operation == "erase":
         names += ["zeros", "fading", "wild", "before", "mixed"]
     name = dice.choice(names)
@@ -162,11 +173,11 @@ class Explorer:
         _, way, arrive, resume = cuts[-1]
 
         def recover():
-            world.peer.power_cut(arrive)
+            world.peer.power_cut(arrive, lost(way) is not None)
             world.power_on()
             world.play(self.steps if resume else [])
 
-        world.state = cut(world.flash, operation, how(way))
+        world.state = cut(world.flash, operation, how(way), lost(way))
         return self._taped(cuts, recover)
 
     def _tell(self, operation, cuts):

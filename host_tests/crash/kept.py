@@ -4,7 +4,7 @@
 import json
 from pathlib import Path
 
-from explorer import Explorer, Focus, how
+from explorer import Explorer, Focus, how, lost
 from nor import PowerCut
 from world import World
 
@@ -35,14 +35,14 @@ def replay(script):
     world = World(script["setup"])
     steps = script["steps"]
     for k, way, arrive, resume in script["cuts"]:
-        world.flash.cut_at(k, how(way))
+        world.flash.cut_at(k, how(way), lost(way))
         try:
             _run(world, steps)
         except PowerCut:
             pass
         else:
             return  # the script has fewer operations by now
-        world.power_cut(arrive)
+        world.power_cut(arrive, lost(way))
         if not resume:
             steps = []
     _run(world, steps)

@@ -168,9 +168,9 @@ class Script(RuleBasedStateMachine):
     def wrong(self, i):
         self._do("wrong", i)
 
-    @rule(window=st.integers(1, 8), inbound=st.sampled_from([1, 4, 10]), arrive=ARRIVE)
-    def restart(self, window, inbound, arrive):
-        self._do("restart", {"window": window, "inbound": inbound}, arrive)
+    @rule(window=st.integers(1, 8), inbound=st.sampled_from([1, 4, 10]), arrive=ARRIVE, lost=ARRIVE)
+    def restart(self, window, inbound, arrive, lost):
+        self._do("restart", {"window": window, "inbound": inbound}, arrive, lost)
 
     @precondition(lambda self: self._up and self.setup["level"] == 3)
     @rule()

@@ -86,10 +86,10 @@ class Peer:
         self.out.disconnected()
         self.inc.disconnected()
 
-    def power_cut(self, arrive):
-        """The client is gone in the middle of something."""
+    def power_cut(self, arrive, lost=False):
+        """The client is gone in the middle of something; lost: also what it had not made durable."""
         self._end(arrive)
-        self.out.power_cut()
+        self.out.power_cut(lost)
         self.inc.power_cut()
 
     def _end(self, arrive):
@@ -102,14 +102,14 @@ class Peer:
 
     def lost(self, raw):
         """The client wrote a packet, or its beginning, into a connection that is broken."""
-        self.out.handled()
+        self._wrote()
         if raw[0] >> 4 == PUBLISH and raw[0] & 6:
             topic = re.search(rb"out/(all|\d+)", raw)
             self.out.tried(number_of(topic[0].decode(), raw[topic.end() + 2 :]))
 
     def written(self, raw):
         """The client wrote a packet."""
-        self.out.handled()
+        self._wrote()
         p = parse(raw, self.level)
         if p.kind == CONNECT:
             self.level = p.level
@@ -125,6 +125,10 @@ class Peer:
         if p.kind != CONNECT and self.new and self.level > 3:
             self.told = True  # it has read our CONNACK
         self.uplink.append(p)
+
+    def _wrote(self):
+        self.out.handled()
+        self.out.durable()
 
     def arrive(self, n=None):
         """So many packets of the client reach the broker, None: all."""

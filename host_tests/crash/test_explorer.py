@@ -109,6 +109,10 @@ def _erased_unretired(monkeypatch):
     monkeypatch.setattr(Journal, "_clear_bits", lambda j, at, data, n: clear(j, at, data, n) if n != 24 else None)
 
 
+def _nothing_synced(monkeypatch):
+    monkeypatch.setattr(Journal, "commit", lambda self: None)
+
+
 DEFECTS = {
     "DUP is forgotten": (_without_dup, {OTHER}),
     "an id is given twice": (_same_id, {REUSED}),
@@ -120,6 +124,7 @@ DEFECTS = {
     "PUBREL leaves before PUBREC is noted": (_release_sent_before_noted, {TWICE}),
     "a copy and its original stand": (_originals_stand, {OTHER, TWICE, REUSED}),
     "a sector is erased that was not retired": (_erased_unretired, {OTHER, TWICE}),
+    "what leaves is not durable": (_nothing_synced, {LOST, TWICE, OTHER, REUSED}),
 }
 
 
@@ -146,7 +151,7 @@ def test_settings_that_change_between_lives():
     world = World(SETUP)
     world.play([["restart", settings]])
     assert world.peer.level == 3
-    explorer = Explorer(SETUP, [*STEPS[:12], ["restart", settings, 1], *STEPS[10:], ["restart", {"level": 4}]])
+    explorer = Explorer(SETUP, [*STEPS[:12], ["restart", settings, 1, 5], *STEPS[10:], ["restart", {"level": 4}]])
     explorer.explore()
     assert explorer.count["cuts"] > 100
 

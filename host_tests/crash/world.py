@@ -72,13 +72,16 @@ class World:
 
     # --- power ---
 
-    def power_cut(self, arrive=None):
-        """The device is no more; so many packets of its last ones still reach the broker."""
+    def power_cut(self, arrive=None, lost=None):
+        """The device is no more; so many packets of its last ones still reach the broker. lost: of what it had not
+        synced some is lost, a number tells which; None: nothing."""
         self.state.settle_drops()
         self.state.device = None
         if self.flash.off:
             self.flash.power_on()
-        self.peer.power_cut(arrive)
+        elif lost is not None:
+            self.flash.restore(self.flash.snapshot(), self.flash.unsynced(), lost)
+        self.peer.power_cut(arrive, lost is not None)
 
     def interrupted(self):
         """The program was, and goes on: what was under way may have happened or not. If half a packet may have been,
@@ -210,9 +213,11 @@ class World:
 
     def _do_disconnect(self):
         self.device.disconnect()
+        self.peer.out.durable()
 
     def _do_tidy(self):
-        self.device.journal.collect()
+        self.device.session.tidy()
+        self.peer.out.durable()
 
     # --- the network ---
 
@@ -288,9 +293,9 @@ class World:
 
     # --- all of it ---
 
-    def _do_restart(self, settings, arrive=None):
-        """`settings`: those that change, {name: value}."""
-        self.power_cut(arrive)
+    def _do_restart(self, settings, arrive=None, lost=None):
+        """`settings`: those that change, {name: value}; the rest as for power_cut()."""
+        self.power_cut(arrive, lost)
         self.state.settings = {**self.state.settings, **settings}
         self.power_on()
 
@@ -307,7 +312,7 @@ class World:
             if self.peer.answers:
                 self._hand(self.peer.next())
             elif not self.peer.uplink:
-                self.device.journal.collect()
+                self._do_tidy()
                 return
             self._check()
         raise Finding(OTHER, "there is no end of it")

@@ -91,6 +91,7 @@ class Outgoing:
         self.gone = 0  # and how many it has at most
         self.connected()
         self.acknowledging = None  # (kind, Message ID) of the packet that the client handles
+        self.noted = ()  # exchanges as they were before acknowledgements that need not be durable yet
         self.asking = 0  # Message ID of the SUBSCRIBE or UNSUBSCRIBE under way
         self.last_seq = -1
 
@@ -116,6 +117,7 @@ class Outgoing:
         if e.mid not in (0, mid):
             raise Finding(REUSED, "message %d was sent as %d, and publish() returned %d" % (number, e.mid, mid))
         self._check_free(mid, number)
+        self.durable()
         if seq <= self.last_seq:
             raise Finding(OTHER, "sequence number %d after %d" % (seq, self.last_seq))
         self.last_seq = seq
@@ -239,12 +241,18 @@ class Outgoing:
         if kind == PUBREC and (not e or e.number not in self.sent):
             self.foreign += (mid,)
         elif kind == PUBREC and e.qos == 2:
+            self.noted += (e,)
             self._set(e, phase=RELEASED, unsure=False)
         elif e and (
             (kind == PUBACK and e.qos == 1 and e.number in self.sent)
             or (kind == PUBCOMP and e.number in self.releasing)
         ):
+            self.noted += (e,)
             del self.open[e.number]
+
+    def durable(self):
+        """All that the client handled must be durable: it wrote a packet, was idle, or disconnected."""
+        self.noted = ()
 
     def session_lost(self):
         """A CONNACK tells the client that the server has no session: PUBREL goes out once more, and the next
@@ -261,7 +269,11 @@ class Outgoing:
         self.acknowledging = None
         self.asking = 0
 
-    def power_cut(self):
+    def power_cut(self, lost=False):
+        """lost: perhaps also what had been noted and was not durable."""
+        for e in self.noted if lost else ():
+            self._set(e, unsure=True)
+        self.durable()
         e = self.acknowledging and self.owner(self.acknowledging[1])
         if e:
             self._set(e, unsure=True)
