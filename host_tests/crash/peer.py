@@ -9,6 +9,7 @@ from messages import incoming, number_of
 from reference.oracle import OTHER, Finding, Incoming, JudgedSession, Outgoing
 from reference.server import Connection, Server, copied
 from reference.wire import (
+    CONNACK,
     CONNECT,
     PUBACK,
     PUBCOMP,
@@ -28,6 +29,7 @@ class Peer:
         self.out = Outgoing()
         self.inc = Incoming()
         self.level = 4  # of the client's last CONNECT
+        self.window = 1  # of the client
         self.server = Server(JudgedSession, 10)
         self.provoked = False  # the broker broke the rules: the client may end the connection
         self.new = False  # this connection began a new session,
@@ -95,6 +97,8 @@ class Peer:
     def _end(self, arrive):
         self.arrive(arrive)
         self.uplink = []
+        if self.session is not self.server.sessions.get(NAME):
+            self._excuse()  # a clean session ends with its connection
         self._connection = Connection(self.server)
         self.new = False
 
@@ -113,8 +117,11 @@ class Peer:
         p = parse(raw, self.level)
         if p.kind == CONNECT:
             self.level = p.level
-            self.out.connected(repeats=p.level == 3)
-        elif p.kind == PUBLISH:
+            self.out.connected(p.level == 3, p.clean)
+            self.uplink.append(p)
+            return
+        self.out.session_begun()
+        if p.kind == PUBLISH:
             self.out.publish_written(number_of(p.topic, p.payload), p)
         elif p.kind == PUBREL:
             self.out.release_written(p.mid)
@@ -122,7 +129,7 @@ class Peer:
             self.inc.answer_written(p.kind, p.mid)
         elif p.kind in (SUBSCRIBE, UNSUBSCRIBE):
             self.out.ask_written(p.mid)
-        if p.kind != CONNECT and self.new and self.level > 3:
+        if self.new and self.level > 3:
             self.told = True  # it has read our CONNACK
         self.uplink.append(p)
 
@@ -171,6 +178,9 @@ class Peer:
 
     def _handed(self, raw):
         kind = raw[0] >> 4
+        if kind == CONNACK:
+            self.out.connack_handed(self.level > 3 and not raw[2], self.window)
+            return
         mid = int.from_bytes(raw[-2:], "big")
         self.out.handed(kind, mid)
         if kind == PUBLISH:

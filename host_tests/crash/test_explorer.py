@@ -11,6 +11,7 @@ from explorer import Explorer, Found
 from inflight import Journal
 from inflight.inbound import Inbound
 from inflight.outbound import Outbound
+from inflight.session import Session
 from machine import Search
 from reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 from wear import Life
@@ -39,6 +40,26 @@ STEPS = [
 # A message whose PUBREC does not come, while others fill the ring: it has to be carried on.
 BEHIND = [["connect"], ["publish", 40, 2]]
 BEHIND += 24 * [["publish", 60, 1], ["up"], ["answer", 1]]
+# Messages that left and others that did not, when a session ends or only might have.
+ENDED = [
+    ["connect"],
+    ["publish", 40, 2],
+    ["publish", 30, 1],
+    ["up"],
+    ["give", 2, 20],
+    ["drop"],
+    ["look"],
+    ["publish", 20, 2],
+    ["restart", {"clean": True}],
+    ["connect", 0, 0],
+    ["restart", {"clean": False}],
+    ["connect", 0, 0],
+    ["restart", {"clean": True}],
+    ["publish", 20, 1],
+    ["connect"],
+    ["give", 2, 20],
+    ["restart", {"clean": False}],
+]
 
 
 def _without_dup(monkeypatch):
@@ -109,6 +130,30 @@ def _erased_unretired(monkeypatch):
     monkeypatch.setattr(Journal, "_clear_bits", lambda j, at, data, n: clear(j, at, data, n) if n != 24 else None)
 
 
+def _all_given_up(monkeypatch):
+    def discard(self):
+        while self.rows:
+            self._finish(0)
+        return 0
+
+    monkeypatch.setattr(Outbound, "discard", discard)
+
+
+def _nothing_given_up(monkeypatch):
+    monkeypatch.setattr(Outbound, "discard", lambda self: 0)
+
+
+def _given_up_too_early(monkeypatch):
+    connect = Session.connect
+
+    def hasty(self, now, clean, *rest, **more):
+        connect(self, now, clean, *rest, **more)
+        if clean:
+            self._outbound.discard()
+
+    monkeypatch.setattr(Session, "connect", hasty)
+
+
 def _nothing_synced(monkeypatch):
     monkeypatch.setattr(Journal, "commit", lambda self: None)
 
@@ -124,6 +169,9 @@ DEFECTS = {
     "PUBREL leaves before PUBREC is noted": (_release_sent_before_noted, {TWICE}),
     "a copy and its original stand": (_originals_stand, {OTHER, TWICE, REUSED}),
     "a sector is erased that was not retired": (_erased_unretired, {OTHER, TWICE}),
+    "what never left is given up with its session": (_all_given_up, {LOST}),
+    "what left is sent in another session": (_nothing_given_up, {TWICE}),
+    "what left is given up before its session ends": (_given_up_too_early, {LOST, ORDER}),
     "what leaves is not durable": (_nothing_synced, {LOST, TWICE, OTHER, REUSED}),
 }
 
@@ -133,13 +181,13 @@ def test_a_defect_is_found(defect, monkeypatch):
     breaks, kinds = DEFECTS[defect]
     breaks(monkeypatch)
     with pytest.raises(Found) as found:
-        for steps in (STEPS, BEHIND):
+        for steps in (STEPS, BEHIND, ENDED):
             Explorer(SETUP, steps, ways=4).explore()
     assert getattr(found.value.error, "kind", OTHER) in kinds
 
 
 def test_nothing_is_found_without_a_defect():
-    for steps in (STEPS, BEHIND):
+    for steps in (STEPS, BEHIND, ENDED):
         explorer = Explorer(SETUP, steps, ways=2)
         explorer.explore()
         assert explorer.count["cuts"] > 100

@@ -13,7 +13,7 @@ from reference.wire import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
 from wired import Device, HandlerError, aged, mounted
 
 # Settings of the device, as Client takes them but for "buffer", a size; a restart may change each.
-DEVICE = {"window": 3, "inbound": 4, "drop": None, "level": 4, "buffer": 256}
+DEVICE = {"window": 3, "inbound": 4, "drop": None, "level": 4, "buffer": 256, "clean": False}
 SETUP = {
     "granularity": "page-4",
     "sectors": 4,
@@ -102,6 +102,9 @@ class World:
             raise Finding(OTHER, f"a message stands in the journal twice: {_numbers(journal)}")
         state.phase = "work"
         options = {**state.settings, "buffer": bytearray(state.settings["buffer"])}
+        state.peer.window = options["window"]
+        if options["clean"]:
+            state.peer.out.will_ask_clean()
         state.device = Device(journal, state.peer, **options)
         # Ids of messages to the client need room in the journal, too.
         state.peer.server.window = min(options["inbound"], self.flash.blocks * self.flash.block_size // 512)
@@ -163,7 +166,7 @@ class World:
         most = device.journal.largest - 18
         size = most if size < 0 else min(size, most)
         message = outgoing(len(out.messages), qos, size, retain)
-        number = out.begin(message)
+        number = out.begin(message, device.connected)
         if self.state.settings["drop"]:
             out.let_go()
         seq = device.journal.next_seq
