@@ -121,8 +121,8 @@ class Session:
         self.name = None  # the topic that is published to again and again, if its owner says so
         self.at = self.n = 0  # where the payload of the PUBLISH in tx begins, and ends
         self.busy = False  # an operation is under way, or one that did not come to its end left things half done
-        self._load()
         self.reset()
+        self._load()
 
     def recover(self):
         """After an operation that was interrupted (`busy` stands), also by flash that failed: the journal is mounted
@@ -155,7 +155,9 @@ class Session:
         if journal:
             journal.owner = self
             if self._stale:
-                self._be_foreign(self._outbound.last_mid % 65535 + 1)
+                # But for those of its own messages: a PUBREL of ours would end their handshakes.
+                last = self._outbound.last_mid
+                self._be_foreign(last % 65535 + 1, (self._outbound.oldest_mid() - last - 1) % 65535 or 65535)
                 self._write_record()
 
     def _read_record(self):
@@ -164,7 +166,7 @@ class Session:
         while at >= 0:
             self._take_record(at, journal.found_len)
             at = journal.scan(SESSION, at)
-        if self._place < 0 and journal.damaged:
+        if self._place < 0 and (journal.damaged or journal.skipped):
             # Lost with what was damaged: all can have left, and nothing is given up.
             self._mode = UNSURE
             self._most = 65535
@@ -330,10 +332,10 @@ class Session:
 
     # --- a session that this journal does not know ---
 
-    def _be_foreign(self, mid):
-        # Ids from `mid` on are not proven free.
+    def _be_foreign(self, mid, n=65535):
+        # n ids from `mid` on are not proven free.
         self._probe = mid
-        self._unproven = 65535
+        self._unproven = n
 
     def _is_unproven(self, mid):
         return (mid - self._probe) % 65535 < self._unproven
