@@ -56,6 +56,8 @@ class Script(RuleBasedStateMachine):
     @initialize(setup=SETUPS)
     def begin(self, setup):
         sectors, size = setup.pop("sectors, size")
+        # Ids that are never released take places.
+        setup["inbound"] = max(setup["inbound"], setup["stuck"])
         setup = {"granularity": self.search.granularity, "sectors": sectors, "size": size, **setup}
         self.setup, self.steps = setup, []
         self.world = World(setup)

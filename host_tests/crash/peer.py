@@ -94,6 +94,16 @@ class Peer:
         self.out.power_cut(lost)
         self.inc.power_cut()
 
+    def stumble(self):
+        """The client is interrupted in something, and lives on: it may have happened or not."""
+        self.out.power_cut()
+        self.inc.power_cut()
+
+    def damaged(self, records):
+        """So many records of the client were lost with flash that was spoilt."""
+        self.out.spoil(records)
+        self.inc.spoilt += records
+
     def _end(self, arrive):
         self.arrive(arrive)
         self.uplink = []
@@ -194,5 +204,8 @@ class Peer:
         self.out.judge()
         self.inc.judge()
         left = self.session
-        if left and (any(left.held.values()) or left.flight or left.queue):  # a stranger's ids stay
+        held = (
+            left and not self.out.spoilt and any(left.held.values())
+        )  # a stranger's ids stay, and those of lost records
+        if left and (held or left.flight or left.queue):
             raise Finding(OTHER, f"nobody completes {left.held} {left.flight} {left.queue}")

@@ -7,15 +7,16 @@ import pytest
 import inflight.recovery
 import kept
 from cutting import GRANULARITIES
-from explorer import Explorer, Found
+from explorer import Explorer, Focus, Found
 from inflight import Journal
 from inflight.inbound import Inbound
 from inflight.outbound import Outbound
+from inflight.pages import Pages
 from inflight.session import Session
 from machine import Search
 from reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 from wear import Life
-from world import World
+from world import STUMBLES, World
 
 # Messages both ways, the end of a sector, an outage.
 SETUP = {"granularity": "page-4", "sectors": 5, "size": 512, "age": 30, "window": 3}
@@ -192,6 +193,42 @@ def test_nothing_is_found_without_a_defect():
         explorer.explore()
         assert explorer.count["cuts"] > 100
         assert {"program", "erase", "mount", "work", "finish", "cut 2", "cut 3"} <= set(explorer.count)
+
+
+@pytest.mark.parametrize("what", STUMBLES)
+def test_the_device_lives_on(what):
+    """An operation of the flash that fails, does nothing, cannot be read back, or is interrupted."""
+    for steps in (STEPS, BEHIND, ENDED):
+        explorer = Explorer(SETUP, steps)
+        explorer.explore([Focus([what], None, True, 0)])
+        assert explorer.count["faults"] > 30
+
+
+def test_rot():
+    """A bit flips while the power is off: one record is lost at most, and counted."""
+    for n in range(12):
+        explorer = Explorer(SETUP, STEPS)
+        explorer.explore([Focus(["rot", n * 7919], None, n % 2 == 0, 0)])
+        assert explorer.count["rot"] > 30
+
+
+def test_a_program_that_is_ignored_is_seen(monkeypatch):
+    monkeypatch.setattr(Pages, "_verify", lambda self, exact: None)
+    with pytest.raises(Found):
+        Explorer(SETUP, STEPS).explore([Focus(["ignored"], None, True, 0)])
+
+
+def test_damage_that_is_not_counted_is_seen(monkeypatch):
+    mount = inflight.recovery.mount
+
+    def silent(j, *counts):
+        mount(j, *counts)
+        j.damaged = j.skipped = 0
+
+    monkeypatch.setattr(inflight.recovery, "mount", silent)
+    with pytest.raises(Found):
+        for n in range(12):
+            Explorer(SETUP, STEPS).explore([Focus(["rot", n * 7919], None, True, 0)])
 
 
 def test_settings_that_change_between_lives():

@@ -70,8 +70,8 @@ class JudgedSession(Session):
 # --- messages of the client ---
 
 # What the client's journal may say of its session with the server: it goes on; a clean session was asked for, which
-# would end it; it is a clean one.
-PERSISTENT, ENDING, CLEAN = range(3)
+# would end it; it is a clean one; it was lost.
+PERSISTENT, ENDING, CLEAN, UNSURE = range(4)
 # phase: publish() was called; it returned; PUBREC was handled.
 BEGUN, HELD, RELEASED = range(3)
 # tried: whether the PUBLISH was ever sent, as far as the client can know.
@@ -92,6 +92,8 @@ class Outgoing:
         self.open = {}  # number: Exchange, for what is not completed
         self.may_go = set()  # what a full journal may have given up,
         self.gone = 0  # and how many it has at most
+        self.rotten = set()  # what may have been lost with records that flash spoilt,
+        self.spoilt = 0  # and how many of these were counted
         self.ended = set()  # what was given up, or may have been, with a session that ended
         self.doubtful = set()  # what the client cannot know never to have left: it may have been about to send it
         self.window = 0  # the largest one of a life with a connection,
@@ -104,7 +106,7 @@ class Outgoing:
         self.last_seq = -1
 
     def copy(self):
-        return copied(self, "messages", "accepted", "taken", "open", "may_go", "ended", "doubtful")
+        return copied(self, "messages", "accepted", "taken", "open", "may_go", "rotten", "ended", "doubtful")
 
     def _set(self, e, **new):
         self.open[e.number] = Exchange(*[new.get(name, old) for name, old in zip(_FIELDS, e)])
@@ -128,7 +130,7 @@ class Outgoing:
             raise Finding(REUSED, "message %d was sent as %d, and publish() returned %d" % (number, e.mid, mid))
         self._check_free(mid, number)
         self.durable()
-        if seq <= self.last_seq:
+        if seq <= self.last_seq and not self.spoilt:  # where the record of the numbers itself is lost nobody knows them
             raise Finding(OTHER, "sequence number %d after %d" % (seq, self.last_seq))
         self.last_seq = seq
         self.accepted.add(number)
@@ -223,6 +225,7 @@ class Outgoing:
             raise Finding(ORDER, "message %d after %d" % (number, self.here[-1]))
         for e in self.open.values():
             owed = e.number < number and e.phase == HELD and not self._may_be_gone(e)
+            owed = owed and e.number not in self.rotten  # but the Message ID of such a one must not come again
             if owed and e.number not in self.here:
                 raise Finding(ORDER, "message %d overtakes %d" % (number, e.number))
         self.here += (number,)
@@ -275,14 +278,14 @@ class Outgoing:
             del self.open[e.number]
 
     def durable(self):
-        """All that the client handled must be durable: it wrote a packet, was idle, or disconnected."""
+        """All that the client handled must be durable: it wrote a packet, was idle, disconnected, or has mounted."""
         self.noted = ()
 
     def connack_handed(self, none, window):
         """The client gets a CONNACK that accepts it, with such a window of its own. `none`: it says that the server
         has no session."""
         self.handled()
-        over = [self.clean or mode == CLEAN or (mode == ENDING and none) for mode in self.modes]
+        over = [mode == CLEAN or (mode != UNSURE and self.clean) or (mode == ENDING and none) for mode in self.modes]
         self.acknowledging = (CONNACK, all(over))
         if any(over):
             self.ended.update(e.number for e in self.open.values() if e.tried != NEVER or e.number in self.doubtful)
@@ -311,6 +314,13 @@ class Outgoing:
 
     # --- the end of it ---
 
+    def spoil(self, records):
+        """So many records of the journal were damaged, says the client."""
+        self.spoilt += records
+        if records:
+            self.rotten.update(self.open)
+            self.modes = tuple({*self.modes, UNSURE})
+
     def disconnected(self):
         self.acknowledging = None
         self.asking = 0
@@ -319,7 +329,6 @@ class Outgoing:
         """lost: perhaps also what had been noted and was not durable."""
         for e in self.noted if lost else ():
             self._set(e, unsure=True)
-        self.durable()
         kind, mid = self.acknowledging or (0, 0)
         for e in list(self.open.values()):
             if e.number in self.ended if kind == CONNACK else kind and e.mid == mid:
@@ -338,8 +347,9 @@ class Outgoing:
     def judge(self):
         """Everything is over."""
         lost = self.accepted - self.taken - self.ended
-        if len(lost) > self.gone or not lost <= self.may_go:
-            raise Finding(LOST, "messages %s were accepted; %d may have been given up" % (sorted(lost), self.gone))
+        may_be = self.gone + self.spoilt
+        if len(lost) > may_be or not lost <= self.may_go | self.rotten:
+            raise Finding(LOST, "messages %s were accepted; %d may have been given up" % (sorted(lost), may_be))
 
 
 # --- messages to the client ---
@@ -357,6 +367,9 @@ class Incoming:
         self.owed = ()  # (kind, Message ID): what the client has to answer, in this order; replaced when it changes
         self.handing = None  # number of the message that the client is being handed
         self.ended = False  # the application has had all of it
+        self.spoilt = (
+            0  # records of the journal that were damaged: so often it may have forgotten that it had a message
+        )
         self._at = 0
 
     def copy(self):
@@ -406,6 +419,9 @@ class Incoming:
         again = self.heard.get(number, 0)
         self.heard[number] = again + 1
         if self.messages[number].qos != 2:
+            return
+        if self.spoilt and (number in self.done or (again and not redelivered)):
+            self.spoilt -= 1
             return
         if number in self.done:
             raise Finding(TWICE, "the application gets message %d again" % number)
