@@ -137,6 +137,16 @@ def test_largest_record():
         eq(journal.next_seq, 9)
 
 
+def test_one_long_message_leaves_room_for_received_ids():
+    for flash in rings():
+        journal = Journal(flash)
+        at = put(journal, 0, journal.largest)
+        for k in range(9):
+            journal.mark(journal.append(IN, k + 1, b"", 0), DONE if k % 2 else RELEASED)
+        journal.mark(at, DONE)
+        eq(len(bodies(Journal(flash), IN)), 5)
+
+
 def test_full_costs_no_write():
     for flash in rings(6):
         journal = Journal(flash)

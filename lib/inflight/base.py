@@ -351,15 +351,18 @@ class Base:
     def _report(self, callback, value):
         # Whatever a callback raises, the client goes on.
         inside = self._inside
-        self._inside = True
         try:
-            callback(value)
-        except Exception as e:
-            if callback is self.on_error:
-                print_exception(e)
-            else:
-                self._report(self.on_error, e)
-        finally:
+            try:
+                self._inside = True
+                callback(value)
+            except Exception as e:
+                if callback is self.on_error:
+                    print_exception(e)
+                else:
+                    self._report(self.on_error, e)
+            finally:
+                self._inside = inside
+        finally:  # an interrupt may come in the line above
             self._inside = inside
 
     def _report_end(self, error):

@@ -138,10 +138,13 @@ class Client(Base):
     def _deliver(self):
         if self.session.deliver:
             start = ticks_ms()
-            self._inside = True
             try:
-                self._dispatch()
-            finally:
+                try:
+                    self._inside = True
+                    self._dispatch()
+                finally:
+                    self._inside = False
+            finally:  # an interrupt may come in the line above
                 self._inside = False
             self._began = ticks_add(self._began, ticks_diff(ticks_ms(), start))  # that was not the broker's time
         self.session.taken()

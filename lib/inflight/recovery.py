@@ -18,10 +18,12 @@ _UNKEPT_IDS = 256  # Message IDs that requests may have taken in between, of whi
 _KINDS = (OUT, IN, SESSION, NOTE)
 
 
-def mount(j):
+def mount(j, damaged=0, skipped=0):
     j._clear_page()
-    j.next_seq = j.last_mid = j.used = j.live = j.damaged = j.skipped = j._others = 0
-    j._cursor_seq = 0
+    j.next_seq = j.last_mid = j.used = j.live = j._others = 0
+    j.damaged = damaged  # beside what is found here
+    j.skipped = skipped
+    j._cursor = j._cursor_seq = 0
     j._newest = -1
     j._ordered = True
     for i in range(j._n):
@@ -32,7 +34,14 @@ def mount(j):
     for k in range(j._erased + 1, j._n + 1):
         _read_sector(j, window, (j._head + k) % j._n)
     j.skipped += window.lost
-    _finish(j, window)
+    if j._erased or j._live[j._head] or j._newest // j._size == j._head:
+        _finish(j, window)
+        return
+    # Power was cut while a long record was copied: its beginning takes the last sector, for nothing.
+    j.erases -= 1
+    j._reclaim(j._head)
+    del window
+    mount(j, j.damaged, j.skipped)
 
 
 class _Window:
@@ -129,7 +138,8 @@ class _Window:
         while at >= 0:
             found += 1
             behind = at + self.told_size(at)
-            live += CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
+            note = self.buf[self.load(at, 1)] == NOTE
+            live += not note and CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
             at = self.next_record(behind, self.end)
         return found, live
 
