@@ -41,6 +41,7 @@ SETUPS = st.fixed_dictionaries(
         "protocol_level": st.sampled_from([4, 4, 4, 3]),
         "when_full": st.sampled_from([None, None, "oldest", "newest"]),
         "buffer": st.sampled_from([256, 128, 1024]),
+        "clean_session": st.sampled_from([False, False, True]),
         "stranger": st.sampled_from([[], [], [], [41, 42, 43, 44], [1, 2, 3, 65535]]),
     }
 )
@@ -55,6 +56,8 @@ class Script(RuleBasedStateMachine):
     @initialize(setup=SETUPS)
     def begin(self, setup):
         sectors, size = setup.pop("sectors, size")
+        # Ids that are never released take places.
+        setup["receive_maximum"] = max(setup["receive_maximum"], setup["stuck"])
         setup = {"granularity": self.search.granularity, "sectors": sectors, "size": size, **setup}
         self.setup, self.steps = setup, []
         self.world = World(setup)
@@ -168,9 +171,17 @@ class Script(RuleBasedStateMachine):
     def wrong(self, i):
         self._do("wrong", i)
 
-    @rule(window=st.integers(1, 8), inbound=st.sampled_from([1, 4, 10]), arrive=ARRIVE)
-    def restart(self, window, inbound, arrive):
-        self._do("restart", {"max_inflight": window, "receive_maximum": inbound}, arrive)
+    @rule(
+        window=st.integers(1, 8),
+        inbound=st.sampled_from([1, 4, 10]),
+        drop=st.sampled_from([None, "oldest", "newest"]),
+        clean=st.booleans(),
+        arrive=ARRIVE,
+        lost=ARRIVE,
+    )
+    def restart(self, window, inbound, drop, clean, arrive, lost):
+        settings = {"max_inflight": window, "receive_maximum": inbound, "when_full": drop, "clean_session": clean}
+        self._do("restart", settings, arrive, lost)
 
     @precondition(lambda self: self._up and self.setup["protocol_level"] == 3)
     @rule()

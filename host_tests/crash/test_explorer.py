@@ -7,14 +7,16 @@ import pytest
 import inflight.recovery
 import kept
 from cutting import GRANULARITIES
-from explorer import Explorer, Found
+from explorer import Explorer, Focus, Found
 from inflight import Journal
 from inflight.inbound import Inbound
 from inflight.outbound import Outbound
+from inflight.pages import Pages
+from inflight.session import Session
 from machine import Search
 from reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 from wear import Life
-from world import World
+from world import STUMBLES, World
 
 # Messages both ways, the end of a sector, an outage.
 SETUP = {"granularity": "page-4", "sectors": 5, "size": 512, "age": 30, "max_inflight": 3}
@@ -39,6 +41,26 @@ STEPS = [
 # A message whose PUBREC does not come, while others fill the ring: it has to be carried on.
 BEHIND = [["connect"], ["publish", 40, 2]]
 BEHIND += 24 * [["publish", 60, 1], ["up"], ["answer", 1]]
+# Messages that left and others that did not, when a session ends or only might have.
+ENDED = [
+    ["connect"],
+    ["publish", 40, 2],
+    ["publish", 30, 1],
+    ["up"],
+    ["give", 2, 20],
+    ["drop"],
+    ["look"],
+    ["publish", 20, 2],
+    ["restart", {"clean_session": True}],
+    ["connect", 0, 0],
+    ["restart", {"clean_session": False}],
+    ["connect", 0, 0],
+    ["restart", {"clean_session": True}],
+    ["publish", 20, 1],
+    ["connect"],
+    ["give", 2, 20],
+    ["restart", {"clean_session": False}],
+]
 
 
 def _without_dup(monkeypatch):
@@ -67,8 +89,8 @@ def _nothing_copied(monkeypatch):
 
 
 def _torn_counts(monkeypatch):
-    def has_header(window, at):
-        return bool(window.told_size(at)) and window.buf[window.load(at, 1)] in inflight.recovery._KINDS
+    def has_header(reader, at):
+        return bool(reader.size_in_header(at)) and reader.buf[reader.load(at, 1)] in inflight.recovery._KINDS
 
     monkeypatch.setattr(inflight.recovery._SectorReader, "has_record", has_header)
 
@@ -109,6 +131,34 @@ def _erased_unretired(monkeypatch):
     monkeypatch.setattr(Journal, "_clear_bits", lambda j, at, data, n: clear(j, at, data, n) if n != 24 else None)
 
 
+def _all_given_up(monkeypatch):
+    def discard(self):
+        while self.rows:
+            self._finish(0)
+        return 0
+
+    monkeypatch.setattr(Outbound, "discard", discard)
+
+
+def _nothing_given_up(monkeypatch):
+    monkeypatch.setattr(Outbound, "discard", lambda self: 0)
+
+
+def _given_up_too_early(monkeypatch):
+    connect = Session.connect
+
+    def hasty(self, now, clean, *rest, **more):
+        connect(self, now, clean, *rest, **more)
+        if clean:
+            self._outbound.discard()
+
+    monkeypatch.setattr(Session, "connect", hasty)
+
+
+def _nothing_synced(monkeypatch):
+    monkeypatch.setattr(Journal, "commit", lambda self: None)
+
+
 DEFECTS = {
     "DUP is forgotten": (_without_dup, {OTHER}),
     "an id is given twice": (_same_id, {REUSED}),
@@ -120,6 +170,10 @@ DEFECTS = {
     "PUBREL leaves before PUBREC is noted": (_release_sent_before_noted, {TWICE}),
     "a copy and its original stand": (_originals_stand, {OTHER, TWICE, REUSED}),
     "a sector is erased that was not retired": (_erased_unretired, {OTHER, TWICE}),
+    "what never left is given up with its session": (_all_given_up, {LOST}),
+    "what left is sent in another session": (_nothing_given_up, {TWICE}),
+    "what left is given up before its session ends": (_given_up_too_early, {LOST, ORDER}),
+    "what leaves is not durable": (_nothing_synced, {LOST, TWICE, OTHER, REUSED}),
 }
 
 
@@ -128,17 +182,53 @@ def test_a_defect_is_found(defect, monkeypatch):
     breaks, kinds = DEFECTS[defect]
     breaks(monkeypatch)
     with pytest.raises(Found) as found:
-        for steps in (STEPS, BEHIND):
+        for steps in (STEPS, BEHIND, ENDED):
             Explorer(SETUP, steps, ways=4).explore()
     assert getattr(found.value.error, "kind", OTHER) in kinds
 
 
 def test_nothing_is_found_without_a_defect():
-    for steps in (STEPS, BEHIND):
+    for steps in (STEPS, BEHIND, ENDED):
         explorer = Explorer(SETUP, steps, ways=2)
         explorer.explore()
         assert explorer.count["cuts"] > 100
         assert {"program", "erase", "mount", "work", "finish", "cut 2", "cut 3"} <= set(explorer.count)
+
+
+@pytest.mark.parametrize("what", STUMBLES)
+def test_the_device_lives_on(what):
+    """An operation of the flash that fails, does nothing, cannot be read back, or is interrupted."""
+    for steps in (STEPS, BEHIND, ENDED):
+        explorer = Explorer(SETUP, steps)
+        explorer.explore([Focus([what], None, True, 0)])
+        assert explorer.count["faults"] > 30
+
+
+def test_rot():
+    """A bit flips while the power is off: one record is lost at most, and counted."""
+    for n in range(12):
+        explorer = Explorer(SETUP, STEPS)
+        explorer.explore([Focus(["rot", n * 7919], None, n % 2 == 0, 0)])
+        assert explorer.count["rot"] > 30
+
+
+def test_a_program_that_is_ignored_is_seen(monkeypatch):
+    monkeypatch.setattr(Pages, "_verify", lambda self, exact: None)
+    with pytest.raises(Found):
+        Explorer(SETUP, STEPS).explore([Focus(["ignored"], None, True, 0)])
+
+
+def test_damage_that_is_not_counted_is_seen(monkeypatch):
+    mount = inflight.recovery.mount
+
+    def silent(j, *counts):
+        mount(j, *counts)
+        j.damaged = j.skipped = 0
+
+    monkeypatch.setattr(inflight.recovery, "mount", silent)
+    with pytest.raises(Found):
+        for n in range(12):
+            Explorer(SETUP, STEPS).explore([Focus(["rot", n * 7919], None, True, 0)])
 
 
 def test_settings_that_change_between_lives():
@@ -146,7 +236,9 @@ def test_settings_that_change_between_lives():
     world = World(SETUP)
     world.play([["restart", settings]])
     assert world.peer.level == 3
-    explorer = Explorer(SETUP, [*STEPS[:12], ["restart", settings, 1], *STEPS[10:], ["restart", {"protocol_level": 4}]])
+    explorer = Explorer(
+        SETUP, [*STEPS[:12], ["restart", settings, 1, 5], *STEPS[10:], ["restart", {"protocol_level": 4}]]
+    )
     explorer.explore()
     assert explorer.count["cuts"] > 100
 

@@ -128,7 +128,7 @@ class Device(Client):
 
 def aged(setup):
     """Flash as a setup of the World describes it."""
-    flash = NorFlash(setup["sectors"], setup["size"], GRANULARITIES[setup["granularity"]])
+    flash = NorFlash(setup["sectors"], setup["size"], GRANULARITIES[setup["granularity"]], cache=True)
     names = ("granularity", "sectors", "size", "age", "last_mid", "stuck")
     flash.restore(_old(*(setup[name] for name in names)))
     return flash

@@ -4,7 +4,7 @@ import sys
 
 sys.path.extend(("host_tests/fuzz/targets", "tools"))
 
-from harness import CUT_STEP, eq
+from harness import EMULATED, eq
 from outcome import Finding
 from replay import entries, replay
 
@@ -13,7 +13,7 @@ CORPUS = "host_tests/fuzz/corpus.txt"
 
 
 def played(name):
-    if not replay(CORPUS, name, CUT_STEP)[0]:
+    if not replay(CORPUS, name, 3 if EMULATED else 1)[0]:
         raise Finding("no input of " + name)
 
 

@@ -364,15 +364,18 @@ class Base:
     def _report(self, callback, value):
         # Whatever a callback raises, the client goes on.
         inside = self._in_callback
-        self._in_callback = True
         try:
-            callback(value)
-        except Exception as e:
-            if callback is self.on_error:
-                print_exception(e)
-            else:
-                self._report(self.on_error, e)
-        finally:
+            try:
+                self._in_callback = True
+                callback(value)
+            except Exception as e:
+                if callback is self.on_error:
+                    print_exception(e)
+                else:
+                    self._report(self.on_error, e)
+            finally:
+                self._in_callback = inside
+        finally:  # an interrupt may come in the line above
             self._in_callback = inside
 
     def _report_end(self, error):

@@ -145,10 +145,13 @@ class Client(Base):
     def _deliver(self):
         if self.session.deliver:
             start = ticks_ms()
-            self._in_callback = True
             try:
-                self._dispatch()
-            finally:
+                try:
+                    self._in_callback = True
+                    self._dispatch()
+                finally:
+                    self._in_callback = False
+            finally:  # an interrupt may come in the line above
                 self._in_callback = False
             self._waiting_since = ticks_add(
                 self._waiting_since, ticks_diff(ticks_ms(), start)

@@ -4,6 +4,7 @@
 import os
 import struct
 from binascii import crc32
+from struct import unpack_from
 
 from .journal import OutboxFull
 from .pages import CHUNK
@@ -17,10 +18,12 @@ _UNKEPT_IDS = 256  # Message IDs that requests may have taken in between, of whi
 _KINDS = (OUT, IN, SESSION, NOTE)
 
 
-def mount(j):
+def mount(j, damaged=0, skipped=0):
     j._clear_page()
-    j.next_seq = j.last_mid = j.used = j.live = j.damaged = j.skipped = j._others = 0
-    j._cursor_seq = 0
+    j.next_seq = j.last_mid = j.used = j.live = j._others = 0
+    j.damaged = damaged  # beside what is found here
+    j.skipped = skipped
+    j._cursor = j._cursor_seq = 0
     j._newest = -1
     j._ordered = True
     for i in range(j._n):
@@ -31,7 +34,14 @@ def mount(j):
     for k in range(j._erased + 1, j._n + 1):
         _read_sector(j, reader, (j._head + k) % j._n)
     j.skipped += reader.lost
-    _finish(j, reader)
+    if j._erased or j._live[j._head] or j._newest // j._size == j._head:
+        _finish(j, reader)
+        return
+    # Power was cut while a long record was copied: its beginning takes the last sector, for nothing.
+    j.erases -= 1
+    j._reclaim(j._head)
+    del reader
+    mount(j, j.damaged, j.skipped)
 
 
 class _SectorReader:
@@ -42,7 +52,10 @@ class _SectorReader:
         self.j = j
         self.buf = bytearray(min(j._size, 512))
         self.view = memoryview(self.buf)
-        self.last = -1  # address of the last record that was taken
+        self.most = len(self.buf) - OVERHEAD  # index of the last record that could be in buf
+        self.volatile = j._volatile
+        self.first = -1  # address of the first live record,
+        self.last = -1  # and of the last one that was taken
         self.spoilt = []  # sectors that would look like a retired one if they were the oldest
         self.lost = 0  # records that may have been lost behind the newest with a number of its own
         self.aim(0)
@@ -76,28 +89,39 @@ class _SectorReader:
         return -1
 
     def has_record(self, at):
-        """True if a whole record is at address `at`."""
+        """True if a whole record is at address `at`. buf holds all of it then, if that is not longer."""
         if at + OVERHEAD > self.end:
             return False
+        # There are thousands of records, so what load() would do in vain is not asked for.
         buf = self.buf
-        i = self.load(at, HEAD)
-        if buf[i] not in _KINDS:
+        i = at - self.at
+        if self.at < 0 or not 0 <= i <= self.most:
+            i = self.load(at, OVERHEAD)
+        if buf[i] not in _KINDS or buf[i + 8] == 0xFF:  # nor so many messages
             return False
-        n = HEAD + (buf[i + 1] | buf[i + 2] << 8)
-        if at + n + OVERHEAD - HEAD > self.end or buf[i + 8] == 0xFF:  # nor so many messages
+        n = OVERHEAD + (buf[i + 1] | buf[i + 2] << 8)
+        if at + n > self.end:
             return False
-        if self.j._volatile:
+        if i + n > len(buf):
+            if n > len(buf):
+                return self.volatile or self._has_long(at, n)
+            i = self.load(at, n)
+        if self.volatile:
             return True
-        if i + n + _CRC > len(buf):
-            i = self.load(at, min(len(buf), n + _CRC))
-        k = min(n, len(buf) - i)
-        crc = crc32(self.view[i : i + k])
-        while k < n:  # a record longer than the window
-            part = min(n - k, len(buf))
+        n += i - 1 - _CRC
+        # In this order most numbers that come up are small, and need no heap.
+        return crc32(self.view[i:n]) ^ unpack_from("<I", buf, n)[0] ^ self.key == at - self.base
+
+    def _has_long(self, at, n):
+        # A record of n bytes is longer than buf.
+        crc = k = 0
+        n -= 1 + _CRC
+        while k < n:
+            part = min(n - k, len(self.buf))
             i = self.load(at + k, part)
             crc = crc32(self.view[i : i + part], crc)
             k += part
-        return _word(buf, self.load(at + n, _CRC)) == crc ^ self.key ^ at - self.base
+        return _word(self.buf, self.load(at + n, _CRC)) == crc ^ self.key ^ at - self.base
 
     def next_record(self, at, end):
         """The address of the first whole record from `at` on that begins before `end`, -1 if there is none."""
@@ -114,7 +138,8 @@ class _SectorReader:
         while at >= 0:
             found += 1
             behind = at + self.size_in_header(at)
-            live += CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
+            note = self.buf[self.load(at, 1)] == NOTE
+            live += not note and CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
             at = self.next_record(behind, self.end)
         return found, live
 
@@ -137,7 +162,7 @@ class _SectorReader:
 
 
 def _word(buf, i):
-    return struct.unpack_from("<I", buf, i)[0]
+    return unpack_from("<I", buf, i)[0]
 
 
 # --- sectors ---
@@ -279,27 +304,39 @@ def _read_sector(j, reader, sector):
 
 def _take(j, reader, at):
     # Counts the record, finishes a state that was half written. Returns the address behind it.
-    i = reader.load(at, HEAD)
-    kind, n, mid, seq = struct.unpack_from("<BHHI", reader.buf, i)
-    behind = at + n + OVERHEAD
+    buf = reader.buf
+    i = at - reader.at
+    if not 0 <= i <= reader.most:
+        i = reader.load(at, OVERHEAD)
+    kind = buf[i]
+    n = OVERHEAD + (buf[i + 1] | buf[i + 2] << 8)
+    behind = at + n
     reader.last = at
     if kind == NOTE or kind == OUT:
+        seq = unpack_from("<I", buf, i + 5)[0]
         if seq + 1 >= j.next_seq:
             j.next_seq = seq + 1
-            j.last_mid = mid
+            j.last_mid = buf[i + 3] | buf[i + 4] << 8
             j._newest = at
             reader.lost = 0
         else:
             j._ordered = False
-    if kind == NOTE:
-        return behind
-    state = reader.buf[reader.load(behind - 1, 1)]
+        if kind == NOTE:
+            return behind
+    i += n - 1
+    if i >= len(buf):
+        i = reader.load(behind - 1, 1)
+    state = buf[i]
+    if not state & 15:
+        return behind  # done, as most are
     released = CLEARED[state >> 4]
     done = CLEARED[state & 15]
     if done < 2:
-        j._count(at, kind, n + OVERHEAD)
-    if 1 < done < 4 or 1 < released < 4:
-        j._write_state(at, n, DONE if done > 1 else RELEASED)
+        j._count(at, kind, n)
+        if reader.first < 0:
+            reader.first = at
+    if done > 1 or 1 < released < 4:
+        j._write_state(at, n - OVERHEAD, DONE if done > 1 else RELEASED)
     return behind
 
 
@@ -329,7 +366,7 @@ def _retire_end(j, reader, at, end):
 def _finish(j, reader):
     if reader.last >= 0:
         _refresh(j, reader.last)
-        _drop_original(j, reader.last)
+        _drop_original(j, reader)
     if j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off:
         j._off = j._size  # that page takes nothing
     j._bad = -1
@@ -402,20 +439,21 @@ def _refresh(j, at):
         at += j._unit
 
 
-def _drop_original(j, at):
-    # The last record may be a copy, made when power was cut before its original was marked done.
+def _drop_original(j, reader):
+    # The last record may be a copy, made when power was cut before its original was marked done: that is the first
+    # live one, in the oldest sector.
+    at = reader.last
+    other = reader.first
+    if other < 0 or other == at or other // j._size != j._tail():
+        return
     j._load(at)
     header = bytes(j._h)
-    sector = j._tail()
-    other = j._next(j._oldest())
-    while 0 <= other != at and other // j._size == sector:
-        state = j._state(other)
-        if state != DONE:
-            if bytes(j._h) == header:
-                if state:  # the last byte of the copy
-                    j._write_state(at, j.found_len, state)
-                    j._sync()
-                j._write_state(other, j.found_len, DONE)
-                j._count(other, j._kind, -j.found_len - OVERHEAD)
-            return
-        other = j._next(j._behind(other))
+    j._load(other)
+    if bytes(j._h) != header:
+        return
+    state = j._state(other)
+    if state:  # the last byte of the copy
+        j._write_state(at, j.found_len, state)
+        j._sync()
+    j._write_state(other, j.found_len, DONE)
+    j._count(other, j._kind, -j.found_len - OVERHEAD)

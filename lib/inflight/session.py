@@ -119,7 +119,9 @@ class Session:
         if journal:
             journal.owner = self
             if record.stale:
-                self._foreign.begin(self._outbound.last_mid % 65535 + 1)
+                # But for those of its own messages: a PUBREL of ours would end their handshakes.
+                last = self._outbound.last_mid
+                self._foreign.begin(last % 65535 + 1, (self._outbound.oldest_mid() - last - 1) % 65535 or 65535)
                 self._write_record()
 
     def _write_record(self):

@@ -55,7 +55,7 @@ class SessionRecord:
         while at >= 0:
             self._read(at, journal.found_len)
             at = journal.scan(SESSION, at)
-        if not self.has_session and journal.damaged:
+        if not self.has_session and (journal.damaged or journal.skipped):
             # The record was damaged: every message can have left, and none is given up.
             self.mode = UNSURE
             self.most = 65535
