@@ -86,12 +86,12 @@ class _Window:
 
     def has_record(self, at):
         """True if a whole record is at address `at`. buf holds all of it then, if that is not longer."""
-        if at + OVERHEAD > self.end:
-            return False
-        # There are thousands of records, so what load() would do in vain is not asked for.
+        # There are thousands of records: what load() would do in vain is not asked for. All in buf is of this sector.
         buf = self.buf
         i = at - self.at
         if not 0 <= i <= self.most:
+            if at + OVERHEAD > self.end:
+                return False
             i = self.load(at, OVERHEAD)
         if buf[i] not in _KINDS or buf[i + 8] == 0xFF:  # nor so many messages
             return False
