@@ -4,9 +4,9 @@ as a file; ["publish", 30, 1] is a step, and _do_publish() tells what it means."
 import contextlib
 
 from inflight import OutboxFull
+from inflight.counters import DROPPED
 from inflight.journal import OUT
 from inflight.packet import ProtocolError
-from inflight.session import DROPPED
 from messages import outgoing
 from peer import Peer
 from reference.oracle import OTHER, Finding
@@ -14,7 +14,14 @@ from reference.wire import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
 from wired import Device, HandlerError, aged, mounted
 
 # Settings of the device, as Client takes them but for "buffer", a size; a restart may change each.
-DEVICE = {"window": 3, "inbound": 4, "drop": None, "level": 4, "buffer": 256, "clean": False}
+DEVICE = {
+    "max_inflight": 3,
+    "receive_maximum": 4,
+    "when_full": None,
+    "protocol_level": 4,
+    "buffer": 256,
+    "clean_session": False,
+}
 SETUP = {
     "granularity": "page-4",
     "sectors": 4,
@@ -95,7 +102,7 @@ class World:
         the client has to end the connection: to the peer all that follows there is out of place. Else the link
         breaks."""
         self.peer.power_cut(None)
-        if self.device and self._linked() and not self.device._is_torn():
+        if self.device and self._linked() and not self.device._is_interrupted():
             self.device.wire.broken = True
 
     def power_on(self):
@@ -112,12 +119,12 @@ class World:
             raise Finding(OTHER, f"a message stands in the journal twice: {_numbers(journal)}")
         state.phase = "work"
         options = {**state.settings, "buffer": bytearray(state.settings["buffer"])}
-        state.peer.window = options["window"]
-        if options["clean"]:
+        state.peer.window = options["max_inflight"]
+        if options["clean_session"]:
             state.peer.out.will_ask_clean()
         state.device = Device(journal, state.peer, **options)
         # Ids of messages to the client need room in the journal, too.
-        state.peer.server.window = min(options["inbound"], self.flash.blocks * self.flash.block_size // 512)
+        state.peer.server.window = min(options["receive_maximum"], self.flash.blocks * self.flash.block_size // 512)
         state.device.subscribe("in/#", 2, self._heard, stream=True)
 
     # --- faults of the flash ---
@@ -227,13 +234,13 @@ class World:
         size = most if size < 0 else min(size, most)
         message = outgoing(len(out.messages), qos, size, retain)
         number = out.begin(message, device.connected)
-        if self.state.settings["drop"]:
+        if self.state.settings["when_full"]:
             out.let_go()
         seq = device.journal.next_seq
         try:
             mid = device.publish(*message)
         except (OutboxFull, OSError) as error:
-            if qos and self.state.settings["drop"] and not (self._struck and isinstance(error, OSError)):
+            if qos and self.state.settings["when_full"] and not (self._struck and isinstance(error, OSError)):
                 raise
             out.refuse(number)
             return
@@ -354,8 +361,8 @@ class World:
 
     def _do_repeat(self):
         """Nothing was answered for long: at level 3 the client says it all again."""
-        if self._linked() and self.device.connected and self.state.settings["level"] == 3:
-            self.device.session._repeat()
+        if self._linked() and self.device.connected and self.state.settings["protocol_level"] == 3:
+            self.device.session._retransmit()
             self.device.turn()
 
     # --- all of it ---

@@ -30,7 +30,7 @@ import struct
 from array import array
 from errno import EIO
 
-from .port import const, forget
+from .compat import const, unload
 from .records import DONE, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, RELEASED, SESSION, Records  # noqa: F401
 
 _MOST = const(60000)  # live OUT records
@@ -88,7 +88,7 @@ class Journal(Records):
         import inflight.recovery
 
         inflight.recovery.mount(self)
-        forget("recovery")
+        unload("recovery")
         self._dirty = False
         # Whoever appended it was not told that it is there, and does so again.
         at = self.find(OUT, self._begun) if self._begun >= 0 else -1
@@ -119,7 +119,7 @@ class Journal(Records):
         if kind == OUT:
             self._begun = self.next_seq
         size += OVERHEAD
-        self._make_room(size)
+        self._make_space(size)
         at = self._append(kind, mid, head, n, tail, start, end)
         if kind != NOTE:
             self._count(at, kind, size)
@@ -302,7 +302,7 @@ class Journal(Records):
 
     # --- the ring ---
 
-    def _make_room(self, size):
+    def _make_space(self, size):
         # The head gets room for `size` bytes, and sectors stay erased ahead for the appends to come.
         erases = 0
         # As many as the worst case above asks for; 7 bytes in 8 are live in a sector that is full.

@@ -6,9 +6,9 @@ import struct
 from binascii import crc32
 from struct import unpack_from
 
+from .compat import const
 from .journal import OutboxFull
 from .pages import CHUNK
-from .port import const
 from .records import CLEARED, DONE, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, RELEASED, SESSION
 
 _VERSION = 2
@@ -29,23 +29,23 @@ def mount(j, damaged=0, skipped=0):
     j._ordered = True
     for i in range(j._n):
         j._live[i] = 0
-    window = _Window(j)
-    _restore_sectors(j, window)
-    _find_head(j, window)
+    reader = _SectorReader(j)
+    _restore_sectors(j, reader)
+    _find_head(j, reader)
     for k in range(j._erased + 1, j._n + 1):
-        _read_sector(j, window, (j._head + k) % j._n)
-    j.skipped += window.lost
+        _read_sector(j, reader, (j._head + k) % j._n)
+    j.skipped += reader.lost
     if j._erased or j._live[j._head] or j._newest // j._size == j._head:
-        _finish(j, window)
+        _finish(j, reader)
         return
     # Power was cut while a long record was copied: its beginning takes the last sector, for nothing.
     j.erases -= 1
     j._reclaim(j._head)
-    del window
+    del reader
     mount(j, j.damaged, j.skipped)
 
 
-class _Window:
+class _SectorReader:
     # Reads a sector in large chunks, since each read costs an RP2040 a fraction of a millisecond; of at most 512
     # bytes, since a client needs the most heap here.
 
@@ -142,13 +142,13 @@ class _Window:
         at = self.next_record(self.base + HEADER, self.end)
         while at >= 0:
             found += 1
-            behind = at + self.told_size(at)
+            behind = at + self.size_in_header(at)
             note = self.buf[self.load(at, 1)] == NOTE
             live += not note and CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
             at = self.next_record(behind, self.end)
         return found, live
 
-    def told_size(self, at):
+    def size_in_header(self, at):
         """The size of the record at address `at` if its header is right, whatever its body is; 0."""
         if at + OVERHEAD > self.end:
             return 0
@@ -159,7 +159,7 @@ class _Window:
 
     def count_lost(self, at, end):
         """How many records may have been in the region at the end of the ring, beside one that was cut short."""
-        size = self.told_size(at)
+        size = self.size_in_header(at)
         if not size:
             return _most_records(end - at)
         # The CRC is programmed last: where it is blank the record was never whole.
@@ -220,7 +220,7 @@ def _elect(j, headers):
     return newest
 
 
-def _restore_sectors(j, window):
+def _restore_sectors(j, reader):
     # Finishes erases, or the format, and gives lost sectors a header again.
     headers = _read_headers(j)
     newest = _elect(j, headers)
@@ -242,8 +242,8 @@ def _restore_sectors(j, window):
             j._head = i
             j.erases += 1
             continue
-        window.aim(i)
-        found, live = window.count_records()
+        reader.aim(i)
+        found, live = reader.count_records()
         if live or k > 1:  # else it may have been retired in part
             j.damaged += 1
         if not found and k > 1:
@@ -251,7 +251,7 @@ def _restore_sectors(j, window):
             j.skipped += _most_records(j._size - HEADER)
             j._erase(i, seq)
         elif not _is_alike(j, i, seq):
-            window.spoilt.append(i)
+            reader.spoilt.append(i)
 
 
 def _most_records(size):
@@ -266,12 +266,12 @@ def _is_alike(j, i, seq):
     return sum(a == b for a, b in zip(h, right)) >= _ALIKE
 
 
-def _find_head(j, window):
+def _find_head(j, reader):
     # The newest sector with something behind its header, the oldest if all are blank.
     newest = j._head
     while j._erased < j._n - 1:
-        window.aim(j._head)
-        if window.last_byte(window.base + HEADER) >= 0:
+        reader.aim(j._head)
+        if reader.last_byte(reader.base + HEADER) >= 0:
             break
         j._erased += 1
         j._head = (newest - j._erased) % j._n
@@ -280,57 +280,57 @@ def _find_head(j, window):
 # --- records ---
 
 
-def _read_sector(j, window, sector):
-    window.aim(sector)
-    at = window.base + HEADER
-    last = window.last_byte(at)
+def _read_sector(j, reader, sector):
+    reader.aim(sector)
+    at = reader.base + HEADER
+    last = reader.last_byte(at)
     while at <= last:
-        if window.has_record(at):
-            at = _take(j, window, at)
-        elif not window.buf[window.load(at, 1)]:
+        if reader.has_record(at):
+            at = _take(j, reader, at)
+        elif not reader.buf[reader.load(at, 1)]:
             at += 1  # retired before
         else:
-            behind = window.next_record(at + 1, last)
+            behind = reader.next_record(at + 1, last)
             if behind < 0 and sector == j._head:
                 break
             behind = last + 1 if behind < 0 else behind
-            size = window.told_size(at)
+            size = reader.size_in_header(at)
             if size and at + size < behind:
                 behind = at + size
             j.damaged += 1
-            window.lost += 1 if size else _most_records(behind - at)
-            _retire(j, window, at, behind)
+            reader.lost += 1 if size else _most_records(behind - at)
+            _retire(j, reader, at, behind)
             at = behind
     if sector == j._head:
         if at <= last:
-            at = _retire_end(j, window, at, last + 1)
-        j._off = at - window.base
+            at = _retire_end(j, reader, at, last + 1)
+        j._off = at - reader.base
 
 
-def _take(j, window, at):
+def _take(j, reader, at):
     # Counts the record, finishes a state that was half written. Returns the address behind it.
-    buf = window.buf
-    i = at - window.at
-    if not 0 <= i <= window.most:
-        i = window.load(at, OVERHEAD)
+    buf = reader.buf
+    i = at - reader.at
+    if not 0 <= i <= reader.most:
+        i = reader.load(at, OVERHEAD)
     kind = buf[i]
     n = OVERHEAD + (buf[i + 1] | buf[i + 2] << 8)
     behind = at + n
-    window.last = at
+    reader.last = at
     if kind == NOTE or kind == OUT:
         seq = unpack_from("<I", buf, i + 5)[0]
         if seq + 1 >= j.next_seq:
             j.next_seq = seq + 1
             j.last_mid = buf[i + 3] | buf[i + 4] << 8
             j._newest = at
-            window.lost = 0
+            reader.lost = 0
         else:
             j._ordered = False
         if kind == NOTE:
             return behind
     i += n - 1
     if i >= len(buf):
-        i = window.load(behind - 1, 1)
+        i = reader.load(behind - 1, 1)
     state = buf[i]
     if not state & 15:
         return behind  # done, as most are
@@ -338,14 +338,14 @@ def _take(j, window, at):
     done = CLEARED[state & 15]
     if done < 2:
         j._count(at, kind, n)
-        if window.first < 0:
-            window.first = at
+        if reader.first < 0:
+            reader.first = at
     if done > 1 or 1 < released < 4:
         j._write_state(at, n - OVERHEAD, DONE if done > 1 else RELEASED)
     return behind
 
 
-def _retire(j, window, at, end):
+def _retire(j, reader, at, end):
     # The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
     zeros = bytes(CHUNK)
     while at < end:
@@ -353,25 +353,25 @@ def _retire(j, window, at, end):
         j._clear_bits(at, zeros, n)
         at += n
     j._sync()
-    window.forget()
+    reader.forget()
 
 
-def _retire_end(j, window, at, end):
+def _retire_end(j, reader, at, end):
     # Behind the last record of the head is one that was cut short, or damaged since: if so, its number and Message
     # ID were given. Returns the address behind the region, which ends with the page: none of it can be trusted.
-    window.lost += window.count_lost(at, end)
+    reader.lost += reader.count_lost(at, end)
     end = -(-end // j._unit) * j._unit
-    _retire(j, window, at, end)
+    _retire(j, reader, at, end)
     return end
 
 
 # --- the end ---
 
 
-def _finish(j, window):
-    if window.last >= 0:
-        _refresh(j, window.last)
-        _drop_original(j, window)
+def _finish(j, reader):
+    if reader.last >= 0:
+        _refresh(j, reader.last)
+        _drop_original(j, reader)
     if j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off:
         j._off = j._size  # that page takes nothing
     j._bad = -1
@@ -386,7 +386,7 @@ def _finish(j, window):
         except OutboxFull:
             _rewrite_oldest(j)
     try:
-        for sector in window.spoilt:
+        for sector in reader.spoilt:
             while j._live[sector]:
                 if j._erased > 1 or j._off + j._live[sector] <= j._size:
                     j._empty(sector)
@@ -444,11 +444,11 @@ def _refresh(j, at):
         at += j._unit
 
 
-def _drop_original(j, window):
+def _drop_original(j, reader):
     # The last record may be a copy, made when power was cut before its original was marked done: that is the first
     # live one, in the oldest sector.
-    at = window.last
-    other = window.first
+    at = reader.last
+    other = reader.first
     if other < 0 or other == at or other // j._size != j._tail():
         return
     j._load(at)

@@ -23,12 +23,12 @@ class Device:
         self._interval, self._random = interval, random
         self._topic = f"{ROOT}/{name}/telemetry"
         self._flash = RamFlash(8, 4096)
-        self._settings = {"timeout": 8_000, "keepalive": 10, "backoff": (500, 10_000), "port": port, **options}
+        self._settings = {"timeout_ms": 8_000, "keepalive": 10, "backoff_ms": (500, 10_000), "port": port, **options}
         self._start(8)
 
     def _start(self, window):
         self._leaves = False
-        settings = {"on_error": self._note, "window": window, **self._settings}
+        settings = {"on_error": self._note, "max_inflight": window, **self._settings}
         self.client = AsyncClient("127.0.0.1", self.name, Journal(self._flash), **settings)
 
     def restart(self):
