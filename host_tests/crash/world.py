@@ -210,7 +210,7 @@ class World:
         if device.pending or journal.live:
             raise Finding(OTHER, f"{device.pending} messages are pending, {journal.live} in the journal")
         stuck = self.setup["stuck"] + 1
-        if journal.used > journal.cost(14) + stuck * journal.cost(0) and peer.told and not peer.provoked:
+        if journal.used > 2 * journal.cost(14) + stuck * journal.cost(0) and peer.told and not peer.provoked:
             raise Finding(OTHER, f"{journal.used} bytes of the journal are in use, for nothing")
         if not peer.session or "in/#" not in peer.session.subscriptions:
             raise Finding(OTHER, "the subscription is gone")

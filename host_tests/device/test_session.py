@@ -887,8 +887,32 @@ def test_a_clean_session_costs_no_flash_again():
         assert max(used) < 60, used
 
 
+def spoil(device, copies):
+    """Bits flip in the SESSION record, in so many of its copies."""
+    at = len(device.data)
+    for _ in range(copies):
+        at = bytes(device.data).rindex(b"dev", 0, at)
+        device.data[at] &= 0xFE
+        device.data[at + 1] &= 0xFE
+
+
+def test_a_copy_of_the_session_record_that_was_spoilt():
+    """The other one tells all, and there are two again before anything else may happen to it."""
+    device = NorFlash(4, 1024, 16)
+    peer = Peer(device)
+    peer.up()
+    peer.publish(b"sent")
+    peer.sent()
+    for life in range(3):
+        spoil(device, 1)
+        peer = Peer(device)
+        eq([p[0] & 8 for p in peer.up(1)], [8] * (life + 1))
+        peer.publish(b"new", 2)
+        eq([p[0] for p in peer.sent()], [0x34])  # no id needs to be proven free
+
+
 def test_session_record_that_was_spoilt():
-    """[MQTT-4.4.0-1] What can have left goes out again, with DUP, also into a clean session; nothing is given up, and
+    """Both copies. [MQTT-4.4.0-1] What can have left goes out again, with DUP, also into a clean session; nothing is given up, and
     the new record says so to the lives behind."""
     for clean in (False, True):
         device = NorFlash(4, 1024, 16)
@@ -897,9 +921,7 @@ def test_session_record_that_was_spoilt():
         for k in range(3):
             peer.publish(b"%d" % k)
         peer.sent()
-        at = bytes(device.data).index(b"dev")
-        device.data[at] &= 0xFE
-        device.data[at + 1] &= 0xFE
+        spoil(device, 2)
         Peer(device)
         peer = Peer(device)
         eq([(p[0], p[-1:]) for p in peer.up(0, clean)], [(0x3A, b"%d" % k) for k in range(3)])

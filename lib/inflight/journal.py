@@ -31,7 +31,7 @@ from array import array
 from errno import EIO
 
 from .compat import const, unload
-from .records import DONE, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, RELEASED, SESSION, Records  # noqa: F401
+from .records import DONE, HEAD, HEADER, IN, NOTE, NOTES, OUT, OVERHEAD, RELEASED, SESSION, Records  # noqa: F401
 
 _MOST = const(60000)  # live OUT records
 _ZEROS = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
@@ -331,18 +331,19 @@ class Journal(Records):
         sector = self._tail()
         self._empty(sector)
         noted = self._newest // self._size != sector
-        if not noted and (self._erased or self._off + OVERHEAD <= self._size):
+        if not noted and (self._erased or self._off + NOTES <= self._size):
             noted = self._note()
         self._sync()
         self._reclaim(sector)
-        if not noted:  # damage has left no room at all before the erase
+        if not noted:  # damage has left no space at all before the erase
             self._note()
 
     def _note(self):
-        # The numbers outlive the newest record.
-        if self._off + OVERHEAD > self._size:
+        # The numbers outlive the newest record. No other record may tell them, so there are two of this.
+        if self._off + NOTES > self._size:
             self._open_next()
-        self._append(NOTE, self.last_mid, b"", 0, None, 0, 0)
+        for _ in range(2):
+            self._append(NOTE, self.last_mid, b"", 0, None, 0, 0)
         return True
 
     def _empty(self, sector):

@@ -9,7 +9,7 @@ from struct import unpack_from
 from .compat import const
 from .journal import OutboxFull
 from .pages import CHUNK
-from .records import CLEARED, DONE, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, RELEASED, SESSION
+from .records import CLEARED, DONE, HEAD, HEADER, IN, NOTE, NOTES, OUT, OVERHEAD, RELEASED, SESSION
 
 _VERSION = 2
 _NEVER = 0xFF000000  # no flash lasts so many erases
@@ -17,32 +17,35 @@ _ALIKE = 12  # bytes of a spoilt header, of 20, that are as they ought to be; a 
 _CRC = const(4)
 _UNKEPT_IDS = 256  # Message IDs that requests may have taken in between, of which there is no record
 _KINDS = (OUT, IN, SESSION, NOTE)
+_MOST_REGIONS = 100  # that are remembered
 
 
-def mount(j, damaged=0, skipped=0):
+def mount(j, erased=0):
+    # `erased`: sectors that were lost, as a mount found that had to begin again.
     j._clear_page()
     j.next_seq = j.last_mid = j.used = j.live = j._others = 0
-    j.damaged = damaged  # beside what is found here
-    j.skipped = skipped
+    j.damaged = erased
+    j.skipped = 0
     j._cursor = j._cursor_seq = 0
     j._newest = -1
     j._ordered = True
     for i in range(j._n):
         j._live[i] = 0
     reader = _SectorReader(j)
+    reader.erased = erased
     _restore_sectors(j, reader)
     _find_head(j, reader)
     for k in range(j._erased + 1, j._n + 1):
         _read_sector(j, reader, (j._head + k) % j._n)
-    j.skipped += reader.lost
     if j._erased or j._live[j._head] or j._newest // j._size == j._head:
         _finish(j, reader)
         return
     # Power was cut while a long record was copied: its beginning takes the last sector, for nothing.
     j.erases -= 1
     j._reclaim(j._head)
+    erased = reader.erased
     del reader
-    mount(j, j.damaged, j.skipped)
+    mount(j, erased)
 
 
 class _SectorReader:
@@ -58,7 +61,11 @@ class _SectorReader:
         self.first = -1  # address of the first live record,
         self.last = -1  # and of the last one that was taken
         self.spoilt = []  # sectors that would look like a retired one if they were the oldest
-        self.lost = 0  # records that may have been lost behind the newest with a number of its own
+        self.lost = 0  # numbers that may have been given behind the newest
+        self.erased = 0  # sectors that were lost with all that was in them
+        self.unknown = False  # nobody can tell which numbers were given
+        self.renumbered = False  # next_seq is not that of a record any more
+        self.damaged = []  # regions, (address, end), that are to become zeros
         self.aim(0)
 
     def aim(self, sector):
@@ -247,8 +254,7 @@ def _restore_sectors(j, reader):
         if live or k > 1:  # else it may have been retired in part
             j.damaged += 1
         if not found and k > 1:
-            # What was in it is lost. Numbers that were given there must not come again.
-            j.skipped += _most_records(j._size - HEADER)
+            reader.erased += 1
             j._erase(i, seq)
         elif not _is_alike(j, i, seq):
             reader.spoilt.append(i)
@@ -298,13 +304,33 @@ def _read_sector(j, reader, sector):
             if size and at + size < behind:
                 behind = at + size
             j.damaged += 1
-            reader.lost += 1 if size else _most_records(behind - at)
-            _retire(j, reader, at, behind)
+            _take_numbers(j, reader, at)
+            if len(reader.damaged) < _MOST_REGIONS:
+                reader.damaged.append((at, behind))
+            else:
+                _retire(j, reader, at, behind)
             at = behind
     if sector == j._head:
         if at <= last:
             at = _retire_end(j, reader, at, last + 1)
         j._off = at - reader.base
+
+
+def _take_numbers(j, reader, at):
+    # Of a damaged record. Those in its header were given if the header is right; else they may have been any.
+    if not reader.size_in_header(at):
+        reader.unknown = True
+        return
+    kind, _, mid, seq = unpack_from("<BHHI", reader.buf, reader.load(at, HEAD))
+    if (kind == OUT or kind == NOTE) and j.next_seq <= seq < _most_numbers(j):
+        j.next_seq = seq + 1
+        j.last_mid = mid
+        reader.renumbered = True
+
+
+def _most_numbers(j):
+    # More can not have been given, by a ring with so many erases. The last one that a record can hold is 0xFEFFFFFF.
+    return min((j.erases + j._n) * _most_records(j._size - HEADER), _NEVER - 1)
 
 
 def _take(j, reader, at):
@@ -323,7 +349,7 @@ def _take(j, reader, at):
             j.next_seq = seq + 1
             j.last_mid = buf[i + 3] | buf[i + 4] << 8
             j._newest = at
-            reader.lost = 0
+            reader.renumbered = False
         else:
             j._ordered = False
         if kind == NOTE:
@@ -359,7 +385,7 @@ def _retire(j, reader, at, end):
 def _retire_end(j, reader, at, end):
     # Behind the last record of the head is one that was cut short, or damaged since: if so, its number and Message
     # ID were given. Returns the address behind the region, which ends with the page: none of it can be trusted.
-    reader.lost += reader.count_lost(at, end)
+    reader.lost = reader.count_lost(at, end)
     end = -(-end // j._unit) * j._unit
     _retire(j, reader, at, end)
     return end
@@ -376,10 +402,11 @@ def _finish(j, reader):
         j._off = j._size  # that page takes nothing
     j._bad = -1
     j._cursor = j._oldest()
-    j.next_seq += j.skipped
-    if j.skipped:
-        j.last_mid = (j.last_mid + j.skipped + _UNKEPT_IDS) % 65535
-    noted = not j.skipped or (j._off + OVERHEAD <= j._size and j._note())
+    _skip_numbers(j, reader)
+    noted = not (j.skipped or reader.renumbered) or (j._off + NOTES <= j._size and j._note())
+    j._sync()
+    for at, end in reader.damaged:  # behind the numbers that it made known, should the power go here
+        _retire(j, reader, at, end)
     while not j._erased:
         try:
             j._collect()
@@ -398,6 +425,17 @@ def _finish(j, reader):
         pass  # the next mount finds the same
     j._sync()
     j._ok = True
+
+
+def _skip_numbers(j, reader):
+    # Numbers and Message IDs that may have been given must not come again.
+    if reader.unknown or reader.erased or (j.damaged and j._newest < 0):
+        j.skipped = max(_most_numbers(j) - j.next_seq, reader.lost)
+    else:
+        j.skipped = reader.lost
+    j.next_seq += j.skipped
+    if j.skipped:
+        j.last_mid = (j.last_mid + j.skipped + _UNKEPT_IDS) % 65535
 
 
 def _rewrite_oldest(j):

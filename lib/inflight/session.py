@@ -44,7 +44,7 @@ from .inbound import DUPLICATE, REDELIVERED, Inbound
 from .keep_alive import KeepAlive
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
 from .send_buffer import SendBuffer
-from .session_record import CLEAN, ENDING, PERSISTENT, SessionRecord
+from .session_record import CLEAN, ENDING, PERSISTENT, UNSURE, SessionRecord
 
 
 class Session:
@@ -118,10 +118,12 @@ class Session:
         self._inbound = Inbound(journal, self._receive_maximum)
         if journal:
             journal.owner = self
-            if record.stale:
-                # But for those of its own messages: a PUBREL of ours would end their handshakes.
+            if record.mode == UNSURE or (journal.skipped and record.has_session):
+                # Nobody knows which Message IDs are free, but those of messages that are still there: a PUBREL of ours
+                # would end their handshakes.
                 last = self._outbound.last_mid
                 self._foreign.begin(last % 65535 + 1, (self._outbound.oldest_mid() - last - 1) % 65535 or 65535)
+            if record.stale:
                 self._write_record()
 
     def _write_record(self):

@@ -29,13 +29,13 @@ _FORM_SIZE = const(11)
 
 
 class SessionRecord:
-    """The SESSION record of `journal` (None: there is none) for the client `client_id` (bytes). Raises ValueError if
-    the journal serves another client id [MQTT-3.1.3-2]."""
+    """The SESSION record of `journal` (None: there is none) for the client `client_id` (bytes). There are two copies of
+    it, since all messages depend on it. Raises ValueError if the journal serves another client id [MQTT-3.1.3-2]."""
 
     def __init__(self, journal, client_id):
         self._journal = journal
         self._client_id = client_id
-        self._address = -1
+        self._address = self._copy = -1
         self._serial = 0
         self.mode = PERSISTENT
         self.most = self.below = 0  # which messages can have left: see outbound
@@ -56,11 +56,11 @@ class SessionRecord:
             self._read(at, journal.found_len)
             at = journal.scan(SESSION, at)
         if not self.has_session and (journal.damaged or journal.skipped):
-            # The record was damaged: every message can have left, and none is given up.
+            # Both were damaged: every message can have left, and none is given up.
             self.mode = UNSURE
             self.most = 65535
             self.below = journal.next_seq
-            self.stale = True
+        self.stale = self.has_session != (self._copy >= 0) or self.mode == UNSURE
 
     def _read(self, at, n):
         body = bytearray(n)
@@ -68,19 +68,23 @@ class SessionRecord:
         if n < _FORM_SIZE or body[_FORM_SIZE:] != self._client_id:
             raise ValueError("the journal serves another client id: use that one, or format the journal")
         serial = body[0] >> 4
+        if self.has_session and serial == self._serial and self._copy < 0:
+            self._copy = at
+            return
         if self.has_session and (serial - self._serial & 15) > 8:
             self._journal.mark(at, DONE)  # an older one: power was cut before it was marked
             return
-        if self.has_session:
-            self._journal.mark(self._address, DONE)
+        self._end(self._address)
+        self._end(self._copy)
+        self._copy = -1
         self._address = at
         self._serial = serial
         self.mode = body[0] & 3
         _, self.most, self.below, self.next_unproven, self.unproven = struct.unpack_from(_FORM, body, 0)
 
     def write(self, most):
-        """Makes it durable: the new record before the old one is done. most: how many messages can have left. Raises
-        OSError if flash fails."""
+        """Makes it durable: a new copy before the old ones are done, then the second one. most: how many messages can
+        have left. Raises OSError if flash fails."""
         journal = self._journal
         self.stale = False
         self._serial = self._serial + 1 & 15
@@ -91,15 +95,24 @@ class SessionRecord:
         body += self._client_id
         try:
             address = journal.append(SESSION, 0, body, len(body))
+            old = self._address
+            self._address = address
+            journal.commit()
+            self._end(old)
+            self._end(self._copy)
+            self._copy = -1
+            self._copy = journal.append(SESSION, 1, body, len(body))  # 1: it is not a record that was moved
         except OutboxFull as e:
             raise OSError(ENOBUFS, str(e))
-        old = self._address
-        self._address = address
         journal.commit()
-        if old >= 0:
-            journal.mark(old, DONE)
+
+    def _end(self, address):
+        if address >= 0:
+            self._journal.mark(address, DONE)
 
     def moved(self, old, new):
         """The journal copied a record to another address."""
         if self._address == old:
             self._address = new
+        if self._copy == old:
+            self._copy = new
