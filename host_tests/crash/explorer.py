@@ -7,9 +7,9 @@ import random
 from collections import Counter, namedtuple
 
 import nor
-from cutting import Tape, cut
-from wired import aged
-from world import World
+from host_tests.crash.wired import aged
+from host_tests.crash.world import World
+from host_tests.cutting import Tape, cut
 
 _DEEPEST = 4  # cuts of one device, each during the recovery from the one before
 _MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0, 0x01, 0x80, 0x7F, 0xFE, 0)

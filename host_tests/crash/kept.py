@@ -4,9 +4,9 @@
 import json
 from pathlib import Path
 
-from explorer import Explorer, Focus, how
+from host_tests.crash.explorer import Explorer, Focus, how
+from host_tests.crash.world import World
 from nor import PowerCut
-from world import World
 
 FOLDER = Path(__file__).parent / "kept"
 
