@@ -16,16 +16,17 @@ _SHORT_LIFE = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 class _Program:
     """One of our command lines; switching it off is SIGKILL, for it and all that it has started."""
 
-    def __init__(self, log, *words):
-        self._log = log
+    def __init__(self, log, *words, out=None):
+        """log: the file for what it says. out: another one for its standard output."""
+        self._log, self._out = log, out or log
         self._argv = [sys.executable, *map(str, words)]
         self._process = None
         self.kills = 0
 
     def on(self):
-        with open(self._log, "ab") as log:
+        with open(self._log, "ab") as log, open(self._out, "ab") as out:
             self._process = subprocess.Popen(
-                self._argv, stdout=log, stderr=log, start_new_session=True, env=_SHORT_LIFE | os.environ
+                self._argv, stdout=out, stderr=log, start_new_session=True, env=_SHORT_LIFE | os.environ
             )
 
     def off(self):
@@ -116,8 +117,8 @@ class Downstream:
         last = (*_FLEET, "tables", *self._of, "--once")
         _Program(self.folder / "spark.log", *last).run()
         facts = self.folder / "facts.json"
-        page = (*_FLEET, "report", *self._of, "--grace", 0, "--json", facts)
-        _Program(self.folder / "report.log", *page).run()
+        page = (*_FLEET, "report", *self._of, "--grace", 0, "--json")
+        _Program(self.folder / "report.log", *page, out=facts).run()
         return json.loads(facts.read_text())
 
     def rows(self, table):

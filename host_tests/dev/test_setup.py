@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -9,8 +10,9 @@ import threading
 
 import pytest
 
+from dev.setup import __main__ as set_up
 from dev.setup import environment, packages, programs, sources
-from dev.setup.common import Trouble, exclusive, sweep
+from dev.setup.common import CHECKOUT, Trouble, exclusive, sweep
 
 MIRROR = "http://mirror.example/debian"
 
@@ -280,3 +282,28 @@ def test_another_lock_is_added_once(tmp_path, monkeypatch):
     lock.write_text("something==2\n")
     assert environment.add(lock, tmp_path / "venv") and len(done) == 2
     assert all("--require-hashes" in command and lock in command for command in done)
+
+
+def test_the_environment_sees_the_checkout(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(environment, "run", lambda command, purpose: done.append(command))
+    packages_of = tmp_path / "lib/python3.11/site-packages"
+    packages_of.mkdir(parents=True)
+    assert environment.link(tmp_path) and not environment.link(tmp_path)
+    assert len(done) == 1 and "--editable" in done[0] and CHECKOUT in done[0]
+    seen = (packages_of / "checkout.pth").read_text().splitlines()
+    assert {str(CHECKOUT), str(CHECKOUT / "src"), str(CHECKOUT / "host_tests/device")} <= set(seen)
+
+
+# --- in parts
+
+
+def test_the_commands_for_boards_need_no_program_for_this_host(tmp_path, monkeypatch, cache):
+    """Where no MicroPython is pinned for the processor, or it is no Linux, only what needs that is refused."""
+    monkeypatch.setattr(platform, "machine", lambda: "a strange one")
+    monkeypatch.setattr(environment, "ensure", lambda: True)
+    monkeypatch.setattr(environment, "link", lambda: False)
+    assert set_up.prepare(["boards"])
+    for names in ([], ["pipeline"]):
+        with pytest.raises(Trouble, match="no MicroPython is pinned for a strange one"):
+            set_up.prepare(names)

@@ -76,6 +76,16 @@ def test_deploy_waits_for_a_birth_that_is_new(tmp_path, broker, board):
         assert ("/config.json" in done.stdout) is written
 
 
+def test_a_program_reads_what_was_done_and_the_birth(tmp_path, broker, board):
+    config = configure(tmp_path, broker.port)
+    done = command("--port", board.port, "--config", config, "--wait", 30, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert "/config.json" in told["written"] and told["removed"] == [] and told["unchanged"] > 20
+    assert told["birth"]["state"] == "online"
+    assert "The board starts" in done.stderr
+
+
 class Nonsense(socketserver.BaseRequestHandler):
     """A broker that does not speak MQTT."""
 

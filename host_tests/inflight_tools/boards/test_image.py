@@ -1,5 +1,6 @@
 """Images for ESP32 boards, read back with other people's eyes: esptool's, and the littlefs of MicroPython."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -148,6 +149,28 @@ def test_the_file_holds_the_application_and_is_for_no_other_eyes(tmp_path):
     assert {path: found[path] for path in application} == application
     # What `make deploy` looks at to see what is old.
     assert json.loads(found[RECORD]) == {path: sha(content) for path, content in application.items()}
+
+
+def test_a_program_reads_where_the_image_is_and_its_hash(tmp_path):
+    (tmp_path / "config.json").write_text('{"host": "b"}')
+    (tmp_path / "firmware.bin").write_bytes(esp_firmware())
+    command = [
+        *INFLIGHT,
+        "board",
+        "image",
+        "--board",
+        "esp32",
+        "--firmware",
+        "firmware.bin",
+        "--out",
+        "it.bin",
+        "--json",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    made = (tmp_path / "it.bin").read_bytes()
+    told = {"board": "esp32", "path": "it.bin", "bytes": len(made), "sha256": hashlib.sha256(made).hexdigest()}
+    assert json.loads(done.stdout) == told
 
 
 def damaged(data, at):

@@ -77,6 +77,8 @@ class Birth:
 
 
 def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
+    """(Plan that was carried out, fields of the birth message or None)."""
+
     def say(text):
         console.print(f"  {text}", highlight=False, markup=False)
 
@@ -91,10 +93,11 @@ def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
         console.print(f"{len(plan.write)} files written, {len(plan.stale)} removed, {plan.same} were there already")
         if not birth:
             console.print("The board starts. " + ("" if chosen else "Without CONFIG there is no broker to look at."))
-            return
+            return plan, None
         console.print("The board starts: waiting for its birth message", highlight=False)
         fields = birth.wait()
         console.print(f"[bold green]{fields['state']}[/bold green], firmware {fields.get('firmware')}", highlight=False)
+        return plan, fields
 
 
 def main(
@@ -107,11 +110,16 @@ def main(
     broker: str = typer.Option(None, help="host or host:port of the broker as this computer knows it"),
     wait: float = typer.Option(90, min=0, help="seconds to wait for the birth message; 0: not at all"),
     romfs: bool = typer.Option(False, help="modules go to the ROM file system of the firmware"),
+    as_json: bool = typer.Option(
+        False, "--json", help="print what was done and the birth message as JSON, the rest to stderr"
+    ),
 ):
     """Copies what changed to the board, resets it, and succeeds when the broker has heard from it."""
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, stderr=as_json)
     try:
-        _run(console, board, port, config, ca, cert, key, broker, wait, romfs)
+        plan, birth = _run(console, board, port, config, ca, cert, key, broker, wait, romfs)
     except (DeviceError, ValueError, OSError, RuntimeError) as e:
         console.print("[bold red]FAILED[/bold red]:", Text(str(e)), highlight=False)
         raise typer.Exit(1) from None
+    if as_json:
+        print(json.dumps({"written": [*plan.write], "removed": plan.stale, "unchanged": plan.same, "birth": birth}))

@@ -1,6 +1,7 @@
 """From a bare board to a publishing sensor: writes the image of a board through its port."""
 
 import os
+import string
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import typer
 
 from inflight_tools.boards.image import Board, Ca, Cert, Config, Firmware, FlashMb, Key, Sha256, make, one_line, say
 
+_INFO = "INFO_UF2.TXT"  # on every boot drive
 _DRIVE_S = 20  # until a boot drive is mounted
 _LOST = "undelivered messages in the board's journal"
 
@@ -129,6 +131,9 @@ def _into_boot_program(port):
 
 def _mounted(label):
     """Where a desktop mounted the drive `label`; None if nowhere."""
+    if os.name == "nt":  # a letter tells nothing: what lies on the drive does
+        drives = [Path(f"{letter}:/") for letter in string.ascii_uppercase[3:]]
+        return next((drive for drive in drives if (drive / _INFO).is_file()), None)
     for place in ("/media", "/run/media", "/Volumes"):
         for found in (*Path(place).glob(label), *Path(place).glob(f"*/{label}")):
             return found
@@ -145,9 +150,9 @@ def _wait_for(label):
 
 
 def _check_drive(drive, wanted):
-    info = drive / "INFO_UF2.TXT"
+    info = drive / _INFO
     if not info.is_file():
-        raise ValueError(f"{drive} is no boot drive: it has no INFO_UF2.TXT")
+        raise ValueError(f"{drive} is no boot drive: it has no {_INFO}")
     text = info.read_text(errors="replace")
     if f"Board-ID: {wanted}" not in text:
         found = next((line[9:].strip() for line in text.splitlines() if line.startswith("Board-ID:")), "unknown")
@@ -162,5 +167,5 @@ def _copy(content, drive):
             os.fsync(file.fileno())
         except OSError:
             # The board restarts at the last block, and its drive is gone before the system is done with it.
-            if drive.is_dir() and (drive / "INFO_UF2.TXT").exists():
+            if drive.is_dir() and (drive / _INFO).exists():
                 raise

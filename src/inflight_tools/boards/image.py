@@ -1,6 +1,7 @@
 """The image of a bare board as a file: MicroPython, the journal's place, and the application with its settings."""
 
 import contextlib
+import hashlib
 import json
 from pathlib import Path
 from typing import Annotated
@@ -76,8 +77,10 @@ def main(
     key: Key = None,
     flash_mb: FlashMb = None,
     out: Annotated[Path | None, typer.Option(help="default: build/inflight-<board>.bin or .uf2")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print path, size and SHA-256 as JSON instead")] = False,
 ):
-    """Writes the image of BOARD to a file. It holds what CONFIG holds, secrets too: keep it as you keep that."""
+    """Writes the image of a bare board to a file. It holds what the configuration holds, secrets too: keep it as you
+    keep that."""
     with one_line():
         made = make(board, firmware, sha256, config, ca, cert, key, flash_mb)
         target = out or Path("build") / f"inflight-{board}{made.suffix}"
@@ -85,6 +88,15 @@ def main(
         content = made.file()
         target.touch(mode=0o600)
         target.write_bytes(content)
+    if as_json:
+        found = {
+            "board": board,
+            "path": str(target),
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+        print(json.dumps(found))
+        return
     for line in made.describe():
         say(line)
     say(f"{target}: {len(content):,} bytes")

@@ -1,10 +1,10 @@
 """What a board prints and what the broker hears from it, live, in one stream. Nothing is sent to the board."""
 
+import contextlib
 import json
 import queue
 import signal
 import time
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -55,11 +55,16 @@ class Stream:
         who = "" if device == self._device else f"{device}: "
         self.add(kind, f"{who}{describe(payload)}{' (retained)' if retained else ''}")
 
+    def _next(self):
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._events.get(timeout=0.5)  # on Windows nothing interrupts a wait without an end
+
     def show(self, console):
         """Prints events until Ctrl-C."""
         # Not by its exception, which may strike in some callback that lets it vanish.
         signal.signal(signal.SIGINT, lambda *_: self._events.put(None))
-        while event := self._events.get():
+        while event := self._next():
             at, source, text = event
             line = Text.assemble((at, "dim"), f"  {source:{_WIDTH}}  ", (text, _STYLES.get(source, "default")))
             console.print(line, soft_wrap=True)
@@ -68,7 +73,7 @@ class Stream:
 def _run(console, port, config, ca, cert, key, broker):
     if not port and not config:
         raise ValueError("nothing to look at: PORT=/dev/ttyACM0 for the console, CONFIG=config.json for the broker")
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         stream = Stream()
         if config:
             fields = json.loads(settings(config, ca, cert, key)[CONFIG_PATH])

@@ -50,7 +50,8 @@ def _spark(name, master, partitions, conf):
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
     except ImportError:
-        CONSOLE.print("[bold red]FAILED[/bold red]: Spark is not installed: run `make setup-pipeline`")
+        advice = Text("pip install 'inflight[fleet]', or `make setup-pipeline` in a checkout")
+        CONSOLE.print("[bold red]FAILED[/bold red]: Spark is not installed:", advice, soft_wrap=True)
         raise typer.Exit(1) from None
     from inflight_tools.fleet.spark.session import session
     from inflight_tools.fleet.spark.stream import WrongTables
@@ -81,15 +82,23 @@ def _place(data, given, name):
     return given if given else str((data / name).absolute())
 
 
-def _follow(query, stopping):
+def _tell(batch, deliveries, seconds, as_json):
+    if as_json:
+        print(json.dumps({"batch": batch, "deliveries": deliveries, "seconds": seconds}), flush=True)
+    else:
+        say(f"batch {batch}: {deliveries} deliveries in {seconds:.1f} s")
+
+
+def _follow(query, stopping, as_json):
     """Says what each batch took, until the query ends or we are told to stop."""
     told = -1
-    while query.isActive and not stopping.wait(0.2):
-        for progress in query.recentProgress:
+    running = True
+    while running:
+        running = query.isActive and not stopping.wait(0.2)
+        for progress in query.recentProgress:  # also after its end: the last batches
             if progress["batchId"] > told and progress["numInputRows"]:
                 told = progress["batchId"]
-                took = progress["durationMs"]["triggerExecution"] / 1000
-                say(f"batch {told}: {progress['numInputRows']} deliveries in {took:.1f} s")
+                _tell(told, progress["numInputRows"], progress["durationMs"]["triggerExecution"] / 1000, as_json)
     if query.isActive:
         query.stop()
     if query.exception():
@@ -106,6 +115,7 @@ def tables(
     once: bool = typer.Option(False, help="what is there, and then an end: for a cron job"),
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
     files: int = typer.Option(None, min=1, help="landing files in a micro-batch, at most; else 256 MB of them"),
+    as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each batch"),
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
@@ -122,7 +132,7 @@ def tables(
 
         query = start(spark, landing, to, root, every, once, files)
         say(f"landing files of {landing} go into the tables in {to}")
-        _follow(query, stopping)
+        _follow(query, stopping, as_json)
 
 
 def _summary(facts):
@@ -141,7 +151,7 @@ def report(
     out: Path = typer.Option(None, help="the page; default: report.html in the folder"),
     device: list[str] = typer.Option([], help="show the measurements of this one as well; can be repeated"),
     grace: float = GRACE,
-    as_json: Path = typer.Option(None, "--json", help="write the figures here as well"),
+    as_json: bool = typer.Option(False, "--json", help="print all figures as JSON instead of a summary"),
     master: str = MASTER,
     partitions: int = PARTS,
     conf: list[str] = CONF,
@@ -157,9 +167,10 @@ def report(
         facts = gather(Tables(spark, _place(data, of, "tables")), root, grace, device)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
-        if as_json:
-            as_json.write_text(json.dumps(facts), encoding="utf-8")
-    Console().print(_summary(facts))
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        Console().print(_summary(facts))
     say(f"{out}: {out.stat().st_size:,} bytes")
 
 

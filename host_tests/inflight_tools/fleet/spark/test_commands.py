@@ -18,9 +18,21 @@ PATIENCE_S = 240
 pytestmark = [pytest.mark.long("INFLIGHT_PIPELINE"), pytest.mark.limit(900)]
 
 
+def _run(*words):
+    command = [*INFLIGHT, "fleet", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
 def run(*words):
-    done = subprocess.run([*INFLIGHT, "fleet", *map(str, words)], capture_output=True, text=True, timeout=PATIENCE_S)
+    done = _run(*words)
     return done.returncode, done.stdout + done.stderr
+
+
+def told(*words):
+    """The JSON values that it prints, one a line, when all goes well."""
+    done = _run(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def rows(folder):
@@ -31,11 +43,12 @@ def test_from_landing_files_to_a_report_and_to_files_for_others(fleet, telemetry
     for n in range(3):
         fleet.land(telemetry("attic", n, n))
     of = ("--data", tmp_path, *ALONE)
-    assert run("tables", *of, "--once", "--files", "1")[0] == 0
+    batches = told("tables", *of, "--once", "--files", "1")
+    assert [(batch["batch"], batch["deliveries"]) for batch in batches] == [(0, 1), (1, 1), (2, 1)]
+    assert all(batch["seconds"] > 0 for batch in batches)
     assert "2 folders went into larger ones" not in run("compact", *of)[1]  # three batches are too few
-    status, said = run("report", *of, "--grace", 0, "--json", tmp_path / "facts.json", "--device", "attic")
-    assert status == 0, said
-    assert json.loads((tmp_path / "facts.json").read_text())["fleet"]["delivered"] == 3
+    (facts,) = told("report", *of, "--grace", 0, "--device", "attic")
+    assert facts["fleet"]["delivered"] == 3
     assert "Nothing was lost: 3 messages accepted" in (tmp_path / "report.html").read_text()
     status, said = run("export", tmp_path / "out", *of, "--grace", 0)
     assert status == 0, said

@@ -9,6 +9,7 @@ import time
 
 from mpremote.transport import TransportError
 from mpremote.transport_serial import SerialTransport
+from serial.tools import list_ports
 
 _PROMPT_S = 3
 _ATTEMPTS = 8  # Ctrl-C strikes in vain while a board starts, and waits while it looks up a name
@@ -32,9 +33,9 @@ def refusal(port):
     """Why the serial port `port` does not open."""
     if "://" in port:
         return f"nothing answers at {port}"
-    if not os.path.exists(port):
+    if not os.path.exists(port) and port not in {found.device for found in list_ports.comports()}:
         return f"no port {port}: plug the board in; `mpremote devs` lists the ports"
-    if not os.access(port, os.R_OK | os.W_OK):
+    if os.path.exists(port) and not os.access(port, os.R_OK | os.W_OK):
         return f"{port} is not yours to open: join its group (`sudo usermod -aG dialout $USER`, then log in again)"
     return f"{port} is busy: close what uses it, another monitor or terminal"
 
