@@ -4,6 +4,7 @@
 
 from struct import pack_into
 
+from .packet import compact
 from .port import const, copy
 
 _HEAD = const(6)
@@ -51,7 +52,8 @@ class Inbox:
         """Copies the message that decoder has. Returns False if there is no room now."""
         n = decoder.at + decoder.n - decoder.topic
         if self._end + _HEAD + n > len(self._buf):
-            self._compact()
+            self._end = compact(self._buf, self._start, self._end)
+            self._start = 0
             if self._end + _HEAD + n > len(self._buf):
                 return False
         buf = self._buf
@@ -62,15 +64,6 @@ class Inbox:
         if decoder.flags & 6:
             self.unanswered += 1
         return True
-
-    def _compact(self):
-        buf = self._buf
-        k = 0
-        for i in range(self._start, self._end):
-            buf[k] = buf[i]
-            k += 1
-        self._start = 0
-        self._end = k
 
     def _record(self, at):
         return self._buf[at : at + (self._buf[at] << 8 | self._buf[at + 1])]

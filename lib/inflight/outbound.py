@@ -46,8 +46,15 @@ RELEASE = const(2)
 REPEAT = const(3)
 FINISH = const(4)
 UNKNOWN = const(5)
-# The table above. Rows PUBACK, PUBREC, (PUBREL), PUBCOMP; columns SEND, ACK, REC, REL, COMP.
-_TABLE = b"\x01\x04\x00\x01\x00\x01\x00\x02\x01\x03\x00\x00\x00\x00\x00\x01\x00\x00\x01\x04"
+# fmt: off
+_TABLE = bytes((
+    # SEND   ACK      REC      REL      COMP
+    IGNORED, FINISH,  ERROR,   IGNORED, ERROR,   # PUBACK
+    IGNORED, ERROR,   RELEASE, IGNORED, REPEAT,  # PUBREC
+    ERROR,   ERROR,   ERROR,   ERROR,   ERROR,   # PUBREL is never looked up
+    IGNORED, ERROR,   ERROR,   IGNORED, FINISH,  # PUBCOMP
+))
+# fmt: on
 
 
 class Outbound:

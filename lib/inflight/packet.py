@@ -194,6 +194,15 @@ def bare(buf, kind):
     return 2
 
 
+def compact(buf, start, end):
+    """Moves buf[start:end] to the front of buf, byte by byte: no memory is allocated. Returns its new end."""
+    k = 0
+    for i in range(start, end):
+        buf[k] = buf[i]
+        k += 1
+    return k
+
+
 class Decoder:
     """Finds the packets in a byte stream, incrementally and in place.
 
@@ -244,19 +253,13 @@ class Decoder:
             self.start = self.end = len(self.buf) - self.space
             return
         if self.start and self.end + _SPARE > len(self.buf):
-            self._move()
+            self._compact()
         self.view = self.spare
         self.space = min(_SPARE, len(self.buf) - self.end)
 
-    def _move(self):
-        # Moves what is left to the front of the buffer.
-        buf = self.buf
-        k = 0
-        for i in range(self.start, self.end):
-            buf[k] = buf[i]
-            k += 1
+    def _compact(self):
+        self.end = compact(self.buf, self.start, self.end)
         self.start = 0
-        self.end = k
 
     def next(self):
         """Returns the type of the next packet or piece of one, 0 if more bytes are needed.
@@ -339,7 +342,7 @@ class Decoder:
                 return self._piece()
             if self.start:
                 # The topic has to stay while the pieces come: let it begin the buffer.
-                self._move()
+                self._compact()
                 return self._packet()
             if body >= self.end:
                 return 0

@@ -2,7 +2,7 @@
 another module and each module costs heap, and in the checkout they cost nothing and are good to read. So when a board's
 modules are compiled, all together,
 
-- constants become numbers wherever they are used,
+- constants become numbers wherever they are used, and tables of them become bytes,
 - what is there for CPython goes,
 - the rooms of the library that are always loaded together become one module, inflight.core; each of them is still
   there for an import by its own name.
@@ -106,6 +106,15 @@ class _Fold(ast.NodeTransformer):
         if self._merged or node.targets[0].id.startswith("_"):
             return None
         return ast.Assign(node.targets, ast.Constant(self._numbers[node.targets[0].id]))
+
+    def visit_Call(self, node):
+        # A table that is spelt out in the source is a constant, too.
+        self.generic_visit(node)
+        if ast.unparse(node.func) == "bytes" and len(node.args) == 1 and isinstance(node.args[0], ast.Tuple):
+            items = node.args[0].elts
+            if all(isinstance(item, ast.Constant) for item in items):
+                return ast.Constant(bytes(item.value for item in items))
+        return node
 
     def visit_Attribute(self, node):
         if isinstance(node.value, ast.Name) and node.attr in self._modules.get(node.value.id, ()):
