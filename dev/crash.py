@@ -1,4 +1,5 @@
-"""Power cuts without end: scripts that Hypothesis writes, cut at every operation of the flash, on all kinds of flash.
+"""Power cuts and faults without end: scripts that Hypothesis writes, cut at every operation of the flash, on all kinds
+of flash, with a volatile cache, errors, rot and interrupts.
 
 `python -m dev.crash --cuts 100000 --seed 7` prints what was cut and what a model of the standard found. Exit status 1
 with a counterexample, which then stands in host_tests/crash/kept, where `make test` plays it."""
@@ -105,6 +106,9 @@ def _tables(run, seconds, seed):
         ("at a program", "program"),
         ("at an erase", "erase"),
         ("of these within bytes", "within bytes"),
+        ("with a part of what was not synced lost", "cache lost"),
+        ("with a bit that flipped", "rot"),
+        ("no cut, but an operation that failed or was interrupted", "faults"),
         ("while mounting", "mount"),
         ("while the script ran", "work"),
         ("while all was delivered afterwards", "finish"),

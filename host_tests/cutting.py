@@ -6,8 +6,8 @@ from collections import namedtuple
 # Bytes of a program.
 GRANULARITIES = {"page-1": 1, "page-4": 4, "page-64": 64, "page-256": 256}
 
-# An operation of the flash, the flash before it, and what had been promised by then.
-Operation = namedtuple("Operation", "name at old new flash promised")
+# An operation of the flash, the flash before it, what of that was not synced, and what had been promised by then.
+Operation = namedtuple("Operation", "name at old new flash unsynced promised")
 
 
 class Tape:
@@ -20,16 +20,20 @@ class Tape:
         flash.watch = self._note
 
     def _note(self, name, at, old, new):
-        self.operations.append(Operation(name, at, old, new, self.flash.snapshot(), self.promised.copy()))
+        before = self.flash.snapshot(), self.flash.unsynced()
+        self.operations.append(Operation(name, at, old, new, *before, self.promised.copy()))
 
     def stop(self):
         self.flash.watch = None
         return self.operations
 
 
-def cut(flash, operation, how):
+def cut(flash, operation, how, lost=None):
     """Puts the flash back as it was before the operation, and lets how(old, new) stand of that. Returns what had been
-    promised."""
+    promised. lost: what was not synced is lost in part, a number tells which."""
+    if lost is not None:
+        flash.restore(operation.flash, operation.unsynced, lost)
+        return operation.promised.copy()
     flash.restore(operation.flash)
     flash.land(operation.at, how(operation.old, operation.new))
     return operation.promised.copy()

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dev.demo import mosquitto
-from dev.pico_w import copies, filesystem, image, sensor
+from dev.pico_w import copies, filesystem, image, mounting, sensor
 from dev.pico_w.board import Board
 from dev.pico_w.certificates import Authority
 from dev.pico_w.ear import Ear
@@ -71,18 +71,24 @@ def measure(folder):
             yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": authority.der})
 
 
+def _table(title, unit, figures):
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    table.add_column(unit, justify="right")
+    for what, figure in figures:
+        print(f"{what}: {figure}", file=sys.stderr)  # each takes minutes
+        table.add_row(what, f"{figure:,}")
+    return table
+
+
 def main():
     reason = image.unavailable() or mosquitto.unavailable()
     if reason:
         sys.exit(reason)
-    table = Table(title="Free heap on a Pico W, MicroPython 1.26.1", title_justify="left")
-    table.add_column("")
-    table.add_column("bytes", justify="right")
     with tempfile.TemporaryDirectory() as name:
-        for what, free in measure(Path(name)):
-            print(f"{what}: {free}", file=sys.stderr)  # each takes minutes
-            table.add_row(what, f"{free:,}")
-    Console().print(table)
+        heap = _table("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name)))
+    mount = _table("To mount its journal, beside the time of the flash itself", "ms", mounting.times())
+    Console().print(heap, mount)
 
 
 if __name__ == "__main__":

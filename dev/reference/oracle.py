@@ -5,7 +5,7 @@ and the client shows later which one it was. Runs on MicroPython."""
 from collections import namedtuple
 
 from .server import Session, copied
-from .wire import PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK, Violation
+from .wire import CONNACK, PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK, Violation
 
 LOST, TWICE, REUSED, ORDER, OTHER = "lost", "duplicated", "ids reused", "out of order", "other"
 KINDS = (LOST, TWICE, REUSED, ORDER, OTHER)
@@ -69,6 +69,9 @@ class JudgedSession(Session):
 
 # --- messages of the client ---
 
+# What the client's journal may say of its session with the server: it goes on; a clean session was asked for, which
+# would end it; it is a clean one; it was lost.
+PERSISTENT, ENDING, CLEAN, UNSURE = range(4)
 # phase: publish() was called; it returned; PUBREC was handled.
 BEGUN, HELD, RELEASED = range(3)
 # tried: whether the PUBLISH was ever sent, as far as the client can know.
@@ -89,22 +92,32 @@ class Outgoing:
         self.open = {}  # number: Exchange, for what is not completed
         self.may_go = set()  # what a full journal may have given up,
         self.gone = 0  # and how many it has at most
+        self.rotten = set()  # what may have been lost with records that flash spoilt,
+        self.spoilt = 0  # and how many of these were counted
+        self.ended = set()  # what was given up, or may have been, with a session that ended
+        self.doubtful = set()  # what the client cannot know never to have left: it may have been about to send it
+        self.window = 0  # the largest one of a life with a connection,
+        self.reach = 0  # which can have sent messages of a lower number
+        self.modes = (PERSISTENT,)  # what the journal may say
         self.connected()
-        self.acknowledging = None  # (kind, Message ID) of the packet that the client handles
+        self.acknowledging = None  # (kind, Message ID) of the packet that the client handles; CONNACK, all given up
+        self.noted = ()  # exchanges as they were before acknowledgements that need not be durable yet
         self.asking = 0  # Message ID of the SUBSCRIBE or UNSUBSCRIBE under way
         self.last_seq = -1
 
     def copy(self):
-        return copied(self, "messages", "accepted", "taken", "open", "may_go")
+        return copied(self, "messages", "accepted", "taken", "open", "may_go", "rotten", "ended", "doubtful")
 
     def _set(self, e, **new):
         self.open[e.number] = Exchange(*[new.get(name, old) for name, old in zip(_FIELDS, e)])
 
     # --- the application ---
 
-    def begin(self, message):
-        """publish() is called with a server.Message. Returns the message's number."""
+    def begin(self, message, online=False):
+        """publish() is called with a server.Message; `online`: with a connection. Returns the message's number."""
         number = len(self.messages)
+        if online:
+            self.reach = number + 1
         self.messages[number] = message
         if message.qos:
             self.open[number] = Exchange(number, message.qos, 0, BEGUN, False, NEVER, True, False)
@@ -116,7 +129,8 @@ class Outgoing:
         if e.mid not in (0, mid):
             raise Finding(REUSED, "message %d was sent as %d, and publish() returned %d" % (number, e.mid, mid))
         self._check_free(mid, number)
-        if seq <= self.last_seq:
+        self.durable()
+        if seq <= self.last_seq and not self.spoilt:  # where the record of the numbers itself is lost nobody knows them
             raise Finding(OTHER, "sequence number %d after %d" % (seq, self.last_seq))
         self.last_seq = seq
         self.accepted.add(number)
@@ -139,10 +153,13 @@ class Outgoing:
                 return e
         return None
 
+    def _may_be_gone(self, e):
+        return e.unsure or e.number in self.may_go or e.number in self.ended
+
     def _check_free(self, mid, number):
         # [MQTT-2.3.1-2]
         for e in [e for e in self.open.values() if e.mid == mid and e.number != number]:
-            if not e.unsure and e.number not in self.may_go:
+            if not self._may_be_gone(e):
                 raise Finding(REUSED, "Message ID %d for message %s is in use for %d" % (mid, number, e.number))
             del self.open[e.number]  # it was completed, then
         if mid == self.asking:
@@ -150,9 +167,17 @@ class Outgoing:
 
     # --- what the client writes ---
 
-    def connected(self, repeats=False):
+    def will_ask_clean(self):
+        """The client will ask for clean sessions: its journal says so before a CONNECT leaves."""
+        if PERSISTENT in self.modes:
+            self.modes = tuple({*self.modes, ENDING})
+
+    def connected(self, repeats=False, clean=False):
         """A CONNECT left the client. `repeats`: it may say all again when nothing was answered for long."""
         self.repeats = repeats
+        self.clean = clean
+        if clean:
+            self.modes = tuple({ENDING if mode == PERSISTENT else mode for mode in self.modes})
         # Each is replaced when it grows, and so needs no copy.
         self.sent = ()  # numbers whose PUBLISH left on this connection,
         self.here = ()  # in its order, since the client last began to repeat them
@@ -172,6 +197,7 @@ class Outgoing:
         if p.qos:
             self._check_publish(number, p)
             self._set(self.open[number], mid=p.mid, unsure=False, tried=SENT)
+            self.ended.discard(number)
             self.sent += (number,)
 
     def _check_publish(self, number, p):
@@ -198,7 +224,8 @@ class Outgoing:
         if self.here and number <= self.here[-1]:
             raise Finding(ORDER, "message %d after %d" % (number, self.here[-1]))
         for e in self.open.values():
-            owed = e.number < number and e.phase == HELD and not e.unsure and e.number not in self.may_go
+            owed = e.number < number and e.phase == HELD and not self._may_be_gone(e)
+            owed = owed and e.number not in self.rotten  # but the Message ID of such a one must not come again
             if owed and e.number not in self.here:
                 raise Finding(ORDER, "message %d overtakes %d" % (number, e.number))
         self.here += (number,)
@@ -236,15 +263,45 @@ class Outgoing:
             self._acknowledged(kind, mid, self.owner(mid))
 
     def _acknowledged(self, kind, mid, e):
-        if kind == PUBREC and (not e or e.number not in self.sent):
+        if kind == CONNACK:
+            self._begin_session(mid)
+        elif kind == PUBREC and (not e or e.number not in self.sent):
             self.foreign += (mid,)
         elif kind == PUBREC and e.qos == 2:
+            self.noted += (e,)
             self._set(e, phase=RELEASED, unsure=False)
         elif e and (
             (kind == PUBACK and e.qos == 1 and e.number in self.sent)
             or (kind == PUBCOMP and e.number in self.releasing)
         ):
+            self.noted += (e,)
             del self.open[e.number]
+
+    def durable(self):
+        """All that the client handled must be durable: it wrote a packet, was idle, disconnected, or has mounted."""
+        self.noted = ()
+
+    def connack_handed(self, none, window):
+        """The client gets a CONNACK that accepts it, with such a window of its own. `none`: it says that the server
+        has no session."""
+        self.handled()
+        over = [mode == CLEAN or (mode != UNSURE and self.clean) or (mode == ENDING and none) for mode in self.modes]
+        self.acknowledging = (CONNACK, all(over))
+        if any(over):
+            self.ended.update(e.number for e in self.open.values() if e.tried != NEVER or e.number in self.doubtful)
+        self.window = max(self.window, window)
+        self.reach = len(self.messages)
+
+    def _begin_session(self, over):
+        # What the CONNACK said has been handled, and noted perhaps.
+        for e in [e for e in self.open.values() if over and e.tried != NEVER]:
+            self.noted += (e,)
+            del self.open[e.number]
+        self.modes = tuple({*self.modes, CLEAN if self.clean else PERSISTENT})
+
+    def session_begun(self):
+        """The client wrote a packet behind its CONNECT: what CONNACK told is durable."""
+        self.modes = (CLEAN if self.clean else PERSISTENT,)
 
     def session_lost(self):
         """A CONNACK tells the client that the server has no session: PUBREL goes out once more, and the next
@@ -257,23 +314,42 @@ class Outgoing:
 
     # --- the end of it ---
 
+    def spoil(self, records):
+        """So many records of the journal were damaged, says the client."""
+        self.spoilt += records
+        if records:
+            self.rotten.update(self.open)
+            self.modes = tuple({*self.modes, UNSURE})
+
     def disconnected(self):
         self.acknowledging = None
         self.asking = 0
 
-    def power_cut(self):
-        e = self.acknowledging and self.owner(self.acknowledging[1])
-        if e:
+    def power_cut(self, lost=False):
+        """lost: perhaps also what had been noted and was not durable."""
+        for e in self.noted if lost else ():
             self._set(e, unsure=True)
+        kind, mid = self.acknowledging or (0, 0)
+        for e in list(self.open.values()):
+            if e.number in self.ended if kind == CONNACK else kind and e.mid == mid:
+                self._set(e, unsure=True)
+        if kind == CONNACK:
+            self.modes = tuple({*self.modes, CLEAN if self.clean else PERSISTENT})
+        places = self.window
+        for e in self.open.values():
+            if places and e.number < self.reach:
+                self.doubtful.add(e.number)
+                places -= e.phase != BEGUN and not self._may_be_gone(e)
         for e in list(self.open.values()):
             self._set(e, fresh=False, orphaned=False)
         self.disconnected()
 
     def judge(self):
         """Everything is over."""
-        lost = self.accepted - self.taken
-        if len(lost) > self.gone or not lost <= self.may_go:
-            raise Finding(LOST, "messages %s were accepted; %d may have been given up" % (sorted(lost), self.gone))
+        lost = self.accepted - self.taken - self.ended
+        may_be = self.gone + self.spoilt
+        if len(lost) > may_be or not lost <= self.may_go | self.rotten:
+            raise Finding(LOST, "messages %s were accepted; %d may have been given up" % (sorted(lost), may_be))
 
 
 # --- messages to the client ---
@@ -291,6 +367,9 @@ class Incoming:
         self.owed = ()  # (kind, Message ID): what the client has to answer, in this order; replaced when it changes
         self.handing = None  # number of the message that the client is being handed
         self.ended = False  # the application has had all of it
+        self.spoilt = (
+            0  # records of the journal that were damaged: so often it may have forgotten that it had a message
+        )
         self._at = 0
 
     def copy(self):
@@ -340,6 +419,9 @@ class Incoming:
         again = self.heard.get(number, 0)
         self.heard[number] = again + 1
         if self.messages[number].qos != 2:
+            return
+        if self.spoilt and (number in self.done or (again and not redelivered)):
+            self.spoilt -= 1
             return
         if number in self.done:
             raise Finding(TWICE, "the application gets message %d again" % number)

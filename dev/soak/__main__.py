@@ -174,7 +174,8 @@ def _virtual(console, hours, devices, seed):
     console.print(table(title, lived.rows))
     early, late = lived.growth()
     console.print(
-        f"{lived.restarts} broker restarts, {lived.outages} outages of access points; commands: "
+        f"{lived.restarts} broker restarts, {lived.outages} outages of access points, {lived.lives} devices restarted; "
+        "commands: "
         f"{lived.commands.accepted} sent, {lived.commands.lost} lost, {lived.commands.twice} twice\n"
         f"Python's memory after two hours: {early} blocks, in the last quarter at most {late}"
     )

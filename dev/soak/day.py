@@ -26,6 +26,7 @@ class Day:
     rows: dict = field(default_factory=dict)  # kind of network: Row
     outages: int = 0
     restarts: int = 0
+    lives: int = 0  # devices that started anew
     commands: Row = field(default_factory=Row)  # the other way, at QoS 2
     violations: list = field(default_factory=list)  # of the protocol
     memory: list = field(default_factory=list)  # blocks that Python had allocated, every half an hour
@@ -66,10 +67,12 @@ class _Fleet:
         return Device(f"device{i:04}", self.weathers[place].kind, qos, _BROKER + 1 + place, interval, self.random)
 
     async def misfortunes(self, day):
-        """The broker goes away and comes back; so does an access point."""
+        """The broker goes away and comes back; so does an access point. A device starts anew."""
         loop, draw = asyncio.get_running_loop(), self.random
         while True:
             await asyncio.sleep(draw.uniform(300, 1500))
+            draw.choice(self.devices).restart()
+            day.lives += 1
             if draw.random() < 0.5:
                 day.restarts += 1
                 del self.world.ports[_BROKER]

@@ -1,4 +1,4 @@
-"""A virtual device: the asyncio client with a journal in RAM, that numbers what it publishes."""
+"""A virtual device: the asyncio client with a journal in RAM that outlives a restart, and numbers what it publishes."""
 
 import asyncio
 import json
@@ -22,9 +22,18 @@ class Device:
         self.commands = Tally()
         self._interval, self._random = interval, random
         self._topic = f"{ROOT}/{name}/telemetry"
-        self.journal = Journal(RamFlash(8, 4096))
-        settings = {"timeout": 8_000, "keepalive": 10, "backoff": (500, 10_000), "on_error": self._note, **options}
-        self.client = AsyncClient("127.0.0.1", name, self.journal, port=port, **settings)
+        self._flash = RamFlash(8, 4096)
+        self._settings = {"timeout_ms": 8_000, "keepalive": 10, "backoff_ms": (500, 10_000), "port": port, **options}
+        self._start(8)
+
+    def _start(self, window):
+        self._leaves = False
+        settings = {"on_error": self._note, "max_inflight": window, **self._settings}
+        self.client = AsyncClient("127.0.0.1", self.name, Journal(self._flash), **settings)
+
+    def restart(self):
+        """The program ends when it has nothing under way, and starts with another window."""
+        self._leaves = True
 
     def _note(self, error):
         self.errors += 1
@@ -38,11 +47,17 @@ class Device:
 
     async def run(self, subscribe=False):
         """Until it is cancelled."""
+        await self._live(subscribe)
+        while True:
+            self._start(self._random.choice((1, 4, 20)))
+            await self._live(subscribe)
+
+    async def _live(self, subscribe):
         if subscribe:
             await self.client.subscribe(f"{ROOT}/{self.name}/command", 2, self._obey)
         async with self.client:
             await asyncio.sleep(self._random.uniform(0, self._interval))
-            while True:
+            while not self._leaves:
                 if not self.quiet:
                     await self._publish()
                 await asyncio.sleep(self._interval * self._random.uniform(0.5, 1.5))

@@ -8,9 +8,11 @@ from collections import Counter, namedtuple
 
 import nor
 from host_tests.crash.wired import aged
-from host_tests.crash.world import World
+from host_tests.crash.world import STUMBLES, World
 from host_tests.cutting import Tape, cut
 
+_ROT = 0.1  # of the operations
+_STUMBLING = 0.04  # the same: each takes a whole script
 _DEEPEST = 4  # cuts of one device, each during the recovery from the one before
 _MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0, 0x01, 0x80, 0x7F, 0xFE, 0)
 
@@ -25,18 +27,29 @@ class Found(Exception):
 
 
 # --- the ways of cutting, as data ---
+#
+# "lost" and a number: the operation has not begun, and of those before it that were not synced some are lost.
+# "rot" and a number: nor has it here, and then a bit flips in what is programmed.
+# STUMBLES: no cut at all; World tells them.
 
 
 def how(way):
     """The function of (old, new) that `way` means: the name of a function of nor or here, and numbers. Places are
     counted among the bytes that change."""
     name, *numbers = way
+    if name in ("lost", "rot"):
+        return nor.before
     if name in ("torn", "suffix"):
         index, mask = numbers
         return lambda old, new: getattr(nor, name)(_place(old, new, index), mask)(old, new)
     if name in ("scattered", "mixed"):
         return getattr(nor, name)(*numbers)
     return {"fading": _fading, "wild": _wild}[name](*numbers) if numbers else getattr(nor, name)
+
+
+def lost(way):
+    """Which of the operations that were not synced are lost, None: none."""
+    return way[1] if way[0] == "lost" else None
 
 
 def _place(old, new, index):
@@ -63,13 +76,16 @@ def every_way(operation):
         yield ["suffix" if i % 3 == 0 else "torn", i, _MASKS[i % len(_MASKS)]]
     for seed in range(3):
         yield from (["scattered", seed], ["mixed", seed])
+        if operation.unsynced:
+            yield ["lost", seed]
+        yield ["rot", seed * 1009]
     if operation.name == "erase":
         yield from (["zeros"], ["fading", 1], ["wild", 1])
 
 
 def some_way(operation, dice):
     """One way of cutting a "program" or an "erase"."""
-    names = ["torn", "suffix", "scattered", "mixed", "after"]
+    names = ["torn", "suffix", "scattered", "mixed", "after", "lost"]
     if operation == "erase":
         names += ["zeros", "fading", "wild", "before", "mixed"]
     name = dice.choice(names)
@@ -122,9 +138,9 @@ class Explorer:
             if self.count["cuts"] == self._most:
                 return
             here = [*cuts, [k, way, arrive, resume]]
-            again = self._branch(operations[k], here)
+            again = self._live_on(here) if way[0] in STUMBLES else self._branch(operations[k], here)
             self._tell(operations[k], here)
-            if len(here) < (len(focus) if focus else self._deepest):
+            if len(here) < (len(focus) if focus else self._deepest) and way[0] != "rot":  # one fault and no other
                 self._walk(again, here, focus)
 
     def _choose(self, operations, depth, focus):
@@ -154,7 +170,13 @@ class Explorer:
     def _ways_of(self, operation):
         if self._ways is None:
             return every_way(operation)
-        return [some_way(operation.name, self._dice) for _ in range(self._ways)]
+        dice = self._dice
+        ways = [some_way(operation.name, dice) for _ in range(self._ways)]
+        if dice.random() < _ROT:
+            ways[0] = ["rot", dice.randrange(1 << 20)]
+        elif dice.random() < _STUMBLING:
+            ways[0] = [dice.choice(STUMBLES)]
+        return ways
 
     def _branch(self, operation, cuts):
         """Lets the last of the cuts happen to this operation, and the device recover. Returns what that programs."""
@@ -162,19 +184,34 @@ class Explorer:
         _, way, arrive, resume = cuts[-1]
 
         def recover():
-            world.peer.power_cut(arrive)
+            world.peer.power_cut(arrive, lost(way) is not None)
             world.power_on()
             world.play(self.steps if resume else [])
 
-        world.state = cut(world.flash, operation, how(way))
+        world.state = cut(world.flash, operation, how(way), lost(way))
+        if way[0] == "rot":
+            world.rot(way[1])
         return self._taped(cuts, recover)
+
+    def _live_on(self, cuts):
+        """The whole script, and an operation that fails in it."""
+        k, way, _, _ = cuts[0]
+        world = World(self.setup, self._flash)
+        try:
+            world.stumble(k, way[0], self.steps)
+        except Exception as error:
+            raise Found(error, cuts) from error
+        return []
 
     def _tell(self, operation, cuts):
         way = cuts[-1][1]
+        self.count["faults"] += way[0] in STUMBLES
+        self.count["rot"] += way[0] == "rot"
         self.count["cuts"] += 1
         self.count[f"cut {len(cuts)}"] += 1
         self.count[operation.name] += 1
-        self.count["within bytes"] += way[0] not in ("before", "after")
+        self.count["within bytes"] += way[0] in ("torn", "suffix", "scattered", "mixed", "zeros", "fading", "wild")
+        self.count["cache lost"] += way[0] == "lost"
         self.count[operation.promised.phase] += 1
         self.count[self._world.setup["granularity"]] += 1
         self.count["accepted"] += len(self._world.peer.out.accepted)

@@ -4,8 +4,8 @@
 import json
 from pathlib import Path
 
-from host_tests.crash.explorer import Explorer, Focus, how
-from host_tests.crash.world import World
+from host_tests.crash.explorer import Explorer, Focus, how, lost
+from host_tests.crash.world import STUMBLES, World
 from nor import PowerCut
 
 FOLDER = Path(__file__).parent / "kept"
@@ -35,14 +35,19 @@ def replay(script):
     world = World(script["setup"])
     steps = script["steps"]
     for k, way, arrive, resume in script["cuts"]:
-        world.flash.cut_at(k, how(way))
+        if way[0] in STUMBLES:
+            world.stumble(k, way[0], steps)
+            return
+        world.flash.cut_at(k, how(way), lost(way))
         try:
             _run(world, steps)
         except PowerCut:
             pass
         else:
             return  # the script has fewer operations by now
-        world.power_cut(arrive)
+        world.power_cut(arrive, lost(way))
+        if way[0] == "rot":
+            world.rot(way[1])
         if not resume:
             steps = []
     _run(world, steps)

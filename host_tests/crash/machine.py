@@ -36,11 +36,12 @@ SETUPS = st.fixed_dictionaries(
         "age": st.one_of(st.none(), st.integers(0, 60)),
         "last_mid": st.sampled_from([40, 65530, 65534, 65535, 1, 300]),
         "stuck": st.sampled_from([0, 0, 1, 3]),
-        "window": st.integers(1, 8),
-        "inbound": st.sampled_from([4, 1, 2, 10]),
-        "level": st.sampled_from([4, 4, 4, 3]),
-        "drop": st.sampled_from([None, None, "oldest", "newest"]),
+        "max_inflight": st.integers(1, 8),
+        "receive_maximum": st.sampled_from([4, 1, 2, 10]),
+        "protocol_level": st.sampled_from([4, 4, 4, 3]),
+        "when_full": st.sampled_from([None, None, "oldest", "newest"]),
         "buffer": st.sampled_from([256, 128, 1024]),
+        "clean_session": st.sampled_from([False, False, True]),
         "stranger": st.sampled_from([[], [], [], [41, 42, 43, 44], [1, 2, 3, 65535]]),
     }
 )
@@ -55,6 +56,8 @@ class Script(RuleBasedStateMachine):
     @initialize(setup=SETUPS)
     def begin(self, setup):
         sectors, size = setup.pop("sectors, size")
+        # Ids that are never released take places.
+        setup["receive_maximum"] = max(setup["receive_maximum"], setup["stuck"])
         setup = {"granularity": self.search.granularity, "sectors": sectors, "size": size, **setup}
         self.setup, self.steps = setup, []
         self.world = World(setup)
@@ -168,11 +171,19 @@ class Script(RuleBasedStateMachine):
     def wrong(self, i):
         self._do("wrong", i)
 
-    @rule(window=st.integers(1, 8), inbound=st.sampled_from([1, 4, 10]), arrive=ARRIVE)
-    def restart(self, window, inbound, arrive):
-        self._do("restart", {"window": window, "inbound": inbound}, arrive)
+    @rule(
+        window=st.integers(1, 8),
+        inbound=st.sampled_from([1, 4, 10]),
+        drop=st.sampled_from([None, "oldest", "newest"]),
+        clean=st.booleans(),
+        arrive=ARRIVE,
+        lost=ARRIVE,
+    )
+    def restart(self, window, inbound, drop, clean, arrive, lost):
+        settings = {"max_inflight": window, "receive_maximum": inbound, "when_full": drop, "clean_session": clean}
+        self._do("restart", settings, arrive, lost)
 
-    @precondition(lambda self: self._up and self.setup["level"] == 3)
+    @precondition(lambda self: self._up and self.setup["protocol_level"] == 3)
     @rule()
     def repeat(self):
         self._do("repeat")

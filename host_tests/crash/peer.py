@@ -8,6 +8,7 @@ import re
 from dev.reference.oracle import OTHER, Finding, Incoming, JudgedSession, Outgoing
 from dev.reference.server import Connection, Server, copied
 from dev.reference.wire import (
+    CONNACK,
     CONNECT,
     PUBACK,
     PUBCOMP,
@@ -28,6 +29,7 @@ class Peer:
         self.out = Outgoing()
         self.inc = Incoming()
         self.level = 4  # of the client's last CONNECT
+        self.window = 1  # of the client
         self.server = Server(JudgedSession, 10)
         self.provoked = False  # the broker broke the rules: the client may end the connection
         self.new = False  # this connection began a new session,
@@ -86,15 +88,27 @@ class Peer:
         self.out.disconnected()
         self.inc.disconnected()
 
-    def power_cut(self, arrive):
-        """The client is gone in the middle of something."""
+    def power_cut(self, arrive, lost=False):
+        """The client is gone in the middle of something; lost: also what it had not made durable."""
         self._end(arrive)
+        self.out.power_cut(lost)
+        self.inc.power_cut()
+
+    def stumble(self):
+        """The client is interrupted in something, and lives on: it may have happened or not."""
         self.out.power_cut()
         self.inc.power_cut()
+
+    def damaged(self, records):
+        """So many records of the client were lost with flash that was spoilt."""
+        self.out.spoil(records)
+        self.inc.spoilt += records
 
     def _end(self, arrive):
         self.arrive(arrive)
         self.uplink = []
+        if self.session is not self.server.sessions.get(NAME):
+            self._excuse()  # a clean session ends with its connection
         self._connection = Connection(self.server)
         self.new = False
 
@@ -102,19 +116,22 @@ class Peer:
 
     def lost(self, raw):
         """The client wrote a packet, or its beginning, into a connection that is broken."""
-        self.out.handled()
+        self._wrote()
         if raw[0] >> 4 == PUBLISH and raw[0] & 6:
             topic = re.search(rb"out/(all|\d+)", raw)
             self.out.tried(number_of(topic[0].decode(), raw[topic.end() + 2 :]))
 
     def written(self, raw):
         """The client wrote a packet."""
-        self.out.handled()
+        self._wrote()
         p = parse(raw, self.level)
         if p.kind == CONNECT:
             self.level = p.level
-            self.out.connected(repeats=p.level == 3)
-        elif p.kind == PUBLISH:
+            self.out.connected(p.level == 3, p.clean)
+            self.uplink.append(p)
+            return
+        self.out.session_begun()
+        if p.kind == PUBLISH:
             self.out.publish_written(number_of(p.topic, p.payload), p)
         elif p.kind == PUBREL:
             self.out.release_written(p.mid)
@@ -122,9 +139,13 @@ class Peer:
             self.inc.answer_written(p.kind, p.mid)
         elif p.kind in (SUBSCRIBE, UNSUBSCRIBE):
             self.out.ask_written(p.mid)
-        if p.kind != CONNECT and self.new and self.level > 3:
+        if self.new and self.level > 3:
             self.told = True  # it has read our CONNACK
         self.uplink.append(p)
+
+    def _wrote(self):
+        self.out.handled()
+        self.out.durable()
 
     def arrive(self, n=None):
         """So many packets of the client reach the broker, None: all."""
@@ -167,6 +188,9 @@ class Peer:
 
     def _handed(self, raw):
         kind = raw[0] >> 4
+        if kind == CONNACK:
+            self.out.connack_handed(self.level > 3 and not raw[2], self.window)
+            return
         mid = int.from_bytes(raw[-2:], "big")
         self.out.handed(kind, mid)
         if kind == PUBLISH:
@@ -180,5 +204,8 @@ class Peer:
         self.out.judge()
         self.inc.judge()
         left = self.session
-        if left and (any(left.held.values()) or left.flight or left.queue):  # a stranger's ids stay
+        held = (
+            left and not self.out.spoilt and any(left.held.values())
+        )  # a stranger's ids stay, and those of lost records
+        if left and (held or left.flight or left.queue):
             raise Finding(OTHER, f"nobody completes {left.held} {left.flight} {left.queue}")

@@ -6,7 +6,7 @@ from host_tests.crash.explorer import how, some_way
 from host_tests.crash.world import World
 from nor import PowerCut
 
-_SETUP = {"sectors": 5, "size": 1024, "age": 0, "window": 4}
+_SETUP = {"sectors": 5, "size": 1024, "age": 0, "max_inflight": 4}
 
 
 class Life:
@@ -29,8 +29,10 @@ class Life:
 
     def _day(self):
         world, dice = self._world, self._dice
+        lost = None
         if self._interrupted:
-            world.flash.cut_at(dice.randrange(300), self._spoil)
+            lost = dice.choice((None, dice.randrange(1000)))
+            world.flash.cut_at(dice.randrange(300), self._spoil, lost)
         try:
             if not world.device:
                 world.power_on()
@@ -39,7 +41,7 @@ class Life:
             world.finish()
         except PowerCut:
             self.cuts += 1
-            world.power_cut(dice.choice((None, 0, 1)))
+            world.power_cut(dice.choice((None, 0, 1)), lost)
 
     def _spoil(self, old, new):
         name = "erase" if len(new) == self._world.flash.block_size else "program"

@@ -9,11 +9,19 @@ from host_tests.crash.messages import outgoing
 from host_tests.crash.peer import Peer
 from host_tests.crash.wired import Device, HandlerError, aged, mounted
 from inflight import OutboxFull
+from inflight.counters import DROPPED
 from inflight.journal import OUT
-from inflight.session import DROPPED
+from inflight.packet import ProtocolError
 
 # Settings of the device, as Client takes them but for "buffer", a size; a restart may change each.
-DEVICE = {"window": 3, "inbound": 4, "drop": None, "level": 4, "buffer": 256}
+DEVICE = {
+    "max_inflight": 3,
+    "receive_maximum": 4,
+    "when_full": None,
+    "protocol_level": 4,
+    "buffer": 256,
+    "clean_session": False,
+}
 SETUP = {
     "granularity": "page-4",
     "sectors": 4,
@@ -24,6 +32,10 @@ SETUP = {
     "stranger": [],  # ids that a session of the same name has in use at the broker
     **DEVICE,
 }
+# What may happen to an operation of the flash while the device lives on: it raises an error, does nothing, cannot be
+# read back, or the program is interrupted in front of it.
+STUMBLES = ("fails", "ignored", "unread", "interrupt")
+_FAULTS = {"fails": "program", "ignored": "ignore", "unread": "read"}  # what NorFlash calls them
 _ENOUGH = 5000  # turns until everything must have been said
 
 
@@ -36,6 +48,7 @@ class State:
             self.peer.stranger(setup["stranger"])
         self.settings = {name: setup[name] for name in DEVICE}  # replaced when a step changes them
         self.mode = ["ok"]  # what the handler does
+        self.rotten = False  # a bit has flipped
         self.step = 0  # steps of the script that have begun
         self.phase = "mount"
         self.device = None
@@ -61,6 +74,7 @@ class World:
         self.setup = {**SETUP, **setup}
         self.flash = flash(self.setup)
         self.state = State(self.setup)
+        self._struck = False  # an operation of the flash has failed
 
     @property
     def peer(self):
@@ -72,20 +86,23 @@ class World:
 
     # --- power ---
 
-    def power_cut(self, arrive=None):
-        """The device is no more; so many packets of its last ones still reach the broker."""
+    def power_cut(self, arrive=None, lost=None):
+        """The device is no more; so many packets of its last ones still reach the broker. lost: of what it had not
+        synced some is lost, a number tells which; None: nothing."""
         self.state.settle_drops()
         self.state.device = None
         if self.flash.off:
             self.flash.power_on()
-        self.peer.power_cut(arrive)
+        elif lost is not None:
+            self.flash.restore(self.flash.snapshot(), self.flash.unsynced(), lost)
+        self.peer.power_cut(arrive, lost is not None)
 
     def interrupted(self):
         """The program was, and goes on: what was under way may have happened or not. If half a packet may have been,
         the client has to end the connection: to the peer all that follows there is out of place. Else the link
         breaks."""
         self.peer.power_cut(None)
-        if self._linked() and not self.device._is_torn():
+        if self.device and self._linked() and not self.device._is_interrupted():
             self.device.wire.broken = True
 
     def power_on(self):
@@ -93,16 +110,72 @@ class World:
         state = self.state
         state.phase = "mount"
         journal = mounted(self.flash)
-        if journal.damaged:
+        state.peer.out.durable()
+        if journal.damaged and not state.rotten:
             raise Finding(OTHER, f"the mount found {journal.damaged} records damaged, and only power was cut")
+        if state.rotten:  # the newest record is told by `skipped` alone: it may be one that was cut short
+            state.peer.damaged(journal.damaged + (journal.skipped > 0))
         if len(set(_numbers(journal))) != journal.live:
             raise Finding(OTHER, f"a message stands in the journal twice: {_numbers(journal)}")
         state.phase = "work"
         options = {**state.settings, "buffer": bytearray(state.settings["buffer"])}
+        state.peer.window = options["max_inflight"]
+        if options["clean_session"]:
+            state.peer.out.will_ask_clean()
         state.device = Device(journal, state.peer, **options)
         # Ids of messages to the client need room in the journal, too.
-        state.peer.server.window = min(options["inbound"], self.flash.blocks * self.flash.block_size // 512)
+        state.peer.server.window = min(options["receive_maximum"], self.flash.blocks * self.flash.block_size // 512)
         state.device.subscribe("in/#", 2, self._heard, stream=True)
+
+    # --- faults of the flash ---
+
+    def rot(self, n):
+        """A bit flips, the n-th of those in bytes that are programmed."""
+        data = self.flash.data
+        places = [i for i, byte in enumerate(data) if byte != 0xFF]
+        if places:
+            data[places[n // 8 % len(places)]] ^= 1 << n % 8
+            self.state.rotten = True
+
+    def stumble(self, k, what, steps):
+        """Plays the steps; operation k of the flash meets one of STUMBLES."""
+        left = [k]
+
+        def strike(name, at, old, new):
+            left[0] -= 1
+            if left[0] >= 0 or self._struck:
+                return
+            if what == "ignored" and (old == new or name == "erase"):
+                return  # no fault; the model refuses what is programmed over old bytes
+            self._struck = True
+            self.peer.stumble()
+            if what == "interrupt":
+                raise KeyboardInterrupt
+            self.flash.fail_at(0, _FAULTS[what])
+
+        self.flash.watch = strike
+        try:
+            self._play_struck(steps)
+        except KeyboardInterrupt:
+            self.interrupted()
+            self.play(steps)
+
+    def _play_struck(self, steps):
+        try:
+            self.play(steps)
+        except OSError:
+            if self.device:
+                raise
+            self.play(steps)  # the mount failed: it starts again
+
+    def _may_fail(self, call):
+        # Where a client may raise what the flash did.
+        try:
+            call()
+        except OSError as error:
+            if not self._struck:
+                raise
+            return error
 
     # --- scripts ---
 
@@ -160,17 +233,17 @@ class World:
         most = device.journal.largest - 18
         size = most if size < 0 else min(size, most)
         message = outgoing(len(out.messages), qos, size, retain)
-        number = out.begin(message)
-        if self.state.settings["drop"]:
+        number = out.begin(message, device.connected)
+        if self.state.settings["when_full"]:
             out.let_go()
         seq = device.journal.next_seq
         try:
             mid = device.publish(*message)
-        except (OutboxFull, OSError):
-            if qos == 0 or not self.state.settings["drop"]:
-                out.refuse(number)
-                return
-            raise
+        except (OutboxFull, OSError) as error:
+            if qos and self.state.settings["when_full"] and not (self._struck and isinstance(error, OSError)):
+                raise
+            out.refuse(number)
+            return
         out.handled()  # it may have waited for an acknowledgement
         if mid:
             out.accept(number, mid, seq)
@@ -194,7 +267,8 @@ class World:
         self._ask(lambda: self.device.unsubscribe(f"x/{which}"))
 
     def _ask(self, request):
-        with contextlib.suppress(OSError):
+        expected = (OSError, ProtocolError) if self.peer.provoked else OSError
+        with contextlib.suppress(expected):
             request()
 
     def _do_connect(self, patience=None, arrive=None):
@@ -209,10 +283,15 @@ class World:
             self.device.wire.patience = self.device.wire.arrive = None
 
     def _do_disconnect(self):
-        self.device.disconnect()
+        if not self._may_fail(self.device.disconnect):
+            self.peer.out.durable()
 
     def _do_tidy(self):
-        self.device.journal.collect()
+        error = self._may_fail(self.device.session.tidy)
+        if error:
+            self.device._failed(error)
+        else:
+            self.peer.out.durable()
 
     # --- the network ---
 
@@ -282,15 +361,15 @@ class World:
 
     def _do_repeat(self):
         """Nothing was answered for long: at level 3 the client says it all again."""
-        if self._linked() and self.device.connected and self.state.settings["level"] == 3:
-            self.device.session._repeat()
+        if self._linked() and self.device.connected and self.state.settings["protocol_level"] == 3:
+            self.device.session._retransmit()
             self.device.turn()
 
     # --- all of it ---
 
-    def _do_restart(self, settings, arrive=None):
-        """`settings`: those that change, {name: value}."""
-        self.power_cut(arrive)
+    def _do_restart(self, settings, arrive=None, lost=None):
+        """`settings`: those that change, {name: value}; the rest as for power_cut()."""
+        self.power_cut(arrive, lost)
         self.state.settings = {**self.state.settings, **settings}
         self.power_on()
 
@@ -298,7 +377,7 @@ class World:
         """Everything is said that anybody has to say."""
         for _ in range(_ENOUGH):
             if not self._linked() or not self.device.connected:
-                self.device.connect()
+                self._may_fail(self.device.connect)
             self.device.turn()
             if not self._linked():
                 continue
@@ -307,7 +386,7 @@ class World:
             if self.peer.answers:
                 self._hand(self.peer.next())
             elif not self.peer.uplink:
-                self.device.journal.collect()
+                self._do_tidy()
                 return
             self._check()
         raise Finding(OTHER, "there is no end of it")

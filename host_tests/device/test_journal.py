@@ -4,7 +4,7 @@ import struct
 from binascii import crc32
 
 import inflight.journal
-from harness import CUT_STEP, eq, raises
+from harness import CUT_STEP, EMULATED, eq, raises
 from inflight import RamFlash
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 from nor import NorFlash
@@ -15,7 +15,7 @@ RINGS = ((1, 512), (4, 512), (64, 512), (256, 1024))
 
 
 def rings(blocks=4):
-    for k in range(0, len(RINGS), 1 if CUT_STEP == 1 else 2):
+    for k in range(0, len(RINGS), 2 if EMULATED else 1):
         page, size = RINGS[k]
         yield NorFlash(blocks, size, page)
 
@@ -135,6 +135,16 @@ def test_largest_record():
             journal.mark(at, DONE)
         raises(ValueError, put, journal, 9, n + 1)
         eq(journal.next_seq, 9)
+
+
+def test_one_long_message_leaves_room_for_received_ids():
+    for flash in rings():
+        journal = Journal(flash)
+        at = put(journal, 0, journal.largest)
+        for k in range(9):
+            journal.mark(journal.append(IN, k + 1, b"", 0), DONE if k % 2 else RELEASED)
+        journal.mark(at, DONE)
+        eq(len(bodies(Journal(flash), IN)), 5)
 
 
 def test_full_costs_no_write():
@@ -265,6 +275,21 @@ def test_a_mount_of_a_sound_journal_programs_little():
         programs = flash.programs
         Journal(flash)
         assert flash.programs - programs <= 2  # the last record again
+
+
+def test_done_records_cost_a_start_nothing():
+    """A client looks for live records of each kind when it starts: sectors without any are not read."""
+    for flash in rings():
+        journal = Journal(flash)
+        while min(flash.erases) < 2:
+            journal.mark(put(journal, 1), DONE)
+        journal = Journal(flash)
+        reads = []
+        read = flash.readblocks
+        flash.readblocks = lambda *of: reads.append(of) or read(*of)
+        for kind in (OUT, IN, SESSION):
+            eq(journal.scan(kind, -1), -1)
+        eq(reads, [])
 
 
 def test_another_geometry_or_version_is_not_touched():

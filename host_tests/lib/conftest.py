@@ -5,7 +5,7 @@ import pytest
 from host_tests.clients import broker, make, pump, virtual  # noqa: F401 (fixtures)
 from host_tests.cutting import quick_sum
 from inflight import Journal
-from inflight.link import Link
+from inflight.transport import Transport
 
 
 @pytest.fixture
@@ -18,6 +18,6 @@ def quick_crc(monkeypatch):
 def looks(monkeypatch):
     """A list that grows with each look that a client takes at its socket."""
     taken = []
-    receive = Link.receive
-    monkeypatch.setattr(Link, "receive", lambda *of: taken.append(of) or receive(*of))
+    receive = Transport.receive
+    monkeypatch.setattr(Transport, "receive", lambda *of: taken.append(of) or receive(*of))
     return taken

@@ -12,7 +12,7 @@ from host_tests.crash.world import World
 from inflight import OutboxFull
 from inflight.packet import ProtocolError
 
-SETUP = {"sectors": 5, "size": 1024, "age": 0, "window": 4, "buffer": 256, "granularity": "page-64"}
+SETUP = {"sectors": 5, "size": 1024, "age": 0, "max_inflight": 4, "buffer": 256, "granularity": "page-64"}
 STEPS = [
     ["publish", 20, 1],
     ["connect", None, None],
@@ -34,10 +34,11 @@ _OF_A_MESSAGE = ("topic", "payload", "view", "offset", "redelivered")
 
 
 class Interrupt:
-    """Raises `error` at line `k` of lib/inflight that runs from now on, once. `left`: lines until then."""
+    """Raises `error` at line `k` of lib/inflight that runs from now on, once. `left`: lines until then. names: only
+    lines of these functions count."""
 
-    def __init__(self, k, error):
-        self.left, self.error = k, error
+    def __init__(self, k, error, names=()):
+        self.left, self.error, self._names = k, error, names
 
     def __enter__(self):
         sys.settrace(self._call)
@@ -49,7 +50,8 @@ class Interrupt:
     def _call(self, frame, event, arg):
         code = frame.f_code
         # What a handler reads raises in the handler, which is the application's.
-        return self._line if "/lib/inflight/" in code.co_filename and code.co_name not in _OF_A_MESSAGE else None
+        wanted = code.co_name in self._names if self._names else code.co_name not in _OF_A_MESSAGE
+        return self._line if "/lib/inflight/" in code.co_filename and wanted else None
 
     def _line(self, frame, event, arg):
         if event == "line":
@@ -60,20 +62,20 @@ class Interrupt:
         return self._line
 
 
-def lines():
+def lines(names=()):
     """How many lines of the library run in the whole script."""
     world = World(SETUP)
     world.power_on()
-    with Interrupt(1 << 60, None) as counter:
+    with Interrupt(1 << 60, None, names) as counter:
         world.play(STEPS)
     return (1 << 60) - counter.left
 
 
-def interrupted(k, error):
+def interrupted(k, error, names=()):
     """The script with an interrupt at line k, and what follows: everything is delivered, and judged."""
     world = World(SETUP)
     world.power_on()
-    with Interrupt(k, error):
+    with Interrupt(k, error, names):
         try:
             world.play(STEPS)
         except (KeyboardInterrupt, MemoryError):
@@ -95,3 +97,12 @@ def test_an_interrupt_at_any_line(error):
             interrupted(k, error)
         except (AssertionError, Finding) as finding:
             raise AssertionError(f"at line {k} of {total}: {finding}") from finding
+
+
+@pytest.mark.usefixtures("quick_crc")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_around_the_application(error):
+    """Whatever line around a handler or callback it comes at, the client knows that none runs any more."""
+    around = ("_report", "_deliver")
+    for k in range(lines(around)):
+        interrupted(k, error, around)

@@ -27,6 +27,7 @@ from host_tests.security.scripts import LIMIT_S, SCRIPTS
 
 HEAP = {"blocking": "96k", "asyncio": "128k"}
 LIVES = 3  # connections on which the broker misbehaves, before it becomes honest
+TIMEOUT_MS = 1000
 INBOUND = 16
 WHERE = [("cpython", "blocking"), ("micropython-x86", "blocking"), ("micropython-x86", "asyncio")]
 
@@ -206,6 +207,10 @@ WAYS = [
 ]
 
 
+# A broker that is alive is given ten time-outs for one answer: with these it ends by that, so they are shorter.
+TIMEOUTS_MS = {one_byte_now_and_then: 400, subscribed_never: 400}
+
+
 @pytest.fixture(scope="module")
 def found(request):
     """The interpreter, and the library as it is deployed there."""
@@ -232,9 +237,10 @@ def suffered(broker, kind, found, lib, way):
             if len(packets) > 2 and packets[-1].kind == server.DISCONNECT:
                 return
 
+    timeout = TIMEOUTS_MS.get(way, TIMEOUT_MS)
     with (
         broker.play(script),
-        running(found, SCRIPTS / "hostile_client.py", kind, broker.port, heap=HEAP[kind], lib=lib) as process,
+        running(found, SCRIPTS / "hostile_client.py", kind, broker.port, timeout, heap=HEAP[kind], lib=lib) as process,
     ):
         output = process.communicate(timeout=LIMIT_S)[0]
         assert process.returncode == 0, output

@@ -6,9 +6,10 @@ from dev.soak.weather import KINDS
 
 def test_half_an_hour_in_bad_weather():
     """Nothing lost, QoS 2 once, nobody stuck, in both directions."""
-    lived = day.live(0.5, len(KINDS), 30, seed=1)
+    lived = day.live(0.5, len(KINDS), 30, seed=5)
     assert lived.problems() == []
-    assert lived.restarts + lived.outages >= 1
+    assert lived.restarts >= 1  # so that every device connects again
+    assert lived.lives >= 1
     assert lived.commands.accepted >= 100
     for kind, row in lived.rows.items():
         assert row.accepted >= 30

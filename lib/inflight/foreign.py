@@ -3,8 +3,8 @@
 # PUBREL frees an id [MQTT-4.3.3-2]. So before a QoS 2 message is sent under an id that is not proven free, PUBRELs are
 # sent for it and some ids behind it.
 
+from .compat import const
 from .packet import PUBREL, ack
-from .port import const
 
 _PROBES = const(16)  # PUBRELs in one write; the smallest buffer has space for them
 
@@ -22,10 +22,10 @@ class ForeignIds:
         self.asked = 0  # a bit for each PUBREL that is unanswered, from that of next_unproven on
         self.pinged = False  # a PINGREQ was sent behind them
 
-    def begin(self, mid):
-        """No id is proven free; the next one is `mid`."""
+    def begin(self, mid, n=65535):
+        """n ids are not proven free, the next one is `mid`."""
         self._record.next_unproven = mid
-        self._record.unproven = 65535
+        self._record.unproven = n
         self._record.stale = True
 
     def end(self):

@@ -30,7 +30,7 @@ import struct
 from array import array
 from errno import EIO
 
-from .port import const, forget
+from .compat import const, unload
 from .records import DONE, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, RELEASED, SESSION, Records  # noqa: F401
 
 _MOST = const(60000)  # live OUT records
@@ -73,6 +73,7 @@ class Journal(Records):
         self._live = array("H", bytes(2 * n))  # bytes of live records in each sector
         self._dirty = False  # something is not durable yet
         self._others = 0  # bytes of live records that are no OUT
+        self._begun = -1  # number of the last OUT record until it is durable
         self.recover()
 
     @property
@@ -82,13 +83,18 @@ class Journal(Records):
 
     def recover(self):
         """Mounts what is on the device, at the start and after a failure. The addresses of records are other
-        ones afterwards. Raises OSError, ValueError."""
+        ones afterwards; an OUT record that had not been committed is gone. Raises OSError, ValueError."""
         self._ok = False
         import inflight.recovery
 
         inflight.recovery.mount(self)
-        forget("recovery")
+        unload("recovery")
         self._dirty = False
+        # Whoever appended it was not told that it is there, and does so again.
+        at = self.find(OUT, self._begun) if self._begun >= 0 else -1
+        if at >= 0 and self.found_seq == self._begun:
+            self.mark(at, DONE)
+        self._begun = -1
 
     def _begin(self):
         # An operation that programs; `_ok` is set again at its end. An interrupt may come between any two steps.
@@ -110,8 +116,10 @@ class Journal(Records):
             raise OutboxFull("%d bytes of %d in use" % (self.used, self.limit))
         self._begin()
         self._dirty = True
+        if kind == OUT:
+            self._begun = self.next_seq
         size += OVERHEAD
-        self._make_room(size)
+        self._make_space(size)
         at = self._append(kind, mid, head, n, tail, start, end)
         if kind != NOTE:
             self._count(at, kind, size)
@@ -178,6 +186,7 @@ class Journal(Records):
             self._begin()
             self._sync()
             self._dirty = False
+            self._begun = -1
             self._ok = True
 
     def read(self, at, offset, buf):
@@ -207,14 +216,15 @@ class Journal(Records):
     # --- walking ---
 
     def _next(self, at):
-        # Returns the first record at `at` or behind it, in ring order up to the head's end; -1.
+        # Returns the first record at `at` or behind it, in ring order up to the head's end; -1. Passes by sectors
+        # without live records: a start would take seconds to read those.
         size = self._size
         while True:
             sector = at // size
             off = at - sector * size
             if sector == self._head and off >= self._off:
                 return -1
-            if off + OVERHEAD <= size:
+            if off + OVERHEAD <= size and self._live[sector]:
                 kind = self._parse(at)
                 if not kind:
                     at += 1
@@ -292,7 +302,7 @@ class Journal(Records):
 
     # --- the ring ---
 
-    def _make_room(self, size):
+    def _make_space(self, size):
         # The head gets room for `size` bytes, and sectors stay erased ahead for the appends to come.
         erases = 0
         # As many as the worst case above asks for; 7 bytes in 8 are live in a sector that is full.

@@ -4,6 +4,7 @@
 import os
 import struct
 from binascii import crc32
+from struct import unpack_from
 
 from .journal import OutboxFull
 from .pages import CHUNK
@@ -17,24 +18,33 @@ _UNKEPT_IDS = 256  # Message IDs that requests may have taken in between, of whi
 _KINDS = (OUT, IN, SESSION, NOTE)
 
 
-def mount(j):
+def mount(j, damaged=0, skipped=0):
     j._clear_page()
-    j.next_seq = j.last_mid = j.used = j.live = j.damaged = j.skipped = j._others = 0
-    j._cursor_seq = 0
+    j.next_seq = j.last_mid = j.used = j.live = j._others = 0
+    j.damaged = damaged  # beside what is found here
+    j.skipped = skipped
+    j._cursor = j._cursor_seq = 0
     j._newest = -1
     j._ordered = True
     for i in range(j._n):
         j._live[i] = 0
-    window = _Window(j)
-    _restore_sectors(j, window)
-    _find_head(j, window)
+    reader = _SectorReader(j)
+    _restore_sectors(j, reader)
+    _find_head(j, reader)
     for k in range(j._erased + 1, j._n + 1):
-        _read_sector(j, window, (j._head + k) % j._n)
-    j.skipped += window.lost
-    _finish(j, window)
+        _read_sector(j, reader, (j._head + k) % j._n)
+    j.skipped += reader.lost
+    if j._erased or j._live[j._head] or j._newest // j._size == j._head:
+        _finish(j, reader)
+        return
+    # Power was cut while a long record was copied: its beginning takes the last sector, for nothing.
+    j.erases -= 1
+    j._reclaim(j._head)
+    del reader
+    mount(j, j.damaged, j.skipped)
 
 
-class _Window:
+class _SectorReader:
     # Reads a sector in large chunks, since each read costs an RP2040 a fraction of a millisecond; of at most 512
     # bytes, since a client needs the most heap here.
 
@@ -42,7 +52,10 @@ class _Window:
         self.j = j
         self.buf = bytearray(min(j._size, 512))
         self.view = memoryview(self.buf)
-        self.last = -1  # address of the last record that was taken
+        self.most = len(self.buf) - OVERHEAD  # index of the last record that could be in buf
+        self.volatile = j._volatile
+        self.first = -1  # address of the first live record,
+        self.last = -1  # and of the last one that was taken
         self.spoilt = []  # sectors that would look like a retired one if they were the oldest
         self.lost = 0  # records that may have been lost behind the newest with a number of its own
         self.aim(0)
@@ -76,28 +89,39 @@ class _Window:
         return -1
 
     def has_record(self, at):
-        """True if a whole record is at address `at`."""
+        """True if a whole record is at address `at`. buf holds all of it then, if that is not longer."""
         if at + OVERHEAD > self.end:
             return False
+        # There are thousands of records, so what load() would do in vain is not asked for.
         buf = self.buf
-        i = self.load(at, HEAD)
-        if buf[i] not in _KINDS:
+        i = at - self.at
+        if self.at < 0 or not 0 <= i <= self.most:
+            i = self.load(at, OVERHEAD)
+        if buf[i] not in _KINDS or buf[i + 8] == 0xFF:  # nor so many messages
             return False
-        n = HEAD + (buf[i + 1] | buf[i + 2] << 8)
-        if at + n + OVERHEAD - HEAD > self.end or buf[i + 8] == 0xFF:  # nor so many messages
+        n = OVERHEAD + (buf[i + 1] | buf[i + 2] << 8)
+        if at + n > self.end:
             return False
-        if self.j._volatile:
+        if i + n > len(buf):
+            if n > len(buf):
+                return self.volatile or self._has_long(at, n)
+            i = self.load(at, n)
+        if self.volatile:
             return True
-        if i + n + _CRC > len(buf):
-            i = self.load(at, min(len(buf), n + _CRC))
-        k = min(n, len(buf) - i)
-        crc = crc32(self.view[i : i + k])
-        while k < n:  # a record longer than the window
-            part = min(n - k, len(buf))
+        n += i - 1 - _CRC
+        # In this order most numbers that come up are small, and need no heap.
+        return crc32(self.view[i:n]) ^ unpack_from("<I", buf, n)[0] ^ self.key == at - self.base
+
+    def _has_long(self, at, n):
+        # A record of n bytes is longer than buf.
+        crc = k = 0
+        n -= 1 + _CRC
+        while k < n:
+            part = min(n - k, len(self.buf))
             i = self.load(at + k, part)
             crc = crc32(self.view[i : i + part], crc)
             k += part
-        return _word(buf, self.load(at + n, _CRC)) == crc ^ self.key ^ at - self.base
+        return _word(self.buf, self.load(at + n, _CRC)) == crc ^ self.key ^ at - self.base
 
     def next_record(self, at, end):
         """The address of the first whole record from `at` on that begins before `end`, -1 if there is none."""
@@ -113,12 +137,13 @@ class _Window:
         at = self.next_record(self.base + HEADER, self.end)
         while at >= 0:
             found += 1
-            behind = at + self.told_size(at)
-            live += CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
+            behind = at + self.size_in_header(at)
+            note = self.buf[self.load(at, 1)] == NOTE
+            live += not note and CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
             at = self.next_record(behind, self.end)
         return found, live
 
-    def told_size(self, at):
+    def size_in_header(self, at):
         """The size of the record at address `at` if its header is right, whatever its body is; 0."""
         if at + OVERHEAD > self.end:
             return 0
@@ -129,7 +154,7 @@ class _Window:
 
     def count_lost(self, at, end):
         """How many records may have been in the region at the end of the ring, beside one that was cut short."""
-        size = self.told_size(at)
+        size = self.size_in_header(at)
         if not size:
             return _most_records(end - at)
         # The CRC is programmed last: where it is blank the record was never whole.
@@ -137,7 +162,7 @@ class _Window:
 
 
 def _word(buf, i):
-    return struct.unpack_from("<I", buf, i)[0]
+    return unpack_from("<I", buf, i)[0]
 
 
 # --- sectors ---
@@ -190,7 +215,7 @@ def _elect(j, headers):
     return newest
 
 
-def _restore_sectors(j, window):
+def _restore_sectors(j, reader):
     # Finishes erases, or the format, and gives lost sectors a header again.
     headers = _read_headers(j)
     newest = _elect(j, headers)
@@ -212,8 +237,8 @@ def _restore_sectors(j, window):
             j._head = i
             j.erases += 1
             continue
-        window.aim(i)
-        found, live = window.count_records()
+        reader.aim(i)
+        found, live = reader.count_records()
         if live or k > 1:  # else it may have been retired in part
             j.damaged += 1
         if not found and k > 1:
@@ -221,7 +246,7 @@ def _restore_sectors(j, window):
             j.skipped += _most_records(j._size - HEADER)
             j._erase(i, seq)
         elif not _is_alike(j, i, seq):
-            window.spoilt.append(i)
+            reader.spoilt.append(i)
 
 
 def _most_records(size):
@@ -236,12 +261,12 @@ def _is_alike(j, i, seq):
     return sum(a == b for a, b in zip(h, right)) >= _ALIKE
 
 
-def _find_head(j, window):
+def _find_head(j, reader):
     # The newest sector with something behind its header, the oldest if all are blank.
     newest = j._head
     while j._erased < j._n - 1:
-        window.aim(j._head)
-        if window.last_byte(window.base + HEADER) >= 0:
+        reader.aim(j._head)
+        if reader.last_byte(reader.base + HEADER) >= 0:
             break
         j._erased += 1
         j._head = (newest - j._erased) % j._n
@@ -250,60 +275,72 @@ def _find_head(j, window):
 # --- records ---
 
 
-def _read_sector(j, window, sector):
-    window.aim(sector)
-    at = window.base + HEADER
-    last = window.last_byte(at)
+def _read_sector(j, reader, sector):
+    reader.aim(sector)
+    at = reader.base + HEADER
+    last = reader.last_byte(at)
     while at <= last:
-        if window.has_record(at):
-            at = _take(j, window, at)
-        elif not window.buf[window.load(at, 1)]:
+        if reader.has_record(at):
+            at = _take(j, reader, at)
+        elif not reader.buf[reader.load(at, 1)]:
             at += 1  # retired before
         else:
-            behind = window.next_record(at + 1, last)
+            behind = reader.next_record(at + 1, last)
             if behind < 0 and sector == j._head:
                 break
             behind = last + 1 if behind < 0 else behind
-            size = window.told_size(at)
+            size = reader.size_in_header(at)
             if size and at + size < behind:
                 behind = at + size
             j.damaged += 1
-            window.lost += 1 if size else _most_records(behind - at)
-            _retire(j, window, at, behind)
+            reader.lost += 1 if size else _most_records(behind - at)
+            _retire(j, reader, at, behind)
             at = behind
     if sector == j._head:
         if at <= last:
-            at = _retire_end(j, window, at, last + 1)
-        j._off = at - window.base
+            at = _retire_end(j, reader, at, last + 1)
+        j._off = at - reader.base
 
 
-def _take(j, window, at):
+def _take(j, reader, at):
     # Counts the record, finishes a state that was half written. Returns the address behind it.
-    i = window.load(at, HEAD)
-    kind, n, mid, seq = struct.unpack_from("<BHHI", window.buf, i)
-    behind = at + n + OVERHEAD
-    window.last = at
+    buf = reader.buf
+    i = at - reader.at
+    if not 0 <= i <= reader.most:
+        i = reader.load(at, OVERHEAD)
+    kind = buf[i]
+    n = OVERHEAD + (buf[i + 1] | buf[i + 2] << 8)
+    behind = at + n
+    reader.last = at
     if kind == NOTE or kind == OUT:
+        seq = unpack_from("<I", buf, i + 5)[0]
         if seq + 1 >= j.next_seq:
             j.next_seq = seq + 1
-            j.last_mid = mid
+            j.last_mid = buf[i + 3] | buf[i + 4] << 8
             j._newest = at
-            window.lost = 0
+            reader.lost = 0
         else:
             j._ordered = False
-    if kind == NOTE:
-        return behind
-    state = window.buf[window.load(behind - 1, 1)]
+        if kind == NOTE:
+            return behind
+    i += n - 1
+    if i >= len(buf):
+        i = reader.load(behind - 1, 1)
+    state = buf[i]
+    if not state & 15:
+        return behind  # done, as most are
     released = CLEARED[state >> 4]
     done = CLEARED[state & 15]
     if done < 2:
-        j._count(at, kind, n + OVERHEAD)
-    if 1 < done < 4 or 1 < released < 4:
-        j._write_state(at, n, DONE if done > 1 else RELEASED)
+        j._count(at, kind, n)
+        if reader.first < 0:
+            reader.first = at
+    if done > 1 or 1 < released < 4:
+        j._write_state(at, n - OVERHEAD, DONE if done > 1 else RELEASED)
     return behind
 
 
-def _retire(j, window, at, end):
+def _retire(j, reader, at, end):
     # The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
     zeros = bytes(CHUNK)
     while at < end:
@@ -311,25 +348,25 @@ def _retire(j, window, at, end):
         j._clear_bits(at, zeros, n)
         at += n
     j._sync()
-    window.at = -1
+    reader.at = -1
 
 
-def _retire_end(j, window, at, end):
+def _retire_end(j, reader, at, end):
     # Behind the last record of the head is one that was cut short, or damaged since: if so, its number and Message
     # ID were given. Returns the address behind the region, which ends with the page: none of it can be trusted.
-    window.lost += window.count_lost(at, end)
+    reader.lost += reader.count_lost(at, end)
     end = -(-end // j._unit) * j._unit
-    _retire(j, window, at, end)
+    _retire(j, reader, at, end)
     return end
 
 
 # --- the end ---
 
 
-def _finish(j, window):
-    if window.last >= 0:
-        _refresh(j, window.last)
-        _drop_original(j, window.last)
+def _finish(j, reader):
+    if reader.last >= 0:
+        _refresh(j, reader.last)
+        _drop_original(j, reader)
     if j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off:
         j._off = j._size  # that page takes nothing
     j._bad = -1
@@ -344,7 +381,7 @@ def _finish(j, window):
         except OutboxFull:
             _rewrite_oldest(j)
     try:
-        for sector in window.spoilt:
+        for sector in reader.spoilt:
             while j._live[sector]:
                 if j._erased > 1 or j._off + j._live[sector] <= j._size:
                     j._empty(sector)
@@ -402,20 +439,21 @@ def _refresh(j, at):
         at += j._unit
 
 
-def _drop_original(j, at):
-    # The last record may be a copy, made when power was cut before its original was marked done.
+def _drop_original(j, reader):
+    # The last record may be a copy, made when power was cut before its original was marked done: that is the first
+    # live one, in the oldest sector.
+    at = reader.last
+    other = reader.first
+    if other < 0 or other == at or other // j._size != j._tail():
+        return
     j._load(at)
     header = bytes(j._h)
-    sector = j._tail()
-    other = j._next(j._oldest())
-    while 0 <= other != at and other // j._size == sector:
-        state = j._state(other)
-        if state != DONE:
-            if bytes(j._h) == header:
-                if state:  # the last byte of the copy
-                    j._write_state(at, j.found_len, state)
-                    j._sync()
-                j._write_state(other, j.found_len, DONE)
-                j._count(other, j._kind, -j.found_len - OVERHEAD)
-            return
-        other = j._next(j._behind(other))
+    j._load(other)
+    if bytes(j._h) != header:
+        return
+    state = j._state(other)
+    if state:  # the last byte of the copy
+        j._write_state(at, j.found_len, state)
+        j._sync()
+    j._write_state(other, j.found_len, DONE)
+    j._count(other, j._kind, -j.found_len - OVERHEAD)

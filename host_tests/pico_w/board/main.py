@@ -8,7 +8,7 @@ from machine import mem32
 
 import board
 from inflight import Client, Journal
-from inflight.port import const, sleep_ms
+from inflight.compat import const, sleep_ms
 
 _TASK = const(0x40058024)
 _NOTE = const(0x40058028)

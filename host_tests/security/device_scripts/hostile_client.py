@@ -1,17 +1,23 @@
-"""`hostile_client.py blocking|asyncio PORT`: has six messages of its own to deliver, and a broker that wants something
-else. Ends when they are delivered, with a line of JSON: what it had on its heap when it was connected first, the most
-it had there later, how often it erased flash, its counters."""
+"""`hostile_client.py blocking|asyncio PORT TIMEOUT_MS`: has six messages of its own to deliver, and a broker that wants
+something else. Ends when they are delivered, with a line of JSON: what it had on its heap when it was connected first,
+the most it had there later, how often it erased flash, its counters."""
 
 import gc
 import json
 import sys
 
 from inflight import AsyncClient, Client, Journal, RamFlash
-from inflight.port import ticks_diff, ticks_ms
+from inflight.compat import ticks_diff, ticks_ms
 
-kind, port = sys.argv[1:]
+kind, port, timeout = sys.argv[1:]
 LIMIT_MS = 60_000
-options = {"keepalive": 1, "timeout": 1000, "backoff": (20, 200), "inbound": 16, "on_error": lambda error: None}
+options = {
+    "keepalive": 1,
+    "timeout_ms": int(timeout),
+    "backoff_ms": (20, 200),
+    "receive_maximum": 16,
+    "on_error": lambda error: None,
+}
 journal = Journal(RamFlash(4, 1024))
 received = [0]
 

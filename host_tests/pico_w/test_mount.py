@@ -1,0 +1,12 @@
+"""A journal of 64 KiB on a Pico W is mounted soon, in emulated time; `make figures-pico-w` prints the table."""
+
+import pytest
+
+from dev.pico_w import mounting
+
+pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(1800)]
+
+
+def test_a_full_journal_is_mounted_in_a_second():
+    for what, ms in mounting.times():
+        assert ms <= 1000, what
