@@ -287,7 +287,7 @@ class World:
             self.peer.out.durable()
 
     def _do_tidy(self):
-        error = self._may_fail(self.device.session.tidy)
+        error = self._may_fail(self.device.session.collect)
         if error:
             self.device._failed(error)
         else:

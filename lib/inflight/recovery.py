@@ -6,6 +6,7 @@ import struct
 from binascii import crc32
 from struct import unpack_from
 
+from .compat import const
 from .journal import OutboxFull
 from .pages import CHUNK
 from .records import CLEARED, DONE, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, RELEASED, SESSION
@@ -13,7 +14,7 @@ from .records import CLEARED, DONE, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, RELEA
 _VERSION = 2
 _NEVER = 0xFF000000  # no flash lasts so many erases
 _ALIKE = 12  # bytes of a spoilt header, of 20, that are as they ought to be; a retired or erased one has fewer
-_CRC = 4
+_CRC = const(4)
 _UNKEPT_IDS = 256  # Message IDs that requests may have taken in between, of which there is no record
 _KINDS = (OUT, IN, SESSION, NOTE)
 
@@ -65,13 +66,17 @@ class _SectorReader:
         j = self.j
         self.base = sector * j._size
         self.end = self.base + j._size
-        self.at = -1  # address of what is in buf
+        self.forget()
         age = (j._head + j._erased - sector) % j._n
         self.key = (j._salt_high ^ (j.erases - 1 - age) & 0xFFFF) << 16 | j._salt_low
 
+    def forget(self):
+        """Nothing is in buf."""
+        self.at = -len(self.buf)  # address of what is in buf: it ends before all that is asked for
+
     def load(self, at, n):
         """Returns the index in buf of n bytes from address `at` on. They fit, and are in the sector."""
-        if self.at < 0 or at < self.at or at + n > self.at + len(self.buf):
+        if at < self.at or at + n > self.at + len(self.buf):
             self.at = min(at, self.end - len(self.buf))
             self.j._read(self.at, self.buf)
         return at - self.at
@@ -90,12 +95,12 @@ class _SectorReader:
 
     def has_record(self, at):
         """True if a whole record is at address `at`. buf holds all of it then, if that is not longer."""
-        if at + OVERHEAD > self.end:
-            return False
-        # There are thousands of records, so what load() would do in vain is not asked for.
+        # There are thousands of records: what load() would do in vain is not asked for. All in buf is of this sector.
         buf = self.buf
         i = at - self.at
-        if self.at < 0 or not 0 <= i <= self.most:
+        if not 0 <= i <= self.most:
+            if at + OVERHEAD > self.end:
+                return False
             i = self.load(at, OVERHEAD)
         if buf[i] not in _KINDS or buf[i + 8] == 0xFF:  # nor so many messages
             return False
@@ -348,7 +353,7 @@ def _retire(j, reader, at, end):
         j._clear_bits(at, zeros, n)
         at += n
     j._sync()
-    reader.at = -1
+    reader.forget()
 
 
 def _retire_end(j, reader, at, end):
