@@ -5,14 +5,6 @@ from dev.setup.common import CHECKOUT
 
 TARGETS = CHECKOUT / "host_tests/fuzz/targets"
 CORPUS = CHECKOUT / "host_tests/fuzz/corpus.txt"
-DEVICE_PATH = (
-    CHECKOUT / "lib",
-    TARGETS,
-    CHECKOUT / "host_tests/device",
-    CHECKOUT / "firmware",
-    CHECKOUT / "boards/common",
-    CHECKOUT,  # for dev.reference
-)
 # Target: its share of the inputs, of those the share that coverage guides, and its share of the time. What is cheap
 # gets most inputs.
 SHARES = {

@@ -3,7 +3,10 @@
 import subprocess
 from pathlib import Path
 
-from . import CORPUS, DEVICE_PATH, TARGETS, target
+from dev import device_run
+from inflight_tools.boards.bundle import LIB
+
+from . import CORPUS, TARGETS, target
 
 HEAD = "# Inputs of the fuzzers, and what came of them on CPython: `python -m dev.fuzz --save` adds to them.\n"
 
@@ -49,11 +52,10 @@ def write(path, inputs):
 
 def replayed(runtime, path, heap, seconds=900):
     """(inputs, most bytes of heap in use) of a replay on a Runtime of MicroPython; RuntimeError with what it said."""
-    folders = ":".join(map(str, DEVICE_PATH))
-    command = [*runtime.command(heap), str(TARGETS / "replay.py"), str(path)]
-    done = subprocess.run(
-        command, env={"MICROPYPATH": f".frozen:{folders}"}, capture_output=True, text=True, timeout=seconds
-    )
+    script = TARGETS / "replay.py"
+    command = [*runtime.command(heap), str(script), str(path)]
+    env = device_run.environment(LIB, script)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds)
     if done.returncode:
         raise RuntimeError((done.stdout + done.stderr).strip()[-1500:])
     inputs, most = done.stdout.split()
