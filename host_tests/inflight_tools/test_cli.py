@@ -29,6 +29,7 @@ def test_the_help_of_each_command_stands_alone(group, name):
     done = run(group, name, "--help")
     assert done.exit_code == 0
     assert f"Example: inflight {group} {name} " in done.output
+    assert "Exit status: 0 done, 1 failed, 2 wrong arguments" in done.output
     command = get_command(cli.build()).commands[group].commands[name]
     assert [parameter.name for parameter in command.params if not parameter.help] == []
 

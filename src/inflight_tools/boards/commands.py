@@ -3,6 +3,7 @@
 import typer
 
 from inflight_tools.boards import deploy, flash, freeze, image, monitor
+from inflight_tools.epilog import epilog
 
 app = typer.Typer(
     no_args_is_help=True, help="Writes firmware, application and settings to boards, and listens to them."
@@ -11,7 +12,7 @@ app = typer.Typer(
 
 def _add(module, example):
     name = module.__name__.rpartition(".")[2]
-    app.command(name, epilog=f"Example: inflight board {name} {example}")(module.main)
+    app.command(name, epilog=epilog(f"board {name} {example}"))(module.main)
 
 
 _add(image, "--board esp32 --config attic.json --out attic.bin")

@@ -29,7 +29,7 @@ def main(
     flash_mb: FlashMb = None,
     erase: Annotated[bool, typer.Option("--erase", help=f"even if this loses {_LOST}")] = False,
 ):
-    """Writes firmware, application and settings to BOARD on PORT."""
+    """Writes firmware, application and settings to a board on a port or boot drive."""
     with one_line():
         made = make(board, firmware, sha256, config, ca, cert, key, flash_mb)
         (_uf2 if made.variant.family else _esp32)(made, port, erase)

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from inflight_tools.epilog import epilog
 from inflight_tools.fleet.collect import command
 from inflight_tools.fleet.spark.session import PARTITIONS
 
@@ -32,11 +33,7 @@ PARTS = typer.Option(PARTITIONS, "--partitions", min=1, help="of a shuffle: two 
 app = typer.Typer(no_args_is_help=True, help="Collects what devices publish, and proves from it what arrived.")
 
 
-def _example(words):
-    return f"Example: inflight fleet {words}"
-
-
-app.command("collect", epilog=_example("collect --broker broker.example --landing telemetry/landing"))(command.main)
+app.command("collect", epilog=epilog("fleet collect --broker broker.example --landing telemetry/landing"))(command.main)
 
 
 def say(text):
@@ -105,7 +102,7 @@ def _follow(query, stopping, as_json):
         raise RuntimeError(f"the query ended: {query.exception()}")
 
 
-@app.command(epilog=_example("tables --data telemetry --once"))
+@app.command(epilog=epilog("fleet tables --data telemetry --once"))
 def tables(
     data: Path = FOLDER,
     landing: str = LANDING,
@@ -143,7 +140,7 @@ def _summary(facts):
     return shown
 
 
-@app.command(epilog=_example("report --data telemetry --device attic"))
+@app.command(epilog=epilog("fleet report --data telemetry --device attic"))
 def report(
     data: Path = FOLDER,
     of: str = PLACE,
@@ -174,7 +171,7 @@ def report(
     say(f"{out}: {out.stat().st_size:,} bytes")
 
 
-@app.command(epilog=_example("compact --data telemetry"))
+@app.command(epilog=epilog("fleet compact --data telemetry"))
 def compact(
     data: Path = FOLDER, of: str = PLACE, master: str = MASTER, partitions: int = PARTS, conf: list[str] = CONF
 ):
@@ -186,7 +183,7 @@ def compact(
         say(f"{Tables(spark, _place(data, of, 'tables')).merge()} folders went into larger ones")
 
 
-@app.command(epilog=_example("export folder --data telemetry"))
+@app.command(epilog=epilog("fleet export folder --data telemetry"))
 def export(
     to: str = typer.Argument(help="folder or URI"),
     data: Path = FOLDER,
@@ -210,7 +207,7 @@ def export(
     say(f"aggregates and devices are in {to}")
 
 
-@app.command(epilog=_example("pipeline --broker broker.example --data telemetry"))
+@app.command(epilog=epilog("fleet pipeline --broker broker.example --data telemetry"))
 def pipeline(
     broker: str = typer.Option(None, help="host or host:port"),
     config: Path = typer.Option(None, help="a device's configuration file: its broker, user, root, TLS"),
