@@ -289,7 +289,7 @@ class World:
     def _do_tidy(self):
         error = self._may_fail(self.device.session.collect)
         if error:
-            self.device._failed(error)
+            self.device._connection_failed(error)
         else:
             self.peer.out.durable()
 
