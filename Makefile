@@ -3,117 +3,122 @@ PYTHON ?= python3
 VENV := .venv/bin
 JOBS ?= 4
 ARGS ?=
+SETUP = @PYTHONPATH="$(CURDIR)/src" $(PYTHON) -m dev.setup
+INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-pipeline test conformance crash fuzz test-brokers soak bench freeze demo sensor image flash deploy monitor \
-	test-pico-w figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline lint clean
+.PHONY: help setup setup-boards setup-pipeline test conformance crash fuzz test-brokers soak bench freeze demo sensor image \
+	flash deploy monitor test-pico-w figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline lint clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## virtual environment, interpreters and broker, without root
-	@$(PYTHON) tools/setup.py
+	$(SETUP)
+
+setup-boards:  ## what the commands for boards need, no more: also on macOS
+	$(SETUP) boards
 
 setup-pipeline: setup  ## Spark as well, and Java where there is none
-	@$(PYTHON) tools/setup.py pipeline
+	$(SETUP) pipeline
 
 test: setup-pipeline  ## the whole suite on every runtime (ARGS="-k journal" for a part)
 	$(VENV)/python -m pytest -n $(JOBS) $(ARGS)
 
 conformance: setup  ## which test proves which statement of MQTT 3.1.1 and 3.1
-	@$(VENV)/python tools/conformance.py -n $(JOBS) $(ARGS)
+	@$(VENV)/python -m dev.conformance -n $(JOBS) $(ARGS)
 
 SEEDED = $(if $(SEED),--seed $(SEED))
 
 crash: setup  ## power cuts everywhere in scripts that are made up as it goes (CUTS=100000 SEED=)
-	@$(VENV)/python tools/crash.py $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
+	@$(VENV)/python -m dev.crash $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
 
 fuzz: setup  ## hostile bytes for decoder, session, mount and commands (INPUTS=1000000 SEED=)
-	@$(PYTHON) tools/setup.py fuzz
-	@$(VENV)/python tools/fuzz.py $(if $(INPUTS),--inputs $(INPUTS)) $(SEEDED) $(ARGS)
+	$(SETUP) fuzz
+	@$(VENV)/python -m dev.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(SEEDED) $(ARGS)
 
 test-brokers: setup  ## the same exchanges with mosquitto, amqtt, aedes and RabbitMQ, which it installs
-	@$(PYTHON) tools/setup.py brokers
+	$(SETUP) brokers
 	INFLIGHT_BROKERS=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/brokers $(ARGS)
 
 soak: setup  ## bad networks and a day of virtual time (DEVICES=1000 MINUTES=5 SEED=)
-	@$(VENV)/python tools/soak.py $(if $(DEVICES),--devices $(DEVICES)) $(if $(MINUTES),--minutes $(MINUTES)) $(SEEDED) $(ARGS)
+	@$(VENV)/python -m dev.soak $(if $(DEVICES),--devices $(DEVICES)) $(if $(MINUTES),--minutes $(MINUTES)) $(SEEDED) $(ARGS)
 
 bench: setup  ## what the client costs, on 32-bit MicroPython (PEERS=folder of others' checkouts)
-	@$(VENV)/python tools/benchmark.py $(if $(PEERS),--peers "$(PEERS)") $(ARGS)
+	@$(VENV)/python -m dev.bench.benchmark $(if $(PEERS),--peers "$(PEERS)") $(ARGS)
 
-freeze: setup  ## the library to freeze into a firmware of one's own (OUT=folder)
-	@$(VENV)/python tools/freeze.py $(if $(OUT),"$(OUT)")
+freeze: setup-boards  ## the library to freeze into a firmware of one's own (OUT=folder)
+	$(INFLIGHT) board freeze $(if $(OUT),"$(OUT)")
 
 demo: setup-pipeline  ## a fleet under power cuts, through collector and Spark to a report (DEVICES=20 DURATION=30 QOS=1,2)
-	@$(VENV)/python tools/demo.py $(if $(DEVICES),--devices $(DEVICES)) $(if $(DURATION),--duration $(DURATION)) \
+	@$(VENV)/python -m dev.demo $(if $(DEVICES),--devices $(DEVICES)) $(if $(DURATION),--duration $(DURATION)) \
 		$(if $(QOS),--qos "$(QOS)") $(SEEDED) $(ARGS)
 
 sensor: setup  ## this machine as a sensor (CONFIG=config.json)
-	@$(VENV)/python tools/sensor.py "$(CONFIG)"
+	@$(VENV)/python -m dev.sensor "$(CONFIG)"
 
 SETTINGS = $(if $(CONFIG),--config "$(CONFIG)") $(if $(CA),--ca "$(CA)") $(if $(CERT),--cert "$(CERT)") \
 	$(if $(KEY),--key "$(KEY)")
 IMAGE = --board "$(BOARD)" $(if $(FIRMWARE),--firmware "$(FIRMWARE)") $(if $(SHA256),--sha256 "$(SHA256)") \
 	$(SETTINGS) $(if $(FLASH_MB),--flash-mb "$(FLASH_MB)")
 
-image: setup  ## a bare board's image as a file (BOARD=esp32 CONFIG=config.json [FIRMWARE= CA= OUT=])
-	@$(VENV)/python tools/image.py $(IMAGE) $(if $(OUT),--out "$(OUT)")
+image: setup-boards  ## a bare board's image as a file (BOARD=esp32 CONFIG=config.json [FIRMWARE= CA= OUT=])
+	$(INFLIGHT) board image $(IMAGE) $(if $(OUT),--out "$(OUT)")
 
-flash: setup  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1])
-	@$(VENV)/python tools/flash.py $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
+flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1])
+	$(INFLIGHT) board flash $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
 
 test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour)
 	INFLIGHT_PICO_W=1 $(VENV)/python -m pytest -n 2 host_tests/pico_w $(ARGS)
 
 figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board
-	@$(VENV)/python tools/pico_w_figures.py
+	@$(VENV)/python -m dev.pico_w.figures
 
 WAIT ?= 90
 BROKER_HERE = $(if $(BROKER),--broker "$(BROKER)")
 
-deploy: setup  ## what changed onto a board (BOARD=pico_w PORT=/dev/ttyACM0 CONFIG=config.json [ROMFS=1 WAIT=90])
-	@$(VENV)/python tools/deploy.py --board "$(BOARD)" --port "$(PORT)" $(SETTINGS) $(BROKER_HERE) \
+deploy: setup-boards  ## what changed onto a board (BOARD=pico_w PORT=/dev/ttyACM0 CONFIG=config.json [ROMFS=1 WAIT=90])
+	$(INFLIGHT) board deploy --board "$(BOARD)" --port "$(PORT)" $(SETTINGS) $(BROKER_HERE) \
 		--wait $(WAIT) $(if $(filter 1,$(ROMFS)),--romfs)
 
-monitor: setup  ## a board's console and its messages, live (PORT=/dev/ttyACM0 CONFIG=config.json)
-	@$(VENV)/python tools/monitor.py $(if $(PORT),--port "$(PORT)") $(SETTINGS) $(BROKER_HERE)
+monitor: setup-boards  ## a board's console and its messages, live (PORT=/dev/ttyACM0 CONFIG=config.json)
+	$(INFLIGHT) board monitor $(if $(PORT),--port "$(PORT)") $(SETTINGS) $(BROKER_HERE)
 
 DATA ?= telemetry
 ROOT ?= inflight
 MASTER ?= local[*]
 FLEET = --data "$(DATA)" --root "$(ROOT)" --master "$(MASTER)"
-TABLES = @$(VENV)/python tools/tables.py
 FROM = $(if $(BROKER),--broker "$(BROKER)") $(if $(CONFIG),--config "$(CONFIG)")
 
 pipeline: setup-pipeline  ## a collector and Spark for a fleet, until Ctrl-C (BROKER=host ROOT=inflight DATA=telemetry)
-	$(TABLES) pipeline $(FROM) $(FLEET) $(ARGS)
+	$(INFLIGHT) fleet pipeline $(FROM) $(FLEET) $(ARGS)
 
-collect: setup  ## a collector alone (BROKER=host ROOT=inflight DATA=telemetry [NAME=collector-0 SHARE=group CA=])
-	@$(VENV)/python tools/collector.py $(FROM) --root "$(ROOT)" --landing "$(DATA)/landing" \
+collect: setup-boards  ## a collector alone (BROKER=host ROOT=inflight DATA=telemetry [NAME=collector-0 SHARE=group CA=])
+	$(INFLIGHT) fleet collect $(FROM) --root "$(ROOT)" --landing "$(DATA)/landing" \
 		$(if $(NAME),--name "$(NAME)") $(if $(SHARE),--share "$(SHARE)") $(if $(CA),--ca "$(CA)") $(ARGS)
 
 tables: setup-pipeline  ## Spark alone: landing files into tables (DATA=telemetry MASTER=local[*] ARGS=--once)
-	$(TABLES) update $(FLEET) $(ARGS)
+	$(INFLIGHT) fleet tables $(FLEET) $(ARGS)
 
 report: setup-pipeline  ## what became of each message, as one HTML page (DATA=telemetry ARGS="--device attic")
-	$(TABLES) report $(FLEET) $(ARGS)
+	$(INFLIGHT) fleet report $(FLEET) $(ARGS)
 
 compact: setup-pipeline  ## merges small files of the tables (DATA=telemetry)
-	$(TABLES) compact --data "$(DATA)" --master "$(MASTER)" $(ARGS)
+	$(INFLIGHT) fleet compact --data "$(DATA)" --master "$(MASTER)" $(ARGS)
 
 export: setup-pipeline  ## aggregates and devices as Parquet for other tools (DATA=telemetry OUT=folder)
-	$(TABLES) export "$(OUT)" --data "$(DATA)" --master "$(MASTER)" $(ARGS)
+	$(INFLIGHT) fleet export "$(OUT)" --data "$(DATA)" --master "$(MASTER)" $(ARGS)
 
 test-pipeline: setup-pipeline  ## the pipeline's long tests too: a cluster, drivers that are killed (some minutes)
-	INFLIGHT_PIPELINE=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/pipeline $(ARGS)
+	INFLIGHT_PIPELINE=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/inflight_tools/fleet \
+		host_tests/dev/test_bench_pipeline.py $(ARGS)
 
 bench-pipeline: setup-pipeline  ## what collector and Spark manage here, and what grows (MILLIONS=1,10)
-	@$(VENV)/python tools/bench_pipeline.py $(if $(MILLIONS),--millions "$(MILLIONS)") $(ARGS)
+	@$(VENV)/python -m dev.bench.bench_pipeline $(if $(MILLIONS),--millions "$(MILLIONS)") $(ARGS)
 
 lint: setup  ## ruff, and the device code against the stubs of its ports
 	$(VENV)/ruff check .
-	@$(VENV)/python tools/typecheck.py
+	@$(VENV)/python -m dev.typecheck
 
 clean:  ## the virtual environment and what tests leave behind; the cache stays
 	rm -rf .venv .pytest_cache .ruff_cache build

@@ -1,6 +1,6 @@
 """Brokers on a loopback socket, to judge the client by: `Broker` plays a script, `Automatic` behaves by itself.
 
-They are tools/reference on sockets: nothing here comes from lib/, and every packet of the client is checked, whatever
+They are dev/reference on sockets: nothing here comes from lib/, and every packet of the client is checked, whatever
 the test is about. Every wait is bounded; a script's failure is the test's failure."""
 
 import contextlib
@@ -9,9 +9,9 @@ import socket
 import struct
 import threading
 
-from reference import server
-from reference.oracle import OTHER, Finding, JudgedSession
-from reference.wire import (  # noqa: F401 (tests have the wire format from here)
+from dev.reference import server
+from dev.reference.oracle import OTHER, Finding, JudgedSession
+from dev.reference.wire import (  # noqa: F401 (tests have the wire format from here)
     CONNECT,
     DISCONNECT,
     NAMES,

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from broker import Broker
+from host_tests.broker import Broker
+from host_tests.virtual import VirtualBroker
 from inflight import Client, Journal, RamFlash
-from virtual import VirtualBroker
 
 
 @pytest.fixture

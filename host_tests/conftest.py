@@ -4,23 +4,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(CHECKOUT / "tools"))
-
-import device_run  # noqa: E402
-import runtimes  # noqa: E402
-
-# Tests on CPython import the device code, and the helpers beside this file, by the names that a device knows.
-sys.path[1:1] = [str(CHECKOUT / name) for name in ("lib", "host_tests", *device_run.BESIDE_LIB)]
+from dev import device_run, runtimes
 
 LIMIT_S = 300
 DEVICE = Path(__file__).parent / "device"
-_SHARED = ("pipeline/spark", "pipeline/report/test_browser", "tools/test_bench")  # rooms with a fixture that takes long
+_SHARED = ("fleet/spark", "fleet/report/test_browser", "dev/test_bench")  # folders and files with a slow fixture
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
 
@@ -35,6 +27,8 @@ def runtime(request):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", f"limit(seconds): how long a test may take, if not {LIMIT_S}")
+    # What a test starts sees the same checkout, wherever it runs.
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, config.getini("pythonpath")))
     config.addinivalue_line("markers", "long(variable): it takes minutes, and runs if that is in the environment")
 
 

@@ -2,8 +2,12 @@
 
 import contextlib
 import subprocess
+import sys
 
-import device_run
+from dev import device_run
+from dev.setup.common import CHECKOUT
+
+INFLIGHT = (sys.executable, "-u", "-m", "inflight_tools")  # the command `inflight` of this checkout
 
 
 @contextlib.contextmanager
@@ -11,7 +15,7 @@ def running(found, script, *words, heap=None, lib=device_run.LIB):
     """The script, a Path, on a runtime, as a process whose output can be read line by line."""
     process = subprocess.Popen(
         [*found.command(heap), str(script), *map(str, words)],
-        cwd=device_run.CHECKOUT,
+        cwd=CHECKOUT,
         env=device_run.environment(lib, script),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -6,7 +6,7 @@ import socket
 import threading
 
 import inflight.cpython
-from broker import Broker, Connection, Violation
+from host_tests.broker import Broker, Connection, Violation
 
 
 class Clock:

@@ -9,7 +9,6 @@ def sync(host=None):
     """Asks `host`, default pool.ntp.org, twice for 1 s beside the look-up of its name. Returns True if the
     clock is right now, False if that failed; then it is as it was."""
     import ntptime
-
     from machine import RTC
 
     ntptime.host = host or "pool.ntp.org"

@@ -1,6 +1,7 @@
 # ESP32, S2, S3, C3, C6: everything that MicroPython calls its esp32 port.
 
 import machine
+
 from codes import (
     CONNECTING,
     DEEP_SLEEP,

@@ -1,6 +1,7 @@
 # Pico W with RP2040, Pico 2 W with RP2350.
 
 import machine
+
 from codes import (
     CONNECTING,
     DEEP_SLEEP,

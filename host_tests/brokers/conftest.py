@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from brokers import BROKERS
-from clients import make, pump  # noqa: F401 (fixtures)
+from dev.brokers import BROKERS
+from host_tests.clients import make, pump  # noqa: F401 (fixtures)
 from inflight import RamFlash
 
 

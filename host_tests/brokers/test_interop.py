@@ -1,5 +1,5 @@
 """What the client and a broker that others wrote make of each other, while both stay alive. What a broker does other
-than the standard asks stands in tools/brokers as a trait, and is asserted here as well: README.md lists it."""
+than the standard asks stands in dev/brokers as a trait, and is asserted here as well: README.md lists it."""
 
 from errno import ENOBUFS
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from provision import brokers
-from provision.common import Trouble
-from provision.packages import read_lock
+from dev.setup import brokers
+from dev.setup.common import Trouble
+from dev.setup.packages import read_lock
 
 
 def test_pins_are_whole():

@@ -1,17 +1,9 @@
 """Tests of the exploration: what it is made of stands beside them."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-HOST_TESTS = Path(__file__).resolve().parents[1]
-for folder in (HOST_TESTS / "crash", HOST_TESTS, HOST_TESTS / "device", HOST_TESTS.parent / "lib"):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-from cutting import quick_sum  # noqa: E402
-from inflight import Journal  # noqa: E402
+from host_tests.cutting import quick_sum
+from inflight import Journal
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ import random
 from collections import Counter, namedtuple
 
 import nor
-from cutting import Tape, cut
-from wired import aged
-from world import STUMBLES, World
+from host_tests.crash.wired import aged
+from host_tests.crash.world import STUMBLES, World
+from host_tests.cutting import Tape, cut
 
 _ROT = 0.1  # of the operations
 _STUMBLING = 0.04  # the same: each takes a whole script

@@ -4,9 +4,9 @@
 import json
 from pathlib import Path
 
-from explorer import Explorer, Focus, how, lost
+from host_tests.crash.explorer import Explorer, Focus, how, lost
+from host_tests.crash.world import STUMBLES, World
 from nor import PowerCut
-from world import STUMBLES, World
 
 FOLDER = Path(__file__).parent / "kept"
 

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from cutting import GRANULARITIES
-from explorer import Explorer, Focus, Found
-from world import SETUP, World
+from host_tests.crash.explorer import Explorer, Focus, Found
+from host_tests.crash.world import SETUP, World
+from host_tests.cutting import GRANULARITIES
 
 SIZES = st.one_of(st.integers(0, 300), st.sampled_from([0, 1, 20, 20, 60, 60, 100, 200, 500, -1]))
 QOS = st.sampled_from([1, 2, 1, 2, 0])

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from reference.server import Message
+from dev.reference.server import Message
 
 SHARED = "out/all"  # topic of messages that tell their number in the payload
 

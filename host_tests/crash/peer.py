@@ -5,10 +5,9 @@ the script decides when each goes out, and in which order."""
 
 import re
 
-from messages import incoming, number_of
-from reference.oracle import OTHER, Finding, Incoming, JudgedSession, Outgoing
-from reference.server import Connection, Server, copied
-from reference.wire import (
+from dev.reference.oracle import OTHER, Finding, Incoming, JudgedSession, Outgoing
+from dev.reference.server import Connection, Server, copied
+from dev.reference.wire import (
     CONNACK,
     CONNECT,
     PUBACK,
@@ -20,6 +19,7 @@ from reference.wire import (
     UNSUBSCRIBE,
     parse,
 )
+from host_tests.crash.messages import incoming, number_of
 
 NAME = "dev"  # the client's
 

@@ -5,18 +5,18 @@ import json
 import pytest
 
 import inflight.recovery
-import kept
-from cutting import GRANULARITIES
-from explorer import Explorer, Focus, Found
+from dev.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
+from host_tests.crash import kept
+from host_tests.crash.explorer import Explorer, Focus, Found
+from host_tests.crash.machine import Search
+from host_tests.crash.wear import Life
+from host_tests.crash.world import STUMBLES, World
+from host_tests.cutting import GRANULARITIES
 from inflight import Journal
 from inflight.inbound import Inbound
 from inflight.outbound import Outbound
 from inflight.pages import Pages
 from inflight.session import Session
-from machine import Search
-from reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
-from wear import Life
-from world import STUMBLES, World
 
 # Messages both ways, the end of a sector, an outage.
 SETUP = {"granularity": "page-4", "sectors": 5, "size": 512, "age": 30, "max_inflight": 3}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from messages import SHARED, outgoing, payload
-from peer import Peer
-from reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE, Finding
-from reference.wire import PUBACK, packet, publish, pubrec, pubrel, string
+from dev.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE, Finding
+from dev.reference.wire import PUBACK, packet, publish, pubrec, pubrel, string
+from host_tests.crash.messages import SHARED, outgoing, payload
+from host_tests.crash.peer import Peer
 
 CONNECT = packet(0x10, string("MQTT") + b"\x04\x00\x00\x00" + string("dev"))
 SUBSCRIBE = packet(0x82, b"\0\x63" + string("in/#") + b"\2")

@@ -2,9 +2,9 @@
 
 import random
 
-from explorer import how, some_way
+from host_tests.crash.explorer import how, some_way
+from host_tests.crash.world import World
 from nor import PowerCut
-from world import World
 
 _SETUP = {"sectors": 5, "size": 1024, "age": 0, "max_inflight": 4}
 

@@ -4,13 +4,13 @@ import os
 from errno import ECONNRESET, ETIMEDOUT
 from functools import lru_cache
 
-from cutting import GRANULARITIES
+from dev.reference.wire import spans
+from host_tests.cutting import GRANULARITIES
 from inflight import Client, Journal
 from inflight.base import OPEN, REQUEST
 from inflight.journal import DONE, IN, OUT, RELEASED
 from inflight.packet import ProtocolError
 from nor import NorFlash
-from reference.wire import spans
 
 SECRETS = b"\x78\x56\x34\x12\xf0\xde\xbc\x9a"
 

@@ -3,15 +3,15 @@ as a file; ["publish", 30, 1] is a step, and _do_publish() tells what it means."
 
 import contextlib
 
+from dev.reference.oracle import OTHER, Finding
+from dev.reference.wire import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
+from host_tests.crash.messages import outgoing
+from host_tests.crash.peer import Peer
+from host_tests.crash.wired import Device, HandlerError, aged, mounted
 from inflight import OutboxFull
 from inflight.counters import DROPPED
 from inflight.journal import OUT
 from inflight.packet import ProtocolError
-from messages import outgoing
-from peer import Peer
-from reference.oracle import OTHER, Finding
-from reference.wire import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
-from wired import Device, HandlerError, aged, mounted
 
 # Settings of the device, as Client takes them but for "buffer", a size; a restart may change each.
 DEVICE = {

@@ -1,9 +1,5 @@
 """The corpus of the fuzzers, the same on every interpreter: what came of each input on CPython comes of it here."""
 
-import sys
-
-sys.path.extend(("host_tests/fuzz/targets", "tools"))
-
 from harness import EMULATED, eq
 from outcome import Finding
 from replay import entries, replay

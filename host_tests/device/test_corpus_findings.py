@@ -1,9 +1,6 @@
 """What the fuzzers found, one test each: flash that somebody forged or restored in part, brokers without manners."""
 
-import sys
 from errno import ENOBUFS
-
-sys.path.append("host_tests/fuzz/targets")
 
 from harness import eq
 from inflight.journal import DONE, OUT, Journal

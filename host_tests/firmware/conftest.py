@@ -1,30 +1,22 @@
 """An application on a board made of RAM, and a well-behaved broker to judge it by."""
 
 import json
-import os
 import socket
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
-HOST_TESTS = Path(__file__).resolve().parents[1]
-CHECKOUT = HOST_TESTS.parent
-DEVICE_PATH = [CHECKOUT / name for name in ("lib", "boards/common", "boards/unix", "firmware")]
-for folder in (HOST_TESTS, CHECKOUT / "tools", *DEVICE_PATH):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-from app import App  # noqa: E402
-from broker import Automatic  # noqa: E402
-from codes import IDLE, ONLINE, POWER_ON  # noqa: E402
-from config import check  # noqa: E402
-from inflight import Client, Journal, RamFlash  # noqa: E402
-from node import will  # noqa: E402
-from runtimes import runtime  # noqa: E402
-from sleeping_app import SleepingApp  # noqa: E402
+from app import App
+from codes import IDLE, ONLINE, POWER_ON
+from config import check
+from dev import device_run
+from dev.runtimes import runtime
+from host_tests.broker import Automatic
+from inflight import Client, Journal, RamFlash
+from inflight_tools.boards.bundle import FIRMWARE, LIB
+from node import will
+from sleeping_app import SleepingApp
 
 
 class Board:
@@ -170,13 +162,10 @@ class Machine:
         (self.home / "config.json").write_text(json.dumps({"host": "127.0.0.1", "interval_ms": 100, **fields}))
 
     def start(self):
-        path = ":".join(map(str, DEVICE_PATH))
         own = {"INFLIGHT_HOME": self.home, "INFLIGHT_DEVICE_ID": "box", "INFLIGHT_ACCEPTED_LOG": self.log}
-        paths = {"PYTHONPATH": path, "MICROPYPATH": ".frozen:" + path}
-        paths |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
-            [*self.command, CHECKOUT / "firmware/main.py"],
-            env={**os.environ, **paths, **own},
+            [*self.command, FIRMWARE / "main.py"],
+            env={**device_run.environment(LIB, FIRMWARE / "main.py"), **own},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )

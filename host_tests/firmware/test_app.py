@@ -6,8 +6,8 @@ import sys
 import pytest
 
 import commands
-from broker import CONNECT, SUBSCRIBE
 from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
+from host_tests.broker import CONNECT, SUBSCRIBE
 from inflight import RamFlash
 from inflight.journal import OUT
 

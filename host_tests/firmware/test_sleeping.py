@@ -7,7 +7,7 @@ import time
 import paho.mqtt.client as paho
 import pytest
 
-from fleet.mosquitto import Mosquitto, unavailable
+from dev.demo.mosquitto import Mosquitto, unavailable
 
 AGAIN = 75  # exit status of a deep sleep that is over
 SLEEP_MS = 500

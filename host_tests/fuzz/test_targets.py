@@ -8,8 +8,8 @@ import inflight.packet
 import inflight.recovery
 import inflight.session
 import inflight.topic
-from fuzz import CORPUS, SHARES, corpus, grammar, target
-from fuzz.attempt import broken, minimized
+from dev.fuzz import CORPUS, SHARES, corpus, grammar, target
+from dev.fuzz.attempt import broken, minimized
 from inflight.inbound import Inbound
 from inflight.journal import Journal
 from inflight.outbound import Outbound
@@ -108,7 +108,7 @@ def test_what_is_broken_is_found(monkeypatch, what):
 
 def test_what_does_not_end_is_found(monkeypatch):
     """An input may not take for ever, nor read for ever."""
-    monkeypatch.setattr("fuzz.attempt.LIMIT_S", 0.3)
+    monkeypatch.setattr("dev.fuzz.attempt.LIMIT_S", 0.3)
 
     def endless(data):
         while True:

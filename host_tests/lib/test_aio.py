@@ -15,8 +15,8 @@ import warnings
 
 import pytest
 
-import broker as server
-from broker import (
+from host_tests import broker as server
+from host_tests.broker import (
     CONNECT,
     PINGREQ,
     PUBACK,

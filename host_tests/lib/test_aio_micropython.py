@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-import broker as server
-import device_run
-import runtimes
-from fleet.mosquitto import Mosquitto, unavailable
-from processes import running
+from dev import device_run, runtimes
+from dev.demo.mosquitto import Mosquitto, unavailable
+from host_tests import broker as server
+from host_tests.processes import running
 
 SCRIPTS = Path(__file__).parent / "device_scripts"
 LIMIT_S = 60

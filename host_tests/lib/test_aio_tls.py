@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-import broker as server
-from broker import PUBLISH, PUBREC, PUBREL, SUBSCRIBE, Broker
+from host_tests import broker as server
+from host_tests.broker import PUBLISH, PUBREC, PUBREL, SUBSCRIBE, Broker
+from host_tests.processes import running
 from inflight import AsyncClient, Journal, RamFlash
-from processes import running
 
 pytestmark = [
     pytest.mark.filterwarnings("error::ResourceWarning"),

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-import broker as server
-from broker import CONNECT, PUBACK, PUBLISH, PUBREL, SUBSCRIBE, Automatic
+from host_tests import broker as server
+from host_tests.broker import CONNECT, PUBACK, PUBLISH, PUBREL, SUBSCRIBE, Automatic
 from inflight import AsyncClient, ConnectRefused, Journal, ProtocolError, RamFlash
 
 TOLD = ("connect", "disconnect", "complete", "error")

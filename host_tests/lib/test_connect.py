@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from broker import (
+from host_tests.broker import (
     CONNECT,
     DISCONNECT,
     PINGREQ,

@@ -7,10 +7,10 @@ import ssl
 
 import pytest
 
-from broker import connack
+from dev.soak.clock import virtual_time
+from host_tests.broker import connack
 from inflight import AsyncClient
 from inflight.transport import Transport
-from soak.clock import virtual_time
 
 
 class Wrapping:

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from broker import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Automatic, Faults, puback
+from dev.reference.oracle import judge
+from host_tests.broker import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Automatic, Faults, puback
 from inflight import OutboxFull, RamFlash
 from nor import NorFlash, PowerCut
-from reference.oracle import judge
 
 OUT = [(f"t/{k}", b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2, 1, 2))]
 IN = [(f"cmd/{k}", b"command %d" % k, qos) for k, qos in enumerate((2, 1, 2))]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from host_tests.processes import running
 from inflight import FileFlash
-from processes import running
 
 SCRIPT = Path(__file__).parent / "device_scripts" / "hold_flash.py"
 

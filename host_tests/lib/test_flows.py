@@ -7,7 +7,7 @@ from errno import ENOBUFS
 
 import pytest
 
-from broker import (
+from host_tests.broker import (
     CONNECT,
     PINGREQ,
     PUBACK,

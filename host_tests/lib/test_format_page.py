@@ -2,19 +2,15 @@
 
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 import inflight.journal
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
+from journal_reader import Image, Shape
 from nor import NorFlash
 from test_journal import Places
-
-sys.path.append(str(Path(__file__).parents[1] / "fuzz/targets"))
-
-from journal_reader import Image, Shape
 
 PAGE = Path(inflight.journal.__file__).with_name("FORMAT.md").read_text()
 

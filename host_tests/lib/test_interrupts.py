@@ -4,16 +4,13 @@ followed by another one, and the client goes on by itself.
 A trace function raises where a signal could; the crash explorer's broker and oracle judge."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "crash"))
-
+from dev.reference.oracle import Finding
+from host_tests.crash.world import World
 from inflight import OutboxFull
 from inflight.packet import ProtocolError
-from reference.oracle import Finding
-from world import World
 
 SETUP = {"sectors": 5, "size": 1024, "age": 0, "max_inflight": 4, "buffer": 256, "granularity": "page-64"}
 STEPS = [

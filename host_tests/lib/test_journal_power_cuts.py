@@ -6,7 +6,7 @@ import random
 import pytest
 
 import nor
-from cutting import Tape, cut
+from host_tests.cutting import Tape, cut
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 
 # page, sectors, sector size

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from broker import CONNECT, PUBLISH, Automatic, Gone, Violation, packet, publish, string
+from host_tests.broker import CONNECT, PUBLISH, Automatic, Gone, Violation, packet, publish, string
 
 GOOD_CONNECT = packet(0x10, string("MQTT") + b"\x04\x02\x00\x3c" + string("dev"))
 

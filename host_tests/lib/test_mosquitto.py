@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from fleet.mosquitto import Mosquitto, unavailable
+from dev.demo.mosquitto import Mosquitto, unavailable
 from inflight import Client, ConnectRefused, Journal, RamFlash
 
 REASON = unavailable()

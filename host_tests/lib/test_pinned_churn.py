@@ -9,8 +9,7 @@ from pathlib import Path
 import littlefs
 import pytest
 
-import device_run
-import runtimes
+from dev import device_run, runtimes
 from inflight.journal import OUT, Journal
 from nor import NorFlash
 

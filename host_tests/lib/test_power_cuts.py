@@ -6,8 +6,8 @@ be lost, no QoS 2 message may come twice."""
 
 import pytest
 
-from cutting import GRANULARITIES
-from explorer import Explorer
+from host_tests.crash.explorer import Explorer
+from host_tests.cutting import GRANULARITIES
 
 # QoS and size of the payload of what the device publishes; sizes that end in all places of a page.
 OUT = [(1, 30), (2, 40), (2, 1), (1, 64), (2, 90), (1, 0), (2, 64), (1, 17)]

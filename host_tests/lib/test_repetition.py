@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from broker import PUBLISH, Automatic
+from host_tests.broker import PUBLISH, Automatic
 
 TOPICS = ("sensors/attic/temperature", "a", "ü/é")
 SIZES = (0, 1, 4, 4, 4, 31, 32, 33, 127, 128, 129, 450)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker import (
+from host_tests.broker import (
     CONNECT,
     PINGREQ,
     PUBACK,

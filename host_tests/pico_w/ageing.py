@@ -2,10 +2,10 @@
 
 import json
 
+from dev.pico_w.filesystem import BLOCK
 from inflight import Client, Journal
 from inflight.journal import DONE, OUT
 from nor import NorFlash
-from pico_w.filesystem import BLOCK
 
 
 def aged(flash, name, topic):

@@ -4,13 +4,13 @@ on with a task of its own, and with the journal as an earlier copy left it."""
 from contextlib import ExitStack
 from pathlib import Path
 
-from bundle import compile_mpy, files
-from fleet.mosquitto import Mosquitto
-from pico_w import copies, filesystem, sensor
-from pico_w.board import FLASH_SIZE, Board
-from pico_w.certificates import Authority
-from pico_w.filesystem import BLOCK
-from pico_w.front import front
+from dev.demo.mosquitto import Mosquitto
+from dev.pico_w import copies, filesystem, sensor
+from dev.pico_w.board import FLASH_SIZE, Board
+from dev.pico_w.certificates import Authority
+from dev.pico_w.filesystem import BLOCK
+from dev.pico_w.front import front
+from inflight_tools.boards.bundle import compile_mpy, files
 
 READY = 0x3FFFFFFF  # what the board notes when it is
 # Tasks: a sensor with a configuration file of that number, QoS 0, or a publisher with that number as its name, which is

@@ -1,16 +1,12 @@
 """Tests on an emulated Pico W. Most take minutes, and run by `make test-pico-w` only."""
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from absent import absent
-from fleet import mosquitto
-from pico_w import image
-
-sys.path.insert(1, str(Path(__file__).parent))
+from dev.demo import mosquitto
+from dev.pico_w import image
+from host_tests.absent import absent
 
 REASON = image.unavailable() or mosquitto.unavailable()
 
@@ -28,7 +24,7 @@ def broker(tmp_path):
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory):
     """The board that all copies of this session are made of, and the brokers that its configurations name."""
-    from bench import Bench, Brokers  # which need the emulator
+    from host_tests.pico_w.bench import Bench, Brokers  # which need the emulator
 
     with Brokers(tmp_path_factory.mktemp("brokers")) as brokers:
         yield Bench(brokers)

@@ -4,8 +4,8 @@ import random
 import time
 from collections import Counter
 
-from pico_w.ear import Ear
-from pico_w.power import HOW, KINDS
+from dev.pico_w.ear import Ear
+from dev.pico_w.power import HOW, KINDS
 
 _LIFE_S = 600
 _NONE = 1 << 30

@@ -1,10 +1,10 @@
 """A chain of power cuts may begin with a journal that was filled on this machine."""
 
-from ageing import aged, ring_of, with_ring
+from dev.pico_w.board import FLASH_SIZE
+from host_tests.pico_w.ageing import aged, ring_of, with_ring
 from inflight import Client, Journal
 from inflight.journal import OUT
 from nor import NorFlash
-from pico_w.board import FLASH_SIZE
 
 
 def test_the_ring_erases_soon_and_keeps_what_waits():

@@ -2,23 +2,21 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from deploy import deploy
-from pico_w import sensor
-from pico_w.ear import Ear
-from waiting import wait_for
+from dev.pico_w import sensor
+from dev.pico_w.ear import Ear
+from host_tests.pico_w.waiting import wait_for
+from inflight_tools.boards.deploy import deploy
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(900)]
-SERVE = Path(__file__).resolve().parents[2] / "tools" / "pico_w" / "serve.py"
 
 
 @pytest.fixture
 def port():
     """A Pico W with nothing but its firmware."""
-    process = subprocess.Popen([sys.executable, str(SERVE)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-m", "dev.pico_w.serve"], stdout=subprocess.PIPE, text=True)
     try:
         yield process.stdout.readline().removeprefix("ready:").strip()
     finally:

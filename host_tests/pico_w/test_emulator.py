@@ -7,9 +7,9 @@ import pytest
 from rp2040py.external.cyw43 import net
 from rp2040py.peripherals import ssi as chip
 
-from pico_w import filesystem, gateway, image
-from pico_w.board import Board
-from pico_w.power import HOW
+from dev.pico_w import filesystem, gateway, image
+from dev.pico_w.board import Board
+from dev.pico_w.power import HOW
 
 AT = 0x1F0000
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench import DROP, RESTART
-from pico_w.ear import Ear
+from dev.pico_w.ear import Ear
+from host_tests.pico_w.bench import DROP, RESTART
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(900)]
 

@@ -3,13 +3,13 @@ application."""
 
 import pytest
 
-from bundle import files
-from images.uf2 import Uf2Image
-from images.variants import variant
-from pico_w import copies, image, sensor
-from pico_w.board import Board
-from pico_w.ear import Ear
-from pico_w.filesystem import unpack
+from dev.pico_w import copies, image, sensor
+from dev.pico_w.board import Board
+from dev.pico_w.ear import Ear
+from dev.pico_w.filesystem import unpack
+from inflight_tools.boards.bundle import files
+from inflight_tools.boards.images.uf2 import Uf2Image
+from inflight_tools.boards.images.variants import variant
 
 
 @pytest.mark.long("INFLIGHT_PICO_W")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pico_w_figures import at_the_prompt
+from dev.pico_w.figures import at_the_prompt
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(600)]
 

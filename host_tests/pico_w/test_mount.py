@@ -2,7 +2,7 @@
 
 import pytest
 
-from pico_w import mounting
+from dev.pico_w import mounting
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(1800)]
 

@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 
-from ageing import aged
-from bench import CUT, OFFLINE, PUBLISHER, READY, application
-from judge import Cuts, judge
-from pico_w import copies
-from pico_w.board import Board
-from pico_w.ear import Ear
-from pico_w.filesystem import pack, unpack
-from pico_w.power import HOW
+from dev.pico_w import copies
+from dev.pico_w.board import Board
+from dev.pico_w.ear import Ear
+from dev.pico_w.filesystem import pack, unpack
+from dev.pico_w.power import HOW
+from host_tests.pico_w.ageing import aged
+from host_tests.pico_w.bench import CUT, OFFLINE, PUBLISHER, READY, application
+from host_tests.pico_w.judge import Cuts, judge
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(3600)]
 CHAINS, PUBLISHER_LIVES, SENSOR_LIVES = 6, 32, 12

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench import TLS, WRONG_AUTHORITY, WRONG_NAME
-from pico_w.ear import Ear
+from dev.pico_w.ear import Ear
+from host_tests.pico_w.bench import TLS, WRONG_AUTHORITY, WRONG_NAME
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(900)]
 

@@ -1,27 +1,14 @@
 """A certificate authority, brokers that have its certificates, and clients as processes on each interpreter."""
 
 import contextlib
-import sys
-from pathlib import Path
 
 import pytest
 
-HOST_TESTS = Path(__file__).resolve().parents[1]
-for folder in (
-    Path(__file__).parent,
-    HOST_TESTS,
-    HOST_TESTS / "device",
-    HOST_TESTS.parent / "lib",
-    HOST_TESTS.parent / "tools",
-):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-from broker import Automatic  # noqa: E402
-from clients import broker, make, pump  # noqa: E402, F401 (fixtures)
-from pico_w.certificates import Authority  # noqa: E402
-from pico_w.front import front  # noqa: E402
-from scripts import said  # noqa: E402
+from dev.pico_w.certificates import Authority
+from dev.pico_w.front import front
+from host_tests.broker import Automatic
+from host_tests.clients import broker, make, pump  # noqa: F401 (fixtures)
+from host_tests.security.scripts import said
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from processes import running
+from host_tests.processes import running
 
 SCRIPTS = Path(__file__).parent / "device_scripts"
 LIMIT_S = 100

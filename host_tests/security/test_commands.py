@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from broker import CONNECT, PUBLISH, SUBSCRIBE, connack, puback, publish, suback
 from config import check
+from host_tests.broker import CONNECT, PUBLISH, SUBSCRIBE, connack, puback, publish, suback
 from inflight import Client, Journal, RamFlash
 from node import Node
 

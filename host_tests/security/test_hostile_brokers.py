@@ -7,12 +7,23 @@ import time
 
 import pytest
 
-import broker as server
-import device_run
-import runtimes
-from broker import CONNECT, Gone, Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
-from processes import running
-from scripts import LIMIT_S, SCRIPTS
+from dev import device_run, runtimes
+from host_tests import broker as server
+from host_tests.broker import (
+    CONNECT,
+    Gone,
+    Violation,
+    connack,
+    pingresp,
+    puback,
+    pubcomp,
+    publish,
+    pubrec,
+    pubrel,
+    suback,
+)
+from host_tests.processes import running
+from host_tests.security.scripts import LIMIT_S, SCRIPTS
 
 HEAP = {"blocking": "96k", "asyncio": "128k"}
 LIVES = 3  # connections on which the broker misbehaves, before it becomes honest

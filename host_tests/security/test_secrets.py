@@ -1,5 +1,6 @@
 """Promise: the password, the Wi-Fi key and the private key reach no log, repr, exception or message. The host tools'
-part of it stands in tools/test_image_settings.py, tools/test_deploy_birth.py and pipeline/collect/test_refused.py."""
+part of it stands in inflight_tools: boards/test_image_settings.py, boards/test_deploy_birth.py and
+fleet/collect/test_refused.py."""
 
 import json
 import subprocess
@@ -8,9 +9,9 @@ import traceback
 
 import pytest
 
-import device_run
-from broker import CONNECT, Automatic, connack
 from config import ConfigError, check, load
+from dev import device_run
+from host_tests.broker import CONNECT, Automatic, connack
 from inflight import AsyncClient, Client, Journal, RamFlash
 
 SECRET = "open-sesame"

@@ -5,8 +5,8 @@ import warnings
 
 import pytest
 
+from host_tests.security.scripts import is_refused
 from inflight import AsyncClient, Client
-from scripts import is_refused
 
 KINDS = ("blocking", "asyncio")
 REFUSAL = "refused: ValueError: tls does not verify"

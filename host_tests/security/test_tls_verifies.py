@@ -3,8 +3,8 @@ name that was asked for. Each test looks at both clients on CPython and on every
 
 import pytest
 
-from pico_w.certificates import Authority
-from scripts import is_refused, said
+from dev.pico_w.certificates import Authority
+from host_tests.security.scripts import is_refused, said
 
 KINDS = ("blocking", "asyncio")
 # What is wrong with the certificate, as CPython and MicroPython say it.

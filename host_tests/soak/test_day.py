@@ -1,7 +1,7 @@
 """A fleet's hours on the virtual clock, and how it comes back to a broker that was away. `make soak` runs a day."""
 
-from soak import day, storm
-from soak.weather import KINDS
+from dev.soak import day, storm
+from dev.soak.weather import KINDS
 
 
 def test_half_an_hour_in_bad_weather():

@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from reference.oracle import Tally
-from soak.result import Row
+from dev.reference.oracle import Tally
+from dev.soak.result import Row
 
 
 def test_row():

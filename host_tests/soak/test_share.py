@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from fleet.mosquitto import Mosquitto, unavailable
-from reference.oracle import Tally
-from soak.fleet import Share
-from soak.result import Row
-from soak.watcher import Watcher
-from soak.weather import KINDS
+from dev.demo.mosquitto import Mosquitto, unavailable
+from dev.reference.oracle import Tally
+from dev.soak.fleet import Share
+from dev.soak.result import Row
+from dev.soak.watcher import Watcher
+from dev.soak.weather import KINDS
 
 REASON = unavailable()
 pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "available")

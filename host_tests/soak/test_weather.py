@@ -5,11 +5,11 @@ import random
 
 import pytest
 
+from dev.soak.clock import virtual_time
+from dev.soak.device import Device
+from dev.soak.weather import KINDS, Weather
+from dev.soak.world import Broker, World
 from inflight.outbound import DUP, Outbound
-from soak.clock import virtual_time
-from soak.device import Device
-from soak.weather import KINDS, Weather
-from soak.world import Broker, World
 
 NEVER = {"black hole", "captive portal", "refused"}  # no message gets through
 

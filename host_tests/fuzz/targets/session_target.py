@@ -6,15 +6,9 @@ data: a byte (level, window, inbound), then steps: below 0x80 so many bytes from
 
 from binascii import crc32
 
-from inflight.journal import Journal, OutboxFull
-from inflight.packet import ProtocolError
-from inflight.session import Session
-from journal_reader import OUT, Image
-from journal_reader import RELEASED as STATE_RELEASED
-from outcome import Outcome, Reader, demand
-from reference.oracle import RELEASED, Outgoing
-from reference.server import Message
-from reference.wire import (
+from dev.reference.oracle import RELEASED, Outgoing
+from dev.reference.server import Message
+from dev.reference.wire import (
     CONNACK,
     PUBACK,
     PUBCOMP,
@@ -27,6 +21,12 @@ from reference.wire import (
     publish,
     spans,
 )
+from inflight.journal import Journal, OutboxFull
+from inflight.packet import ProtocolError
+from inflight.session import Session
+from journal_reader import OUT, Image
+from journal_reader import RELEASED as STATE_RELEASED
+from outcome import Outcome, Reader, demand
 from worn_flash import blank
 
 _TX = 160

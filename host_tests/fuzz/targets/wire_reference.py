@@ -1,7 +1,7 @@
 """What a server may send, read from the standard a second time: whole, slowly, without the code under test."""
 
+from dev.reference.wire import Violation, span
 from outcome import demand
-from reference.wire import Violation, span
 
 # Remaining length by type; None: any. A type that is not here is never sent to a client.
 _LENGTHS = {2: 2, 3: None, 4: 2, 5: 2, 6: 2, 7: 2, 9: None, 11: 2, 13: 0}

@@ -4,10 +4,11 @@
 import gc
 import os
 
+from machine import mem32
+
 import board
 from inflight import Client, Journal
 from inflight.compat import const, sleep_ms
-from machine import mem32
 
 _TASK = const(0x40058024)
 _NOTE = const(0x40058028)

@@ -1,0 +1,1 @@
+"""What maintainers run, from the checkout alone: `python -m dev.soak`. Nothing of this is installed."""

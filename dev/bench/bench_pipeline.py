@@ -1,0 +1,115 @@
+"""What collector and Spark manage on this machine, and what grows: `make bench-pipeline`."""
+
+import json
+import multiprocessing
+import os
+import platform
+import shutil
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from dev.bench.pipeline import history, stages
+from dev.bench.pipeline.collector import bench_collector
+from dev.bench.pipeline.show import tables
+from dev.bench.shown import show
+from dev.setup.common import CHECKOUT
+from inflight_tools.cache import write_atomic
+
+CONSOLE = Console(stderr=True)
+app = typer.Typer(pretty_exceptions_enable=False)
+
+
+def _apart(work, *args):
+    """work(*args) in a process of its own, with a JVM of its own: each begins cold, and peaks are its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *args).result()
+
+
+def _numbers(text, kind):
+    try:
+        found = [kind(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        found = [0]
+    if any(number <= 0 for number in found):
+        raise typer.BadParameter(f"{text}: numbers above 0, with commas between them")
+    return found
+
+
+def _say(text):
+    CONSOLE.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim]  {text}", soft_wrap=True, highlight=False)
+
+
+def _machine():
+    import pyspark
+
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[1], 1),
+        "python": platform.python_version(),
+        "spark": pyspark.__version__,
+    }
+
+
+@app.command()
+def main(
+    millions: str = typer.Option("1", help="of rows of measurements, several with commas; three rows are a message"),
+    batches: int = typer.Option(60, "--history", min=0, help="micro-batches of one size, one after another"),
+    fleets: str = typer.Option("1000,100000,1000000", help="devices that the ledger knows, several with commas"),
+    messages: int = typer.Option(40_000, "--collector", min=0, help="messages of a run of the collector"),
+    devices: int = typer.Option(1000, min=1, help="that speak, but in the fleets"),
+    runs: int = typer.Option(3, min=1, help="of each stage and of the collector; the median counts"),
+    out: Path = typer.Option(CHECKOUT / "build/bench-pipeline.json", "--json", help="the figures"),
+    markdown: bool = typer.Option(False, help="print the tables as Markdown"),
+    keep: bool = typer.Option(False, help="keep landing files and tables"),
+):
+    """Measures stages, history, fleets and collector, one after another. A part of size 0 or "" is left out."""
+    sizes, known = _numbers(millions, float), _numbers(fleets, int)
+    figures = {"machine": _machine(), "stages": [], "fleets": []}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="bench-", dir=out.parent))  # on the disk that is asked for, not in memory
+
+    def part(name, measure, *args):
+        _say(name)
+        folder = work / name.replace(" ", "-")
+        folder.mkdir()
+        try:
+            return _apart(measure, folder, *args)
+        finally:
+            if not keep:
+                shutil.rmtree(folder)
+
+    def save():
+        """After each part: a large run takes an hour, and may not come to its end."""
+        write_atomic(out, json.dumps(figures, indent=2) + "\n")
+
+    try:
+        for size in sizes:
+            figures["stages"].append(part(f"stages at {size:g} million rows", stages.measure, size, devices, runs))
+            save()
+        if batches:
+            figures["history"] = part(f"history of {batches} batches", history.measure, batches, devices)
+            save()
+        for size in known:
+            figures["fleets"].append(part(f"ledger of {size} devices", history.measure_devices, size))
+            save()
+        if messages:
+            _say(f"collector, {messages} messages")
+            figures["collector"] = bench_collector(messages, runs, work)
+            save()
+    finally:
+        if keep:
+            _say(f"landing files and tables are in {work}")
+        else:
+            shutil.rmtree(work)
+    show(tables(figures), markdown)
+    _say(f"figures are in {out}")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,122 @@
+"""What the client costs, beside the bare socket and beside other clients: `make bench`."""
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from dev.bench.figures import measure, peers
+from dev.bench.figures.plot import svg
+from dev.bench.figures.run import Code, Failed, responder
+from dev.bench.figures.show import tables
+from dev.bench.shown import show
+from dev.demo.mosquitto import Mosquitto
+from dev.demo.sensors import best_runtime
+from dev.runtimes import Runtime
+from dev.setup.common import CHECKOUT
+from inflight_tools.cache import write_atomic
+
+CONSOLE = Console(stderr=True)
+app = typer.Typer(pretty_exceptions_enable=False)
+
+
+def _say(text):
+    CONSOLE.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim]  {text}", soft_wrap=True, highlight=False)
+
+
+def run(folder, others, effort, frozen=None):
+    """All figures, a dict. `others`: what peers.find() found; `frozen`: a MicroPython with the library frozen in."""
+    interpreter = best_runtime()
+    machine = {"runtime": interpreter.name, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
+    figures = {"machine": {"date": time.strftime("%Y-%m-%d"), **machine}}
+    names = ["ours", *others]
+    code = Code(folder / "code", interpreter, others)
+    figures["sizes"] = code.sizes
+    firmware = Code(folder / "scripts", Runtime("frozen", (str(frozen),)), frozen=True) if frozen else None
+    with Mosquitto(folder / "broker") as broker, responder() as port:
+        parts = {
+            "costs": lambda: measure.costs(code, broker.port, names, effort, folder),
+            "rom": lambda: measure.ours(code, broker.port, effort, folder, rom=True),
+            "modules": lambda: measure.modules(code),
+            "smallest": lambda: {name: _smallest(code, broker.port, name, folder) for name in names},
+            "smallest_rom": lambda: measure.smallest(code, broker.port, "ours", folder, rom=True),
+            "rates": lambda: measure.rates(code, port, names, effort),
+            "trips": lambda: measure.trips(code, port, names, effort),
+            "pieces": lambda: measure.pieces(code, port, effort, folder),
+            "recovery": lambda: measure.recovery(code, effort, folder),
+            "wear": lambda: measure.wear(code, port, effort),
+            "wear_by_size": lambda: measure.wear_by_size(code, port, effort),
+        }
+        if firmware:
+            parts["frozen"] = lambda: measure.ours(firmware, broker.port, effort, folder)
+            parts["smallest_frozen"] = lambda: measure.smallest(firmware, broker.port, "ours", folder)
+        for name, part in parts.items():
+            _say(name.replace("_", " "))
+            figures[name] = part()
+    return figures
+
+
+def _smallest(code, port, name, folder):
+    # None for a peer that does not work at all: the others have their figures all the same.
+    try:
+        return measure.smallest(code, port, name, folder)
+    except Failed as e:
+        if name == "ours":
+            raise
+        _say(str(e))
+        return None
+
+
+def plots(figures):
+    """{name of a file: SVG}."""
+    trip = ("QoS 1 over a slow link", "round trip, ms", "messages/s")
+    wear = ("Wear of an RP2040's flash", "bytes of the message", "bytes erased per byte")
+    return {
+        "throughput.svg": svg(*trip, {_label(name): line for name, line in figures["trips"].items()}),
+        "wear.svg": svg(*wear, {_label(name): line for name, line in figures["wear_by_size"].items()}),
+    }
+
+
+def _label(name):
+    kind, _, window = name.partition(" ")
+    if kind in ("ours", "ceiling"):
+        return f"{'Inflight' if kind == 'ours' else kind}, window {window}"
+    if name in ("umqtt_simple", "umqtt_simple2", "mqtt_as_client"):
+        return peers.name_of(name)
+    return "Inflight" if name == "inflight" else name
+
+
+@app.command()
+def main(
+    others: Path = typer.Option(
+        None, "--peers", help="a folder with checkouts of umqtt.simple, umqtt.simple2, mqtt_as"
+    ),
+    frozen: Path = typer.Option(None, help="a MicroPython with the library frozen in (make freeze), measured too"),
+    out: Path = typer.Option(CHECKOUT / "build/bench.json", "--json", help="the figures"),
+    pictures: Path = typer.Option(None, "--plots", help="folder for the plots; beside the figures if none is given"),
+    markdown: bool = typer.Option(False, help="print the tables as Markdown"),
+    tiny: bool = typer.Option(False, help="a few messages of each: what is exact stays so, the rates mean nothing"),
+):
+    """Measures everything in one run, which takes minutes: leave the machine alone meanwhile."""
+    try:
+        found = peers.find(others) if others else {}
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            figures = run(Path(folder), found, measure.TINY if tiny else measure.FULL, frozen)
+    except (ValueError, RuntimeError) as e:
+        CONSOLE.print(f"bench: {e}", style="red", soft_wrap=True, highlight=False)
+        raise typer.Exit(1) from None
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(out, json.dumps(figures, indent=1) + "\n")
+    for name, picture in plots(figures).items():
+        (pictures or out.parent).mkdir(parents=True, exist_ok=True)
+        write_atomic((pictures or out.parent) / name, picture)
+    show(tables(figures), markdown)
+    _say(f"figures are in {out}")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,183 @@
+"""All measurements of a run, one function for each part of the result."""
+
+import contextlib
+import statistics
+from dataclasses import dataclass
+
+from dev.bench.figures import littlefs
+from dev.bench.figures.run import OURS, Failed
+
+MODULES = "core client flash"
+ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
+    "qos0_default": (0, 0, 0, 1),
+    "qos0_nodelay": (0, 1, 0, 1),
+    "qos1_default": (1, 0, 0, 1),
+    "qos1_nodelay": (1, 1, 0, 1),
+    "qos1_trip20": (1, 1, 20, 20),
+}
+JOURNALS = ("bytes", "pages")  # kinds of flash: what may be programmed at a time
+_RECORD = 89  # topic and payload of the message that is measured with
+
+
+@dataclass(frozen=True)
+class Effort:
+    messages: int  # whose allocations are counted
+    round: dict  # messages of a round, by QoS
+    rounds: int
+    runs: int  # of each contender, in turn
+    trip_s: float  # length of a round over a slow link
+    trips: tuple  # round trips for the plot, ms
+    windows: tuple
+    records: tuple  # live records at recovery
+    wear: int  # messages that wear the flash
+    sizes: tuple  # of messages, for the plot
+
+
+FULL = Effort(
+    messages=200,
+    round={0: 4000, 1: 1000},
+    rounds=5,
+    runs=3,
+    trip_s=1.0,
+    trips=(0, 1, 2, 5, 10, 20, 50, 100, 200),
+    windows=(1, 8, 20),
+    records=(0, 100, 200, 400, 800, 1600),
+    wear=3000,
+    sizes=(32, 64, 128, 256, 512, 1024, 2048, 4000),
+)
+TINY = Effort(
+    messages=20,
+    round={0: 50, 1: 20},
+    rounds=2,
+    runs=1,
+    trip_s=0.02,
+    trips=(0, 5),
+    windows=(1, 8),
+    records=(0, 20),
+    wear=60,
+    sizes=(64, 512),
+)
+
+
+def costs(code, broker, contenders, effort, folder):
+    """Heap of each contender: {name: {import, client, publish_0, ...}}."""
+    return {name: code.run("costs", name, broker, effort.messages, folder / "journal") for name in contenders}
+
+
+def ours(code, broker, effort, folder, rom=False):
+    return code.run("costs", "ours", broker, effort.messages, folder / "journal-too", rom=rom)
+
+
+def modules(code):
+    """{module: {mpy: bytes of the file, heap: of its import, rom: the same when it lies in ROM}}."""
+    heap, rom = (code.run("modules", MODULES, rom=rom) for rom in (False, True))
+    return {
+        module: {"mpy": size, "heap": heap.get(module), "rom": rom.get(module)}
+        for module, size in sorted(code.sizes[OURS].items())
+    }
+
+
+def rates(code, port, contenders, effort):
+    """Throughput beside the ceiling's, contenders in turn: {name: {row: {ceiling, rate, share}}}, medians."""
+    samples = {name: {row: [] for row in ROWS} for name in contenders}
+    for row, (qos, nodelay, trip, window) in ROWS.items():
+        n = _count(effort, qos, trip, window)
+        rounds = 2 if trip else effort.rounds
+        for _ in range(effort.runs):
+            for name in contenders:
+                samples[name][row] += code.run("rates", name, port, qos, nodelay, trip, window, n, rounds)
+    return {name: {row: _median(pairs) for row, pairs in rows.items()} for name, rows in samples.items()}
+
+
+def _count(effort, qos, trip, window):
+    # Over a slow link what counts is how long it takes: whole windows, one at least.
+    return max(2, int(effort.trip_s * 1000 / trip)) * window if trip else effort.round[qos]
+
+
+def _median(pairs):
+    return {
+        "ceiling": statistics.median(ceiling for ceiling, _ in pairs),
+        "rate": statistics.median(rate for _, rate in pairs),
+        "share": statistics.median(rate / ceiling for ceiling, rate in pairs),
+    }
+
+
+def trips(code, port, contenders, effort):
+    """Messages/s of QoS 1 by round trip: {line: [[ms, rate], ...]}. Peers have in flight what they can."""
+    lines = {}
+    for trip in effort.trips:
+        for name in contenders:
+            for window in effort.windows if name == "ours" else effort.windows[-1:]:
+                n = _count(effort, 1, trip, window)
+                found = _median(code.run("rates", name, port, 1, 1, trip, window, n, 1))
+                label = f"ours {window}" if name == "ours" else name
+                lines.setdefault(label, []).append([trip, found["rate"]])
+                if name == "ours":
+                    lines.setdefault(f"ceiling {window}", []).append([trip, found["ceiling"]])
+    return lines
+
+
+def pieces(code, port, effort, folder):
+    """Microseconds of a publish at QoS 1 and its acknowledgement: {journal in: {encode, journal, send, publish}}."""
+    n = effort.round[1]
+    return {
+        "RAM": code.run("pieces", port, n, effort.rounds, ""),
+        "a file": code.run("pieces", port, max(20, n // 10), effort.rounds, folder / "pieces"),
+    }
+
+
+def recovery(code, effort, folder):
+    """[[records, ms to mount, ms to have the session], ...] in a ring of 256 KiB."""
+    found = []
+    for records in effort.records:
+        took = code.run("recovery", folder / "recovery", 64, records)
+        found.append([records, took["mount"], took["session"]])
+    return found
+
+
+def smallest(code, broker, name, folder, rom=False):
+    """Bytes of the smallest heap with which everything works. Raises Failed if that does not depend on the heap."""
+    low, high = 2048, 262_144
+
+    def attempt(heap):
+        (folder / "smallest").unlink(missing_ok=True)
+        return code.run("smallest", name, broker, folder / "smallest", heap=heap, rom=rom, timeout=20)
+
+    def works(heap):
+        with contextlib.suppress(Failed):
+            return attempt(heap)
+        return False
+
+    attempt(high)
+    while high - low > 256:
+        middle = (low + high) // 512 * 256
+        low, high = (low, middle) if works(middle) else (middle, high)
+    return high
+
+
+def wear(code, port, effort):
+    """What a message costs a flash: [{way, kind, qos, programs, programmed, erases[, record]}]."""
+    found = []
+    for kind in JOURNALS:
+        for qos in (0, 1, 2):
+            cost = code.run("wear", port, qos, kind, _RECORD, effort.wear)
+            found.append({"way": OURS, "kind": kind, "qos": qos, **cost})
+    for way in littlefs.STRATEGIES:
+        for kind in littlefs.PROGRAM:
+            cost = littlefs.measure(way, kind, _RECORD, min(effort.wear, 1000))
+            found.append({"way": way, "kind": kind, "qos": 1, **cost})
+    return found
+
+
+def wear_by_size(code, port, effort):
+    """Bytes of flash erased per byte of message, by its size, on an RP2040: {way: [[size, bytes], ...]}."""
+    lines = {way: [] for way in (OURS, *littlefs.STRATEGIES)}
+    for size in effort.sizes:
+        # Enough messages to go round the ring several times, or an erase more or less would tell.
+        n = min(effort.wear, max(60, 8 * 65536 // size))
+        cost = code.run("wear", port, 1, "pages", size, n)
+        lines[OURS].append([size, cost["erases"] * littlefs.BLOCK / size])
+        for way in littlefs.STRATEGIES:
+            cost = littlefs.measure(way, "pages", size, min(n, 300))
+            lines[way].append([size, cost["erases"] * littlefs.BLOCK / size])
+    return lines

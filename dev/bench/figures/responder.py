@@ -1,0 +1,105 @@
+"""A broker for measurements, in a process of its own: it takes everything, keeps nothing, and answers after as long as
+the client id asks for ("trip20": 20 ms), or not at all ("sink"). `python -m
+dev.bench.figures.responder` prints its port.
+
+It is the ceiling that clients are measured against, so PUBLISH and PUBREL are answered straight out of the bytes: the
+reference server, which checks each packet, takes five times as long for them. All else it answers itself."""
+
+import select
+import socket
+import struct
+import threading
+import time
+from collections import deque
+
+from dev.reference.server import Connection, Server
+from dev.reference.wire import PUBLISH, PUBREL, parse, spans
+
+
+def _ack(data, at, body):
+    """What the PUBLISH or PUBREL at data[at] is answered with; empty for others, and at QoS 0."""
+    kind, qos = data[at] >> 4, data[at] >> 1 & 3
+    if kind == PUBLISH and qos:
+        mid = body + 2 + (data[body] << 8 | data[body + 1])
+        return struct.pack(">BB2s", 0x40 if qos == 1 else 0x50, 2, data[mid : mid + 2])
+    return b"\x70\x02" + data[body : body + 2] if kind == PUBREL else b""
+
+
+class _Client:
+    """A client's packets, as they come in pieces. `client_id`: None before its CONNECT."""
+
+    def __init__(self):
+        self.client_id = None
+        self._data = bytearray()
+        self._connection = Connection(Server())
+
+    def received(self, data):
+        """Returns the answers to the packets that are whole now."""
+        self._data += data
+        data, answers, end = self._data, b"", 0
+        for at, body, end in spans(data):
+            answers += _ack(data, at, body) or self._other(bytes(data[at:end]))
+        del data[:end]
+        return answers
+
+    def _other(self, raw):
+        p = parse(raw)
+        self.client_id = self.client_id or p.client_id
+        self._connection.packet_received(p)
+        return self._connection.data_to_send()
+
+
+def serve(sock):
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client = _Client()
+    while not client.client_id:
+        got = sock.recv(65536)
+        if not got:
+            return
+        sock.sendall(client.received(got))
+    if client.client_id == "sink":
+        return discard(sock)
+    trip = int(client.client_id.removeprefix("trip")) / 1000
+    waiting = deque()  # (when it is due, answer)
+    while True:
+        if waiting:
+            left = waiting[0][0] - time.perf_counter()
+            if left <= 0:
+                sock.sendall(waiting.popleft()[1])
+                continue
+            if not select.select([sock], [], [], left)[0]:
+                continue
+        got = sock.recv(65536)
+        if not got:
+            return
+        answer = client.received(got)
+        if answer and trip:
+            waiting.append((time.perf_counter() + trip, answer))
+        elif answer:
+            sock.sendall(answer)
+
+
+def discard(sock):
+    room = bytearray(65536)
+    while sock.recv_into(room):
+        pass
+
+
+def _attend(sock):
+    try:
+        serve(sock)
+    except OSError:
+        pass  # the client has left in its own way
+    finally:
+        sock.close()
+
+
+def main():
+    listener = socket.create_server(("127.0.0.1", 0), backlog=16)
+    print(listener.getsockname()[1], flush=True)
+    while True:
+        threading.Thread(target=_attend, args=(listener.accept()[0],), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

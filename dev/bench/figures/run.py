@@ -1,0 +1,91 @@
+"""Runs the device scripts of this folder on MicroPython, with a client as it is deployed."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from dev.setup.common import CHECKOUT
+from inflight_tools.boards.bundle import compile_all, compile_mpy, library
+from inflight_tools.boards.device.rom import image
+
+SCRIPTS = Path(__file__).resolve().parent / "device"
+OURS = "inflight"
+# Mounts the ROM image argv[1], which lies outside of the heap as it does on a board, and runs the rest of argv.
+_IN_ROM = """
+import ffi, sys, uctypes, vfs
+libc = ffi.open(None)
+file = libc.func("i", "open", "si")(sys.argv[1], 0)
+size = libc.func("i", "lseek", "iii")(file, 0, 2)
+at = libc.func("p", "mmap", "piiiii")(0, size, 1, 2, file, 0)
+vfs.mount(vfs.VfsRom(uctypes.bytearray_at(at, size)), "/rom")
+sys.path.insert(0, "/rom/lib")
+script = sys.argv[2]
+del sys.argv[1:3]
+del libc, file, size, at
+__import__(script)
+"""
+
+
+class Failed(RuntimeError):
+    """A script that came to no end; the text is what it said."""
+
+
+class Code:
+    """What scripts import, compiled into `folder`: the library (if the interpreter has it not frozen in) with the
+    scripts, and `peers`, {module: its files}."""
+
+    def __init__(self, folder, interpreter, peers=None, frozen=False):
+        self.interpreter = interpreter
+        self.sizes = {}  # bytes of .mpy of each module, by contender
+        self._folder = folder
+        scripts = {path.stem: path for path in SCRIPTS.glob("*.py")}
+        found = compile_all(library() | scripts)
+        if frozen:
+            found = {place: found[place] for place in scripts}
+        self._write(found)
+        self.sizes[OURS] = {place.partition("/")[2]: len(data) for place, data in found.items() if "/" in place}
+        for name, files in (peers or {}).items():
+            compiled = {place: compile_mpy(file, file.name) for place, file in files.items()}
+            self._write(compiled)
+            self.sizes[name] = {place: len(data) for place, data in compiled.items()}
+        self._image = folder / "image.romfs"
+        self._image.write_bytes(image({f"/lib/{place}.mpy": data for place, data in found.items()}))
+
+    def _write(self, compiled):
+        for place, data in compiled.items():
+            target = self._folder / f"{place}.mpy"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+
+    def run(self, script, *args, heap="2m", rom=False, timeout=300):
+        """What `script` printed, from JSON. Raises Failed."""
+        words = ["-c", _IN_ROM, str(self._image), script] if rom else ["-m", script]
+        called = f"{script} {' '.join(map(str, args))}"
+        try:
+            done = subprocess.run(
+                [*self.interpreter.command(heap), *words, *map(str, args)],
+                env={} if rom else {"MICROPYPATH": f".frozen:{self._folder}"},
+                cwd=self._folder,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired as e:
+            raise Failed(f"{called}: no end within {timeout} s; it said {(e.stdout or b'')[-1000:]!r}") from None
+        if done.returncode:
+            raise Failed(f"{called}: {(done.stderr or done.stdout).strip()}")
+        return json.loads(done.stdout)
+
+
+@contextlib.contextmanager
+def responder():
+    """The port of a responder that runs."""
+    command = [sys.executable, "-m", "dev.bench.figures.responder"]
+    process = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE)
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()

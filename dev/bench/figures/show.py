@@ -1,0 +1,94 @@
+"""The figures as tables of text, each (title, rows), the first row the head."""
+
+from dev.bench.figures import peers
+from dev.bench.figures.run import OURS
+
+_KINDS = {"bytes": "any byte", "pages": "pages of 256 bytes"}
+_LITTLEFS = {"bytes": "littlefs, programs of 32 bytes", "pages": "littlefs, programs of 256 bytes"}
+
+
+def tables(figures):
+    machine = figures["machine"]
+    title = "Figures to reach ({runtime}, {cores} cores, load {load} from elsewhere at the start)"
+    yield title.format(**machine), _goals(figures)
+    yield "Modules of the client, bytes", _modules(figures["modules"])
+    yield "Microseconds of a publish at QoS 1 and its acknowledgement", _pieces(figures["pieces"])
+    yield "Recovery, ms from power-on to a client that could connect (ring of 256 KiB)", _recovery(figures["recovery"])
+    yield "Flash for a message of 89 bytes (topic and payload)", _wear(figures["wear"])
+
+
+def _goals(figures):
+    names = list(figures["costs"])
+    costs, rates, smallest = figures["costs"], figures["rates"], figures["smallest"]
+
+    def row(label, goal, tell):
+        return [label, goal, *(tell(name) for name in names)]
+
+    def heap(key, places=0):
+        return lambda name: f"{costs[name][key]:,.{places}f}" if key in costs[name] else "-"
+
+    def share(key):
+        return lambda name: "{share:.2f} ({rate:,.0f}/s)".format(**rates[name][key])
+
+    def record(name):
+        return f"{_record(figures['wear']) / 89:.2f}" if name == "ours" else "-"
+
+    def elsewhere(label, goal, where, tell):
+        # Rows of what only ours was measured with: its code in ROM, or frozen into a firmware.
+        return [row(label, goal, lambda name: f"{tell():,.0f}" if name == "ours" else "-")] if where in figures else []
+
+    return [
+        ["", "goal", *("Inflight" if name == "ours" else peers.name_of(name) for name in names)],
+        *(row(f"heap per publish, QoS {q}, bytes", "0", heap(f"publish_{q}")) for q in range(3)),
+        *(row(f"heap per message received, QoS {q}, bytes", "64", heap(f"receive_{q}")) for q in range(3)),
+        row("heap after import, bytes", "9,000", heap("import")),
+        *elsewhere("the same, code in ROM", "", "rom", lambda: figures["rom"]["import"]),
+        *elsewhere("the same, frozen into the firmware", "9,000", "frozen", lambda: figures["frozen"]["import"]),
+        row("a connected client beside its buffer, bytes", "1,500", heap("client")),
+        row("a journal of 64 KiB, bytes", "", heap("journal")),
+        row("smallest heap that works, bytes", "18,432", lambda name: f"{smallest[name]:,}" if smallest[name] else "-"),
+        *elsewhere("the same, code in ROM", "", "smallest_rom", lambda: figures["smallest_rom"]),
+        *elsewhere("the same, frozen into the firmware", "", "smallest_frozen", lambda: figures["smallest_frozen"]),
+        row("QoS 0, share of the ceiling, default socket", "0.6", share("qos0_default")),
+        row("the same, TCP_NODELAY", "0.6", share("qos0_nodelay")),
+        row("QoS 1 one at a time, default socket", "0.7", share("qos1_default")),
+        row("the same, TCP_NODELAY", "0.7", share("qos1_nodelay")),
+        row("QoS 1, 20 ms round trip, window 20", "0.95", share("qos1_trip20")),
+        row("flash used up per byte of topic and payload", "1.3", record),
+    ]
+
+
+def _record(wear):
+    return next(cost["record"] for cost in wear if cost["way"] == OURS and cost["qos"] and cost["kind"] == "bytes")
+
+
+def _modules(modules):
+    def text(value):
+        return "" if value is None else f"{value:,}"
+
+    rows = [[module, *(text(sizes[key]) for key in ("mpy", "heap", "rom"))] for module, sizes in modules.items()]
+    return [["module", "file (.mpy)", "heap after import", "heap, code in ROM"], *rows]
+
+
+def _pieces(pieces):
+    # Each is the best of several rounds of its own, so they need not add up: an fsync takes what it likes.
+    parts = {"encode": "encode", "journal": "journal", "send": "send", "publish": "all, with the broker's answer"}
+    rows = [[place, *(f"{took[name]:,.1f}" for name in parts)] for place, took in pieces.items()]
+    return [["journal in", *parts.values()], *rows]
+
+
+def _recovery(found):
+    rows = [[f"{records:,}", f"{mount:.1f}", f"{session:.1f}"] for records, mount, session in found]
+    return [["records", "journal", "session"], *rows]
+
+
+def _wear(wear):
+    head = ["", "QoS", "bytes programmed", "programs", "erases per 1,000", "flash used up, bytes"]
+    rows = []
+    for cost in wear:
+        ours = cost["way"] == OURS
+        label = f"Inflight, {_KINDS[cost['kind']]}" if ours else f"{cost['way']}, {_LITTLEFS[cost['kind']]}"
+        used = cost["erases"] * 4096
+        numbers = (cost["programmed"], cost["programs"], cost["erases"] * 1000, used)
+        rows.append([label, str(cost["qos"]), *(f"{n:,.{p}f}" for n, p in zip(numbers, (0, 1, 0, 0), strict=True))])
+    return [head, *rows]

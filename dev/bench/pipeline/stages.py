@@ -1,0 +1,108 @@
+"""What each stage manages on the same landing files, beside Spark's own ceiling: reading them and counting lines."""
+
+import shutil
+import statistics
+import time
+from contextlib import contextmanager
+
+from .landing import MEASUREMENTS, ROOT, bytes_below, deliveries, land
+from .memory import Peaks
+
+TABLES = ("raw", "measurements", "minutes", "health", "dead_letters", "ledger")
+
+
+@contextmanager
+def spark_in(folder, options=None):
+    """A Spark as the pipeline has it, without its log; afterwards its JVM has ended, and lets go of the folder."""
+    from inflight_tools.fleet.spark.session import session
+
+    spark = session("inflight bench", folder / "spark", options=options)
+    spark.sparkContext.setLogLevel("ERROR")
+    gateway = spark.sparkContext._gateway
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # which the JVM takes for our end
+        gateway.proc.wait(60)
+
+
+def timed(work, *args):
+    """(seconds, what `work` returns)."""
+    began = time.perf_counter()
+    result = work(*args)
+    return time.perf_counter() - began, result
+
+
+def lines_of(spark, path):
+    text = spark.read.option("lineSep", "\n").text(str(path))
+    return text.selectExpr("CAST(value AS BINARY) AS value")
+
+
+def _ceiling(spark, files, _):
+    lines_of(spark, files).count()
+
+
+def _parse(spark, files, _):
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from inflight_tools.fleet.spark.lines import SCHEMA, reader
+
+    lines_of(spark, files).mapInArrow(reader(ROOT), from_arrow_schema(SCHEMA)).count()
+
+
+def _take(spark, files, tables):
+    from inflight_tools.fleet.spark.batch import take
+
+    shutil.rmtree(tables, ignore_errors=True)
+    take(lines_of(spark, files), 0, str(tables), ROOT)
+
+
+_STAGES = {"ceiling": _ceiling, "parse": _parse, "take": _take}
+
+
+def measure(folder, millions, devices, runs):
+    """Figures of `millions` of measurement rows, as one micro-batch into empty tables; the median of `runs` runs,
+    each stage in its turn. Everything happens in `folder`."""
+    messages = max(devices, round(millions * 1e6 / MEASUREMENTS))
+    many, landed, files = land(folder / "landing", deliveries(messages, devices))
+    land(folder / "warm-up", deliveries(devices, devices))
+    seconds, worked = ({name: [] for name in _STAGES} for _ in range(2))
+    with spark_in(folder) as spark, Peaks() as peaks:
+        for work in _STAGES.values():
+            work(spark, folder / "warm-up", folder / "warm-up-tables")
+        for _ in range(runs):
+            for name, work in _STAGES.items():
+                before = peaks.processor_s()
+                seconds[name].append(timed(work, spark, folder / "landing", folder / "tables")[0])
+                worked[name].append(peaks.processor_s() - before)
+        report_s, facts = timed(_report, spark, folder / "tables")
+    taken = {name: statistics.median(found) for name, found in seconds.items()}
+    if facts["fleet"]["delivered"] != messages or facts["fleet"]["measurements"] != MEASUREMENTS * messages:
+        raise RuntimeError(f"of {messages} messages {facts['fleet']['delivered']} are in the tables")
+    return {
+        "millions": millions,
+        "rows": MEASUREMENTS * messages,
+        "messages": messages,
+        "devices": devices,
+        "deliveries": many,
+        "files": files,
+        "landed_bytes": landed,
+        "table_bytes": {name: bytes_below(folder / "tables" / name) for name in TABLES},
+        "seconds": taken,
+        "deliveries_s": {name: many / s for name, s in taken.items()},
+        "cpu_us": {name: 1e6 * statistics.median(found) / many for name, found in worked.items()},  # per delivery
+        "rows_s": MEASUREMENTS * messages / taken["take"],
+        "share": {name: taken["ceiling"] / s for name, s in taken.items()},
+        "report_s": report_s,
+        "jvm_peak_bytes": peaks.jvm,
+        "worker_peak_bytes": peaks.worker,
+    }
+
+
+def _report(spark, tables):
+    from inflight_tools.fleet.spark.batch import Tables
+    from inflight_tools.fleet.spark.facts import gather
+
+    return gather(Tables(spark, str(tables)), ROOT)

@@ -1,0 +1,280 @@
+"""The promise, kept in front of your eyes: a fleet of sensors, a real broker, power cuts."""
+
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dev.demo.downstream import Downstream
+from dev.demo.mosquitto import Mosquitto
+from dev.demo.network import Network
+from dev.demo.sensors import HEAP, ROOT, Fleet, build
+from dev.demo.witness import Witness
+from dev.reference.oracle import judge
+from dev.setup.common import CHECKOUT
+
+_DRAIN_S = 300  # at most, until every sensor has delivered what its journal holds,
+_SETTLE_S = 90  # and until all of that has arrived everywhere
+_CUTS_PER_S = 4
+_BROKER_RESTARTS = 2
+_COLLECTOR_KILLS = (0.25, 0.6)  # parts of the time,
+_SPARK_KILL = 0.4  # or when it has done a batch, if that takes longer
+REPORT = CHECKOUT / "build" / "demo-report.html"
+
+
+def _parse_qos(text):
+    levels = [int(part) for part in text.replace(",", " ").split() if part in ("1", "2")]
+    if not levels or len(levels) != len(text.replace(",", " ").split()):
+        raise typer.BadParameter('1, 2 or "1,2": QoS 0 promises nothing, so there is nothing to show')
+    return levels
+
+
+class Show:
+    """Runs the fleet and its misfortunes, and says what is going on."""
+
+    def __init__(self, console, fleet, broker, network, witness, downstream, duration, cuts, seed):
+        self._console = console
+        self._fleet, self._broker, self._network, self._witness = fleet, broker, network, witness
+        self._downstream = downstream
+        self._duration, self._cuts = duration, cuts
+        self._random = random.Random(seed)
+        self._start = time.monotonic()
+        self.restarts = 0
+
+    def _now(self):
+        return time.monotonic() - self._start
+
+    def say(self, what):
+        self._console.print(f"[dim]{self._now():5.1f} s[/dim]  {what}", highlight=False)
+
+    def run(self):
+        """Misfortunes until the time is over and the cuts are made."""
+        step = self._duration / self._cuts
+        restarts = [self._duration * (i + 1) / (_BROKER_RESTARTS + 1) for i in range(_BROKER_RESTARTS)]
+        outages = [self._duration * part for part in (0.2, 0.5, 0.8)]
+        kills = [self._duration * part for part in _COLLECTOR_KILLS]
+        back = None
+        report = 0
+        next_cut = self._now()
+        while not self._fleet.deaths and (self._now() < self._duration or self._fleet.cuts < self._cuts):
+            if restarts and self._now() >= restarts[0]:
+                restarts.pop(0)
+                self._restart_broker()
+            if kills and self._now() >= kills[0]:
+                kills.pop(0)
+                self._kill("collector", self._downstream.collector)
+            self._kill_spark()
+            if outages and self._now() >= outages[0]:
+                outages.pop(0)
+                self._network.cut()
+                back = self._now() + self._random.uniform(0.5, 1.5)
+                self.say("network cut")
+            if back and self._now() >= back:
+                self._network.join()
+                back = None
+            if self._now() >= next_cut:
+                next_cut = max(next_cut + step * self._random.uniform(0.2, 1.7), self._now() - 1)
+                self._fleet.cut_one()
+            if self._now() >= report:
+                report = self._now() + 3
+                self.progress()
+            time.sleep(max(0.0, min(next_cut - self._now(), 0.02)))
+        self._network.join()
+
+    def _restart_broker(self):
+        # mosquitto may hand a QoS 2 message out twice to who is connected while it restarts: the
+        # witness goes and comes back, so that what it counts twice was published twice.
+        self._witness.leave()
+        self._broker.stop()
+        time.sleep(self._random.uniform(0.2, 1.0))  # the outage itself
+        self._broker.start()
+        self._witness.join()
+        self.restarts += 1
+        self.say("broker restarted")
+
+    def _kill(self, name, program):
+        if not program.off():
+            raise RuntimeError(f"the {name} ended by itself:\n{program.said()[-2000:]}")
+        program.on()
+        self.say(f"{name} killed, and started again")
+
+    def _kill_spark(self):
+        spark = self._downstream.spark
+        if not spark.kills and self._now() >= self._duration * _SPARK_KILL and self._downstream.batches():
+            self._kill("Spark", spark)
+
+    def progress(self):
+        accepted, seen = self._fleet.accepted(), self._witness.counts()
+        arrived = sum(1 for device, seq, _ in accepted if seen[device, seq])
+        self.say(f"{self._fleet.cuts} power cuts, {len(accepted)} messages accepted, {arrived} delivered")
+
+    def drain(self):
+        """The sensors accept nothing more and deliver what they have. Returns (device, sequence number) of all that
+        they ever accepted: more than they have noted, when power was cut before the note."""
+        self.say("the power of all sensors is cut, and each delivers what its journal holds")
+        numbers = self._fleet.drain(_DRAIN_S)
+        return {(device, seq) for device, next_seq in numbers.items() for seq in range(next_seq)}
+
+    def settle(self, wanted):
+        """Waits until all of `wanted` has arrived everywhere, or clearly never will."""
+        self.say(f"{len(wanted)} messages accepted, waiting for the last of them")
+        end = time.monotonic() + _SETTLE_S
+        while time.monotonic() < end and not wanted <= set(self._witness.counts()):
+            time.sleep(0.1)
+        while time.monotonic() < end and not wanted <= self._downstream.landed():
+            time.sleep(0.5)
+
+
+def check_tables(accepted, facts, raw, measurements):
+    """What is wrong with the report and the rows of the tables, when devices have accepted this: a list."""
+    first = Counter((row["device"], row["seq"]) for row in raw if row["first"] and row["seq"] is not None)
+    missing = [key for key in ((device, seq) for device, seq, _ in accepted) if not first[key]]
+    rows = Counter((row["device"], row["seq"], row["place"]) for row in measurements)
+    measured = {(device, seq) for device, seq, _ in rows}
+    told = {(row["device"], row["seq"]) for row in raw if row["kind"] == "telemetry" and row["first"]}
+    fleet = facts["fleet"]
+    found = {
+        "messages that a device accepted have no row": len(missing),
+        "messages have two rows": sum(1 for n in first.values() if n > 1),
+        "measurements have two rows": sum(1 for n in rows.values() if n > 1),
+        "packs have no measurements": len(told - measured),
+        "messages that the report does not count": max(0, len(accepted) - fleet["delivered"]),
+        "numbers that the report knows nothing of": fleet["before"],
+    }
+    found |= {
+        f"{name}, says the report": fleet[name] for name in ("lost", "late", "doubled", "dead_letters", "conflicts")
+    }
+    return [f"{n} {what}" for what, n in found.items() if n]
+
+
+def _show_report(console, facts):
+    table = Table(title="What the report tells, from Spark's tables", title_justify="left", show_header=False)
+    table.add_column("")
+    table.add_column("", justify="right")
+    fleet = facts["fleet"]
+    for name, words in (
+        ("accepted", "messages accepted"),
+        ("delivered", "in the tables"),
+        ("lost", "lost"),
+        ("doubled", "rows that stand twice"),
+        ("repeated", "repetitions removed"),
+        ("measurements", "measurements"),
+        ("dead_letters", "dead letters"),
+        ("restarts", "restarts that devices told of"),
+    ):
+        table.add_row(words, str(fleet[name]))
+    latency = fleet["latency_ms"]
+    table.add_row(
+        "latency p50 / p95 / p99", " / ".join(f"{latency[p] / 1000:.1f} s" for p in latency) if latency else "-"
+    )
+    console.print(table)
+
+
+def _result(console, accepted, fleet, network, witness, restarts):
+    seen = witness.counts()
+    rows = {}
+    for qos in sorted({q for _, _, q in accepted}):
+        mine = {(device, seq): qos for device, seq, q in accepted if q == qos}
+        lost, twice, repeated = judge(mine, seen)
+        rows[qos] = {
+            "accepted": len(mine),
+            "delivered": len(mine) - len(lost),
+            "lost": len(lost),
+            "duplicated": len(twice) + len(repeated),
+            "resent with DUP": network.repeated[qos],
+        }
+    table = Table(title="What a subscriber got", title_justify="left")
+    table.add_column("")
+    for qos in rows:
+        table.add_column(f"QoS {qos}", justify="right")
+    for name in ("accepted", "delivered", "lost", "duplicated", "resent with DUP"):
+        table.add_row(name, *(str(rows[qos][name]) for qos in rows))
+    console.print(table)
+    console.print(
+        f"power cuts survived: {fleet.cuts}   broker restarts: {restarts}   network cuts: {network.cuts}\n"
+        "(QoS 1 is at least once: a duplicate there is allowed)",
+        highlight=False,
+    )
+    problems = [f"{row['lost']} messages of QoS {qos} lost" for qos, row in rows.items() if row["lost"]]
+    if rows.get(2, {}).get("duplicated"):
+        problems.append(f"{rows[2]['duplicated']} messages of QoS 2 came twice")
+    if witness.unreadable:
+        problems.append(f"{len(witness.unreadable)} messages cannot be read, the first: {witness.unreadable[0]}")
+    if any(len(epochs) > 1 for epochs in witness.epochs.values()):
+        problems.append("a sensor lost its journal")
+    if fleet.deaths:
+        problems.append("a sensor ended by itself: see its console.log")
+    if not accepted:
+        problems.append("nothing was accepted")
+    return problems
+
+
+def main(
+    devices: int = typer.Option(20, min=1, max=200, help="virtual sensors"),
+    duration: float = typer.Option(30.0, min=1, help="seconds of misfortunes"),
+    qos: str = typer.Option("1,2", help="QoS of the sensors in turn"),
+    interval: int = typer.Option(200, min=100, help="ms between two readings of a sensor"),
+    seed: int = typer.Option(None, help="repeat the same misfortunes"),
+    keep: Path = typer.Option(None, help="keep the fleet's files here"),
+):
+    """Runs a fleet of virtual sensors against mosquitto, with a collector and Spark behind it; cuts power, network and
+    broker, kills collector and Spark, and counts. Exit status 0 only if nothing accepted was lost, no QoS 2 message
+    came twice, and each message stands in the tables once."""
+    console = Console()
+    levels = _parse_qos(qos)
+    seed = random.randrange(1 << 32) if seed is None else seed
+    folder = keep or Path(tempfile.mkdtemp(prefix="inflight-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        problems = _perform(console, folder, devices, duration, levels, interval, seed)
+    except RuntimeError as e:
+        problems = [str(e)]
+    if problems:
+        console.print(f"[bold red]FAILED[/bold red]: {'; '.join(problems)}. Files: {folder}", highlight=False)
+        raise typer.Exit(1)
+    console.print(
+        "[bold green]Nothing was lost, no QoS 2 message came twice, and each stands in the tables once.[/bold green]"
+    )
+    if not keep:
+        shutil.rmtree(folder)
+
+
+def _perform(console, folder, devices, duration, levels, interval, seed):
+    files = build(folder / "code")
+    cuts = max(100, round(duration * _CUTS_PER_S))
+    with (
+        Mosquitto(folder / "broker") as broker,
+        Network(broker.port) as network,
+        Witness(broker.port) as witness,
+        Downstream(folder / "pipeline", broker.port, ROOT) as downstream,
+        Fleet(folder, folder / "code", devices, network.port, levels, interval, seed) as fleet,
+    ):
+        console.print(
+            f"{devices} sensors, each a {fleet.interpreter} with {HEAP} of heap and {files} files of firmware;\n"
+            f"mosquitto on 127.0.0.1:{broker.port}; {cuts} power cuts in {duration:g} s; seed {seed}",
+            highlight=False,
+        )
+        show = Show(console, fleet, broker, network, witness, downstream, duration, cuts, seed)
+        show.run()
+        # A number that is missing is lost once a later one has come: not while a journal still holds it.
+        show.settle(show.drain())
+        accepted = fleet.accepted()
+        problems = _result(console, accepted, fleet, network, witness, show.restarts)
+        show.say("Spark goes through the rest, and the report is made")
+        facts = downstream.finish()
+        _show_report(console, facts)
+        kept = f"collector killed: {downstream.collector.kills}   Spark killed: {downstream.spark.kills}"
+        REPORT.parent.mkdir(exist_ok=True)
+        shutil.copy(downstream.folder / "report.html", REPORT)
+        console.print(f"{kept}   report: {REPORT}", highlight=False)
+        return problems + check_tables(accepted, facts, downstream.rows("raw"), downstream.rows("measurements"))
+
+
+if __name__ == "__main__":
+    typer.run(main)

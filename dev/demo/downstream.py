@@ -1,0 +1,145 @@
+"""What stands behind the broker: a collector, Spark, and the report, each a process that can be killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+_FLEET = ("-m", "inflight_tools", "fleet")
+_PATIENCE_S = 600  # a batch of Spark's that takes a second may take a minute on a machine with other work
+# A Java that lives for a minute: what it would compile more thoroughly, on the other core, it would hardly run.
+_SHORT_LIFE = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+
+
+class _Program:
+    """One of our command lines; switching it off is SIGKILL, for it and all that it has started."""
+
+    def __init__(self, log, *words, out=None):
+        """log: the file for what it says. out: another one for its standard output."""
+        self._log, self._out = log, out or log
+        self._argv = [sys.executable, *map(str, words)]
+        self._process = None
+        self.kills = 0
+
+    def on(self):
+        with open(self._log, "ab") as log, open(self._out, "ab") as out:
+            self._process = subprocess.Popen(
+                self._argv, stdout=out, stderr=log, start_new_session=True, env=_SHORT_LIFE | os.environ
+            )
+
+    def off(self):
+        """Returns False if it had ended by itself, which it never should."""
+        alive = self._process.poll() is None
+        if alive:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self.kills += 1
+        self._process.wait()
+        return alive
+
+    def ask_to_end(self):
+        if self._process.poll() is None:
+            self._process.terminate()
+
+    def end(self):
+        """Waits for its end. Raises RuntimeError if that is none in good order; nothing of it goes on then."""
+        try:
+            status = self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.off()
+            status = f"no end in {_PATIENCE_S} s"
+        if status:
+            raise RuntimeError(f"{self._log.stem}: {status}\n{self.said()[-2000:]}")
+
+    def run(self):
+        self.on()
+        self.end()
+
+    def wait_for(self, words):
+        """Until it has said them. Raises RuntimeError if it never does."""
+        end = time.monotonic() + _PATIENCE_S
+        while words not in self.said():
+            if time.monotonic() > end or self._process.poll() is not None:
+                raise RuntimeError(f"{self._log.stem} does not start:\n{self.said()[-2000:]}")
+            time.sleep(0.02)
+
+    def said(self):
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+
+class Downstream:
+    """A pipeline for the devices below `root` at the broker on `port`; its files stand in `folder`."""
+
+    def __init__(self, folder, port, root):
+        folder.mkdir(parents=True)
+        self.folder, self.root = folder, root
+        landing, broker = folder / "landing", f"127.0.0.1:{port}"
+        what = (*_FLEET, "collect", "--landing", landing, "--broker", broker, "--root", root, "--age", 2)
+        self.collector = _Program(folder / "collector.log", *what)
+        self._of = ("--data", folder, "--root", root, "--master", "local[2]")
+        self.spark = _Program(folder / "spark.log", *_FLEET, "tables", *self._of, "--every", 2)
+
+    def __enter__(self):
+        self.collector.on()
+        self.spark.on()
+        try:
+            self.collector.wait_for("connected to the broker")
+            self.spark.wait_for("landing files of")
+        except RuntimeError:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for program in (self.collector, self.spark):
+            program.off()
+
+    def batches(self):
+        """How many micro-batches are in the tables."""
+        return len(list(self.folder.glob("tables/raw/batch=*/_SUCCESS")))
+
+    def landed(self):
+        """(device, sequence number) of all that the collector has written."""
+        found = set()
+        for file in [*self.folder.glob("landing/*.ndjson"), *self.folder.glob("landing/.*.spool")]:
+            found |= _numbers(file)
+        for file in self.folder.glob("tables/landed/**/*.ndjson"):
+            found |= _numbers(file)
+        return found
+
+    def finish(self):
+        """Everything goes through, Spark being killed once more. Returns the facts of the report; the page is
+        report.html in the folder."""
+        self.collector.ask_to_end()
+        self.collector.end()
+        self.spark.off()
+        last = (*_FLEET, "tables", *self._of, "--once")
+        _Program(self.folder / "spark.log", *last).run()
+        facts = self.folder / "facts.json"
+        page = (*_FLEET, "report", *self._of, "--grace", 0, "--json")
+        _Program(self.folder / "report.log", *page, out=facts).run()
+        return json.loads(facts.read_text())
+
+    def rows(self, table):
+        """All rows of a table, read without Spark: a list of dicts."""
+        import pyarrow.dataset as parquet  # of the pipeline's own packages
+
+        folder = self.folder / "tables" / table
+        files = [str(file) for batch in folder.glob("batch=*") for file in batch.glob("*.parquet")]
+        return parquet.dataset(files).to_table().to_pylist() if files else []
+
+
+def _numbers(file):
+    found = set()
+    try:
+        lines = file.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:  # renamed in this moment: it is met under its other name, or at the next look
+        return found
+    for line in lines:
+        delivery = json.loads(line)
+        body = json.loads(delivery["text"])
+        first = body[0] if isinstance(body, list) else body
+        if "seq" in first:
+            found.add((delivery["topic"].split("/")[1], first["seq"]))
+    return found

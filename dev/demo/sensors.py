@@ -1,0 +1,137 @@
+"""Virtual sensors: the firmware application with the unix board, a MicroPython process each."""
+
+import json
+import os
+import random
+import subprocess
+import time
+from pathlib import Path
+
+from dev.runtimes import runtime
+from inflight_tools.boards.bundle import compile_all, sources
+
+HEAP = "200k"
+ROOT = "demo"  # the first level of their topics
+_DRAIN = Path(__file__).parent / "device" / "drain.py"
+
+
+def best_runtime():
+    """The 32-bit MicroPython where the machine can run it, else the 64-bit one. RuntimeError if
+    there is neither."""
+    found = [runtime(name) for name in ("micropython-x86", "micropython-x64")]
+    for candidate in found:
+        if not candidate.reason:
+            return candidate
+    raise RuntimeError("; ".join(f"{r.name}: {r.reason}" for r in found))
+
+
+def build(folder):
+    """Compiles what the unix board carries into `folder`, as it is deployed. Returns how many files."""
+    found = compile_all(sources("unix"))
+    for place, compiled in found.items():
+        target = folder / f"{place}.mpy"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(compiled)
+    return len(found)
+
+
+class Sensor:
+    """The device `name`. Its flash is a folder; switching it off is SIGKILL."""
+
+    def __init__(self, name, folder, code, interpreter, port, qos, interval_ms):
+        self.name, self.qos = name, qos
+        self.log = folder / "accepted.log"
+        self._folder, self._code, self._interpreter = folder, code, interpreter
+        self._process = None
+        folder.mkdir(parents=True)
+        config = {"host": "127.0.0.1", "port": port, "root": ROOT, "qos": qos, "interval_ms": interval_ms}
+        config |= {"health_ms": 5000, "keepalive": 10, "timeout_ms": 3000, "max_inflight": 8}
+        (folder / "config.json").write_text(json.dumps(config))
+
+    def on(self):
+        self._start("-m", "main")
+
+    def _start(self, *arguments, stdout=None):
+        env = dict(os.environ, MICROPYPATH=str(self._code), INFLIGHT_HOME=str(self._folder))
+        env |= {"INFLIGHT_DEVICE_ID": self.name, "INFLIGHT_ACCEPTED_LOG": str(self.log)}
+        with open(self._folder / "console.log", "ab") as console:
+            self._process = subprocess.Popen(
+                [*self._interpreter.command(HEAP), *arguments], env=env, stdout=stdout or console, stderr=console
+            )
+
+    def start_drain(self, timeout_s):
+        """Gives the power back to deliver what the journal holds, and for nothing else."""
+        self._start(str(_DRAIN), str(timeout_s * 1000), stdout=subprocess.PIPE)
+
+    def end_drain(self, timeout_s):
+        """Waits until all of the journal is delivered. Returns its next sequence number. RuntimeError if that takes
+        longer than timeout_s."""
+        try:
+            told, _ = self._process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            told = b""
+        if self._process.returncode:
+            told = b""
+        if not told:
+            raise RuntimeError(f"{self.name} does not deliver what its journal holds: see its console.log")
+        return int(told.split()[-1])
+
+    def off(self):
+        """Cuts the power. Returns False if the device had ended by itself, which it never should."""
+        alive = self._process.poll() is None
+        self._process.kill()
+        self._process.wait()
+        return alive
+
+    def accepted(self):
+        """What publish() has taken: {(sequence, QoS)}. A line that the cut left unfinished does not count."""
+        lines = self.log.read_text().split("\n")[:-1] if self.log.exists() else []
+        return {(int(seq), int(qos)) for seq, qos, _ in (line.split(" ", 2) for line in lines)}
+
+
+class Fleet:
+    """`count` sensors; `qos` tells the QoS of each in turn."""
+
+    def __init__(self, folder, code, count, port, qos, interval_ms, seed):
+        interpreter = best_runtime()
+        self.interpreter = interpreter.name
+        self._random = random.Random(seed)
+        self.cuts = self.deaths = 0
+        self.sensors = [
+            Sensor(f"sensor{i:03}", folder / f"sensor{i:03}", code, interpreter, port, qos[i % len(qos)], interval_ms)
+            for i in range(count)
+        ]
+
+    def __enter__(self):
+        for sensor in self.sensors:
+            sensor.on()
+        return self
+
+    def __exit__(self, *_):
+        self.off()
+
+    def off(self):
+        for sensor in self.sensors:
+            sensor.off()
+
+    def cut_one(self):
+        """Cuts the power of a random sensor at this instant, and gives it back."""
+        sensor = self._random.choice(self.sensors)
+        if sensor.off():
+            self.cuts += 1
+        else:
+            self.deaths += 1
+        sensor.on()
+
+    def drain(self, timeout_s):
+        """Cuts the power of all sensors, then each delivers what its journal holds and accepts nothing more. Returns
+        {device: next sequence number}. RuntimeError if that takes longer than timeout_s."""
+        for sensor in self.sensors:
+            self.deaths += not sensor.off()
+        for sensor in self.sensors:
+            sensor.start_drain(timeout_s)
+        end = time.monotonic() + timeout_s
+        return {sensor.name: sensor.end_drain(max(0, end - time.monotonic())) for sensor in self.sensors}
+
+    def accepted(self):
+        return {(s.name, seq, qos) for s in self.sensors for seq, qos in s.accepted()}

@@ -1,0 +1,103 @@
+"""Runs one device test file on one runtime: `python -m dev.device_run --runtime micropython-x86 FILE [-k name]`.
+
+Prints `ok name`, `FAIL name` with its traceback, or `skip name: reason`. Exit status: 0 all well, 1 a test failed,
+2 no such file or test, 3 the runtime is unavailable here, 124 out of time.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from dev.runtimes import NAMES, runtime
+from dev.setup.common import CHECKOUT
+from inflight_tools.boards.bundle import LIB, compile_all, library
+
+# What a device test may import by a flat name, and the checkout for dev.reference.
+BESIDE_LIB = ("host_tests/device", "host_tests/fuzz/targets", "boards/unix", "boards/common", "firmware", ".")
+TIMEOUT_S = 120  # a test file asks for another with a line `TIMEOUT_S = 300`
+
+
+def test_names(file):
+    return re.findall(r"^def (test_\w+)", file.read_text(), re.M)
+
+
+def timeout_of(file):
+    """Seconds that the file may take on any runtime."""
+    asked = re.search(r"^TIMEOUT_S = (\d+)", file.read_text(), re.M)
+    return int(asked.group(1)) if asked else TIMEOUT_S
+
+
+def environment(lib, file):
+    """Both families of interpreters get the same search path: the library, the tests, a board, the firmware."""
+    folders = [lib, file.parent, *(CHECKOUT / name for name in BESIDE_LIB)]
+    path = ":".join(dict.fromkeys(map(str, folders)))
+    python = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, **python, "MICROPYPATH": ".frozen:" + path}
+
+
+@contextlib.contextmanager
+def compiled(lib=LIB):
+    """A temporary copy of the library as it is deployed: .mpy files made with -O3."""
+    with tempfile.TemporaryDirectory(prefix="inflight-mpy-") as folder:
+        for place, content in compile_all(library(lib)).items():
+            target = Path(folder) / f"{place}.mpy"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        yield Path(folder)
+
+
+def start(found, file, only=None, heap=None, lib=LIB, **popen):
+    """Start the tests of `file` on the Runtime `found`, in a process group of their own."""
+    code = f"import harness; harness.main({file.stem!r}, {only!r})"
+    command = [*found.command(heap), "-c", code]
+    return subprocess.Popen(command, cwd=CHECKOUT, env=environment(lib, file), start_new_session=True, **popen)
+
+
+def wait(process, seconds):
+    """(output or None, exit status) of the process; 124 and everything it started killed when the time is up."""
+    try:
+        output = process.communicate(timeout=seconds)[0]
+        return output, process.returncode
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate()[0], 124
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(description="run one device test file on one runtime")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--runtime", choices=NAMES, default="cpython")
+    parser.add_argument("-k", metavar="TEXT", default="", help="only tests with TEXT in their name")
+    parser.add_argument("--heap", metavar="SIZE", help="MicroPython's heap, e.g. 200k")
+    parser.add_argument("--mpy", action="store_true", help="compile the library with mpy-cross -O3, as deployed")
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    options = arguments(argv)
+    found = runtime(options.runtime)
+    if found.reason:
+        print(f"{found.name} is unavailable: {found.reason}", file=sys.stderr)
+        return 3
+    file = options.file.resolve()
+    only = [name for name in test_names(file) if options.k in name] if file.is_file() else []
+    if not only:
+        print(f"no test in {options.file} matches {options.k!r}", file=sys.stderr)
+        return 2
+    with compiled() if options.mpy else contextlib.nullcontext(LIB) as lib:
+        process = start(found, file, only if options.k else None, options.heap, lib)
+        status = wait(process, timeout_of(file))[1]
+    if status == 124:
+        print(f"out of time: {timeout_of(file)} s", file=sys.stderr)
+    return status if status in (0, 124) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""Fuzzing: grammars that make inputs, workers that run targets on them, blindly or guided by coverage, the corpus.
+The targets themselves, device code, lie in host_tests/fuzz/targets."""
+
+from dev.setup.common import CHECKOUT
+
+TARGETS = CHECKOUT / "host_tests/fuzz/targets"
+CORPUS = CHECKOUT / "host_tests/fuzz/corpus.txt"
+# Target: its share of the inputs, of those the share that coverage guides, and its share of the time. What is cheap
+# gets most inputs.
+SHARES = {
+    "decoder": (0.80, 0.06, 0.45),
+    "topic": (0.1625, 0.01, 0.05),
+    "session": (0.015, 0.2, 0.20),
+    "firmware": (0.02, 0.2, 0.05),
+    "mount": (0.0025, 0.2, 0.25),
+}
+
+
+def target(name):
+    """The module of a target."""
+    return __import__(f"{name}_target")

@@ -1,0 +1,40 @@
+"""A worker guided by coverage: `python -m dev.fuzz.guided TARGET libFuzzer's options, FOLDER [SEEDS]`. libFuzzer's own
+mutations, and the grammar's; inputs that reach something new stay in FOLDER. Whatever is raised ends it, with the input
+in a file."""
+
+import random
+import sys
+
+import atheris
+
+from . import grammar, target
+from .work import quick_crc
+
+
+def _mutator(make):
+    def mutate(data, most, seed):
+        rng = random.Random(seed)
+        how = rng.random()
+        if how < 0.6:
+            return atheris.Mutate(data, most)
+        fresh = make(rng)
+        cut = rng.randrange(len(data) + 1) if how < 0.8 else 0
+        return (data[:cut] + fresh[min(cut, 1) :])[:most]
+
+    return mutate
+
+
+def main():
+    name, *options = sys.argv[1:]
+    # What is judged, not what judges.
+    with atheris.instrument_imports(include=["inflight", "config", "commands", "node", "telemetry"]):
+        run = target(name).run
+        import inflight.recovery  # noqa: F401 (when it is first needed it would be too late)
+    quick_crc()
+    words = [sys.argv[0], *options, "-print_final_stats=1"]
+    atheris.Setup(words, lambda data: run(data) and None, custom_mutator=_mutator(getattr(grammar, name)))
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""What a sensor costs a Pico W, measured with the real firmware on the emulated board: `make figures-pico-w`.
+
+The emulator runs the same instructions each time, so the figures are exact, and the same on every machine."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from dev.demo import mosquitto
+from dev.pico_w import copies, filesystem, image, mounting, sensor
+from dev.pico_w.board import Board
+from dev.pico_w.certificates import Authority
+from dev.pico_w.ear import Ear
+from dev.pico_w.front import front
+from inflight_tools.boards.bundle import LIB, files
+
+_PROMPT_S = 600
+_SENSOR_S = 900
+_FREE = "import gc; gc.collect(); print(gc.mem_free())"
+_IMPORT = "from inflight import Client, Journal"
+
+
+async def _at_the_prompt(board):
+    free = int(await board.run(_FREE))
+    await board.run(_IMPORT, _PROMPT_S)
+    return free, int(await board.run(_FREE))
+
+
+def _library(compiled):
+    if compiled:
+        return {path: data for path, data in files(sensor.BOARD).items() if path.startswith("/lib/inflight/")}
+    return {f"/lib/inflight/{file.name}": file.read_bytes() for file in (LIB / "inflight").glob("*.py")}
+
+
+def at_the_prompt(compiled):
+    """Bytes of heap that are free after boot, and after the library was imported from .mpy or .py files."""
+    board = Board(filesystem.pack(_library(compiled)))
+    return copies.staged(_at_the_prompt, board, board.switch_on)
+
+
+def of_a_sensor(broker, fields, more=()):
+    """Bytes of heap that are free in a running sensor, as it says in a health message while it is connected. fields: of
+    its configuration. more: files."""
+    fields = {"port": broker.port, "interval_ms": 2_000, "health_ms": 3_000} | fields
+
+    async def live(board):
+        with Ear(broker.port, "inflight/figures/#") as ear:
+            await board.until(lambda: ear.find("inflight/figures/status"), _SENSOR_S, "the birth message")
+            known = len(ear.find("inflight/figures/health"))
+            await board.until(lambda: len(ear.find("inflight/figures/health")) > known, _SENSOR_S, "a health message")
+            return ear.find("inflight/figures/health")[-1].fields["heap"]
+
+    board = Board(sensor.flash(sensor.config(device="figures", **fields), dict(more)))
+    return copies.staged(live, board, board.switch_on)
+
+
+def measure(folder):
+    """Yields (what, bytes of free heap)."""
+    boot, compiled = at_the_prompt(True)
+    yield "after boot", boot
+    yield "after import of client and journal, .mpy", compiled
+    yield "after import of client and journal, .py", at_the_prompt(False)[1]
+    authority = Authority("the authority")
+    with mosquitto.Mosquitto(folder) as broker:
+        yield "the sensor, connected", of_a_sensor(broker, {})
+        with front(broker.port, authority.context(folder, "broker.test")) as relay:
+            secure = {"host": "broker.test", "port": relay.port, "tls_ca": "/ca.der"}
+            yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": authority.der})
+
+
+def _table(title, unit, figures):
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    table.add_column(unit, justify="right")
+    for what, figure in figures:
+        print(f"{what}: {figure}", file=sys.stderr)  # each takes minutes
+        table.add_row(what, f"{figure:,}")
+    return table
+
+
+def main():
+    reason = image.unavailable() or mosquitto.unavailable()
+    if reason:
+        sys.exit(reason)
+    with tempfile.TemporaryDirectory() as name:
+        heap = _table("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name)))
+    mount = _table("To mount its journal, beside the time of the flash itself", "ms", mounting.times())
+    Console().print(heap, mount)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""An emulated Pico W for mpremote: `python -m dev.pico_w.serve [PORT]`, then
+`mpremote connect socket://127.0.0.1:PORT`. What it writes to its flash is gone when it ends."""
+
+import asyncio
+import contextlib
+import sys
+
+from rp2040py.cli.socket_repl import SocketInteractiveRepl
+
+from dev.pico_w import image
+from dev.pico_w.board import Board
+
+
+async def serve(board, port=0, ready=print):
+    """Runs the board from cold, with its console on a TCP port of loopback; calls ready(address) once it listens to
+    it. Returns when the board stops."""
+    await board.astart()  # returns when USB is up: before that a byte would be lost
+    console = SocketInteractiveRepl(board.cdc, board.simulator, on_quit=lambda _: board.stop(), port=port)
+    await console.start()
+    ready(f"socket://127.0.0.1:{console.port}")
+    try:
+        await asyncio.wait([board.simulator._execute_task])
+    finally:
+        await console.stop()
+
+
+def main():
+    reason = image.unavailable()
+    if reason:
+        sys.exit(reason)
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(Board(), port, lambda address: print("ready:", address, flush=True)))
+
+
+if __name__ == "__main__":
+    main()

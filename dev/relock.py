@@ -1,0 +1,100 @@
+"""Renews all pins, the files *.lock: `python -m dev.relock` (for who maintains them)."""
+
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+from dev.setup import brokers, fuzz
+from dev.setup.common import CHECKOUT, Trouble, say
+from dev.setup.environment import REQUIREMENTS
+from dev.setup.index import SUITE, Index
+from dev.setup.programs import LOCK
+from dev.setup.sources import debian_mirror
+from dev.setup.spark import LOCKS as PIPELINE
+from dev.typecheck import LOCKS, PORTS
+from inflight_tools.cache import write_atomic
+
+PROGRAMS = [
+    ("micropython", ("amd64", "arm64", "i386", "armhf")),
+    ("mosquitto", ("amd64", "arm64")),
+    ("qemu-user", ("amd64", "arm64")),
+    ("python3-pip-whl", ("all",)),
+]
+DEBIAN_HEAD = f"""\
+# Packages of Debian {SUITE} that `make setup` unpacks into its cache; renewed by `python -m dev.relock`.
+# program name version architecture size SHA-256 path-below-the-mirror
+"""
+BROKER_HEAD = f"""\
+# RabbitMQ and Erlang of Debian {SUITE}, for the interoperability suite; renewed by `python -m dev.relock`.
+# program name version architecture size SHA-256 path-below-the-mirror
+"""
+AMQTT_HEAD = """\
+# amqtt, for the interoperability suite, in an environment of its own; renewed by `python -m dev.relock`.
+"""
+PYTHON_HEAD = """\
+# Resolved from pyproject.toml, %s, for every CPython >= 3.10; renewed by `python -m dev.relock`.
+"""
+EXTRAS = ("test", "boards", "emulator", "lint")  # what everybody gets
+STUBS = "1.29.0"  # the MicroPython whose stubs the type check uses
+STUBS_HEAD = "# For dev/typecheck.py; renewed by `python -m dev.relock`.\n"
+
+
+def debian_lines(index):
+    for program, architectures in PROGRAMS:
+        for architecture in architectures:
+            for package in index.closure(program, "amd64" if architecture == "all" else architecture):
+                fields = (package.name, package.version, architecture, package.size, package.sha256, package.path)
+                yield " ".join(map(str, (program, *fields)))
+
+
+def relock_debian(home):
+    mirror = debian_mirror()
+    if not mirror:
+        raise Trouble("no Debian mirror is configured: set INFLIGHT_DEBIAN_MIRROR")
+    index = Index(home / "apt", mirror, ["amd64", "arm64", "i386", "armhf"])
+    rabbitmq = [line for architecture in ("amd64", "arm64") for line in brokers.lock_lines(index, architecture)]
+    write_lines(LOCK, DEBIAN_HEAD, list(debian_lines(index)))
+    write_lines(brokers.RABBITMQ, BROKER_HEAD, rabbitmq)
+
+
+def write_lines(lock, head, lines):
+    write_atomic(lock, head + "\n".join(lines) + "\n")
+    say(f"{lock.name}: {len(lines)} lines")
+
+
+def relock_python(home):
+    """uv, because it alone resolves for every Python version and processor at once."""
+    venv.create(home / "venv", with_pip=True)
+    subprocess.run([home / "venv/bin/pip", "install", "-q", "uv"], check=True)
+    most = [word for extra in EXTRAS for word in ("--extra", extra)]
+    resolve(home, REQUIREMENTS, PYTHON_HEAD % ", ".join(EXTRAS), [*most, "pyproject.toml"])
+    for extra in ("fleet", "java"):
+        resolve(home, PIPELINE / f"{extra}.lock", PYTHON_HEAD % extra, ["--extra", extra, "pyproject.toml"])
+    resolve(home, fuzz.LOCK, PYTHON_HEAD % "fuzz", ["--extra", "fuzz", "pyproject.toml"])
+    resolve(home, brokers.LOCKS / "amqtt.lock", AMQTT_HEAD, ["-"], "amqtt~=0.12.1\n")
+    for port in PORTS.values():
+        wanted = f"micropython-{port}-stubs~={STUBS}\n"
+        resolve(home, LOCKS / f"{port}.lock", STUBS_HEAD, ["-"], wanted)
+
+
+def resolve(home, lock, head, words, wanted=None):
+    command = [home / "venv/bin/uv", "pip", "compile", "-q", "--universal", "--python-version", "3.10", "--upgrade"]
+    command += ["--cache-dir", home / "uv", "--generate-hashes", "--no-header", "--no-annotate", *words]
+    resolved = subprocess.run(command, check=True, cwd=CHECKOUT, stdout=subprocess.PIPE, input=wanted, text=True).stdout
+    write_atomic(lock, head + resolved)
+    say(f"{lock.name}: {resolved.count('==')} packages")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as home:
+        try:
+            relock_debian(Path(home))
+            relock_python(Path(home))
+        except Trouble as error:
+            sys.exit(f"relock: {error}")
+
+
+if __name__ == "__main__":
+    main()

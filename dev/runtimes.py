@@ -1,0 +1,53 @@
+"""The interpreters that device code is tested on: `python -m dev.runtimes` lists them."""
+
+import shlex
+import sys
+from dataclasses import dataclass
+
+from dev.setup.programs import known_programs, settled
+
+NAMES = ("cpython", "micropython-x64", "micropython-x86", "micropython-armhf")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    name: str
+    argv: tuple = ()
+    reason: str = ""  # why it is unavailable; empty when it is not
+
+    @property
+    def micropython(self):
+        return self.name != "cpython"
+
+    def command(self, heap=None):
+        """argv up to the script; `heap` is MicroPython's heap size as it reads it ("200k"), which CPython has not."""
+        return [*self.argv, *(("-X", f"heapsize={heap}") if heap and self.micropython else ())]
+
+
+def runtime(name):
+    """The Runtime `name`; ValueError for a name that does not exist."""
+    if name not in NAMES:
+        raise ValueError(f"no runtime {name!r}: there are {', '.join(NAMES)}")
+    if name == "cpython":
+        return Runtime(name, (sys.executable,))
+    record = known_programs().get(name, {"reason": "not set up: run `make setup`", "passing": True})
+    if "argv" in record and settled(record):
+        return Runtime(name, tuple(record["argv"]))
+    return Runtime(name, reason=record.get("reason", "its files are gone from the cache: run `make setup`"))
+
+
+def program(name):
+    """argv of a program that is no runtime ("mosquitto"); RuntimeError with the reason when there is none."""
+    record = known_programs().get(name, {"reason": "not set up: run `make setup`"})
+    if "argv" not in record:
+        raise RuntimeError(f"{name} is unavailable: {record['reason']}")
+    return list(record["argv"])
+
+
+def runtimes():
+    return [runtime(name) for name in NAMES]
+
+
+if __name__ == "__main__":
+    for found in runtimes():
+        print(f"{found.name:18}", shlex.join(found.argv) if found.argv else f"unavailable: {found.reason}")

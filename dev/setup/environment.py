@@ -1,0 +1,104 @@
+"""The virtual environment in .venv: exact versions, checked by hash, also where this Python has no pip. What most
+people do not need stands in locks of its own, which add() installs as well."""
+
+import ast
+import importlib.util
+import platform
+import re
+import shutil
+import subprocess
+import sys
+
+from inflight_tools.cache import write_atomic
+
+from .common import CHECKOUT, Trouble, digest, say
+from .programs import Workshop
+
+VENV = CHECKOUT / ".venv"
+REQUIREMENTS = CHECKOUT / "requirements.lock"
+PROJECT = CHECKOUT / "pyproject.toml"
+
+
+def base_python():
+    """The interpreter behind a virtual environment, so that the set-up may be called from inside one."""
+    return getattr(sys, "_base_executable", None) or sys.executable
+
+
+def key(requirements):
+    return digest(requirements, platform.python_version(), base_python(), str(VENV))
+
+
+def _stamp(venv, requirements):
+    return venv / ("inflight.stamp" if requirements == REQUIREMENTS else f"{requirements.stem}.stamp")
+
+
+def ready(venv=VENV, requirements=REQUIREMENTS):
+    stamp = _stamp(venv, requirements)
+    return stamp.is_file() and stamp.read_text() == key(requirements) and (venv / "bin/python").exists()
+
+
+def run(command, purpose):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode:
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        errors = [line for line in lines if line.lower().startswith("error")] or lines[-1:] or ["no reason given"]
+        unreachable = " (the package index cannot be reached)" if "connection broken" in done.stderr else ""
+        raise Trouble(f"{purpose}: {errors[0]}{unreachable}", passing=True)
+
+
+def add_pip(python):
+    """Debian leaves ensurepip out of its bare Python, but its pip lies in a package of its own, as a wheel."""
+    folder = Workshop().folders("python3-pip-whl", "all")[0]
+    wheel = next(folder.glob("usr/share/python-wheels/pip-*.whl"), None)
+    if not wheel:
+        raise Trouble(f"no pip wheel in {folder}")
+    run([python, wheel / "pip", "install", "--no-index", "--no-deps", "-q", wheel], "pip cannot install itself")
+
+
+def ensure(venv=VENV, requirements=REQUIREMENTS):
+    """Make the environment unless it stands; the stamp is written last, so one that was cut short is made again."""
+    if ready(venv, requirements):
+        return False
+    if venv.exists():
+        shutil.rmtree(venv)
+    bare = importlib.util.find_spec("ensurepip") is None
+    say(f"making {venv.name} with Python {platform.python_version()}" + (" (it has no pip of its own)" if bare else ""))
+    run([base_python(), "-m", "venv", *(["--without-pip"] if bare else []), venv], "cannot make a virtual environment")
+    python = venv / "bin/python"
+    if bare:
+        add_pip(python)
+    return add(requirements, venv)
+
+
+def add(requirements, venv=VENV):
+    """Install the packages of another lock into the environment, unless they are there."""
+    if ready(venv, requirements):
+        return False
+    say(f"installing the packages of {requirements.name}")
+    _install(venv, "--require-hashes", "-r", requirements)
+    _stamp(venv, requirements).write_text(key(requirements))
+    return True
+
+
+def _install(venv, *what):
+    pip = [venv / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-deps"]
+    run([*pip, *what], "pip")
+
+
+def folders():
+    """What the virtual environment sees of the checkout: the folders that pytest sees."""
+    found = re.search(r"^pythonpath = (\[.*?\])", PROJECT.read_text(), re.M | re.S)
+    return [(CHECKOUT / name).resolve() for name in ast.literal_eval(found[1])]
+
+
+def link(venv=VENV):
+    """Puts the checkout itself into the environment, with the command `inflight`. True if there was something to do."""
+    stamp = venv / "checkout.stamp"
+    wanted = digest(PROJECT, str(CHECKOUT))
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return False
+    _install(venv, "--no-build-isolation", "--editable", CHECKOUT)
+    packages = next(venv.glob("lib/python*/site-packages"))
+    write_atomic(packages / "checkout.pth", "".join(f"{folder}\n" for folder in folders()))
+    stamp.write_text(wanted)
+    return True

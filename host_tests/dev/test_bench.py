@@ -1,0 +1,132 @@
+"""`make bench` with a few messages of each: what is exact is held to here, rates are told and not judged."""
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from dev.bench import benchmark
+from dev.bench.figures import measure, peers
+from dev.bench.figures.plot import svg
+from dev.bench.figures.run import Code, Failed
+from dev.bench.figures.show import tables
+from dev.demo.mosquitto import Mosquitto, unavailable
+from dev.runtimes import runtime
+
+HERE = Path(__file__).parent
+
+
+def _available(name):
+    if unavailable():
+        pytest.skip(unavailable())
+    found = runtime(name)
+    if found.reason:
+        pytest.skip(f"{name}: {found.reason}")
+    return found
+
+
+@pytest.mark.parametrize("name", ["micropython-x86", "micropython-armhf"])
+def test_steady_state_allocates_nothing(name, tmp_path):
+    """200 publishes with the journal in a file: not one byte, at any QoS; 200 receipts: what the handler asks for."""
+    code = Code(tmp_path / "code", _available(name))
+    with Mosquitto(tmp_path / "broker") as broker:
+        found = measure.costs(code, broker.port, ["ours"], measure.FULL, tmp_path)["ours"]
+    for qos in range(3):
+        assert found[f"publish_{qos}"] == 0
+        assert found[f"receive_{qos}"] == 32  # the view of the payload; the topic is known
+    # What the client holds does not creep up unnoticed.
+    assert found["client"] <= 2000
+    assert found["import"] <= 51_000
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """What a run with another client beside ours wrote, and printed."""
+    _available(benchmark.best_runtime().name)
+    folder = tmp_path_factory.mktemp("bench")
+    (folder / "peers/simple/umqtt").mkdir(parents=True)
+    shutil.copy(HERE / "standin_peer.py", folder / "peers/simple/umqtt/simple.py")
+    words = ["--tiny", "--markdown", "--peers", folder / "peers", "--json", folder / "bench.json"]
+    done = CliRunner().invoke(benchmark.app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return json.loads((folder / "bench.json").read_text()), done.stdout, folder
+
+
+def test_a_message_takes_its_record_and_its_marks_of_the_flash(measured):
+    """15 bytes around a PUBLISH of 95, and one byte programmed again for each state."""
+    ours = {(row["kind"], row["qos"]): row for row in measured[0]["wear"] if row["way"] == "inflight"}
+    assert {row["record"] for (kind, qos), row in ours.items() if kind == "bytes" and qos} == {110}
+    assert all(row["programmed"] == 0 for (_, qos), row in ours.items() if not qos)
+    assert ours["bytes", 1]["programmed"] < ours["bytes", 2]["programmed"] < 112
+
+
+def test_littlefs_takes_more(measured):
+    rows = measured[0]["wear"]
+    ours = max(row["erases"] for row in rows if row["way"] == "inflight")
+    assert all(row["erases"] > ours and row["programmed"] > 111 for row in rows if row["way"] != "inflight")
+
+
+def test_another_client_stands_beside_ours_in_every_row(measured):
+    figures, text, _ = measured
+    assert list(figures["costs"]) == list(figures["rates"]) == ["ours", "umqtt_simple"]
+    assert figures["costs"]["umqtt_simple"]["publish_1"] > 0
+    assert figures["sizes"]["umqtt_simple"]["umqtt/simple"] > 100
+    assert "Inflight | umqtt.simple |" in text
+    goals = [line for line in text.splitlines() if line.startswith("| ")][:20]
+    assert len({line.count("|") for line in goals[:18]}) == 1
+
+
+def test_a_client_that_does_not_work_leaves_the_others_their_figures(measured, tmp_path):
+    (tmp_path / "umqtt").mkdir()
+    (tmp_path / "umqtt/simple.py").write_text("class MQTTClient:\n    pass\n")
+    code = Code(tmp_path / "code", benchmark.best_runtime(), peers.find(tmp_path))
+    with Mosquitto(tmp_path / "broker") as broker:
+        assert benchmark._smallest(code, broker.port, "umqtt_simple", tmp_path) is None
+    figures = measured[0] | {"smallest": {"ours": 18_432, "umqtt_simple": None}}
+    ((_, goals), *_) = tables(figures)
+    assert [row[2:] for row in goals if row[0] == "smallest heap that works, bytes"] == [["18,432", "-"]]
+
+
+def test_plots_are_pictures(measured):
+    for name in ("throughput.svg", "wear.svg"):
+        root = ElementTree.parse(measured[2] / name).getroot()
+        assert root.tag.endswith("svg")
+        assert len(root.findall("{*}path")) >= 4
+
+
+def test_lines_of_a_plot_stand_where_their_points_are():
+    root = ElementTree.fromstring(svg("t", "x", "y", {"a & b": [[0, 1], [1, 10], [10, 100]]}))
+    points = root.find("{*}path").get("d").removeprefix("M").split(" ")
+    across, up = zip(*(map(float, point.split(",")) for point in points), strict=True)
+    assert across[1] - across[0] == pytest.approx(across[2] - across[1])
+    assert up[0] > up[1] > up[2]
+    assert "a & b" in [text.text for text in root.findall("{*}text")]
+
+
+def test_a_folder_without_clients_is_told(tmp_path):
+    done = CliRunner().invoke(benchmark.app, ["--peers", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "looked for umqtt/simple.py, umqtt/simple2.py, mqtt_as/__init__.py" in done.output.replace("\n", " ")
+
+
+def test_checkouts_are_found_wherever_they_lie(tmp_path):
+    for path in ("lib/micropython/umqtt.simple/umqtt/simple.py", "b/src/umqtt/simple2.py", "c/mqtt_as.py"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).touch()
+    found = peers.find(tmp_path)
+    assert {driver: list(files) for driver, files in found.items()} == {
+        "umqtt_simple": ["umqtt/simple"],
+        "umqtt_simple2": ["umqtt/simple2"],
+        "mqtt_as_client": ["mqtt_as"],
+    }
+
+
+def test_a_script_that_fails_says_why(tmp_path):
+    code = Code(tmp_path, _available(benchmark.best_runtime().name))
+    with pytest.raises(Failed, match="(?s)recovery.*MemoryError"):
+        code.run("recovery", tmp_path / "flash", 16, 10, heap=20_000)
+    with pytest.raises(Failed, match="recovery .*: no end within 0 s"):
+        code.run("recovery", tmp_path / "flash", 16, 10, timeout=0)

@@ -1,0 +1,46 @@
+"""dev/crash.py, small: what it prints, and what it leaves when it finds something."""
+
+import json
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from dev import crash
+from host_tests.crash import kept
+from inflight.outbound import Outbound
+
+app = Typer()
+app.command()(crash.main)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "FOLDER", tmp_path)
+    monkeypatch.setattr(crash, "_SLICES", 2)
+    return tmp_path
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["--cuts", "80", "--seed", "5", "--erases", "3", "--jobs", "1", *words])
+
+
+def test_nothing_is_found(folder):
+    result = run()
+    assert result.exit_code in (0, 1)  # so few erases tell nothing of wear
+    assert "80 power cuts in" in result.output and "seed 5" in result.output
+    for kind in ("lost", "duplicated", "ids reused", "out of order"):
+        assert f"│ {kind:17} │ 0" in result.output, result.output
+    assert not list(folder.iterdir())
+
+
+def test_a_finding_is_kept(folder, monkeypatch):
+    monkeypatch.setattr(Outbound, "free_mid", lambda self, other: 7)
+    monkeypatch.setattr(crash.Life, "live", lambda self, erases: 0)
+    result = run()
+    assert result.exit_code == 1
+    assert "ids reused" in result.output
+    script = json.loads((folder / "found-5.json").read_text())
+    assert "Message ID 7" in script["why"]
+    with pytest.raises(AssertionError, match="Message ID 7"):
+        kept.replay(script)

@@ -1,0 +1,270 @@
+"""deploy against a board that is MicroPython's unix port with littlefs: what is copied, kept, removed and refused."""
+
+import contextlib
+import json
+import socket
+
+import pytest
+from littlefs import LittleFS, UserContextFile
+
+from dev.demo.sensors import best_runtime
+from host_tests.inflight_tools.boards.standin import StandIn
+from inflight_tools.boards import deploy as tool
+from inflight_tools.boards.device import install as installer
+from inflight_tools.boards.device import link as cable
+from inflight_tools.boards.device.files import RECORD, sha
+from inflight_tools.boards.device.install import install
+from inflight_tools.boards.device.link import DeviceError, Link
+
+try:
+    RUNTIME = best_runtime()
+except RuntimeError as e:
+    pytest.skip(str(e), allow_module_level=True)
+
+APPLICATION = {
+    "/lib/inflight/core.mpy": b"M" * 5000,
+    "/lib/inflight/pages.mpy": bytes(range(256)) * 8,
+    "/lib/app.mpy": b"app 1",
+    "/boot.py": b"",
+    "/main.py": b"while True:\n    pass\n",
+}
+SETTINGS = {"/config.json": b'{"host": "broker.example", "user": "me", "password": "hunter2"}'}
+
+
+def board(folder, **options):
+    return StandIn(folder, RUNTIME, **options)
+
+
+def put(port, application=APPLICATION, settings=SETTINGS, **options):
+    with Link(port) as link:
+        return install(link, "unix", application, settings, **options)
+
+
+def own(port, contents):
+    """Somebody writes files of his own to the board."""
+    with Link(port) as link:
+        link.run("import os\nfor d in ('/journal', '/lib', '/lib/inflight'):\n try: os.mkdir(d)\n except OSError: pass")
+        link.put(contents)
+
+
+def flash(folder):
+    """{path: content} of the files in the flash of the board in `folder`, as littlefs itself reads them."""
+    context = UserContextFile(str(folder / "flash.img"))
+    blocks = (folder / "flash.img").stat().st_size // 4096
+    system = LittleFS(context, block_size=4096, block_count=blocks, read_size=32, prog_size=32, cache_size=128)
+    found = {}
+    for top, _, names in system.walk("/"):
+        for name in names:
+            path = f"{top.rstrip('/')}/{name}"
+            with system.open(path, "rb") as f:
+                found[path] = f.read()
+    return found
+
+
+def without_record(found):
+    return {path: content for path, content in found.items() if path != RECORD}
+
+
+# --- what is copied ---
+
+
+def test_an_empty_board_gets_everything_and_a_second_time_nothing(tmp_path):
+    with board(tmp_path) as there:
+        assert list(put(there.port).write) == [RECORD, *APPLICATION, *SETTINGS]
+        found = flash(tmp_path)
+        assert without_record(found) == APPLICATION | SETTINGS
+        assert json.loads(found[RECORD]) == {path: sha(content) for path, content in APPLICATION.items()}
+        before = (tmp_path / "flash.img").read_bytes()
+        again = put(there.port)
+        assert (again.write, again.stale, again.same) == ({}, [], len(APPLICATION))
+    assert (tmp_path / "flash.img").read_bytes() == before
+
+
+def test_a_file_that_does_not_arrive_as_sent_is_told_and_sent_again(tmp_path):
+    with board(tmp_path) as there:
+        with Link(there.port) as link:
+            send = link.put
+            link.put = lambda files, *more: send({p: c.replace(b"app 1", b"app !") for p, c in files.items()}, *more)
+            with pytest.raises(DeviceError, match="^/lib/app.mpy did not arrive as sent: run it again"):
+                install(link, "unix", APPLICATION, SETTINGS)
+        assert "/lib/app.mpy" in put(there.port).write
+    assert without_record(flash(tmp_path)) == APPLICATION | SETTINGS
+
+
+def test_a_new_version_copies_what_changed_and_removes_what_it_has_no_more(tmp_path):
+    new = APPLICATION | {"/lib/app.mpy": b"app 2", "/lib/sensors.mpy": b"new"}
+    del new["/lib/inflight/pages.mpy"]
+    with board(tmp_path) as there:
+        put(there.port)
+        mine = {"/journal/0": b"journal", "/lib/mine.py": b"mine"}
+        own(there.port, mine)
+        plan = put(there.port, new)
+        assert list(plan.write) == [RECORD, "/lib/app.mpy", "/lib/sensors.mpy"]
+        assert plan.stale == ["/lib/inflight/pages.mpy"]
+        assert without_record(flash(tmp_path)) == new | SETTINGS | mine
+        assert not put(there.port, new).write
+
+
+def test_what_somebody_changed_on_the_board_is_put_right_or_left_to_him(tmp_path):
+    new = {path: content for path, content in APPLICATION.items() if path != "/lib/inflight/pages.mpy"}
+    with board(tmp_path) as there:
+        put(there.port)
+        own(there.port, {"/lib/app.mpy": b"his", "/lib/inflight/pages.mpy": b"his"})
+        plan = put(there.port, new)
+        assert list(plan.write) == ["/lib/app.mpy"] and not plan.stale
+        assert without_record(flash(tmp_path)) == new | SETTINGS | {"/lib/inflight/pages.mpy": b"his"}
+
+
+def test_settings_change_alone_and_stay_if_none_are_given(tmp_path):
+    new = {"/config.json": b'{"host": "other.example"}', "/ca.der": b"\x30\x03\x02\x01\x05"}
+    with board(tmp_path) as there:
+        put(there.port)
+        assert list(put(there.port, settings=new).write) == ["/config.json", "/ca.der"]
+        assert not put(there.port, settings={}).write
+        assert without_record(flash(tmp_path)) == APPLICATION | new
+
+
+def test_a_program_of_somebody_else_is_kept_aside(tmp_path):
+    with board(tmp_path) as there:
+        own(there.port, {"/main.py": b"print(1)"})
+        assert put(there.port).asides == [("/main.py", "/main.py.old")]
+        assert flash(tmp_path)["/main.py.old"] == b"print(1)"
+        own(there.port, {"/main.py": b"print(2)", RECORD: b"{}"})
+        with pytest.raises(DeviceError, match="/main.py.old is taken: remove one of them"):
+            put(there.port)
+        assert flash(tmp_path)["/main.py"] == b"print(2)"
+
+
+def test_the_library_as_mip_installs_it_gives_way(tmp_path):
+    with board(tmp_path) as there:
+        own(there.port, {"/lib/inflight/core.py": b""})
+        assert put(there.port).stale == ["/lib/inflight/core.py"]
+        assert without_record(flash(tmp_path)) == APPLICATION | SETTINGS
+
+
+# --- what is refused, before anything is written ---
+
+
+@pytest.mark.parametrize("path", ["/lib/app.py", "/app.py", "/app.mpy"])
+def test_a_file_that_would_hide_a_module(tmp_path, path):
+    with board(tmp_path) as there:
+        own(there.port, {path: b""})
+        with pytest.raises(DeviceError, match=f"^{path} on the board would be imported instead of /lib/app.mpy"):
+            put(there.port)
+    assert list(flash(tmp_path)) == [path]
+
+
+def test_no_room(tmp_path):
+    large = {"/lib/large.mpy": b"x" * 100_000}
+    with board(tmp_path, blocks=24) as there:
+        with pytest.raises(
+            DeviceError, match=r"^not enough space: \d+ KiB needed, \d+ KiB free: .* nothing was changed$"
+        ):
+            put(there.port, large)
+        assert not flash(tmp_path)
+        put(there.port)
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        ({"platform": "esp32"}, "BOARD=unix does not fit: .*: BOARD=esp32$"),
+        ({"platform": "samd"}, "there is no board folder for samd"),
+        ({"version": "1.21.0"}, "micropython 1.21.0 .*, MicroPython 1.22 is needed at least"),
+    ],
+)
+def test_a_board_that_does_not_fit(tmp_path, options, says):
+    with board(tmp_path, **options) as there, pytest.raises(DeviceError, match=says):
+        put(there.port)
+    assert not flash(tmp_path)
+
+
+def test_a_firmware_that_holds_the_application_already(monkeypatch):
+    identity = installer.files.Identity("micropython", (1, 26, 1), "linux", "x", ("", ".frozen", "/lib"), True)
+    with pytest.raises(DeviceError, match="frozen in"):
+        installer._check(identity, "unix")
+
+
+def test_no_configuration_anywhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(tool, "files", lambda board: APPLICATION)
+    with board(tmp_path) as there:
+        with pytest.raises(DeviceError, match="there is no configuration on the board: bring one, CONFIG=config.json"):
+            tool.deploy("unix", there.port)
+        tool.deploy("unix", there.port, SETTINGS)
+        assert tool.deploy("unix", there.port).same == len(APPLICATION)
+
+
+def test_ports_that_do_not_open(tmp_path):
+    with pytest.raises(DeviceError, match="^no port /dev/ttyNONE: plug the board in"), Link("/dev/ttyNONE"):
+        pass
+    with board(tmp_path) as there:
+        port = there.port
+    with pytest.raises(DeviceError, match="^nothing answers at socket://"), Link(port):
+        pass
+
+
+def test_something_that_is_no_micropython(monkeypatch):
+    monkeypatch.setattr(cable, "_PROMPT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = f"socket://127.0.0.1:{mute.getsockname()[1]}"
+        with (
+            pytest.raises(DeviceError, match=f"^no MicroPython answers on {port}: press the board's reset"),
+            Link(port),
+        ):
+            pass
+
+
+# --- power and cable ---
+
+
+def test_it_is_reset_at_the_end_whatever_happened(tmp_path):
+    with board(tmp_path) as there:
+        starts = there.starts
+        with pytest.raises(ZeroDivisionError), Link(there.port):
+            raise ZeroDivisionError
+        own(there.port, {})  # the board is there again
+        assert there.starts > starts
+
+
+OLD = APPLICATION
+NEW = {path: content + b"# new" for path, content in OLD.items()} | {"/lib/more.mpy": b"more"}
+
+
+@pytest.fixture(scope="module")
+def cost(tmp_path_factory):
+    """Bytes over the cable of the deploy that is cut below."""
+    folder = tmp_path_factory.mktemp("whole")
+    with board(folder) as there:
+        put(there.port, OLD)
+        there.received.clear()
+        put(there.port, NEW)
+        return len(there.received)
+
+
+@pytest.mark.parametrize("part", [0.02, 0.3, 0.6, 0.75, 0.9, 0.97])
+def test_a_cable_pulled_leaves_the_old_version_or_the_new_one(tmp_path, cost, part):
+    with board(tmp_path) as there:
+        put(there.port, OLD)
+        there.received.clear()
+        there.cut_after = int(cost * part)
+        with pytest.raises(DeviceError, match="check the cable and run it again") as caught:
+            put(there.port, NEW, {"/config.json": SETTINGS["/config.json"] + b" "})
+        assert "hunter2" not in str(caught.value)
+    found = flash(tmp_path)
+    assert {path: found.get(path) for path in NEW} in (NEW, {path: OLD.get(path) for path in NEW})
+    with board(tmp_path) as there:
+        put(there.port, NEW)
+    assert without_record(flash(tmp_path)) == NEW | SETTINGS
+
+
+@pytest.mark.parametrize("writes", [20, 60, *range(74, 100, 4)])  # the moves come at about 76 to 95
+def test_power_cut_at_any_write_can_be_repaired(tmp_path, writes):
+    with board(tmp_path) as there:
+        put(there.port, OLD)
+        own(there.port, {"/lib/mine.py": b"mine"})
+    # It may see that what it reads is not what it wrote.
+    with board(tmp_path, writes=writes) as there, contextlib.suppress(DeviceError):
+        put(there.port, NEW)
+    with board(tmp_path) as there:
+        put(there.port, NEW)
+    assert without_record(flash(tmp_path)) == NEW | SETTINGS | {"/lib/mine.py": b"mine"}

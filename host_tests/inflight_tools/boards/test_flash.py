@@ -1,0 +1,322 @@
+"""Flashing a board: an ESP32 through esptool, over real bytes to an emulated boot program; a Pico by its boot drive."""
+
+import fcntl
+import json
+import os
+import pty
+import subprocess
+
+import pytest
+
+from host_tests.inflight_tools.boards.esp_rom import EspRom
+from host_tests.inflight_tools.boards.made_firmware import CHIP_IDS, MB, esp_firmware, pico_firmware, stock_layout
+from host_tests.inflight_tools.boards.mounted import mounted
+from host_tests.processes import INFLIGHT
+from inflight_tools.boards import flash
+from inflight_tools.boards.images.esp32 import Esp32Image, read_table
+from inflight_tools.boards.images.esp32_port import Esp32Port, explain
+from inflight_tools.boards.images.filesystem import build
+from inflight_tools.boards.images.uf2 import Uf2Image
+from inflight_tools.boards.images.variants import NAMES, variant
+
+SETTINGS = {"host": "broker.example", "wifi_ssid": "attic", "wifi_key": "very secret"}
+ESP32 = variant("esp32")
+MESSAGES = b"undelivered messages" * 1000
+JOURNAL = 0x3F0000  # of a board with 4 MB
+STOCK = esp_firmware()
+FILES = {"/main.py": b"import app", "/config.json": b'{"host": "b"}'}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A folder with a configuration, outside any repository."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(SETTINGS))
+    return tmp_path
+
+
+def run(*words):
+    """What the person sees: (exit status, output, errors)."""
+    done = subprocess.run([*INFLIGHT, "board", "flash", *map(str, words)], capture_output=True, text=True)
+    assert "very secret" not in done.stdout + done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def refused(*words):
+    """The one line that says why not."""
+    status, output, errors = run(*words)
+    assert status == 1 and "Traceback" not in errors
+    assert len(errors.splitlines()) == 1, errors
+    assert "done" not in output
+    return errors
+
+
+def flashed(rom, image, erase=False):
+    with Esp32Port(rom.port, image.variant.name) as port:
+        flash.write(image, port, erase)
+
+
+# --- an ESP32 ---
+
+
+def test_a_bare_board_gets_everything_in_one_command(home):
+    (home / "firmware.bin").write_bytes(esp_firmware())
+    with EspRom() as rom:
+        status, output, errors = run("--board", "esp32", "--port", rom.port, "--firmware", "firmware.bin")
+        assert status == 0, errors
+        table = read_table(bytes(rom.flash[0x8000:0x9000]), 4 * MB)
+        assert [part.name for part in table] == ["nvs", "phy_init", "factory", "vfs", "mqtt"]
+        assert json.dumps(SETTINGS).encode() in rom.flash[0x200000:JOURNAL]
+        assert rom.flash[JOURNAL:] == b"\xff" * 0x10000
+    assert "with an empty journal" in output
+
+
+def test_the_board_holds_what_the_image_file_holds():
+    image = Esp32Image(ESP32, esp_firmware(), FILES)
+    with EspRom() as rom:
+        flashed(rom, Esp32Image(ESP32, esp_firmware(), {f"/lib/old{i}": b"old" * 400 for i in range(99)}))
+        rom.flash[0x300000:] = os.urandom(4096) * 256  # whatever was there
+        rom.flash[0x8000:0x9000] = b"\xff" * 0x1000
+        flashed(rom, image)
+        for what, at, content in image.pieces():
+            assert rom.flash[at : at + len(content)] == content, what
+        assert mounted(bytes(rom.flash[0x200000:JOURNAL])) == FILES
+        assert rom.flash[JOURNAL:] == b"\xff" * 0x10000
+
+
+@pytest.mark.parametrize("board", [name for name in NAMES if name in CHIP_IDS])
+def test_each_variant_is_flashed_where_its_chip_boots(board):
+    chosen = variant(board)
+    firmware = esp_firmware(board, chosen.bootloader)
+    with EspRom(board) as rom:
+        flashed(rom, Esp32Image(chosen, firmware, FILES))
+        start, table = chosen.bootloader, 0x8000 - chosen.bootloader
+        assert rom.flash[start : start + 10_000] == firmware[:10_000]
+        assert rom.flash[0x10000 : start + len(firmware)] == firmware[table + 0x8000 :]
+        assert mounted(bytes(rom.flash[0x200000:JOURNAL])) == FILES
+
+
+def test_flashing_again_keeps_the_journal(capsys):
+    with EspRom() as rom:
+        flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
+        rom.flash[JOURNAL : JOURNAL + len(MESSAGES)] = MESSAGES
+        rom.flash[0x9000:0x9010] = b"radio's settings"
+        rom.erased.clear()
+        newer = {"/main.py": b"import newer", "/config.json": b'{"host": "c"}'}
+        flashed(rom, Esp32Image(ESP32, esp_firmware(size=200_000), newer))
+        assert rom.flash[JOURNAL : JOURNAL + len(MESSAGES)] == MESSAGES
+        assert rom.flash[0x9000:0x9010] == b"radio's settings"
+        assert not any(sector * 4096 >= JOURNAL for sector in rom.erased)
+        assert b"import newer" in rom.flash and b"import app" not in rom.flash
+    assert "with its journal as it was" in capsys.readouterr().out
+
+
+def test_a_journal_that_would_move_is_not_touched():
+    with EspRom(flash_mb=8) as rom:
+        flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES, 8))
+        rom.flash[0x7F0000 : 0x7F0000 + len(MESSAGES)] = MESSAGES
+        before = bytes(rom.flash)
+        with pytest.raises(ValueError, match="journal is 64 KiB at 0x7f0000, .* FLASH_MB= as it was; ERASE=1"):
+            flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
+        assert rom.flash == before
+
+
+def with_journal_among_its_files(rom, table_says_vfs):
+    layout = stock_layout(4)[: None if table_says_vfs else -1]
+    rom.flash[0x8000:0x9000] = esp_firmware(base=0, layout=layout)[0x8000:0x9000]
+    for at, part in build({"/main.py": b"", "/journal/0": MESSAGES[:4096]}, 0x200000, 32):
+        rom.flash[0x200000 + at : 0x200000 + at + len(part)] = part
+
+
+@pytest.mark.parametrize("table_says_vfs", [True, False])
+def test_a_journal_among_the_files_is_not_overwritten(table_says_vfs):
+    with EspRom() as rom:
+        with_journal_among_its_files(rom, table_says_vfs)
+        before = bytes(rom.flash)
+        with pytest.raises(
+            ValueError, match="keeps its journal among its files: `make deploy` leaves it alone; ERASE=1"
+        ):
+            flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
+        assert rom.flash == before
+        flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES), erase=True)
+        assert mounted(bytes(rom.flash[0x200000:JOURNAL])) == FILES
+
+
+def test_files_that_cannot_be_read_may_hold_a_journal():
+    with EspRom() as rom, Esp32Port(rom.port, "esp32") as port:
+        with_journal_among_its_files(rom, True)
+        before, read = bytes(rom.flash), port.read
+
+        def fails(address, size):
+            if address >= 0x200000:
+                raise ValueError("the cable is loose")
+            return read(address, size)
+
+        port.read = fails
+        with pytest.raises(ValueError, match="the cable is loose"):
+            flash.write(Esp32Image(ESP32, STOCK, FILES), port, False)
+        assert rom.flash == before
+
+
+def test_a_board_with_stock_micropython_is_as_good_as_bare():
+    with EspRom() as rom:
+        rom.flash[0x1000 : 0x1000 + len(STOCK)] = STOCK
+        for at, part in build({"/boot.py": b"#", "/notes/journal": b"somebody's"}, 0x200000, 32):
+            rom.flash[0x200000 + at : 0x200000 + at + len(part)] = part
+        flashed(rom, Esp32Image(ESP32, STOCK, FILES))
+        assert mounted(bytes(rom.flash[0x200000:JOURNAL])) == FILES
+
+
+def test_a_board_that_is_unplugged_meanwhile_keeps_its_journal():
+    with EspRom() as rom:
+        flashed(rom, Esp32Image(ESP32, STOCK, FILES))
+        rom.flash[JOURNAL : JOURNAL + len(MESSAGES)] = MESSAGES
+        rom.unplugged_after = 2
+        newer = Esp32Image(ESP32, esp_firmware(size=200_000), FILES)
+        with pytest.raises(ValueError, match="the board went away: connect it and flash it again"):
+            flashed(rom, newer)
+    with EspRom() as again:
+        again.flash[:] = rom.flash
+        flashed(again, newer)
+        assert again.flash[JOURNAL : JOURNAL + len(MESSAGES)] == MESSAGES
+        assert mounted(bytes(again.flash[0x200000:JOURNAL])) == FILES
+
+
+def test_erase_starts_afresh(capsys):
+    with EspRom() as rom:
+        flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
+        rom.flash[JOURNAL : JOURNAL + len(MESSAGES)] = MESSAGES
+        flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES), erase=True)
+        assert rom.flash[JOURNAL:] == b"\xff" * 0x10000
+    assert "with an empty journal" in capsys.readouterr().out
+
+
+def test_a_table_that_cannot_be_read_may_hide_a_journal():
+    with EspRom() as rom:
+        rom.flash[0x8000:0x9000] = os.urandom(0x1000)  # as an encrypted flash looks
+        before = bytes(rom.flash)
+        with pytest.raises(ValueError, match="on the board, the partition table cannot be read.*; ERASE=1"):
+            flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
+        assert rom.flash == before
+
+
+def test_a_board_with_less_flash_than_the_image():
+    with EspRom(flash_mb=2) as rom:
+        with pytest.raises(ValueError, match="the board has 2 MB of flash, the image is for 4: FLASH_MB=2"):
+            flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
+        assert rom.erased == []
+
+
+def test_another_chip_on_the_port(home):
+    (home / "firmware.bin").write_bytes(esp_firmware())
+    with EspRom("esp32s2") as rom:
+        problem = refused("--board", "esp32", "--port", rom.port, "--firmware", "firmware.bin")
+        assert rom.erased == []
+    assert "is an ESP32-S2, not an ESP32: name the right one with BOARD=" in problem
+
+
+def test_a_port_where_nobody_answers(home):
+    (home / "firmware.bin").write_bytes(esp_firmware())
+    master, slave = pty.openpty()
+    name = os.ttyname(slave)
+    assert f"no answer on {name}: hold the board's BOOT button" in refused(
+        "--board", "esp32", "--port", name, "--firmware", "firmware.bin"
+    )
+    os.close(slave)
+    os.close(master)
+
+
+def test_a_busy_port(home):
+    (home / "firmware.bin").write_bytes(esp_firmware())
+    master, slave = pty.openpty()
+    name = os.ttyname(slave)
+    fcntl.flock(slave, fcntl.LOCK_EX)  # as every serial program locks its port
+    assert f"{name} is busy: close the terminal" in refused(
+        "--board", "esp32", "--port", name, "--firmware", "firmware.bin"
+    )
+    os.close(slave)
+    os.close(master)
+
+
+def test_a_port_that_does_not_exist(home):
+    (home / "firmware.bin").write_bytes(esp_firmware())
+    words = ("--board", "esp32", "--firmware", "firmware.bin")
+    assert "no port /dev/ttyNONE: is the board connected?" in refused(*words, "--port", "/dev/ttyNONE")
+    assert "which port? PORT=/dev/ttyUSB0" in refused(*words)
+
+
+def test_a_port_without_permission():
+    text = "Could not open /dev/ttyUSB0, the port is busy or doesn't exist.\n"
+    text += "([Errno 13] Permission denied: '/dev/ttyUSB0')"
+    assert explain("/dev/ttyUSB0", text).startswith("/dev/ttyUSB0: permission denied: add yourself to the group")
+
+
+# --- what is wrong before any port is opened ---
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--board", "esp8266"], "no board esp8266: BOARD= takes esp32, esp32s2"),
+        (["--board", "esp32", "--firmware", "none.bin"], "no file none.bin: FIRMWARE= names"),
+        (["--board", "esp32", "--config", "none.json"], "no file none.json: write one"),
+        (["--board", "esp32", "--config", "bad.json"], "bad.json: qos: write a whole number from 1 to 2"),
+        (["--board", "esp32s3"], "no SHA-256 is pinned for ESP32_GENERIC_S3-"),
+        (["--board", "esp32", "--firmware", "config.json"], "the firmware is none"),
+        (["--board", "esp32", "--firmware", "s3.bin"], "the firmware is for chip esp32s3, not for esp32"),
+        (["--board", "esp32", "--firmware", "s3.bin", "--sha256", "0" * 64], "s3.bin: wrong SHA-256: it is "),
+        (["--board", "esp32", "--firmware", "s3.bin", "--sha256", "0x12"], "SHA256=: write the 64 hexadecimal digits"),
+        (["--board", "esp32s3", "--firmware", "s3.bin", "--flash-mb", "5"], "FLASH_MB=5: use one of 1, 2, 4, 8"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(words, problem, home):
+    (home / "s3.bin").write_bytes(esp_firmware("esp32s3", 0))
+    (home / "bad.json").write_text('{"host": "b", "qos": 5}')
+    assert f"error: {problem}" in refused(*words, "--port", "/dev/ttyNONE")
+
+
+# --- a Pico ---
+
+
+@pytest.fixture
+def drive(home):
+    """A boot drive, and firmware for the board."""
+    (home / "drive").mkdir()
+    (home / "drive/INFO_UF2.TXT").write_text("UF2 Bootloader v3.0\r\nModel: Raspberry Pi RP2\r\nBoard-ID: RPI-RP2\r\n")
+    (home / "firmware.uf2").write_bytes(pico_firmware())
+    return home / "drive"
+
+
+PICO = ("--board", "pico_w", "--firmware", "firmware.uf2")
+
+
+def test_a_boot_drive_gets_the_file_and_the_person_a_warning(drive):
+    status, output, errors = run(*PICO, "--port", drive)
+    assert status == 0, errors
+    written = (drive / "inflight.uf2").read_bytes()
+    assert written.startswith(b"UF2\n") and b"broker.example" in written
+    assert "replaces the board's file system, with undelivered messages in the board's journal; `make deploy`" in output
+
+
+def test_another_chip_s_boot_drive(drive):
+    (drive / "INFO_UF2.TXT").write_text("UF2 Bootloader v1.0\r\nModel: Raspberry Pi RP2350\r\nBoard-ID: RP2350\r\n")
+    assert "is an RP2350, not an RPI-RP2" in refused(*PICO, "--port", drive)
+    assert not (drive / "inflight.uf2").exists()
+
+
+def test_a_folder_that_is_no_boot_drive(drive):
+    assert "is no boot drive: it has no INFO_UF2.TXT" in refused(*PICO, "--port", drive.parent)
+
+
+def test_a_running_pico_may_hold_messages(drive):
+    assert "with undelivered messages in the board's journal: `make deploy` keeps them, ERASE=1 goes ahead" in refused(
+        *PICO, "--port", "/dev/ttyNONE"
+    )
+    assert "no port /dev/ttyNONE" in refused(*PICO, "--port", "/dev/ttyNONE", "--erase")
+
+
+def test_without_a_boot_drive_the_person_learns_how_to_get_one(drive, monkeypatch):
+    monkeypatch.setattr(flash, "_mounted", lambda label: None)
+    image = Uf2Image(variant("pico_w"), pico_firmware(), FILES)
+    with pytest.raises(ValueError, match="hold the board's BOOTSEL button while you connect it, mount the drive RPI"):
+        flash._uf2(image, None, False)

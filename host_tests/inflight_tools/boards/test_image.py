@@ -1,0 +1,212 @@
+"""Images for ESP32 boards, read back with other people's eyes: esptool's, and the littlefs of MicroPython."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from host_tests.inflight_tools.boards.made_firmware import CHIP_IDS, MB, esp_application, esp_firmware
+from host_tests.inflight_tools.boards.mounted import mounted
+from host_tests.processes import INFLIGHT
+from inflight_tools.boards import bundle
+from inflight_tools.boards.device.files import RECORD, sha
+from inflight_tools.boards.images.esp32 import Esp32Image, read_table
+from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.cache import cache_dir
+
+FILES = {
+    "/main.py": b"import app",
+    "/config.json": b'{"host": "b"}',
+    "/lib/inflight/journal.mpy": bytes(range(256)) * 60,
+    "/lib/app.mpy": b"M" * 5000,
+    "/ca.der": b"\x30" + b"\xff" * 900,
+}
+REAL = {"esp32": "ESP32_GENERIC-20240602-v1.23.0.bin", "esp32c3": "ESP32_GENERIC_C3-20250415-v1.25.0.bin"}
+ESP32 = variant("esp32")
+
+
+def real_firmware(board):
+    path = cache_dir() / "firmware" / REAL[board]
+    if not path.is_file():
+        pytest.skip(f"no {REAL[board]} in {path.parent}")
+    return path.read_bytes()
+
+
+def image_info(image, path):
+    """What esptool says of an image file."""
+    path.write_bytes(image.file())
+    command = [sys.executable, "-m", "esptool", "image-info", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def partitions(image):
+    """{name: (offset, size)} as the finished file has it."""
+    data = image.file()[0x8000 - image.base :][:0x1000]
+    return {part.name: (part.offset, part.size) for part in read_table(data, image.flash_size)}
+
+
+def content(image, name):
+    offset, size = partitions(image)[name]
+    return image.file()[offset - image.base :][:size]
+
+
+@pytest.mark.parametrize("board", [name for name in NAMES if name in CHIP_IDS])
+def test_the_image_of_each_variant_is_what_its_chip_boots(board, tmp_path):
+    chosen = variant(board)
+    image = Esp32Image(chosen, esp_firmware(board, chosen.bootloader), FILES)
+    told = image_info(image, tmp_path / "image.bin")
+    assert f"Chip ID: {CHIP_IDS[board]} " in told and "Flash size: 4MB" in told
+    assert told.count("(valid)") == 2
+    assert len(image.file()) == 4 * MB - chosen.bootloader
+
+
+@pytest.mark.parametrize("board", REAL)
+def test_real_firmware_goes_in_unchanged(board, tmp_path):
+    firmware = real_firmware(board)
+    image = Esp32Image(variant(board), firmware, FILES)
+    assert image_info(image, tmp_path / "image.bin").count("(valid)") == 2
+    whole = image.file()
+    table = 0x8000 - image.base
+    assert whole[:table] == firmware[:table]
+    assert whole[table + 0x1000 : len(firmware)] == firmware[table + 0x1000 :]
+    assert mounted(content(image, "vfs")) == FILES
+
+
+def test_the_table_states_journal_and_file_system():
+    image = Esp32Image(ESP32, esp_firmware(), FILES)
+    assert partitions(image) == {
+        "nvs": (0x9000, 0x6000),
+        "phy_init": (0xF000, 0x1000),
+        "factory": (0x10000, 0x1F0000),
+        "vfs": (0x200000, 0x1F0000),
+        "mqtt": (0x3F0000, 0x10000),
+    }
+    assert image.journal.type_name == "data" and image.journal.subtype_name not in ("fat", "nvs", "phy", "ota")
+
+
+def test_the_journal_of_a_new_board_is_blank():
+    assert content(Esp32Image(ESP32, esp_firmware(), FILES), "mqtt") == b"\xff" * 0x10000
+
+
+def test_the_journal_stays_where_it_is_when_firmware_grows():
+    bigger = [("nvs", "nvs", 0x6000), ("phy_init", "phy", 0x1000), ("factory", "factory", 0x280000)]
+    now = Esp32Image(ESP32, esp_firmware(), FILES)
+    later = Esp32Image(ESP32, esp_firmware(layout=bigger, size=2_200_000), FILES)
+    assert partitions(later)["mqtt"] == partitions(now)["mqtt"]
+    assert partitions(later)["vfs"] == (0x290000, 0x160000)
+
+
+def test_micropython_mounts_the_file_system_and_can_write_it():
+    image = Esp32Image(ESP32, esp_firmware(), FILES)
+    written = {"/lib/more.mpy": b"new" * 3000}
+    assert mounted(content(image, "vfs"), write=written) == FILES | written
+
+
+def test_more_flash_is_used_when_it_is_named(tmp_path):
+    image = Esp32Image(variant("esp32c3"), esp_firmware("esp32c3", 0), FILES, 16)
+    told = image_info(image, tmp_path / "image.bin")
+    assert "Flash size: 16MB" in told and told.count("(valid)") == 2
+    assert partitions(image)["mqtt"] == (16 * MB - 0x10000, 0x10000)
+    assert partitions(image)["vfs"] == (0x200000, 14 * MB - 0x10000)
+    assert mounted(content(image, "vfs")) == FILES
+
+
+def test_firmware_with_two_applications_starts_the_first():
+    layout = [("nvs", "nvs", 0x4000), ("otadata", "ota", 0x2000), ("phy_init", "phy", 0x1000)]
+    layout += [("ota_0", "ota_0", 0x180000), ("ota_1", "ota_1", 0x180000), ("vfs", "fat", 0xF0000)]
+    image = Esp32Image(ESP32, esp_firmware(layout=layout), FILES)
+    names = [name for name, _, _ in image.pieces()]
+    assert names[:5] == ["bootloader", "partition table", "otadata", "ota_0", "files"]
+    assert content(image, "otadata") == b"\xff" * 0x2000
+    assert mounted(content(image, "vfs")) == FILES
+
+
+def test_pieces_leave_journal_and_settings_of_the_radio_alone():
+    image = Esp32Image(ESP32, esp_firmware(), FILES)
+    assert {name for name, _, _ in image.pieces()} == {"bootloader", "partition table", "factory", "files"}
+    for name in ("nvs", "phy_init", "mqtt"):
+        start, size = partitions(image)[name]
+        assert all(at + len(data) <= start or at >= start + size for _, at, data in image.pieces())
+
+
+def test_the_file_holds_the_application_and_is_for_no_other_eyes(tmp_path):
+    (tmp_path / "config.json").write_text('{"host": "b", "wifi_ssid": "attic", "wifi_key": "very secret"}')
+    (tmp_path / "firmware.bin").write_bytes(esp_firmware())
+    command = [*INFLIGHT, "board", "image", "--board", "esp32", "--firmware", "firmware.bin", "--out", "new/it"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "very secret" not in done.stdout + done.stderr
+    assert "mqtt       0x3f0000     64 KiB" in done.stdout
+    made = tmp_path / "new/it"
+    assert made.stat().st_mode & 0o077 == 0
+    found = mounted(made.read_bytes()[0x200000 - 0x1000 : 0x3F0000 - 0x1000])
+    application = bundle.files("esp32")
+    assert found["/config.json"] == (tmp_path / "config.json").read_bytes()
+    assert {path: found[path] for path in application} == application
+    # What `make deploy` looks at to see what is old.
+    assert json.loads(found[RECORD]) == {path: sha(content) for path, content in application.items()}
+
+
+def test_a_program_reads_where_the_image_is_and_its_hash(tmp_path):
+    (tmp_path / "config.json").write_text('{"host": "b"}')
+    (tmp_path / "firmware.bin").write_bytes(esp_firmware())
+    command = [
+        *INFLIGHT,
+        "board",
+        "image",
+        "--board",
+        "esp32",
+        "--firmware",
+        "firmware.bin",
+        "--out",
+        "it.bin",
+        "--json",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    made = (tmp_path / "it.bin").read_bytes()
+    told = {"board": "esp32", "path": "it.bin", "bytes": len(made), "sha256": hashlib.sha256(made).hexdigest()}
+    assert json.loads(done.stdout) == told
+
+
+def damaged(data, at):
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+WHOLE = esp_firmware()
+
+
+@pytest.mark.parametrize(
+    ("firmware", "problem"),
+    [
+        (esp_firmware("esp32s3", 0), "the firmware is for chip esp32s3, not for esp32"),
+        (b"<html>not found</html>" * 3000, "the firmware is none: FIRMWARE= takes MicroPython's .bin file"),
+        (b"", "the firmware is none"),
+        (esp_application("esp32", 500_000), "the firmware has no partition table: FIRMWARE= takes the whole one"),
+        (esp_application("esp32", 500_000, fill=b"\xff\xff\xff\xff"), "the firmware has no partition table"),
+        (WHOLE[:-5000], "the firmware's application is damaged or cut short"),
+        (WHOLE[: 0x10000 - 0x1000], "the firmware's application is damaged or cut short"),
+        (damaged(WHOLE, 0x20000), "the firmware's application is damaged or cut short"),
+        (damaged(WHOLE, 0x1000), "the firmware's bootloader is damaged or cut short"),
+        (damaged(WHOLE, 0x7030), "the partition table cannot be read: Checksum"),
+    ],
+    ids=["chip", "html", "empty", "app", "blank app", "truncated", "no app", "bits", "bootloader", "table"],
+)
+def test_what_is_no_whole_firmware_for_this_chip_is_refused(firmware, problem):
+    with pytest.raises(ValueError, match="^" + problem) as e:
+        Esp32Image(ESP32, firmware, FILES)
+    assert "\n" not in str(e.value)
+
+
+def test_too_little_flash_for_the_firmware():
+    with pytest.raises(ValueError, match="the firmware takes 2048 KiB of 2048 KiB of flash: no room"):
+        Esp32Image(ESP32, esp_firmware(), FILES, 2)
+
+
+def test_too_many_files_for_the_file_system():
+    with pytest.raises(ValueError, match="the application, 3000 KiB, does not fit the file system, 1984 KiB"):
+        Esp32Image(ESP32, esp_firmware(), {"/big": bytes(3000 * 1024)})

@@ -1,0 +1,139 @@
+"""Where firmware comes from: a named file, the cache, a download site on this machine that has its bad days."""
+
+import hashlib
+import http.server
+import os
+import socket
+import threading
+
+import pytest
+
+from inflight_tools.boards.images import firmware
+from inflight_tools.boards.images.variants import NAMES, Variant, variant
+
+CONTENT = os.urandom(200_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+PINNED = Variant("pico_w", "rp2040", "PICO.uf2", SHA256)
+UNPINNED = Variant("esp32", "esp32", "ESP32.bin")
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        status, content, promised = self.server.answer
+        self.send_response(status)
+        self.send_header("Content-Length", str(promised))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.fixture
+def site(monkeypatch):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        server.asked, server.answer = [], (200, CONTENT, len(CONTENT))
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{server.server_port}/files/")
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("no_proxy", "*")
+    return tmp_path / "cache/firmware"
+
+
+def refused(*words):
+    with pytest.raises(ValueError) as e:
+        firmware.obtain(*words)
+    assert "\n" not in str(e.value)
+    return str(e.value)
+
+
+def test_the_pinned_firmware_is_downloaded_once(site, cache):
+    assert firmware.obtain(PINNED) == CONTENT
+    assert firmware.obtain(PINNED) == CONTENT
+    assert site.asked == ["/files/PICO.uf2"]
+    assert os.listdir(cache) == ["PICO.uf2"]
+
+
+def test_a_sha256_of_the_person_s_own_stands_in_for_a_pin(site):
+    assert firmware.obtain(UNPINNED, None, SHA256.upper()) == CONTENT
+
+
+def test_without_any_sha256_nothing_is_downloaded(site):
+    told = refused(UNPINNED)
+    assert told == "no SHA-256 is pinned for ESP32.bin: name a file with FIRMWARE=, or the SHA-256 with SHA256="
+    assert site.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ((200, CONTENT[:-1] + bytes([CONTENT[-1] ^ 1]), len(CONTENT)), "/files/PICO.uf2: wrong SHA-256: it is "),
+        ((200, CONTENT[:1000], len(CONTENT)), "/files/PICO.uf2"),
+        ((404, b"", 0), "/files/PICO.uf2: 404 Not Found: download it elsewhere and name it with FIRMWARE="),
+    ],
+    ids=["wrong", "truncated", "missing"],
+)
+def test_what_is_not_the_firmware_never_enters_the_cache(site, cache, answer, problem):
+    site.answer = answer
+    assert problem in refused(PINNED)
+    assert os.listdir(cache) == []
+
+
+def test_a_truncated_download_says_so(site):
+    site.answer = (200, CONTENT[:1000], len(CONTENT))
+    assert "the download ended early, 1000 of 200000 bytes: try again" in refused(PINNED)
+
+
+def test_without_a_network(monkeypatch, cache):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and nobody listens
+        monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        told = refused(PINNED)
+    assert told.startswith("cannot download http://127.0.0.1:") and "Connection refused: download it elsewhere" in told
+    assert os.listdir(cache) == []
+
+
+def test_a_site_that_says_nothing(monkeypatch, cache):
+    monkeypatch.setattr(firmware, "_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert "timed out: download it elsewhere" in refused(PINNED)
+    assert os.listdir(cache) == []
+
+
+def test_a_damaged_file_in_the_cache_is_fetched_again(site, cache):
+    cache.mkdir(parents=True)
+    (cache / "PICO.uf2").write_bytes(CONTENT[:-5])
+    assert firmware.obtain(PINNED) == CONTENT
+    assert (cache / "PICO.uf2").read_bytes() == CONTENT
+
+
+def test_what_the_emulator_keeps_is_used(site, tmp_path):
+    (tmp_path / ".cache/rp2040py").mkdir(parents=True)
+    (tmp_path / ".cache/rp2040py/PICO.uf2").write_bytes(CONTENT)
+    assert firmware.obtain(PINNED) == CONTENT
+    assert site.asked == []
+
+
+def test_a_named_file_needs_no_pin(site, tmp_path):
+    (tmp_path / "mine.bin").write_bytes(b"mine")
+    assert firmware.obtain(PINNED, tmp_path / "mine.bin") == b"mine"
+    assert "mine.bin: wrong SHA-256" in refused(PINNED, tmp_path / "mine.bin", SHA256)
+    assert "no file" in refused(PINNED, tmp_path / "none.bin")
+    assert site.asked == []
+
+
+def test_every_board_is_known_and_no_other():
+    for name in NAMES:
+        assert variant(name).name == name
+        assert len(variant(name).sha256) in (0, 64)
+    with pytest.raises(ValueError, match="no board unix: BOARD= takes esp32, esp32s2, .*pico2_w"):
+        variant("unix")

@@ -1,0 +1,152 @@
+"""Configuration and certificates on their way to a device: checked, turned into what it reads, and never into git."""
+
+import json
+import shutil
+import subprocess
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from inflight_tools.boards.settings import settings
+
+PEM, DER = serialization.Encoding.PEM, serialization.Encoding.DER
+SECRET = "open sesame"
+CURVE = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"  # openssl puts it first
+TLS = {"host": "broker.example", "tls_ca": "/ca.der"}
+MUTUAL = TLS | {"tls_cert": "cert.der", "tls_key": "/key.der"}
+
+
+@pytest.fixture(scope="module")
+def key():
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+@pytest.fixture(scope="module")
+def certificate(key):
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "an authority")])
+    now = datetime.now(timezone.utc)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    return builder.sign(key, hashes.SHA256())
+
+
+def private(key, encoding, encryption=None):
+    form = serialization.PrivateFormat.TraditionalOpenSSL if encryption is None else serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, form, encryption or serialization.NoEncryption())
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, certificate, key):
+    monkeypatch.chdir(tmp_path)
+    for name, data in {
+        "ca.pem": b"An authority\n" + certificate.public_bytes(PEM),
+        "ca.der": certificate.public_bytes(DER),
+        "two.pem": certificate.public_bytes(PEM) * 2,
+        "key.pem": CURVE + private(key, PEM),
+        "locked.pem": private(key, PEM, serialization.BestAvailableEncryption(b"x")),
+        "text": b"no certificate",
+    }.items():
+        (tmp_path / name).write_bytes(data)
+    return tmp_path
+
+
+def write(fields, name="config.json"):
+    Path(name).write_text(json.dumps(fields))
+    return name
+
+
+def refused(*words):
+    with pytest.raises(ValueError) as e:
+        settings(*words)
+    assert "\n" not in str(e.value) and SECRET not in str(e.value)
+    return str(e.value)
+
+
+def test_a_configuration_goes_to_the_device_as_it_is(folder):
+    assert settings(write(TLS | {"tls_ca": None})) == {"/config.json": Path("config.json").read_bytes()}
+
+
+@pytest.mark.parametrize("local", ["ca.pem", "ca.der"])
+def test_certificates_arrive_as_der(folder, local, certificate):
+    assert settings(write(TLS), local)["/ca.der"] == certificate.public_bytes(DER)
+
+
+def test_the_device_s_own_certificate_and_key(folder, certificate, key):
+    found = settings(write(MUTUAL), "ca.pem", "ca.der", "key.pem")
+    assert found["/cert.der"] == certificate.public_bytes(DER)
+    assert found["/key.der"] == private(key, DER)
+    assert sorted(found) == ["/ca.der", "/cert.der", "/config.json", "/key.der"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "locals_", "problem"),
+    [
+        (TLS, (), "config.json: tls_ca is /ca.der: name the file that goes there with CA=<PEM or DER file>"),
+        ({"host": "b"}, ("ca.pem",), "config.json: tls_ca is missing: write where ca.pem goes on the device"),
+        (TLS, ("none.pem",), "no file none.pem: name the certificate's file"),
+        (TLS, ("text",), "text: not a certificate in PEM or DER"),
+        (TLS, ("key.pem",), "key.pem: 0 PEM blocks with a certificate: a device takes exactly one"),
+        (TLS, ("two.pem",), "two.pem: 2 PEM blocks with a certificate"),
+        (MUTUAL, ("ca.pem", "ca.pem", "text"), "text: not a private key in PEM or DER"),
+        (MUTUAL, ("ca.pem", "ca.pem", "locked.pem"), "locked.pem: the key is encrypted: decrypt it first"),
+        (MUTUAL | {"tls_cert": "/ca.der"}, ("ca.pem", "ca.pem", "key.pem"), "config.json: tls_cert: /ca.der is taken"),
+        (TLS | {"tls_ca": "/config.json"}, ("ca.pem",), "config.json: tls_ca: /config.json is taken"),
+        ({"host": "b", "password": SECRET}, (), "config.json: password needs user"),
+        ({"host": "b", "wifi_key": [SECRET]}, (), "config.json: wifi_key: write a text in quotes"),
+        ({"host": "b", "pasword": SECRET}, (), 'config.json: unknown field "pasword": remove it, or use one of'),
+        ([SECRET], (), "config.json: not JSON"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(folder, fields, locals_, problem):
+    assert refused(write(fields), *locals_).startswith(problem)
+
+
+def test_no_configuration(folder):
+    assert refused("none.json").startswith("no file none.json: write one, firmware/README.md tells the fields")
+
+
+# --- secrets and git ---
+
+
+@pytest.fixture
+def repository(folder):
+    if not shutil.which("git"):
+        pytest.skip("no git")
+    git("init", "-q")
+    return folder
+
+
+def git(*words):
+    subprocess.run(["git", *words], check=True)
+
+
+def test_a_secret_that_git_tracks_is_refused(repository):
+    config = write({"host": "b", "wifi_ssid": "attic", "wifi_key": SECRET})
+    git("add", config)
+    assert refused(config).startswith("config.json holds wifi_key and git tracks it: move it, or `git rm --cached` it")
+
+
+def test_a_private_key_that_git_tracks_is_refused(repository):
+    git("add", "key.pem")
+    assert refused(write(MUTUAL), "ca.pem", "ca.pem", "key.pem").startswith("key.pem is a private key and git")
+
+
+def test_a_secret_that_git_could_take_is_warned_of(repository, capsys):
+    config = write({"host": "b", "user": "u", "password": SECRET})
+    settings(config)
+    told = capsys.readouterr()
+    assert told.err == "note: config.json holds password and git does not ignore it: list it in .gitignore\n"
+    assert told.out == ""
+    Path(".gitignore").write_text("config.json\n")
+    settings(config)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_configuration_without_secrets_may_be_tracked(repository, capsys):
+    git("add", write(TLS))
+    assert settings("config.json", "ca.pem")
+    assert capsys.readouterr().err == ""

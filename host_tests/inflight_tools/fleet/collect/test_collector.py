@@ -1,0 +1,291 @@
+"""The collector as a program, at a real broker: what came stands in landing files, whatever happens."""
+
+import base64
+import json
+import resource
+import signal
+
+import pytest
+
+from host_tests.inflight_tools.fleet.collect.collecting import load, publish, until
+
+
+def at(broker):
+    return "--broker", f"127.0.0.1:{broker.port}"
+
+
+# --- what comes ---
+
+
+def test_all_kinds_of_topics(broker, collect, landing):
+    collect(*at(broker), "--root", "house/up").connected()
+    kinds = ("telemetry", "status", "health", "reply/ping", "reply/a/b")
+    for topic in (*(f"house/up/attic/{kind}" for kind in kinds), "house/up/attic/command/ping", "inflight/x/telemetry"):
+        publish(broker, b"1", topic=topic)
+    assert [line["topic"] for line in landing.until(5)] == [f"house/up/attic/{kind}" for kind in kinds]
+    line = landing.lines[0]
+    assert {**line, "at": 0} == {
+        "at": 0,
+        "by": "collector-0",
+        "topic": "house/up/attic/telemetry",
+        "qos": 1,
+        "dup": False,
+        "retain": False,
+        "text": "1",
+    }
+    assert abs(line["at"] / 1000 - (landing.folder / ".collector-0.lock").stat().st_mtime) < 60
+
+
+def test_retained(broker, collect, landing):
+    """A status from before our time is told as such."""
+    publish(broker, b"online", topic="inflight/attic/status", retain=True)
+    collect(*at(broker)).connected()
+    assert landing.one()["retain"] is True
+
+
+@pytest.mark.parametrize("payload", [b"\xff\xfe{}", bytes(range(256)) * 40], ids=["short", "long"])
+def test_not_utf_8(broker, collect, landing, payload):
+    collect(*at(broker)).connected()
+    publish(broker, payload)
+    assert base64.b64decode(landing.one()["base64"]) == payload
+
+
+def test_a_million_bytes(broker, collect, landing):
+    """As they are; more than the maximum is cut and marked, and neither keeps others waiting."""
+    program = collect(*at(broker)).connected()
+    publish(broker, b"[" * 1_000_000, b"]" * 20_000_000, b"1")
+    first, second, third = landing.until(3)
+    assert first["text"] == "[" * 1_000_000 and "truncated" not in first
+    assert second["text"] == "]" * (1 << 20)
+    assert (second["truncated"], second["length"]) == (True, 20_000_000)
+    assert third["text"] == "1"
+    assert program.end() == 0
+    assert landing.figures()["truncated"] == 1
+
+
+# --- files ---
+
+
+def test_files_by_size(broker, collect, landing):
+    collect(*at(broker), "--size", 0.001, "--age", 1000).connected()
+    with load(broker) as numbers:
+        until(lambda: len(landing.read()) > 1000, "files of a kilobyte")
+    assert all(len(content) >= 1 << 10 for content in landing.files.values())
+    assert set(landing.texts()) <= set(numbers)
+
+
+def test_clean_end(broker, collect, landing):
+    """What has come is written and acknowledged, and the file finished; the next one gets what comes meanwhile."""
+    program = collect(*at(broker), "--age", 1000).connected()
+    publish(broker, b"1", b"2")
+    program.counted(2)
+    assert landing.read() == []
+    assert program.end(signal.SIGTERM) == 0
+    assert landing.texts() == ["1", "2"]
+    publish(broker, b"3")
+    program = collect(*at(broker)).connected()
+    assert [line["dup"] for line in landing.until(3)] == [False, False, False]
+    assert program.end(signal.SIGINT) == 0
+    assert landing.texts() == ["1", "2", "3"]
+    assert landing.hidden(".spool") == []
+    landing.unchanged()
+
+
+def test_clean_end_under_load(broker, collect, landing):
+    """Everything that was written was acknowledged: nothing comes twice."""
+    program = collect(*at(broker)).connected()
+    with load(broker) as numbers:
+        for _ in range(3):
+            before = len(landing.read())
+            landing.until(before + 300)
+            assert program.end() == 0
+            program = collect(*at(broker)).connected()
+    landing.until_all(numbers)
+    assert program.end() == 0
+    assert sorted(landing.texts()) == sorted(numbers)
+
+
+def test_second_of_a_name(broker, collect):
+    first = collect(*at(broker)).connected()
+    second = collect(*at(broker))
+    assert second.status() == 1
+    assert "FAILED: another collector named collector-0 is writing to" in second.said()
+    assert first.end() == 0
+
+
+# --- what it tells ---
+
+
+def test_figures(broker, collect, landing):
+    program = collect(*at(broker)).connected()
+    publish(broker, *[b"21.5"] * 100)
+    landing.until(100)
+    program.until(r"100 messages, .* 1 files, 0 reconnects, 0 errors")
+    assert program.end() == 0
+    figures = landing.figures()
+    assert (figures["messages"], figures["bytes"], figures["dup"], figures["errors"]) == (100, 400, 0, 0)
+    assert figures["files"] == len(landing.files)
+    assert figures["batch"] == round(100 / figures["batches"], 1)
+    assert figures["connected"] is False
+
+
+# --- trouble with the disk ---
+
+
+def fill_disk(program, room):
+    """No file of the program may be longer than this; None: as long as it likes."""
+    unlimited = resource.RLIM_INFINITY
+    resource.prlimit(program.pid, resource.RLIMIT_FSIZE, (unlimited if room is None else room, unlimited))
+
+
+def test_full_disk(broker, collect, landing):
+    """It says so once, acknowledges nothing, and goes on when there is room, with no half line between."""
+    program = collect(*at(broker), "--age", 1000).connected()
+    publish(broker, b"1")
+    program.counted(1)
+    before = program.memory()
+    fill_disk(program, 60)  # half a line
+    publish(broker, *(b"%d" % n for n in range(2, 50)), *[b"x" * 1_000_000] * 60)
+    program.until("cannot write to the landing folder")
+    program.until(r" [2-9] errors")  # it tried again
+    landing.until(1)
+    assert landing.texts() == ["1"]
+    assert program.memory() < before + (40 << 20)
+    fill_disk(program, None)
+    program.until("the disk takes messages again")
+    program.counted(49 + 60)
+    assert program.end() == 0
+    assert landing.texts()[:49] == [str(n) for n in range(1, 50)]
+    assert len(landing.texts()) == 49 + 60
+    assert not any(line["dup"] for line in landing.lines)
+    assert program.said().count("cannot write to the landing folder") == 1
+    landing.unchanged()
+
+
+def test_log_on_the_full_disk(broker, collect, landing, tmp_path):
+    """It cannot even say so: it goes on all the same."""
+    with open(tmp_path / "log", "wb") as log:
+        program = collect(*at(broker), log=log)
+        until(lambda: b"connected" in (tmp_path / "log").read_bytes(), "connected")
+        fill_disk(program, 60)
+        publish(broker, b"1", b"2")
+        until(lambda: landing.hidden(".spool"), "the attempt to write")
+        fill_disk(program, None)
+        assert [line["dup"] for line in landing.until(2)] == [False, False]
+        assert program.end() == 0
+
+
+def test_stopped_while_the_disk_is_full(broker, collect, landing):
+    """Nothing was acknowledged, so the next one gets it."""
+    program = collect(*at(broker)).connected()
+    fill_disk(program, 60)
+    publish(broker, b"1", b"2")
+    program.until("cannot write to the landing folder")
+    assert program.end() == 1
+    assert "the broker will send them again" in program.said()
+    assert landing.read() == []
+    program = collect(*at(broker)).connected()
+    landing.until_all(["1", "2"])
+    assert landing.lines[0]["dup"] is True
+    assert program.end() == 0
+    assert landing.figures()["dup"] >= 1
+
+
+# --- trouble with the broker ---
+
+
+def test_broker_restarts(broker, collect, landing):
+    """In mid-stream. It is told once when the broker goes, and once when it is back."""
+    program = collect(*at(broker)).connected()
+    with load(broker) as numbers:
+        landing.until(300)
+        broker.stop()
+        program.until("no connection to the broker at 127.0.0.1")
+        broker.start()
+        program.until("connected to the broker", times=2)
+        landing.until(len(landing.lines) + 300)
+    landing.until_all(numbers)
+    assert program.end() == 0
+    assert landing.figures()["reconnects"] == 1
+    landing.unchanged()
+
+
+def test_broker_that_is_not_there_yet(broker, collect, landing):
+    broker.stop()
+    program = collect(*at(broker)).until(r"no connection to the broker at 127\.0\.0\.1:\d+ \(Connection refused\)")
+    broker.start()
+    program.connected()
+    publish(broker, b"1")
+    assert landing.one()["text"] == "1"
+    assert program.said().count("no connection") == 1
+
+
+def test_broker_that_forgot_us(broker, collect, landing):
+    """Its sessions are lost: the subscriptions are made again."""
+    program = collect(*at(broker)).connected()
+    broker.kill()
+    program.until("no connection")
+    (broker.folder / "mosquitto.db").unlink(missing_ok=True)
+    broker.start()
+    program.until("connected to the broker", times=2)
+    publish(broker, b"1")
+    assert landing.one()["text"] == "1"
+
+
+def test_ends_while_the_broker_is_away(broker, collect):
+    broker.stop()
+    program = collect(*at(broker)).until("no connection")
+    assert program.end() == 0
+
+
+def test_two_machines_with_one_name(broker, collect, tmp_path):
+    """They throw each other out; one of them at least says what it looks like."""
+    programs = [collect(*at(broker), "--landing", tmp_path / str(n)) for n in range(2)]
+    until(
+        lambda: any("is there another client named collector-0?" in program.said() for program in programs),
+        lambda: programs[0].said() + programs[1].said(),
+    )
+
+
+# --- several ---
+
+
+def test_shared_load(broker, collect, landing):
+    """Two share the messages; one is killed and started again: nothing is lost of its share."""
+
+    def member(name):
+        return collect(*at(broker), "--name", name, "--share", "all").connected()
+
+    def shares():
+        landing.read()
+        return [sum(line["by"] == name for line in landing.lines) for name in ("a", "b")]
+
+    def more(who):
+        before = shares()[who]
+        until(lambda: shares()[who] > before + 300, shares)
+
+    members = [member("a"), member("b")]
+    with load(broker) as numbers:
+        until(lambda: min(shares()) > 100, shares)
+        members[0].kill()
+        more(1)
+        members[0] = member("a")
+        more(0)
+    landing.until_all(numbers)
+    assert [program.end() for program in members] == [0, 0]
+    landing.read()
+    assert not {line["text"] for line in landing.lines if line["by"] == "a"} & {
+        line["text"] for line in landing.lines if line["by"] == "b"
+    }
+    landing.unchanged()
+
+
+# --- a device's configuration ---
+
+
+def test_configuration_of_a_device(broker, collect, landing, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"host": "127.0.0.1", "port": broker.port, "root": "house", "device": "attic"}))
+    collect("--config", config).connected()
+    publish(broker, b"1", topic="house/cellar/health")
+    assert landing.one()["topic"] == "house/cellar/health"

@@ -1,0 +1,267 @@
+"""Landing files: what is durable, and what is found after a crash at any point."""
+
+import errno
+import os
+import shutil
+import time
+
+import pytest
+
+from host_tests.inflight_tools.fleet.collect.collecting import Landing
+from inflight_tools.fleet.collect.spool import Busy, Spool
+
+
+def lines(*numbers):
+    return b"".join(b'{"text":"%d"}\n' % n for n in numbers)
+
+
+@pytest.fixture
+def crash(tmp_path):
+    """crash(landing): the folder as a crash now would leave it, elsewhere."""
+    copies = []
+
+    def copy(landing):
+        copies.append(tmp_path / f"after-{len(copies)}")
+        shutil.copytree(landing.folder, copies[-1])
+        return Landing(copies[-1])
+
+    return copy
+
+
+def spool_of(landing):
+    (name,) = landing.hidden(".spool")
+    return landing.folder / name
+
+
+def recovered(landing):
+    spool = Spool(landing.folder, "c")
+    try:
+        assert landing.hidden(".spool") == []
+        return landing.texts()
+    finally:
+        spool.close()
+
+
+def test_finished_by_size(landing):
+    spool = Spool(landing.folder, "c", size=3 * len(lines(0)))
+    for n in range(6):
+        spool.append(lines(n))
+        assert spool.due() == (n % 3 == 2)
+        if spool.due():
+            spool.roll()
+    assert landing.texts() == list("012345")
+    assert len(landing.files) == spool.files == 2
+    spool.close()
+
+
+def test_finished_by_age(landing):
+    spool = Spool(landing.folder, "c", age=0.05)
+    assert not spool.due()
+    spool.append(lines(1))
+    assert not landing.read()
+    end = time.monotonic() + 5
+    while not spool.due():
+        assert time.monotonic() < end
+    spool.roll()
+    assert landing.texts() == ["1"]
+    assert not spool.due()
+    spool.close()
+
+
+def test_never_empty(landing):
+    spool = Spool(landing.folder, "c", age=0)
+    spool.roll()
+    assert not spool.due()
+    spool.close()
+    assert list(landing.folder.iterdir()) == [landing.folder / ".c.lock"]
+
+
+def test_closed_with_lines(landing):
+    spool = Spool(landing.folder, "c")
+    spool.append(lines(1, 2))
+    spool.close()
+    assert landing.texts() == ["1", "2"]
+
+
+def test_power_cut_at_any_byte(landing, crash):
+    """What append() returned from is there, and nothing torn, wherever the next write ended."""
+    spool = Spool(landing.folder, "c")
+    spool.append(lines(1))
+    spool.append(lines(2, 3))
+    later = lines(4, 5)
+    for end in range(len(later) + 1):
+        after = crash(landing)
+        with open(spool_of(after), "ab") as file:
+            file.write(later[:end])
+        whole = later[:end].count(b"\n")
+        assert recovered(after) == ["1", "2", "3", "4", "5"][: 3 + whole]
+    spool.close()
+
+
+@pytest.mark.parametrize("rest", [b"\0" * 64, b"\0\0\0\n" + lines(9), b"5\n" + lines(9), b"\xff\n"], ids=repr)
+def test_power_cut_that_left_garbage(landing, crash, rest):
+    """Blocks reach the disk in any order: what is behind a hole was never acknowledged."""
+    spool = Spool(landing.folder, "c")
+    spool.append(lines(1))
+    after = crash(landing)
+    with open(spool_of(after), "ab") as file:
+        file.write(rest)
+    assert recovered(after) == ["1"]
+    spool.close()
+
+
+def test_nothing_whole_is_removed(landing):
+    landing.folder.mkdir()
+    (landing.folder / ".c-1-000000.spool").write_bytes(b'{"text":"1')
+    assert recovered(landing) == []
+
+
+def test_spools_of_others_are_theirs(landing):
+    landing.folder.mkdir()
+    (landing.folder / ".c-2-1-000000.spool").write_bytes(lines(1))
+    Spool(landing.folder, "c").close()
+    assert landing.hidden(".spool") == [".c-2-1-000000.spool"]
+
+
+def test_each_sync_comes_before_what_relies_on_it(landing, crash):
+    """Power is cut at each sync: before it returns, nothing that was appended is promised."""
+    promised, seen = [], []
+
+    def sync(fd):
+        if landing.folder.exists():
+            seen.append((crash(landing), list(promised)))
+        os.fsync(fd)
+
+    spool = Spool(landing.folder, "c", size=40, sync=sync)
+    for n in range(9):
+        spool.append(lines(n))
+        promised.append(str(n))
+        if spool.due():
+            spool.roll()
+    spool.close()
+    assert len(seen) >= 9
+    for after, texts in seen:
+        found = recovered(after)
+        assert found[: len(texts)] == texts and len(found) <= len(texts) + 1
+
+
+def test_no_name_comes_twice(landing, monkeypatch):
+    """Even if the clock is set back to the same instant, and the files were taken away."""
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_123_000_000)
+    names = set()
+    for _ in range(3):
+        spool = Spool(landing.folder, "c")
+        for n in range(2):
+            spool.append(lines(n))
+            spool.roll()
+        spool.close()
+        for path in landing.folder.glob("*.ndjson"):
+            names.add(path.name)
+            path.unlink()
+    assert len(names) == 6
+
+
+def test_second_of_a_name(landing):
+    first = Spool(landing.folder, "c")
+    with pytest.raises(Busy, match=r"another collector named c is writing to .*landing: stop it, or take another name"):
+        Spool(landing.folder, "c")
+    Spool(landing.folder, "d").close()
+    first.close()
+    Spool(landing.folder, "c").close()
+
+
+class Failing:
+    """A sync that fails when it is told to."""
+
+    def __init__(self):
+        self.error = None
+
+    def __call__(self, fd):
+        os.fsync(fd)
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error))
+
+
+def test_sync_that_fails(landing, crash):
+    """Nothing of the batch will be read; the same batch goes in afterwards, once."""
+    sync = Failing()
+    spool = Spool(landing.folder, "c", sync=sync)
+    spool.append(lines(1))
+    sync.error = errno.EIO
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output"):
+            spool.append(lines(2))
+    sync.error = None
+    spool.append(lines(2))
+    assert recovered(crash(landing)) == ["1", "2"]
+    spool.close()
+    assert landing.texts() == ["1", "2"]
+
+
+def test_folder_that_cannot_be_synced(landing):
+    """A file whose name is not durable is not begun."""
+    sync = Failing()
+    spool = Spool(landing.folder, "c", sync=sync)
+    sync.error = errno.ENOSPC
+    with pytest.raises(OSError, match="No space"):
+        spool.append(lines(1))
+    assert landing.hidden(".spool") == []
+    sync.error = None
+    spool.append(lines(1))
+    spool.close()
+    assert landing.texts() == ["1"]
+
+
+def test_write_that_ends_half_way(landing, monkeypatch):
+    """The disk is full in the middle of a line: when there is room again no half line stands between whole ones."""
+    spool = Spool(landing.folder, "c")
+    spool.append(lines(1))
+    write, room = os.write, [7]
+
+    def short(fd, data):
+        if not room[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done = write(fd, data[: room[0]])
+        room[0] -= done
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", short)
+        with pytest.raises(OSError, match="No space"):
+            spool.append(lines(2, 3))
+    spool.append(lines(2, 3))
+    spool.close()
+    assert landing.texts() == ["1", "2", "3"]
+
+
+def test_finished_after_a_write_that_failed(landing, monkeypatch):
+    """What is durable may be finished although the next batch does not fit: without the half of it."""
+    spool = Spool(landing.folder, "c")
+    spool.append(lines(1))
+    write, calls = os.write, []
+
+    def half(fd, data):
+        calls.append(fd)
+        if len(calls) > 1:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return write(fd, data[:5])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", half)
+        with pytest.raises(OSError, match="File too large"):
+            spool.append(lines(2))
+    spool.roll()
+    assert landing.texts() == ["1"]
+    spool.append(lines(2))
+    spool.close()
+    assert landing.texts() == ["1", "2"]
+
+
+def test_a_final_name_that_is_taken(landing):
+    """Nothing is overwritten."""
+    landing.folder.mkdir()
+    (landing.folder / ".c-1-000000.spool").write_bytes(lines(1))
+    (landing.folder / "c-1-000000.ndjson").write_bytes(lines(2))
+    with pytest.raises(FileExistsError, match="a name must never come twice"):
+        Spool(landing.folder, "c")
+    assert landing.texts() == ["2"]

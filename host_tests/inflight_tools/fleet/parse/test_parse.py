@@ -1,0 +1,209 @@
+"""Lines of landing files: whatever they hold, there is a row, and it says what is wrong."""
+
+import base64
+import json
+
+import pytest
+
+from inflight_tools.fleet.spark.parse import COLUMNS, LONGEST, MOST_RECORDS, Topics, parse
+
+AT = 1_760_000_000_000
+TOPICS = Topics("inflight")
+
+
+def pack(**first):
+    return [{"bn": "urn:dev:mac:ab:", "bt": AT / 1000 - 5, "seq": 3, "epoch": 9, "n": "t", "v": 20, **first}]
+
+
+def line(body, topic="inflight/attic/telemetry", **fields):
+    if not isinstance(body, str):
+        body = json.dumps(body)
+    whole = {"at": AT, "by": "c", "topic": topic, "qos": 1, "dup": False, "retain": False, "text": body, **fields}
+    return json.dumps({name: value for name, value in whole.items() if value is not None}).encode()
+
+
+def row(*words, **fields):
+    return parse(line(*words, **fields), TOPICS)
+
+
+def test_a_pack_becomes_a_row_with_its_records():
+    found = row(pack())
+    assert (found["device"], found["kind"], found["epoch"], found["seq"]) == ("attic", "telemetry", 9, 3)
+    assert found["received"] == AT * 1000 and found["problem"] is None
+    assert found["records"] == [("t", None, (AT - 5000) * 1000, "device", 20.0, None, None, None, None)]
+    assert json.loads(found["payload"]) == pack()
+
+
+@pytest.mark.parametrize(
+    ("topic", "device", "kind", "name"),
+    [
+        ("inflight/attic/telemetry", "attic", "telemetry", None),
+        ("inflight/attic/reply/ping", "attic", "reply", "ping"),
+        ("inflight/attic/reply/a/b", "attic", "reply", "a/b"),
+        ("inflight/attic/status", "attic", "status", None),
+        ("inflight/attic", "attic", None, None),
+        ("inflight/attic/telemetry/more", "attic", None, None),
+        ("inflight/attic/reply", "attic", None, None),
+        ("inflight//telemetry", None, None, None),
+        ("elsewhere/attic/telemetry", None, None, None),
+    ],
+)
+def test_topics(topic, device, kind, name):
+    assert TOPICS(topic) == (device, kind, name)
+    assert Topics("a/b/c")(topic.replace("inflight", "a/b/c")) == (device, kind, name)
+
+
+@pytest.mark.parametrize(
+    ("bt", "time", "clock"),
+    [
+        (AT / 1000 - 30 * 86400, AT / 1000 - 30 * 86400, "device"),  # a month without a network
+        (AT / 1000 + 3600, AT / 1000 + 3600, "device"),  # somebody's time zone
+        (0, AT / 1000, "receipt"),
+        (-60, AT / 1000 - 60, "receipt"),
+        (3600, AT / 1000, "ahead"),  # 1970, by a clock that nobody has set: relative, and it has not been yet
+        (500_000_000, AT / 1000, "behind"),  # 1985
+        (4_102_444_800, AT / 1000, "ahead"),  # 2100
+        (1e300, AT / 1000, "ahead"),
+        (-1e300, AT / 1000, "behind"),
+    ],
+)
+def test_clocks_lie(bt, time, clock):
+    (record,) = row(pack(bt=bt))["records"]
+    assert record[2] == round(time * 1e6) and record[3] == clock
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("", "Expecting value"),
+        ("[", "Expecting value"),
+        ("nonsense", "Expecting value"),
+        ('[{"n":"a","v":NaN,"seq":1,"epoch":1}]', "NaN is no JSON"),
+        ('[{"n":"a","v":-Infinity,"seq":1,"epoch":1}]', "-Infinity is no JSON"),
+        ("[" * 50_000, "nested too deeply"),
+        ('[{"n":"a","vs":"\\ud800","v":1,"seq":1,"epoch":1}]', "half a surrogate pair"),
+        ("[" + "9" * 5000 + "]", "Exceeds the limit"),
+        ("[]", "no seq and epoch"),
+        ("{}", "not an array of records; no seq and epoch"),
+        ([{"n": "a", "v": 1}], "no seq and epoch"),
+        (pack(seq=-1), "seq and epoch are not two numbers"),
+        (pack(seq=1 << 32), "seq and epoch are not two numbers"),
+        (pack(seq="3"), "seq and epoch are not two numbers"),
+        (pack(seq=True), "seq and epoch are not two numbers"),
+        (pack(epoch=None), "seq and epoch are not two numbers"),
+        (pack(v="21.5"), "record 0: v is not a number"),
+    ],
+)
+def test_hostile_telemetry_says_what_is_wrong(body, problem):
+    found = row(body)
+    assert problem in found["problem"]
+    assert not found["records"] and found["payload"] is not None
+
+
+def test_a_pack_with_one_bad_record_keeps_its_number_and_the_others():
+    found = row(pack() + [{"n": "bad", "v": "x"}, {"n": "good", "v": 1}])
+    assert found["seq"] == 3 and found["problem"] == "record 1: v is not a number"
+    assert [name for name, *_ in found["records"]] == ["t", "good"]
+
+
+def test_what_is_too_long_is_kept_but_not_read():
+    found = row(json.dumps(pack()) + " " * LONGEST)
+    assert found["problem"].endswith(f"bytes, {LONGEST} are read")
+    assert found["seq"] is None and not found["records"] and len(found["payload"]) > LONGEST
+
+
+def test_a_pack_of_too_many_records_is_read_so_far():
+    found = row(pack() + [{"v": 1}] * MOST_RECORDS)
+    assert f"{MOST_RECORDS + 1} records, {MOST_RECORDS} are read" in found["problem"]
+    assert len(found["records"]) == MOST_RECORDS and found["seq"] == 3
+
+
+def test_bytes_that_are_no_text():
+    found = parse(line("", text=None, base64=base64.b64encode(b"\xff\x00[").decode()), TOPICS)
+    assert found["problem"] == "not UTF-8" and found["payload"] == b"\xff\x00["
+
+
+def test_what_the_collector_cut_off():
+    found = row(pack(), truncated=True, length=5_000_000)
+    assert found["problem"].startswith("5000000 bytes, the collector keeps")
+
+
+@pytest.mark.parametrize(
+    "landed",
+    [b"", b"garbage", b"\xff\xfe", b"[]", b"null", b"{}", b'{"at":5}', line(pack())[:-20], line(pack(), at="x")]
+    + [
+        line(pack(), at=-1),
+        line(pack(), at=10**30),
+        line(pack(), topic=5),
+        line(pack(), text=None),
+        line(pack(), qos="1"),
+    ]
+    + [line(pack(), text=None, base64="*")],
+)
+def test_a_damaged_line_is_a_dead_letter_with_its_bytes(landed):
+    found = parse(landed, TOPICS)
+    assert found["problem"] and found["payload"] == landed and found["seq"] is None
+    assert set(found) == set(COLUMNS)
+
+
+# --- the other messages ---
+
+
+def health(**fields):
+    journal = {"live": 2, "used": 800, "limit": 49152, "erases": 20, "damaged": 0, "where": "pinned"}
+    body = {"seq": 5, "epoch": 9, "firmware": "0.1.0", "up": 60, "heap": 130_000, "journal": journal, "outbox_full": 0}
+    body |= {"rssi": -60, "wifi": "online", "reset": "power-on", "errors": {"dht": "OSError: 5"}}
+    return row(body | {"counters": {"accepted": 9, "resent": 1}, **fields}, topic="inflight/attic/health")
+
+
+def test_health():
+    found = health()
+    assert found["problem"] is None and found["seq"] == 5
+    told = found["health"]
+    assert (told["up"], told["heap"], told["rssi"], told["reset"]) == (60, 130_000, -60, "power-on")
+    assert (told["journal_live"], told["journal_where"]) == (2, "pinned")
+    assert dict(told["counters"]) == {"accepted": 9, "resent": 1} and dict(told["errors"]) == {"dht": "OSError: 5"}
+    assert told["wake"] == []
+
+
+def test_health_of_a_host_has_no_heap_and_no_rssi():
+    assert health(heap=None, rssi=None)["health"]["heap"] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"up": "long"}, "up is not a whole number"),
+        ({"up": 1.5}, "up is not a whole number"),
+        ({"heap": 1 << 70}, "heap is not a whole number"),
+        ({"journal": 5}, "journal is not an object"),
+        ({"journal": {"live": []}}, "journal.live is not a whole number"),
+        ({"errors": ["a"]}, "errors is not an object"),
+        ({"errors": {"a": 5}}, "errors.a is not text"),
+        ({"counters": {"a": None}}, None),
+        ({"counters": {"a": "x"}}, "counters.a is not a whole number"),
+        ({"firmware": 1}, "firmware is not text"),
+    ],
+)
+def test_odd_health_keeps_its_number(fields, problem):
+    found = health(**fields)
+    assert found["problem"] == problem and found["seq"] == 5
+
+
+def test_the_will_has_no_number_and_that_is_right():
+    found = row({"state": "offline", "firmware": "0.1.0"}, topic="inflight/attic/status", retain=True)
+    assert found["problem"] is None and found["seq"] is None and found["state"] == "offline" and found["retain"]
+
+
+def test_status_in_ones_own_name_has_a_number():
+    assert row({"state": "online", "seq": 1, "epoch": 2}, topic="inflight/attic/status")["seq"] == 1
+    assert row({"state": "online"}, topic="inflight/attic/status")["problem"] == "no seq and epoch"
+
+
+def test_a_reply():
+    found = row({"ok": True, "seq": 1, "epoch": 2}, topic="inflight/attic/reply/ping")
+    assert (found["kind"], found["name"], found["seq"], found["problem"]) == ("reply", "ping", 1, None)
+
+
+def test_what_is_on_no_topic_of_ours():
+    assert row(pack(), topic="inflight/attic/nonsense")["problem"] == "not a topic of ours"

@@ -1,0 +1,121 @@
+"""SenML packs become records that stand by themselves, as RFC 8428 says."""
+
+import json
+
+import pytest
+
+from inflight_tools.fleet.spark.senml import RELATIVE, resolve
+
+NOW = 1.7e9
+
+
+def values(pack):
+    """{name: (unit, time, value)} of a pack without problems."""
+    records, problems = resolve(pack)
+    assert not problems
+    return {name: (unit, time, next((v for v in rest if v is not None), None)) for name, unit, time, *rest in records}
+
+
+def test_base_values_hold_for_the_records_behind_them():
+    pack = [
+        {"bn": "urn:dev:mac:1:", "bt": NOW, "bu": "V", "bv": 10, "n": "a", "v": 1},
+        {"n": "b", "v": 2, "t": -5},
+        {"n": "c", "u": "Cel", "v": -3.5},
+    ]
+    assert values(pack) == {
+        "urn:dev:mac:1:a": ("V", NOW, 11.0),
+        "urn:dev:mac:1:b": ("V", NOW - 5, 12.0),
+        "urn:dev:mac:1:c": ("Cel", NOW, 6.5),
+    }
+
+
+def test_base_values_are_replaced_in_mid_pack():
+    pack = [
+        {"bn": "x/", "bt": NOW, "n": "a", "v": 1},
+        {"bn": "y/", "n": "a", "v": 2},
+        {"bt": NOW + 60, "n": "b", "v": 3},
+    ]
+    assert values(pack) == {"x/a": (None, NOW, 1.0), "y/a": (None, NOW, 2.0), "y/b": (None, NOW + 60, 3.0)}
+
+
+def test_a_record_may_set_base_values_only():
+    assert values([{"bn": "x", "bt": NOW, "bu": "W"}, {"v": 5}]) == {"x": ("W", NOW, 5.0)}
+
+
+def test_a_base_value_alone_is_a_value():
+    assert values([{"bn": "x", "bv": 7}]) == {"x": (None, 0.0, 7.0)}
+
+
+def test_time_without_base_time_is_relative():
+    records, _ = resolve([{"n": "a", "v": 1, "t": -120}])
+    assert records[0][2] == -120 < RELATIVE
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("v", 21.5), ("vs", "open"), ("vb", True), ("vb", False), ("vd", "aGk"), ("v", 0)]
+)
+def test_every_kind_of_value(field, value):
+    (record,), problems = resolve([{"n": "a", field: value}])
+    assert not problems
+    place = ("v", "vs", "vb", "vd").index(field)
+    assert record[3 + place] == value and [v for v in record[3:7] if v is not None] == [value]
+
+
+def test_sums_add_their_base():
+    (record,), problems = resolve([{"n": "energy", "bs": 100, "s": 20.5}])
+    assert record[7] == 120.5 and not problems
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (5, "not an object"),
+        (None, "not an object"),
+        ({}, "no value"),
+        ({"n": "a"}, "no value"),
+        ({"n": "a", "u": "V"}, "no value"),
+        ({"v": 1}, "no name"),
+        ({"n": "", "v": 1}, "no name"),
+        ({"n": "white space", "v": 1}, "a name with characters"),
+        ({"n": "<script>", "v": 1}, "a name with characters"),
+        ({"n": "a", "v": "21.5"}, "v is not a number"),
+        ({"n": "a", "v": True}, "v is not a number"),
+        ({"n": "a", "v": None}, "v is not a number"),
+        ({"n": "a", "v": [1]}, "v is not a number"),
+        ({"n": "a", "v": 1, "bt": "x"}, "bt is not a number"),
+        ({"n": "a", "v": 1, "t": {}}, "t is not a number"),
+        ({"n": "a", "v": 10**400}, "v is out of range"),
+        ({"n": "a", "v": 1e308, "bv": 1e308}, "v is out of range"),
+        ({"n": 5, "v": 1}, "n is not text"),
+        ({"n": "a", "u": 5, "v": 1}, "u is not text"),
+        ({"n": "a", "vs": 5}, "vs is not text"),
+        ({"n": "a", "vb": 1}, "vb is not true or false"),
+        ({"n": "a", "v": 1, "vs": "x"}, "several values: v, vs"),
+        ({"n": "a", "v": 1, "secret_": 1}, "secret_ must be understood"),
+        ({"n": "a", "v": 1, "bver": 11}, "bver is newer"),
+    ],
+)
+def test_a_bad_record_is_told_and_the_others_stay(record, reason):
+    records, problems = resolve([{"n": "good", "v": 1}, record, {"n": "also", "v": 2}])
+    assert [name for name, *_ in records] == ["good", "also"]
+    assert len(problems) == 1 and problems[0].startswith("record 1: " + reason)
+
+
+@pytest.mark.parametrize("pack", [{"n": "a", "v": 1}, "text", 5, None, True])
+def test_what_is_no_array_is_no_pack(pack):
+    assert resolve(pack) == ([], ["not an array of records"])
+
+
+def test_unknown_fields_are_passed_over():
+    assert values([{"n": "a", "v": 1, "seq": 5, "epoch": 7, "colour": "red"}]) == {"a": (None, 0.0, 1.0)}
+
+
+def test_our_own_device_is_understood():
+    """What firmware/telemetry.py writes."""
+    pack = '[{"bn":"urn:dev:mac:28cdc1:","bt":1700000000,"seq":4,"epoch":9,"u":"Cel","n":"temperature","v":21.5},'
+    pack += '{"u":"%RH","n":"attic-humidity","v":40},{"n":"door","vb":true}]'
+    assert values(json.loads(pack)) == {
+        "urn:dev:mac:28cdc1:temperature": ("Cel", NOW, 21.5),
+        "urn:dev:mac:28cdc1:attic-humidity": ("%RH", NOW, 40.0),
+        "urn:dev:mac:28cdc1:door": (None, NOW, True),
+    }

@@ -1,0 +1,228 @@
+"""The page as text: its figures are the facts', nothing gets out of its place, nothing is fetched."""
+
+import base64
+import hashlib
+import json
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from host_tests.inflight_tools.fleet.report import made_facts
+from host_tests.inflight_tools.fleet.report.reading import fleet_figures, read, shown, value
+from inflight_tools.fleet import report
+from inflight_tools.fleet.report import devices, render
+
+MADE = {
+    "complete": made_facts.fleet(),
+    "losing": made_facts.losing(3, doubled=2, late=4),
+    "small": made_facts.fleet(3, minutes=9),
+    "hostile": made_facts.hostile(),
+}
+PAGES = {name: render(facts) for name, facts in (*MADE.items(), ("empty", made_facts.empty()))}
+READ = {name: read(page) for name, page in PAGES.items()}
+FULL = sorted(MADE)
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_figures_of_the_fleet(name):
+    expected = fleet_figures(MADE[name])
+    assert {identity: value(READ[name], identity) for identity in expected} == expected
+    for identity, number in expected.items():
+        if isinstance(number, int):
+            assert READ[name].one("data", id=identity).text == shown(number)
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_figures_of_each_device_worst_first(name):
+    bodies = list(READ[name].one("table", id="devices-table").all("tbody"))
+    assert len(bodies) == len(MADE[name]["devices"])
+    for body, facts in zip(bodies, MADE[name]["devices"], strict=True):
+        cells = [cell.text for cell in body.one("tr").all("td")]
+        keys = ("accepted", "delivered", "lost", "late", "repeated", "restarts")
+        assert cells[2:8] == [shown(facts[key]) for key in keys]
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_the_timeline_as_a_table_adds_up(name):
+    rows = [[int(cell.text.replace(",", "")) for cell in row.all("td")] for row in READ[name].one(id="steps").all("tr")]
+    points = MADE[name]["timeline"]["points"]
+    for column, key in enumerate(("received", "backlog", "restarts", "offline", "repeated", "dead_letters")):
+        assert sum(row[column] for row in rows) == sum(point[key] for point in points)
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_dead_letters_with_reasons(name):
+    rows = list(READ[name].one("section", id="dead").one("tbody").all("tr"))
+    for n, (row, letter) in enumerate(zip(rows, MADE[name]["dead_letters"], strict=True)):
+        assert value(READ[name], f"dead-{n}") == letter["count"]
+        assert row.one("th").text[:10] == letter["reason"][:10]
+
+
+def test_a_dead_letter_shows_what_came():
+    text = READ["complete"].one("section", id="dead").text
+    assert '[{"bn":"urn:dev:mac:00:","n":"t","v":21.5,"seq":"x"}]' in text
+    assert "inflight/attic-1/telemetry" in text
+
+
+def test_health_in_words():
+    rows = [body.one("td", class_="health").text for body in READ["losing"].one(id="devices-table").all("tbody")]
+    for words in ("3 lost", "4 late", "two boards, one id", "clock wrong", "1 sensor error"):
+        assert words in rows[0]
+    assert "journal 92 % in use" in rows[1]
+    assert rows[5].strip() == "well"
+
+
+def test_details_of_a_device():
+    text = READ["complete"].one("tr", id="d0").text
+    for words in ("Errno 110", "power on", "111\u00a0KB", "640\u00a0B of 48\u00a0KB", "Sector erases31"):
+        assert words in text
+
+
+def test_unknown_is_a_dash_not_a_zero():
+    facts = made_facts.fleet(3)
+    facts["fleet"]["latency_ms"] = None
+    page = read(render(facts))
+    assert value(page, "fleet-p95") is None and page.one("data", id="fleet-p95").text == "–"
+    sleeper = page.one("tr", id="d2").text
+    assert "Free heap–" in sleeper and "Signal–" in sleeper and "Latency p50–" in sleeper
+
+
+def test_nothing_hostile_leaves_its_place():
+    page = READ["hostile"]
+    assert [one.attributes.get("type") for one in page.all("script")] == ["application/json", None]
+    assert not list(page.all("img")) and not list(page.all("iframe"))
+    for element in page.all():
+        assert not [key for key in element.attributes if key.startswith("on") or key in ("style", "src")]
+    allowed = {element.tag for element in READ["complete"].all()}
+    assert {element.tag for element in page.all()} <= allowed
+    assert "<script>alert(1)</script>" in page.one("section", id="dead").text  # as text
+
+
+def test_what_cannot_be_seen_is_written_out():
+    page = PAGES["hostile"]
+    page.encode()  # a lone surrogate would fail
+    unseen = {char for char in page if unicodedata.category(char)[0] == "C" or char in "\u2028\u2029"} - {"\n"}
+    assert unseen == set()
+    text = READ["hostile"].one("section", id="dead").text
+    for written in ("\\u202egnp.exe\\u2066", "\\x00\\x1b[2J", "\\u2028", "\\ud800"):
+        assert written in text
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_points_are_json_that_ends_nowhere_else(name):
+    raw = READ[name].one("script", id="points").text
+    assert raw.isascii() and not set("<>&") & set(raw)
+    for series in json.loads(raw).values():
+        assert all(least <= greatest for _, _, least, greatest in series["p"])
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_nothing_is_fetched(name):
+    page = READ[name]
+    for element in page.all():
+        assert element.attributes.get("href", "#").startswith("#") or element.attributes["href"] == "data:,"
+        assert not {"src", "srcset", "action", "poster", "background"} & set(element.attributes)
+    style = page.one("style").text
+    assert "@import" not in style and set(re.findall(r"url\((.)", style)) <= {"#"}
+    assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|EventSource|sendBeacon|import)\b", _script(page))
+
+
+def _script(page):
+    return list(page.all("script"))[-1].text
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_the_policy_lets_only_this_style_and_this_script_act(name):
+    page = READ[name]
+    policy = page.one("meta", **{"http-equiv": "Content-Security-Policy"}).attributes["content"]
+    for kind, text in (("style", page.one("style").text), ("script", _script(page))):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'; ")
+
+
+def test_size():
+    """A page of 50 devices fits into a mail; one of a long time is not larger."""
+    assert len(PAGES["complete"].encode()) < 200 * 1024
+    week = made_facts.fleet(50, minutes=7 * 24 * 60)
+    assert len(render(week).encode()) < 200 * 1024
+
+
+def test_so_many_devices_that_only_the_worst_are_listed():
+    facts = made_facts.empty()
+    facts["devices"] = [made_facts.device(f"sensor-{n}") for n in range(devices.MOST + 7)]
+    page = read(render(made_facts.add_up(facts)))
+    assert len(list(page.one(id="devices-table").all("tbody"))) == devices.MOST
+    assert f"{devices.MOST} devices (the worst of {devices.MOST + 7})" in page.one(id="devices").text
+    assert value(page, "fleet-devices") == devices.MOST + 7
+
+
+def test_an_empty_fleet_says_what_to_do():
+    page = READ["empty"]
+    assert page.one("h1").text == "No message has arrived yet."
+    text = page.one("section", id="empty").text
+    for words in ("make pipeline BROKER=host ROOT=inflight", "inflight/<device>/telemetry", "make demo"):
+        assert words in text
+
+
+def test_dead_letters_alone_are_shown():
+    facts = made_facts.empty()
+    facts["fleet"]["dead_letters"] = 15
+    facts["dead_letters"] = MADE["complete"]["dead_letters"]
+    page = read(render(facts))
+    assert page.one("h1").attributes["data-kind"] == "bad"
+    assert "seq is no number" in page.one("section", id="dead").text
+    assert "0 devices" in page.one("section", id="devices").text
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_structure(name):
+    """What a screen reader goes by: language, headings without gaps, names of drawings, one element per id."""
+    page = READ[name]
+    assert page.one("html").attributes["lang"] == "en"
+    levels = [int(one.tag[1]) for one in page.all() if re.fullmatch("h[1-6]", one.tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(
+        after <= before + 1 or (before, after) == (2, 4) for before, after in zip(levels, levels[1:], strict=False)
+    )
+    identities = [one.attributes["id"] for one in page.all() if "id" in one.attributes]
+    assert len(identities) == len(set(identities))
+    for drawing in page.all("svg"):
+        if drawing.attributes.get("role") == "img":
+            title, description = drawing.attributes["aria-labelledby"].split()
+            assert page.one("title", id=title).text and page.one("desc", id=description).text
+        else:
+            assert drawing.attributes["aria-hidden"] == "true"
+    for element in page.all():
+        if "aria-labelledby" in element.attributes or "aria-controls" in element.attributes:
+            named = element.attributes.get("aria-labelledby") or element.attributes["aria-controls"]
+            assert set(named.split()) <= set(identities)
+
+
+STYLE = (Path(report.__file__).parent / "page.css").read_text(encoding="utf-8")
+MODES = [dict(re.findall(r"--(\w+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", STYLE, re.S)[:2]]
+
+
+def _light(colour):
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    parts = [int(digits[n : n + 2], 16) / 255 for n in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one, other):
+    dark, bright = sorted((_light(one), _light(other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("mode", (0, 1), ids=("light", "dark"))
+def test_contrast(mode):
+    """WCAG AA: 4.5 for text, 3 for what is drawn. Hatching stands beside the two colours that are paler than that."""
+    colours = MODES[mode]
+    for ground in ("page", "card"):
+        for words in ("ink", "quiet", "good", "bad", "warn", "link"):
+            assert _contrast(colours[words], colours[ground]) >= 4.5, (words, ground)
+    for drawn in ("live", "offline", "mark", "repeat"):
+        assert _contrast(colours[drawn], colours["card"]) >= 3, drawn

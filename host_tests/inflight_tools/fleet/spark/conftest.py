@@ -1,0 +1,137 @@
+"""The streaming query on landing files that a test writes. One Spark for all tests: it takes ten seconds to start."""
+
+import importlib.util
+import json
+import os
+import sys
+
+import pytest
+
+from host_tests.absent import absent
+from inflight_tools.fleet.spark.java import java_home
+
+REASON = ""
+if not importlib.util.find_spec("pyspark"):
+    REASON = "Spark is not installed: run `make setup-pipeline`"
+elif not java_home():
+    REASON = "there is no Java 17 or newer: run `make setup-pipeline`"
+
+# Queries are compiled to Java where somebody uses the command line, as the demonstration's test does; here, where each
+# sees a few rows, compiling took half of the time.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    return absent(parent, module_path, REASON)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    from inflight_tools.fleet.spark.session import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # The last: a name that has both "." and "_", as environments of executors do.
+    options = {"spark.driver.memory": "1g", **INTERPRETED, "spark.executorEnv.OF_TESTS": "1"}
+    running = session("tests", folder, "local[2]", partitions=2, options=options)
+    yield running
+    running.stop()
+
+
+class Fleet:
+    """A fleet whose messages the test lands, in `folder`."""
+
+    def __init__(self, spark, folder):
+        from inflight_tools.fleet.spark.batch import Tables
+
+        self._spark = spark
+        self.landing = folder / "landing"
+        self.root = folder / "tables"
+        self.landing.mkdir(parents=True, exist_ok=True)
+        self.tables = Tables(spark, self.root)
+        self._files = 0
+
+    def land(self, *lines):
+        """One landing file."""
+        self._files += 1
+        hidden = self.landing / f".{self._files:06}"
+        hidden.write_bytes(b"".join(line.encode() if isinstance(line, str) else line for line in lines))
+        hidden.rename(self.landing / f"{self._files:06}.ndjson")
+
+    def run(self, files=500):
+        """The query, as a cron job runs it: what is there, and then an end."""
+        from inflight_tools.fleet.spark.stream import start
+
+        query = start(self._spark, self.landing, self.root, "inflight", once=True, files=files)
+        query.awaitTermination()
+
+    def numbers(self, table="raw", where="first AND seq IS NOT NULL"):
+        """Sorted (device, epoch, seq) in a table."""
+        rows = getattr(self.tables, table).read().where(where).select("device", "epoch", "seq").collect()
+        return sorted(tuple(row) for row in rows)
+
+    def problems(self):
+        return sorted(row["reason"] for row in self.tables.dead_letters.read().collect())
+
+    def facts(self, **how):
+        from inflight_tools.fleet.spark.facts import gather
+
+        return gather(self.tables, "inflight", **{"grace_s": 0, **how})
+
+
+@pytest.fixture
+def fleet(spark, tmp_path):
+    return Fleet(spark, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def common_fleet(spark, tmp_path_factory):
+    """One for all tests of a file, each with devices of its own: what takes time is the number of batches."""
+    return Fleet(spark, tmp_path_factory.mktemp("fleet"))
+
+
+AT = 1_760_000_000_000  # ms: when the first message of a test comes
+
+
+def delivery(topic, body, at=AT, **fields):
+    """A line of a landing file."""
+    body = body if isinstance(body, str) else json.dumps(body)
+    whole = {"at": at, "by": "c", "topic": f"inflight/{topic}", "qos": 1, "dup": False, "retain": False, "text": body}
+    return json.dumps(whole | fields) + "\n"
+
+
+@pytest.fixture(scope="session")
+def telemetry():
+    """telemetry(device, seq, ...) is a delivery of one pack with one temperature."""
+
+    def make(device, seq, value=20.0, epoch=7, at=AT, bt=None, **fields):
+        first = {"bn": f"urn:dev:mac:{device}:", "bt": at / 1000 if bt is None else bt, "seq": seq, "epoch": epoch}
+        body = [first | {"n": "temperature", "u": "Cel", "v": value}]
+        return delivery(f"{device}/telemetry", body, at, **fields)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def message():
+    """message(topic, body, ...) is any delivery."""
+    return delivery
+
+
+@pytest.fixture(scope="session")
+def health():
+    def make(device, seq, up=60, accepted=1, reset="power-on", epoch=7, at=AT, **fields):
+        journal = {"live": 1, "used": 500, "limit": 4000, "erases": 3, "damaged": 0}
+        body = {
+            "seq": seq,
+            "epoch": epoch,
+            "up": up,
+            "heap": 100_000,
+            "journal": journal,
+            "reset": reset,
+            "outbox_full": 0,
+        }
+        body |= {"counters": {"accepted": accepted, "resent": 2, "connects": 1, "outages": 1}, "firmware": "0.1.0"}
+        return delivery(f"{device}/health", body | fields, at)
+
+    return make

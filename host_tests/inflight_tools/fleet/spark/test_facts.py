@@ -1,0 +1,143 @@
+"""What the report is given: counted from the tables, and right."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+NOW = 1_760_000_000_000
+MINUTE = 60_000
+LIVES = [
+    *[(0, 1, "power-on"), (60, 5, "power-on"), (0, 1, "power-cut")],
+    *[(0, 1, "power-cut"), (60, 9, "power-cut"), (0, 1, "watchdog")],
+]
+
+
+def test_an_empty_fleet(fleet):
+    facts = fleet.facts()
+    assert facts["fleet"]["devices"] == facts["fleet"]["accepted"] == 0 and facts["since"] is None
+    assert json.loads(json.dumps(facts)) == facts
+
+
+@pytest.fixture(scope="module")
+def told(common_fleet, telemetry, health):
+    """A fleet of which each test looks at other devices: .fleet, .facts, and .devices by name."""
+    fleet = common_fleet
+    fleet.land(telemetry("from-500", 500), telemetry("from-500", 501))
+    fleet.land(*[health("lives", n, up, count, reset) for n, (up, count, reset) in enumerate(LIVES)])
+    fleet.land(*[health("asleep", n, 1, 2, "deep-sleep" if n else "power-on") for n in range(5)])
+    fleet.land(health("order", 5, heap=50_000, errors={"dht22": "OSError: 5"}), health("order", 4, heap=90_000))
+    fleet.land(*[telemetry("slow", n, at=NOW, bt=(NOW - 10 * n) / 1000) for n in range(101)])
+    fleet.land(telemetry("unset", 0, bt=0))
+    fleet.land(*[telemetry("series", n, n % 10, at=NOW + n * 1000) for n in range(100)])
+    fleet.run()
+    facts = fleet.facts(chosen=["series", "no such device"])
+    return SimpleNamespace(fleet=fleet, facts=facts, devices={one["device"]: one for one in facts["devices"]})
+
+
+def test_numbers_below_the_first_that_came_are_told_apart(told):
+    device = told.devices["from-500"]
+    assert (device["before"], device["accepted"], device["lost"]) == (500, 2, 0)
+    assert device["flags"] == ["numbers before the first"]
+
+
+def test_lives_are_told_apart_by_their_counters(told):
+    """Even those that end before a second is over; a wake is no restart."""
+    device = told.devices["lives"]
+    assert device["restarts"] == 3 and device["resets"] == {"power-on": 1, "power-cut": 2, "watchdog": 1}
+    assert device["resends"] == 4 * 2 and device["reconnects"] == 4  # the last message of each life tells all of it
+    assert told.devices["asleep"]["restarts"] == 0
+    assert device["journal"]["limit"] == 4000 and device["heap"] == 100_000
+
+
+def test_health_is_that_of_the_last_message_in_the_devices_own_order(told):
+    device = told.devices["order"]
+    assert device["heap"] == 50_000 and device["errors"] == {"dht22": "OSError: 5"}
+
+
+def test_latency_is_from_the_reading_to_the_collector(told):
+    latency = told.devices["slow"]["latency_ms"]
+    assert abs(latency["p50"] - 500) < 30 and abs(latency["p95"] - 950) < 30 and abs(latency["p99"] - 990) < 30
+    assert told.devices["unset"]["latency_ms"] is None
+
+
+def test_measurements_of_a_device_that_was_asked_for(told):
+    (series,) = told.facts["measurements"]["series"]
+    assert (series["name"], series["unit"], series["count"]) == ("temperature", "Cel", 100)
+    assert (series["min"], series["mean"], series["max"]) == (0, 4.5, 9)
+    assert abs(series["p50"] - 4.5) <= 1 and series["p95"] >= 8
+    assert len(series["points"]) == 100 and series["points"][12][1:] == [2, 2, 2]
+
+
+def test_the_sums_are_those_of_the_devices(told):
+    fleet = told.facts["fleet"]
+    for name in ("accepted", "delivered", "lost", "late", "before", "repeated", "restarts", "resends", "measurements"):
+        assert fleet[name] == sum(device[name] for device in told.facts["devices"])
+    assert fleet["accepted"] == fleet["delivered"] + fleet["lost"] + fleet["late"]
+    assert fleet["devices"] == len(told.devices) == 7
+
+
+def test_gaps_are_late_first_and_lost_when_they_are_old(fleet, telemetry):
+    from inflight_tools.fleet.spark.views import numbers
+
+    old, new = NOW, NOW + 10 * MINUTE
+    fleet.land(*[telemetry("attic", n, at=old) for n in (0, 1, 3)], *[telemetry("attic", n, at=new) for n in (4, 7)])
+    fleet.run()
+
+    def fate(until):
+        (row,) = numbers(fleet.tables, until / 1000).collect()
+        return row["accepted"], row["delivered"], row["lost"], row["late"]
+
+    assert fate(new) == (8, 5, 3, 0)
+    assert fate(new - MINUTE) == (8, 5, 1, 2)  # 5 and 6 were overtaken later than that
+    assert fate(old - MINUTE) == (8, 5, 0, 3)
+    fleet.land(telemetry("attic", 2, at=new + MINUTE))
+    fleet.run()
+    assert fate(new + 60 * MINUTE) == (8, 6, 2, 0)
+
+
+def test_timeline_and_events(fleet, telemetry, health, message):
+    offline = {"state": "offline"}
+    fleet.land(*[telemetry("attic", n, at=NOW + n * 1000) for n in range(5)], telemetry("attic", 4, at=NOW + 5000))
+    fleet.land(message("attic/status", offline, NOW + 6000))
+    fleet.land(message("attic/status", offline, NOW + 7000, retain=True))  # for who subscribes later
+    fleet.land(health("attic", 5, at=NOW + 8000), health("attic", 6, reset="power-cut", at=NOW + 9000))
+    fleet.land(*[telemetry("attic", n, at=NOW + 20_000, bt=NOW / 1000) for n in (7, 8)])
+    fleet.run()
+    facts = fleet.facts()
+    points = facts["timeline"]["points"]
+    assert facts["timeline"]["step_s"] == 1 and len(points) == 21
+    totals = {name: sum(point[name] for point in points) for name in points[0] if name != "t"}
+    assert totals == {"received": 9, "backlog": 2, "repeated": 1, "restarts": 1, "offline": 1, "dead_letters": 0}
+    assert points[9]["restarts"] == 1 and points[20]["backlog"] == 2
+    events = [(event["what"], event["detail"]) for event in reversed(facts["events"])]
+    assert events == [("offline", ""), ("start", "power-on"), ("start", "power-cut")]
+    assert facts["devices"][0]["state"] == "offline"
+
+
+def test_aggregates_by_minute_hour_and_day(fleet, telemetry):
+    from inflight_tools.fleet.spark.views import aggregates
+
+    noon = NOW // 86_400_000 * 86_400_000 + 12 * 60 * MINUTE
+    fleet.land(*[telemetry("attic", n, n, at=noon + n * 20 * MINUTE) for n in range(72)])  # a day
+    fleet.run()
+    fleet.land(telemetry("attic", 72, 1000, at=noon + 60 * 24 * 60 * MINUTE, bt=noon / 1000))  # two months late
+    fleet.run()
+
+    def rows(size):
+        found = sorted(aggregates(fleet.tables, size).collect(), key=lambda row: row["time"])
+        return [
+            (row["time"].timestamp() - noon / 1000, row["count"], row["min"], row["max"], row["mean"]) for row in found
+        ]
+
+    assert rows("minute")[0] == (0, 2, 0, 1000, 500) and len(rows("minute")) == 72
+    assert rows("hour")[:2] == [(0, 4, 0, 1000, 1003 / 4), (3600, 3, 3, 5, 4)] and len(rows("hour")) == 24
+    assert rows("day") == [(-43200, 37, 0, 1000, (sum(range(36)) + 1000) / 37), (43200, 36, 36, 71, 53.5)]
+
+
+def test_the_page_shows_them(told):
+    from inflight_tools.fleet.report import render
+
+    page = render(told.facts)
+    assert all(f">{name}<" in page for name in told.devices)
+    assert f"{told.facts['fleet']['accepted']:,}" in page and "numbers before the first" in page

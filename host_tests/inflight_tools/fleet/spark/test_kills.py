@@ -1,0 +1,114 @@
+"""The driver is killed at any instant: no row is lost, none stands twice."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from host_tests.processes import INFLIGHT
+
+FILES, EACH = 12, 50
+KILLS = 6
+_PATIENCE_S = 240
+
+
+class Driver:
+    """`update` on the folder, a process; when it goes it is killed, with the Java and the workers below it."""
+
+    def __init__(self, folder, *more):
+        argv = [*INFLIGHT, "fleet", "tables", "--data", folder, "--master", "local[2]", "--partitions", "2", *more]
+        self._log = folder / "log"
+        with open(self._log, "ab") as log:
+            self.process = subprocess.Popen(
+                [str(word) for word in argv], stdout=log, stderr=log, start_new_session=True
+            )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def until(self, condition):
+        end = time.monotonic() + _PATIENCE_S
+        while not condition():
+            assert self.process.poll() is None and time.monotonic() < end, self._log.read_text()[-2000:]
+            time.sleep(0.005)
+
+    def ends_well(self):
+        assert self.process.wait(_PATIENCE_S) == 0, self._log.read_text()[-2000:]
+        return True
+
+
+@pytest.mark.long("INFLIGHT_PIPELINE")
+@pytest.mark.limit(1800)
+def test_a_driver_that_is_killed_again_and_again(fleet, telemetry, tmp_path):
+    """Each life has begun another batch, and is ended at some instant after that."""
+    dice = random.Random(7)
+    for n in range(FILES):
+        fleet.land(*[telemetry(f"d{i % 5}", (n * EACH + i) // 5) for i in range(EACH)], telemetry("d0", n))
+    for _ in range(KILLS):
+        begun = len(list(tmp_path.glob("tables/raw/batch=*")))
+        with Driver(tmp_path, "--files", "1", "--every", "0.1") as driver:
+            driver.until(lambda begun=begun: len(list(tmp_path.glob("tables/raw/batch=*"))) > begun)
+            time.sleep(dice.uniform(0, 1.5))  # no instant is better than another
+    with Driver(tmp_path, "--once") as driver:
+        driver.ends_well()
+    expected = sorted((f"d{i}", 7, n) for i in range(5) for n in range(FILES * EACH // 5))
+    assert fleet.numbers() == fleet.numbers("measurements", "true") == expected
+    assert fleet.tables.raw.read().count() == FILES * (EACH + 1)
+    assert sum(row["repeated"] for row in fleet.tables.ledger.read().collect()) == FILES
+    assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == len(expected)
+
+
+def test_a_batch_that_is_repeated_does_not_know_itself(spark, fleet, telemetry):
+    """Spark gives a batch again, under its number, when the driver was killed before it had noted its end."""
+    from inflight_tools.fleet.spark.batch import take
+
+    def batch(number, *seqs):
+        lines = [(bytearray(telemetry("attic", seq), "utf-8"),) for seq in seqs]
+        take(spark.createDataFrame(lines, "value BINARY"), number, fleet.root, "inflight")
+
+    batch(0, 0, 1)
+    for _ in range(2):
+        batch(1, 1, 2, 3)
+    assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(4)]
+    assert fleet.tables.raw.read().count() == 5
+    (known,) = fleet.tables.ledger.read().collect()
+    assert ([tuple(found) for found in known["ranges"]], known["repeated"]) == ([(0, 3)], 1)
+
+
+def test_tables_of_another_fleet_or_version_are_refused(spark, fleet, telemetry):
+    from inflight_tools.fleet.spark.stream import WrongTables, start
+
+    fleet.land(telemetry("attic", 0))
+    fleet.run()
+    with pytest.raises(WrongTables, match="of topics inflight, this is elsewhere: go on with that, or give an empty"):
+        start(spark, fleet.landing, fleet.root, "elsewhere", once=True)
+
+
+def test_a_merge_that_was_killed_is_made_good(fleet, telemetry, monkeypatch):
+    monkeypatch.setattr("inflight_tools.fleet.spark.tables.FANOUT", 2)
+    for n in range(5):
+        fleet.land(telemetry("attic", n))
+    fleet.run(files=1)
+    table = fleet.tables.raw
+    monkeypatch.setattr(table, "_sweep", lambda: None)  # the power goes before what was merged is removed,
+    table._replace(table.spans()[:2])
+    monkeypatch.undo()
+    half = fleet.root / "raw/batch=2-3"  # and once more while another range is being written
+    half.mkdir()
+    (half / "part-0.parquet").write_bytes(b"half a file")
+    assert fleet.numbers() == [("attic", 7, n) for n in range(5)]
+    monkeypatch.setattr("inflight_tools.fleet.spark.tables.FANOUT", 2)
+    assert table.merge() > 0
+    assert fleet.numbers() == [("attic", 7, n) for n in range(5)]
+    names = sorted(folder.name for folder in (fleet.root / "raw").iterdir())
+    assert names == ["batch=0-3", "batch=4"]
+    fleet.land(telemetry("attic", 4), telemetry("attic", 5))
+    fleet.run()
+    assert fleet.numbers() == [("attic", 7, n) for n in range(6)]

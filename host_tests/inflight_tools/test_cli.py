@@ -1,0 +1,52 @@
+"""The command `inflight` itself: what it offers, what it says where packages are missing, how it ends."""
+
+import sys
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from inflight_tools import cli
+
+COMMANDS = {
+    "board": {"image", "flash", "deploy", "monitor", "freeze"},
+    "fleet": {"collect", "tables", "report", "compact", "export", "pipeline"},
+}
+NAMES = [(group, name) for group, names in COMMANDS.items() for name in sorted(names)]
+
+
+def run(*words):
+    return CliRunner().invoke(cli.build(), words, env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def test_the_groups_and_their_commands():
+    groups = get_command(cli.build()).commands
+    assert {group: set(groups[group].commands) for group in groups} == COMMANDS
+
+
+@pytest.mark.parametrize("group, name", NAMES)
+def test_the_help_of_each_command_stands_alone(group, name):
+    done = run(group, name, "--help")
+    assert done.exit_code == 0
+    assert f"Example: inflight {group} {name} " in done.output
+    assert "Exit status: 0 done, 1 failed, 2 wrong arguments" in done.output
+    command = get_command(cli.build()).commands[group].commands[name]
+    assert [parameter.name for parameter in command.params if not parameter.help] == []
+
+
+@pytest.mark.parametrize("group, name", NAMES)
+def test_wrong_arguments_end_with_status_2(group, name):
+    assert run(group, name, "--no-such-option").exit_code == 2
+
+
+def test_a_group_without_its_packages_says_what_to_install(monkeypatch):
+    for module in [name for name in sys.modules if name.startswith("inflight_tools.fleet.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
+    done = run("fleet", "collect", "--landing", "x")
+    assert done.exit_code != 0 and "pip install 'inflight[fleet]'" in str(done.exception)
+    assert run("board", "image", "--help").exit_code == 0
+
+
+def test_completion_is_offered():
+    assert "--install-completion" in run("--help").output

@@ -1,0 +1,1 @@
+"""Boards: images for bare ones, the application onto running ones, what they say."""

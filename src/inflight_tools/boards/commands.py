@@ -1,0 +1,22 @@
+"""`inflight board`: its commands, each from the module of its name."""
+
+import typer
+
+from inflight_tools.boards import deploy, flash, freeze, image, monitor
+from inflight_tools.epilog import epilog
+
+app = typer.Typer(
+    no_args_is_help=True, help="Writes firmware, application and settings to boards, and listens to them."
+)
+
+
+def _add(module, example):
+    name = module.__name__.rpartition(".")[2]
+    app.command(name, epilog=epilog(f"board {name} {example}"))(module.main)
+
+
+_add(image, "--board esp32 --config attic.json --out attic.bin")
+_add(flash, "--board esp32 --port /dev/ttyUSB0 --config attic.json")
+_add(deploy, "--board pico_w --port /dev/ttyACM0 --config attic.json")
+_add(monitor, "--port /dev/ttyACM0 --config attic.json")
+_add(freeze, "build/frozen")

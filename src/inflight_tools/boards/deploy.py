@@ -1,0 +1,125 @@
+"""The application and its settings onto a board that runs MicroPython, copying what changed; then it waits until the
+broker has heard from it."""
+
+import json
+from collections import deque
+from contextlib import ExitStack
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from inflight_tools.boards.bundle import files
+from inflight_tools.boards.device.broker import broker_of
+from inflight_tools.boards.device.console import Console as BoardConsole
+from inflight_tools.boards.device.files import hashes
+from inflight_tools.boards.device.install import PLATFORMS, install
+from inflight_tools.boards.device.link import DeviceError, Link
+from inflight_tools.boards.device.watch import Births, Watch
+from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
+from inflight_tools.boards.settings import settings
+
+_BROKER_S = 15  # to reach the broker from here
+_TAIL = 8  # lines of the board's console that are worth reading when it stays silent
+
+
+def deploy(board, port, device_files=None, in_rom=False, say=lambda text: None, before_reset=lambda link: None):
+    """Installs the application for the board in folder `board`, and `device_files` ({path: content}: its settings; with
+    None it keeps those it has), on what answers at `port`, and resets it. Returns the Plan that was carried out.
+    Raises DeviceError, ValueError."""
+    application = files(board)
+    with Link(port) as link:
+        if device_files is None and not hashes(link, [CONFIG_PATH]):
+            raise DeviceError("there is no configuration on the board: bring one, CONFIG=config.json")
+        plan = install(link, board, application, device_files or {}, in_rom, say)
+        before_reset(link)
+    return plan
+
+
+class Birth:
+    """Waits until `broker` has heard from the board on `port` after its reset."""
+
+    def __init__(self, broker, port, seconds):
+        self._broker, self._port, self._seconds = broker, port, seconds
+        self._births = Births()
+        self._watch = Watch(broker, self._births.message)
+        self._device = broker.device
+
+    def __enter__(self):
+        self._watch.__enter__()
+        self._watch.reach(_BROKER_S)
+        return self
+
+    def __exit__(self, *what):
+        self._watch.__exit__(*what)
+
+    def expect(self, link):
+        """What the broker retains until now is of an earlier start."""
+        self._device = self._device or link.run("import board\nprint(board.device_id())").strip()
+        self._watch.follow(self._device, ["status"])
+        self._watch.catch_up(_BROKER_S)
+        self._births.arm()
+
+    def wait(self):
+        """The fields of the new birth message. Raises DeviceError, with what the board said last."""
+        lines = deque(maxlen=_TAIL)
+        with BoardConsole(self._port, lines.append):
+            fields = self._births.wait(self._seconds)
+        if fields:
+            return fields
+        said = "\n  ".join(lines) or "(nothing)"
+        raise DeviceError(
+            f"no birth message at {self._broker.root}/{self._device}/status on {self._broker.place} within "
+            f"{self._seconds:g} s: look at Wi-Fi, broker and user in the configuration. The board's console:\n  {said}"
+        )
+
+
+def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
+    """(Plan that was carried out, fields of the birth message or None)."""
+
+    def say(text):
+        console.print(f"  {text}", highlight=False, markup=False)
+
+    chosen = settings(config, ca, cert, key) if config else None
+    with ExitStack() as stack:
+        birth = None
+        if chosen and wait:
+            fields = json.loads(chosen[CONFIG_PATH])
+            birth = stack.enter_context(Birth(broker_of(fields, broker, ca, cert, key), port, wait))
+        folder = board if board in PLATFORMS else variant(board).folder
+        plan = deploy(folder, port, chosen, in_rom, say, birth.expect if birth else lambda link: None)
+        console.print(f"{len(plan.write)} files written, {len(plan.stale)} removed, {plan.same} were there already")
+        if not birth:
+            console.print("The board starts. " + ("" if chosen else "Without CONFIG there is no broker to look at."))
+            return plan, None
+        console.print("The board starts: waiting for its birth message", highlight=False)
+        fields = birth.wait()
+        console.print(f"[bold green]{fields['state']}[/bold green], firmware {fields.get('firmware')}", highlight=False)
+        return plan, fields
+
+
+def main(
+    board: str = typer.Option(..., help=f"{', '.join(NAMES)}"),
+    port: str = typer.Option(..., help="serial port, /dev/ttyACM0 for example"),
+    config: Path = typer.Option(None, help="configuration file; without one the board keeps its own"),
+    ca: Path = typer.Option(None, help="the CA's certificate, PEM or DER"),
+    cert: Path = typer.Option(None, help="the device's certificate"),
+    key: Path = typer.Option(None, help="the device's private key"),
+    broker: str = typer.Option(None, help="host or host:port of the broker as this computer knows it"),
+    wait: float = typer.Option(90, min=0, help="seconds to wait for the birth message; 0: not at all"),
+    romfs: bool = typer.Option(False, help="modules go to the ROM file system of the firmware"),
+    as_json: bool = typer.Option(
+        False, "--json", help="print what was done and the birth message as JSON, the rest to stderr"
+    ),
+):
+    """Copies what changed to the board, resets it, and succeeds when the broker has heard from it."""
+    console = Console(soft_wrap=True, stderr=as_json)
+    try:
+        plan, birth = _run(console, board, port, config, ca, cert, key, broker, wait, romfs)
+    except (DeviceError, ValueError, OSError, RuntimeError) as e:
+        console.print("[bold red]FAILED[/bold red]:", Text(str(e)), highlight=False)
+        raise typer.Exit(1) from None
+    if as_json:
+        print(json.dumps({"written": [*plan.write], "removed": plan.stale, "unchanged": plan.same, "birth": birth}))

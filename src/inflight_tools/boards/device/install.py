@@ -1,0 +1,148 @@
+"""Brings the application of a board to what it should be: looks first, refuses before anything is written."""
+
+import json
+from dataclasses import dataclass, field
+
+from inflight_tools.boards.device import files, rom
+from inflight_tools.boards.device.link import DeviceError
+
+OLDEST = (1, 22)  # MicroPython
+PLATFORMS = {"esp32": "esp32", "rp2040": "rp2", "unix": "linux"}  # what sys.platform says there
+_LIB = "/lib"
+
+
+@dataclass
+class Plan:
+    """What is to be done. Paths are those on the board."""
+
+    write: dict = field(default_factory=dict)  # {path: content}
+    rom: bytes = b""  # an image to write first; empty if none has to be
+    stale: list = field(default_factory=list)  # of an older version: to be removed
+    asides: list = field(default_factory=list)  # (path, where it is kept): somebody else's boot.py, main.py
+    same: int = 0
+
+
+def install(link, board, application, settings, in_rom=False, say=lambda text: None):
+    """Puts `application` and `settings` ({path: content} each) on the board of folder `board`, copying what differs;
+    with `in_rom` the modules go to the ROM file system. Returns the Plan, carried out. Raises DeviceError."""
+    identity = files.identify(link)
+    _check(identity, board)
+    recorded = files.read_record(link)
+    wanted = {_place(path, in_rom): content for path, content in application.items()}
+    shadows = _shadows(identity.path, [path for path in wanted if path.endswith(".mpy")])
+    asides = [f"{path}.old" for path in wanted if _at_root(path)]
+    found = files.hashes(link, {*wanted, *settings, *recorded, *shadows, *asides})
+    plan = _plan(wanted, settings, recorded, shadows, found)
+    if plan.write or plan.stale or plan.rom:
+        _carry_out(link, plan, say)
+        _verify(link, plan.write | {path: wanted[path] for path in wanted if plan.rom and path.startswith(rom.LIB)})
+    return plan
+
+
+def _check(identity, board):
+    running = f"{identity.implementation} {'.'.join(map(str, identity.version))} on {identity.machine}"
+    if identity.platform != PLATFORMS[board]:
+        fitting = [name for name, platform in PLATFORMS.items() if platform == identity.platform]
+        hint = f"BOARD={fitting[0]}" if fitting else f"there is no board folder for {identity.platform}"
+        raise DeviceError(f"BOARD={board} does not fit: it is {running}: {hint}")
+    if identity.implementation != "micropython" or identity.version < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise DeviceError(f"it runs {running}, MicroPython {oldest} is needed at least: `make flash` writes it")
+    if identity.frozen:
+        raise DeviceError(
+            "its firmware has the application frozen in, which would hide what is copied: build that firmware anew, "
+            "or `make flash` a stock one"
+        )
+
+
+def _place(path, in_rom):
+    return rom.LIB + path.removeprefix(_LIB) if in_rom and path.endswith(".mpy") else path
+
+
+def _at_root(path):
+    return path.count("/") == 1
+
+
+def _shadows(search, modules):
+    """{path: module} of the files that would be imported instead of `modules`, on the search path `search`."""
+    if _LIB not in search:
+        raise DeviceError(f"{_LIB} is not on its sys.path: flash a stock firmware")
+    if rom.LIB not in search:  # that is where a ROM file system will be, once it holds something
+        at = search.index(_LIB)
+        search = (*search[:at], rom.LIB, *search[at:])
+    found = {}
+    for module in modules:
+        home = rom.LIB if module.startswith(rom.LIB) else _LIB
+        name = module.removeprefix(home + "/").removesuffix(".mpy")
+        earlier = [folder.rstrip("/") for folder in search[: search.index(home)] if folder != ".frozen"]
+        paths = [f"{folder}/{name}{suffix}" for folder in earlier for suffix in (".py", ".mpy")] + [f"{home}/{name}.py"]
+        found |= dict.fromkeys(paths, module)
+    return found
+
+
+def _plan(wanted, settings, recorded, shadows, found):
+    plan = Plan()
+    hashes = {path: files.sha(content) for path, content in wanted.items()}
+    modified = {path for path in recorded if path in found and found[path] != recorded[path]}
+    plan.stale = [path for path in recorded if path in found and path not in wanted and path not in modified]
+    for path, module in shadows.items():
+        if path not in found or path in plan.stale:
+            continue
+        if path.startswith(rom.LIB):
+            raise DeviceError(
+                f"the application is in its ROM file system too, and {path} comes first: deploy with ROMFS=1"
+            )
+        if not path.startswith(f"{_LIB}/inflight/"):
+            raise DeviceError(
+                f"{path} on the board would be imported instead of {module}: move it away "
+                f"(`mpremote cp :{path} .`, `mpremote rm :{path}`)"
+            )
+        plan.stale.append(path)  # the library as mip installs it
+    changed = {path: content for path, content in wanted.items() if found.get(path) != hashes[path]}
+    plan.same = len(wanted) - len(changed)
+    if any(path.startswith(rom.LIB) for path in changed):
+        plan.rom = rom.image({p.removeprefix("/rom"): c for p, c in wanted.items() if p.startswith(rom.LIB)})
+    plan.write = {path: content for path, content in changed.items() if not path.startswith(rom.LIB)}
+    plan.asides = [
+        (path, f"{path}.old") for path in plan.write if _at_root(path) and path in found and path not in recorded
+    ]
+    for path, aside in plan.asides:
+        if aside in found:
+            raise DeviceError(
+                f"{path} on the board is not of this application, and {aside} is taken: remove one of them"
+            )
+    own = {path: digest for path, digest in hashes.items() if not path.startswith(rom.LIB)}
+    if plan.stale or any(recorded.get(path) != digest for path, digest in own.items()):
+        # First, and with what is to be removed: power may be cut among the moves.
+        old = {path: recorded[path] for path in plan.stale if path in recorded}
+        plan.write = {files.RECORD: json.dumps(own | old).encode(), **plan.write}
+    plan.write |= {path: content for path, content in settings.items() if found.get(path) != files.sha(content)}
+    return plan
+
+
+def _carry_out(link, plan, say):
+    block, free = files.prepare(link)
+    needed = files.blocks(plan.write.values(), block)
+    if needed > free:
+        raise DeviceError(
+            f"not enough space: {needed * block // 1024} KiB needed, {free * block // 1024} KiB free: remove files of "
+            "yours (`mpremote ls`, `mpremote rm`); nothing was changed"
+        )
+    if plan.rom:
+        rom.check(link, plan.rom)
+        say(f"{len(plan.rom)} bytes of ROM image")
+        rom.write(link, plan.rom)
+    files.replace(link, plan.write, plan.stale, plan.asides, lambda path: say(f"{path}  {len(plan.write[path])}"))
+    for path, aside in plan.asides:
+        say(f"{path} was not of this application: kept as {aside}")
+    for path in plan.stale:
+        say(f"{path} removed")
+
+
+def _verify(link, wanted):
+    found = files.hashes(link, wanted)
+    wrong = [path for path, content in wanted.items() if found.get(path) != files.sha(content)]
+    if wrong:
+        raise DeviceError(
+            f"{', '.join(wrong)} did not arrive as sent: run it again; if it stays, the flash is worn out"
+        )

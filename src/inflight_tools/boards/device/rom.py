@@ -1,0 +1,62 @@
+"""The ROM file system of newer firmware: modules in it run where they lie, and take no heap for their code."""
+
+import contextlib
+import io
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+from mpremote.commands import do_romfs
+from mpremote.romfs import make_romfs
+from mpremote.transport import TransportError
+
+from inflight_tools.boards.device.link import DeviceError
+
+LIB = "/rom/lib"  # MicroPython mounts the image at /rom, and looks for modules here
+
+_SIZE = """
+try:
+ import vfs
+ d = vfs.rom_ioctl(2, 0) if vfs.rom_ioctl(1) > 0 else -1
+except (ImportError, AttributeError):
+ d = -1
+print(d if isinstance(d, int) else d.ioctl(4, 0) * d.ioctl(5, 0) if hasattr(d, 'ioctl') else len(d))
+"""
+# As MicroPython itself does at the next start.
+_MOUNT = """
+import sys, vfs
+vfs.mount(vfs.VfsRom(vfs.rom_ioctl(2, 0)), '/rom')
+if '/rom/lib' not in sys.path: sys.path.append('/rom/lib')
+"""
+
+
+def image(files):
+    """A ROM image of `files`, {path below /rom: content}."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        for path, content in files.items():
+            target = Path(folder) / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        return make_romfs(folder, mpy_cross=False)
+
+
+def check(link, content):
+    """Raises DeviceError if the board has no room for this image."""
+    size = int(link.run(_SIZE))
+    if size <= 0:
+        raise DeviceError("the board's firmware has no ROM file system: leave ROMFS=1 out, or flash a variant with one")
+    if len(content) > size:
+        raise DeviceError(f"{len(content)} bytes do not fit the ROM file system, {size} bytes: leave ROMFS=1 out")
+
+
+def write(link, content):
+    """Writes the image with mpremote, and mounts it. Raises DeviceError."""
+    with tempfile.NamedTemporaryFile(suffix=".romfs") as file, contextlib.redirect_stdout(io.StringIO()):
+        file.write(content)
+        file.flush()
+        state = SimpleNamespace(transport=link.transport, ensure_raw_repl=lambda: None, did_action=lambda: None)
+        try:
+            do_romfs(state, SimpleNamespace(command=["deploy"], path=file.name, partition=0, mpy=False))
+        except (TransportError, OSError) as e:
+            raise DeviceError(f"the ROM image was not written ({type(e).__name__}): run it again") from None
+    link.run(_MOUNT)

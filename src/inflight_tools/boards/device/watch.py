@@ -1,0 +1,134 @@
+"""What the broker of a configuration hears from a device."""
+
+import json
+import threading
+import uuid
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from inflight_tools.boards.device.link import DeviceError
+
+_ALIVE = ("online", "asleep")  # what a device says of itself; "offline" may be the will of the one before
+
+
+class Watch:
+    """A connection to `broker`, made again when it breaks. Messages go to on_message(device, kind, payload, retained),
+    where kind is the topic below the device's; trouble to on_trouble(text); both from a thread of paho's."""
+
+    def __init__(self, broker, on_message, on_trouble=lambda text: None):
+        self.broker = broker
+        self._on_message, self._on_trouble = on_message, on_trouble
+        self._filters = []
+        self._answered, self._connected, self._caught_up = (threading.Event() for _ in range(3))
+        self._trouble = "no answer"
+        client = paho.Client(CallbackAPIVersion.VERSION2, f"watch-{uuid.uuid4().hex[:12]}")
+        if broker.user:
+            client.username_pw_set(broker.user, broker.password)
+        if broker.tls:
+            client.tls_set_context(broker.tls)
+        client.on_connect = self._on_connect
+        client.on_connect_fail = lambda *_: self._say("no connection")
+        client.on_disconnect = self._on_disconnect
+        client.on_message = self._take
+        client.on_unsubscribe = self._on_caught_up
+        client.reconnect_delay_set(1, 8)
+        self._client = client
+
+    def __enter__(self):
+        try:
+            self._client.connect(self.broker.host, self.broker.port)
+        except OSError as e:  # paho tells why only here; it tries again by itself
+            self._say(e.strerror or str(e))
+            self._answered.set()
+            self._client.connect_async(self.broker.host, self.broker.port)
+        self._client.loop_start()
+        return self
+
+    def __exit__(self, *_):
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def reach(self, seconds):
+        """Returns when the broker has let us in. Raises DeviceError if the first attempt fails."""
+        self._answered.wait(seconds)
+        if not self._connected.is_set():
+            raise DeviceError(
+                f"this computer does not reach the broker at {self.broker.place} ({self._trouble}): "
+                "BROKER=host:port if it is known here by another name, WAIT=0 not to wait for the board"
+            )
+
+    def follow(self, device, kinds):
+        """Subscribes to `kinds` of `device`, "+" for all."""
+        self._filters = [(f"{self.broker.root}/{device}/{kind}", 0) for kind in kinds]
+        self._caught_up.clear()
+        if self._connected.is_set():
+            self._subscribe()
+
+    def catch_up(self, seconds):
+        """Returns when what the broker retains for follow() has been handed on. Raises DeviceError if it is late."""
+        if not self._caught_up.wait(seconds):
+            raise DeviceError(f"the broker at {self.broker.place} does not answer ({self._trouble})")
+
+    def _subscribe(self):
+        self._client.subscribe(self._filters)
+        # Its answer comes after what was retained for the subscription.
+        self._client.unsubscribe(f"{self.broker.root}/nothing")
+
+    def _on_connect(self, client, userdata, flags, reason, properties):
+        if reason.is_failure:
+            self._say(str(reason))
+            self._answered.set()
+            return
+        self._connected.set()
+        self._answered.set()
+        if self._filters:
+            self._subscribe()
+
+    def _on_caught_up(self, *_):
+        self._say("connected")
+        self._caught_up.set()
+
+    def _on_disconnect(self, client, userdata, flags, reason, properties):
+        if self._connected.is_set() and reason.is_failure:  # else it was told already why
+            self._say(str(reason))
+        self._connected.clear()
+
+    def _say(self, trouble):
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._on_trouble(f"broker {self.broker.place}: {trouble}")
+
+    def _take(self, client, userdata, message):
+        device, _, kind = message.topic[len(self.broker.root) + 1 :].partition("/")
+        self._on_message(device, kind, message.payload, message.retain)
+
+
+class Births:
+    """Tells a birth message that is new from the one that the broker retained of the start before."""
+
+    def __init__(self):
+        self._known, self._news = set(), None
+        self._armed = False
+        self._born = threading.Event()
+
+    def message(self, device, kind, payload, retained):
+        """For Watch(on_message=...)."""
+        try:
+            fields = json.loads(payload)
+            key = fields["epoch"], fields["seq"]
+        except (ValueError, KeyError, TypeError):
+            return  # the will carries no number
+        if not self._armed:
+            self._known.add(key)
+        elif fields.get("state") in _ALIVE and key not in self._known:
+            self._news = fields
+            self._born.set()
+
+    def arm(self):
+        """From now on what has not been seen yet is new."""
+        self._armed = True
+
+    def wait(self, seconds):
+        """The fields of the new birth message; None if none came in time."""
+        return self._news if self._born.wait(seconds) else None

@@ -1,0 +1,171 @@
+"""From a bare board to a publishing sensor: writes the image of a board through its port."""
+
+import os
+import string
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inflight_tools.boards.image import Board, Ca, Cert, Config, Firmware, FlashMb, Key, Sha256, make, one_line, say
+
+_INFO = "INFO_UF2.TXT"  # on every boot drive
+_DRIVE_S = 20  # until a boot drive is mounted
+_LOST = "undelivered messages in the board's journal"
+
+
+def main(
+    board: Board,
+    port: Annotated[str | None, typer.Option(help="serial port; Pico: that, or the mounted boot drive")] = None,
+    firmware: Firmware = None,
+    sha256: Sha256 = None,
+    config: Config = Path("config.json"),
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    flash_mb: FlashMb = None,
+    erase: Annotated[bool, typer.Option("--erase", help=f"even if this loses {_LOST}")] = False,
+):
+    """Writes firmware, application and settings to a board on a port or boot drive."""
+    with one_line():
+        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb)
+        (_uf2 if made.variant.family else _esp32)(made, port, erase)
+
+
+# --- ESP32: in pieces, around the journal ---
+
+
+def _esp32(image, device, erase):
+    from inflight_tools.boards.images.esp32_port import Esp32Port
+
+    if not device:
+        raise ValueError("which port? PORT=/dev/ttyUSB0, for one; `mpremote devs` lists them")
+    with Esp32Port(device, image.variant.name) as port:
+        write(image, port, erase)
+
+
+def write(image, port, erase):
+    """Writes Esp32Image `image` through `port`. The board's journal stays as it is, if it has one, unless `erase`."""
+    size = port.flash_size()
+    if size and size < image.flash_size:
+        raise ValueError(
+            f"the board has {size >> 20} MB of flash, the image is for {image.flash_size >> 20}: FLASH_MB={size >> 20}"
+        )
+    fresh = erase or not _has_journal(image, port)
+    if erase:
+        say("erasing all of the flash")
+        port.erase()
+    elif fresh:
+        port.write(image.journal.offset, b"\xff" * image.journal.size)
+    for what, address, content in image.pieces():
+        say(f"writing {what}, {len(content) // 1024} KiB at 0x{address:06x}")
+        port.write(address, content)
+    port.restart()
+    say("done: the board starts, with " + ("an empty journal" if fresh else "its journal as it was"))
+
+
+def _has_journal(image, port):
+    """True if the board's journal is where the image has it, False if it has none; ValueError if it is elsewhere, or
+    may be."""
+    from inflight_tools.boards.images.esp32 import TABLE, TABLE_SIZE, files_hold_journal, read_table
+
+    advice = f"ERASE=1 erases everything, {_LOST} too"
+    try:
+        table = read_table(port.read(TABLE, TABLE_SIZE), None)
+    except ValueError as e:
+        raise ValueError(f"on the board, {e}; {advice}") from None
+    journal = table and table.find(image.journal.name)
+    if table and not journal and files_hold_journal(table, port.read):
+        raise ValueError(f"the board keeps its journal among its files: `make deploy` leaves it alone; {advice}")
+    if not journal:
+        return False
+    mine = image.journal
+    if (journal.offset, journal.size) != (mine.offset, mine.size):
+        raise ValueError(
+            f"the board's journal is {journal.size // 1024} KiB at 0x{journal.offset:06x}, the image has "
+            f"{mine.size // 1024} KiB at 0x{mine.offset:06x}: choose FLASH_MB= as it was; {advice}"
+        )
+    return True
+
+
+# --- RP2040, RP2350: a file for the boot drive ---
+
+
+def _uf2(image, port, erase):
+    drive = image.variant.drive
+    if port and not Path(port).is_dir():
+        if not erase:
+            raise ValueError(
+                f"a UF2 file replaces the board's file system, with {_LOST}: `make deploy` keeps them, "
+                "ERASE=1 goes ahead"
+            )
+        _into_boot_program(port)
+        port = _wait_for(drive)
+    port = port or _mounted(drive)
+    if not port:
+        raise ValueError(
+            f"no boot drive: hold the board's BOOTSEL button while you connect it, mount the drive {drive}, "
+            "and name it with PORT="
+        )
+    _check_drive(Path(port), drive)
+    if not erase:
+        say(f"note: this replaces the board's file system, with {_LOST}; `make deploy` keeps them")
+    content = image.file()
+    say(f"writing {len(content) // 1024} KiB to {port}")
+    _copy(content, Path(port))
+    say("done: the board starts, with an empty journal")
+
+
+def _into_boot_program(port):
+    if port.startswith("/") and not os.path.exists(port):
+        raise ValueError(f"no port {port}: is the board connected? `mpremote devs` lists the ports")
+    command = [sys.executable, "-m", "mpremote", "connect", port, "bootloader"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        reason = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["no answer"]
+        raise ValueError(f"{port}: {reason[0]}: hold BOOTSEL while you connect the board, and name its drive")
+
+
+def _mounted(label):
+    """Where a desktop mounted the drive `label`; None if nowhere."""
+    if os.name == "nt":  # a letter tells nothing: what lies on the drive does
+        drives = [Path(f"{letter}:/") for letter in string.ascii_uppercase[3:]]
+        return next((drive for drive in drives if (drive / _INFO).is_file()), None)
+    for place in ("/media", "/run/media", "/Volumes"):
+        for found in (*Path(place).glob(label), *Path(place).glob(f"*/{label}")):
+            return found
+    return None
+
+
+def _wait_for(label):
+    end = time.monotonic() + _DRIVE_S
+    while time.monotonic() < end:
+        if found := _mounted(label):
+            return found
+        time.sleep(0.2)
+    raise ValueError(f"the board is in its boot program: mount the drive {label}, and name it with PORT=")
+
+
+def _check_drive(drive, wanted):
+    info = drive / _INFO
+    if not info.is_file():
+        raise ValueError(f"{drive} is no boot drive: it has no {_INFO}")
+    text = info.read_text(errors="replace")
+    if f"Board-ID: {wanted}" not in text:
+        found = next((line[9:].strip() for line in text.splitlines() if line.startswith("Board-ID:")), "unknown")
+        raise ValueError(f"the board on {drive} is an {found}, not an {wanted}: name the right one with BOARD=")
+
+
+def _copy(content, drive):
+    with open(drive / "inflight.uf2", "wb") as file:
+        file.write(content)
+        file.flush()
+        try:
+            os.fsync(file.fileno())
+        except OSError:
+            # The board restarts at the last block, and its drive is gone before the system is done with it.
+            if drive.is_dir() and (drive / _INFO).exists():
+                raise

@@ -1,0 +1,22 @@
+"""Writes the library as it is frozen into a firmware with the least heap: `inflight board freeze FOLDER`, and then, in
+a port of MicroPython, `make FROZEN_MANIFEST=FOLDER/manifest.py`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inflight_tools.boards.bundle import library
+from inflight_tools.boards.shrink import PACKAGE, shrink
+
+_MANIFEST = f"""# Beside what the port freezes itself: include() its manifest here, or this one from yours.
+package("{PACKAGE}", opt=3)
+"""
+
+
+def main(folder: Annotated[Path, typer.Argument(help="is made if it is missing; its files are replaced")]):
+    """Writes the library as it is frozen into a firmware: FOLDER/inflight and FOLDER/manifest.py."""
+    (folder / PACKAGE).mkdir(parents=True, exist_ok=True)
+    for place, text in shrink({place: file.read_text() for place, file in library().items()}).items():
+        (folder / f"{place}.py").write_text(text)
+    (folder / "manifest.py").write_text(_MANIFEST)

@@ -1,0 +1,102 @@
+"""The image of a bare board as a file: MicroPython, the journal's place, and the application with its settings."""
+
+import contextlib
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from inflight_tools.boards import bundle
+from inflight_tools.boards.device.files import RECORD, sha
+from inflight_tools.boards.images.firmware import obtain
+from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.boards.settings import settings
+
+Board = Annotated[str, typer.Option(help=f"one of {', '.join(NAMES)}")]
+Firmware = Annotated[Path | None, typer.Option(help="MicroPython's file for the board; default: the pinned one")]
+Sha256 = Annotated[str | None, typer.Option(help="what the firmware's SHA-256 has to be")]
+Config = Annotated[Path, typer.Option(help="the device's configuration")]
+Ca = Annotated[Path | None, typer.Option(help="certificate of the authority that tls_ca names, PEM or DER")]
+Cert = Annotated[Path | None, typer.Option(help="the certificate that tls_cert names")]
+Key = Annotated[Path | None, typer.Option(help="the private key that tls_key names")]
+FlashMb = Annotated[int | None, typer.Option(help="ESP32: MB of flash, if not what the firmware says")]
+console = Console()
+
+
+@contextlib.contextmanager
+def one_line():
+    """What is wrong, as one line, and exit status 1."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as e:
+        reason = str(e)
+    except OSError as e:
+        reason = f"{e.filename}: {e.strerror}" if e.filename else str(e)
+    else:
+        return
+    typer.echo(f"error: {reason}", err=True)
+    raise typer.Exit(1)
+
+
+def make(board, firmware, sha256, config, ca, cert, key, flash_mb):
+    """The image for BOARD= `board`. Nothing is made of a configuration that is wrong, so that is looked at first.
+    ValueError, one line, for whatever is wrong."""
+    chosen = variant(board)
+    own = settings(config, ca, cert, key)
+    files = bundle.files(chosen.folder)
+    # What `make deploy` looks at, to know which files are the application's.
+    files[RECORD] = json.dumps({path: sha(content) for path, content in files.items()}).encode()
+    if taken := own.keys() & files.keys():
+        raise ValueError(f"{config}: {min(taken)} belongs to the application: write another path")
+    content = obtain(chosen, firmware, sha256)
+    if chosen.family:
+        from inflight_tools.boards.images.uf2 import Uf2Image
+
+        return Uf2Image(chosen, content, files | own)
+    from inflight_tools.boards.images.esp32 import FLASH_MB, Esp32Image
+
+    if flash_mb not in (None, *FLASH_MB):
+        raise ValueError(f"FLASH_MB={flash_mb}: use one of {', '.join(map(str, FLASH_MB))}")
+    return Esp32Image(chosen, content, files | own, flash_mb)
+
+
+def say(text):
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def main(
+    board: Board,
+    firmware: Firmware = None,
+    sha256: Sha256 = None,
+    config: Config = Path("config.json"),
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    flash_mb: FlashMb = None,
+    out: Annotated[Path | None, typer.Option(help="default: build/inflight-<board>.bin or .uf2")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print path, size and SHA-256 as JSON instead")] = False,
+):
+    """Writes the image of a bare board to a file. It holds what the configuration holds, secrets too: keep it as you
+    keep that."""
+    with one_line():
+        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb)
+        target = out or Path("build") / f"inflight-{board}{made.suffix}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        content = made.file()
+        target.touch(mode=0o600)
+        target.write_bytes(content)
+    if as_json:
+        found = {
+            "board": board,
+            "path": str(target),
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+        print(json.dumps(found))
+        return
+    for line in made.describe():
+        say(line)
+    say(f"{target}: {len(content):,} bytes")

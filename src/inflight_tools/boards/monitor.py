@@ -1,0 +1,105 @@
+"""What a board prints and what the broker hears from it, live, in one stream. Nothing is sent to the board."""
+
+import contextlib
+import json
+import queue
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from inflight_tools.boards.device.broker import broker_of
+from inflight_tools.boards.device.console import Console as BoardConsole
+from inflight_tools.boards.device.watch import Watch
+from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
+from inflight_tools.boards.settings import settings
+
+_STYLES = {"console": "default", "status": "bold green", "health": "cyan", "monitor": "dim"}
+_WIDTH = max(map(len, _STYLES))
+
+
+def flat(fields, above=""):
+    """Yields "name=value" of a message, names below others as "journal.live"; what is nothing or 0 is left out."""
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{above}{name}.")
+        elif value:
+            yield f"{above}{name}={value}"
+
+
+def describe(payload):
+    """A message in one line."""
+    try:
+        fields = json.loads(payload)
+        return " ".join(flat(fields))
+    except (ValueError, AttributeError):
+        return payload.decode(errors="replace")
+
+
+class Stream:
+    """Collects events of both halves, each with the time it came."""
+
+    def __init__(self, device=None):
+        self._device = device
+        self._events = queue.SimpleQueue()
+
+    def add(self, source, text):
+        self._events.put((time.strftime("%H:%M:%S"), source, text))
+
+    def message(self, device, kind, payload, retained):
+        """For Watch(on_message=...)."""
+        who = "" if device == self._device else f"{device}: "
+        self.add(kind, f"{who}{describe(payload)}{' (retained)' if retained else ''}")
+
+    def _next(self):
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._events.get(timeout=0.5)  # on Windows nothing interrupts a wait without an end
+
+    def show(self, console):
+        """Prints events until Ctrl-C."""
+        # Not by its exception, which may strike in some callback that lets it vanish.
+        signal.signal(signal.SIGINT, lambda *_: self._events.put(None))
+        while event := self._next():
+            at, source, text = event
+            line = Text.assemble((at, "dim"), f"  {source:{_WIDTH}}  ", (text, _STYLES.get(source, "default")))
+            console.print(line, soft_wrap=True)
+
+
+def _run(console, port, config, ca, cert, key, broker):
+    if not port and not config:
+        raise ValueError("nothing to look at: PORT=/dev/ttyACM0 for the console, CONFIG=config.json for the broker")
+    with contextlib.ExitStack() as stack:
+        stream = Stream()
+        if config:
+            fields = json.loads(settings(config, ca, cert, key)[CONFIG_PATH])
+            place = broker_of(fields, broker, ca, cert, key)
+            stream = Stream(place.device)
+            watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor")))
+            watch.follow(place.device or "+", ["status", "health"])
+        if port:
+            stack.enter_context(BoardConsole(port, partial(stream.add, "console"), partial(stream.add, "monitor")))
+        stream.show(console)
+
+
+def main(
+    port: str = typer.Option(None, help="serial port, for the console"),
+    config: Path = typer.Option(None, help="configuration file, for the messages at its broker"),
+    ca: Path = typer.Option(None, help="the CA's certificate, PEM or DER"),
+    cert: Path = typer.Option(None, help="the device's certificate"),
+    key: Path = typer.Option(None, help="the device's private key"),
+    broker: str = typer.Option(None, help="host or host:port of the broker as this computer knows it"),
+):
+    """Shows the board's console and its status and health messages until Ctrl-C, which leaves the board running."""
+    console = Console()
+    try:
+        _run(console, port, config, ca, cert, key, broker)
+    except KeyboardInterrupt:
+        return
+    except (ValueError, OSError) as e:
+        console.print("[bold red]FAILED[/bold red]:", Text(str(e)), soft_wrap=True)
+        raise typer.Exit(1) from None

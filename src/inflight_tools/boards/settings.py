@@ -1,0 +1,110 @@
+"""What makes a device this one and no other: its configuration and its certificates, as files for its file system."""
+
+import base64
+import importlib.util
+import json
+import re
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+from inflight_tools.boards.bundle import FIRMWARE
+
+CONFIG = "/config.json"  # where every board looks for it
+_SECRET = ("password", "wifi_key")
+_PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
+
+
+def settings(config_file, ca=None, cert=None, key=None):
+    """{absolute path on the device: content} of the configuration in `config_file`, and of the certificates it names:
+    the local files `ca`, `cert` and `key`, PEM or DER, become DER at the paths that tls_ca, tls_cert and tls_key say.
+    ValueError, one line without any secret, if something is wrong, missing, or a secret that git tracks."""
+    path = Path(config_file)
+    fields = _checked(path)
+    secrets = [name for name in _SECRET if fields.get(name)]
+    if secrets:
+        _keep_from_git(path, f"holds {' and '.join(secrets)}")
+    result = {CONFIG: path.read_bytes()}
+    for field, variable, local in (("tls_ca", "CA", ca), ("tls_cert", "CERT", cert), ("tls_key", "KEY", key)):
+        place = fields.get(field)
+        if bool(place) != bool(local):
+            raise ValueError(_half(path, field, variable, place, local))
+        if local:
+            place = "/" + place.lstrip("/")
+            if place in result:
+                raise ValueError(f"{path}: {field}: {place} is taken: write another path")
+            result[place] = _der(Path(local), private=field == "tls_key")
+    return result
+
+
+def _checked(path):
+    """The fields of the configuration, as the firmware itself will check them."""
+    if not path.is_file():
+        raise ValueError(f"no file {path}: write one, firmware/README.md tells the fields, or name it with CONFIG=")
+    spec = importlib.util.spec_from_file_location("firmware_config", FIRMWARE / "config.py")
+    firmware_config = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(firmware_config)
+    firmware_config.load(str(path), "device")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _half(path, field, variable, place, local):
+    if local:
+        return f'{path}: {field} is missing: write where {local} goes on the device, "{field}": "/{field[4:]}.der"'
+    return f"{path}: {field} is {place}: name the file that goes there with {variable}=<PEM or DER file>"
+
+
+def _der(path, private):
+    """The one certificate or private key in a PEM or DER file, as DER: MicroPython on boards reads no PEM."""
+    kind = "private key" if private else "certificate"
+    if not path.is_file():
+        raise ValueError(f"no file {path}: name the {kind}'s file")
+    if private:
+        _keep_from_git(path, "is a private key")
+    data = path.read_bytes()
+    if b"-----BEGIN " in data:
+        wanted = b"PRIVATE KEY" if private else b"CERTIFICATE"
+        found = [body for label, body in _PEM.findall(data) if label.endswith(wanted)]
+        if len(found) != 1:
+            raise ValueError(f"{path}: {len(found)} PEM blocks with a {kind}: a device takes exactly one")
+        if private and b"ENCRYPTED" in data:
+            raise ValueError(f"{path}: the key is encrypted: decrypt it first, a device knows no pass phrase")
+        data = base64.b64decode(found[0])
+    if not _is_der(data) or not (private or _is_certificate(data)):
+        raise ValueError(f"{path}: not a {kind} in PEM or DER")
+    return data
+
+
+def _is_der(data):
+    """True if `data` is one ASN.1 sequence from its first byte to its last."""
+    if data[:1] != b"\x30" or len(data) < 4:
+        return False
+    head = 2 + (data[1] & 0x7F if data[1] & 0x80 else 0)
+    length = int.from_bytes(data[2:head], "big") if data[1] & 0x80 else data[1]
+    return head + length == len(data)
+
+
+def _is_certificate(data):
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=data)
+    except ssl.SSLError:
+        return False
+    return True
+
+
+def _git(path, *words):
+    """True if git, asked about the file `path`, says yes; False too where there is no git."""
+    command = ["git", "-C", str(path.absolute().parent), *words, path.name]
+    try:
+        return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def _keep_from_git(path, why):
+    """A secret must never be committed: refuses a file that git tracks, and warns of one that it could."""
+    if _git(path, "ls-files", "--error-unmatch", "--"):
+        raise ValueError(f"{path} {why} and git tracks it: move it, or `git rm --cached` it and list it in .gitignore")
+    if _git(path, "ls-files", "--error-unmatch", "--others", "--exclude-standard", "--"):
+        print(f"note: {path} {why} and git does not ignore it: list it in .gitignore", file=sys.stderr)

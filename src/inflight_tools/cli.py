@@ -1,0 +1,46 @@
+"""The command `inflight`: a group of commands for boards and one for fleets."""
+
+import importlib
+import sys
+
+_GROUPS = {"board": "boards", "fleet": "fleet"}  # command: the package behind it, and the extra that it needs
+_HELP = """Boards and fleets of Inflight, the MQTT client that never loses a message.
+
+Exit status of every command: 0 done, 1 failed, 2 wrong arguments. The option --install-completion lets your shell
+complete commands and options."""
+
+
+def main():
+    try:
+        import typer  # noqa: F401 (whoever has only the client is told what to install)
+    except ModuleNotFoundError:
+        sys.exit("inflight: only the client is installed: pip install 'inflight[boards]' or 'inflight[fleet]'")
+    build()(prog_name="inflight")
+
+
+def build():
+    """The Typer with all commands. A group whose packages are missing says so when it is called."""
+    import typer
+
+    # Tracebacks that show what variables hold might show a secret.
+    app = typer.Typer(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False)
+    for name, package in _GROUPS.items():
+        try:
+            app.add_typer(importlib.import_module(f"inflight_tools.{package}.commands").app, name=name)
+        except ModuleNotFoundError as error:
+            _stand_in(app, name, _reason(error.name, package))
+    return app
+
+
+def _reason(missing, extra):
+    if missing == "fcntl":
+        return "it needs Linux or macOS"
+    return f"{missing} is not installed: pip install 'inflight[{extra}]'"
+
+
+def _stand_in(app, name, reason):
+    """The command `name` says why it cannot work, whatever its arguments are."""
+
+    @app.command(name, help=reason, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+    def refuse():
+        sys.exit(f"inflight {name}: {reason}")

@@ -1,0 +1,5 @@
+"""What stands under the help of every command."""
+
+
+def epilog(example):
+    return f"Example: inflight {example}\n\nExit status: 0 done, 1 failed, 2 wrong arguments."

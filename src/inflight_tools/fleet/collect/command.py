@@ -1,0 +1,88 @@
+"""From the broker into landing files, for ever: what is acknowledged stands on disk."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from inflight_tools.boards.device.broker import broker_of
+from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
+from inflight_tools.boards.settings import settings
+from inflight_tools.fleet.collect.collector import Collector, NotWritten, Refused
+from inflight_tools.fleet.collect.spool import Busy, Spool
+
+_PASSWORD = "INFLIGHT_PASSWORD"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def _broker(broker, config, root, ca, cert, key, user, password_file):
+    """Where to log in and how, a device.broker.Broker. Raises ValueError."""
+    if not broker and not config:
+        raise ValueError("no broker: name one with BROKER=host or host:port, or with CONFIG=config.json")
+    fields = json.loads(settings(config, ca, cert, key)[CONFIG_PATH]) if config else {"host": "", "tls_ca": bool(ca)}
+    place = broker_of(fields, broker, ca, cert, key)
+    root = (root or place.root).strip("/")
+    if not root or set(root) & set("+#\0"):
+        raise ValueError(f"ROOT={root}: the first levels of the devices' topics, without + and #")
+    if password_file:
+        password = password_file.read_text(encoding="utf-8").rstrip("\r\n")
+    else:
+        password = os.environ.get(_PASSWORD) or place.password
+    user = user or place.user
+    if password and not user:
+        raise ValueError("a password, but no user: name it with --user")
+    return replace(place, root=root, user=user, password=password, device=None)
+
+
+def _named(name, share):
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"NAME={name}: letters, digits and _ . - inside, 64 at most")
+    if share is not None and not _NAME.fullmatch(share):
+        raise ValueError(f"SHARE={share}: letters, digits and _ . - inside, 64 at most")
+
+
+def main(
+    landing: Path = typer.Option(..., help="folder for the landing files"),
+    broker: str = typer.Option(None, help="host or host:port"),
+    config: Path = typer.Option(None, help="a device's configuration file: its broker, user, root"),
+    root: str = typer.Option(None, help="first levels of the topics, if not inflight or as the configuration says"),
+    name: str = typer.Option("collector-0", help="client id: keeps the session, so never change it, nor use it twice"),
+    share: str = typer.Option(None, help="group of collectors that share the load"),
+    ca: Path = typer.Option(None, help="TLS: the CA's certificate, PEM or DER"),
+    cert: Path = typer.Option(None, help="TLS: our own certificate, PEM"),
+    key: Path = typer.Option(None, help="TLS: its private key, PEM"),
+    user: str = typer.Option(None, help=f"user name; its password stands in the environment, in {_PASSWORD},"),
+    password_file: Path = typer.Option(None, help="or in this file"),
+    size: float = typer.Option(16, min=0.001, help="MiB after which a landing file is finished"),
+    age: float = typer.Option(10, min=0.1, help="seconds after which it is"),
+    max_payload: int = typer.Option(1 << 20, min=1024, max=16_000_000, help="longer ones are cut, and marked"),
+    report: float = typer.Option(10, min=0.1, help="seconds between reports"),
+):
+    """Collects until SIGTERM or Ctrl-C: then what it has is written, acknowledged, and the last file finished.
+    Exit status 1 if the broker refuses us, or if messages could not be written (the broker keeps those)."""
+    console = Console(stderr=True)
+
+    def say(text):
+        with contextlib.suppress(OSError):  # a log on the disk that is full must not end us
+            console.print(Text.assemble((time.strftime("%H:%M:%S"), "dim"), "  ", text), soft_wrap=True)
+
+    try:
+        _named(name, share)
+        place = _broker(broker, config, root, ca, cert, key, user, password_file)
+        spool = Spool(landing, name, int(size * (1 << 20)), age)
+        figures = landing / f".{name}.json"
+        collector = Collector(place, name, spool, say, figures, share, max_payload, report)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: collector.stop())
+        collector.run()
+    except (ValueError, OSError, Busy, Refused, NotWritten) as e:
+        console.print("[bold red]FAILED[/bold red]:", Text(str(e)), soft_wrap=True)
+        raise typer.Exit(1) from None

