@@ -1,5 +1,5 @@
-"""Runs a code block or an example as its reader would: `run_block.py PORT FILE NAME...`. The broker of its clients is at
-PORT of loopback. The NAMEs are those that it expects to be there."""
+"""Runs a code block or an example as its reader would: `run_block.py PORT FILE NAME...`. The broker of its clients is
+at PORT of loopback. The NAMEs are those that it expects to be there."""
 
 import sys
 
