@@ -2,9 +2,10 @@
 #
 # An interrupt handler must not allocate memory, so it only counts. The loop publishes one message for each press.
 
+from machine import Pin
+
 import board
 from inflight import Client, Journal
-from machine import Pin
 
 presses = 0
 

@@ -1,9 +1,10 @@
 # An actuator that obeys commands: "on" and "off" switch a relay. A command arrives exactly once, also if the power
 # is cut or the connection breaks. The state is a retained message: whoever subscribes later reads it at once.
 
+from machine import Pin
+
 import board
 from inflight import Client, Journal
-from machine import Pin
 
 name = board.device_id()
 relay = Pin(15, Pin.OUT, value=0)

@@ -1,21 +1,24 @@
 """Every code block of README and docs does what its reader expects: Python runs, commands exist, settings are valid."""
 
+import contextlib
 import functools
 import importlib.util
+import io
 import json
 import os
 import re
 import shlex
-import subprocess
 import sys
+from unittest import mock
+
+import pytest
 
 import config
-import pytest
 import sensors
-
 from dev.demo.mosquitto import Mosquitto, unavailable
 from host_tests.docs.pages import CHECKOUT, blocks
 from host_tests.docs.reader import World, try_out
+from inflight_tools import cli
 
 LANGUAGES = {"python", "sh", "json", "conf", "text"}  # text: what a command prints
 
@@ -25,6 +28,7 @@ def test_every_block_says_what_it_is():
     assert not unknown
 
 
+@pytest.mark.parametrize("runtime", ["cpython", "micropython-x86"], indirect=True)
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
 def test_python_runs(block, runtime, tmp_path, certificate):
     (tmp_path / "ca.der").write_bytes(certificate)
@@ -51,11 +55,16 @@ def _check_make(words):
 @functools.cache
 def _help_of(*command):
     """What `inflight <command> --help` prints."""
-    program = "from inflight_tools.cli import main; main()"
-    env = {**os.environ, "PYTHONPATH": f"{CHECKOUT}/src:{CHECKOUT}/lib", "COLUMNS": "200", "NO_COLOR": "1"}
-    done = subprocess.run([sys.executable, "-c", program, *command, "--help"], env=env, capture_output=True, text=True)
-    assert done.returncode == 0, f"inflight has no command {' '.join(command)}: {done.stderr}"
-    return done.stdout
+    output = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["inflight", *command, "--help"]),
+        mock.patch.dict(os.environ, COLUMNS="200", NO_COLOR="1"),
+        contextlib.redirect_stdout(output),
+        pytest.raises(SystemExit) as end,
+    ):
+        cli.main()
+    assert not end.value.code, f"inflight has no command {' '.join(command)}"
+    return output.getvalue()
 
 
 def _check_inflight(words):

@@ -4,10 +4,10 @@ import importlib
 import inspect
 import re
 
-import config
 import pytest
-import sensors
 
+import config
+import sensors
 from host_tests.docs.pages import CHECKOUT, PAGES
 from inflight import Client, Journal, RamFlash
 from inflight.base import Base
