@@ -3,17 +3,17 @@
 
 import telemetry
 from codes import CONNECTING, ONLINE
-from inflight.port import const, ticks_add, ticks_diff, ticks_ms
+from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from node import Node
 
 _SLICE = const(500)  # ms at most between two looks at the link, the clock and the watchdog
 _WIFI_MS = const(15_000)  # between two attempts to join
 _CLOCK_MS = const(60_000)  # between two attempts to set the clock
 _DAY_MS = const(86_400_000)
-_FAREWELL_MS = const(5_000)
+_DRAIN_MS = const(5_000)
 
 
-class Every:
+class Timer:
     """Due at once, and then each `ms`. What was missed is not made up for."""
 
     def __init__(self, ms):
@@ -43,12 +43,12 @@ class App(Node):
 
     def __init__(self, board, config, journal, client, flash, sources=None, began=None):
         super().__init__(board, config, journal, client, flash, sources, began)
-        self._telemetry = Every(config.interval_ms)
-        self._health = Every(config.health_ms)
-        self._wifi = Every(_WIFI_MS)
-        self._clock = Every(_CLOCK_MS)
-        self._measuring = False  # the sensors are at work,
-        self._ripe = 0  # until then
+        self._telemetry = Timer(config.interval_ms)
+        self._health = Timer(config.health_ms)
+        self._wifi = Timer(_WIFI_MS)
+        self._clock = Timer(_CLOCK_MS)
+        self._reading_sensors = False  # the sensors are at work,
+        self._readings_due = 0  # until then
         client.on_connect = self._on_connect
 
     def set_interval(self, ms):
@@ -71,17 +71,17 @@ class App(Node):
         elif status != CONNECTING and self.config.wifi_ssid and self._wifi.due(now):
             self._join(0)
 
-    def _keep_measuring(self, now):
+    def _keep_reading(self, now):
         # Returns how many ms until there is something to do.
-        if self._telemetry.due(now) and not self._measuring:
-            self._measuring = True
-            self._ripe = ticks_add(now, telemetry.start(self._sources))
-        if not self._measuring:
+        if self._telemetry.due(now) and not self._reading_sensors:
+            self._reading_sensors = True
+            self._readings_due = ticks_add(now, telemetry.start(self._sources))
+        if not self._reading_sensors:
             return self._telemetry.left(now)
-        left = ticks_diff(self._ripe, now)
+        left = ticks_diff(self._readings_due, now)
         if left > 0:
             return left
-        self._measuring = False
+        self._reading_sensors = False
         self._publish_telemetry(self._read())
         return self._telemetry.left(now)
 
@@ -91,7 +91,7 @@ class App(Node):
         if self.config.watchdog_ms:
             self.board.watchdog(self.config.watchdog_ms)
         self._keep_network(now)
-        left = self._keep_measuring(now)
+        left = self._keep_reading(now)
         if self._health.due(now):
             self._publish_health()
         self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
@@ -107,5 +107,5 @@ class App(Node):
     def close(self):
         """Says goodbye; what the broker does not take in time stays in the journal."""
         self._publish_status("offline")
-        self.client.drain(_FAREWELL_MS)
+        self.client.drain(_DRAIN_MS)
         self.client.disconnect()

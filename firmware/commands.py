@@ -26,7 +26,7 @@ def _reboot(app, payload):
 _COMMANDS = {"ping": _ping, "interval": _interval, "reboot": _reboot}
 
 
-def obey(app, name, message):
+def execute(app, name, message):
     """Does what command `name` says. Returns the fields of the reply, a dict."""
     try:
         if message.retain:

@@ -8,9 +8,9 @@ REQUIRED = "required"
 _NUMBERS = {
     "port": (0, 0, 65535),  # 0: 1883, or 8883 with TLS
     "qos": (1, 1, 2),
-    "level": (4, 3, 4),
+    "protocol_level": (4, 3, 4),
     "keepalive": (60, 0, 65535),
-    "window": (8, 1, 64),
+    "max_inflight": (8, 1, 64),
     "buffer": (1024, 512, 32768),
     "timeout_ms": (10_000, 100, 60_000),
     "interval_ms": (10_000, 100, 86_400_000),
@@ -27,7 +27,7 @@ _TEXTS = {
     "password": None,
     "root": "inflight",
     "device": None,  # the board's own identity
-    "drop": None,
+    "when_full": None,
     "tls_ca": None,
     "tls_cert": None,
     "tls_key": None,
@@ -148,8 +148,8 @@ def check(given, device):
 def _check_together(config):
     if config.host is REQUIRED:
         raise ConfigError('host is missing: write "host": "broker.example"')
-    if config.drop not in (None, "oldest", "newest"):
-        raise ConfigError('drop: write "oldest" or "newest", or leave it out to refuse new messages when full')
+    if config.when_full not in (None, "oldest", "newest"):
+        raise ConfigError('when_full: write "oldest" or "newest", or leave it out to refuse new messages when full')
     for name, other in _NEEDS:
         if getattr(config, name) and not getattr(config, other):
             raise ConfigError("%s needs %s: write both, or leave %s out" % (name, other, name))

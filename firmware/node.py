@@ -6,8 +6,8 @@ import json
 import commands
 import health
 import telemetry
+from inflight.compat import const, ticks_diff, ticks_ms
 from inflight.journal import OUT
-from inflight.port import const, ticks_diff, ticks_ms
 
 VERSION = "0.1.0"
 _NAME = const(64)  # characters of a command's name, at most
@@ -79,7 +79,7 @@ class Node:
         seq = journal.next_seq
         if len(payload) + len(topic) + _FRAME > journal.largest:
             self.errors[topic[len(self._base) :]] = "%d bytes do not fit the journal" % len(payload)
-        elif not self.config.drop and not journal.fits(OUT, len(topic.encode()) + len(payload) + _FRAME):
+        elif not self.config.when_full and not journal.fits(OUT, len(topic.encode()) + len(payload) + _FRAME):
             self.full += 1
         elif self.client.publish(topic, payload, qos, retain) and self._accepted:
             self._accepted(seq, qos, topic[len(self._base) :])
@@ -112,7 +112,7 @@ class Node:
 
     def _on_command(self, message):
         name = message.topic[len(self._base) + len("command/") :]
-        reply = commands.obey(self, name, message)
+        reply = commands.execute(self, name, message)
         # Whoever asks with names of any length gets no topics, or entries in `errors`, of any length.
         self._report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
 

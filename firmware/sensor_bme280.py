@@ -4,7 +4,7 @@
 import struct
 from errno import EIO, ENODEV
 
-from inflight.port import const
+from inflight.compat import const
 from sensors import NEEDED, pin
 
 FIELDS = {"sda": NEEDED, "scl": NEEDED, "address": 118}

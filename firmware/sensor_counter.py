@@ -1,7 +1,7 @@
 # Pulses at a pin since the start, counted by interrupt: a rain gauge, an electricity meter. A sensor
 # that sleeps hears none.
 
-from inflight.port import const
+from inflight.compat import const
 from sensor_digital import pull_of
 from sensors import NEEDED, SensorError, pin
 

@@ -4,7 +4,7 @@
 from binascii import hexlify
 from errno import ENODEV
 
-from inflight.port import const
+from inflight.compat import const
 from sensors import NEEDED, pin
 
 FIELDS = {"pin": NEEDED}

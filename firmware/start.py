@@ -3,7 +3,7 @@
 
 import sys
 
-from inflight.port import ticks_ms
+from inflight.compat import ticks_ms
 
 
 def _say(error):
@@ -32,7 +32,7 @@ def build(began):
 
         tls = context(config.tls_ca, config.tls_cert, config.tls_key)
     if config.sleep_ms:
-        from nap import Nap as Application
+        from sleeping_app import SleepingApp as Application
     else:
         from app import App as Application
     del sys.modules["config"]  # 5 KB of heap that nobody needs any more
@@ -48,11 +48,11 @@ def build(began):
         password=config.password,
         will=will(config),
         keepalive=config.keepalive,
-        level=config.level,
+        protocol_level=config.protocol_level,
         buffer=bytearray(config.buffer),
-        window=config.window,
-        drop=config.drop,
-        timeout=Application.timeout(config),
+        max_inflight=config.max_inflight,
+        when_full=config.when_full,
+        timeout_ms=Application.timeout(config),
         reconnect=Application.RECONNECT,
         on_disconnect=_say_end,
         on_error=_say,

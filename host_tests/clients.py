@@ -21,7 +21,7 @@ def virtual(monkeypatch):
     """A scripted broker whose blocking clients have its virtual time."""
     broker = VirtualBroker()
     monkeypatch.setattr("inflight.cpython.time", broker.clock)
-    monkeypatch.setattr("inflight.link.poller", broker.poller())
+    monkeypatch.setattr("inflight.transport.poller", broker.poller())
     yield broker
     broker.close()
 
@@ -36,7 +36,7 @@ class Maker:
         """`device`: the flash of the journal, a new one if None; False: a client without a journal."""
         journal = None if device is False else Journal(RamFlash() if device is None else device)
         errors = []
-        settings = {"timeout": 3000, "backoff": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
+        settings = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
         client = Client("127.0.0.1", client_id, journal, port=port, **settings)
         client.errors = errors
         self.clients.append(client)
@@ -44,9 +44,9 @@ class Maker:
 
     def cut_power(self, client):
         """The client is no more: its connection ends without a word, only its flash remains."""
-        if client._link:
-            client._link.close()
-            client._link = None
+        if client._transport:
+            client._transport.close()
+            client._transport = None
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def run(folder, others, effort, frozen=None):
         parts = {
             "costs": lambda: measure.costs(code, broker.port, names, effort, folder),
             "rom": lambda: measure.ours(code, broker.port, effort, folder, rom=True),
-            "rooms": lambda: measure.rooms(code),
+            "modules": lambda: measure.modules(code),
             "smallest": lambda: {name: _smallest(code, broker.port, name, folder) for name in names},
             "smallest_rom": lambda: measure.smallest(code, broker.port, "ours", folder, rom=True),
             "rates": lambda: measure.rates(code, port, names, effort),

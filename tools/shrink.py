@@ -4,7 +4,7 @@ modules are compiled, all together,
 
 - constants become numbers wherever they are used, and tables of them become bytes,
 - what is there for CPython goes,
-- the rooms of the library that are always loaded together become one module, inflight.core; each of them is still
+- the modules of the library that are always loaded together become one module, inflight.core; each of them is still
   there for an import by its own name.
 
 bundle compiles what this makes, and freeze writes it down.
@@ -14,21 +14,33 @@ import ast
 
 PACKAGE = "inflight"
 CORE = (
-    *("port", "packet", "topic", "pages", "records", "journal", "outbound", "inbound", "foreign", "keep_alive"),
-    *("send_buffer", "session_record", "session", "base", "link"),
+    *(
+        "compat",
+        "counters",
+        "packet",
+        "topic",
+        "pages",
+        "records",
+        "journal",
+        "outbound",
+        "inbound",
+        "foreign",
+        "keep_alive",
+    ),
+    *("send_buffer", "session_record", "session", "base", "transport"),
 )
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 
 
 def shrink(sources):
     """`sources`: {place of a module below /lib, without suffix: its text}, all that is to work together. Returns the
-    same with other texts, and inflight/core. ValueError if two rooms use a name for different things."""
+    same with other texts, and inflight/core. ValueError if two modules use a name for different things."""
     trees = {place: _Trim().visit(ast.parse(text)) for place, text in sources.items()}
     constants = {_dotted(place): _constants(place, trees) for place in trees}
-    rooms = [f"{PACKAGE}/{name}" for name in CORE if f"{PACKAGE}/{name}" in trees]
-    trees = {place: _Fold(place, constants, place in rooms).visit(tree) for place, tree in trees.items()}
-    if rooms:
-        trees = _merge(trees, rooms, constants)
+    modules = [f"{PACKAGE}/{name}" for name in CORE if f"{PACKAGE}/{name}" in trees]
+    trees = {place: _Fold(place, constants, place in modules).visit(tree) for place, tree in trees.items()}
+    if modules:
+        trees = _merge(trees, modules, constants)
     return {place: ast.unparse(ast.fix_missing_locations(tree)) + "\n" for place, tree in trees.items()}
 
 
@@ -154,16 +166,16 @@ def _locals(function):
             yield node.id
 
 
-def _merge(trees, rooms, constants):
+def _merge(trees, modules, constants):
     core = f"{PACKAGE}/core"
     owner = {}
     imports, body = {}, []
-    doors = {place: _public(trees[place]) for place in rooms}
-    for place in rooms:
+    exports = {place: _public(trees[place]) for place in modules}
+    for place in modules:
         for name in _globals(trees[place]):
             if owner.setdefault(name, place) != place:
                 raise ValueError(f"{name} stands in {owner[name]} and in {place}: name one otherwise")
-        tree = _Redirect(place, rooms, core).visit(trees[place])
+        tree = _Redirect(place, modules, core).visit(trees[place])
         for node in tree.body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 imports[ast.unparse(node)] = node
@@ -171,12 +183,12 @@ def _merge(trees, rooms, constants):
                 body.append(node)
     result = {core: ast.Module([*imports.values(), *body], [])}
     for place, tree in trees.items():
-        if place in rooms:
-            result[place] = _door(doors[place], constants[_dotted(place)])
+        if place in modules:
+            result[place] = _door(exports[place], constants[_dotted(place)])
         elif place == f"{PACKAGE}/__init__":
             result[place] = _Readdress().visit(tree)
         else:
-            result[place] = _Redirect(place, rooms, core).visit(tree)
+            result[place] = _Redirect(place, modules, core).visit(tree)
     return result
 
 
@@ -188,33 +200,33 @@ def _door(names, constants):
 
 
 class _Readdress(ast.NodeTransformer):
-    """The table of names and rooms in __init__."""
+    """The table of names and modules in __init__."""
 
     def visit_Constant(self, node):
         return ast.Constant("core") if node.value in CORE else node
 
 
 class _Redirect(ast.NodeTransformer):
-    """Imports of merged rooms: within core there are none, for others they become imports of core."""
+    """Imports of merged modules: within core there are none, for others they become imports of core."""
 
-    def __init__(self, place, rooms, core):
+    def __init__(self, place, modules, core):
         self._place = place
-        self._inside = place in rooms
-        self._rooms = [_dotted(room) for room in rooms]
+        self._inside = place in modules
+        self._modules = [_dotted(module) for module in modules]
         self._core = _dotted(core)
         self._aliases = set()
         self._locals = set()
 
     def visit_Import(self, node):
-        self._aliases |= {alias.asname for alias in node.names if alias.name in self._rooms}
-        node.names = [alias for alias in node.names if not (self._inside and alias.name in self._rooms)]
+        self._aliases |= {alias.asname for alias in node.names if alias.name in self._modules}
+        node.names = [alias for alias in node.names if not (self._inside and alias.name in self._modules)]
         for alias in node.names:
-            if alias.name in self._rooms and alias.asname:
+            if alias.name in self._modules and alias.asname:
                 alias.name = self._core
         return node if node.names else None
 
     def visit_ImportFrom(self, node):
-        if _imported(node, self._place) not in self._rooms:
+        if _imported(node, self._place) not in self._modules:
             return node
         if self._inside:
             return None

@@ -4,7 +4,7 @@
 import network
 
 from codes import CONNECTING, FAILED, IDLE, NO_ADDRESS, ONLINE, WRONG_KEY
-from inflight.port import const, sleep_ms, ticks_diff, ticks_ms
+from inflight.compat import const, sleep_ms, ticks_diff, ticks_ms
 
 _LIMIT_MS = const(20_000)  # a join that has no outcome by then has failed
 _STALE_MS = const(5_000)  # for so long a port may go on telling how the attempt before ended

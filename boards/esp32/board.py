@@ -14,7 +14,7 @@ from codes import (
     WATCHDOG,
     WRONG_KEY,
 )
-from inflight.port import const, sleep_ms, ticks_diff, ticks_ms
+from inflight.compat import const, sleep_ms, ticks_diff, ticks_ms
 from wifi import Wifi
 
 NAME = "esp32"
@@ -240,7 +240,7 @@ def _partition(label):
 
 
 def journal_flash():
-    from place import journal_flash
+    from storage import journal_flash
 
     own = _partition("mqtt")
     raw = own or _partition("vfs")

@@ -14,7 +14,7 @@ from codes import (
     WATCHDOG,
     WRONG_KEY,
 )
-from inflight.port import const, sleep_ms, ticks_add, ticks_diff, ticks_ms
+from inflight.compat import const, sleep_ms, ticks_add, ticks_diff, ticks_ms
 from wifi import Wifi
 
 NAME = "rp2040"
@@ -221,7 +221,7 @@ def sync_time(host=None):
 def journal_flash():
     import rp2
 
-    from place import journal_flash
+    from storage import journal_flash
 
     return journal_flash(raw=rp2.Flash())
 

@@ -10,7 +10,7 @@ import sys
 from errno import EEXIST, ENOENT
 
 from codes import DEEP_SLEEP, ONLINE, POWER_CUT, POWER_ON, SOFT
-from inflight.port import sleep_ms
+from inflight.compat import sleep_ms
 
 NAME = "unix"
 AGAIN = 75  # exit status of a deep sleep that is over: whoever started the process starts it again

@@ -51,7 +51,7 @@ def join(make):  # noqa: F811
 
     def start(broker, name, filter=None, device=None, qos=2, **options):
         device = RamFlash(16, 4096) if device is None else device
-        client = make(broker.port, device, client_id=f"{broker.root}{name}", **{"inbound": 400, **options})
+        client = make(broker.port, device, client_id=f"{broker.root}{name}", **{"receive_maximum": 400, **options})
         client.got = []
 
         def note(m):

@@ -25,10 +25,10 @@ def qos(request, kind):
 def test_level_3(broker, join):
     """[MQTT-3.1.2-2] Taken, or refused in a way that the application hears of."""
     if broker.level_3:
-        assert join(broker, "dev", level=3).ping() >= 0
+        assert join(broker, "dev", protocol_level=3).ping() >= 0
         return
     with pytest.raises(OSError, match="the broker closed the connection"):
-        join(broker, "dev", level=3)
+        join(broker, "dev", protocol_level=3)
 
 
 def numbers(count):
@@ -38,8 +38,8 @@ def numbers(count):
 
 def test_out_and_in(broker, join, arrived, qos, level):
     """[MQTT-4.3.1-1] [MQTT-4.3.2-1] [MQTT-4.3.2-2] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Every QoS there and back, in order."""
-    listener = join(broker, "listener", "t/#", level=level)
-    sender = join(broker, "sender", level=level)
+    listener = join(broker, "listener", "t/#", protocol_level=level)
+    sender = join(broker, "sender", protocol_level=level)
     for payload in numbers(50):
         sender.publish(f"{broker.root}/t/{payload.decode()}", payload, qos=qos)
     assert sender.drain(5000)
@@ -51,7 +51,7 @@ def test_out_and_in(broker, join, arrived, qos, level):
 def test_window(broker, join, arrived, qos):
     """[MQTT-4.6.0-6] 300 messages through a window of 20, counted on both sides."""
     listener = join(broker, "listener", "t")
-    sender = join(broker, "sender", window=20)
+    sender = join(broker, "sender", max_inflight=20)
     for payload in numbers(300):
         sender.publish(f"{broker.root}/t", payload, qos=qos)
     assert sender.drain(20_000)
@@ -151,7 +151,7 @@ def test_clean_session(broker, join, together):
     """[MQTT-3.1.2-6] Clean session 1 ends the old session; nothing of it comes back."""
     device = RamFlash()
     join(broker, "dev", "t", device).disconnect()
-    join(broker, "dev", device=device, clean=True).disconnect()
+    join(broker, "dev", device=device, clean_session=True).disconnect()
     sender = join(broker, "sender")
     sender.publish(f"{broker.root}/t", b"for nobody", qos=1)
     assert sender.drain(5000)
@@ -164,8 +164,8 @@ def test_clean_session(broker, join, together):
 
 def test_takeover(broker, join, make, together):
     """[MQTT-3.1.4-2] The older connection of a client id is ended; it comes back after a pause, not in a storm."""
-    first = join(broker, "twin", backoff=(50, 100))
-    second = join(broker, "twin", clean=True, backoff=(10_000, 10_000))
+    first = join(broker, "twin", backoff_ms=(50, 100))
+    second = join(broker, "twin", clean_session=True, backoff_ms=(10_000, 10_000))
     if not broker.takes_over:
         assert first.ping() >= 0 and second.ping() >= 0
         return
@@ -207,7 +207,7 @@ def test_qos_2(broker, join, together):
     """[MQTT-4.3.3-1] A broker without QoS 2 is found out: the message is kept, and the application is told."""
     if broker.qos_2:
         pytest.skip(f"{broker.name} has QoS 2: test_out_and_in shows it")
-    sender = join(broker, "sender", backoff=(10_000, 10_000))
+    sender = join(broker, "sender", backoff_ms=(10_000, 10_000))
     sender.publish(f"{broker.root}/t", b"1", qos=2)
     assert not sender.drain(500)
     assert sender.pending == 1
@@ -220,8 +220,8 @@ def test_overrun(broker, join, together):
     what was taken stays taken, and the rest follows on the next one."""
     if broker.window or not broker.qos_2:
         pytest.skip(f"{broker.name} has at most 20 messages in flight towards a client")
-    listener = join(broker, "listener", "t", inbound=4)
-    sender = join(broker, "sender", window=100)
+    listener = join(broker, "listener", "t", receive_maximum=4)
+    sender = join(broker, "sender", max_inflight=100)
     for payload in numbers(100):
         sender.publish(f"{broker.root}/t", payload, qos=2)
     assert sender.drain(20_000)

@@ -36,10 +36,10 @@ SETUPS = st.fixed_dictionaries(
         "age": st.one_of(st.none(), st.integers(0, 60)),
         "last_mid": st.sampled_from([40, 65530, 65534, 65535, 1, 300]),
         "stuck": st.sampled_from([0, 0, 1, 3]),
-        "window": st.integers(1, 8),
-        "inbound": st.sampled_from([4, 1, 2, 10]),
-        "level": st.sampled_from([4, 4, 4, 3]),
-        "drop": st.sampled_from([None, None, "oldest", "newest"]),
+        "max_inflight": st.integers(1, 8),
+        "receive_maximum": st.sampled_from([4, 1, 2, 10]),
+        "protocol_level": st.sampled_from([4, 4, 4, 3]),
+        "when_full": st.sampled_from([None, None, "oldest", "newest"]),
         "buffer": st.sampled_from([256, 128, 1024]),
         "stranger": st.sampled_from([[], [], [], [41, 42, 43, 44], [1, 2, 3, 65535]]),
     }
@@ -170,9 +170,9 @@ class Script(RuleBasedStateMachine):
 
     @rule(window=st.integers(1, 8), inbound=st.sampled_from([1, 4, 10]), arrive=ARRIVE)
     def restart(self, window, inbound, arrive):
-        self._do("restart", {"window": window, "inbound": inbound}, arrive)
+        self._do("restart", {"max_inflight": window, "receive_maximum": inbound}, arrive)
 
-    @precondition(lambda self: self._up and self.setup["level"] == 3)
+    @precondition(lambda self: self._up and self.setup["protocol_level"] == 3)
     @rule()
     def repeat(self):
         self._do("repeat")

@@ -17,7 +17,7 @@ from wear import Life
 from world import World
 
 # Messages both ways, the end of a sector, an outage.
-SETUP = {"granularity": "page-4", "sectors": 5, "size": 512, "age": 30, "window": 3}
+SETUP = {"granularity": "page-4", "sectors": 5, "size": 512, "age": 30, "max_inflight": 3}
 STEPS = [
     ["publish", 40, 2],
     ["publish", 20, 1],
@@ -47,7 +47,7 @@ def _without_dup(monkeypatch):
             self.states[i] = 3 if self.states[i] & 7 in (3, 4) else 0
         self.waiting = True
 
-    monkeypatch.setattr(Outbound, "again", again)
+    monkeypatch.setattr(Outbound, "retransmit", again)
 
 
 def _same_id(monkeypatch):
@@ -70,7 +70,7 @@ def _torn_counts(monkeypatch):
     def has_header(window, at):
         return bool(window.told_size(at)) and window.buf[window.load(at, 1)] in inflight.recovery._KINDS
 
-    monkeypatch.setattr(inflight.recovery._Window, "has_record", has_header)
+    monkeypatch.setattr(inflight.recovery._SectorReader, "has_record", has_header)
 
 
 def _release_unnoted(monkeypatch):
@@ -88,7 +88,7 @@ def _heard_unnoted(monkeypatch):
 
 
 def _release_sent_before_noted(monkeypatch):
-    acked = Outbound.acked
+    acked = Outbound.acknowledged
 
     def hasty(self, kind, mid):
         i = self._row(mid)
@@ -97,7 +97,7 @@ def _release_sent_before_noted(monkeypatch):
             return 2
         return acked(self, kind, mid)
 
-    monkeypatch.setattr(Outbound, "acked", hasty)
+    monkeypatch.setattr(Outbound, "acknowledged", hasty)
 
 
 def _originals_stand(monkeypatch):
@@ -142,11 +142,11 @@ def test_nothing_is_found_without_a_defect():
 
 
 def test_settings_that_change_between_lives():
-    settings = {"window": 1, "inbound": 1, "level": 3, "buffer": 128}
+    settings = {"max_inflight": 1, "receive_maximum": 1, "protocol_level": 3, "buffer": 128}
     world = World(SETUP)
     world.play([["restart", settings]])
     assert world.peer.level == 3
-    explorer = Explorer(SETUP, [*STEPS[:12], ["restart", settings, 1], *STEPS[10:], ["restart", {"level": 4}]])
+    explorer = Explorer(SETUP, [*STEPS[:12], ["restart", settings, 1], *STEPS[10:], ["restart", {"protocol_level": 4}]])
     explorer.explore()
     assert explorer.count["cuts"] > 100
 

@@ -6,7 +6,7 @@ from explorer import how, some_way
 from nor import PowerCut
 from world import World
 
-_SETUP = {"sectors": 5, "size": 1024, "age": 0, "window": 4}
+_SETUP = {"sectors": 5, "size": 1024, "age": 0, "max_inflight": 4}
 
 
 class Life:

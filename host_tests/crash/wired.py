@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from cutting import GRANULARITIES
 from inflight import Client, Journal
-from inflight.base import ASK, DIAL
+from inflight.base import OPEN, REQUEST
 from inflight.journal import DONE, IN, OUT, RELEASED
 from inflight.packet import ProtocolError
 from nor import NorFlash
@@ -84,23 +84,23 @@ class Device(Client):
         self.peer = peer
         self.patience = self.arrive = None  # of the next Wire
         self.failure = None
-        super().__init__("", "dev", journal, keepalive=0, retry=0, timeout=10**8, on_error=self._note, **options)
+        super().__init__("", "dev", journal, keepalive=0, retry_ms=0, timeout_ms=10**8, on_error=self._note, **options)
 
     def _note(self, error):
         expected = (OSError, HandlerError, MemoryError)
         if not isinstance(error, (*expected, ProtocolError) if self.peer.provoked else expected):
             self.failure = error
 
-    def _take(self, step):
-        if step == DIAL:
-            self._link = Wire(self.peer, self.patience, self.arrive)
-            step = ASK  # which waits likewise
-        super()._take(step)
+    def _do_step(self, step):
+        if step == OPEN:
+            self._transport = Wire(self.peer, self.patience, self.arrive)
+            step = REQUEST  # which waits likewise
+        super()._do_step(step)
 
     @property
     def wire(self):
         """The connection, None if the client has none."""
-        return self._link
+        return self._transport
 
     @property
     def journal(self):
@@ -108,22 +108,22 @@ class Device(Client):
 
     def hand(self, raw):
         """The client reads this, and does what it has to."""
-        self._link.down += raw
-        while self._link and self._link.down:
+        self._transport.down += raw
+        while self._transport and self._transport.down:
             self.turn()
         self.peer.out.handled()
 
     def turn(self):
         """Writes what is due and reads what has come, as run_for() does."""
         try:
-            self._check_whole()
-            if self._link:
-                self._turn(0)
+            self._check_interrupted()
+            if self._transport:
+                self._poll(0)
         except MemoryError as error:
             self.peer.power_cut(None)  # whatever was under way
-            self._failed(error)
+            self._connection_failed(error)
         except (OSError, ProtocolError) as error:
-            self._failed(error)
+            self._connection_failed(error)
 
 
 def aged(setup):

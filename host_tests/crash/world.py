@@ -4,8 +4,8 @@ as a file; ["publish", 30, 1] is a step, and _do_publish() tells what it means."
 import contextlib
 
 from inflight import OutboxFull
+from inflight.counters import DROPPED
 from inflight.journal import OUT
-from inflight.session import DROPPED
 from messages import outgoing
 from peer import Peer
 from reference.oracle import OTHER, Finding
@@ -13,7 +13,7 @@ from reference.wire import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
 from wired import Device, HandlerError, aged, mounted
 
 # Settings of the device, as Client takes them but for "buffer", a size; a restart may change each.
-DEVICE = {"window": 3, "inbound": 4, "drop": None, "level": 4, "buffer": 256}
+DEVICE = {"max_inflight": 3, "receive_maximum": 4, "when_full": None, "protocol_level": 4, "buffer": 256}
 SETUP = {
     "granularity": "page-4",
     "sectors": 4,
@@ -85,7 +85,7 @@ class World:
         the client has to end the connection: to the peer all that follows there is out of place. Else the link
         breaks."""
         self.peer.power_cut(None)
-        if self._linked() and not self.device._is_torn():
+        if self._linked() and not self.device._is_interrupted():
             self.device.wire.broken = True
 
     def power_on(self):
@@ -101,7 +101,7 @@ class World:
         options = {**state.settings, "buffer": bytearray(state.settings["buffer"])}
         state.device = Device(journal, state.peer, **options)
         # Ids of messages to the client need room in the journal, too.
-        state.peer.server.window = min(options["inbound"], self.flash.blocks * self.flash.block_size // 512)
+        state.peer.server.window = min(options["receive_maximum"], self.flash.blocks * self.flash.block_size // 512)
         state.device.subscribe("in/#", 2, self._heard, stream=True)
 
     # --- scripts ---
@@ -161,13 +161,13 @@ class World:
         size = most if size < 0 else min(size, most)
         message = outgoing(len(out.messages), qos, size, retain)
         number = out.begin(message)
-        if self.state.settings["drop"]:
+        if self.state.settings["when_full"]:
             out.let_go()
         seq = device.journal.next_seq
         try:
             mid = device.publish(*message)
         except (OutboxFull, OSError):
-            if qos == 0 or not self.state.settings["drop"]:
+            if qos == 0 or not self.state.settings["when_full"]:
                 out.refuse(number)
                 return
             raise
@@ -282,8 +282,8 @@ class World:
 
     def _do_repeat(self):
         """Nothing was answered for long: at level 3 the client says it all again."""
-        if self._linked() and self.device.connected and self.state.settings["level"] == 3:
-            self.device.session._repeat()
+        if self._linked() and self.device.connected and self.state.settings["protocol_level"] == 3:
+            self.device.session._retransmit()
             self.device.turn()
 
     # --- all of it ---

@@ -2,24 +2,24 @@
 
 import os
 
-import place
+import storage
 from harness import eq
 from littlefs_model import ROOT, Board, vfs
 from nor import NorFlash
 from ports_esp32 import Esp32, Partition
 from ports_rp2040 import Rp2040
-from test_place import serves
+from test_storage import serves
 
-_journal_flash = place.journal_flash
+_journal_flash = storage.journal_flash
 
 
 def picks(chip, root=ROOT):
     """What the board picks, its file system being the one at `root`."""
-    place.journal_flash = lambda *args, **more: _journal_flash(*args, root=root, **more)
+    storage.journal_flash = lambda *args, **more: _journal_flash(*args, root=root, **more)
     try:
         return chip.board.journal_flash()
     finally:
-        place.journal_flash = _journal_flash
+        storage.journal_flash = _journal_flash
 
 
 def running(page=32):

@@ -18,13 +18,16 @@ def refused(**fields):
 
 def test_a_host_is_enough():
     c = config()
-    eq((c.host, c.device, c.root, c.qos, c.level), ("broker", "a1b2c3", "inflight", 1, 4))
-    eq((c.password, c.tls_ca, c.wifi_ssid, c.drop), (None, None, None, None))
+    eq((c.host, c.device, c.root, c.qos, c.protocol_level), ("broker", "a1b2c3", "inflight", 1, 4))
+    eq((c.password, c.tls_ca, c.wifi_ssid, c.when_full), (None, None, None, None))
 
 
 def test_given_fields_are_taken():
-    c = config(device="attic", root="home/upstairs", qos=2, port=1884, interval_ms=250, drop="oldest", user="me")
-    eq((c.device, c.root, c.qos, c.port, c.interval_ms, c.drop), ("attic", "home/upstairs", 2, 1884, 250, "oldest"))
+    c = config(device="attic", root="home/upstairs", qos=2, port=1884, interval_ms=250, when_full="oldest", user="me")
+    eq(
+        (c.device, c.root, c.qos, c.port, c.interval_ms, c.when_full),
+        ("attic", "home/upstairs", 2, 1884, 250, "oldest"),
+    )
 
 
 def test_null_is_left_out():
@@ -50,7 +53,13 @@ def test_numbers_say_their_range():
     for value in (0, 3, "1", 1.5, True, None, [1]):
         text = refused(qos=value)
         assert text.startswith("qos:") and "1 to 2" in text, text
-    for name, value in (("port", 65536), ("interval_ms", 99), ("keepalive", -1), ("level", 5), ("window", 0)):
+    for name, value in (
+        ("port", 65536),
+        ("interval_ms", 99),
+        ("keepalive", -1),
+        ("protocol_level", 5),
+        ("max_inflight", 0),
+    ):
         assert refused(**{name: value}).startswith(name)
 
 
@@ -76,7 +85,7 @@ def test_fields_that_need_another():
     assert "tls_cert" in refused(tls_ca="ca", tls_key="k")
     assert "tls_ca" in refused(tls_cert="c", tls_key="k")
     assert "wifi_ssid" in refused(wifi_key="x")
-    assert "oldest" in refused(drop="all")
+    assert "oldest" in refused(when_full="all")
 
 
 def test_network_fields():

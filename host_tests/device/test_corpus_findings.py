@@ -92,7 +92,7 @@ def test_copies_of_messages_on_flash_that_was_restored_in_part():
         i = outbound.next()
         sent.append(outbound.mids[i])
         outbound.sent(i, 1)
-        outbound.acked(PUBACK, outbound.mids[i])
+        outbound.acknowledged(PUBACK, outbound.mids[i])
     eq(sent, [6, 7, 8])
     eq(outbound.queued, 0)
     eq(Journal(flash).live, 0)
@@ -117,14 +117,14 @@ def session(flash, inbound):
 
 
 def hear(s, data):
-    while s.output(0):
+    while s.data_to_send(0):
         pass
     s.decoder.view[: len(data)] = data
-    s.decoder.fed(len(data))
-    kind = s.receive(0)
+    s.decoder.bytes_received(len(data))
+    kind = s.next_event(0)
     if kind == 3:
-        s.taken()
-    eq(s.receive(0), 0)
+        s.delivered()
+    eq(s.next_event(0), 0)
     return kind
 
 

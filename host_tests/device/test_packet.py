@@ -253,7 +253,7 @@ def decoded(data, step=0, split=0, size=256, level=4):
             n = min(n, split - i)
         assert n > 0, "the decoder wants nothing at byte %d" % i
         d.view[:n] = data[i : i + n]
-        d.fed(n)
+        d.bytes_received(n)
         i += n
         kind = d.next()
         while kind:
@@ -336,13 +336,13 @@ def test_reset_forgets():
             while i < n:
                 k = min(d.space, n - i)
                 d.view[:k] = data[i : i + k]
-                d.fed(k)
+                d.bytes_received(k)
                 while d.next():
                     pass
                 i += k
             d.reset()
             d.view[:4] = h("40020007")
-            d.fed(4)
+            d.bytes_received(4)
             eq(d.next(), packet.PUBACK)
             eq(d.mid, 7)
             eq(d.next(), 0)
@@ -387,7 +387,7 @@ def test_long_payload_of_a_megabyte():
     total = 1000000
     first = b"\x32" + remaining(5 + total) + data[2:]
     d.view[: len(first)] = first
-    d.fed(len(first))
+    d.bytes_received(len(first))
     got = 0
     sent = 0
     while got < total:
@@ -398,7 +398,7 @@ def test_long_payload_of_a_megabyte():
             eq(d.left, total - got)
         else:
             n = min(d.space, total - sent)
-            d.fed(n)  # what was there before is as good as anything else
+            d.bytes_received(n)  # what was there before is as good as anything else
             sent += n
     eq(got, total)
     eq(d.left, 0)

@@ -4,13 +4,14 @@ from errno import ENOBUFS
 
 import inflight.packet as packet
 from harness import eq, raises
+from inflight.compat import ticks_add
+from inflight.counters import NAMES as COUNTERS
 from inflight.flash import RamFlash
-from inflight.inbound import AGAIN, DUPLICATE, NEW, Inbound
+from inflight.inbound import DUPLICATE, NEW, REDELIVERED, Inbound
 from inflight.journal import OUT, Journal, OutboxFull
 from inflight.outbound import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN, Outbound
 from inflight.packet import PUBACK, PUBCOMP, PUBREC, ProtocolError
-from inflight.port import ticks_add
-from inflight.session import COUNTERS, Session
+from inflight.session import Session
 from nor import NorFlash
 
 
@@ -58,10 +59,10 @@ class Peer:
         """Everything that is due, as one."""
         s = self.session
         out = b""
-        n = s.output(self.now)
+        n = s.data_to_send(self.now)
         while n:
             out += bytes(s.out.view[s.out.at : s.out.at + n])
-            n = s.output(self.now)
+            n = s.data_to_send(self.now)
         return out
 
     def sent(self):
@@ -76,15 +77,15 @@ class Peer:
         while i < len(data):
             n = min(s.decoder.space, len(data) - i)
             s.decoder.view[:n] = data[i : i + n]
-            s.fed(n, self.now)
+            s.bytes_received(n, self.now)
             i += n
-            kind = s.receive(self.now)
+            kind = s.next_event(self.now)
             while kind:
                 if kind == packet.PUBLISH:
                     self.note()
-                    s.taken()
+                    s.delivered()
                 out += self.written()
-                kind = s.receive(self.now)
+                kind = s.next_event(self.now)
         return split(out)
 
     def note(self):
@@ -130,43 +131,43 @@ def test_table_of_the_sender():
             outbound.states[0] = state
             kind = (PUBACK, PUBREC, PUBCOMP)[k]
             want = OUTBOUND[state][k]
-            got = outbound.acked(kind, 7)
+            got = outbound.acknowledged(kind, 7)
             if state in (0, 3) and kind == PUBREC and got == REPEAT:
                 continue  # answering it at once is as good
             eq((state, kind, got), (state, kind, want))
             eq(journal.live, 0 if want == FINISH else 1)
             eq(outbound.rows, journal.live)
-            eq(outbound.acked(kind, 8), UNKNOWN)
+            eq(outbound.acknowledged(kind, 8), UNKNOWN)
 
 
 def test_table_of_the_receiver():
     """[MQTT-4.3.3-2] Every packet in every state of a received id."""
     inbound = Inbound(Journal(RamFlash()), 4)
     inbound.released(9)
-    eq(inbound.seen(9), NEW)
-    eq(inbound.seen(9), AGAIN)
+    eq(inbound.received(9), NEW)
+    eq(inbound.received(9), REDELIVERED)
     raises(ProtocolError, inbound.released, 9)
-    inbound.taken(9)
-    eq(inbound.seen(9), DUPLICATE)
-    inbound.taken(9)
-    eq(inbound.seen(9), DUPLICATE)
+    inbound.delivered(9)
+    eq(inbound.received(9), DUPLICATE)
+    inbound.delivered(9)
+    eq(inbound.received(9), DUPLICATE)
     inbound.released(9)
-    eq(inbound.seen(9), NEW)
+    eq(inbound.received(9), NEW)
 
 
 def test_receiver_without_a_journal():
     """The same in RAM alone."""
     inbound = Inbound(None, 2)
-    eq(inbound.seen(1), NEW)
-    inbound.taken(1)
-    eq(inbound.seen(1), DUPLICATE)
-    eq(inbound.seen(2), NEW)
-    inbound.taken(2)
-    raises(OutboxFull, inbound.seen, 3)
+    eq(inbound.received(1), NEW)
+    inbound.delivered(1)
+    eq(inbound.received(1), DUPLICATE)
+    eq(inbound.received(2), NEW)
+    inbound.delivered(2)
+    raises(OutboxFull, inbound.received, 3)
     inbound.released(1)
-    eq(inbound.seen(3), NEW)
-    inbound.forget()
-    eq(inbound.seen(2), NEW)
+    eq(inbound.received(3), NEW)
+    inbound.session_lost()
+    eq(inbound.received(2), NEW)
 
 
 def test_receiver_recovers():
@@ -174,18 +175,18 @@ def test_receiver_recovers():
     device = RamFlash()
     inbound = Inbound(Journal(device), 3)
     for mid in (5, 6, 7):
-        inbound.seen(mid)
-    inbound.taken(5)
-    inbound.taken(6)
+        inbound.received(mid)
+    inbound.delivered(5)
+    inbound.delivered(6)
     inbound.released(6)
     inbound = Inbound(Journal(device), 3)
-    eq(inbound.seen(5), DUPLICATE)
-    eq(inbound.seen(7), AGAIN)
-    eq(inbound.seen(6), NEW)
-    eq(inbound.seen(8), NEW)
-    inbound.forget()
+    eq(inbound.received(5), DUPLICATE)
+    eq(inbound.received(7), REDELIVERED)
+    eq(inbound.received(6), NEW)
+    eq(inbound.received(8), NEW)
+    inbound.session_lost()
     inbound = Inbound(Journal(device), 1)
-    eq(inbound.seen(5), NEW)
+    eq(inbound.received(5), NEW)
 
 
 # --- what leaves never runs ahead of what is durable ---
@@ -201,11 +202,11 @@ class Wary(Peer):
     def written(self):
         s = self.session
         out = b""
-        n = s.output(self.now)
+        n = s.data_to_send(self.now)
         while n:
             assert self.device.is_durable(), s.out.view[s.out.at]
             out += bytes(s.out.view[s.out.at : s.out.at + n])
-            n = s.output(self.now)
+            n = s.data_to_send(self.now)
         return out
 
     def note(self):
@@ -218,7 +219,7 @@ def test_nothing_leaves_before_it_is_durable():
     for level in (4, 3):
         device = NorFlash(4, 1024, 16, cache=True)
         for clean in (False, True, False):
-            peer = Wary(device, level=level, window=2)
+            peer = Wary(device, protocol_level=level, max_inflight=2)
             peer.publish(b"offline", 2)
             assert device.is_durable()
             packets = peer.up(0, clean)
@@ -245,7 +246,7 @@ def test_power_cut_at_rest_behind_pubcomp():
     """[MQTT-4.3.3-2] The broker may use the id again: its next message is not swallowed, however often that happens."""
     device = NorFlash(4, 1024, 16, cache=True)
     for k in range(40):
-        peer = Peer(device, inbound=4)
+        peer = Peer(device, receive_maximum=4)
         peer.up(1 if k else 0)
         eq(peer.feed(message(b"t", b"%d" % k, 2, 1 + k % 7)), [ack(0x50, 1 + k % 7)])
         eq(peer.feed(ack(0x62, 1 + k % 7)), [ack(0x70, 1 + k % 7)])
@@ -262,10 +263,10 @@ def test_idle_makes_durable():
         peer.publish(b"x")
         peer.sent()
     peer.feed(ack(0x40, 1))
-    peer.session.tidy(False)
+    peer.session.collect(False)
     assert not device.is_durable()
     peer.feed(ack(0x40, 2))
-    peer.session.tidy()
+    peer.session.collect()
     device.lose_power()
     eq(Peer(device).up(1), [])
 
@@ -276,8 +277,8 @@ def test_handler_is_interrupted_behind_a_cache():
     peer = Peer(device)
     peer.up()
     peer.session.decoder.view[:8] = message(b"t", b"x", 2, 5)
-    peer.session.decoder.fed(8)
-    eq(peer.session.receive(0), packet.PUBLISH)
+    peer.session.decoder.bytes_received(8)
+    eq(peer.session.next_event(0), packet.PUBLISH)
     device.lose_power()
     peer = Peer(device)
     peer.up(1)
@@ -296,7 +297,7 @@ def test_qos_0_costs_no_sync():
         peer.publish(b"x", 0)
         peer.sent()
         peer.feed(message(b"t", b"x"))
-        peer.session.tidy()
+        peer.session.collect()
     eq(device.syncs, syncs)
 
 
@@ -330,13 +331,13 @@ def test_ids_go_on_after_a_restart():
 
 def test_pipeline_and_window():
     """[MQTT-4.6.0-1] The window is filled in order, and again when its first message is done."""
-    peer = Peer(window=3)
+    peer = Peer(max_inflight=3)
     peer.up()
     for k in range(5):
         peer.publish(b"%d" % k)
     eq([p[-1:] for p in peer.sent()], [b"0", b"1", b"2"])
     eq(peer.session.pending, 5)
-    assert peer.session.blocked
+    assert peer.session.window_full
     eq(peer.feed(ack(0x40, 2))[0][-1:], b"3")
     eq(peer.feed(ack(0x40, 1) + ack(0x40, 3))[0][-1:], b"4")
     eq(peer.feed(ack(0x40, 4) + ack(0x40, 5)), [])
@@ -351,7 +352,7 @@ def test_first_attempt_has_no_dup():
     eq([p[0] for p in out], [0x32])
     peer.publish(b"b", 2)
     eq([p[0] for p in peer.sent()], [0x34])
-    peer.session.lost()
+    peer.session.connection_lost()
     eq([p[0] for p in peer.up(1)], [0x3A, 0x3C])
 
 
@@ -366,7 +367,7 @@ def test_recovered_has_dup():
     peer.publish(b"c")
     eq([(p[0], p[-1:]) for p in peer.up()], [(0x32, b"a"), (0x34, b"b"), (0x32, b"c")])
     peer.publish(b"d")
-    peer.session.lost()
+    peer.session.connection_lost()
     peer.publish(b"e")
     peer = Peer(device)
     eq([(p[0], p[-1:]) for p in peer.up(1)], [(0x3A, b"a"), (0x3C, b"b"), (0x3A, b"c"), (0x3A, b"d"), (0x32, b"e")])
@@ -391,14 +392,14 @@ def test_released_is_recovered_as_released():
 def test_released_behind_a_smaller_window():
     """[MQTT-4.3.3-1] [MQTT-4.6.0-4] A later life with a smaller window releases the rest in its turn."""
     device = RamFlash()
-    peer = Peer(device, window=6)
+    peer = Peer(device, max_inflight=6)
     peer.up()
     for k in range(6):
         peer.publish(b"%d" % k, 2)
     peer.sent()
     for mid in (1, 2, 3, 4):
         peer.feed(ack(0x50, mid))
-    peer = Peer(device, window=2)
+    peer = Peer(device, max_inflight=2)
     eq(peer.up(1), [ack(0x62, 1), ack(0x62, 2)])
     eq(peer.feed(ack(0x70, 1)), [ack(0x62, 3)])
     eq(peer.feed(ack(0x70, 2)), [ack(0x62, 4)])
@@ -415,36 +416,36 @@ def test_retain_is_kept():
     peer.session.publish(b"t", b"x", 1, True)
     peer.session.publish(b"t", b"x", 2, True)
     eq([p[0] for p in peer.sent()], [0x33, 0x35])
-    peer.session.lost()
+    peer.session.connection_lost()
     eq([p[0] for p in peer.up(1)], [0x3B, 0x3D])
 
 
 def test_ids_of_an_earlier_larger_window():
     """[MQTT-2.3.1-2] What a larger window left out of order, behind a smaller one, keeps its id to itself."""
     device = NorFlash(8, 1024, 16)
-    peer = Peer(device, window=8)
+    peer = Peer(device, max_inflight=8)
     peer.up()
     for _ in range(8):
         peer.publish(b"x")
     peer.sent()
     for mid in (2, 3, 4, 6, 8):
         peer.feed(ack(0x40, mid))
-    peer = Peer(device, window=1)
+    peer = Peer(device, max_inflight=1)
     outbound = peer.session._outbound
     outbound.last_mid = 65534
     mids = []
     for _ in range(8):
         mids.append(peer.publish(b"y"))
     eq(mids, [65535, 2, 3, 4, 6, 8, 9, 10])
-    eq(Peer(device, window=1).publish(b"z"), 11)
+    eq(Peer(device, max_inflight=1).publish(b"z"), 11)
 
 
 def test_redelivery_in_order_across_lives():
     """[MQTT-4.6.0-1] [MQTT-2.3.1-3] Ten lives with a message each: the same ids, the same order."""
     device = RamFlash()
     for k in range(10):
-        Peer(device, window=4).publish(b"%d" % k, 1 + k % 2)
-    peer = Peer(device, window=4)
+        Peer(device, max_inflight=4).publish(b"%d" % k, 1 + k % 2)
+    peer = Peer(device, max_inflight=4)
     sent = peer.up()
     order = []
     while sent:
@@ -508,7 +509,7 @@ def test_nothing_before_connack():
 def test_dropped_when_full():
     """The oldest behind the window gives way, or the newest; without a policy OutboxFull, and nothing changes."""
     for drop in ("oldest", "newest"):
-        peer = Peer(drop=drop, window=2)
+        peer = Peer(when_full=drop, max_inflight=2)
         for k in range(100):
             peer.publish(b"%060d" % k)
         assert peer.count("dropped") > 20
@@ -531,17 +532,17 @@ def test_dropped_after_a_restart_as_before_it():
     """The oldest that can never have left gives way, one by one; what may have left stays, in a smaller window too."""
     for window in (2, 8, 12):
         device = NorFlash(8, 1024, 16)
-        peer = Peer(device, window=8)
+        peer = Peer(device, max_inflight=8)
         peer.up()
         for k in range(8):
             peer.publish(b"%060d" % k, 2)
         peer.sent()
-        peer.session.lost()
+        peer.session.connection_lost()
         k = 8
         while peer.session.journal.fits(OUT, 66):
             peer.publish(b"%060d" % k)
             k += 1
-        peer = Peer(device, window=window, drop="oldest")
+        peer = Peer(device, max_inflight=window, when_full="oldest")
         full = peer.session.pending
         for n in range(k, k + 10):
             assert peer.publish(b"%060d" % n)
@@ -564,7 +565,7 @@ def test_dropped_after_a_restart_as_before_it():
 
 def test_message_that_would_not_fit_drops_nobody():
     """[MQTT-3.3.1-1] Dropping all that can be dropped would not make room for it: it is the one that goes."""
-    peer = Peer(NorFlash(5, 2048, 16), window=20, drop="oldest")
+    peer = Peer(NorFlash(5, 2048, 16), max_inflight=20, when_full="oldest")
     while peer.publish(b"%040d" % 0):
         if peer.session._outbound.queued == 3:
             break
@@ -576,7 +577,7 @@ def test_held_message_outlives_the_ring():
     """[MQTT-2.3.1-3] [MQTT-4.4.0-1] A message that stays unacknowledged is moved as the ring goes around; it is sent
     again, whole."""
     device = RamFlash()
-    peer = Peer(device, window=4)
+    peer = Peer(device, max_inflight=4)
     peer.up()
     held = (peer.publish(b"held 1", 1), peer.publish(b"held 2", 2))
     peer.sent()
@@ -586,10 +587,10 @@ def test_held_message_outlives_the_ring():
         eq(len(peer.sent()), 1)
         peer.feed(ack(0x40, mid))
     eq(peer.session.pending, 2)
-    peer.session.lost()
+    peer.session.connection_lost()
     want = [b"\x3a" + message(b"t", b"held 1", 1, held[0])[1:], ack(0x62, held[1])]
     eq(peer.up(1), want)
-    eq(Peer(device, window=4).up(1), want)
+    eq(Peer(device, max_inflight=4).up(1), want)
 
 
 def test_received_ids_outlive_the_ring():
@@ -623,9 +624,9 @@ def test_long_messages_stream_from_flash():
         mid = peer.publish(payload, qos, b"topic")
         head = bytes([0x32 if qos == 1 else 0x34, 0xE1, 0x04]) + b"\x00\x05topic" + two(mid)
         eq(peer.up(qos - 1)[-1], head + payload)
-        peer.session.lost()
+        peer.session.connection_lost()
         eq(peer.up(1)[-1], bytes([head[0] | 8]) + head[1:] + payload)
-        peer.session.lost()
+        peer.session.connection_lost()
 
 
 def test_long_message_of_qos_0():
@@ -655,7 +656,7 @@ def test_qos_2_once():
     peer.up()
     eq(peer.feed(message(b"t", b"x", 2, 5)), [ack(0x50, 5)])
     eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
-    peer.session.lost()
+    peer.session.connection_lost()
     peer.up(1)
     eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
     eq(len(peer.got), 1)
@@ -675,8 +676,8 @@ def test_interrupted_handler():
     peer = Peer(device)
     peer.up()
     peer.session.decoder.view[:8] = message(b"t", b"x", 2, 5)
-    peer.session.decoder.fed(8)
-    eq(peer.session.receive(0), packet.PUBLISH)
+    peer.session.decoder.bytes_received(8)
+    eq(peer.session.next_event(0), packet.PUBLISH)
     assert peer.session.deliver and not peer.session.redelivered
     for k in range(2):
         peer = Peer(device)
@@ -692,7 +693,7 @@ def test_broker_that_forgot():
     peer.feed(message(b"t", b"x", 2, 5))
     peer.publish(b"out")
     peer.sent()
-    peer.session.lost()
+    peer.session.connection_lost()
     eq([p[0] for p in peer.up(0)], [0x3A])
     peer.feed(message(b"t", b"y", 2, 5))
     eq([g[0] for g in peer.got], [b"x", b"y"])
@@ -701,10 +702,10 @@ def test_broker_that_forgot():
 def test_level_3_ignores_the_reserved_byte():
     """[MQTT31-5] Received ids are kept, whatever byte 1 says."""
     for reserved in (0, 1, 255):
-        peer = Peer(level=3)
+        peer = Peer(protocol_level=3)
         peer.up(reserved)
         peer.feed(message(b"t", b"x", 2, 5))
-        peer.session.lost()
+        peer.session.connection_lost()
         peer.up(reserved)
         eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
         eq(len(peer.got), 1)
@@ -712,7 +713,7 @@ def test_level_3_ignores_the_reserved_byte():
 
 def test_limit_of_received_ids():
     """Nothing the peer sends can grow memory."""
-    peer = Peer(inbound=2)
+    peer = Peer(receive_maximum=2)
     peer.up()
     peer.feed(message(b"t", b"x", 2, 1) + message(b"t", b"x", 2, 2))
     error = raises(OSError, peer.feed, message(b"t", b"x", 2, 3))
@@ -736,9 +737,9 @@ def test_owner():
     """[MQTT-3.1.3-2] A journal that has met a broker serves one client id."""
     device = RamFlash()
     peer = Peer(device)
-    assert not peer.session.known
+    assert not peer.session.has_session
     peer.up()
-    assert Peer(device).session.known
+    assert Peer(device).session.has_session
     for other in (b"de", b"devi", b"xyz", b""):
         raises(ValueError, Session, Journal(device), bytearray(256), other)
 
@@ -756,13 +757,13 @@ def test_known_is_written_once():
 
 def test_clean_session_gives_up():
     """[MQTT-3.1.2-6] What was in flight, and received ids; not what never left."""
-    peer = Peer(window=2)
+    peer = Peer(max_inflight=2)
     peer.up()
     for k in range(4):
         peer.publish(b"%d" % k)
     eq(len(peer.sent()), 2)
     peer.feed(message(b"t", b"x", 2, 5))
-    peer.session.lost()
+    peer.session.connection_lost()
     out = peer.up(0, True)
     eq([(p[0], p[-1:]) for p in out], [(0x32, b"2"), (0x32, b"3")])
     eq(peer.count("dropped"), 2)
@@ -773,12 +774,12 @@ def test_clean_session_gives_up():
 def test_recovered_messages_are_given_up_by_a_clean_session():
     """[MQTT-3.1.2-6] After a restart they belong to the session before."""
     device = RamFlash()
-    peer = Peer(device, window=2)
+    peer = Peer(device, max_inflight=2)
     peer.up()
     for k in range(4):
         peer.publish(b"%d" % k)
     peer.sent()
-    peer = Peer(device, window=2)
+    peer = Peer(device, max_inflight=2)
     peer.publish(b"new")
     eq([(p[0], p[-1:]) for p in peer.up(0, True)], [(0x32, b"2"), (0x32, b"3")])  # behind the window
     eq(peer.count("dropped"), 2)
@@ -798,7 +799,7 @@ def test_what_never_left_survives_a_power_cut_and_a_clean_session():
         peer.feed(ack(0x40, 1))
         peer.publish(b"sent", 2)
         peer.sent()
-        peer.session.lost()
+        peer.session.connection_lost()
         for k in range(30):
             peer.publish(b"%02d" % k)
         peer = Peer(device)
@@ -817,17 +818,17 @@ def test_nothing_is_given_up_before_connack():
     """[MQTT-3.1.2-6] A CONNECT with clean session that never arrives ends nothing, at level 4 and 3."""
     for level in (4, 3):
         device = NorFlash(8, 1024, 16)
-        peer = Peer(device, level=level)
+        peer = Peer(device, protocol_level=level)
         peer.up(0, True)
-        peer.session.lost()
+        peer.session.connection_lost()
         peer.up(0)
         two_left = [peer.publish(b"a", 1), peer.publish(b"b", 2)]
         peer.sent()
         peer.feed(message(b"t", b"x", 2, 5))
-        peer = Peer(device, level=level)
+        peer = Peer(device, protocol_level=level)
         peer.session.connect(0, True, 60, None, None, None)
         eq(peer.sent()[0][0], 0x10)
-        peer = Peer(device, level=level)
+        peer = Peer(device, protocol_level=level)
         eq([(p[0], mid_of(p)) for p in peer.up(1)], [(0x3A, two_left[0]), (0x3C, two_left[1])])
         eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
         eq((peer.got, peer.count("dropped")), ([], 0))
@@ -840,7 +841,7 @@ def test_a_session_that_ended_sends_nothing_again():
         for arrived in (True, False):
             for clean in (True, False):
                 device = NorFlash(8, 1024, 16, cache=True)
-                peer = Peer(device, level=level)
+                peer = Peer(device, protocol_level=level)
                 peer.up(0, True)
                 if arrived:  # else CONNACK of a later clean session never came
                     peer.publish(b"a", 2)
@@ -850,18 +851,18 @@ def test_a_session_that_ended_sends_nothing_again():
                     eq(peer.feed(ack(0x50, 1)), [ack(0x62, 1)])
                     peer.feed(message(b"t", b"x", 2, 5))
                 else:
-                    peer.session.lost()
+                    peer.session.connection_lost()
                     peer.up(0)
                     peer.publish(b"a", 1)
                     peer.sent()
                     peer.feed(message(b"t", b"x", 2, 5))
-                    peer.session.lost()
+                    peer.session.connection_lost()
                     peer.session.connect(0, True, 60, None, None, None)
                     peer.sent()
                 device.lose_power()
                 if level == 3 and not (arrived or clean):
                     continue  # nobody can tell: nothing is lost, then
-                peer = Peer(device, level=level)
+                peer = Peer(device, protocol_level=level)
                 eq((level, arrived, clean, peer.up(0, clean)), (level, arrived, clean, []))
                 eq((peer.session.pending, peer.count("dropped")), (0, 3 if arrived else 1))
                 eq(peer.feed(message(b"t", b"new", 2, 5)), [ack(0x50, 5)])
@@ -882,7 +883,7 @@ def test_a_clean_session_costs_no_flash_again():
             peer.feed(ack(0x40, mid))
             peer.publish(b"y" * 20, 0)
             used.append(device.programmed - before)
-            peer.session.lost()
+            peer.session.connection_lost()
         assert max(used) < 60, used
 
 
@@ -917,7 +918,7 @@ def test_ids_are_freed_in_a_session_of_somebody_else():
     """[MQTT-4.3.3-2] [MQTT-2.3.1-2] PUBREL and its PUBCOMP before the first use of an id at QoS 2; QoS 1 needs none."""
     for level, present in ((4, 1), (3, 0)):
         device = NorFlash(8, 1024, 16, cache=True)
-        peer = Peer(device, level=level)
+        peer = Peer(device, protocol_level=level)
         peer.publish(b"one", 1)
         peer.publish(b"two", 2)
         peer.publish(b"three", 1)
@@ -967,7 +968,7 @@ def test_a_new_session_has_no_ids_to_be_freed():
     peer.up(1)
     peer.publish(b"x", 2)
     assert probed(peer.sent(), 1)
-    peer.session.lost()
+    peer.session.connection_lost()
     eq([p[0] for p in peer.up(0)], [0x34])
     device.lose_power()
     eq([p[0] for p in Peer(device).up(1)], [0x3C])
@@ -986,7 +987,7 @@ def test_a_broker_that_does_not_answer_for_free_ids():
 
 def test_probes_are_repeated_at_level_3():
     """[MQTT31-12] As everything else that is not answered."""
-    peer = Peer(level=3, retry=1000)
+    peer = Peer(protocol_level=3, retry_ms=1000)
     peer.up()
     peer.publish(b"x", 2)
     assert probed(peer.sent(), 1)
@@ -1005,7 +1006,7 @@ STARTS = (0, 12345, -500, -1)
 def test_keep_alive():
     """[MQTT-3.1.2-23] PINGREQ after the silence asked for, not before, once; around the end of the clock too."""
     for start in STARTS:
-        peer = Peer(keepalive=1000, timeout=1000)
+        peer = Peer(keepalive=1000, timeout_ms=1000)
         peer.now = t = ticks_add(0, start)
         peer.up()
         peer.now = ticks_add(t, 999)
@@ -1027,13 +1028,13 @@ def test_keep_alive():
 
 def test_pubrel_that_nobody_answers():
     """A broker without the session owes no PUBCOMP: asked twice in vain, the message is done with."""
-    peer = Peer(window=1)
+    peer = Peer(max_inflight=1)
     peer.up()
     mid = peer.publish(b"one", 2)
     peer.sent()
     peer.feed(ack(0x50, mid))
     for _ in range(2):
-        peer.session.lost()
+        peer.session.connection_lost()
         out = peer.up(0)
     eq(peer.session.pending, 0)
     eq(out, [])
@@ -1045,13 +1046,13 @@ def test_pubrel_that_nobody_answers():
 def test_half_a_handshake_is_not_dropped():
     """drop="oldest" gives up what the broker has certainly never seen, nothing else."""
     device = NorFlash(4, 1024, 64)
-    peer = Peer(device, window=4)
+    peer = Peer(device, max_inflight=4)
     peer.up()
     for k in range(4):
         peer.publish(b"%d" % k, 2)
     for p in peer.sent():
         peer.feed(ack(0x50, mid_of(p)))
-    peer = Peer(device, window=1, drop="oldest")
+    peer = Peer(device, max_inflight=1, when_full="oldest")
     for k in range(200):
         peer.publish(b"new %d" % k, 1)
     out = peer.up(1)
@@ -1066,7 +1067,7 @@ def test_half_a_handshake_is_not_dropped():
 
 def test_silence_of_the_broker_is_noticed():
     """[MQTT-3.12.4-1] However much we send: a broker that says nothing is asked, and missed."""
-    peer = Peer(keepalive=1000, timeout=250)
+    peer = Peer(keepalive=1000, timeout_ms=250)
     peer.up()
     peer.now = 600
     peer.publish(b"x", 0)
@@ -1080,7 +1081,7 @@ def test_silence_of_the_broker_is_noticed():
 def test_any_byte_is_life():
     """[MQTT-3.12.4-1] A broker that sends slowly is not missed, however late its PINGRESP is; but it is some time."""
     for start in STARTS:
-        peer = Peer(keepalive=1000, timeout=500)
+        peer = Peer(keepalive=1000, timeout_ms=500)
         peer.now = t = ticks_add(0, start)
         peer.up()
         s = peer.session
@@ -1104,7 +1105,7 @@ def test_any_byte_is_life():
 def test_a_slow_long_packet_is_life():
     """A message longer than the buffer may take its time, if enough of it comes at all."""
     for piece, alive in ((30, True), (20, False)):
-        peer = Peer(keepalive=1000, timeout=500)
+        peer = Peer(keepalive=1000, timeout_ms=500)
         peer.up()
         peer.now = 1000
         eq(peer.sent(), [PING])
@@ -1122,7 +1123,7 @@ def test_a_week_without_a_look():
     """Half a period of the clock and more: keep alive, its time-out and the repetition of level 3 go on."""
     for days in (7, 12, 20):
         later = days * 86_400_000
-        peer = Peer(level=3, keepalive=60_000, retry=20_000)
+        peer = Peer(protocol_level=3, keepalive=60_000, retry_ms=20_000)
         peer.up(0, True)
         peer.publish(b"x")
         eq([p[0] for p in peer.sent()], [0x32])
@@ -1163,7 +1164,7 @@ def test_ping_begins_anew_with_a_connection():
     peer.up()
     peer.now = 1000
     eq(peer.sent(), [PING])
-    peer.session.lost()
+    peer.session.connection_lost()
     assert not peer.session.keep_alive.pinging
     peer.up(1)
     assert not peer.session.keep_alive.overdue(9000)
@@ -1172,7 +1173,7 @@ def test_ping_begins_anew_with_a_connection():
 def test_retry_of_level_3():
     """[MQTT31-9] [MQTT31-12] Repeated with DUP after the time-out, which doubles; an answer sets it back."""
     for start in STARTS:
-        peer = Peer(level=3, retry=1000)
+        peer = Peer(protocol_level=3, retry_ms=1000)
         peer.now = t = ticks_add(0, start)
         peer.up(0, True)
         mid = peer.publish(b"x", 2)
@@ -1192,7 +1193,7 @@ def test_retry_of_level_3():
 def test_repeated_pubrec():
     """[MQTT31-9] [MQTT-3.6.1-1] Its PUBREL is a repetition: 6A at level 3, 62 at level 4."""
     for level, first in ((3, 0x6A), (4, 0x62)):
-        peer = Peer(level=level)
+        peer = Peer(protocol_level=level)
         peer.up(0, True)
         mid = peer.publish(b"x", 2)
         peer.sent()
@@ -1202,7 +1203,7 @@ def test_repeated_pubrec():
 
 def test_retry_of_subscribe_at_level_3():
     """[MQTT31-9] [MQTT31-12] 82, then 8A under the same id."""
-    peer = Peer(level=3, retry=1000)
+    peer = Peer(protocol_level=3, retry_ms=1000)
     peer.up()
     peer.session.subscribe([b"a"], [1])
     first = peer.sent()
@@ -1210,14 +1211,14 @@ def test_retry_of_subscribe_at_level_3():
     peer.now = 1000
     eq(peer.sent(), [b"\x8a" + first[0][1:]])
     peer.feed(b"\x90\x03" + first[0][2:4] + b"\x01")
-    assert not peer.session.asking
+    assert not peer.session.requesting
     peer.now = 90000
     eq(peer.sent(), [])
 
 
 def test_first_subscribe_after_a_pause():
     """[MQTT31-9] However long the session was idle, the first SUBSCRIBE has no DUP."""
-    peer = Peer(level=3, retry=1000)
+    peer = Peer(protocol_level=3, retry_ms=1000)
     peer.now = 50000
     peer.up()
     peer.now = 100000
@@ -1227,7 +1228,7 @@ def test_first_subscribe_after_a_pause():
 
 def test_publish_after_a_pause_is_not_repeated_early():
     """[MQTT31-12] The time-out begins when the message leaves."""
-    peer = Peer(level=3, retry=1000)
+    peer = Peer(protocol_level=3, retry_ms=1000)
     peer.now = 50000
     peer.up()
     peer.now = 100000
@@ -1264,14 +1265,14 @@ def test_subscribe_ids():
     eq(raw, b"\x82\x0a" + raw[2:4] + b"\x00\x01a\x01\x00\x01b\x02")
     peer.feed(b"\x90\x04" + raw[2:4] + b"\x01\x80")
     eq(peer.session.granted, b"\x01\x80")
-    assert not peer.session.asking
+    assert not peer.session.requesting
 
 
 def test_answers_to_requests_that_nobody_made():
     """[MQTT-3.8.4-2] [MQTT-3.10.4-4] [MQTT31-9] Also a second answer, to a request that was repeated: counted, like
     other acknowledgements of unknown ids."""
     for level in (4, 3):
-        peer = Peer(level=level, retry=1000)
+        peer = Peer(protocol_level=level, retry_ms=1000)
         peer.up(0, True)
         peer.feed(b"\x90\x03\x00\x07\x00" + ack(0xB0, 7))
         peer.session.subscribe([b"a"], [1])
@@ -1279,11 +1280,11 @@ def test_answers_to_requests_that_nobody_made():
         peer.now = 1000
         peer.sent()
         peer.feed(2 * (b"\x90\x03" + mid + b"\x01"))
-        eq((peer.session.granted, peer.session.asking), (b"\x01", False))
+        eq((peer.session.granted, peer.session.requesting), (b"\x01", False))
         peer.session.subscribe([b"a"], None)
         mid = peer.sent()[0][2:4]
         peer.feed(b"\x90\x03\x00\x07\x00" + 2 * (b"\xb0\x02" + mid))
-        assert not peer.session.asking
+        assert not peer.session.requesting
         eq(peer.count("unknown_acks"), 5)
 
 
@@ -1324,7 +1325,7 @@ def test_counters():
     peer.publish(b"1", 1)
     peer.publish(b"2", 2)
     peer.sent()
-    peer.session.lost()
+    peer.session.connection_lost()
     peer.up(1)
     peer.feed(ack(0x40, 1) + ack(0x50, 2) + ack(0x70, 2) + message(b"t", b"x", 2, 1) + message(b"t", b"x", 2, 1, 1))
     want = {"accepted": 2, "sent": 3, "resent": 2, "completed": 2, "received": 1, "duplicates": 1, "connects": 2}

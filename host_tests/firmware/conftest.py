@@ -22,9 +22,9 @@ from broker import Automatic  # noqa: E402
 from codes import IDLE, ONLINE, POWER_ON  # noqa: E402
 from config import check  # noqa: E402
 from inflight import Client, Journal, RamFlash  # noqa: E402
-from nap import Nap  # noqa: E402
 from node import will  # noqa: E402
 from runtimes import runtime  # noqa: E402
+from sleeping_app import SleepingApp  # noqa: E402
 
 
 class Board:
@@ -82,8 +82,8 @@ class Board:
 
 
 class Maker:
-    """make(port, ...) is an App, or with sleep_ms a Nap, on a Board of its own if none is given; other arguments are
-    fields of its configuration."""
+    """make(port, ...) is an App, or with sleep_ms a SleepingApp, on a Board of its own if none is given; other
+    arguments are fields of its configuration."""
 
     def __init__(self):
         self.apps = []
@@ -92,7 +92,7 @@ class Maker:
         config = check({"host": "127.0.0.1", "port": port, "interval_ms": 100, **fields}, "dev")
         flash = flash or RamFlash(8, 4096)
         journal = Journal(flash)
-        kind = Nap if config.sleep_ms else App
+        kind = SleepingApp if config.sleep_ms else App
         client = Client(
             config.host,
             config.device,
@@ -100,9 +100,9 @@ class Maker:
             port=config.port,
             will=will(config),
             keepalive=0,
-            drop=config.drop,
-            timeout=min(3000, kind.timeout(config)),
-            backoff=(0, 0),
+            when_full=config.when_full,
+            timeout_ms=min(3000, kind.timeout(config)),
+            backoff_ms=(0, 0),
             reconnect=kind.RECONNECT,
             on_error=lambda error: None,
         )

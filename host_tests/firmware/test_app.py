@@ -110,7 +110,7 @@ def test_after_a_full_journal_no_number_is_missing(make, nobody, broker, until):
 
 @pytest.mark.parametrize("drop", ["oldest", "newest"])
 def test_drop_policies_are_counted_by_the_client(make, nobody, until, drop):
-    app = make(nobody, RamFlash(3, 1024), drop=drop)
+    app = make(nobody, RamFlash(3, 1024), when_full=drop)
     until(app, lambda: app.client.counters()["dropped"] >= 2)
     assert app.full == 0
     # What the new message gave way for was never accepted; what gave way to it had been.
@@ -326,7 +326,7 @@ def test_command_interrupted_by_a_power_cut_says_so(make, broker, until, monkeyp
     until(first, lambda: arrived(broker, "status"))
     broker.give("inflight/dev/command/ping", b"again", 2)
     with monkeypatch.context() as patch, pytest.raises(PowerCut):
-        patch.setattr(commands, "obey", cut)
+        patch.setattr(commands, "execute", cut)
         until(first, lambda: False)
     first.client._close()
     second = make(broker.port, flash)

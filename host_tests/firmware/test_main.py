@@ -74,7 +74,7 @@ def test_reboot_says_goodbye_and_asks_to_be_started_again(machine, broker, told)
         ('{"port": 1}', 'write "host": "broker.example"'),
         ('{"host": "h", "qos": 7}', "qos: write a whole number from 1 to 2"),
         ('{"host": "h", "wlan": "x"}', 'unknown field "wlan"'),
-        ('{"host": "h", "level": 3, "device": "a-name-of-more-than-23-characters"}', "1 to 23 characters"),
+        ('{"host": "h", "protocol_level": 3, "device": "a-name-of-more-than-23-characters"}', "1 to 23 characters"),
         (None, 'create it with {"host": "broker.example"}'),
         ('{"host": "h", "tls_ca": "no-such-file"}', "tls_ca: no file no-such-file"),
         ('{"host": "h", "tls_ca": "config.json"}', "tls: write certificates and keys as DER files"),

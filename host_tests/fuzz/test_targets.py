@@ -65,16 +65,16 @@ def wrongly(function, change):
 BROKEN = {
     "any text is valid": ("decoder", inflight.packet, "valid", lambda told, *_: True),
     "no Message ID is wrong": ("decoder", inflight.packet.Decoder, "_id", None),
-    "pieces lose a byte": ("decoder", inflight.packet.Decoder, "fed", None),
+    "pieces lose a byte": ("decoder", inflight.packet.Decoder, "bytes_received", None),
     "everything matches": ("topic", inflight.topic, "matches", lambda told, *_: True),
     "nothing matches": ("topic", inflight.topic, "matches", lambda told, *_: False),
     "filters are not looked at": ("topic", inflight.topic, "encode_filter", None),
-    "a PUBREC completes": ("session", Outbound, "acked", None),
-    "a QoS 2 message is always new": ("session", Inbound, "seen", lambda told, *_: 0),
+    "a PUBREC completes": ("session", Outbound, "acknowledged", None),
+    "a QoS 2 message is always new": ("session", Inbound, "received", lambda told, *_: 0),
     "marks do not last": ("session", Journal, "mark", None),
-    "every other record is spoilt": ("mount", inflight.recovery._Window, "has_record", None),
+    "every other record is spoilt": ("mount", inflight.recovery._SectorReader, "has_record", None),
     "no header is": ("mount", inflight.recovery, "_read_headers", None),
-    "the end is not found": ("mount", inflight.recovery._Window, "last_byte", lambda told, *_: -1),
+    "the end is not found": ("mount", inflight.recovery._SectorReader, "last_byte", lambda told, *_: -1),
 }
 
 

@@ -19,7 +19,7 @@ for folder in (
 from clients import broker, make, pump, virtual  # noqa: E402, F401 (fixtures)
 from cutting import quick_sum  # noqa: E402
 from inflight import Journal  # noqa: E402
-from inflight.link import Link  # noqa: E402
+from inflight.transport import Transport  # noqa: E402
 
 
 @pytest.fixture
@@ -32,6 +32,6 @@ def quick_crc(monkeypatch):
 def looks(monkeypatch):
     """A list that grows with each look that a client takes at its socket."""
     taken = []
-    receive = Link.receive
-    monkeypatch.setattr(Link, "receive", lambda *of: taken.append(of) or receive(*of))
+    receive = Transport.receive
+    monkeypatch.setattr(Transport, "receive", lambda *of: taken.append(of) or receive(*of))
     return taken

@@ -30,8 +30,8 @@ from broker import (
     Faults,
 )
 from inflight import AsyncClient, ConnectRefused, Journal, OutboxFull, ProtocolError, RamFlash
-from inflight.link import Link
-from inflight.port import ticks_add, ticks_ms
+from inflight.compat import ticks_add, ticks_ms
+from inflight.transport import Transport
 from nor import NorFlash
 
 pytestmark = [
@@ -65,7 +65,7 @@ def make(port, device=None, client_id="dev", **options):
     """An AsyncClient with a RAM journal; `errors` lists what on_error was told. device False: no journal."""
     device = RamFlash() if device is None else device
     errors = []
-    settings = {"timeout": 3000, "backoff": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
+    settings = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
     client = AsyncClient("127.0.0.1", client_id, Journal(device) if device else None, port=port, **settings)
     client.errors = errors
     client.device = device
@@ -81,7 +81,7 @@ def play(broker, script, scene):
 def narrow(end):
     """A connected client, or a broker before anybody comes, whose socket takes little at once."""
     if isinstance(end, AsyncClient):
-        end._link.stream._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        end._transport.stream._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     else:
         end._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
@@ -177,7 +177,7 @@ def pit():
 
 
 def test_no_answer_to_the_dial(pit):
-    client = make(pit, timeout=100)
+    client = make(pit, timeout_ms=100)
 
     async def scene():
         with pytest.raises(OSError) as told:
@@ -189,7 +189,7 @@ def test_no_answer_to_the_dial(pit):
 
 
 def test_silent_broker(broker):
-    client = make(broker.port, timeout=100)
+    client = make(broker.port, timeout_ms=100)
 
     async def scene():
         with pytest.raises(OSError) as told:
@@ -257,11 +257,11 @@ def test_back_off(broker):
     """The pauses grow to the longest, jittered; a connection that stands sets them back."""
     broker.close()
     now = [0]
-    client = make(broker.port, backoff=(100, 1000), on_error=lambda e: None)
+    client = make(broker.port, backoff_ms=(100, 1000), on_error=lambda e: None)
     for tries, longest in enumerate((100, 200, 400, 800, 1000, 1000)):
-        assert client._tries == tries
-        client._postpone(now[0])
-        assert 0 <= client._due <= longest
+        assert client._attempts == tries
+        client._back_off(now[0])
+        assert 0 <= client._next_attempt <= longest
 
 
 # --- publishing ---
@@ -398,7 +398,7 @@ def test_session_forgotten(broker):
 
 def test_clean_session(broker):
     """[MQTT-3.1.2-6]"""
-    client = make(broker.port, clean=True)
+    client = make(broker.port, clean_session=True)
 
     async def scene():
         async with client:
@@ -521,7 +521,7 @@ def test_link_lost_while_asking(broker):
 def test_no_answer(broker, ask):
     """[MQTT-3.12.4-1] A question has a time limit; the connection goes with it. Whoever notices first, the caller hears
     of the reason."""
-    client = make(broker.port, timeout=500)
+    client = make(broker.port, timeout_ms=500)
 
     async def scene():
         await client.connect()
@@ -587,7 +587,7 @@ def test_disconnected_while_asking(broker):
 
 def test_keep_alive(broker):
     """[MQTT-3.1.2-23] Pings while nobody does anything; one without answer ends the connection."""
-    client = make(broker.port, keepalive=1, timeout=300)
+    client = make(broker.port, keepalive=1, timeout_ms=300)
 
     async def scene():
         async with client:
@@ -823,7 +823,7 @@ def test_requests_in_the_body(broker, qos):
 
 def test_pings_in_the_body(broker):
     """[MQTT-3.1.2-24] A body longer than the keep alive does not end the connection."""
-    client = make(broker.port, keepalive=1, timeout=300)
+    client = make(broker.port, keepalive=1, timeout_ms=300)
     done = threading.Event()
 
     async def scene():
@@ -907,7 +907,7 @@ def test_a_flood_leaves_time_to_others(broker):
 def test_backpressure(broker):
     """A QoS 0 payload longer than all buffers waits for the broker, then goes on; others wait their turn."""
     narrow(broker)
-    client = make(broker.port, timeout=2000)
+    client = make(broker.port, timeout_ms=2000)
     payload = bytes(range(256)) * 500
     waits = threading.Event()
     order = []
@@ -921,7 +921,7 @@ def test_backpressure(broker):
             await client.connect()
             narrow(client)
             tasks = [asyncio.create_task(one("big", payload, 0))]
-            await until(lambda: client._left)
+            await until(lambda: client._out_left)
             tasks += [asyncio.create_task(one("q%d" % q, b"small", q)) for q in (0, 1, 2)]
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -946,7 +946,7 @@ def test_backpressure(broker):
 def test_large_qos_1_goes_on_alone(broker):
     """Accepted and half written: no caller is left, and the socket takes it piece by piece all the same."""
     narrow(broker)
-    client = make(broker.port, RamFlash(8, 32768), timeout=4000)
+    client = make(broker.port, RamFlash(8, 32768), timeout_ms=4000)
     payload = bytes(range(250)) * 100
 
     async def scene():
@@ -970,7 +970,7 @@ def test_large_qos_1_goes_on_alone(broker):
 def test_a_peer_that_takes_nothing(broker):
     """Bounded, also without a keep alive; QoS 0 is told, QoS 1 goes out on the next connection."""
     narrow(broker)
-    client = make(broker.port, timeout=200)
+    client = make(broker.port, timeout_ms=200)
     done = threading.Event()
 
     async def scene():
@@ -1047,7 +1047,7 @@ def test_many_requests():
 
 def test_outbox_full(broker):
     """Offline: at once. While the broker takes messages: when there is room; not for ever."""
-    client = make(broker.port, timeout=300)
+    client = make(broker.port, timeout_ms=300)
     sent = []
 
     async def fill():
@@ -1119,7 +1119,7 @@ def test_leave_while_dialling(pit):
 
     async def scene():
         waiting = asyncio.create_task(client.connect())
-        await until(lambda: client._gate._fd >= 0)
+        await until(lambda: client._waiter._fd >= 0)
         await client.disconnect()
         with pytest.raises(OSError):
             await waiting
@@ -1153,7 +1153,7 @@ def test_leave_while_connecting(broker):
 
 def test_leave_between_attempts(broker):
     broker.close()
-    client = make(broker.port, backoff=(10_000, 10_000))
+    client = make(broker.port, backoff_ms=(10_000, 10_000))
 
     async def scene():
         with pytest.raises(OSError):
@@ -1170,7 +1170,7 @@ def test_other_tasks_run_while_there_is_no_network(monkeypatch):
     async def dial(*args):
         raise OSError(errno.EHOSTUNREACH, "no network")
 
-    monkeypatch.setattr("inflight.aio.dial", dial)
+    monkeypatch.setattr("inflight.aio.open_socket", dial)
     client = make(1)
 
     async def scene():
@@ -1227,7 +1227,7 @@ def test_leave_with_a_packet_half_written(broker):
         await client.connect()
         narrow(client)
         writer = asyncio.create_task(client.publish("big", payload))
-        await until(lambda: client._left)
+        await until(lambda: client._out_left)
         leaving = asyncio.create_task(client.disconnect())
         await asyncio.sleep(0)
         leaves.set()
@@ -1249,7 +1249,7 @@ class Resets:
         self.armed = False
         self.done = self.at = 0
         for name in ("send", "receive"):
-            monkeypatch.setattr(Link, name, self._broken(getattr(Link, name)))
+            monkeypatch.setattr(Transport, name, self._broken(getattr(Transport, name)))
 
     def _broken(self, operation):
         def call(*of):
@@ -1274,7 +1274,7 @@ def test_a_reset_while_leaving(monkeypatch, half_written):
             await client.publish("kept", b"x", 1)
             if half_written:
                 writer = await _long_first(client, b)
-                await until(lambda: client._left)
+                await until(lambda: client._out_left)
             resets.armed = True
             b.reads.set()
         assert not client.connected
@@ -1294,7 +1294,7 @@ def test_a_reset_while_leaving(monkeypatch, half_written):
 def test_leaving_a_peer_that_takes_nothing(broker):
     """It ends with the time-out."""
     narrow(broker)
-    client = make(broker.port, timeout=200)
+    client = make(broker.port, timeout_ms=200)
     done = threading.Event()
 
     async def scene():
@@ -1302,7 +1302,7 @@ def test_leaving_a_peer_that_takes_nothing(broker):
             await client.connect()
             narrow(client)
             writer = asyncio.create_task(client.publish("long", LONG))
-            await until(lambda: client._left)
+            await until(lambda: client._out_left)
         assert not client.connected
         assert isinstance((await asyncio.gather(writer, return_exceptions=True))[0], OSError)
         done.set()
@@ -1316,7 +1316,7 @@ def test_leaving_a_peer_that_takes_nothing(broker):
 
 def test_leaving_when_all_tasks_were_cancelled(broker):
     """As a program does that is stopped: the client's own tasks are among them."""
-    client = make(broker.port, timeout=200)
+    client = make(broker.port, timeout_ms=200)
     done = threading.Event()
 
     async def scene():
@@ -1325,7 +1325,7 @@ def test_leaving_when_all_tasks_were_cancelled(broker):
                 await client.connect()
                 narrow(client)
                 writer = asyncio.create_task(client.publish("long", LONG))
-                await until(lambda: client._left)
+                await until(lambda: client._out_left)
                 for task in asyncio.all_tasks() - {asyncio.current_task(), *outer}:
                     task.cancel()
                 await asyncio.gather(writer)
@@ -1363,14 +1363,14 @@ def test_nothing_is_watched_after_leaving(broker, pit):
 
     async def scene():
         dialling = make(pit)
-        await leave(dialling, lambda: dialling._gate._fd >= 0)
+        await leave(dialling, lambda: dialling._waiter._fd >= 0)
         client = make(broker.port)
         await leave(client, asked.is_set)
         await leave(client, lambda: client.connected)
         await client.connect()
         narrow(client)
         writer = asyncio.create_task(client.publish("long", LONG))
-        await until(lambda: client._left)
+        await until(lambda: client._out_left)
         reads.set()
         writer.cancel()
         leaving = asyncio.create_task(client.disconnect())
@@ -1510,7 +1510,7 @@ async def _full(client, b):
     """The journal is full."""
     with pytest.raises(OutboxFull):
         while True:
-            client._take("fill", b"x" * 150, 1, False, False)
+            client._try_publish("fill", b"x" * 150, 1, False, False)
 
 
 CALLS = {
@@ -1748,7 +1748,7 @@ def test_whoever_leaves_holds_nothing_up(leave, qos):
     """Acknowledgements are read, answers come, handlers run, and the message stays what it was."""
     handled = []
     with Automatic() as b:
-        client = make(b.port, timeout=1000)
+        client = make(b.port, timeout_ms=1000)
 
         async def scene():
             async with client:
@@ -1781,7 +1781,7 @@ def test_whoever_leaves_holds_nothing_up(leave, qos):
 def test_nothing_is_acknowledged_that_was_not_handed_over(leave, qos):
     """What the broker sends again after a power cut and what consumers had are together all messages."""
     with Automatic() as b:
-        client = make(b.port, timeout=1000)
+        client = make(b.port, timeout_ms=1000)
         had = []
 
         async def scene():
@@ -1808,7 +1808,7 @@ def test_no_consumer_for_more_than_fits(qos):
     """Reading goes on beyond the inbox: the broker keeps what did not fit, and sends it when somebody comes."""
     count = 12 if qos == 2 else 40
     with Automatic() as b:
-        client = make(b.port, timeout=400, buffer=bytearray(512))
+        client = make(b.port, timeout_ms=400, buffer=bytearray(512))
 
         async def scene():
             async with client:
@@ -1834,7 +1834,7 @@ def test_no_consumer_for_more_than_fits(qos):
 
 def test_a_message_for_a_handler_waits_for_its_turn(broker):
     """[MQTT-4.6.0-2] A consumer that is quick is waited for, one that is not is overtaken."""
-    client = make(broker.port, timeout=400)
+    client = make(broker.port, timeout_ms=400)
     order = []
     overtaken = threading.Event()
 
@@ -1934,7 +1934,7 @@ def test_a_burst_for_an_idle_consumer(broker, qos):
         await inside.wait()
         ready.set()
         while len(got) < 12:
-            client._moved = ticks_add(ticks_ms(), -client._timeout)  # nobody has asked for long
+            client._consumer_active_at = ticks_add(ticks_ms(), -client._timeout_ms)  # nobody has asked for long
             got.append((await client.__anext__()).payload[0])
 
     async def scene():
@@ -2058,7 +2058,7 @@ class Interrupt:
         if "/lib/inflight/" not in code.co_filename or code.co_name in ("_next", "pending"):
             return None
         frame.f_trace_opcodes = True
-        return self._step
+        return self._run_step
 
     def _step(self, frame, event, arg):
         if event == "opcode":
@@ -2066,7 +2066,7 @@ class Interrupt:
             if self.count == self.at:
                 self.where = (frame.f_code.co_name, frame.f_lineno)
                 raise self.error()
-        return self._step
+        return self._run_step
 
     def __enter__(self):
         self._before = sys.gettrace()

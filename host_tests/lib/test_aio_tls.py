@@ -85,7 +85,7 @@ def serve():
 
 def make(port, ca, **options):
     errors = []
-    settings = {"timeout": 3000, "backoff": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
+    settings = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
     tls = ssl.create_default_context(cafile=ca)
     client = AsyncClient("127.0.0.1", "dev", Journal(RamFlash()), port=port, tls=tls, **settings)
     client.errors = errors
@@ -135,7 +135,9 @@ def test_wrong(serve, tmp_path, why):
     """An OSError that says why, at once; and no packet for him whom we do not trust."""
     file = certificate(tmp_path, "broker", "127.0.0.2" if why == "host name" else "127.0.0.1")
     broker = serve(file)
-    client = make(broker.port, certificate(tmp_path, "other") if why == "authority" else file, backoff=(60_000, 60_000))
+    client = make(
+        broker.port, certificate(tmp_path, "other") if why == "authority" else file, backoff_ms=(60_000, 60_000)
+    )
 
     async def scene():
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -149,7 +151,7 @@ def test_wrong(serve, tmp_path, why):
 def test_silent_peer(tmp_path):
     """A peer that takes the connection and never shakes hands: bounded, and waited for without spinning."""
     broker = Broker()
-    client = make(broker.port, certificate(tmp_path, "ca"), timeout=200)
+    client = make(broker.port, certificate(tmp_path, "ca"), timeout_ms=200)
     flushes = []
     flush = client._flush
     client._flush = lambda: flushes.append(1) or flush()
@@ -173,7 +175,7 @@ def test_silent_peer(tmp_path):
 
 def test_peer_without_tls(tmp_path):
     broker = Broker()
-    client = make(broker.port, certificate(tmp_path, "ca"), backoff=(60_000, 60_000))
+    client = make(broker.port, certificate(tmp_path, "ca"), backoff_ms=(60_000, 60_000))
 
     async def scene():
         with pytest.raises(OSError, match="SSL"):
@@ -203,7 +205,7 @@ def test_leave(serve, tmp_path, when):
         if when == "dial":
             await asyncio.sleep(0)
         else:
-            while not (client._wrote and client._link):
+            while not (client._writing_since and client._transport):
                 await asyncio.sleep(0.001)
         await client.disconnect()
         with pytest.raises(OSError):

@@ -27,7 +27,7 @@ class Blocking:
     """Drives either client in the same words; this one the blocking client."""
 
     def __init__(self, port, **options):
-        options = {"timeout": 3000, "backoff": (0, 0), "keepalive": 0, **options}
+        options = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, **options}
         self.device = options.pop("device", None) or RamFlash()
         self.client = self.make("127.0.0.1", "dev", Journal(self.device), port=port, **options)
 
@@ -44,9 +44,9 @@ class Blocking:
             self.client.run_for(2)
 
     def end(self):
-        if self.client._link:
-            self.client._link.close()
-            self.client._link = None
+        if self.client._transport:
+            self.client._transport.close()
+            self.client._transport = None
 
 
 class Asyncio(Blocking):
@@ -371,12 +371,12 @@ def test_a_broker_that_loses_its_session_twice_has_completed_what_it_had(broker,
 def test_messages_behind_the_window_and_from_before_a_restart_are_pending(drive):
     """Each until the broker has it; ids that were never given are not."""
     device = RamFlash(8, 4096)
-    before = drive(1, device=device, window=2)
+    before = drive(1, device=device, max_inflight=2)
     mids = [before.do("publish", "t", b"%d" % k, 1) for k in range(10)]
     assert all(before.client.is_pending(mid) for mid in mids)
     with Automatic() as b:
         diary = Diary()
-        d = drive(b.port, device=device, window=3, **diary.options())
+        d = drive(b.port, device=device, max_inflight=3, **diary.options())
         assert all(d.client.is_pending(mid) for mid in mids)
         assert not any(d.client.is_pending(mid) for mid in (0, mids[-1] + 1, 65535, 65536, -1))
         d.do("connect")
@@ -388,7 +388,7 @@ def test_messages_behind_the_window_and_from_before_a_restart_are_pending(drive)
 def test_a_message_that_was_given_up_is_not_pending(drive):
     """Nor is it told as completed."""
     diary = Diary()
-    d = drive(1, drop="oldest", window=1, **diary.options())
+    d = drive(1, when_full="oldest", max_inflight=1, **diary.options())
     mids = [d.do("publish", "t", bytes(200), 1) for _ in range(60)]
     dropped = d.client.counters()["dropped"]
     assert dropped > 0
@@ -398,7 +398,7 @@ def test_a_message_that_was_given_up_is_not_pending(drive):
 
 def test_ids_that_come_round(drive):
     """Behind the window they go on from 65535 with 1."""
-    d = drive(1, window=1)
+    d = drive(1, max_inflight=1)
     d.client.session._outbound.last_mid = 65532
     mids = [d.do("publish", "t", b"", 1) for _ in range(6)]
     assert mids == [65533, 65534, 65535, 1, 2, 3]

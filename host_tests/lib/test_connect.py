@@ -105,7 +105,7 @@ def test_binary_password(broker, make):
 
 def test_empty_client_id(broker, make):
     """[MQTT-3.1.3-7] Only with a clean session."""
-    client = make(broker.port, client_id="", clean=True)
+    client = make(broker.port, client_id="", clean_session=True)
     with broker.play(lambda b: b.welcome(client_id="", clean=True)):
         client.connect()
 
@@ -121,10 +121,10 @@ BAD_ARGUMENTS = [
     {"client_id": "d", "user": "u", "password": b"x" * 65536},
     {"client_id": "d", "keepalive": -1},
     {"client_id": "d", "keepalive": 65536},
-    {"client_id": "d", "level": 5},
-    {"client_id": "d", "level": 2},
-    {"client_id": "a" * 24, "level": 3},
-    {"client_id": "", "level": 3, "clean": True},
+    {"client_id": "d", "protocol_level": 5},
+    {"client_id": "d", "protocol_level": 2},
+    {"client_id": "a" * 24, "protocol_level": 3},
+    {"client_id": "", "protocol_level": 3, "clean_session": True},
     {"client_id": "d", "will": ("a/#", b"", 0, False)},
     {"client_id": "d", "will": ("", b"", 0, False)},
     {"client_id": "d", "will": (b"\xff", b"", 0, False)},
@@ -132,9 +132,9 @@ BAD_ARGUMENTS = [
     {"client_id": "d", "will": ("a", b"", 3, False)},
     {"client_id": "d", "will": ("a", b"", -1, False)},
     {"client_id": "d", "will": ("a", b"x" * 65536, 0, False)},
-    {"client_id": "d", "window": 0},
-    {"client_id": "d", "inbound": 0},
-    {"client_id": "d", "drop": "some"},
+    {"client_id": "d", "max_inflight": 0},
+    {"client_id": "d", "receive_maximum": 0},
+    {"client_id": "d", "when_full": "some"},
     {"client_id": "d", "buffer": bytearray(20)},
 ]
 
@@ -224,7 +224,7 @@ def test_connack_that_breaks_the_rules(broker, make, answer):
 
 def test_clean_session_with_session_present(broker, make):
     """[MQTT-3.2.2-1] Session present is a lie after a clean session."""
-    client = make(broker.port, clean=True)
+    client = make(broker.port, clean_session=True)
 
     def script(b):
         b.accept()
@@ -269,7 +269,7 @@ def test_closed_without_connack(broker, make):
 @pytest.mark.parametrize("part", [b"", b"\x20", b"\x20\x02", b"\x20\x02\x00"])
 def test_connack_never_comes(virtual, make, part):
     """[MQTT-3.2.2-6] Every wait is bounded, with nothing or a part of the answer."""
-    client = make(virtual.port, timeout=150)
+    client = make(virtual.port, timeout_ms=150)
 
     def script(b):
         b.accept()
@@ -372,7 +372,7 @@ def test_what_a_session_of_a_stranger_holds_is_delivered(broker, make, pump):
     level 4 and 3; half a handshake is finished."""
     for level in (4, 3):
         got = []
-        client = make(broker.port, level=level, on_message=lambda m, got=got: got.append(m.payload))
+        client = make(broker.port, protocol_level=level, on_message=lambda m, got=got: got.append(m.payload))
 
         def script(b, level=level):
             b.accept()
@@ -396,7 +396,7 @@ def test_what_a_session_of_a_stranger_holds_is_delivered(broker, make, pump):
 
 def test_broker_that_accepts_and_closes(virtual, make):
     """[MQTT-3.1.4-2] No storm of connections: the pauses grow although each connection is accepted."""
-    client = make(virtual.port, backoff=(40, 10_000))
+    client = make(virtual.port, backoff_ms=(40, 10_000))
 
     def script(b):
         for _ in range(40):
@@ -494,7 +494,7 @@ def test_journal_of_another_client(broker, make):
 @pytest.mark.parametrize("reserved", [0, 1, 2, 255])
 def test_level_3(broker, make, reserved):
     """[MQTT31-1] [MQTT31-2] [MQTT31-3] [MQTT31-5] MQIsdp, 23 characters, the reserved byte of CONNACK ignored."""
-    client = make(broker.port, client_id="a" * 23, level=3, clean=True)
+    client = make(broker.port, client_id="a" * 23, protocol_level=3, clean_session=True)
 
     def script(b):
         b.accept()
@@ -510,7 +510,7 @@ def test_level_3(broker, make, reserved):
 def test_level_3_has_no_session_present(broker, make):
     """[MQTT31-5] [MQTT31-22] A fresh journal cannot know whether the broker has a session: it frees ids before it uses
     them at QoS 2."""
-    client = make(broker.port, level=3)
+    client = make(broker.port, protocol_level=3)
 
     def script(b):
         b.welcome(1, clean=False)
@@ -544,7 +544,7 @@ def test_ping(broker, make):
 
 def test_ping_without_answer(broker, make):
     """[MQTT-3.12.4-1] [MQTT31-26] PINGRESP is waited for in bounds, then the connection is closed."""
-    client = make(broker.port, timeout=150)
+    client = make(broker.port, timeout_ms=150)
 
     def script(b):
         b.welcome()
@@ -576,7 +576,7 @@ def test_keep_alive(virtual, make):
 
 def test_keep_alive_while_waiting_for_an_answer(virtual, make):
     """[MQTT-3.1.2-23] Waiting for a SUBACK is no reason to be silent for longer than the keep alive."""
-    client = make(virtual.port, keepalive=1, timeout=2500)
+    client = make(virtual.port, keepalive=1, timeout_ms=2500)
 
     def script(b):
         b.welcome()
@@ -595,7 +595,7 @@ def test_answer_behind_a_slow_packet(broker, make):
     """A broker that is visibly alive is not left: a long packet may take its time, from byte to byte at most the
     time-out."""
     got = []
-    client = make(broker.port, timeout=400, on_message=lambda m: got.append(m.payload))
+    client = make(broker.port, timeout_ms=400, on_message=lambda m: got.append(m.payload))
 
     def script(b):
         b.welcome()
@@ -615,7 +615,7 @@ def test_answer_behind_a_slow_packet(broker, make):
 def test_keep_alive_without_answer(virtual, make):
     """[MQTT-3.12.4-1] A dead connection is noticed by the keep alive and replaced: a PINGREQ has `timeout` to be
     answered in."""
-    client = make(virtual.port, keepalive=4, timeout=900)
+    client = make(virtual.port, keepalive=4, timeout_ms=900)
 
     def script(b):
         b.welcome()
@@ -716,7 +716,7 @@ def test_disconnect_says_first_what_is_due(broker, make):
 
 def test_evicted(broker, make, pump):
     """[MQTT-3.1.4-2] A connection that the broker ends is replaced, with a pause between attempts."""
-    client = make(broker.port, backoff=(40, 40))
+    client = make(broker.port, backoff_ms=(40, 40))
 
     def script(b):
         for _ in range(4):
@@ -802,7 +802,7 @@ def attempts(monkeypatch, make, backoff, ms, **options):
 
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
     monkeypatch.setattr("inflight.cpython.time", clock)
-    client = make(1, backoff=backoff, **options)
+    client = make(1, backoff_ms=backoff, **options)
     client.run_for(ms)
     return times
 
@@ -830,7 +830,7 @@ def test_a_week_without_run_for(monkeypatch, make, days):
 
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
     monkeypatch.setattr("inflight.cpython.time", clock)
-    client = make(1, backoff=(1000, 60_000))
+    client = make(1, backoff_ms=(1000, 60_000))
     client.run_for(10_000)
     clock.now += days * 86_400
     del times[:]
@@ -850,7 +850,7 @@ def test_back_off_differs_between_clients(monkeypatch, make):
 
 def test_back_off_starts_anew(broker, make, pump):
     """A connection that stood forgets the pauses before it."""
-    client = make(broker.port, backoff=(1, 60_000))
+    client = make(broker.port, backoff_ms=(1, 60_000))
 
     def script(b):
         for k in range(6):

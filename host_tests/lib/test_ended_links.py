@@ -9,7 +9,7 @@ import pytest
 
 from broker import connack
 from inflight import AsyncClient
-from inflight.link import Link
+from inflight.transport import Transport
 from soak.clock import virtual_time
 
 
@@ -48,7 +48,7 @@ def test_a_socket_that_cannot_be_wrapped_is_closed(broker, make, error):
 @pytest.mark.parametrize("error", FAILURES, ids=repr)
 def test_a_socket_that_cannot_be_wrapped_is_closed_by_asyncio(broker, error):
     tls = Wrapping(error)
-    client = AsyncClient("127.0.0.1", clean=True, port=broker.port, tls=tls, on_error=lambda e: None)
+    client = AsyncClient("127.0.0.1", clean_session=True, port=broker.port, tls=tls, on_error=lambda e: None)
 
     async def scene():
         with pytest.raises(type(error)):
@@ -65,9 +65,9 @@ def test_a_socket_that_cannot_be_waited_for_is_closed(broker, monkeypatch):
     def poller():
         raise MemoryError
 
-    monkeypatch.setattr("inflight.link.poller", poller)
+    monkeypatch.setattr("inflight.transport.poller", poller)
     with pytest.raises(MemoryError):
-        Link(ours, "127.0.0.1", None, 1000)
+        Transport(ours, "127.0.0.1", None, 1000)
     assert ours.fileno() == -1
 
 
@@ -81,11 +81,11 @@ def test_asyncio_leaves_a_broker_that_does_not_answer_pings(monkeypatch):
         brokers.append((theirs, asyncio.get_running_loop().time()))
         return ours
 
-    monkeypatch.setattr("inflight.aio.dial", dial)
-    options = {"keepalive": 4, "timeout": 900, "backoff": (0, 0), "on_error": lambda e: None}
+    monkeypatch.setattr("inflight.aio.open_socket", dial)
+    options = {"keepalive": 4, "timeout_ms": 900, "backoff_ms": (0, 0), "on_error": lambda e: None}
 
     async def scene():
-        async with AsyncClient("broker", clean=True, **options):
+        async with AsyncClient("broker", clean_session=True, **options):
             await asyncio.sleep(5)
 
     with virtual_time() as loop:

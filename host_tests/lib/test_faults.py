@@ -22,7 +22,7 @@ class Run:
 
     def __init__(self, make, faults=None, restart=False, again=False, flash=None, out=OUT, gifts=IN, **options):
         self.make, self.out, self.gifts = make, out, gifts
-        self.options = {"timeout": 2000, **options}
+        self.options = {"timeout_ms": 2000, **options}
         self.idle = -1  # counts steps without progress
         self.again = again  # connect again when nothing goes on
         self.device = flash or RamFlash()
@@ -267,17 +267,17 @@ def test_power_cut_again_and_again(make):
 @pytest.mark.parametrize("window", [1, 2, 3])
 def test_cut_with_a_small_window(make, window):
     """[MQTT-4.6.0-1] [MQTT-4.6.0-6] Messages behind the window keep their place."""
-    n = total(make, "in_packets", window=window)
+    n = total(make, "in_packets", max_inflight=window)
     for k in range(1, n):
-        Run(make, Faults(in_packets=k), restart=bool(k % 2), window=window).go()
+        Run(make, Faults(in_packets=k), restart=bool(k % 2), max_inflight=window).go()
 
 
 def test_level_3_cut_after_every_packet(make):
     """[MQTT31-9] [MQTT31-13] [MQTT31-22] The same at level 3, where no CONNACK tells of a session."""
     out = [(f"t/{k}", b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2))]
-    n = total(make, "in_packets", out=out, gifts=[], level=3)
+    n = total(make, "in_packets", out=out, gifts=[], protocol_level=3)
     for k in range(1, n):
-        Run(make, Faults(in_packets=k), out=out, gifts=[], level=3, restart=bool(k % 2)).go()
+        Run(make, Faults(in_packets=k), out=out, gifts=[], protocol_level=3, restart=bool(k % 2)).go()
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -295,7 +295,7 @@ def test_everything_at_once(make, seed):
         return [raw]
 
     faults = Faults(answer=answer, in_bytes=dice.randrange(1, 80), reset=bool(seed % 2))
-    run = Run(make, faults, seed % 3 == 0, True, out=out, gifts=gifts, window=dice.choice((1, 2, 3, 8)))
+    run = Run(make, faults, seed % 3 == 0, True, out=out, gifts=gifts, max_inflight=dice.choice((1, 2, 3, 8)))
 
     def cut():
         what = dice.choice(("in_bytes", "out_bytes"))
@@ -313,7 +313,7 @@ def test_everything_at_once(make, seed):
 def test_connect_is_never_answered(make):
     """[MQTT-3.2.2-6] run_for() tries again and again, each time in bounds, and returns in time."""
     with Automatic(Faults(silent=(CONNECT,))) as broker:
-        client = make(broker.port, timeout=50)
+        client = make(broker.port, timeout_ms=50)
         client.publish("t", b"1", qos=1)
         start = time.monotonic()
         client.run_for(300)
@@ -325,7 +325,7 @@ def test_connect_is_never_answered(make):
 def test_publish_is_never_answered(make):
     """drain() and disconnect() return in time; the message is kept."""
     with Automatic(Faults(silent=(PUBLISH,))) as broker:
-        client = make(broker.port, timeout=100)
+        client = make(broker.port, timeout_ms=100)
         client.connect()
         client.publish("t", b"1", qos=1)
         client.publish("t", b"2", qos=2)
@@ -339,7 +339,7 @@ def test_publish_is_never_answered(make):
 def test_window_stays_shut(make):
     """publish() does not wait for a broker that acknowledges nothing: the journal takes it."""
     with Automatic(Faults(silent=(PUBLISH,))) as broker:
-        client = make(broker.port, timeout=2000, window=2)
+        client = make(broker.port, timeout_ms=2000, max_inflight=2)
         client.connect()
         start = time.monotonic()
         for k in range(10):
@@ -364,7 +364,7 @@ def test_broker_that_reads_nothing(make):
         greeted = []
         thread = threading.Thread(target=greet, daemon=True)
         thread.start()
-        client = make(server.getsockname()[1], timeout=200)
+        client = make(server.getsockname()[1], timeout_ms=200)
         client.connect()
         thread.join(3)
         start = time.monotonic()
@@ -432,7 +432,7 @@ def test_flash_fails_before_pubrec(make, pump):
     device = FailingFlash()
     got = []
     with Automatic() as broker:
-        client = make(broker.port, device, backoff=(60_000, 60_000), on_message=lambda m: got.append(m.payload))
+        client = make(broker.port, device, backoff_ms=(60_000, 60_000), on_message=lambda m: got.append(m.payload))
         client.subscribe("cmd", 2)
         client.connect()
         device.fail = True
@@ -471,7 +471,7 @@ def test_flash_fails_in_publish(make, online):
 def test_link_breaks_while_publish_waits_for_room(make):
     """A full journal, a connection that ends meanwhile: OutboxFull, nothing else."""
     with Automatic(Faults(silent=(PUBLISH,))) as broker:
-        client = make(broker.port, timeout=1000)
+        client = make(broker.port, timeout_ms=1000)
         fill(client)
         client.connect()
         broker.connections[-1].finish()

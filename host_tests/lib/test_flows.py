@@ -116,12 +116,14 @@ def test_qos_2(broker, make, device, pump):
 
 def test_a_packet_leaves_in_one_write(broker, make, monkeypatch):
     """A PUBLISH in two writes costs 40 ms of delayed acknowledgement on a default socket."""
-    import inflight.link
+    import inflight.transport
 
     client = make(broker.port)
     writes = []
-    write = inflight.link.Link.write
-    monkeypatch.setattr(inflight.link.Link, "write", lambda s, b, at, n: (writes.append(n), write(s, b, at, n)))
+    write = inflight.transport.Transport.write
+    monkeypatch.setattr(
+        inflight.transport.Transport, "write", lambda s, b, at, n: (writes.append(n), write(s, b, at, n))
+    )
 
     def script(b):
         b.welcome()
@@ -167,7 +169,7 @@ def test_offline_outbox(broker, make, device):
 
 def test_window(broker, make, pump):
     """Messages are pipelined up to the window, and wait behind it; they enter in order."""
-    client = make(broker.port, window=3)
+    client = make(broker.port, max_inflight=3)
 
     def script(b):
         b.welcome()
@@ -192,7 +194,7 @@ def test_window(broker, make, pump):
 
 def test_window_of_one(broker, make):
     """[MQTT-4.6.0-6] One message in flight: strictly one after the other."""
-    client = make(broker.port, window=1)
+    client = make(broker.port, max_inflight=1)
 
     def script(b):
         b.welcome()
@@ -381,7 +383,7 @@ def test_no_redelivery_while_connected(broker, make):
 
 def test_retry_of_level_3(broker, make, pump):
     """[MQTT31-9] [MQTT31-12] Repeated with DUP while connected, ever more slowly; PUBREL with DUP too."""
-    client = make(broker.port, level=3, retry=30, clean=True)
+    client = make(broker.port, protocol_level=3, retry_ms=30, clean_session=True)
 
     def script(b):
         b.welcome()
@@ -401,7 +403,7 @@ def test_retry_of_level_3(broker, make, pump):
 
 def test_pubrel_again_at_level_3(broker, make):
     """[MQTT31-9] [MQTT31-13] On the next connection PUBREL has DUP as well."""
-    client = make(broker.port, level=3)
+    client = make(broker.port, protocol_level=3)
 
     def script(b):
         b.welcome(clean=False)
@@ -453,7 +455,7 @@ def test_session_forgotten_by_the_broker(broker, make):
 
 def test_clean_session(broker, make, pump):
     """[MQTT-3.1.2-6] [MQTT-4.1.0-2] What was in flight ends with its connection; old ids mean nothing."""
-    client = make(broker.port, clean=True)
+    client = make(broker.port, clean_session=True)
 
     def script(b):
         b.welcome(clean=True)
@@ -495,7 +497,7 @@ def test_clean_session_of_a_journal(broker, make):
         first.connect()
         first.publish("t", b"old", qos=1)
         make.cut_power(first)
-        second = make(broker.port, device, clean=True)
+        second = make(broker.port, device, clean_session=True)
         second.connect()
         second.ping()
     assert second.pending == 0
@@ -503,7 +505,7 @@ def test_clean_session_of_a_journal(broker, make):
 
 def test_drain_tells_what_was_given_up(broker, make):
     """True only if the broker completed all: not if a clean session gave up what it had been sent."""
-    client = make(broker.port, clean=True)
+    client = make(broker.port, clean_session=True)
 
     def script(b):
         b.welcome(clean=True)
@@ -538,7 +540,7 @@ def acknowledged(b):
 def test_what_was_acknowledged_is_not_sent_after_a_power_cut(broker, make, pump, rest):
     """Whoever drains, disconnects or is idle may lose the power or sleep: the broker has seen it all, once."""
     device = NorFlash(4, 1024, 16, cache=True)
-    client = make(broker.port, device, backoff=(60_000, 60_000))
+    client = make(broker.port, device, backoff_ms=(60_000, 60_000))
 
     def script(b):
         acknowledged(b)
@@ -595,7 +597,7 @@ def test_restart_after_publish(broker, make, device):
         client.connect()
         for k in range(4):
             client.publish("t", b"%d" % k, qos=1 + k % 2)
-        client = restart(make, broker, device, client, window=8)
+        client = restart(make, broker, device, client, max_inflight=8)
         assert client.pending == 4
         client.connect()
         assert client.drain(3000)
@@ -931,7 +933,7 @@ def test_power_cut_in_the_handler(broker, make, device, pump, qos):
 
 def test_too_many_qos_2_without_pubrel(broker, make):
     """Nothing the peer sends can grow memory. It breaks no rule: no CONNECT tells it how many the client takes."""
-    client = make(broker.port, inbound=3)
+    client = make(broker.port, receive_maximum=3)
 
     def script(b):
         b.welcome()
@@ -953,7 +955,7 @@ def test_too_many_qos_2_without_pubrel(broker, make):
 def test_more_in_flight_than_a_client_takes(broker, make, pump):
     """Each connection takes some: a client with a small table gets them all, once, and none keeps it away."""
     got = []
-    client = make(broker.port, inbound=1, backoff=(1, 1), on_message=lambda m: got.append(m.payload))
+    client = make(broker.port, receive_maximum=1, backoff_ms=(1, 1), on_message=lambda m: got.append(m.payload))
 
     def script(b):
         flight = {mid: b"%d" % mid for mid in (1, 2, 3)}
@@ -1212,7 +1214,7 @@ def test_topic_longer_than_the_buffer(broker, make):
 
 def test_topics_of_level_3(make):
     """[MQTT31-23] 32767 bytes at most."""
-    client = make(1, False, level=3, buffer=bytearray(200_000))
+    client = make(1, False, protocol_level=3, buffer=bytearray(200_000))
     with pytest.raises(ValueError, match="32767"):
         client.publish("t" * 32_768, b"")
 
@@ -1297,7 +1299,7 @@ def test_full_outbox_empties_while_publishing(broker, make):
 @pytest.mark.parametrize("drop", ["oldest", "newest"])
 def test_drop_policies(broker, make, drop):
     """The policy that the caller chose, counted; the window is never dropped."""
-    client = make(broker.port, drop=drop, window=4)
+    client = make(broker.port, when_full=drop, max_inflight=4)
     n = 200
     for k in range(n):
         client.publish("t", b"%060d" % k, qos=1)
@@ -1326,7 +1328,7 @@ def test_drop_policies(broker, make, drop):
 def test_dropped_is_dropped_for_good(broker, make):
     """What drop="oldest" gave up does not come back after a restart."""
     device = RamFlash()
-    client = make(broker.port, device, drop="oldest")
+    client = make(broker.port, device, when_full="oldest")
     for k in range(100):
         client.publish("t", b"%060d" % k, qos=1)
     assert make(broker.port, device).pending == client.pending
@@ -1337,7 +1339,7 @@ def test_dropped_is_dropped_for_good(broker, make):
 
 def test_ids_wrap(broker, make, pump):
     """[MQTT-2.3.1-1] [MQTT-2.3.1-2] After 65535 comes 1, and an id in use is passed over."""
-    client = make(broker.port, window=4)
+    client = make(broker.port, max_inflight=4)
     client.session._outbound.last_mid = 65533
 
     def script(b):
@@ -1369,18 +1371,18 @@ def test_ids_wrap(broker, make, pump):
 def test_ids_behind_the_window_are_in_use(broker, make):
     """[MQTT-2.3.1-2] Also those of messages that wait in the journal, around the wrap."""
     device = RamFlash()
-    client = make(broker.port, device, window=2)
+    client = make(broker.port, device, max_inflight=2)
     client.session._outbound.last_mid = 65530
     mids = [client.publish("t", b"x", qos=1) for _ in range(20)]
     assert len(set(mids)) == 20 and 0 not in mids
-    client = make(broker.port, device, window=2)
+    client = make(broker.port, device, max_inflight=2)
     mids += [client.publish("t", b"x", qos=1) for _ in range(5)]
     assert len(set(mids)) == 25 and 0 not in mids
 
 
 def test_ids_after_many_messages(broker, make):
     """[MQTT-2.3.1-2] 66,000 ids, one of them held: none is 0, none is the held one."""
-    client = make(broker.port, RamFlash(8, 4096), window=2)
+    client = make(broker.port, RamFlash(8, 4096), max_inflight=2)
     outbound = client.session._outbound
     held = client.publish("t", b"held", qos=1)
     seen = set()
@@ -1407,7 +1409,7 @@ def test_refused_publishes_take_no_ids(make):
 @pytest.mark.parametrize("drop", ["oldest", "newest"])
 def test_message_too_long_drops_nobody(make, drop):
     """Whatever the policy of a full journal, a message that never fits is the caller's mistake."""
-    client = make(1, drop=drop)
+    client = make(1, when_full=drop)
     for n in range(12):
         client.publish("t", b"%d" % n, qos=1)
     with pytest.raises(ValueError):

@@ -15,7 +15,7 @@ from inflight.packet import ProtocolError
 from reference.oracle import Finding
 from world import World
 
-SETUP = {"sectors": 5, "size": 1024, "age": 0, "window": 4, "buffer": 256, "granularity": "page-64"}
+SETUP = {"sectors": 5, "size": 1024, "age": 0, "max_inflight": 4, "buffer": 256, "granularity": "page-64"}
 STEPS = [
     ["publish", 20, 1],
     ["connect", None, None],

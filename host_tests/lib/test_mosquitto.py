@@ -43,8 +43,8 @@ def test_a_fresh_journal_gets_what_is_queued(serve, make, pump):
     lost._flush()
     came = 0
     while came < 12:  # three PUBRECs, which nobody answers: mosquitto has the ids, and waits for PUBREL
-        lost._link.wait(1000)
-        came += lost._link.receive(bytearray(12), 12 - came)
+        lost._transport.wait(1000)
+        came += lost._transport.receive(bytearray(12), 12 - came)
     make.cut_power(lost)
     other = make(port, client_id="other")
     other.subscribe("out", 2, lambda m: heard.append(m.payload))
@@ -248,6 +248,6 @@ def test_client_certificate_refused(serve, make, pki, who):
 
 def test_tls_to_a_broker_without(serve, make, pki):
     """A plain broker in the place of a TLS one: an error, in bounds."""
-    client = Client("127.0.0.1", "dev", Journal(RamFlash()), port=serve().port, tls=context(pki), timeout=500)
+    client = Client("127.0.0.1", "dev", Journal(RamFlash()), port=serve().port, tls=context(pki), timeout_ms=500)
     with pytest.raises(OSError):
         client.connect()

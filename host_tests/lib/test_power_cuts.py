@@ -12,7 +12,7 @@ from explorer import Explorer
 # QoS and size of the payload of what the device publishes; sizes that end in all places of a page.
 OUT = [(1, 30), (2, 40), (2, 1), (1, 64), (2, 90), (1, 0), (2, 64), (1, 17)]
 IN = [(2, 4), (1, 5), (2, 5), (2, 10)]
-SETUP = {"sectors": 4, "size": 1024, "stuck": 1, "window": 3}
+SETUP = {"sectors": 4, "size": 1024, "stuck": 1, "max_inflight": 3}
 STEPS = [["connect"], *(["give", qos, size] for qos, size in IN)]
 for i, (qos, size) in enumerate(OUT):
     STEPS += [["publish", size, qos], ["settle"]][: 1 + i % 2]

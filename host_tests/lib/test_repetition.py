@@ -101,7 +101,7 @@ def test_a_broker_that_is_slow_to_read_gets_each_message_whole(virtual, make):
     virtual.narrow()
     with virtual.play(script):
         client.connect()
-        client._link.stream._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        client._transport.stream._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         for i in range(count):
             client.publish("a", b"%016000d" % i)
         assert read  # publish() has waited

@@ -150,7 +150,7 @@ def test_answer_with_another_id(broker, make):
 
 def test_suback_never_comes(virtual, make):
     """[MQTT-3.8.4-1] The wait is bounded."""
-    client = make(virtual.port, timeout=150)
+    client = make(virtual.port, timeout_ms=150)
 
     def script(b):
         b.welcome()
@@ -167,7 +167,7 @@ def test_suback_never_comes(virtual, make):
 
 def test_suback_never_comes_while_messages_do(broker, make):
     """[MQTT-3.8.4-1] A busy connection does not stretch the wait."""
-    client = make(broker.port, timeout=150)
+    client = make(broker.port, timeout_ms=150)
 
     def script(b):
         b.welcome()
@@ -293,7 +293,7 @@ def test_bad_unsuback(broker, make, answer):
 
 def test_unsuback_never_comes(broker, make):
     """[MQTT-3.10.4-4] The wait is bounded."""
-    client = make(broker.port, timeout=150)
+    client = make(broker.port, timeout_ms=150)
 
     def script(b):
         b.welcome()
@@ -495,7 +495,7 @@ def test_refused_filter_at_reconnection(broker, make, pump):
 
 def test_subscribe_again_at_level_3(broker, make):
     """[MQTT31-9] [MQTT31-12] [MQTT31-16] A SUBSCRIBE without an answer is repeated with DUP: 82, then 8A."""
-    client = make(broker.port, level=3, retry=30, clean=True)
+    client = make(broker.port, protocol_level=3, retry_ms=30, clean_session=True)
 
     def script(b):
         b.welcome()
@@ -514,7 +514,7 @@ def test_subscribe_again_at_level_3(broker, make):
 
 def test_first_subscribe_after_a_retry_at_level_3(broker, make, pump):
     """[MQTT31-9] A PUBLISH that was repeated does not put DUP on a SUBSCRIBE that is new."""
-    client = make(broker.port, level=3, retry=30, clean=True)
+    client = make(broker.port, protocol_level=3, retry_ms=30, clean_session=True)
 
     def script(b):
         b.welcome()
@@ -538,7 +538,7 @@ def test_first_subscribe_after_a_retry_at_level_3(broker, make, pump):
 
 def test_refused_filter_at_level_3(broker, make):
     """[MQTT31-6] Level 3 grants 0 to 2; 0x80 is told to the caller or closes the connection."""
-    client = make(broker.port, level=3, clean=True)
+    client = make(broker.port, protocol_level=3, clean_session=True)
 
     def script(b):
         b.welcome()
@@ -709,7 +709,7 @@ def test_both_handlers_run_when_one_raises(broker, make):
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_publish_in_a_handler(broker, make, pump, qos):
     """publish() from inside a handler: the message goes out, and the one being handled is intact."""
-    client = make(broker.port, window=2)
+    client = make(broker.port, max_inflight=2)
     seen = []
 
     def handler(m):
@@ -742,7 +742,7 @@ def test_publish_in_a_handler(broker, make, pump, qos):
 
 def test_many_publishes_in_a_handler(broker, make, pump):
     """More than the window holds: they wait their turn."""
-    client = make(broker.port, window=2)
+    client = make(broker.port, max_inflight=2)
     client.subscribe("go", 0, lambda m: [client.publish("t", b"%d" % k, qos=1) for k in range(10)])
 
     def script(b):
@@ -764,7 +764,7 @@ def test_connection_breaks_while_a_handler_publishes(broker, make, pump):
 
     def handler(m):
         got.append(m.payload)
-        client._link.close()  # as if the network went away right now
+        client._transport.close()  # as if the network went away right now
         client.publish("t", b"kept", qos=1)
 
     client.subscribe("a", 2, handler)

@@ -51,7 +51,7 @@ def device(broker):
     """A device called box, connected to the scripted broker."""
     journal = Journal(RamFlash(32, 1024))
     buffer = bytearray(8192)
-    client = Client("127.0.0.1", "box", journal, port=broker.port, timeout=3000, keepalive=0, buffer=buffer)
+    client = Client("127.0.0.1", "box", journal, port=broker.port, timeout_ms=3000, keepalive=0, buffer=buffer)
     node = Device(Board(), check({"host": "h"}, "box"), journal, client, None, began=0)
     yield node
     client._close()

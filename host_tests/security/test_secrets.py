@@ -14,7 +14,7 @@ from config import ConfigError, check, load
 from inflight import AsyncClient, Client, Journal, RamFlash
 
 SECRET = "open-sesame"
-OPTIONS = {"user": "me", "password": SECRET, "clean": True}
+OPTIONS = {"user": "me", "password": SECRET, "clean_session": True}
 
 
 def everything_told(error):
@@ -39,7 +39,7 @@ def test_reprs(kind):
         {"password": SECRET * 100, "buffer": bytearray(256)},
         {"password": SECRET, "user": SECRET + "\0"},
         {"password": SECRET, "will": ("#", SECRET, 0, False)},
-        {"password": SECRET, "level": 5},
+        {"password": SECRET, "protocol_level": 5},
         {"password": SECRET, "tls": True},
     ],
     ids=lambda wrong: "-".join(wrong),

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 import inflight.aio
-import inflight.link
+import inflight.transport
 from inflight import AsyncClient, Journal, RamFlash
-from inflight.link import PACE, Link
+from inflight.transport import PACE, Transport
 
 TIMEOUT_MS = 10_000
 
@@ -21,11 +21,11 @@ class Clock:
         return self.now
 
 
-class Slow(Link):
+class Slow(Transport):
     """A link whose peer takes `share` bytes in `pause` ms."""
 
     def __init__(self, clock, share, pause):
-        self._timeout = TIMEOUT_MS
+        self._timeout_ms = TIMEOUT_MS
         self._clock, self._share, self._pause = clock, share, pause
         self._free = 0
         self.took = 0
@@ -44,7 +44,7 @@ class Slow(Link):
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    for room in (inflight.link, inflight.aio):
+    for room in (inflight.transport, inflight.aio):
         monkeypatch.setattr(room, "ticks_ms", clock)
     return clock
 
@@ -67,14 +67,14 @@ def test_slow_but_fast_enough(clock):
 
 def test_asyncio_too_slow(clock):
     """The same for the asyncio client, which writes in steps."""
-    client = AsyncClient("127.0.0.1", "d", Journal(RamFlash()), timeout=TIMEOUT_MS, keepalive=0)
-    client._link = link = Slow(clock, 1, 1_000)
+    client = AsyncClient("127.0.0.1", "d", Journal(RamFlash()), timeout_ms=TIMEOUT_MS, keepalive=0)
+    client._transport = link = Slow(clock, 1, 1_000)
     client.session.connect(0, False, 0, None, None, None)
 
     async def turns():
         while not client._flush():
             link._wait_writable(0)
-            await client._room()
+            await client._wait_writable()
 
     class Waited:
         @staticmethod
@@ -85,7 +85,7 @@ def test_asyncio_too_slow(clock):
         def wake():
             pass
 
-    client._gate, link.stream = Waited, None
+    client._waiter, link.stream = Waited, None
     with pytest.raises(OSError, match="takes too little"):
         asyncio.run(turns())
     assert clock.now <= 2 * TIMEOUT_MS

@@ -41,11 +41,11 @@ def test_a_context_that_does_not_verify(client, which):
     with pytest.raises(
         ValueError, match="tls does not verify: set verify_mode = CERT_REQUIRED, check_hostname, and load"
     ):
-        client("127.0.0.1", "d", clean=True, tls=LOOSE[which])
+        client("127.0.0.1", "d", clean_session=True, tls=LOOSE[which])
 
 
 def test_a_context_that_verifies():
-    Client("127.0.0.1", "d", clean=True, tls=ssl.create_default_context())
+    Client("127.0.0.1", "d", clean_session=True, tls=ssl.create_default_context())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -57,7 +57,7 @@ def test_kind(kind, qos):
 
 def test_a_client_that_breaks_the_protocol_is_seen(monkeypatch):
     """A PUBLISH that is sent again as if it were new."""
-    again = Outbound.again
+    again = Outbound.retransmit
 
     def without_dup(self):
         some = again(self)
@@ -65,7 +65,7 @@ def test_a_client_that_breaks_the_protocol_is_seen(monkeypatch):
             self.states[i] &= ~DUP
         return some
 
-    monkeypatch.setattr(Outbound, "again", without_dup)
+    monkeypatch.setattr(Outbound, "retransmit", without_dup)
     assert any("DUP is missing" in violation for violation in lived("cut within a packet, in", 2)[0].violations)
 
 

@@ -44,13 +44,17 @@ def test_docstrings_and_what_is_for_cpython_go():
 @pytest.mark.parametrize(
     "first, second, says",
     [
-        ("def f(): pass", "def f(): pass", "f stands in inflight/port and in inflight/packet"),
-        ("def f(): pass", "import inflight.port as port\ndef g(f):\n    port.f()", "inflight/packet: f is a function"),
+        ("def f(): pass", "def f(): pass", "f stands in inflight/compat and in inflight/packet"),
+        (
+            "def f(): pass",
+            "import inflight.compat as compat\ndef g(f):\n    compat.f()",
+            "inflight/packet: f is a function",
+        ),
     ],
 )
 def test_names_that_would_meet_are_told(first, second, says):
     with pytest.raises(ValueError, match=says):
-        shrink({"inflight/port": first, "inflight/packet": second})
+        shrink({"inflight/compat": first, "inflight/packet": second})
 
 
 def _runtime():
@@ -101,14 +105,21 @@ def test_each_room_is_still_there_by_its_own_name(room):
         )
     assert done.returncode == 0, done.stderr
     namespace = {
-        "port": "ticks_ms",
+        "compat": "ticks_ms",
+        "counters": "UNHANDLED",
         "packet": "Decoder",
         "topic": "encode_filter",
         "pages": "Pages",
         "records": "Records",
         "journal": "erase",
     }
-    namespace |= {"outbound": "Outbound", "inbound": "Inbound", "session": "COUNTERS", "base": "Base", "link": "dial"}
+    namespace |= {
+        "outbound": "Outbound",
+        "inbound": "Inbound",
+        "session": "Session",
+        "base": "Base",
+        "transport": "open_socket",
+    }
     namespace |= {"foreign": "ForeignIds", "keep_alive": "KeepAlive", "send_buffer": "SendBuffer"}
     namespace |= {"session_record": "SessionRecord"}
     assert repr(namespace[room]) in done.stdout

@@ -1,7 +1,7 @@
-# Inflight: the MQTT client that loses nothing. Rooms are imported when they are first named,
+# Inflight: the MQTT client that loses nothing. Modules are imported when they are first named,
 # so that what a device does not use costs it no RAM.
 
-_ROOMS = {
+_EXPORTS = {
     "Client": "client",
     "AsyncClient": "aio",
     "Journal": "journal",
@@ -14,7 +14,7 @@ _ROOMS = {
 
 
 def __getattr__(name):
-    room = _ROOMS.get(name)
-    if not room:
+    module = _EXPORTS.get(name)
+    if not module:
         raise AttributeError(name)
-    return getattr(__import__("inflight." + room, None, None, (name,)), name)
+    return getattr(__import__("inflight." + module, None, None, (name,)), name)

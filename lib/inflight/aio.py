@@ -24,22 +24,22 @@
 import asyncio
 from errno import ECONNABORTED, ECONNRESET, ENOBUFS, ENOTCONN, ETIMEDOUT
 
+import inflight.counters as counters
 import inflight.packet as packet
 
-from .base import DIAL, READING, TURN, WRITING, Base
-from .gate import Gate, dial, sleep_ms
+from .base import OPEN, POLL, READING, WRITING, Base
+from .compat import const, passed, ticks_add, ticks_diff, ticks_ms
 from .inbox import Inbox
+from .io_waiter import IOWaiter, open_socket, sleep_ms
 from .journal import OutboxFull
-from .link import PACE, Link
-from .port import const, passed, ticks_add, ticks_diff, ticks_ms
-from .session import DROPPED, RECEIVED, UNHANDLED
+from .transport import PACE, Transport
 
 _MID = const(0)  # a message in use: Message ID,
 _FLAGS = const(1)  # flags of its PUBLISH,
 _CONSUMER = const(2)  # the task that took it, None: it is released,
-_LINK = const(3)  # the connection that it came on,
+_TRANSPORT = const(3)  # the connection that it came on,
 _SINCE = const(4)  # ticks when it was taken
-_MOST_IN_USE = const(32)  # with more of them, acknowledgements do not wait for their turn
+_MAX_IN_USE = const(32)  # with more of them, acknowledgements do not wait for their turn
 
 
 def _for_consumers(message):
@@ -58,26 +58,28 @@ class AsyncClient(Base):
 
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
-        self._link = None
-        self._at = self._left = 0  # what is still to be written of session.out.view
-        self._wrote = self._began = 0  # since when the socket takes what it took; a step of connecting began
-        self._took = 0  # bytes since then
-        self._tick = min(self.session.tick, self._timeout // 4 or 1)
+        self._transport = None
+        self._out_at = self._out_left = 0  # what is still to be written of session.out.view
+        self._writing_since = self._waiting_since = (
+            0  # since when the socket takes what it took; a step of connecting began
+        )
+        self._written = 0  # bytes since then
+        self._tick = min(self.session.tick, self._timeout_ms // 4 or 1)
         self._tasks = ()
-        self._over = False  # disconnect() ended it
-        self._gate = Gate()
-        self._up = False
-        self._error = self._broken = None  # what ended the last attempt or connection; shall end this one
+        self._closed = False  # disconnect() ended it
+        self._waiter = IOWaiter()
+        self._ready = False
+        self._error = self._pending_error = None  # what ended the last attempt or connection; shall end this one
         self._lock = asyncio.Lock()  # one request at a time
         self._changed = asyncio.Event()  # something was read or written, or time has passed
         self._inbox = None  # Inbox, once there is a consumer
-        self._offered = asyncio.Event()  # there is one, or there will be no more
+        self._message_ready = asyncio.Event()  # there is one, or there will be no more
         self._in_use = []  # messages of QoS 1 and 2 that consumers have, in the order received
-        self._moved = 0  # when a consumer asked, or a message came to an empty inbox
+        self._consumer_active_at = 0  # when a consumer asked, or a message came to an empty inbox
         self._paused = False  # the client waits for them
-        self._asked = asyncio.Event()  # a consumer did, or time has passed
-        self._left_behind = False  # messages for the inbox were left with the broker:
-        self._renewing = False  # another connection shall get them
+        self._consumer_asked = asyncio.Event()  # a consumer did, or time has passed
+        self._messages_skipped = False  # messages for the inbox were left with the broker:
+        self._reconnecting = False  # another connection shall get them
         self._requested = None  # filters and handlers of the SUBSCRIBE under way
         self._granted_qos = None  # what the last one was granted
 
@@ -91,7 +93,7 @@ class AsyncClient(Base):
         await self.disconnect()
 
     def _start(self):
-        self._over = False
+        self._closed = False
         if not self._tasks or self._tasks[0].done():
             self._tasks = (asyncio.create_task(self._run()), asyncio.create_task(self._watch()))
 
@@ -111,14 +113,14 @@ class AsyncClient(Base):
     async def connect(self):
         """Connects now. Raises OSError, ConnectRefused, ProtocolError, ValueError (the buffer is too
         small); the client goes on trying until disconnect(), unless reconnect=False."""
-        self._due = ticks_ms()
+        self._next_attempt = ticks_ms()
         self._error = None
         self._start()
         tasks = self._tasks
-        while not (self._up or self._paused and self.connected):
+        while not (self._ready or self._paused and self.connected):
             if self._error or self._tasks is not tasks:
                 raise self._error or OSError(ECONNABORTED, "disconnected")
-            await self._change()
+            await self._wait_for_change()
 
     async def disconnect(self):
         """Ends the connection; the broker keeps the session, the journal what is in flight. A message that is
@@ -126,61 +128,61 @@ class AsyncClient(Base):
         is released, `redelivered`. Never raises for the sake of the link."""
         start = ticks_ms()
         try:  # nobody understands a DISCONNECT within another packet
-            while self.connected and self._left and not self._broken and not self._late(start):
-                await self._change()
+            while self.connected and self._out_left and not self._pending_error and not self._timed_out(start):
+                await self._wait_for_change()
         finally:
-            self._over = True
-            self._say_goodbye()
+            self._closed = True
+            self._try_disconnect()
             self._end(None)
-            self._check_whole()
+            self._check_interrupted()
             self.session.commit()
         await sleep_ms(0)  # the tasks come to their end
 
-    def _say_goodbye(self):
+    def _try_disconnect(self):
         # As far as the link takes it at once.
         try:
             if self.connected and self._flush():
-                self._leave()
+                self._send_disconnect()
         except Exception:
             pass  # it is gone already
 
     def _end(self, error):
         # Nothing goes on by itself from here on.
-        self._over = True
+        self._closed = True
         self._stop()
         self._close()
-        self._offered.set()
+        self._message_ready.set()
         self._report_end(error)
 
     def _close(self):
-        self._left = 0
-        self._up = self._paused = self._left_behind = self._renewing = False
+        self._out_left = 0
+        self._ready = self._paused = self._messages_skipped = self._reconnecting = False
         self._requested = None
         if self._inbox:
             self._inbox.clear()
             self._in_use = [used for used in self._in_use if used[_FLAGS] & 4]  # QoS 1 comes again
         self.session.reset()
-        if self._link:
-            self._gate.wake()  # nobody waits for a closed socket
-            self._link.close()
-            self._link = None  # last: until then all this is done again after an interrupt
-        self._torn = 0
+        if self._transport:
+            self._waiter.wake()  # nobody waits for a closed socket
+            self._transport.close()
+            self._transport = None  # last: until then all this is done again after an interrupt
+        self._unfinished = 0
         self._changed.set()
 
-    def _check_whole(self, error=None):
+    def _check_interrupted(self, error=None):
         if self.session.busy:
-            self._mend(error)
+            self._recover(error)
 
-    def _mend(self, error=None):
+    def _recover(self, error=None):
         self._restart()
-        super()._mend(error)
+        super()._recover(error)
 
     async def _run(self):
         try:
-            while not self._over:
+            while not self._closed:
                 await sleep_ms(0)  # a network that fails at once leaves time to the others
                 try:
-                    await self._live()
+                    await self._run_connection()
                 except Exception as e:  # whatever it is: without this task nothing moves any more
                     self._error = e
                     self._give_up(e)
@@ -188,31 +190,33 @@ class AsyncClient(Base):
             self._restart()
             raise
 
-    async def _live(self):
+    async def _run_connection(self):
         # One connection, from its attempt to its end.
-        while not self._is_due(ticks_ms()):
+        while not self._attempt_due(ticks_ms()):
             await sleep_ms(20)
             if not self.session.busy:
-                self.session.tidy()
-        if self._link or self._announced or self._torn or self.session.busy:  # the one before was interrupted
-            super()._mend()
-        self._broken = None
+                self.session.collect()
+        if (
+            self._transport or self._connect_reported or self._unfinished or self.session.busy
+        ):  # the one before was interrupted
+            super()._recover()
+        self._pending_error = None
         await self._open()
-        while not self._renewing:
-            await self._turn()
+        while not self._reconnecting:
+            await self._poll()
         while not self._flush():
-            await self._room()
-        self._leave()
-        self._due = ticks_ms()
+            await self._wait_writable()
+        self._send_disconnect()
+        self._next_attempt = ticks_ms()
         self._report_end(None)
 
     def _give_up(self, error):
         # What is not done here for want of memory, _live() finds.
         try:
             if self._reconnect:
-                self._failed(error)
+                self._connection_failed(error)
             else:
-                self._end_link(error)
+                self._drop_connection(error)
                 self._end(error)
         except MemoryError:
             pass
@@ -231,21 +235,21 @@ class AsyncClient(Base):
 
     def _wake(self):
         self._changed.set()
-        self._asked.set()
-        self._gate.wake()
+        self._consumer_asked.set()
+        self._waiter.wake()
 
     async def _open(self):
-        for step in self._opening():
-            if step == TURN:
-                if self.session.keep_alive.left(ticks_ms(), self._began) <= 0:
+        for step in self._connect_steps():
+            if step == POLL:
+                if self.session.keep_alive.left(ticks_ms(), self._waiting_since) <= 0:
                     raise OSError(ETIMEDOUT, "no answer")
-                await self._turn()
+                await self._poll()
                 continue
-            if step == DIAL:
-                sock = await dial(self._gate, self._host, self._port, self._timeout)
-                self._link = Link(sock, self._host, self._tls, self._timeout)
-            self._began = self._wrote = ticks_ms()
-        self._up = True
+            if step == OPEN:
+                sock = await open_socket(self._waiter, self._host, self._port, self._timeout_ms)
+                self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
+            self._waiting_since = self._writing_since = ticks_ms()
+        self._ready = True
         self._error = None
         self._changed.set()
 
@@ -253,38 +257,38 @@ class AsyncClient(Base):
 
     def _flush(self):
         # Writes what the socket takes. Returns True if nothing is left, and the buffer is free.
-        if self._broken:
-            raise self._broken
-        if self._torn:
+        if self._pending_error:
+            raise self._pending_error
+        if self._unfinished:
             raise OSError(ECONNABORTED, "an operation was interrupted")
-        if not self._link:
+        if not self._transport:
             return True
         session = self.session
         while True:
-            self._torn = WRITING
-            if not self._left:
-                self._left = session.output(ticks_ms())
-                self._at = session.out.at
-                if not self._left:
+            self._unfinished = WRITING
+            if not self._out_left:
+                self._out_left = session.data_to_send(ticks_ms())
+                self._out_at = session.out.at
+                if not self._out_left:
                     if session.connected and self._in_use and self._acknowledge():
                         continue
-                    self._torn = 0
+                    self._unfinished = 0
                     return True
-                self._take_time()
-            done = self._link.send(session.out.view, self._at, self._left) or 0
-            self._at += done
-            self._left -= done
-            self._took += done
-            self._torn = 0
+                self._restart_write_timer()
+            done = self._transport.send(session.out.view, self._out_at, self._out_left) or 0
+            self._out_at += done
+            self._out_left -= done
+            self._written += done
+            self._unfinished = 0
             if not done:
                 return False
-            if self._took >= PACE:
-                self._take_time()
+            if self._written >= PACE:
+                self._restart_write_timer()
 
-    def _take_time(self):
+    def _restart_write_timer(self):
         # The socket has a time-out for the next bytes.
-        self._took = 0
-        self._wrote = ticks_ms()
+        self._written = 0
+        self._writing_since = ticks_ms()
 
     def _try_flush(self):
         # As _flush(), for others than the client's task, which then waits, or ends the connection.
@@ -299,37 +303,37 @@ class AsyncClient(Base):
 
     def _abort(self, error):
         # Ends the connection: that is for the client's task to do.
-        if not self._broken:
-            self._broken = error
+        if not self._pending_error:
+            self._pending_error = error
             self._wake()
 
-    def _late(self, start, parts=1):
-        return passed(ticks_ms(), start, self._timeout // parts)
+    def _timed_out(self, start, parts=1):
+        return passed(ticks_ms(), start, self._timeout_ms // parts)
 
-    async def _room(self):
+    async def _wait_writable(self):
         # Waits until the socket takes more, a tick at most.
-        if self._late(self._wrote):
+        if self._timed_out(self._writing_since):
             self._abort(OSError(ETIMEDOUT, "the broker takes too little"))
         else:
-            await self._gate.wait(self._link.stream, True)
+            await self._waiter.wait(self._transport.stream, True)
 
-    async def _turn(self):
+    async def _poll(self):
         # Writes what is due, reads once and handles it. Waits for bytes, a tick at most.
         session = self.session
         decoder = session.decoder
         while not self._flush():
-            await self._room()
+            await self._wait_writable()
         self._changed.set()
-        n = self._link.receive(decoder.view, decoder.space)
+        n = self._transport.receive(decoder.view, decoder.space)
         if not n:
             if session.keep_alive.overdue(ticks_ms()):
                 raise OSError(ETIMEDOUT, "no answer")
-            await self._gate.wait(self._link.stream, False)
-            if self._gate.woken:
-                session.tidy()
+            await self._waiter.wait(self._transport.stream, False)
+            if self._waiter.woken:
+                session.collect()
             return
-        session.fed(n, ticks_ms())
-        kind = session.receive(ticks_ms())
+        session.bytes_received(n, ticks_ms())
+        kind = session.next_event(ticks_ms())
         while kind:
             if kind == packet.PUBLISH:
                 await self._deliver()
@@ -338,13 +342,13 @@ class AsyncClient(Base):
             elif kind == packet.SUBACK and self._requested:
                 self._granted_qos = self._granted(*self._requested)  # whoever asked, and may have been cancelled
                 self._requested = None
-            elif kind == packet.CONNACK and not session.present and (self._clean or decoder.level > 3):
+            elif kind == packet.CONNACK and not session.present and (self._clean_session or decoder.protocol_level > 3):
                 self._in_use = []  # Message IDs of a session that is no more
             while not self._flush():
-                await self._room()
+                await self._wait_writable()
             if session.code:
                 return
-            kind = session.receive(ticks_ms())
+            kind = session.next_event(ticks_ms())
         await sleep_ms(0)  # a broker that never pauses leaves time to the others
 
     async def _deliver(self):
@@ -356,53 +360,53 @@ class AsyncClient(Base):
         if first and self._inbox and d.flags & 6 and not self._is_in_turn() and self._has_handler():
             await self._wait_for_consumers(self._is_in_turn)
         if session.deliver and self._on_message is _for_consumers and d.n == d.size and not self._has_handler():
-            await self._put()
+            await self._queue_message()
             return
         if session.deliver:
             self._dispatch()
-        session.taken()
+        session.delivered()
 
     def _is_held(self, mid):
         # True if this message of QoS 2 waits, or is in use: on this connection from now on.
         for used in self._in_use:
             if used[_MID] == mid and used[_FLAGS] & 4:
-                used[_LINK] = self._link
+                used[_TRANSPORT] = self._transport
                 return True
         return bool(self._inbox) and self._inbox.holds(mid)
 
     def _is_in_turn(self):
         return not (self._in_use or self._inbox.unanswered)
 
-    async def _put(self):
+    async def _queue_message(self):
         session = self.session
         inbox = self._inbox
         d = session.decoder
         if inbox.empty:
-            self._moved = ticks_ms()
-        if not (self._left_behind and d.flags & 6):  # those behind one that was left stay as well: order
+            self._consumer_active_at = ticks_ms()
+        if not (self._messages_skipped and d.flags & 6):  # those behind one that was left stay as well: order
             if await self._wait_for_consumers(lambda: inbox.put(d, session.redelivered)):
-                session.count[RECEIVED] += 1
-                self._offered.set()
+                session.count[counters.RECEIVED] += 1
+                self._message_ready.set()
                 return
         if not d.flags & 6:
-            session.count[UNHANDLED] += 1
-        elif not self._left_behind:
-            self._left_behind = True
+            session.count[counters.UNHANDLED] += 1
+        elif not self._messages_skipped:
+            self._messages_skipped = True
             self._report(self.on_error, OSError(ENOBUFS, "no consumer: messages are left with the broker"))
 
     async def _wait_for_consumers(self, done):
         # Returns True when done(), False when consumers have not moved for a while. All goes on but reading.
         while not done():
-            if self._late(self._moved, 4):
+            if self._timed_out(self._consumer_active_at, 4):
                 self._paused = False
                 return False
             self._paused = True
             self._changed.set()
             while not self._flush():
-                await self._room()
-            self._began = ticks_ms()  # the time of the application is not the broker's
-            self._asked.clear()
-            await self._asked.wait()
+                await self._wait_writable()
+            self._waiting_since = ticks_ms()  # the time of the application is not the broker's
+            self._consumer_asked.clear()
+            await self._consumer_asked.wait()
         self._paused = False
         return True
 
@@ -411,14 +415,14 @@ class AsyncClient(Base):
         for used in self._in_use:
             consumer = used[_CONSUMER]
             if not consumer or consumer.done():
-                self.session.acknowledge(used[_FLAGS], used[_MID], used[_LINK] is self._link)
+                self.session.acknowledge(used[_FLAGS], used[_MID], used[_TRANSPORT] is self._transport)
                 self._in_use.remove(used)  # if the flash fails it is still its consumer's
                 return True
-            if not (self._over or len(self._in_use) > _MOST_IN_USE or self._late(used[_SINCE], 4)):
+            if not (self._closed or len(self._in_use) > _MAX_IN_USE or self._timed_out(used[_SINCE], 4)):
                 return False
         return False
 
-    async def _change(self, ms=1 << 20):
+    async def _wait_for_change(self, ms=1 << 20):
         # Waits until something has changed, `ms` or a tick at most.
         if self._tasks and ms > self._tick and not self._tasks[1].done():
             self._changed.clear()
@@ -446,85 +450,85 @@ class AsyncClient(Base):
         return self._next(asyncio.current_task())
 
     async def _next(self, consumer):
-        while not self._over:
-            self._torn |= READING
+        while not self._closed:
+            self._unfinished |= READING
             message = self._inbox.take()
             if message and message.qos:
-                used = [message.mid, message.qos << 1, consumer, self._link, self._moved]
+                used = [message.mid, message.qos << 1, consumer, self._transport, self._consumer_active_at]
                 self._in_use.append(used)
-            self._torn &= WRITING
+            self._unfinished &= WRITING
             if message:
                 return message
-            if self._left_behind:
-                self._renewing = True
+            if self._messages_skipped:
+                self._reconnecting = True
                 self._wake()
-            self._offered.clear()
-            await self._offered.wait()
-            self._moved = ticks_ms()
-        if self._ended:
-            raise self._ended
+            self._message_ready.clear()
+            await self._message_ready.wait()
+            self._consumer_active_at = ticks_ms()
+        if self._last_error:
+            raise self._last_error
         raise StopAsyncIteration
 
     def _release(self, consumer):
         # Whoever asks for the next message is through with the one before.
-        self._moved = ticks_ms()
+        self._consumer_active_at = ticks_ms()
         for used in self._in_use:
             if used[_CONSUMER] is consumer:
                 used[_CONSUMER] = None
         self._try_flush()
         try:
-            while not self._link and self._acknowledge():
+            while not self._transport and self._acknowledge():
                 pass
         except OSError:
             pass  # the flash failed: once more on the next connection
-        self._asked.set()
+        self._consumer_asked.set()
 
     async def publish(self, topic, payload=b"", qos=0, retain=False):
         """As Client.publish(). Cancelled at QoS 1 and 2: the message was not taken. At QoS 0: it may
         be half written and goes on, so leave the payload alone."""
-        mid = self._take(topic, payload, qos, retain, True)
+        mid = self._try_publish(topic, payload, qos, retain, True)
         if mid < 0:
-            mid = await self._take_later(topic, payload, qos, retain)
-        if self._left and not qos:
-            await self._written()
+            mid = await self._publish_later(topic, payload, qos, retain)
+        if self._out_left and not qos:
+            await self._wait_written()
         return mid
 
-    def _take(self, topic, payload, qos, retain, patient):
+    def _try_publish(self, topic, payload, qos, retain, may_wait):
         # Returns the Message ID; -1: not now. While the broker takes messages a full journal is
         # worth waiting for.
-        self._check_whole()
+        self._check_interrupted()
         self._check(topic, qos)
-        payload = self._payload(payload)
+        payload = self._encode_payload(payload)
         if not self._try_flush():
             return -1
-        if not qos and (not self.connected or self._broken):
+        if not qos and (not self.connected or self._pending_error):
             raise OSError(ENOTCONN, "not connected")
         try:
             mid = self.session.publish(self.session.out.name, payload, qos, retain)
         except OutboxFull:
-            if not patient or not self.connected:
+            if not may_wait or not self.connected:
                 raise
             return -1
         except OSError as e:
             # The flash failed: once more, when the journal has looked at it.
-            self._check_whole(e)
+            self._check_interrupted(e)
             mid = self.session.publish(self.session.out.name, payload, qos, retain)
         self._try_flush()
         return mid
 
-    async def _take_later(self, topic, payload, qos, retain):
+    async def _publish_later(self, topic, payload, qos, retain):
         start = ticks_ms()
         mid = -1
         while mid < 0:
-            await self._change()
-            mid = self._take(topic, payload, qos, retain, not self._late(start))
+            await self._wait_for_change()
+            mid = self._try_publish(topic, payload, qos, retain, not self._timed_out(start))
         return mid
 
-    async def _written(self):
-        link = self._link
-        while self._left:
-            await self._change()
-            if self._broken or self._link is not link:
+    async def _wait_written(self):
+        link = self._transport
+        while self._out_left:
+            await self._wait_for_change()
+            if self._pending_error or self._transport is not link:
                 raise OSError(ECONNRESET, "the connection broke")
 
     async def drain(self, ms, mid=0):
@@ -532,29 +536,29 @@ class AsyncClient(Base):
         has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile. With
         reconnect=False it raises what ended the connection."""
         end = ticks_add(ticks_ms(), ms)
-        dropped = self.session.count[DROPPED]
+        dropped = self.session.count[counters.DROPPED]
         while self.is_pending(mid) if mid else self.pending:
-            if self._over and self._ended and not self._reconnect:
-                raise self._ended
+            if self._closed and self._last_error and not self._reconnect:
+                raise self._last_error
             if ms <= 0:
                 return False
-            await self._change(ms)
+            await self._wait_for_change(ms)
             ms = ticks_diff(end, ticks_ms())
-        self._check_whole()
+        self._check_interrupted()
         self.session.commit()
-        return self.session.count[DROPPED] == dropped
+        return self.session.count[counters.DROPPED] == dropped
 
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
         """As Client.subscribe(); without handler and on_message it is for `async for`. Cancelled: the filter stays,
         asked for now or at the next connection, until unsubscribe()."""
         if not handler and not self._on_message:
             self._receive_here()  # a message may come before the loop begins
-        patterns, levels = self._add_handlers(filters, qos, handler, stream)
+        patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
         handlers = [h for h in self._handlers if h[0] in patterns]
         async with self._lock:
-            if not await self._is_up():
+            if not await self._is_ready():
                 return None
-            await self._ask(patterns, levels, handlers)
+            await self._request(patterns, qos_list, handlers)
             granted = self._granted_qos
         return granted[0] if isinstance(filters, (str, bytes)) else granted
 
@@ -562,44 +566,44 @@ class AsyncClient(Base):
         """As Client.unsubscribe()."""
         patterns = self._encode_filters(filters)
         async with self._lock:
-            if await self._is_up():
+            if await self._is_ready():
                 for pattern in patterns:
                     self._remove_handler(pattern)
-            await self._ask(patterns, None, None)
+            await self._request(patterns, None, None)
 
     async def ping(self):
         """As Client.ping()."""
         start = ticks_ms()
         keep_alive = self.session.keep_alive
         async with self._lock:
-            if await self._is_up():
-                keep_alive.asked = True
-            await self._until(lambda: not keep_alive.pinging)
+            if await self._is_ready():
+                keep_alive.requested = True
+            await self._wait_until(lambda: not keep_alive.pinging)
         return ticks_diff(ticks_ms(), start)
 
-    async def _is_up(self):
+    async def _is_ready(self):
         # A connection that is being made asks for its own handlers first.
-        self._check_whole()
-        while self._link and not self._up:
-            await self._change()
-        return self._up
+        self._check_interrupted()
+        while self._transport and not self._ready:
+            await self._wait_for_change()
+        return self._ready
 
-    async def _ask(self, patterns, levels, handlers):
+    async def _request(self, patterns, qos_list, handlers):
         # The request of a caller that was cancelled may still be under way.
-        await self._until(lambda: not self.session.asking)
-        self.session.subscribe(patterns, levels)
-        self._requested = levels and (patterns, handlers)
-        await self._until(lambda: not self.session.asking)
+        await self._wait_until(lambda: not self.session.requesting)
+        self.session.subscribe(patterns, qos_list)
+        self._requested = qos_list and (patterns, handlers)
+        await self._wait_until(lambda: not self.session.requesting)
 
-    async def _until(self, done):
-        link = self._up and self._link
+    async def _wait_until(self, done):
+        link = self._ready and self._transport
         self._try_flush()
         start = ticks_ms()
-        while link and self._link is link:
+        while link and self._transport is link:
             if done():
                 return
             if self.session.keep_alive.left(ticks_ms(), start) <= 0:
                 self._abort(OSError(ETIMEDOUT, "no answer"))
                 raise OSError(ETIMEDOUT, "no answer")
-            await self._change()
+            await self._wait_for_change()
         raise link and self._error or OSError(ENOTCONN, "not connected")

@@ -4,14 +4,16 @@ import random
 from binascii import crc32
 from errno import EACCES, ECONNABORTED, ECONNREFUSED
 
+import inflight.counters as counters
+
+from .compat import const, passed, print_exception, ticks_add, ticks_diff, ticks_ms
 from .packet import ProtocolError, connect
-from .port import const, passed, print_exception, ticks_add, ticks_diff, ticks_ms
-from .session import COUNTERS, HANDLER_ERRORS, PROTOCOL_ERRORS, TOO_LONG, UNHANDLED, Session
+from .session import Session
 from .topic import encode, encode_filter, encode_name, matched_by, matches
 
-DIAL = const(0)  # steps of connecting: open a link,
-TURN = const(1)  # write and read once,
-ASK = const(2)  # something was asked
+OPEN = const(0)  # steps of connecting: open a link,
+POLL = const(1)  # write and read once,
+REQUEST = const(2)  # something was asked
 
 READING = const(1)  # from the link until the session has handled them,
 WRITING = const(2)  # a packet to the link
@@ -131,15 +133,15 @@ class Base:
         password=None,
         will=None,
         keepalive=60,
-        clean=False,
-        level=4,
+        clean_session=False,
+        protocol_level=4,
         buffer=None,
-        window=8,
-        inbound=32,
-        drop=None,
-        timeout=10_000,
-        retry=None,
-        backoff=(1_000, 60_000),
+        max_inflight=8,
+        receive_maximum=32,
+        when_full=None,
+        timeout_ms=10_000,
+        retry_ms=None,
+        backoff_ms=(1_000, 60_000),
         reconnect=True,
         on_message=None,
         on_connect=None,
@@ -148,19 +150,19 @@ class Base:
         on_error=None,
     ):
         name = encode(client_id)
-        if level not in (3, 4):
+        if protocol_level not in (3, 4):
             raise ValueError("level is 3 (MQTT 3.1) or 4 (MQTT 3.1.1)")
-        if level == 3 and not 0 < len(name) < 24:
+        if protocol_level == 3 and not 0 < len(name) < 24:
             raise ValueError("level 3: client id of 1 to 23 characters")
-        if not name and not clean:
+        if not name and not clean_session:
             raise ValueError("an empty client id needs clean=True")
         if password is not None and user is None:
             raise ValueError("a password needs a user name")
         if not 0 <= keepalive <= 65535:
             raise ValueError("keepalive is 0 to 65535 seconds")
-        if window < 1 or inbound < 1:
+        if max_inflight < 1 or receive_maximum < 1:
             raise ValueError("window and inbound are at least 1")
-        if drop not in (None, "oldest", "newest"):
+        if when_full not in (None, "oldest", "newest"):
             raise ValueError('drop is None, "oldest" or "newest"')
         buffer = bytearray(1024) if buffer is None else buffer
         if len(buffer) < 128:
@@ -172,35 +174,46 @@ class Base:
         self._login = (None, None)
         if user is not None:
             self._login = (encode(user), None if password is None else self._encode_data(password))
-        self._will = self._encode_will(will, level)
+        self._will = self._encode_will(will, protocol_level)
         self._keepalive = keepalive
-        self._clean = clean
-        self._timeout = timeout
-        self._backoff = backoff
+        self._clean_session = clean_session
+        self._timeout_ms = timeout_ms
+        self._backoff_ms = backoff_ms
         self._reconnect = reconnect
         self._on_message = on_message
         self.on_connect = on_connect
         self.on_disconnect = on_disconnect
         self.on_complete = on_complete
         self.on_error = on_error or print_exception
-        if retry is None:
-            retry = 20_000 if level == 3 else 0
+        if retry_ms is None:
+            retry_ms = 20_000 if protocol_level == 3 else 0
         # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match]
         self._handlers = ()
-        self._silent = False  # the last CONNECT had no answer
+        self._no_connack = False  # the last CONNECT had no answer
         self._topic = None  # the last topic published to; the session has it as bytes
         # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
-        self.session = Session(journal, buffer, name, level, window, inbound, keepalive * 750, retry, drop, timeout)
+        self.session = Session(
+            journal,
+            buffer,
+            name,
+            protocol_level,
+            max_inflight,
+            receive_maximum,
+            keepalive * 750,
+            retry_ms,
+            when_full,
+            timeout_ms,
+        )
         # Whether CONNECT fits the buffer shows now, not on the way.
-        connect(self.session.out.buf, level, name, clean, keepalive, *self._login, will=self._will)
+        connect(self.session.out.buf, protocol_level, name, clean_session, keepalive, *self._login, will=self._will)
         self._message = Message(self.session)
-        self._inside = False  # a handler or callback runs
-        self._torn = 0  # bytes are on their way, which an interrupt loses: _READING, _WRITING
-        self._announced = False  # on_connect() told of the connection
-        self._ended = None  # the error that ended the last connection, or attempt
-        self._tries = 0
-        self._up_at = None  # since when the connection stands
-        self._due = ticks_ms()  # the time of the next attempt to connect
+        self._in_callback = False  # a handler or callback runs
+        self._unfinished = 0  # bytes are on their way, which an interrupt loses: _READING, _WRITING
+        self._connect_reported = False  # on_connect() told of the connection
+        self._last_error = None  # the error that ended the last connection, or attempt
+        self._attempts = 0
+        self._connected_at = None  # since when the connection stands
+        self._next_attempt = ticks_ms()  # the time of the next attempt to connect
 
     def _check_tls(self):
         # At each connection: somebody may have changed it since. 2 is CERT_REQUIRED; a MicroPython with CERT_OPTIONAL
@@ -209,16 +222,16 @@ class Base:
         if tls and (getattr(tls, "verify_mode", 0) != 2 or not getattr(tls, "check_hostname", True)):
             raise ValueError("tls does not verify: set verify_mode = CERT_REQUIRED, check_hostname, and load a CA")
 
-    def _encode_will(self, will, level):
+    def _encode_will(self, will, protocol_level):
         if will is None:
             return None
         topic, payload, qos, retain = will
         if qos not in (0, 1, 2):
             raise ValueError("will: qos is 0, 1 or 2")
-        return (encode_name(topic, level), self._encode_data(payload), qos, retain)
+        return (encode_name(topic, protocol_level), self._encode_data(payload), qos, retain)
 
     def _encode_data(self, data):
-        data = self._payload(data)
+        data = self._encode_payload(data)
         if len(data) > 65535:
             raise ValueError("password and will take 65535 bytes at most")
         return data
@@ -242,7 +255,7 @@ class Base:
 
     def counters(self):
         """Everything that happened since the start, a dict."""
-        return dict(zip(COUNTERS.split(), self.session.count))
+        return dict(zip(counters.NAMES.split(), self.session.count))
 
     # --- going out ---
 
@@ -255,10 +268,10 @@ class Base:
         if topic is not self._topic or self._topic is None:
             self._topic = None
             self.session.out.forget()
-            self.session.out.name = encode_name(topic, self.session.decoder.level)
+            self.session.out.name = encode_name(topic, self.session.decoder.protocol_level)
             self._topic = topic
 
-    def _payload(self, payload):
+    def _encode_payload(self, payload):
         if isinstance(payload, str):
             return payload.encode()
         if not isinstance(payload, _BYTES) or getattr(payload, "itemsize", 1) != 1:
@@ -271,24 +284,24 @@ class Base:
         # Returns the encoded filters and their QoS.
         if isinstance(filters, (str, bytes)):
             filters = ((filters, qos),)
-        levels = [q for _, q in filters]
-        for q in levels:
+        qos_list = [q for _, q in filters]
+        for q in qos_list:
             if q not in (0, 1, 2):
                 raise ValueError("qos is 0, 1 or 2")
         patterns = self._encode_filters([f for f, _ in filters])
-        for pattern, q in zip(patterns, levels):
+        for pattern, q in zip(patterns, qos_list):
             self._remove_handler(pattern)
             match = matched_by(pattern)
             only = None if b"+" in match or b"#" in match else match.decode()
             self._handlers.append([pattern, q, handler, stream, False, only, match])
-        return patterns, levels
+        return patterns, qos_list
 
     def _remove_handler(self, pattern):
         self._handlers = [h for h in self._handlers if h[0] != pattern]
 
     def _encode_filters(self, filters):
-        level = self.session.decoder.level
-        patterns = [encode_filter(f, level) for f in filters]
+        protocol_level = self.session.decoder.protocol_level
+        patterns = [encode_filter(f, protocol_level) for f in filters]
         if not patterns:
             raise ValueError("one filter at least")
         self.session.check_request(patterns)
@@ -328,13 +341,13 @@ class Base:
         if self._on_message:
             self._call(self._on_message, False, None)
         elif not d.offset:
-            self.session.count[UNHANDLED] += 1
+            self.session.count[counters.UNHANDLED] += 1
 
     def _call(self, handler, stream, name):
         d = self.session.decoder
         if not stream and d.n != d.size:
             if not d.offset:
-                self.session.count[TOO_LONG] += 1
+                self.session.count[counters.TOO_LONG] += 1
             return
         self._message.name = name
         try:
@@ -343,15 +356,15 @@ class Base:
                 result.close()
                 raise TypeError("a handler is a plain function: nobody runs the coroutine that it returned")
         except Exception as e:
-            self.session.count[HANDLER_ERRORS] += 1
+            self.session.count[counters.HANDLER_ERRORS] += 1
             self._report(self.on_error, e)
 
     # --- what the application is told ---
 
     def _report(self, callback, value):
         # Whatever a callback raises, the client goes on.
-        inside = self._inside
-        self._inside = True
+        inside = self._in_callback
+        self._in_callback = True
         try:
             callback(value)
         except Exception as e:
@@ -360,13 +373,13 @@ class Base:
             else:
                 self._report(self.on_error, e)
         finally:
-            self._inside = inside
+            self._in_callback = inside
 
     def _report_end(self, error):
         # A connection or an attempt has ended; error None: because it was asked for.
-        self._ended = error
-        announced = self._announced
-        self._announced = False
+        self._last_error = error
+        announced = self._connect_reported
+        self._connect_reported = False
         if announced and self.on_disconnect:
             self._report(self.on_disconnect, error)
         elif error and self._reconnect:  # else it is raised
@@ -379,36 +392,36 @@ class Base:
 
     # --- connecting again ---
 
-    def _opening(self):
+    def _connect_steps(self):
         # Connecting as a sequence of steps, which each client takes in its own way. Every step
         # but TURN gives the next turns a new time-out.
         session = self.session
-        yield from self._attempt()
+        yield from self._open_steps()
         session.resume()
         for h in self._handlers[:]:
             if not h[4]:
                 session.subscribe([h[0]], [h[1]])
-                yield ASK
-                while session.asking:
-                    yield TURN
+                yield REQUEST
+                while session.requesting:
+                    yield POLL
                 h[4] = session.granted[0] != 0x80
                 if not h[4]:
                     self._report(self.on_error, OSError(EACCES, "subscription refused: %s" % h[0].decode()))
-        self._up_at = ticks_ms()
-        self._announced = True
+        self._connected_at = ticks_ms()
+        self._connect_reported = True
         if self.on_connect:
             self._report(self.on_connect, session.present)
 
-    def _attempt(self):
+    def _open_steps(self):
         session = self.session
         self._check_tls()
-        yield DIAL
-        session.connect(ticks_ms(), self._clean, self._keepalive, *self._login, will=self._will)
-        silent = self._silent
-        self._silent = True
+        yield OPEN
+        session.connect(ticks_ms(), self._clean_session, self._keepalive, *self._login, will=self._will)
+        silent = self._no_connack
+        self._no_connack = True
         while not (session.connected or session.code):
-            yield TURN
-        self._silent = silent and session.code > 0
+            yield POLL
+        self._no_connack = silent and session.code > 0
         if session.code:
             raise ConnectRefused(session.code)
         for mid in session.ended:
@@ -419,50 +432,50 @@ class Base:
             for h in self._handlers:
                 h[4] = False
 
-    def _leave(self):
+    def _send_disconnect(self):
         # DISCONNECT, then nothing more is sent [MQTT-3.14.4-1, 3.14.4-2].
         self.session.disconnect()
         self._flush()
         self._close()
 
-    def _mend(self, error=None):
+    def _recover(self, error=None):
         # An operation was interrupted (Ctrl-C, no memory; error None), or the flash failed in it: the connection ends,
         # and what the journal holds is read anew. Raises OSError, also when it is called again.
-        self._inside = False
+        self._in_callback = False
         error = error or OSError(ECONNABORTED, "an operation was interrupted")
-        self._end_link(error)
+        self._drop_connection(error)
         if self.session.busy:
             self.session.recover()
-        if self._announced:
+        if self._connect_reported:
             self._report_end(error)
 
-    def _failed(self, error):
+    def _connection_failed(self, error):
         # The connection is of no use any more; what is in flight stays in the journal.
-        self._end_link(error)
-        self._postpone(ticks_ms())
+        self._drop_connection(error)
+        self._back_off(ticks_ms())
         self._report_end(error)
 
-    def _end_link(self, error):
-        if self._link and isinstance(error, ProtocolError):  # once, also when connect() has told of it
-            self.session.count[PROTOCOL_ERRORS] += 1
+    def _drop_connection(self, error):
+        if self._transport and isinstance(error, ProtocolError):  # once, also when connect() has told of it
+            self.session.count[counters.PROTOCOL_ERRORS] += 1
         if self.connected:
-            self.session.lost()
+            self.session.connection_lost()
         self._close()
 
-    def _postpone(self, now):
+    def _back_off(self, now):
         # Exponential back-off with full jitter: a fleet does not come back in step.
-        first, longest = self._backoff
-        pause = min(longest, first << min(self._tries, 16))
-        if self._up_at is not None and passed(now, self._up_at, pause):
+        first, longest = self._backoff_ms
+        pause = min(longest, first << min(self._attempts, 16))
+        if self._connected_at is not None and passed(now, self._connected_at, pause):
             # Only a connection that lasted begins anew: a broker may accept and close at once.
-            self._tries = 0
+            self._attempts = 0
             pause = first
-        self._up_at = None
-        self._tries += 1
+        self._connected_at = None
+        self._attempts += 1
         # Boards without a source of randomness differ at least.
         salt = crc32(self.session.client_id) & 0xFFFFFF
-        self._due = ticks_add(now, (random.getrandbits(24) ^ salt) % (pause + 1))
+        self._next_attempt = ticks_add(now, (random.getrandbits(24) ^ salt) % (pause + 1))
 
-    def _is_due(self, now):
+    def _attempt_due(self, now):
         # What is due later than the longest pause was due more than half a period of the ticks ago.
-        return not 0 < ticks_diff(self._due, now) <= max(self._backoff)
+        return not 0 < ticks_diff(self._next_attempt, now) <= max(self._backoff_ms)

@@ -20,11 +20,11 @@ def copy(buf, i, data):
     return end
 
 
-def copying(n, room):
+def copy_format(n, space):
     return "%ds" % n
 
 
-def forget(room):
+def unload(module):
     pass
 
 
@@ -78,7 +78,7 @@ class stream:
         return None
 
 
-class Gate:
+class IOWaiter:
     """Where one task waits for a file, until another one wakes it."""
 
     woken = False  # the last wait ended by wake()

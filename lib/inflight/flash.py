@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from .port import const, forget
+from .compat import const, unload
 
 _MICRO = sys.implementation.name == "micropython"
 _CHUNK = const(64)
@@ -34,7 +34,7 @@ class FileFlash:
             self.close()
             raise
         finally:
-            forget("posix")
+            unload("posix")
 
     def _open(self, path, size, posix):
         try:

@@ -3,8 +3,8 @@
 # PUBREL frees an id [MQTT-4.3.3-2]. So before a QoS 2 message is sent under an id that is not proven free, PUBRELs are
 # sent for it and some ids behind it.
 
+from .compat import const
 from .packet import PUBREL, ack
-from .port import const
 
 _PROBES = const(16)  # PUBRELs in one write; the smallest buffer has space for them
 

@@ -12,15 +12,15 @@
 
 from array import array
 
+from .compat import const
 from .journal import DONE, IN, RELEASED, OutboxFull
 from .packet import ProtocolError
-from .port import const
 
-_SEEN = const(0)
-_TAKEN = const(1)
+_RECEIVED = const(0)
+_DELIVERED = const(1)
 
 NEW = const(0)  # what seen() returns
-AGAIN = const(1)
+REDELIVERED = const(1)
 DUPLICATE = const(2)
 
 
@@ -32,7 +32,7 @@ class Inbound:
         self._journal = journal
         self._rows = 0
         kept = self._scan(False)
-        self._room = kept + limit if kept <= limit else kept
+        self._capacity = kept + limit if kept <= limit else kept
         self._mids = None  # the table comes when it is needed: many clients never hear of QoS 2
         if kept:  # a walk through a long journal takes an RP2040 a second
             self.prepare()
@@ -41,9 +41,9 @@ class Inbound:
     def prepare(self):
         """QoS 2 is to be expected."""
         if not self._mids:
-            self._mids = array("H", bytes(2 * self._room))
-            self._places = array("I", bytes(4 * self._room))
-            self._states = bytearray(self._room)
+            self._mids = array("H", bytes(2 * self._capacity))
+            self._addresses = array("I", bytes(4 * self._capacity))
+            self._states = bytearray(self._capacity)
 
     def _scan(self, add):
         n = 0
@@ -52,14 +52,14 @@ class Inbound:
         while at >= 0:
             n += 1
             if add:
-                self._add(journal.found_mid, at, _TAKEN if journal.found_state else _SEEN)
+                self._add(journal.found_mid, at, _DELIVERED if journal.found_state else _RECEIVED)
             at = journal.scan(IN, at)
         return n
 
-    def _add(self, mid, place, state):
+    def _add(self, mid, address, state):
         i = self._rows
         self._mids[i] = mid
-        self._places[i] = place
+        self._addresses[i] = address
         self._states[i] = state
         self._rows = i + 1
 
@@ -71,48 +71,48 @@ class Inbound:
 
     def _mark(self, i, mark):
         if self._journal:
-            self._journal.mark(self._places[i], mark)
+            self._journal.mark(self._addresses[i], mark)
 
     def moved(self, old, new):
         """The journal copied a record to another place."""
         for i in range(self._rows):
-            if self._places[i] == old:
-                self._places[i] = new
+            if self._addresses[i] == old:
+                self._addresses[i] = new
 
-    def seen(self, mid):
+    def received(self, mid):
         """A PUBLISH with this id arrived. Returns NEW, AGAIN (power was cut while it was being
         delivered) or DUPLICATE. Raises OutboxFull if it is one more than there is space for."""
         i = self._row(mid)
         if i >= 0:
-            return DUPLICATE if self._states[i] == _TAKEN else AGAIN
+            return DUPLICATE if self._states[i] == _DELIVERED else REDELIVERED
         self.prepare()
-        if self._rows == self._room:
+        if self._rows == self._capacity:
             raise OutboxFull
-        self._add(mid, self._journal.append(IN, mid, b"", 0) if self._journal else 0, _SEEN)
+        self._add(mid, self._journal.append(IN, mid, b"", 0) if self._journal else 0, _RECEIVED)
         return NEW
 
-    def taken(self, mid):
+    def delivered(self, mid):
         """The application has had the message: it must not have it again."""
         i = self._row(mid)
-        if i >= 0 and self._states[i] == _SEEN:
+        if i >= 0 and self._states[i] == _RECEIVED:
             self._mark(i, RELEASED)
-            self._states[i] = _TAKEN
+            self._states[i] = _DELIVERED
 
     def released(self, mid):
         """A PUBREL arrived: the id is free. Raises ProtocolError if PUBREC was never sent."""
         i = self._row(mid)
         if i < 0:
             return
-        if self._states[i] == _SEEN:
+        if self._states[i] == _RECEIVED:
             raise ProtocolError("PUBREL before PUBREC, Message ID %d" % mid)
         self._mark(i, DONE)
         self._rows -= 1
         for k in range(i, self._rows):
             self._mids[k] = self._mids[k + 1]
-            self._places[k] = self._places[k + 1]
+            self._addresses[k] = self._addresses[k + 1]
             self._states[k] = self._states[k + 1]
 
-    def forget(self):
+    def session_lost(self):
         """The broker has lost the session: its ids begin anew."""
         for i in range(self._rows):
             self._mark(i, DONE)

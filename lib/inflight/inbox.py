@@ -4,8 +4,8 @@
 
 from struct import pack_into
 
+from .compat import const, copy
 from .packet import compact
-from .port import const, copy
 
 _HEAD = const(6)
 

@@ -30,7 +30,7 @@ import struct
 from array import array
 from errno import EIO
 
-from .port import const, forget
+from .compat import const, unload
 from .records import DONE, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, RELEASED, SESSION, Records  # noqa: F401
 
 _MOST = const(60000)  # live OUT records
@@ -87,7 +87,7 @@ class Journal(Records):
         import inflight.recovery
 
         inflight.recovery.mount(self)
-        forget("recovery")
+        unload("recovery")
         self._dirty = False
 
     def _begin(self):
@@ -111,7 +111,7 @@ class Journal(Records):
         self._begin()
         self._dirty = True
         size += OVERHEAD
-        self._make_room(size)
+        self._make_space(size)
         at = self._append(kind, mid, head, n, tail, start, end)
         if kind != NOTE:
             self._count(at, kind, size)
@@ -292,7 +292,7 @@ class Journal(Records):
 
     # --- the ring ---
 
-    def _make_room(self, size):
+    def _make_space(self, size):
         # The head gets room for `size` bytes, and sectors stay erased ahead for the appends to come.
         erases = 0
         # As many as the worst case above asks for; 7 bytes in 8 are live in a sector that is full.

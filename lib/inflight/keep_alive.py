@@ -1,7 +1,7 @@
 # When something has to be sent so that both ends know of each other, and when an answer is late. Any byte that arrives
 # shows that the broker is alive.
 
-from .port import const, passed, ticks_diff
+from .compat import const, passed, ticks_diff
 
 _PACE = const(256)  # bytes of a long message, at least, in ten time-outs
 
@@ -10,24 +10,24 @@ class KeepAlive:
     """A PINGREQ is due after `interval` ms without a byte in one direction (0: never). An answer may take `timeout`
     ms."""
 
-    def __init__(self, interval, timeout):
+    def __init__(self, interval, timeout_ms):
         self.interval = interval
-        self._timeout = timeout
+        self._timeout_ms = timeout_ms
         self.begin(0)
 
     def begin(self, now):
         """A connection begins."""
-        self.asked = False  # the application wants a PINGREQ
+        self.requested = False  # the application wants a PINGREQ
         self._sent_at = self._received_at = now
         self._ping_at = -1  # when the PINGREQ was sent that is unanswered
         self._received = 0  # bytes of a long message since _long_at
         self._long_at = now
 
-    def sent(self, now):
+    def packet_sent(self, now):
         """A packet leaves."""
         self._sent_at = now
 
-    def received(self, n, now, long):
+    def bytes_received(self, n, now, long):
         """n bytes arrived, of a message longer than the buffer if `long`."""
         self._received_at = now
         if long:
@@ -39,12 +39,12 @@ class KeepAlive:
     @property
     def pinging(self):
         """True while a PINGREQ is unanswered, or waits to be sent."""
-        return self.asked or self._ping_at >= 0
+        return self.requested or self._ping_at >= 0
 
     def ping_due(self, now):
         """True if a PINGREQ is to be sent now. It is also sent when only the broker was silent: so a dead link is
         noticed."""
-        if self.asked:
+        if self.requested:
             return True
         interval = self.interval
         if not interval or self._ping_at >= 0:
@@ -52,7 +52,7 @@ class KeepAlive:
         return passed(now, self._sent_at, interval) or passed(now, self._received_at, interval)
 
     def ping_sent(self, now):
-        self.asked = False
+        self.requested = False
         self._ping_at = now
 
     def ping_answered(self):
@@ -69,6 +69,6 @@ class KeepAlive:
         with every _PACE bytes."""
         bound = self._long_at if ticks_diff(self._long_at, start) > 0 else start
         last = self._received_at if ticks_diff(self._received_at, start) > 0 else start
-        if passed(now, last, self._timeout) or passed(now, bound, 10 * self._timeout):
+        if passed(now, last, self._timeout_ms) or passed(now, bound, 10 * self._timeout_ms):
             return 0
-        return self._timeout - ticks_diff(now, last)
+        return self._timeout_ms - ticks_diff(now, last)

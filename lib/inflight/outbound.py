@@ -27,9 +27,9 @@
 
 from array import array
 
+from .compat import const
 from .journal import DONE, OUT, RELEASED
 from .packet import PUBACK
-from .port import const
 
 SEND = const(0)
 _ACK = const(1)
@@ -67,71 +67,71 @@ class Outbound:
         self.queued = 0  # messages in the journal behind the window
         self.waiting = False  # a row may be in SEND or REL
         self.mids = array("H", bytes(2 * limit))
-        self.places = array("I", bytes(4 * limit))
+        self.addresses = array("I", bytes(4 * limit))
         self.states = bytearray(limit)  # with the bits DUP and _ALONE
         self._seq = 0  # where the messages behind the window begin
-        self._left = 0  # those behind the window can have left if their number is below this
-        self.held = 0  # so many had left, at most, when this life began
-        self.uncovered = False  # some were accepted without a connection, and `below` does not tell
+        self._sent_below = 0  # those behind the window can have left if their number is below this
+        self.sent_before = 0  # so many had left, at most, when this life began
+        self.below_stale = False  # some were accepted without a connection, and `below` does not tell
         self.last_mid = 0  # the id that was given last
         self._used = 0  # the first id behind last_mid that was in use when it was looked for; 0: none, -1: look
         if journal:
             self.last_mid = journal.last_mid
-            self._find_left(below, most)
-            self.uncovered = journal.live > self.held
+            self._find_sent(below, most)
+            self.below_stale = journal.live > self.sent_before
             self._used = -1
             self.queued = journal.live
             self._refill()
 
-    def _find_left(self, below, most):
+    def _find_sent(self, below, most):
         journal = self.journal
         first = bytearray(1)
-        while self.held < most:
-            place = journal.find(OUT, self._left)
-            if place < 0:
+        while self.sent_before < most:
+            address = journal.find(OUT, self._sent_below)
+            if address < 0:
                 break
-            journal.read(place, 0, first)
+            journal.read(address, 0, first)
             if journal.found_seq >= below and not first[0] & DUP:
                 break
-            self._left = journal.found_seq + 1
-            self.held += 1
+            self._sent_below = journal.found_seq + 1
+            self.sent_before += 1
 
     def _refill(self):
         # The oldest messages behind the window enter it as far as it has room.
         journal = self.journal
         while self.queued and self.rows < len(self.mids):
-            place = self._oldest()
-            if place < 0:
+            address = self._oldest()
+            if address < 0:
                 return
             seq = journal.found_seq
             state = REL if journal.found_state else SEND
-            self._add(journal.found_mid, place, state | DUP if seq < self._left else state)
+            self._add(journal.found_mid, address, state | DUP if seq < self._sent_below else state)
             self._seq = seq + 1
             self.queued -= 1
 
     def _oldest(self):
         # Place of the oldest message behind the window. -1: what was counted there are copies of messages that
         # had their turn, on a flash that somebody restored in part; they are done.
-        place = self.journal.find(OUT, self._seq)
-        if place < 0:
+        address = self.journal.find(OUT, self._seq)
+        if address < 0:
             self.queued = 0
             at = self.journal.scan(OUT, -1)
             while at >= 0:
                 if not self._holds(at):
                     self.journal.mark(at, DONE)
                 at = self.journal.scan(OUT, at)
-        return place
+        return address
 
-    def _holds(self, place):
+    def _holds(self, address):
         for i in range(self.rows):
-            if self.places[i] == place:
+            if self.addresses[i] == address:
                 return True
         return False
 
-    def _add(self, mid, place, state):
+    def _add(self, mid, address, state):
         i = self.rows
         self.mids[i] = mid
-        self.places[i] = place
+        self.addresses[i] = address
         self.states[i] = state
         self.rows = i + 1
         self.waiting = True
@@ -140,7 +140,7 @@ class Outbound:
         self.rows -= 1
         for k in range(i, self.rows):
             self.mids[k] = self.mids[k + 1]
-            self.places[k] = self.places[k + 1]
+            self.addresses[k] = self.addresses[k + 1]
             self.states[k] = self.states[k + 1]
 
     def _row(self, mid):
@@ -152,8 +152,8 @@ class Outbound:
     def moved(self, old, new):
         """The journal copied a record to another place."""
         for i in range(self.rows):
-            if self.places[i] == old:
-                self.places[i] = new
+            if self.addresses[i] == old:
+                self.addresses[i] = new
 
     def is_pending(self, mid):
         """True if the message with this Message ID is in the window or behind it."""
@@ -179,8 +179,8 @@ class Outbound:
 
     def oldest_mid(self):
         """Returns the id of the oldest message, or that of the next one."""
-        place = self.journal.find(OUT, 0)
-        return self.last_mid % 65535 + 1 if place < 0 else self.journal.found_mid
+        address = self.journal.find(OUT, 0)
+        return self.last_mid % 65535 + 1 if address < 0 else self.journal.found_mid
 
     def _next_used(self, mid):
         # The first id from `mid` on that a live message has, 0 if there is none.
@@ -199,42 +199,42 @@ class Outbound:
         """Takes the PUBLISH head[:n] + tail into the journal, with DUP if it may leave at once.
         Returns its place if it went straight into the window, -1 if it waits behind. Raises
         OutboxFull, ValueError (too long)."""
-        place = self.journal.append(OUT, mid, head, n, tail)
+        address = self.journal.append(OUT, mid, head, n, tail)
         self.last_mid = mid
         if not head[0] & DUP:
-            self.uncovered = True
+            self.below_stale = True
         if self.queued or self.rows == len(self.mids):
             self.queued += 1
             return -1
-        self._add(mid, place, SEND)
+        self._add(mid, address, SEND)
         self._seq = self.journal.next_seq
-        return place
+        return address
 
     def can_drop(self, excess):
         """True if the messages that drop_oldest() would give up make `excess` bytes free."""
         journal = self.journal
-        place = self._droppable() if excess > 0 else -1
-        while place >= 0 and excess > 0:
+        address = self._droppable() if excess > 0 else -1
+        while address >= 0 and excess > 0:
             excess -= journal.cost(journal.found_len)
-            place = journal.find(OUT, journal.found_seq + 1)
+            address = journal.find(OUT, journal.found_seq + 1)
         return excess <= 0
 
     def drop_oldest(self):
         """Gives up the oldest message behind the window. Returns False if there is none that the
         broker has certainly never seen: half a handshake cannot be taken back."""
-        place = self._droppable()
-        if place < 0:
+        address = self._droppable()
+        if address < 0:
             return False
-        self._drop(place)
+        self._drop(address)
         return True
 
     def _droppable(self):
         if not self.queued or self._oldest() < 0:
             return -1
-        return self.journal.find(OUT, max(self._seq, self._left))
+        return self.journal.find(OUT, max(self._seq, self._sent_below))
 
-    def _drop(self, place):
-        self.journal.mark(place, DONE)
+    def _drop(self, address):
+        self.journal.mark(address, DONE)
         self.queued -= 1
 
     def discard(self):
@@ -243,19 +243,19 @@ class Outbound:
         n = 0
         for i in range(self.rows - 1, -1, -1):
             if self.states[i] != SEND:  # nor DUP
-                self.journal.mark(self.places[i], DONE)
+                self.journal.mark(self.addresses[i], DONE)
                 self._remove(i)
                 n += 1
         while self.queued:
-            place = self._oldest()
-            if place < 0 or self.journal.found_seq >= self._left:
+            address = self._oldest()
+            if address < 0 or self.journal.found_seq >= self._sent_below:
                 break
-            self._drop(place)
+            self._drop(address)
             n += 1
         self._refill()
         return n
 
-    def forgotten(self):
+    def session_lost(self):
         """The broker has lost the session. A PUBREL goes out once more; one that was already sent
         to a broker without the session, and not answered, has nobody left to answer it. Returns the Message IDs
         that end so: the broker has these messages since its PUBREC."""
@@ -269,7 +269,7 @@ class Outbound:
                     self.states[i] |= _ALONE
         return ended
 
-    def again(self):
+    def retransmit(self):
         """Everything unacknowledged goes out once more, in order [MQTT-4.4.0-1]. Returns True if
         there is such."""
         some = False
@@ -298,12 +298,12 @@ class Outbound:
             self.waiting = False
 
     def _finish(self, i):
-        self.journal.mark(self.places[i], DONE)
+        self.journal.mark(self.addresses[i], DONE)
         self._remove(i)
         if self.queued:
             self._refill()
 
-    def acked(self, kind, mid):
+    def acknowledged(self, kind, mid):
         """PUBACK, PUBREC or PUBCOMP arrived. Returns what the table says, already noted in the
         journal."""
         i = self._row(mid)
@@ -313,6 +313,6 @@ class Outbound:
         if act == FINISH:
             self._finish(i)
         elif act == RELEASE:
-            self.journal.mark(self.places[i], RELEASED)
+            self.journal.mark(self.addresses[i], RELEASED)
             self.states[i] += _COMP - _REC
         return act

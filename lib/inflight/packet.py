@@ -2,7 +2,7 @@
 # a buffer of the caller. No sockets, no time, no session state; nothing here allocates on
 # the way of a PUBLISH or an acknowledgement.
 
-from .port import const, copy
+from .compat import const, copy
 
 CONNECT = const(1)
 CONNACK = const(2)
@@ -83,7 +83,7 @@ def _begin(buf, first, remaining):
     return i + 1
 
 
-def _room(buf, remaining):
+def _check_size(buf, remaining):
     # 5 bytes are the longest fixed header.
     if remaining + 5 > len(buf):
         raise ValueError("buffer too small: %d bytes needed" % (remaining + 5))
@@ -95,11 +95,11 @@ def _string(buf, i, data):
     return copy(buf, i + 2, data)
 
 
-def connect(buf, level, client_id, clean, keepalive, user=None, password=None, will=None):
+def connect(buf, protocol_level, client_id, clean_session, keepalive, user=None, password=None, will=None):
     """Writes a CONNECT. All strings are bytes; will is (topic, payload, qos, retain) or None.
     Returns its length. [MQTT-3.1]"""
     fields = [client_id]
-    flags = 2 if clean else 0
+    flags = 2 if clean_session else 0
     if will:
         fields += will[:2]
         flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
@@ -109,13 +109,13 @@ def connect(buf, level, client_id, clean, keepalive, user=None, password=None, w
     if password is not None:
         fields.append(password)
         flags |= 0x40
-    name = b"MQIsdp" if level == 3 else b"MQTT"
+    name = b"MQIsdp" if protocol_level == 3 else b"MQTT"
     remaining = len(name) + 6
     for field in fields:
         remaining += 2 + len(field)
-    _room(buf, remaining)
+    _check_size(buf, remaining)
     i = _string(buf, _begin(buf, 0x10, remaining), name)
-    buf[i] = level
+    buf[i] = protocol_level
     buf[i + 1] = flags
     buf[i + 2] = keepalive >> 8
     buf[i + 3] = keepalive & 0xFF
@@ -129,7 +129,7 @@ def publish(buf, topic, size, qos, retain, mid):
     """Writes a PUBLISH up to its payload of `size` bytes: topic is bytes, mid is not written at
     QoS 0. Returns where the payload goes. Raises ValueError if the head does not fit."""
     head = len(topic) + (4 if qos else 2)
-    _room(buf, head)
+    _check_size(buf, head)
     i = _string(buf, _begin(buf, 0x30 | qos << 1 | (1 if retain else 0), head + size), topic)
     if qos:
         buf[i] = mid >> 8
@@ -167,7 +167,7 @@ def request_size(buf, filters, qos):
     remaining = 2
     for f in filters:
         remaining += len(f) + (2 if qos is None else 3)
-    _room(buf, remaining)
+    _check_size(buf, remaining)
     return remaining
 
 
@@ -212,9 +212,9 @@ class Decoder:
     the next call of fed().
     """
 
-    def __init__(self, buf, level=4):
+    def __init__(self, buf, protocol_level=4):
         self.buf = memoryview(buf)
-        self.level = level
+        self.protocol_level = protocol_level
         # A packet cut in two by the end of a read is completed through this: a view at an
         # offset would be a new object each time.
         self.spare = bytearray(_SPARE)  # free between fed() and the next read: for acknowledgements
@@ -237,7 +237,7 @@ class Decoder:
         """How much of the payload came before this piece."""
         return self.size - self.left - self.n
 
-    def fed(self, n):
+    def bytes_received(self, n):
         """n bytes were read into `view`."""
         if self.view is self.spare:
             k = self.end
@@ -295,7 +295,7 @@ class Decoder:
         if n != size and (size != -1 or n < 3 or i - self.start + n > len(buf)):
             raise ProtocolError("type %d of length %d" % (kind, n))
         # At level 3 the bits are "not used", and a re-sent PUBREL has DUP.
-        if self.level > 3 and self.flags != (2 if kind == PUBREL else 0):
+        if self.protocol_level > 3 and self.flags != (2 if kind == PUBREL else 0):
             raise ProtocolError("flags %d of type %d" % (self.flags, kind))
         if i + n > self.end:
             return 0
@@ -318,7 +318,7 @@ class Decoder:
         flags = self.flags
         qos = flags >> 1 & 3
         # At level 3 DUP means nothing at QoS 0.
-        if qos == 3 or (flags & 8 and not qos and self.level > 3):
+        if qos == 3 or (flags & 8 and not qos and self.protocol_level > 3):
             raise ProtocolError("PUBLISH flags")
         whole = i - self.start + n <= len(buf)
         if i + (n if whole else 2) > self.end:

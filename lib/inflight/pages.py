@@ -5,7 +5,7 @@ import struct
 from array import array
 from errno import EIO
 
-from .port import const
+from .compat import const
 
 # CRC-32 (IEEE) by the low and the high nibble of a byte, in halves: a CRC is too big for a small
 # int where those have 31 bits.

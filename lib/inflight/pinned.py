@@ -10,7 +10,7 @@
 
 from errno import EIO
 
-from .port import const, forget
+from .compat import const, unload
 
 _HEAD = const(20)  # where they are
 _PART = const(32)
@@ -38,7 +38,7 @@ class PinnedFlash:
         try:
             self._blocks, self.repaired = inflight.pinning.pin(raw, folder, root, n)
         finally:
-            forget("pinning")
+            unload("pinning")
         self._heads = bytearray(4 * n)
         self._four = bytearray(4)
         self._part = bytearray(_PART)
@@ -54,7 +54,7 @@ class PinnedFlash:
             heads[block] = b
             block += 1
 
-    def _prove(self, block):
+    def _verify(self, block):
         four = self._four
         heads = self._heads
         self._raw.readblocks(self._blocks[block], four, _HEAD)
@@ -66,7 +66,7 @@ class PinnedFlash:
 
     def readblocks(self, block, buf, offset=0):
         if offset + len(buf) <= self._size:
-            self._prove(block)
+            self._verify(block)
             self._raw.readblocks(self._blocks[block], buf, offset)
             return
         # The next block is somewhere else: by small parts, because a slice would allocate.
@@ -77,14 +77,14 @@ class PinnedFlash:
             k = at % _PART
             if not k or not fresh:
                 block = at // self._size
-                self._prove(block)
+                self._verify(block)
                 self._raw.readblocks(self._blocks[block], part, at % self._size - k)
                 fresh = True
             buf[i] = part[k]
             at += 1
 
     def writeblocks(self, block, buf, offset=0):
-        self._prove(block)
+        self._verify(block)
         try:
             self._raw.writeblocks(self._blocks[block], buf, offset)
         finally:
@@ -99,7 +99,7 @@ class PinnedFlash:
         elif op == 5:
             return self._size
         elif op == 6:
-            self._prove(arg)
+            self._verify(arg)
             try:
                 self._raw.ioctl(6, self._blocks[arg])
             finally:

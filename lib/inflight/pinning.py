@@ -26,7 +26,7 @@ _CHUNK = 64
 _2000 = 946_684_800  # seconds from 1970 to 2000
 
 
-class Spy:
+class ReadTracer:
     """A block device to read from, that notes the last block asked for."""
 
     def __init__(self, raw):
@@ -54,10 +54,10 @@ class Finder:
             from vfs import VfsLfs2
         except ImportError:
             from os import VfsLfs2  # MicroPython 1.22
-        self._spy = Spy(raw)
+        self._tracer = ReadTracer(raw)
         self._size = raw.ioctl(5, 0)
         try:
-            self._fs = VfsLfs2(self._spy, readsize=64)  # by default 32, which takes twice the calls
+            self._fs = VfsLfs2(self._tracer, readsize=64)  # by default 32, which takes twice the calls
         except OSError as e:
             if e.errno == EIO:
                 raise
@@ -75,9 +75,9 @@ class Finder:
             if f.seek(0, 2) != self._size:
                 return -1
             f.seek(0)
-            self._spy.block = -1
+            self._tracer.block = -1
             f.read(1)
-            return self._spy.block
+            return self._tracer.block
 
 
 def pin(raw, folder, root, n):
@@ -115,7 +115,7 @@ def _name(slot, n, block, mtime):
     return "%s-%04x" % (text, crc32(text.encode()) & 0xFFFF)
 
 
-def _claim(name):
+def _parse_name(name):
     # Slot, n, block and time; None for somebody else's file.
     try:
         head, block, mtime, _ = name.split("-")
@@ -146,7 +146,7 @@ def _find(finder, names, folder, root, blocks):
     # Fills in the blocks of the files that are where their names say, removes the others of ours.
     n = len(blocks)
     for name in names:
-        claim = _claim(name)
+        claim = _parse_name(name)
         if claim and claim[1] != n:
             raise ValueError(
                 "%s has %d pinned files, not %d: ask for as many; or delete it, with its messages"
@@ -154,7 +154,7 @@ def _find(finder, names, folder, root, blocks):
             )
     spoilt = []
     for name in names:
-        claim = _claim(name)
+        claim = _parse_name(name)
         path = "%s/%s" % (folder, name)
         if claim:
             slot, _, block, mtime = claim
@@ -209,7 +209,7 @@ def _remove_folder(path):
     # What was made in a folder that was not finished. A folder of somebody else's stays.
     try:
         for name in os.listdir(path):
-            if _claim(name) or _is_new(name):
+            if _parse_name(name) or _is_new(name):
                 os.remove("%s/%s" % (path, name))
         os.rmdir(path)
     except OSError:

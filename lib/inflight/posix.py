@@ -6,7 +6,7 @@ import os
 import sys
 from errno import EAGAIN
 
-_NOW_OR_NEVER = 6  # LOCK_EX | LOCK_NB
+_LOCK_EX_NB = 6  # LOCK_EX | LOCK_NB
 
 
 def _flock():
@@ -39,7 +39,7 @@ def lock(path):
         return None
     file = open(path + ".lock", "ab")
     try:
-        flock(file.fileno(), _NOW_OR_NEVER)
+        flock(file.fileno(), _LOCK_EX_NB)
     except OSError as e:
         file.close()
         if e.errno != EAGAIN:

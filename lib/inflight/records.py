@@ -3,8 +3,8 @@
 
 from errno import EIO
 
+from .compat import const
 from .pages import Pages
-from .port import const
 
 OUT = const(3)  # kinds of records: these take a sequence number each,
 IN = const(5)  # these do not

@@ -25,16 +25,16 @@ def mount(j):
     j._ordered = True
     for i in range(j._n):
         j._live[i] = 0
-    window = _Window(j)
-    _restore_sectors(j, window)
-    _find_head(j, window)
+    reader = _SectorReader(j)
+    _restore_sectors(j, reader)
+    _find_head(j, reader)
     for k in range(j._erased + 1, j._n + 1):
-        _read_sector(j, window, (j._head + k) % j._n)
-    j.skipped += window.lost
-    _finish(j, window)
+        _read_sector(j, reader, (j._head + k) % j._n)
+    j.skipped += reader.lost
+    _finish(j, reader)
 
 
-class _Window:
+class _SectorReader:
     # Reads a sector in large chunks, since each read costs an RP2040 a fraction of a millisecond; of at most 512
     # bytes, since a client needs the most heap here.
 
@@ -113,12 +113,12 @@ class _Window:
         at = self.next_record(self.base + HEADER, self.end)
         while at >= 0:
             found += 1
-            behind = at + self.told_size(at)
+            behind = at + self.size_in_header(at)
             live += CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
             at = self.next_record(behind, self.end)
         return found, live
 
-    def told_size(self, at):
+    def size_in_header(self, at):
         """The size of the record at address `at` if its header is right, whatever its body is; 0."""
         if at + OVERHEAD > self.end:
             return 0
@@ -129,7 +129,7 @@ class _Window:
 
     def count_lost(self, at, end):
         """How many records may have been in the region at the end of the ring, beside one that was cut short."""
-        size = self.told_size(at)
+        size = self.size_in_header(at)
         if not size:
             return _most_records(end - at)
         # The CRC is programmed last: where it is blank the record was never whole.
@@ -190,7 +190,7 @@ def _elect(j, headers):
     return newest
 
 
-def _restore_sectors(j, window):
+def _restore_sectors(j, reader):
     # Finishes erases, or the format, and gives lost sectors a header again.
     headers = _read_headers(j)
     newest = _elect(j, headers)
@@ -212,8 +212,8 @@ def _restore_sectors(j, window):
             j._head = i
             j.erases += 1
             continue
-        window.aim(i)
-        found, live = window.count_records()
+        reader.aim(i)
+        found, live = reader.count_records()
         if live or k > 1:  # else it may have been retired in part
             j.damaged += 1
         if not found and k > 1:
@@ -221,7 +221,7 @@ def _restore_sectors(j, window):
             j.skipped += _most_records(j._size - HEADER)
             j._erase(i, seq)
         elif not _is_alike(j, i, seq):
-            window.spoilt.append(i)
+            reader.spoilt.append(i)
 
 
 def _most_records(size):
@@ -236,12 +236,12 @@ def _is_alike(j, i, seq):
     return sum(a == b for a, b in zip(h, right)) >= _ALIKE
 
 
-def _find_head(j, window):
+def _find_head(j, reader):
     # The newest sector with something behind its header, the oldest if all are blank.
     newest = j._head
     while j._erased < j._n - 1:
-        window.aim(j._head)
-        if window.last_byte(window.base + HEADER) >= 0:
+        reader.aim(j._head)
+        if reader.last_byte(reader.base + HEADER) >= 0:
             break
         j._erased += 1
         j._head = (newest - j._erased) % j._n
@@ -250,50 +250,50 @@ def _find_head(j, window):
 # --- records ---
 
 
-def _read_sector(j, window, sector):
-    window.aim(sector)
-    at = window.base + HEADER
-    last = window.last_byte(at)
+def _read_sector(j, reader, sector):
+    reader.aim(sector)
+    at = reader.base + HEADER
+    last = reader.last_byte(at)
     while at <= last:
-        if window.has_record(at):
-            at = _take(j, window, at)
-        elif not window.buf[window.load(at, 1)]:
+        if reader.has_record(at):
+            at = _take(j, reader, at)
+        elif not reader.buf[reader.load(at, 1)]:
             at += 1  # retired before
         else:
-            behind = window.next_record(at + 1, last)
+            behind = reader.next_record(at + 1, last)
             if behind < 0 and sector == j._head:
                 break
             behind = last + 1 if behind < 0 else behind
-            size = window.told_size(at)
+            size = reader.size_in_header(at)
             if size and at + size < behind:
                 behind = at + size
             j.damaged += 1
-            window.lost += 1 if size else _most_records(behind - at)
-            _retire(j, window, at, behind)
+            reader.lost += 1 if size else _most_records(behind - at)
+            _retire(j, reader, at, behind)
             at = behind
     if sector == j._head:
         if at <= last:
-            at = _retire_end(j, window, at, last + 1)
-        j._off = at - window.base
+            at = _retire_end(j, reader, at, last + 1)
+        j._off = at - reader.base
 
 
-def _take(j, window, at):
+def _take(j, reader, at):
     # Counts the record, finishes a state that was half written. Returns the address behind it.
-    i = window.load(at, HEAD)
-    kind, n, mid, seq = struct.unpack_from("<BHHI", window.buf, i)
+    i = reader.load(at, HEAD)
+    kind, n, mid, seq = struct.unpack_from("<BHHI", reader.buf, i)
     behind = at + n + OVERHEAD
-    window.last = at
+    reader.last = at
     if kind == NOTE or kind == OUT:
         if seq + 1 >= j.next_seq:
             j.next_seq = seq + 1
             j.last_mid = mid
             j._newest = at
-            window.lost = 0
+            reader.lost = 0
         else:
             j._ordered = False
     if kind == NOTE:
         return behind
-    state = window.buf[window.load(behind - 1, 1)]
+    state = reader.buf[reader.load(behind - 1, 1)]
     released = CLEARED[state >> 4]
     done = CLEARED[state & 15]
     if done < 2:
@@ -303,7 +303,7 @@ def _take(j, window, at):
     return behind
 
 
-def _retire(j, window, at, end):
+def _retire(j, reader, at, end):
     # The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
     zeros = bytes(CHUNK)
     while at < end:
@@ -311,25 +311,25 @@ def _retire(j, window, at, end):
         j._clear_bits(at, zeros, n)
         at += n
     j._sync()
-    window.at = -1
+    reader.at = -1
 
 
-def _retire_end(j, window, at, end):
+def _retire_end(j, reader, at, end):
     # Behind the last record of the head is one that was cut short, or damaged since: if so, its number and Message
     # ID were given. Returns the address behind the region, which ends with the page: none of it can be trusted.
-    window.lost += window.count_lost(at, end)
+    reader.lost += reader.count_lost(at, end)
     end = -(-end // j._unit) * j._unit
-    _retire(j, window, at, end)
+    _retire(j, reader, at, end)
     return end
 
 
 # --- the end ---
 
 
-def _finish(j, window):
-    if window.last >= 0:
-        _refresh(j, window.last)
-        _drop_original(j, window.last)
+def _finish(j, reader):
+    if reader.last >= 0:
+        _refresh(j, reader.last)
+        _drop_original(j, reader.last)
     if j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off:
         j._off = j._size  # that page takes nothing
     j._bad = -1
@@ -344,7 +344,7 @@ def _finish(j, window):
         except OutboxFull:
             _rewrite_oldest(j)
     try:
-        for sector in window.spoilt:
+        for sector in reader.spoilt:
             while j._live[sector]:
                 if j._erased > 1 or j._off + j._live[sector] <= j._size:
                     j._empty(sector)

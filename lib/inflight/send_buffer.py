@@ -9,7 +9,7 @@ from struct import pack_into
 
 import inflight.packet as packet
 
-from .port import copying
+from .compat import copy_format
 
 
 class SendBuffer:
@@ -68,7 +68,7 @@ class SendBuffer:
             self.rest = payload
             return start
         packet.copy(buf, start, payload)
-        self._form = copying(n, len(buf) - start)
+        self._form = copy_format(n, len(buf) - start)
         if self._form and name is self.name:
             self._first = first
         return self.size

@@ -34,39 +34,17 @@
 from array import array
 from errno import ECONNABORTED, ENOBUFS
 
+import inflight.counters as counters
 import inflight.packet as packet
 
 from .journal import OUT, OutboxFull  # isort: skip (from here: each import within an import takes stack)
+from .compat import passed
 from .foreign import ForeignIds
-from .inbound import AGAIN, DUPLICATE, Inbound
+from .inbound import DUPLICATE, REDELIVERED, Inbound
 from .keep_alive import KeepAlive
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
-from .port import const, passed
 from .send_buffer import SendBuffer
 from .session_record import CLEAN, ENDING, PERSISTENT, SessionRecord
-
-# Indices of Session.count.
-ACCEPTED = const(0)
-SENT = const(1)
-RESENT = const(2)
-COMPLETED = const(3)
-DROPPED = const(4)
-RECEIVED = const(5)
-DUPLICATES = const(6)
-REDELIVERED = const(7)
-UNKNOWN_ACKS = const(8)
-PINGS = const(9)
-CONNECTS = const(10)
-OUTAGES = const(11)
-REFUSED = const(12)
-PROTOCOL_ERRORS = const(13)
-HANDLER_ERRORS = const(14)
-TOO_LONG = const(15)
-UNHANDLED = const(16)
-COUNTERS = (
-    "accepted sent resent completed dropped received duplicates redelivered unknown_acks pings connects outages"
-    " refused protocol_errors handler_errors too_long unhandled"
-)
 
 
 class Session:
@@ -79,14 +57,24 @@ class Session:
     Raises ValueError if the journal serves another client id [MQTT-3.1.3-2], or is smaller than half the buffer."""
 
     def __init__(
-        self, journal, buffer, client_id, level=4, window=8, inbound=20, keepalive=0, retry=0, drop=None, timeout=0
+        self,
+        journal,
+        buffer,
+        client_id,
+        protocol_level=4,
+        max_inflight=8,
+        receive_maximum=20,
+        keepalive=0,
+        retry_ms=0,
+        when_full=None,
+        timeout_ms=0,
     ):
         half = len(buffer) // 2
         if journal and len(buffer) - half > journal.size:
             raise ValueError("buffer: twice the %d bytes of the journal at most" % journal.size)
         self.out = SendBuffer(memoryview(buffer)[half:], journal)
-        self.decoder = packet.Decoder(memoryview(buffer)[:half], level)
-        self.keep_alive = KeepAlive(keepalive, timeout)
+        self.decoder = packet.Decoder(memoryview(buffer)[:half], protocol_level)
+        self.keep_alive = KeepAlive(keepalive, timeout_ms)
         self.count = array("I", bytes(68))
         self.present = False  # session present of the last CONNACK
         self.code = 0  # its return code
@@ -97,11 +85,11 @@ class Session:
         self.ended = ()  # those that the last CONNACK completed
         self.journal = journal
         self.client_id = client_id
-        self._retry = retry
-        self.tick = min(1000, keepalive * 2 // 15 or 1000, retry or 1000)  # its timers are looked at this often, ms
-        self._drop = drop
-        self._window = window
-        self._limit = inbound
+        self._retry = retry_ms
+        self.tick = min(1000, keepalive * 2 // 15 or 1000, retry_ms or 1000)  # its timers are looked at this often, ms
+        self._when_full = when_full
+        self._max_inflight = max_inflight
+        self._receive_maximum = receive_maximum
         self.busy = False  # an operation is under way, or one that did not come to its end left things half done
         self._load()
         self.reset()
@@ -126,8 +114,8 @@ class Session:
         journal = self.journal
         record = self._record = SessionRecord(journal, self.client_id)
         self._foreign = ForeignIds(record)
-        self._outbound = Outbound(journal, self._window, record.below, record.most)
-        self._inbound = Inbound(journal, self._limit)
+        self._outbound = Outbound(journal, self._max_inflight, record.below, record.most)
+        self._inbound = Inbound(journal, self._receive_maximum)
         if journal:
             journal.owner = self
             if record.stale:
@@ -135,12 +123,12 @@ class Session:
                 self._write_record()
 
     def _write_record(self):
-        self._record.write(max(self._window, self._outbound.held))
+        self._record.write(max(self._max_inflight, self._outbound.sent_before))
 
     @property
-    def known(self):
+    def has_session(self):
         """True if the journal knows its session."""
-        return self._record.known
+        return self._record.has_session
 
     def moved(self, old, new):
         """The journal copied a record to another place."""
@@ -159,7 +147,7 @@ class Session:
         return self._outbound.is_pending(mid)
 
     @property
-    def blocked(self):
+    def window_full(self):
         """True if messages wait because the window is full."""
         return self._outbound.queued > 0
 
@@ -173,69 +161,73 @@ class Session:
         self.out.clear()
         self._foreign.reset()
         self._clean = False
-        self._reply = 0  # the acknowledgement that is due: type, DUP of a PUBREL, Message ID
-        self._sub = self._sub_qos = None  # filters asked for
-        self._sub_mid = 0
-        self._sub_due = False
-        self._sub_dup = 0
-        self._reasked = False  # PUBRELs of ForeignIds were repeated, and may be answered twice
-        self._now = self._progress = 0
-        self._pause = self._retry
+        self._ack_due = 0  # the acknowledgement that is due: type, DUP of a PUBREL, Message ID
+        self._request = self._request_qos = None  # filters asked for
+        self._request_mid = 0
+        self._request_due = False
+        self._request_dup = 0
+        self._probes_repeated = False  # PUBRELs of ForeignIds were repeated, and may be answered twice
+        self._now = self._progress_at = 0
+        self._retry_pause = self._retry
         self.keep_alive.begin(0)
 
-    def lost(self):
+    def connection_lost(self):
         """The connection broke."""
-        self.count[OUTAGES] += 1
+        self.count[counters.OUTAGES] += 1
         self.reset()
 
-    def connect(self, now, clean, keepalive, user, password, will):
+    def connect(self, now, clean_session, keepalive, user, password, will):
         """A connection stands, CONNECT is its first packet [MQTT-3.1.0-1]; keepalive in seconds,
         strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
         self._begin()
         self.reset()
         out = self.out
-        out.send(packet.connect(out.buf, self.decoder.level, self.client_id, clean, keepalive, user, password, will))
-        self._clean = clean
+        out.send(
+            packet.connect(
+                out.buf, self.decoder.protocol_level, self.client_id, clean_session, keepalive, user, password, will
+            )
+        )
+        self._clean = clean_session
         self.code = 0
         self.keep_alive.begin(now)
-        if clean and self.known and self._record.mode == PERSISTENT:
+        if clean_session and self.has_session and self._record.mode == PERSISTENT:
             self._record.mode = ENDING
             self._write_record()
         self.busy = False
 
-    def _connack(self):
+    def _handle_connack(self):
         d = self.decoder
         # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
-        present = d.buf[d.at] if d.level > 3 else 0
+        present = d.buf[d.at] if d.protocol_level > 3 else 0
         self.code = d.buf[d.at + 1]
         if present > 1 or self.code > 5 or (present and (self.code or self._clean)):
             raise packet.ProtocolError("CONNACK %d %d" % (present, self.code))
         self.present = present == 1
         if self.code:
-            self.count[REFUSED] += 1
+            self.count[counters.REFUSED] += 1
             return
         self.connected = True
-        self.count[CONNECTS] += 1
-        self._begin_session(not present and d.level > 3)
+        self.count[counters.CONNECTS] += 1
+        self._start_session(not present and d.protocol_level > 3)
 
-    def _begin_session(self, none):
+    def _start_session(self, none):
         # `none`: the broker says that it has none of ours.
         record = self._record
         mode = record.mode
         new = self._clean or none or mode == CLEAN
         if new:
-            self._inbound.forget()
+            self._inbound.session_lost()
         if mode == CLEAN or (mode == ENDING and new):
-            self.count[DROPPED] += self._outbound.discard()
+            self.count[counters.DROPPED] += self._outbound.discard()
         elif none and not self._clean:
-            self.ended = self._outbound.forgotten()
-            self.count[COMPLETED] += len(self.ended)
+            self.ended = self._outbound.session_lost()
+            self.count[counters.COMPLETED] += len(self.ended)
         if new:
             self._foreign.end()
-        elif self.journal and not self.known:
+        elif self.journal and not self.has_session:
             self._foreign.begin(self._outbound.oldest_mid())
         record.mode = CLEAN if self._clean else PERSISTENT
-        if record.mode != mode or not self.known:
+        if record.mode != mode or not self.has_session:
             record.stale = True
 
     def resume(self):
@@ -245,7 +237,7 @@ class Session:
         self._begin()
         if self.journal and self._record.stale:
             self._write_record()
-        self._outbound.again()
+        self._outbound.retransmit()
         self._resumed = True
         self.busy = False
 
@@ -258,7 +250,7 @@ class Session:
             self.journal.commit()
         self.busy = False
 
-    def tidy(self, idle=True):
+    def collect(self, idle=True):
         """The client has time: `idle`, all that was noted becomes durable; a sector may be erased ahead of
         its use (one at most). Raises OSError."""
         self._begin()
@@ -287,32 +279,34 @@ class Session:
     def _publish_message(self, name, payload, qos, retain):
         out = self.out
         outbound = self._outbound
-        mid = outbound.free_mid(self._sub_mid) if qos else 0
+        mid = outbound.free_mid(self._request_mid) if qos else 0
         n = out.publish(name, payload, qos, retain, mid)
         if not qos:
             out.send(n)
-            self.count[SENT] += 1
+            self.count[counters.SENT] += 1
             return 0
-        if self._drop and out.size <= self.journal.largest and not self._make_room(out.size):
+        if self._when_full and out.size <= self.journal.largest and not self._make_space(out.size):
             return 0
         first = out.buf[0]
         if self._resumed:
             out.buf[0] = first | DUP
-        place = outbound.accept(mid, out.buf, n, out.rest)
+        address = outbound.accept(mid, out.buf, n, out.rest)
         out.buf[0] = first
-        out.accepted(place)
+        out.accepted(address)
         self.journal.commit()
-        self.count[ACCEPTED] += 1
+        self.count[counters.ACCEPTED] += 1
         return mid
 
-    def _make_room(self, size):
+    def _make_space(self, size):
         # What gives way when the journal is full: the oldest waiting messages, if that helps, or the new one.
         journal = self.journal
         if journal.fits(OUT, size):
             return True
-        helps = self._drop == "oldest" and self._outbound.can_drop(journal.used + journal.cost(size) - journal.limit)
+        helps = self._when_full == "oldest" and self._outbound.can_drop(
+            journal.used + journal.cost(size) - journal.limit
+        )
         while not journal.fits(OUT, size):
-            self.count[DROPPED] += 1
+            self.count[counters.DROPPED] += 1
             if not (helps and self._outbound.drop_oldest()):
                 return False
         return True
@@ -325,19 +319,19 @@ class Session:
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. receive() returns
         the SUBACK or UNSUBACK. One request at a time."""
         self._begin()
-        self._sub_mid = self._outbound.last_mid = self._outbound.free_mid(0)
+        self._request_mid = self._outbound.last_mid = self._outbound.free_mid(0)
         if qos and 2 in qos:
             self._inbound.prepare()
-        self._sub = filters
-        self._sub_qos = qos
-        self._sub_due = True
-        self._sub_dup = 0
+        self._request = filters
+        self._request_qos = qos
+        self._request_due = True
+        self._request_dup = 0
         self.busy = False
 
     @property
-    def asking(self):
+    def requesting(self):
         """True while a SUBSCRIBE or UNSUBSCRIBE is unanswered."""
-        return self._sub is not None
+        return self._request is not None
 
     def disconnect(self):
         """DISCONNECT is the last packet to leave [MQTT-3.14.4-2]."""
@@ -345,38 +339,38 @@ class Session:
         self.out.send(packet.bare(self.out.buf, packet.DISCONNECT))
         self.connected = False
 
-    def output(self, now):
+    def data_to_send(self, now):
         """Returns how many bytes of out.view, from out.at on, are to be written next, whole and
         before anything else; 0 if there is nothing to say. What they say is durable by then: all that
         leaves is offered here. Raises OSError if flash fails."""
         self._begin()
         self._now = now
-        n = self._output()
+        n = self._select()
         if n:
             if self.journal:
                 self.journal.commit()
-            self.keep_alive.sent(now)
+            self.keep_alive.packet_sent(now)
         self.busy = False
         return n
 
-    def _output(self):
+    def _select(self):
         n = self.out.next()
         if n:
             return n
-        if self._reply:
-            n = self._put_ack(self._reply >> 20, self._reply & 0xFFFF, self._reply >> 16 & 8)
-            self._reply = 0
+        if self._ack_due:
+            n = self._put_ack(self._ack_due >> 20, self._ack_due & 0xFFFF, self._ack_due >> 16 & 8)
+            self._ack_due = 0
             return n
         if not self.connected:
             return 0
-        if self._resumed and self._retry and passed(self._now, self._progress, self._pause):
-            self._repeat()
-        if self._sub_due:
+        if self._resumed and self._retry and passed(self._now, self._progress_at, self._retry_pause):
+            self._retransmit()
+        if self._request_due:
             return self._send_subscribe()
         if self._resumed and self._outbound.waiting and not self._foreign.asked:
             i = self._outbound.next()
             if i >= 0:
-                return self._send_row(i)
+                return self._send_message(i)
         if self.keep_alive.ping_due(self._now):
             return self._send_ping()
         return 0
@@ -387,76 +381,76 @@ class Session:
         out.view = self.decoder.spare
         return packet.ack(out.view, kind, mid, dup)
 
-    def _repeat(self):
+    def _retransmit(self):
         # Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly.
-        self._progress = self._now
-        self._reasked = self._reasked or self._foreign.asked > 0
+        self._progress_at = self._now
+        self._probes_repeated = self._probes_repeated or self._foreign.asked > 0
         self._foreign.asked = 0
-        some = self._outbound.again()
-        if self._sub and not self._sub_due:
-            some = self._sub_due = True
-            self._sub_dup = self._dup()
+        some = self._outbound.retransmit()
+        if self._request and not self._request_due:
+            some = self._request_due = True
+            self._request_dup = self._dup()
         if some:
-            self._pause = min(self._pause * 2, 600_000)
+            self._retry_pause = min(self._retry_pause * 2, 600_000)
 
     def _dup(self):
         # The flag of a PUBREL, SUBSCRIBE or UNSUBSCRIBE that is re-sent: reserved at level 4.
-        return 8 if self.decoder.level == 3 else 0
+        return 8 if self.decoder.protocol_level == 3 else 0
 
     def _send_subscribe(self):
         self.out.clear()
-        self._sub_due = False
-        self._progress = self._now
-        return packet.subscribe(self.out.buf, self._sub_mid, self._sub, self._sub_qos, self._sub_dup)
+        self._request_due = False
+        self._progress_at = self._now
+        return packet.subscribe(self.out.buf, self._request_mid, self._request, self._request_qos, self._request_dup)
 
     def _send_ping(self):
         self._foreign.pinged = True
         self.keep_alive.ping_sent(self._now)
-        self.count[PINGS] += 1
+        self.count[counters.PINGS] += 1
         self.out.view = self.decoder.spare
         return packet.bare(self.out.view, packet.PINGREQ)
 
-    def _send_row(self, i):
+    def _send_message(self, i):
         outbound = self._outbound
         record = self._record
         mid = outbound.mids[i]
-        self._progress = self._now
+        self._progress_at = self._now
         if outbound.states[i] & STATE == REL:
             outbound.sent(i, 2)
-            self.count[RESENT] += 1
+            self.count[counters.RESENT] += 1
             return self._put_ack(packet.PUBREL, mid, self._dup())
         dup = outbound.states[i] & DUP
-        if outbound.uncovered and not dup:
-            outbound.uncovered = False
+        if outbound.below_stale and not dup:
+            outbound.below_stale = False
             record.below = self.journal.next_seq
             record.stale = True
-        if record.stale or record.most < self._window:
+        if record.stale or record.most < self._max_inflight:
             self._write_record()
         out = self.out
-        n = out.load(outbound.places[i], dup)
+        n = out.load(outbound.addresses[i], dup)
         qos = out.view[out.at] >> 1 & 3
         if qos == 2 and self._foreign.is_unproven(mid):
             out.clear()
             return self._foreign.write_probes(out.buf)
         outbound.sent(i, qos)
-        self.count[RESENT if dup else SENT] += 1
+        self.count[counters.RESENT if dup else counters.SENT] += 1
         return n
 
     # --- coming in ---
 
-    def fed(self, n, now):
+    def bytes_received(self, n, now):
         """n bytes were read into decoder.view: the broker is alive."""
-        self.keep_alive.received(n, now, self.decoder.left > 0)
-        self.decoder.fed(n)
+        self.keep_alive.bytes_received(n, now, self.decoder.left > 0)
+        self.decoder.bytes_received(n)
 
-    def receive(self, now):
+    def next_event(self, now):
         """Handles the next packet, or piece of a PUBLISH, in the decoder. Returns its type, 0 if
         more bytes are needed. After a PUBLISH: hand it over if `deliver`, then call taken().
         Raises, and the connection is to be closed: ProtocolError [MQTT-4.8.0-1]; OSError if flash fails;
         ENOBUFS if more QoS 2 messages are in flight than it takes, of which no CONNECT can tell the broker."""
         self._begin()
         try:
-            kind = self._receive(now)
+            kind = self._handle_next(now)
         except packet.ProtocolError:  # what was noted stands
             self.busy = False
             raise
@@ -466,7 +460,7 @@ class Session:
         self.busy = False
         return kind
 
-    def _receive(self, now):
+    def _handle_next(self, now):
         kind = self.decoder.next()
         if not kind:
             return 0
@@ -474,89 +468,89 @@ class Session:
         if self.connected == (kind == packet.CONNACK):
             raise packet.ProtocolError("type %d out of place" % kind)
         if kind == packet.PUBLISH:
-            self._publish()
+            self._handle_publish()
         elif kind == packet.CONNACK:
-            self._connack()
+            self._handle_connack()
         elif kind == packet.PUBREL:
             self._inbound.released(self.decoder.mid)
-            self._answer(packet.PUBCOMP, 0)
+            self._owe_ack(packet.PUBCOMP, 0)
         elif kind <= packet.PUBCOMP:
-            self._acked(kind)
+            self._handle_ack(kind)
         elif kind == packet.PINGRESP:
             self.keep_alive.ping_answered()
             self._foreign.ping_answered()
         else:
-            self._suback(kind)
+            self._handle_suback(kind)
         return kind
 
-    def _answer(self, kind, dup):
-        self._reply = kind << 20 | dup << 16 | self.decoder.mid
+    def _owe_ack(self, kind, dup):
+        self._ack_due = kind << 20 | dup << 16 | self.decoder.mid
 
-    def _acked(self, kind):
+    def _handle_ack(self, kind):
         mid = self.decoder.mid
         if kind == packet.PUBCOMP and self._foreign.asked and self._foreign.is_answer(mid):
             return
-        act = self._outbound.acked(kind, mid)
-        if act == ERROR and self._reasked and kind == packet.PUBCOMP:
+        act = self._outbound.acknowledged(kind, mid)
+        if act == ERROR and self._probes_repeated and kind == packet.PUBCOMP:
             act = IGNORED
         if act == ERROR:
             raise packet.ProtocolError("type %d for Message ID %d" % (kind, mid))
         if act == IGNORED or act == UNKNOWN:
-            self.count[UNKNOWN_ACKS] += 1
+            self.count[counters.UNKNOWN_ACKS] += 1
         else:
-            self._progress = self._now
-            self._pause = self._retry
+            self._progress_at = self._now
+            self._retry_pause = self._retry
         if act == FINISH:
-            self.count[COMPLETED] += 1
+            self.count[counters.COMPLETED] += 1
             self.completed = mid
         elif act != IGNORED and kind == packet.PUBREC:
-            self._answer(packet.PUBREL, self._dup() if act == REPEAT else 0)
+            self._owe_ack(packet.PUBREL, self._dup() if act == REPEAT else 0)
 
-    def _suback(self, kind):
+    def _handle_suback(self, kind):
         d = self.decoder
-        if d.mid != self._sub_mid:
-            self.count[UNKNOWN_ACKS] += 1  # of a request that was repeated, or given up
+        if d.mid != self._request_mid:
+            self.count[counters.UNKNOWN_ACKS] += 1  # of a request that was repeated, or given up
             return
-        ok = (kind == packet.SUBACK) == (self._sub_qos is not None)
+        ok = (kind == packet.SUBACK) == (self._request_qos is not None)
         if ok and kind == packet.SUBACK:
             self.granted = bytes(d.buf[d.at : d.at + d.n])
-            ok = d.n == len(self._sub)
+            ok = d.n == len(self._request)
             for code in self.granted:
                 ok = ok and (code < 3 or code == 0x80)
         if not ok:
             raise packet.ProtocolError("type %d for Message ID %d" % (kind, d.mid))
-        self._sub = None
-        self._sub_mid = 0
-        self._sub_due = False
+        self._request = None
+        self._request_mid = 0
+        self._request_due = False
 
-    def _publish(self):
+    def _handle_publish(self):
         d = self.decoder
         if not d.offset:
             self.redelivered = False
             self.deliver = d.topic_len > 0
             if not self.deliver:
-                self.count[TOO_LONG] += 1
+                self.count[counters.TOO_LONG] += 1
             if d.flags & 4:
-                self._seen(self._inbound.seen(d.mid))
+                self._note_received(self._inbound.received(d.mid))
                 if self.journal:
                     self.journal.commit()  # before the application has it: `redelivered` must tell if the power goes
 
-    def _seen(self, what):
+    def _note_received(self, what):
         if what == DUPLICATE:
             self.deliver = False
-            self.count[DUPLICATES] += 1
-        elif what == AGAIN:
+            self.count[counters.DUPLICATES] += 1
+        elif what == REDELIVERED:
             self.redelivered = True
-            self.count[REDELIVERED] += 1
+            self.count[counters.REDELIVERED] += 1
 
-    def taken(self):
+    def delivered(self):
         """The application has had what receive() returned. A message is acknowledged when it was
         the last piece, with or without a handler [MQTT-3.3.4-1, 4.5.0-2]."""
         d = self.decoder
         if d.left:
             return
         if self.deliver:
-            self.count[RECEIVED] += 1
+            self.count[counters.RECEIVED] += 1
         self.acknowledge(d.flags, d.mid)
 
     def acknowledge(self, flags, mid, answer=True):
@@ -564,7 +558,7 @@ class Session:
         not on this connection."""
         self._begin()
         if flags & 4:
-            self._inbound.taken(mid)
+            self._inbound.delivered(mid)
         if answer and flags & 6:
-            self._reply = (packet.PUBACK if flags & 2 else packet.PUBREC) << 20 | mid
+            self._ack_due = (packet.PUBACK if flags & 2 else packet.PUBREC) << 20 | mid
         self.busy = False

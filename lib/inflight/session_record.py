@@ -16,8 +16,8 @@
 import struct
 from errno import ENOBUFS
 
+from .compat import const
 from .journal import DONE, SESSION, OutboxFull
-from .port import const
 
 PERSISTENT = const(0)
 ENDING = const(1)
@@ -45,7 +45,7 @@ class SessionRecord:
             self._find()
 
     @property
-    def known(self):
+    def has_session(self):
         """True if the journal knows its session."""
         return self._address >= 0
 
@@ -55,7 +55,7 @@ class SessionRecord:
         while at >= 0:
             self._read(at, journal.found_len)
             at = journal.scan(SESSION, at)
-        if not self.known and journal.damaged:
+        if not self.has_session and journal.damaged:
             # The record was damaged: every message can have left, and none is given up.
             self.mode = UNSURE
             self.most = 65535
@@ -68,10 +68,10 @@ class SessionRecord:
         if n < _FORM_SIZE or body[_FORM_SIZE:] != self._client_id:
             raise ValueError("the journal serves another client id: use that one, or format the journal")
         serial = body[0] >> 4
-        if self.known and (serial - self._serial & 15) > 8:
+        if self.has_session and (serial - self._serial & 15) > 8:
             self._journal.mark(at, DONE)  # an older one: power was cut before it was marked
             return
-        if self.known:
+        if self.has_session:
             self._journal.mark(self._address, DONE)
         self._address = at
         self._serial = serial

@@ -10,7 +10,7 @@ import os
 import sys
 from errno import EEXIST, ENOENT
 
-from .port import const
+from .compat import const
 
 _MICRO = sys.implementation.name == "micropython"
 _CHUNK = const(64)

@@ -5,13 +5,13 @@ from .packet import valid
 _WILDCARDS = b"+#"
 
 
-def encode(text, level=4):
+def encode(text, protocol_level=4):
     """Returns a string as bytes fit for the wire of MQTT 3.1.1, or of 3.1 (level 3). Raises ValueError.
     [MQTT-1.5.3-1, 1.5.3-2, 4.7.3-2, 4.7.3-3]"""
     data = text.encode() if isinstance(text, str) else text
     if not isinstance(data, bytes):
         raise ValueError("str or bytes wanted, not %s" % type(text))
-    limit = 32767 if level == 3 else 65535
+    limit = 32767 if protocol_level == 3 else 65535
     if len(data) > limit:
         raise ValueError("%d bytes of text, at most %d" % (len(data), limit))
     if not valid(data, 0, len(data), False):
@@ -19,17 +19,17 @@ def encode(text, level=4):
     return data
 
 
-def encode_name(text, level=4):
+def encode_name(text, protocol_level=4):
     """Returns a topic name as bytes. Raises ValueError. [MQTT-3.3.2-2, 4.7.1-1, 4.7.3-1]"""
-    data = encode(text, level)
+    data = encode(text, protocol_level)
     if not data or not valid(data, 0, len(data), True):
         raise ValueError("topic name is empty or has a wildcard")
     return data
 
 
-def encode_filter(text, level=4):
+def encode_filter(text, protocol_level=4):
     """Returns a topic filter as bytes. Raises ValueError. [MQTT-4.7.1-2, 4.7.1-3, 4.7.3-1]"""
-    data = encode(text, level)
+    data = encode(text, protocol_level)
     parts = data.split(b"/")
     for i, part in enumerate(parts):
         if len(part) > 1 and (b"+" in part or b"#" in part) or (part == b"#" and i + 1 < len(parts)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from figures import littlefs
 from figures.run import OURS, Failed
 
-ROOMS = "core client flash"
+MODULES = "core client flash"
 ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
     "qos0_default": (0, 0, 0, 1),
     "qos0_nodelay": (0, 1, 0, 1),
@@ -68,12 +68,12 @@ def ours(code, broker, effort, folder, rom=False):
     return code.run("costs", "ours", broker, effort.messages, folder / "journal-too", rom=rom)
 
 
-def rooms(code):
-    """{room: {mpy: bytes of the file, heap: of its import, rom: the same when it lies in ROM}}."""
-    heap, rom = (code.run("rooms", ROOMS, rom=rom) for rom in (False, True))
+def modules(code):
+    """{module: {mpy: bytes of the file, heap: of its import, rom: the same when it lies in ROM}}."""
+    heap, rom = (code.run("modules", MODULES, rom=rom) for rom in (False, True))
     return {
-        room: {"mpy": size, "heap": heap.get(room), "rom": rom.get(room)}
-        for room, size in sorted(code.sizes[OURS].items())
+        module: {"mpy": size, "heap": heap.get(module), "rom": rom.get(module)}
+        for module, size in sorted(code.sizes[OURS].items())
     }
 
 

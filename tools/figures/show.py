@@ -11,7 +11,7 @@ def tables(figures):
     machine = figures["machine"]
     title = "Figures to reach ({runtime}, {cores} cores, load {load} from elsewhere at the start)"
     yield title.format(**machine), _goals(figures)
-    yield "Rooms of the client, bytes", _rooms(figures["rooms"])
+    yield "Modules of the client, bytes", _modules(figures["modules"])
     yield "Microseconds of a publish at QoS 1 and its acknowledgement", _pieces(figures["pieces"])
     yield "Recovery, ms from power-on to a client that could connect (ring of 256 KiB)", _recovery(figures["recovery"])
     yield "Flash for a message of 89 bytes (topic and payload)", _wear(figures["wear"])
@@ -62,12 +62,12 @@ def _record(wear):
     return next(cost["record"] for cost in wear if cost["way"] == OURS and cost["qos"] and cost["kind"] == "bytes")
 
 
-def _rooms(rooms):
+def _modules(modules):
     def text(value):
         return "" if value is None else f"{value:,}"
 
-    rows = [[room, *(text(sizes[key]) for key in ("mpy", "heap", "rom"))] for room, sizes in rooms.items()]
-    return [["room", "file (.mpy)", "heap after import", "heap, code in ROM"], *rows]
+    rows = [[module, *(text(sizes[key]) for key in ("mpy", "heap", "rom"))] for module, sizes in modules.items()]
+    return [["module", "file (.mpy)", "heap after import", "heap, code in ROM"], *rows]
 
 
 def _pieces(pieces):

@@ -45,7 +45,7 @@ class Sensor:
         self._process = None
         folder.mkdir(parents=True)
         config = {"host": "127.0.0.1", "port": port, "root": ROOT, "qos": qos, "interval_ms": interval_ms}
-        config |= {"health_ms": 5000, "keepalive": 10, "timeout_ms": 3000, "window": 8}
+        config |= {"health_ms": 5000, "keepalive": 10, "timeout_ms": 3000, "max_inflight": 8}
         (folder / "config.json").write_text(json.dumps(config))
 
     def on(self):

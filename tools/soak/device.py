@@ -23,7 +23,13 @@ class Device:
         self._interval, self._random = interval, random
         self._topic = f"{ROOT}/{name}/telemetry"
         self.journal = Journal(RamFlash(8, 4096))
-        settings = {"timeout": 8_000, "keepalive": 10, "backoff": (500, 10_000), "on_error": self._note, **options}
+        settings = {
+            "timeout_ms": 8_000,
+            "keepalive": 10,
+            "backoff_ms": (500, 10_000),
+            "on_error": self._note,
+            **options,
+        }
         self.client = AsyncClient("127.0.0.1", name, self.journal, port=port, **settings)
 
     def _note(self, error):

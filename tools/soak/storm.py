@@ -54,7 +54,7 @@ def spread(devices, away, first, longest, seed):
         world, broker = World(), Broker()
         world.ports[_BROKER] = broker.serve
         backoff = (first * 1000, longest * 1000)
-        fleet = [Device(f"device{i:04}", "clear", 1, _BROKER, 60, draw, backoff=backoff) for i in range(devices)]
+        fleet = [Device(f"device{i:04}", "clear", 1, _BROKER, 60, draw, backoff_ms=backoff) for i in range(devices)]
         with world.reached():
             connected = loop.run_until_complete(_leave_and_return(world, broker, fleet, away, counts))
     while counts and not counts[-1]:

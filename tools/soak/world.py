@@ -50,12 +50,12 @@ class World:
     @contextlib.contextmanager
     def reached(self):
         """Within, asyncio clients dial into this world."""
-        real = inflight.aio.dial
-        inflight.aio.dial = self._dial
+        real = inflight.aio.open_socket
+        inflight.aio.open_socket = self._dial
         try:
             yield self
         finally:
-            inflight.aio.dial = real
+            inflight.aio.open_socket = real
 
 
 class _Link:

@@ -57,7 +57,7 @@ def decode(stream, level, size, lengths):
             if n < 1 or n > len(d.view):
                 raise Finding("room for %d bytes" % d.space)
             d.view[:n] = stream[at : at + n]
-            d.fed(n)
+            d.bytes_received(n)
             at += n
             kind = d.next()
             while kind:

@@ -70,7 +70,7 @@ def _send(journal):
             break
         released = outbound.states[i] & STATE == REL
         outbound.sent(i, 1)
-        outbound.acked(PUBCOMP if released else PUBACK, outbound.mids[i])
+        outbound.acknowledged(PUBCOMP if released else PUBACK, outbound.mids[i])
     demand(not journal.live and not outbound.queued, "%d messages were never sent", journal.live)
     if journal.fits(OUT, 0) and journal._erased:  # else damage has left no room at all
         journal.append(OUT, 1, b"", 0)

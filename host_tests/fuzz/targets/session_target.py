@@ -52,7 +52,7 @@ class World:
         self.topic = b"t"
         self.session = Session(self.journal, buffer, b"dev", self.level, self.window, self.inbound, 60_000, 20_000)
         self.session.out.name = self.topic  # so that a message like the last one takes the short way
-        self.room = self.session._inbound._room
+        self.room = self.session._inbound._capacity
         self.dead = True
         self.seen = b""
 
@@ -73,7 +73,7 @@ class World:
 
     def connect(self, present):
         if not self.dead:
-            self.session.lost()
+            self.session.connection_lost()
         self.session.connect(self.now, False, 60, None, None, None)
         self.dead = False
         self.seen = b""
@@ -85,13 +85,13 @@ class World:
 
     def flush(self):
         session = self.session
-        n = session.output(self.now)
+        n = session.data_to_send(self.now)
         turns = 0
         while n:
             self.seen += bytes(session.out.view[session.out.at : session.out.at + n])
             turns += 1
             demand(turns < 200, "it never stops talking")
-            n = session.output(self.now)
+            n = session.data_to_send(self.now)
         self.listen()
 
     def feed(self, data):
@@ -102,25 +102,25 @@ class World:
             n = min(d.space, len(data) - at)
             demand(n > 0, "no room to read into")
             d.view[:n] = data[at : at + n]
-            self.session.fed(n, self.now)
+            self.session.bytes_received(n, self.now)
             at += n
             self.receive()
 
     def receive(self):
         session = self.session
         try:
-            kind = session.receive(self.now)
+            kind = session.next_event(self.now)
             while kind and not self.dead:
                 self.heard(kind)
                 if kind == PUBLISH:
-                    session.taken()
+                    session.delivered()
                 self.flush()
                 if session.code:
                     self.lost()
                     return
                 if kind == CONNACK:
                     self.resume()
-                kind = session.receive(self.now)
+                kind = session.next_event(self.now)
         except (ProtocolError, OSError):  # OSError: more QoS 2 messages in flight than it takes
             self.number.note(99)
             self.lost()
@@ -133,7 +133,7 @@ class World:
         self.flush()
 
     def lost(self):
-        self.session.lost()
+        self.session.connection_lost()
         self.dead = True
 
     # --- what is demanded ---
@@ -177,7 +177,7 @@ class World:
         session = self.session
         demand(session._outbound.rows <= self.window, "%d rows", session._outbound.rows)
         demand(session._inbound._rows <= self.room, "%d ids", session._inbound._rows)
-        demand(session._inbound._room == self.room <= 2 * self.inbound, "a table of %d ids", self.room)
+        demand(session._inbound._capacity == self.room <= 2 * self.inbound, "a table of %d ids", self.room)
         image = Image(self.shape, bytes(self.flash.data))
         there = {r.seq: r for r in image.records if r.kind == OUT}
         for e in self.out.open.values():
@@ -198,7 +198,7 @@ def step(world, op, reader):
     elif op < 0xB0:
         world.connect(op & 3)
     elif op < 0xB8:
-        if world.session.connected and not world.session.asking:
+        if world.session.connected and not world.session.requesting:
             world.session.subscribe([b"a/#", b"b"][: 1 + (op & 1)], bytes([op & 2, 1]) if op & 4 else None)
             world.flush()
     elif op < 0xC0:

@@ -6,7 +6,7 @@ import os
 
 import board
 from inflight import Client, Journal
-from inflight.port import const, sleep_ms
+from inflight.compat import const, sleep_ms
 from machine import mem32
 
 _TASK = const(0x40058024)

@@ -7,11 +7,17 @@ import json
 import sys
 
 from inflight import AsyncClient, Client, Journal, RamFlash
-from inflight.port import ticks_diff, ticks_ms
+from inflight.compat import ticks_diff, ticks_ms
 
 kind, port = sys.argv[1:]
 LIMIT_MS = 60_000
-options = {"keepalive": 1, "timeout": 1000, "backoff": (20, 200), "inbound": 16, "on_error": lambda error: None}
+options = {
+    "keepalive": 1,
+    "timeout_ms": 1000,
+    "backoff_ms": (20, 200),
+    "receive_maximum": 16,
+    "on_error": lambda error: None,
+}
 journal = Journal(RamFlash(4, 1024))
 received = [0]
 

@@ -33,7 +33,7 @@ def spoil():
 
 def make(client):
     return client(
-        host, "dev", Journal(RamFlash()), port=int(port), tls=context, timeout=20_000, on_error=lambda e: None
+        host, "dev", Journal(RamFlash()), port=int(port), tls=context, timeout_ms=20_000, on_error=lambda e: None
     )
 
 

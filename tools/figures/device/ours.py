@@ -23,10 +23,10 @@ class Contender:
     def __init__(self, port, name, window, nodelay, buffer, journal):
         from inflight import Client
 
-        self.client = Client("127.0.0.1", name, journal, port=port, window=window, buffer=buffer, keepalive=0)
+        self.client = Client("127.0.0.1", name, journal, port=port, max_inflight=window, buffer=buffer, keepalive=0)
         self.client.connect()
         if not nodelay:
-            self.client._link.stream.setsockopt(6, 1, 0)
+            self.client._transport.stream.setsockopt(6, 1, 0)
 
     def round(self, qos, n, window):
         """Publishes n messages, at most `window` of them in flight, and waits until all are acknowledged."""

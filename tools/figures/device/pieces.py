@@ -20,7 +20,7 @@ def main():
     client = one.client
     journal = client.session.journal
     sink = ours.Contender(number(1), "sink", 8, True, bytearray(1024), None)
-    link = sink.client._link
+    link = sink.client._transport
     buffer = bytearray(256)
     size = packet.copy(buffer, packet.publish(buffer, NAME, len(PAYLOAD), 1, False, 1), PAYLOAD)
 

@@ -3,7 +3,7 @@
 
 import sys
 
-from inflight.port import ticks_ms
+from inflight.compat import ticks_ms
 from start import build
 
 app = build(ticks_ms())

@@ -14,17 +14,17 @@ if sys.implementation.name == "micropython":
     # struct copies without a slice object and pads with zeros: the smallest that holds the data is taken.
     _COPIES = ((8, "8s"), (32, "32s"), (128, "128s"), (512, "512s"), (2048, "2048s"))
 
-    def copying(n, room):
-        """The format with which struct copies n bytes into `room` bytes, None if there is none."""
+    def copy_format(n, space):
+        """The format with which struct copies n bytes into `space` bytes, None if there is none."""
         for size, form in _COPIES:
-            if n <= size <= room:
+            if n <= size <= space:
                 return form
 
     def copy(buf, i, data):
         """Copies bytes-like `data` to buf[i:] without allocating; what lies behind may become zeros.
         Returns the index behind it."""
         end = i + len(data)
-        form = copying(end - i, len(buf) - i)
+        form = copy_format(end - i, len(buf) - i)
         if form:
             struct.pack_into(form, buf, i, data)
             return end
@@ -33,10 +33,10 @@ if sys.implementation.name == "micropython":
             i += 1
         return end
 
-    def forget(room):
-        """Gives back the RAM of a room that is needed once."""
-        del sys.modules["inflight." + room]
-        delattr(sys.modules["inflight"], room)
+    def unload(module):
+        """Gives back the RAM of a module that is needed once."""
+        del sys.modules["inflight." + module]
+        delattr(sys.modules["inflight"], module)
 
     def stream(sock, tls, host):
         """A connected socket made non-blocking, through `tls` if given. The handshake happens in
@@ -50,8 +50,7 @@ else:
     from .cpython import (
         const,
         copy,
-        copying,
-        forget,
+        copy_format,
         poller,
         print_exception,
         sleep_ms,
@@ -59,6 +58,7 @@ else:
         ticks_add,
         ticks_diff,
         ticks_ms,
+        unload,
     )
 
 

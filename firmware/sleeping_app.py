@@ -17,9 +17,9 @@ import time
 
 import telemetry
 from codes import DEEP_SLEEP, ONLINE
+from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
+from inflight.counters import DUPLICATES, RECEIVED, TOO_LONG
 from inflight.packet import ProtocolError
-from inflight.port import const, ticks_add, ticks_diff, ticks_ms
-from inflight.session import DUPLICATES, RECEIVED, TOO_LONG
 from node import Node
 
 _QUIET_MS = const(250)  # a broker that says nothing for so long has nothing more to say
@@ -27,7 +27,7 @@ _SLICE = const(50)  # between two looks whether it did
 _STEPS = const(3)  # of connecting that have a time-out each: dial, CONNACK, SUBACK
 _SYNC_MS = const(3_600_000)  # for so long the clock is trusted; those of sleeping chips are poor
 _NEVER = const(255)
-_MOST = const(65535)
+_MAX = const(65535)
 _SET = const(1_735_689_600)  # 2025: a clock that tells less has forgotten
 _PHASES = ("read", "journal", "wifi", "connect", "deliver")
 
@@ -47,7 +47,7 @@ class Memory:
         if self.fresh:
             self.since = self.sync = _NEVER
             self.full = self.missed = 0
-            self.health = _MOST
+            self.health = _MAX
             self.phases = [0] * len(_PHASES)
         else:
             numbers = struct.unpack(self.FORM, data)
@@ -57,11 +57,11 @@ class Memory:
     def pack(self):
         """What remember() is to be given."""
         few = [min(n, 255) for n in (self.since, self.sync, self.full, self.missed)]
-        many = [min(n, _MOST) for n in [self.health] + self.phases]
+        many = [min(n, _MAX) for n in [self.health] + self.phases]
         return struct.pack(self.FORM, *(few + many))
 
 
-class Nap(Node):
+class SleepingApp(Node):
     """The firmware of a device that sleeps most of the time; Node tells its arguments."""
 
     RECONNECT = False  # a wake tries once
@@ -93,15 +93,15 @@ class Nap(Node):
         if ms:
             self.board.sleep(ms)
         readings = self._read()
-        self._passed()
+        self._end_phase()
         self._publish_telemetry(readings)
-        self._passed()
+        self._end_phase()
         memory.since += 1
         memory.health += 1
         if memory.since >= config.report_every or self._half_full():
             self._report_all()
         while len(self._phases) < len(_PHASES):
-            self._passed()
+            self._end_phase()
         memory.phases = self._phases
         memory.full = self.full
         self.board.remember(memory.pack())
@@ -110,7 +110,7 @@ class Nap(Node):
     def _half_full(self):
         return self.journal.used * 2 >= self.journal.limit
 
-    def _passed(self):
+    def _end_phase(self):
         # A phase ends here.
         now = ticks_ms()
         self._phases.append(ticks_diff(now, self._phase_at))
@@ -127,9 +127,9 @@ class Nap(Node):
         memory = self._memory
         memory.since = 0
         online = self._is_online()
-        self._passed()
+        self._end_phase()
         if online and self._connect():
-            self._passed()
+            self._end_phase()
             if self._deliver():
                 return
         memory.missed += 1
@@ -155,25 +155,25 @@ class Nap(Node):
         self._keep_time()
         # What it tells of itself flies with the backlog if there is room; a broker that takes nothing
         # gets no more of it.
-        if (self.client.pending <= config.window and not self._half_full()) or self._work(False):
-            if memory.health >= min(config.health_ms // config.sleep_ms, _MOST):
+        if (self.client.pending <= config.max_inflight and not self._half_full()) or self._exchange(False):
+            if memory.health >= min(config.health_ms // config.sleep_ms, _MAX):
                 memory.health = 0
                 self._publish_health(wake=self._wake())
             next_ms = self._left() + (config.report_every - 1) * config.sleep_ms
             self._publish_status("asleep", next_s=-(-next_ms // 1000))
-        done = self._work(True)
+        done = self._exchange(True)
         if self.stopping:
             self._publish_status("offline")
-            done = self._work(False)
+            done = self._exchange(False)
         self.client.disconnect()
         return done
 
-    def _work(self, listen):
+    def _exchange(self, listen):
         # Until the broker has completed everything and, if we listen, is quiet. False when the
         # time is up, or the connection is gone.
         client = self.client
         count = client.session.count
-        heard = -1
+        seen = -1
         since = ticks_ms()
         while client.connected and ticks_diff(self._end, ticks_ms()) > 0:
             if not client.pending and not listen:
@@ -184,8 +184,8 @@ class Nap(Node):
                 return False  # on_disconnect() was told
             now = ticks_ms()
             news = count[RECEIVED] + count[DUPLICATES] + count[TOO_LONG]
-            if client.pending or news != heard:
-                heard = news
+            if client.pending or news != seen:
+                seen = news
                 since = now
             elif ticks_diff(now, since) >= _QUIET_MS:
                 return True

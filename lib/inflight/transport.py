@@ -5,7 +5,7 @@ import select
 import socket
 from errno import ECONNABORTED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT
 
-from .port import const, poller, stream, ticks_diff, ticks_ms
+from .compat import const, poller, stream, ticks_diff, ticks_ms
 
 PACE = const(256)  # bytes that a peer takes within a time-out, if it does not want to hold us up
 
@@ -18,14 +18,14 @@ def addresses(host, port):
     return found
 
 
-def dial(host, port, timeout):
+def open_socket(host, port, timeout_ms):
     """Returns a socket connected to host:port, trying every address for `timeout` ms.
     Raises OSError."""
     for family, kind, proto, _, address in addresses(host, port):
         sock = None
         try:
             sock = socket.socket(family, kind, proto)
-            sock.settimeout(timeout / 1000)
+            sock.settimeout(timeout_ms / 1000)
             sock.connect(address)
             return sock
         except BaseException as e:
@@ -50,12 +50,12 @@ def _refusal(error):
     return error if isinstance(error, OSError) else OSError(ECONNABORTED, str(error))
 
 
-class Link:
+class Transport:
     """The connected socket sock to `host`, through `tls` (an SSLContext or None); a write may
     take `timeout` ms. Raises OSError."""
 
-    def __init__(self, sock, host, tls, timeout):
-        self._timeout = timeout
+    def __init__(self, sock, host, tls, timeout_ms):
+        self._timeout_ms = timeout_ms
         self.stream = sock
         try:
             _no_delay(sock)
@@ -116,7 +116,7 @@ class Link:
             if took >= PACE:
                 took = 0
                 start = ticks_ms()
-            elif ticks_diff(ticks_ms(), start) >= self._timeout:
+            elif ticks_diff(ticks_ms(), start) >= self._timeout_ms:
                 raise OSError(ETIMEDOUT, "the broker takes too little")
             if not done:
                 self._wait_writable(100)

@@ -5,13 +5,13 @@ import socket
 import sys
 from errno import ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, ETIMEDOUT
 
-from .link import addresses
-from .port import ticks_diff, ticks_ms
+from .compat import ticks_diff, ticks_ms
+from .transport import addresses
 
 if sys.implementation.name == "micropython":
     sleep_ms = asyncio.sleep_ms
 
-    class Gate:
+    class IOWaiter:
         """Where one task waits for a file, until another one wakes it. Cancelling would not do:
         it could not be told from the wish of somebody else."""
 
@@ -32,20 +32,20 @@ if sys.implementation.name == "micropython":
                 core._task_queue.push(self._task)
 
 else:
-    from .cpython import Gate
+    from .cpython import IOWaiter
     from .cpython import aio_sleep_ms as sleep_ms
 
 # What a second connect() says when the first one failed; anything else means that it stands.
 _FAILURES = (ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT)
 
 
-async def dial(gate, host, port, timeout):
+async def open_socket(waiter, host, port, timeout_ms):
     """As link.dial(), without holding up the other tasks (but for the look-up of the name)."""
     for family, kind, proto, _, address in addresses(host, port):
         sock = None
         try:
             sock = socket.socket(family, kind, proto)
-            await _connect(gate, sock, address, timeout)
+            await _connect(waiter, sock, address, timeout_ms)
             return sock
         except BaseException as e:
             if sock:
@@ -56,7 +56,7 @@ async def dial(gate, host, port, timeout):
     raise error
 
 
-async def _connect(gate, sock, address, timeout):
+async def _connect(waiter, sock, address, timeout_ms):
     start = ticks_ms()
     sock.setblocking(False)
     try:
@@ -65,11 +65,11 @@ async def _connect(gate, sock, address, timeout):
     except OSError as e:
         if e.errno != EINPROGRESS:
             raise
-    gate.woken = True
-    while gate.woken:
-        if ticks_diff(ticks_ms(), start) >= timeout:
+    waiter.woken = True
+    while waiter.woken:
+        if ticks_diff(ticks_ms(), start) >= timeout_ms:
             raise OSError(ETIMEDOUT, "connecting")
-        await gate.wait(sock, True)
+        await waiter.wait(sock, True)
     try:
         sock.connect(address)
     except OSError as e:

@@ -8,8 +8,8 @@ import pytest
 from broker import DISCONNECT, Automatic, Faults
 from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE
 from inflight import RamFlash
-from inflight.port import ticks_add, ticks_ms
-from nap import Memory
+from inflight.compat import ticks_add, ticks_ms
+from sleeping_app import Memory
 
 SLEEP_MS = 60_000
 
@@ -19,22 +19,22 @@ def states(told):
 
 
 class Sleeper:
-    """wake(port, ...) is one wake of a device: a Nap of its own, with the flash, and what the board remembers, of those
-    before it. Other arguments are fields of its configuration."""
+    """wake(port, ...) is one wake of a device: a SleepingApp of its own, with the flash, and what the board remembers,
+    of those before it. Other arguments are fields of its configuration."""
 
     def __init__(self, make):
         self._make = make
         self.flash = RamFlash(8, 4096)
         self.board = None
-        self.nap = None
+        self.app = None
 
     def __call__(self, port, sources=None, began=None, **fields):
         if self.board:
             self.board.cause = DEEP_SLEEP
         fields = {"sleep_ms": SLEEP_MS, "health_ms": 1000, **fields}
-        self.nap = self._make(port, self.flash, sources, self.board, began, **fields)
-        self.board = self.nap.board
-        return self.nap.run()
+        self.app = self._make(port, self.flash, sources, self.board, began, **fields)
+        self.board = self.app.board
+        return self.app.run()
 
     @property
     def accepted(self):
@@ -57,7 +57,7 @@ def test_a_wake_delivers_its_reading_and_says_goodbye(wake, broker, told):
     while broker.connections[-1].packets[-1].kind != DISCONNECT:
         assert time.monotonic() < end, "no DISCONNECT in 5 s"
         time.sleep(0.005)
-    assert wake.nap.journal.live == 0
+    assert wake.app.journal.live == 0
 
 
 def test_wakes_do_not_drift(wake, nobody):
@@ -75,7 +75,7 @@ def test_every_message_takes_one_number(wake, broker, told):
     for _ in range(3):
         wake(broker.port)
     numbers = [body["seq"] for body in told()]
-    assert numbers == sorted(numbers) == wake.accepted == list(range(wake.nap.journal.next_seq))
+    assert numbers == sorted(numbers) == wake.accepted == list(range(wake.app.journal.next_seq))
     assert len({body["epoch"] for body in told()}) == 1
 
 
@@ -116,18 +116,18 @@ def test_without_wifi_the_readings_stay_in_the_journal_and_arrive_later_in_order
     for n in range(2, 7):
         wake.board.wifi = wake.board.joins = wifi
         wake(broker.port, **wifi_fields)
-        assert wake.nap.journal.live == n
+        assert wake.app.journal.live == n
     assert not broker.connections
     wake.board.joins = ONLINE
     wake(broker.port, **wifi_fields)
     assert [body["seq"] for body in told("telemetry")] == list(range(7))
-    assert wake.nap.journal.live == 0
+    assert wake.app.journal.live == 0
 
 
 def test_without_broker_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, told):
     for n in range(1, 6):
         wake(nobody)
-        assert wake.nap.journal.live == n
+        assert wake.app.journal.live == n
     wake(broker.port)
     assert [body["seq"] for body in told()] == wake.accepted
     assert len(told("telemetry")) == 6
@@ -151,13 +151,13 @@ def test_broker_that_never_answers_is_given_up_within_the_bound(wake, silent):
         start = time.monotonic()
         wake(broker.port, awake_ms=1000, timeout_ms=60_000, watchdog_ms=0)
         assert time.monotonic() - start < 20  # far above the bound, and far below the time-out
-    assert wake.nap.journal.live + len(broker.arrived) >= 1
+    assert wake.app.journal.live + len(broker.arrived) >= 1
 
 
 def test_broker_that_takes_nothing_does_not_fill_the_journal(wake):
     with Automatic(Faults(answer=lambda raw: [] if raw[0] == 0x40 else [raw])) as broker:
         for _ in range(8):
-            wake(broker.port, awake_ms=1000, window=4, health_ms=86_400_000)
+            wake(broker.port, awake_ms=1000, max_inflight=4, health_ms=86_400_000)
         kinds = [topic for _, _, topic in wake.board.log]
     assert kinds.count("telemetry") == 8 and kinds.count("status") <= 5
 
@@ -173,7 +173,7 @@ def test_radio_is_on_at_each_nth_wake(wake, broker, told):
             reports.append(n)
     assert reports == [0, 4, 8]
     assert [body["seq"] for body in told()] == wake.accepted
-    assert wake.nap.journal.live == 0
+    assert wake.app.journal.live == 0
 
 
 def test_a_journal_half_full_does_not_wait(wake, broker, nobody):
@@ -181,10 +181,10 @@ def test_a_journal_half_full_does_not_wait(wake, broker, nobody):
     wake(nobody, report_every=255)
     used = []
     while not broker.connections:
-        used.append(wake.nap.journal.used)
+        used.append(wake.app.journal.used)
         wake(broker.port, report_every=255)
-    assert used[-2] < used[-1] < wake.nap.journal.limit / 2 <= 2 * used[-1] - used[-2]
-    assert wake.nap.journal.live == 0
+    assert used[-2] < used[-1] < wake.app.journal.limit / 2 <= 2 * used[-1] - used[-2]
+    assert wake.app.journal.live == 0
 
 
 @pytest.fixture
@@ -202,12 +202,12 @@ def slow_broker():
 def test_readings_that_find_the_journal_full_are_counted_over_wakes(wake, slow_broker, nobody):
     # Health waits for the room that only the backlog can leave.
     wake.flash = RamFlash(6, 1024)
-    while wake.nap is None or wake.nap.full < 2:
+    while wake.app is None or wake.app.full < 2:
         wake(nobody)
     wake(slow_broker.port)
     bodies = [json.loads(m.payload) for m in slow_broker.arrived]
     (health,) = [body for body in bodies if "outbox_full" in body]
-    assert health["outbox_full"] == wake.nap.full >= 2
+    assert health["outbox_full"] == wake.app.full >= 2
     assert [body[0]["seq"] if isinstance(body, list) else body["seq"] for body in bodies] == wake.accepted
 
 

@@ -4,8 +4,8 @@ from codes import DEEP_SLEEP, IDLE
 from config import check
 from harness import eq
 from inflight import Client, Journal, RamFlash
-from inflight.port import ticks_add, ticks_ms
-from nap import Memory, Nap
+from inflight.compat import ticks_add, ticks_ms
+from sleeping_app import Memory, SleepingApp
 
 
 class Board:
@@ -42,7 +42,7 @@ def wake(board, flash, sources=None, began=None, **fields):
     config = check(fields, "dev")
     journal = Journal(flash)
     client = Client(config.host, config.device, journal)
-    return Nap(board, config, journal, client, flash, sources, began).run(), journal
+    return SleepingApp(board, config, journal, client, flash, sources, began).run(), journal
 
 
 def test_what_is_remembered_comes_back():

@@ -1,4 +1,4 @@
-# What each room of Inflight takes of the heap, in the order in which they load each other. Prints JSON.
+# What each module of Inflight takes of the heap, in the order in which they load each other. Prints JSON.
 
 import array  # noqa: F401  what every application has loaded is not counted
 import errno  # noqa: F401
@@ -21,9 +21,9 @@ def heap():
 
 
 before = heap()
-for room in sys.argv[1].split():
-    __import__("inflight." + room)
+for module in sys.argv[1].split():
+    __import__("inflight." + module)
     now = heap()
-    found[room] = now - before
+    found[module] = now - before
     before = now
 print(json.dumps(found))

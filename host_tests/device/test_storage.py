@@ -6,7 +6,7 @@ from harness import eq, raises
 from inflight.journal import DONE, Journal
 from littlefs_model import ROOT, Board, free, vfs, write
 from nor import NorFlash
-from place import journal_flash
+from storage import journal_flash
 from test_journal import bodies, put
 
 
