@@ -8,7 +8,7 @@ import pytest
 
 import config
 import sensors
-from host_tests.docs.pages import CHECKOUT, PAGES
+from host_tests.docs.pages import CHECKOUT
 from inflight import Client, Journal, RamFlash
 from inflight.base import Base
 
@@ -30,6 +30,10 @@ def _anchors(page):
     """Those that GitHub makes of the headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+FOLDERS = (".github", "boards", "docs", "examples", "firmware", "host_tests", "lib", "src")
+PAGES = [*CHECKOUT.glob("*.md"), *(page for folder in FOLDERS for page in sorted((CHECKOUT / folder).rglob("*.md")))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
