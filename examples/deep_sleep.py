@@ -20,7 +20,8 @@ def deliver():
 
 
 journal = Journal(board.journal_flash())
-client = Client("broker.example", board.device_id(), journal, reconnect=False)  # one attempt in each wake
+# One attempt to connect in each wake; when the journal is full, the oldest readings are dropped.
+client = Client("broker.example", board.device_id(), journal, reconnect=False, when_full="oldest")
 client.publish(board.device_id() + "/battery", "%.2f" % 3.71, 1)
 deliver()
 board.sleep(PERIOD_MS, True)  # the next wake starts this program again

@@ -1,4 +1,5 @@
-# asyncio: the client beside other tasks. Any task may publish(); each waits for nothing but the flash.
+# asyncio: the client beside other tasks. Any task may publish(); it waits for the flash, not for the broker. When the
+# journal is full, because there was no broker for a long time, the oldest readings are dropped.
 
 import asyncio
 
@@ -23,7 +24,7 @@ async def blink():
 
 async def main():
     journal = Journal(board.journal_flash())
-    async with AsyncClient("broker.example", name, journal) as client:
+    async with AsyncClient("broker.example", name, journal, when_full="oldest") as client:
         await client.subscribe(name + "/ask", 1)
         asyncio.create_task(measure(client))
         asyncio.create_task(blink())
