@@ -130,7 +130,7 @@ class Outgoing:
             raise Finding(REUSED, "message %d was sent as %d, and publish() returned %d" % (number, e.mid, mid))
         self._check_free(mid, number)
         self.durable()
-        if seq <= self.last_seq and not self.spoilt:  # where the record of the numbers itself is lost nobody knows them
+        if seq <= self.last_seq:
             raise Finding(OTHER, "sequence number %d after %d" % (seq, self.last_seq))
         self.last_seq = seq
         self.accepted.add(number)

@@ -140,7 +140,7 @@ class Explorer:
             here = [*cuts, [k, way, arrive, resume]]
             again = self._live_on(here) if way[0] in STUMBLES else self._branch(operations[k], here)
             self._tell(operations[k], here)
-            if len(here) < (len(focus) if focus else self._deepest) and way[0] != "rot":  # one fault and no other
+            if len(here) < (len(focus) if focus else self._deepest):
                 self._walk(again, here, focus)
 
     def _choose(self, operations, depth, focus):

@@ -4,9 +4,7 @@ import asyncio
 import datetime
 import errno
 import ipaddress
-import re
 import ssl
-from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -224,27 +222,3 @@ def test_leave(serve, tmp_path, when):
             play(broker, script, scene)
     finally:
         broker.close()
-
-
-EXAMPLE = """
-from inflight import Client, Journal, RamFlash
-
-journal = Journal(RamFlash())
-%s
-print("verifies")
-"""
-
-
-def test_the_example_in_the_readme(runtime, tmp_path):
-    """It runs on firmware that has only the module `tls`, as the MicroPythons here. A client refuses a context that
-    does not verify."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    example = re.search(r"\*\*TLS\*\*.*?```python\n(.+?)```", readme, re.S)[1]
-    ca = tmp_path / "ca.der"
-    made = x509.load_pem_x509_certificate(certificate(tmp_path, "ca").read_bytes())
-    ca.write_bytes(made.public_bytes(serialization.Encoding.DER))
-    script = tmp_path / "example.py"
-    script.write_text(EXAMPLE % example.replace('"ca.der"', repr(str(ca))))
-    with running(runtime, script) as process:
-        output = process.communicate(timeout=60)[0]
-    assert output.splitlines()[-1:] == ["verifies"], output

@@ -1,0 +1,82 @@
+"""Runs a code block or an example as its reader would: `run_block.py PORT FILE NAME...`. The broker of its clients is
+at PORT of loopback. The NAMEs are those that it expects to be there."""
+
+import sys
+
+import board
+import hardware
+import inflight
+from ports import Module
+
+PORT = int(sys.argv[1])
+
+
+def at_loopback(make):
+    """The class `make` of clients, for the broker of the test."""
+
+    def made(host, *arguments, **options):
+        assert host == "broker.example", host
+        options["port"] = PORT
+        return make("127.0.0.1", *arguments, **options)
+
+    return made
+
+
+class Pin(hardware.Pin):
+    """Somebody presses the button as soon as it is there."""
+
+    OUT = 2
+
+    def __init__(self, number, *how, **options):
+        super().__init__(number, *how)
+        self._level = options.get("value", 0)
+
+    def value(self, level=None):
+        if level is None:
+            return self._level
+        print("pin", self.number, "=", level)
+        self._level = level
+
+    def irq(self, handler, trigger):
+        super().irq(handler, trigger)
+        handler(self)
+
+
+class I2C:
+    """A bus with a thermometer that reads 21.5 degrees Celsius."""
+
+    def __init__(self, scl, sda):
+        self.pins = scl, sda
+
+    def readfrom_mem(self, address, register, n):
+        return b"\x15\x80"
+
+
+def soon(sleep):
+    """board.sleep() for somebody who has no time."""
+    return lambda ms, deep=False: sleep(ms and 1, deep)
+
+
+class Given:
+    """What a block expects to be there; each is made when it is asked for."""
+
+    def flash(self):
+        return inflight.RamFlash(16, 1024)
+
+    def journal(self):
+        return inflight.Journal(self.flash())
+
+    def client(self):
+        return inflight.Client("broker.example", "attic-1", self.journal())
+
+
+inflight.Client = at_loopback(inflight.Client)
+inflight.AsyncClient = at_loopback(inflight.AsyncClient)
+board.sleep = soon(board.sleep)
+sys.modules["machine"] = Module(Pin=Pin, I2C=I2C)
+
+names = {"__name__": "__main__"}
+for name in sys.argv[3:]:
+    names[name] = getattr(Given(), name)()
+with open(sys.argv[2]) as file:
+    exec(file.read(), names)

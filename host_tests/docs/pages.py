@@ -1,0 +1,36 @@
+"""What a newcomer reads: the pages, and the code blocks in them."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((CHECKOUT / "examples").glob("*.py"))
+PAGES = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", CHECKOUT / "examples/README.md"]
+PAGES += sorted((CHECKOUT / "docs").glob("*.md"))
+
+_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.M | re.S)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of code: the page it is on, its line there, its language, its text."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self):
+        return f"{self.page.relative_to(CHECKOUT)}:{self.line}"
+
+
+def blocks(*languages):
+    """All blocks of these languages, of any language if none is given."""
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        for fence in _FENCE.finditer(text):
+            if not languages or fence[2] in languages:
+                found.append(Block(page, text.count("\n", 0, fence.start()) + 1, fence[2], fence[3]))
+    return found

@@ -1,0 +1,131 @@
+"""Every code block of README and docs does what its reader expects: Python runs, commands exist, settings are valid."""
+
+import contextlib
+import functools
+import importlib.util
+import io
+import json
+import os
+import re
+import shlex
+import sys
+from unittest import mock
+
+import pytest
+
+import config
+import sensors
+from dev.demo.mosquitto import Mosquitto, unavailable
+from host_tests.docs.pages import CHECKOUT, blocks
+from host_tests.docs.reader import World, try_out
+from inflight_tools import cli
+
+LANGUAGES = {"python", "sh", "json", "conf", "text"}  # text: what a command prints
+
+
+def test_every_block_says_what_it_is():
+    unknown = [str(block) for block in blocks() if block.language not in LANGUAGES]
+    assert not unknown
+
+
+@pytest.mark.parametrize("runtime", ["cpython", "micropython-x86"], indirect=True)
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_runs(block, runtime, tmp_path, certificate):
+    (tmp_path / "ca.der").write_bytes(certificate)
+    with World() as broker:
+        printed, status = try_out(runtime, tmp_path, broker, block.text)
+    assert status in (None, 0, 75), printed  # 75: the Linux box as a board has fallen asleep
+    assert broker.arrived or not broker.sessions or "publish(" not in block.text, "its message did not arrive"
+
+
+# --- commands ---
+
+MAKEFILE = (CHECKOUT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.M))
+
+
+def _check_make(words):
+    for word in words:
+        name = word.split("=")[0]
+        if "=" in word:
+            assert re.search(rf"\$\(({name})\)|\b{name} \?=", MAKEFILE), f"make knows no variable {name}"
+        else:
+            assert name in TARGETS, f"make has no target {name}"
+
+
+@functools.cache
+def _help_of(*command):
+    """What `inflight <command> --help` prints."""
+    output = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["inflight", *command, "--help"]),
+        mock.patch.dict(os.environ, COLUMNS="200", NO_COLOR="1"),
+        contextlib.redirect_stdout(output),
+        pytest.raises(SystemExit) as end,
+    ):
+        cli.main()
+    assert not end.value.code, f"inflight has no command {' '.join(command)}"
+    return output.getvalue()
+
+
+def _check_inflight(words):
+    options = [word.split("=")[0] for word in words if word.startswith("--")]
+    first = next((k for k, word in enumerate(words) if word.startswith("--")), len(words))
+    known = re.findall(r"--[a-z-]+", _help_of(*words[: min(first, 2)]))  # `inflight <group> <command>`
+    assert set(options) <= set(known), f"inflight {' '.join(words)}: there are {known}"
+
+
+def _check_python(words):
+    if words[:1] == ["-m"] and words[1] != "pytest":
+        assert importlib.util.find_spec(words[1]), f"there is no module {words[1]}"
+    for word in words:
+        if "/" in word and not word.startswith("-"):
+            assert (CHECKOUT / word.split("::")[0]).exists(), f"there is no {word}"
+
+
+def _check_mpremote(words):
+    for path in [word for word in words if word.endswith((".py", ".json"))]:
+        if not path.startswith(":"):
+            assert list(CHECKOUT.glob(path)), f"there is no {path}"
+
+
+CHECKS = {
+    "make": _check_make,
+    "inflight": _check_inflight,
+    "mpremote": _check_mpremote,
+    ".venv/bin/python": _check_python,
+    "python3": _check_python,
+    "pipx": lambda words: None,
+    "pip": lambda words: None,
+    "git": lambda words: None,
+}
+
+
+@pytest.mark.parametrize("block", blocks("sh"), ids=str)
+def test_commands_exist(block):
+    for line in block.text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if "|" in words:
+            words = words[words.index("|") + 1 :]
+        if words:
+            assert words[0] in CHECKS, f"nobody knows whether this is a command: {line}"
+            CHECKS[words[0]](words[1:])
+
+
+# --- settings ---
+
+
+@pytest.mark.parametrize("block", blocks("json"), ids=str)
+def test_configurations_are_valid(block):
+    checked = config.check(json.loads(block.text), "device")
+    for entry in checked.sensors or ():
+        module = importlib.import_module("sensor_" + sensors._SAME.get(entry["driver"], entry["driver"]))
+        sensors._fields(entry, module.FIELDS)
+
+
+@pytest.mark.parametrize("block", blocks("conf"), ids=str)
+def test_mosquitto_takes_its_settings(block, tmp_path):
+    if unavailable():
+        pytest.skip(unavailable())
+    broker = Mosquitto(tmp_path, *block.text.splitlines()).start()  # until it listens
+    broker.kill()

@@ -1,0 +1,118 @@
+"""Pages are short, their links lead somewhere, and their tables say what the code does."""
+
+import importlib
+import inspect
+import re
+
+import pytest
+
+import config
+import sensors
+from host_tests.docs.pages import CHECKOUT
+from inflight import Client, Journal, RamFlash
+from inflight.base import Base
+
+GUIDE = (CHECKOUT / "docs/guide.md").read_text()
+CONFIGURATION = (CHECKOUT / "docs/configuration.md").read_text()
+
+
+def test_the_readme_is_short():
+    assert len((CHECKOUT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_index_names_every_page():
+    index = (CHECKOUT / "docs/index.md").read_text()
+    for page in (CHECKOUT / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"]({page.name})" in index, page.name
+
+
+def _anchors(page):
+    """Those that GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+FOLDERS = (".github", "boards", "docs", "examples", "firmware", "host_tests", "lib", "src")
+PAGES = [*CHECKOUT.glob("*.md"), *(page for folder in FOLDERS for page in sorted((CHECKOUT / folder).rglob("*.md")))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if not link.startswith("https://"):
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            assert target.exists(), link
+            assert not anchor or anchor in _anchors(target), link
+
+
+# --- tables ---
+
+
+def _rows(text, title):
+    """[[cell, ...]] of the first table below this heading."""
+    part = text.split(f"# {title}\n", 1)[1]
+    table = re.search(r"^\|.*\n\|[-:| ]+\n((?:\|.*\n)+)", part, re.M)[1]
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines()]
+
+
+def _code(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_every_argument_of_a_client_is_explained_with_its_default():
+    told = {}
+    for names, default, _ in _rows(GUIDE, "Arguments"):
+        told |= dict.fromkeys(_code(names), default)
+    arguments = inspect.signature(Base).parameters
+    assert list(told) == list(arguments)
+    for name, argument in arguments.items():
+        if name not in ("host", "port"):
+            assert told[name].replace("`", "").split(":")[0] == repr(argument.default).replace("'", '"'), name
+
+
+def test_every_counter_is_explained():
+    told = [name for names, _ in _rows(GUIDE, "Counters") for name in _code(names)]
+    assert sorted(told) == sorted(Client("broker.example", "attic-1").counters())
+
+
+def test_capacities_are_those_of_the_journal():
+    class Flash(RamFlash):
+        volatile = False
+
+    for sectors, size, limit, messages in _rows(GUIDE, "How large"):
+        journal = Journal(Flash(int(sectors), 4096))
+        numbers = [int(text.replace(",", "")) for text in (size, limit, messages)]
+        assert numbers == [int(sectors) * 4, journal.limit, journal.limit // 110]
+
+
+def test_every_field_of_the_configuration_is_explained():
+    told = [name for names, *_ in _rows(CONFIGURATION, "Fields") for name in _code(names)]
+    assert sorted(told) == sorted([*config._NUMBERS, *config._TEXTS, *config._LISTS])
+
+
+def test_defaults_are_those_of_the_code():
+    for names, default, _ in _rows(CONFIGURATION, "Fields"):
+        for name in _code(names):
+            if name in config._NUMBERS and name != "port":
+                assert default == str(config._NUMBERS[name][0]), name
+            text = config._TEXTS.get(name)
+            if text == config.REQUIRED:
+                assert default == "needed", name
+            elif text:
+                assert default == f"`{text}`", name
+
+
+def test_every_driver_is_explained_with_its_fields():
+    told = {}
+    for names, fields, _ in _rows(CONFIGURATION, "Sensors"):
+        told |= dict.fromkeys(_code(names), set(_code(fields)))
+    assert sorted(told) == sensors._KNOWN.split(", ")
+    for driver, fields in told.items():
+        module = importlib.import_module("sensor_" + sensors._SAME.get(driver, driver))
+        assert fields == set(module.FIELDS), driver
+
+
+def test_every_driver_that_is_there_is_known():
+    modules = {sensors._SAME.get(name, name) for name in sensors._KNOWN.split(", ")}
+    assert modules == {path.stem.removeprefix("sensor_") for path in (CHECKOUT / "firmware").glob("sensor_*.py")}
