@@ -14,7 +14,6 @@ from cryptography.x509.oid import NameOID
 
 from host_tests import broker as server
 from host_tests.broker import PUBLISH, PUBREC, PUBREL, SUBSCRIBE, Broker
-from host_tests.processes import running
 from inflight import AsyncClient, Journal, RamFlash
 
 pytestmark = [
