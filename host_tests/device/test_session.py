@@ -912,8 +912,8 @@ def test_a_copy_of_the_session_record_that_was_spoilt():
 
 
 def test_session_record_that_was_spoilt():
-    """[MQTT-4.4.0-1] Both copies: what can have left goes out again, with DUP, also into a clean session; nothing is given
-    up, and the new record says so to the lives behind."""
+    """[MQTT-4.4.0-1] Both copies: what can have left goes out again, with DUP, also into a clean session; nothing is
+    given up, and the new record says so to the lives behind."""
     for clean in (False, True):
         device = NorFlash(4, 1024, 16)
         peer = Peer(device)
