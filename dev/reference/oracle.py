@@ -170,7 +170,7 @@ class Outgoing:
     def will_ask_clean(self):
         """The client will ask for clean sessions: its journal says so before a CONNECT leaves."""
         if PERSISTENT in self.modes:
-            self.modes = tuple({*self.modes, ENDING})
+            self.modes = tuple(set(self.modes) | {ENDING})
 
     def connected(self, repeats=False, clean=False):
         """A CONNECT left the client. `repeats`: it may say all again when nothing was answered for long."""
@@ -297,7 +297,7 @@ class Outgoing:
         for e in [e for e in self.open.values() if over and e.tried != NEVER]:
             self.noted += (e,)
             del self.open[e.number]
-        self.modes = tuple({*self.modes, CLEAN if self.clean else PERSISTENT})
+        self.modes = tuple(set(self.modes) | {CLEAN if self.clean else PERSISTENT})
 
     def session_begun(self):
         """The client wrote a packet behind its CONNECT: what CONNACK told is durable."""
@@ -319,7 +319,7 @@ class Outgoing:
         self.spoilt += records
         if records:
             self.rotten.update(self.open)
-            self.modes = tuple({*self.modes, UNSURE})
+            self.modes = tuple(set(self.modes) | {UNSURE})
 
     def disconnected(self):
         self.acknowledging = None
@@ -334,7 +334,7 @@ class Outgoing:
             if e.number in self.ended if kind == CONNACK else kind and e.mid == mid:
                 self._set(e, unsure=True)
         if kind == CONNACK:
-            self.modes = tuple({*self.modes, CLEAN if self.clean else PERSISTENT})
+            self.modes = tuple(set(self.modes) | {CLEAN if self.clean else PERSISTENT})
         places = self.window
         for e in self.open.values():
             if places and e.number < self.reach:

@@ -159,8 +159,14 @@ class Explorer:
                 yield k, some_way(operations[k].name, dice), dice.choice((None, 0, 1)), dice.random() < 0.3
 
     def _again(self, operations, depth):
-        # Where a recovery is cut: mounting does little, but it matters most.
+        # Where a recovery is cut: mounting does little, but it matters most. Not the mount that finds a record spoilt:
+        # what is known of that stands nowhere else until its end.
         dice = self._dice
+        if self._world.state.rotten:
+            working = [k for k, operation in enumerate(operations) if operation.promised.phase != "mount"]
+            if working and dice.random() < 0.3:
+                yield dice.choice(working)
+            return
         mounting = sum(operation.promised.phase == "mount" for operation in operations)
         if mounting and dice.random() < (0.3, 0.6, 0.6)[depth - 1]:
             yield dice.randrange(mounting)

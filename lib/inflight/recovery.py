@@ -24,7 +24,7 @@ def mount(j, erased=0):
     # `erased`: sectors that were lost, as a mount found that had to begin again.
     j._clear_page()
     j.next_seq = j.last_mid = j.used = j.live = j._others = 0
-    j.damaged = erased
+    j.damaged = 2 * erased
     j.skipped = 0
     j._cursor = j._cursor_seq = 0
     j._newest = -1
@@ -255,6 +255,7 @@ def _restore_sectors(j, reader):
             j.damaged += 1
         if not found and k > 1:
             reader.erased += 1
+            j.damaged += 1  # more than one record may have been in it
             j._erase(i, seq)
         elif not _is_alike(j, i, seq):
             reader.spoilt.append(i)

@@ -118,7 +118,7 @@ class Session:
         self._inbound = Inbound(journal, self._receive_maximum)
         if journal:
             journal.owner = self
-            if record.mode == UNSURE or (journal.skipped and record.has_session):
+            if record.mode == UNSURE or (journal.damaged and journal.skipped and record.has_session):
                 # Nobody knows which Message IDs are free, but those of messages that are still there: a PUBREL of ours
                 # would end their handshakes.
                 last = self._outbound.last_mid

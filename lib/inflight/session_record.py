@@ -55,8 +55,8 @@ class SessionRecord:
         while at >= 0:
             self._read(at, journal.found_len)
             at = journal.scan(SESSION, at)
-        if not self.has_session and (journal.damaged or journal.skipped):
-            # Both were damaged: every message can have left, and none is given up.
+        if not self.has_session and journal.damaged > 1:
+            # Both may have been damaged: every message can have left, and none is given up.
             self.mode = UNSURE
             self.most = 65535
             self.below = journal.next_seq
