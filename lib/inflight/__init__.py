@@ -11,6 +11,8 @@ _EXPORTS = {
     "ProtocolError": "packet",
     "ConnectRefused": "base",
 }
+__all__ = tuple(_EXPORTS)
+__version__ = "0.1.0"
 
 
 def __getattr__(name):

@@ -1,0 +1,76 @@
+"""The types that editors see are those of the code: __init__.pyi against the library itself."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import inflight
+from inflight.base import Base, Message
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+STUB = ast.parse((CHECKOUT / "lib/inflight/__init__.pyi").read_text())
+CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
+REAL = {name: getattr(inflight, name) for name in inflight.__all__ if name != "__version__"}
+REAL |= {"Message": Message, "_Base": Base}
+
+
+def methods(name):
+    return {node.name: node for node in CLASSES[name].body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+
+
+def described(arguments):
+    """[(name, default)] of a stub's function, without self."""
+    names = [a.arg for a in arguments.args][1:]
+    defaults = [None] * (len(names) - len(arguments.defaults)) + [ast.literal_eval(d) for d in arguments.defaults]
+    return list(zip(names, defaults, strict=True))
+
+
+def real(function):
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    plain = [p for p in parameters if p.kind == p.POSITIONAL_OR_KEYWORD]
+    return [(p.name, None if p.default is p.empty else p.default) for p in plain]
+
+
+def test_everything_public_has_types():
+    assert set(CLASSES) == set(REAL)
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_methods_and_their_arguments(name):
+    for method, node in methods(name).items():
+        found = inspect.getattr_static(REAL[name], method)
+        if isinstance(found, property):
+            assert [d.id for d in node.decorator_list] == ["property"]
+        elif method != "__init__" or name in ("_Base", "Journal", "RamFlash", "FileFlash"):
+            assert described(node.args) == real(found), method
+            assert isinstance(node, ast.AsyncFunctionDef) == inspect.iscoroutinefunction(found), method
+
+
+@pytest.mark.parametrize("name", ["Client", "AsyncClient", "_Base"])
+def test_every_public_method_is_there(name):
+    public = [
+        n for n, value in vars(REAL[name]).items() if n[0] != "_" and (callable(value) or inspect.isfunction(value))
+    ]
+    assert set(public) <= set(methods(name))
+
+
+def test_attributes_of_the_journal():
+    journal = inflight.Journal(inflight.RamFlash())
+    for node in CLASSES["Journal"].body:
+        if isinstance(node, ast.AnnAssign):
+            assert isinstance(getattr(journal, node.target.id), int), node.target.id
+
+
+def test_one_version():
+    project = re.search(r'^version = "(.*)"', (CHECKOUT / "pyproject.toml").read_text(), re.M)[1]
+    firmware = re.search(r'^VERSION = "(.*)"', (CHECKOUT / "firmware/node.py").read_text(), re.M)[1]
+    assert inflight.__version__ == project == firmware
+
+
+def test_star_import_gives_what_is_public():
+    namespace = {}
+    exec("from inflight import *", namespace)
+    assert {name for name in namespace if not name.startswith("__")} == set(inflight.__all__)
