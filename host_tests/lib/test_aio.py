@@ -998,7 +998,7 @@ def test_a_peer_that_takes_nothing(broker):
 def test_many_publishers():
     """Order per task, packets whole, ids unique; with large ones in between."""
     with Automatic() as b:
-        client = make(b.port, RamFlash(16, 4096))
+        client = make(b.port, RamFlash(16, 4096), timeout_ms=LIMIT_S * 1000)
 
         async def one(name):
             for k in range(30):
@@ -1012,7 +1012,7 @@ def test_many_publishers():
                 await client.connect()
                 narrow(client)
                 await asyncio.gather(*(one("task/%d" % t) for t in range(20)))
-                assert await client.drain(5000)
+                assert await client.drain(LIMIT_S * 1000)
 
         narrow(b)
         run(scene())
