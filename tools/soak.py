@@ -14,7 +14,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "lib"))  # virtual devices are clients of this process
+# Virtual devices are clients of this process, their flash is the tests'.
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "host_tests/device"))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "lib"))
 
 from fleet.mosquitto import Mosquitto
 from fleet.sensors import Sensor, best_runtime, build
@@ -176,8 +178,8 @@ def _virtual(console, hours, devices, seed):
     console.print(table(title, lived.rows))
     early, late = lived.growth()
     console.print(
-        f"{lived.restarts} broker restarts, {lived.outages} outages of access points, {lived.lives} devices restarted; "
-        "commands: "
+        f"{lived.restarts} broker restarts, {lived.outages} outages of access points, {lived.lives} devices restarted, "
+        f"{lived.cuts} of them by a power cut; commands: "
         f"{lived.commands.accepted} sent, {lived.commands.lost} lost, {lived.commands.twice} twice\n"
         f"Python's memory after two hours: {early} blocks, in the last quarter at most {late}"
     )
@@ -239,7 +241,7 @@ def main(
     except RuntimeError as e:
         problems = [str(e)]
     problems += _storm(console, devices, 30, seed)
-    problems += _virtual(console, hours, len(KINDS), seed)
+    problems += _virtual(console, hours, 2 * len(KINDS), seed)
     if problems:
         console.print(f"[bold red]FAILED[/bold red]: {'; '.join(problems)}. Files: {folder}", highlight=False)
         raise typer.Exit(1)
