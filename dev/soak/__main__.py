@@ -174,8 +174,8 @@ def _virtual(console, hours, devices, seed):
     console.print(table(title, lived.rows))
     early, late = lived.growth()
     console.print(
-        f"{lived.restarts} broker restarts, {lived.outages} outages of access points, {lived.lives} devices restarted; "
-        "commands: "
+        f"{lived.restarts} broker restarts, {lived.outages} outages of access points, {lived.lives} devices restarted, "
+        f"{lived.cuts} of them by a power cut; commands: "
         f"{lived.commands.accepted} sent, {lived.commands.lost} lost, {lived.commands.twice} twice\n"
         f"Python's memory after two hours: {early} blocks, in the last quarter at most {late}"
     )
@@ -237,7 +237,7 @@ def main(
     except RuntimeError as e:
         problems = [str(e)]
     problems += _storm(console, devices, 30, seed)
-    problems += _virtual(console, hours, len(KINDS), seed)
+    problems += _virtual(console, hours, 2 * len(KINDS), seed)
     if problems:
         console.print(f"[bold red]FAILED[/bold red]: {'; '.join(problems)}. Files: {folder}", highlight=False)
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from .clock import virtual_time
-from .device import Device
+from .device import WAYS, Device
 from .result import Row
 from .weather import KINDS, Weather
 from .world import Broker, World
@@ -26,9 +26,11 @@ class Day:
     rows: dict = field(default_factory=dict)  # kind of network: Row
     outages: int = 0
     restarts: int = 0
-    lives: int = 0  # devices that started anew
+    lives: int = 0  # devices that started anew,
+    cuts: int = 0  # after so many power cuts
     commands: Row = field(default_factory=Row)  # the other way, at QoS 2
     violations: list = field(default_factory=list)  # of the protocol
+    damaged: int = 0  # records that mounts found damaged
     memory: list = field(default_factory=list)  # blocks that Python had allocated, every half an hour
 
     def growth(self):
@@ -40,6 +42,8 @@ class Day:
     def problems(self):
         found = [problem for kind, row in self.rows.items() for problem in row.problems(kind)]
         found += self.commands.problems("commands") + self.violations
+        if self.damaged:
+            found.append(f"{self.damaged} records damaged, and only power was cut")
         early, late = self.growth()
         if late > early * 1.05:
             found.append(f"memory grew from {early} to {late} blocks")
@@ -47,7 +51,7 @@ class Day:
 
 
 class _Fleet:
-    def __init__(self, devices, interval, seed):
+    def __init__(self, devices, interval, seed, ways):
         self.random = random.Random(seed)
         random.seed(seed)  # what clients draw their pauses from
         self.world, self.broker = World(), Broker()
@@ -55,24 +59,30 @@ class _Fleet:
         self.weathers = [Weather(kind, self._connect, self.random) for kind in KINDS]
         for port, weather in enumerate(self.weathers, _BROKER + 1):
             self.world.ports[port] = weather.serve
-        self.devices = [self._device(i, interval) for i in range(devices)]
+        self.devices = [self._device(i, interval, ways[i % len(ways)]) for i in range(devices)]
         self.sent = Counter()
 
     def _connect(self):
         return self.world.connect(_BROKER)
 
-    def _device(self, i, interval):
+    def _device(self, i, interval, way):
         place = i % len(self.weathers)
         qos = 1 + i // len(self.weathers) % 2
-        return Device(f"device{i:04}", self.weathers[place].kind, qos, _BROKER + 1 + place, interval, self.random)
+        kind = self.weathers[place].kind
+        return Device(f"device{i:04}", kind, qos, _BROKER + 1 + place, interval, self.random, way)
+
+    async def restarts(self, day):
+        """Devices start anew."""
+        while True:
+            await asyncio.sleep(self.random.uniform(0, 2000) / len(self.devices))
+            self.random.choice(self.devices).restart()
+            day.lives += 1
 
     async def misfortunes(self, day):
-        """The broker goes away and comes back; so does an access point. A device starts anew."""
+        """The broker goes away and comes back; so does an access point."""
         loop, draw = asyncio.get_running_loop(), self.random
         while True:
             await asyncio.sleep(draw.uniform(300, 1500))
-            draw.choice(self.devices).restart()
-            day.lives += 1
             if draw.random() < 0.5:
                 day.restarts += 1
                 del self.world.ports[_BROKER]
@@ -105,9 +115,16 @@ class _Fleet:
             day.rows[weather.kind].met(weather.connections)
         for device in self.devices:
             day.rows[device.kind].add(device, self.broker.seen[device.name])
-            day.commands.accepted += self.sent[device.name]
-            day.commands.lost += device.commands.missing(self.sent[device.name])
-            day.commands.twice += device.commands.repeated
+            day.cuts += device.cuts
+            day.damaged += device.damaged
+            self._judge_commands(day, device.commands, self.sent[device.name], self.broker.excused[device.name])
+
+    def _judge_commands(self, day, tally, sent, excused):
+        day.commands.accepted += sent
+        day.commands.twice += tally.repeated
+        for number in excused:
+            tally.add(number)
+        day.commands.lost += tally.missing(sent)
 
 
 async def _memory(day):
@@ -119,13 +136,13 @@ async def _memory(day):
 
 async def _live(fleet, day, hours, interval):
     devices = [asyncio.ensure_future(device.run(True)) for device in fleet.devices]
-    others = [fleet.misfortunes(day), fleet.command(interval / 4), _memory(day)]
+    others = [fleet.misfortunes(day), fleet.restarts(day), fleet.command(interval / 4), _memory(day)]
     others = [asyncio.ensure_future(other) for other in others]
     await asyncio.sleep(hours * 3600)
     for task in others:
         task.cancel()
     for device in fleet.devices:
-        device.quiet = True
+        device.finish()
     fleet.clear_up()
     await asyncio.sleep(_SETTLE_S)
     fleet.judge(day)
@@ -134,11 +151,11 @@ async def _live(fleet, day, hours, interval):
     await asyncio.gather(*devices, *others, return_exceptions=True)
 
 
-def live(hours, devices, interval, seed):
-    """A Day of `devices` that publish every `interval` seconds."""
+def live(hours, devices, interval, seed, ways=WAYS):
+    """A Day of `devices` that publish every `interval` seconds and live in these ways."""
     day = Day()
     with virtual_time() as loop:
-        fleet = _Fleet(devices, interval, seed)
+        fleet = _Fleet(devices, interval, seed, ways)
         with fleet.world.reached():
             loop.run_until_complete(_live(fleet, day, hours, interval))
     return day

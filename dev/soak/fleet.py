@@ -6,8 +6,10 @@ import random
 import resource
 from dataclasses import dataclass
 
-from .device import Device
+from .device import Device, Way
 from .weather import KINDS, Weather
+
+_WAYS = Way(), Way(clean=(True,)), Way(when_full="oldest"), Way(when_full="newest"), Way()
 
 
 def more_files():
@@ -27,6 +29,13 @@ class Told:
     accepted: int
     full: int
     settled: bool
+    when_full: str | None
+    dropped: int
+    excused: frozenset
+
+
+def _tell(d):
+    return Told(d.name, d.kind, d.qos, d.accepted, d.full, d.settled, d.when_full, d.dropped, frozenset(d.excused))
 
 
 def _resident():
@@ -77,7 +86,8 @@ class _Work:
         place = number % len(ports)
         qos = 1 + number // len(ports) % 2
         kind = self._weathers[place].kind
-        return Device(f"virtual{number:04}", kind, qos, ports[place], self._interval, self._random)
+        way = _WAYS[number % len(_WAYS)]
+        return Device(f"virtual{number:04}", kind, qos, ports[place], self._interval, self._random, way)
 
     async def _watch(self):
         while True:
@@ -108,7 +118,7 @@ class _Work:
 
     def _do_clear(self):
         for device in self._devices:
-            device.quiet = True
+            device.finish()
         for weather in self._weathers:
             weather.clear_up()
 
@@ -119,8 +129,8 @@ class _Work:
         return sum(not device.settled for device in self._devices)
 
     def _do_end(self):
-        told = [Told(d.name, d.kind, d.qos, d.accepted, d.full, d.settled) for d in self._devices]
-        return told, {weather.kind: weather.connections for weather in self._weathers}, self._resident
+        connections = {weather.kind: weather.connections for weather in self._weathers}
+        return [_tell(device) for device in self._devices], connections, self._resident
 
 
 def _work(*arguments):

@@ -18,6 +18,9 @@ class Row:
     twice: int = 0  # QoS 2: never
     stuck: int = 0
     full: int = 0  # refused by a full journal, which publish() said
+    given_up: int = 0  # with a clean session
+    dropped: int = 0  # by full journals, as these devices count it
+    miscounted: int = 0  # counted as dropped, and delivered
 
     def met(self, connections):
         """Counts Weather.connections."""
@@ -29,15 +32,32 @@ class Row:
         self.devices += 1
         self.accepted += device.accepted
         self.full += device.full
-        self.lost += tally.missing(device.accepted)
         self.stuck += not device.settled
         if device.qos == 2:
             self.twice += tally.repeated
         else:
             self.repeated += tally.repeated
+        self._add_missing(device, tally)
+
+    def _add_missing(self, device, tally):
+        missing = tally.missing(device.accepted)
+        for number in device.excused:
+            tally.add(number)
+        lost = tally.missing(device.accepted)
+        self.given_up += missing - lost
+        if device.when_full:
+            self.dropped += device.dropped
+            self.miscounted += max(0, device.dropped - lost)
+            lost = max(0, lost - device.dropped)
+        self.lost += lost
 
     def problems(self, kind):
-        words = {"lost": "messages lost", "twice": "messages of QoS 2 came twice", "stuck": "devices stuck"}
+        words = {
+            "lost": "messages lost",
+            "twice": "messages of QoS 2 came twice",
+            "stuck": "devices stuck",
+            "miscounted": "messages counted as dropped arrived",
+        }
         return [f"{kind}: {n} {what}" for name, what in words.items() if (n := getattr(self, name))]
 
 
@@ -49,6 +69,8 @@ _COLUMNS = {
     "lost": "lost",
     "repeated": "QoS 1 repeated",
     "twice": "QoS 2 twice",
+    "given_up": "given up",
+    "dropped": "dropped",
     "stuck": "stuck",
 }
 

@@ -58,6 +58,10 @@ class World:
             inflight.aio.open_socket = real
 
 
+class _Session(JudgedSession):
+    told = True  # the client knows that it began: it has had a CONNACK of the connection that began it, or needs none
+
+
 class _Link:
     """A connection of a client: the server's view of it, and its writer."""
 
@@ -65,6 +69,7 @@ class _Link:
         self.connection = Connection(server)
         self.writer = writer
         self.name = None
+        self.new = False  # it began its session
 
     def flush(self):
         while self.connection.hand_out():
@@ -75,14 +80,17 @@ class _Link:
 
 class Broker:
     """The reference server in this world. `seen` has a Tally of each client id, `violations` what clients did that the
-    standard forbids; on_connect() is called at each CONNECT."""
+    standard forbids; `excused` has the numbers of the commands for each client id that ended with a session;
+    on_connect() is called at each CONNECT."""
 
     def __init__(self):
-        self._server = Server(JudgedSession, _WINDOW)
+        self._server = Server(_Session, _WINDOW)
         self.seen = defaultdict(Tally)
+        self.excused = defaultdict(set)
         self.violations = []
         self.on_connect = lambda: None
         self._links = {}  # by client id
+        self._commanded = set()  # client ids that were ever sent a command, whose old Message IDs they may know
 
     async def serve(self, reader, writer):
         stream, link = Stream(), _Link(self._server, writer)
@@ -99,13 +107,25 @@ class Broker:
             self.violations.append(f"{link.name}: {violation}")
         if self._links.get(link.name) is link:
             del self._links[link.name]
+        if link.connection.session is not self._server.sessions.get(link.name):
+            self._excuse(link.name, link.connection.session)  # a clean session ends with its connection
+
+    def _excuse(self, name, session):
+        # What was on its way to the client ends with the session.
+        if session:
+            on_its_way = [message for message, _ in session.flight.values()] + session.queue
+            self.excused[name].update(int(message.payload) for message in on_its_way)
 
     def _received(self, p, link):
         if p.kind == CONNECT:
             self._begin(p, link)
+        elif link.new:
+            link.connection.session.told = True
         # What comes on a connection whose place a newer one has taken was never read.
         if self._links.get(link.name) is link and link.connection.packet_received(p):
             self.seen[link.name].add(json.loads(p.payload)["seq"])
+        if p.kind == CONNECT and link.new:
+            link.connection.session.told = p.clean or link.name not in self._commanded
 
     def _begin(self, p, link):
         link.name = p.client_id
@@ -113,6 +133,10 @@ class Broker:
             old.writer.transport.abort()
         self.on_connect()
         self._links[link.name] = link
+        old_session = self._server.sessions.get(link.name)
+        link.new = p.clean or not old_session
+        if p.clean:
+            self._excuse(link.name, old_session)
 
     def restart(self):
         """All connections break; sessions are kept."""
@@ -122,10 +146,14 @@ class Broker:
 
     def command(self, name, payload):
         """A message of QoS 2 to a client; False if it has not subscribed, or takes none."""
-        session = self._server.sessions.get(name)
-        if not session or not session.subscriptions or len(session.flight) + len(session.queue) >= _WINDOW:
+        link = self._links.get(name)
+        session = link.connection.session if link else self._server.sessions.get(name)
+        if not session or not session.told or not session.subscriptions:
             return False
+        if len(session.flight) + len(session.queue) >= _WINDOW:
+            return False
+        self._commanded.add(name)
         session.queue.append(Message(next(iter(session.subscriptions)), payload, 2, False))
-        if name in self._links:
-            self._links[name].flush()
+        if link:
+            link.flush()
         return True

@@ -1,16 +1,29 @@
 """A fleet's hours on the virtual clock, and how it comes back to a broker that was away. `make soak` runs a day."""
 
+import pytest
+
+import inflight.counters as counters
 from dev.soak import day, storm
+from dev.soak.device import WAYS
 from dev.soak.weather import KINDS
+from inflight import Journal
+from inflight.journal import DONE
+from inflight.outbound import Outbound
+from inflight.session import Session
+
+CLEAN = [way for way in WAYS if True in way.clean]
+FULL = [way for way in WAYS if way.when_full]
 
 
 def test_half_an_hour_in_bad_weather():
-    """Nothing lost, QoS 2 once, nobody stuck, in both directions."""
-    lived = day.live(0.5, len(KINDS), 30, seed=5)
+    """Nothing lost but what may be, and that is counted; QoS 2 once, nobody stuck, in both directions."""
+    lived = day.live(0.5, 2 * len(KINDS), 30, seed=5)
     assert lived.problems() == []
     assert lived.restarts >= 1  # so that every device connects again
-    assert lived.lives >= 1
+    assert lived.lives > lived.cuts >= 10
     assert lived.commands.accepted >= 100
+    assert sum(row.given_up for row in lived.rows.values()) >= 1
+    assert sum(row.dropped for row in lived.rows.values()) >= 10
     for kind, row in lived.rows.items():
         assert row.accepted >= 30
         assert row.faults >= 1 or kind == "clear"
@@ -35,3 +48,67 @@ def test_a_storm_is_seen():
     """Devices without a pause come all at once: the bound is one that can be broken."""
     _, counts = storm.spread(15, 30, 0, 0, seed=1)
     assert max(counts) == 15 > storm.bound(15, 30, 1, 60)
+
+
+def give_up_all(monkeypatch):
+    """With a clean session goes also what never left."""
+    discard = Outbound.discard
+
+    def discard_all(self):
+        n = discard(self)
+        while self.rows:
+            self.journal.mark(self.addresses[0], DONE)
+            self._remove(0)
+            n += 1
+        return n
+
+    monkeypatch.setattr(Outbound, "discard", discard_all)
+
+
+def give_up_nothing(monkeypatch):
+    """What a clean session should have taken with it is sent in the next one."""
+    monkeypatch.setattr(Outbound, "discard", lambda self: 0)
+
+
+def drop_without_a_count(monkeypatch):
+    make_space = Session._make_space
+
+    def uncounted(self, size):
+        before = self.count[counters.DROPPED]
+        made = make_space(self, size)
+        self.count[counters.DROPPED] = before
+        return made
+
+    monkeypatch.setattr(Session, "_make_space", uncounted)
+
+
+def count_twice(monkeypatch):
+    make_space = Session._make_space
+
+    def counted_twice(self, size):
+        before = self.count[counters.DROPPED]
+        made = make_space(self, size)
+        self.count[counters.DROPPED] += self.count[counters.DROPPED] - before
+        return made
+
+    monkeypatch.setattr(Session, "_make_space", counted_twice)
+
+
+def answer_before_it_is_durable(monkeypatch):
+    monkeypatch.setattr(Journal, "commit", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    "mutate, ways, problem",
+    [
+        (give_up_all, CLEAN, "messages lost"),
+        (give_up_nothing, CLEAN, "messages of QoS 2 came twice"),
+        (drop_without_a_count, FULL, "messages lost"),
+        (count_twice, FULL, "messages counted as dropped arrived"),
+        (answer_before_it_is_durable, CLEAN, "messages of QoS 2 came twice"),
+    ],
+)
+def test_a_client_that_is_wrong_is_seen(monkeypatch, mutate, ways, problem):
+    """What is found of devices that do this and live in these ways."""
+    mutate(monkeypatch)
+    assert any(problem in found for found in day.live(0.25, 2 * len(KINDS), 5, 2, ways).problems())

@@ -3,18 +3,64 @@
 from types import SimpleNamespace
 
 from dev.reference.oracle import Tally
+from dev.soak.excused import Excused
 from dev.soak.result import Row
+
+
+def device(**what):
+    plain = {"accepted": 3, "full": 0, "qos": 1, "settled": True, "when_full": None, "dropped": 0, "excused": ()}
+    return SimpleNamespace(**{**plain, **what})
 
 
 def test_row():
     """Loss, a second QoS 2 message and a device that is stuck are problems; a second QoS 1 message is none."""
     row = Row()
-    row.add(SimpleNamespace(accepted=3, full=0, qos=1, settled=True), Tally([1, 2, 2, 3]))
+    row.add(device(), Tally([1, 2, 2, 3]))
     assert row.problems("kind") == []
-    row.add(SimpleNamespace(accepted=3, full=0, qos=2, settled=False), Tally([1, 2, 2]))
+    row.add(device(qos=2, settled=False), Tally([1, 2, 2]))
     assert row.problems("kind") == [
         "kind: 1 messages lost",
         "kind: 1 messages of QoS 2 came twice",
         "kind: 1 devices stuck",
     ]
     assert (row.devices, row.accepted, row.repeated) == (2, 6, 1)
+
+
+def test_what_may_be_missing():
+    """What was given up with a session is not lost; of what full journals dropped the count must be exact."""
+    row = Row()
+    row.add(device(qos=2, excused={2}), Tally([1, 3]))
+    row.add(device(when_full="oldest", dropped=2), Tally([3]))
+    assert row.problems("kind") == []
+    assert (row.given_up, row.dropped) == (1, 2)
+    row.add(device(qos=2, excused={2}), Tally([2, 3]))
+    row.add(device(when_full="oldest", dropped=2), Tally([1, 3]))
+    row.add(device(when_full="newest", dropped=1), Tally([3]))
+    assert row.problems("kind") == [
+        "kind: 2 messages lost",
+        "kind: 1 messages counted as dropped arrived",
+    ]
+
+
+def excused(pending, clean=True, restart=False, online=True):
+    """The numbers that are excused: of messages 1 to 3 under these Message IDs the first left with max_inflight 2, and
+    these are pending when the next connection stands."""
+    some = Excused()
+    some.life_begun(pending.__contains__, 2, clean)
+    for number in (1, 2, 3):
+        some.accepted(number, number, online)
+    some.offered(1, 3 if online else 1)
+    if restart:
+        some.life_begun((1, 2, 3).__contains__, 2, clean)
+    some.session_begun(pending.__contains__, clean)
+    return some.numbers
+
+
+def test_what_is_excused():
+    """What left and is no longer pending, if a session has ended; after a restart also what may have left."""
+    assert excused([2, 3]) == {1}
+    assert excused([1, 2, 3]) == set()
+    assert excused([]) == {1}
+    assert excused([], clean=False) == set()
+    assert excused([], restart=True) == {1, 2}
+    assert excused([], restart=True, online=False) == {1}
