@@ -105,7 +105,7 @@ class App(Node):
         return 0
 
     def close(self):
-        """Says goodbye; what the broker does not take in time stays in the journal."""
+        """Publishes the status offline, waits a while for the broker to have all, and disconnects."""
         self._publish_status("offline")
         self.client.drain(_DRAIN_MS)
         self.client.disconnect()

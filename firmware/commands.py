@@ -7,7 +7,7 @@ def _ping(app, payload):
 
 
 def _interval(app, payload):
-    from config import check_number  # a room that start has given back
+    from config import check_number  # a module that start has unloaded
 
     try:
         ms = int(payload)
@@ -30,7 +30,7 @@ def execute(app, name, message):
     """Does what command `name` says. Returns the fields of the reply, a dict."""
     try:
         if message.retain:
-            raise ValueError("publish commands without retain: a kept one would be obeyed at each start")
+            raise ValueError("publish commands without retain: a retained one would be executed at each start")
         if name not in _COMMANDS:
             raise ValueError("unknown command: use " + ", ".join(sorted(_COMMANDS)))
         reply = _COMMANDS[name](app, message.payload)

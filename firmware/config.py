@@ -117,7 +117,7 @@ def _check_sensors(entries):
 
 class Config:
     """The fields, checked, with defaults, as attributes. It has no methods, so that whoever keeps it
-    keeps nothing else of this room: start gives back its RAM."""
+    keeps nothing else of this module: start unloads it."""
 
 
 def check(given, device):

@@ -8,7 +8,7 @@ def report(app):
     many may be, erases of all sectors since it was formatted, what its mount found spoilt and how many numbers it
     passed over for that; where it
     lives and what had to be repaired there, if the board tells.
-    outbox_full: messages the journal had no room for. counters: of the client, since the start; a
+    outbox_full: messages the journal had no space for. counters: of the client, since the start; a
     device's connections after its first are its reconnects, `resent` its resends. heap: free bytes,
     null where there is no bound."""
     gc.collect()

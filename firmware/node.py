@@ -1,5 +1,5 @@
 # What every application of ours is: a device that publishes readings, status and health from its
-# journal, and obeys commands. When it does so is the application's business.
+# journal, and executes commands. When it does so is the application's business.
 
 import json
 
@@ -74,7 +74,7 @@ class Node:
 
     def _publish(self, topic, payload, qos, retain=False):
         # payload tells journal.next_seq, so nothing may take that number first: not even a
-        # handler, which can run while publish() waits for room.
+        # handler, which can run while publish() waits for space.
         journal = self.journal
         seq = journal.next_seq
         if len(payload) + len(topic) + _FRAME > journal.largest:

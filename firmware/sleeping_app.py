@@ -1,5 +1,5 @@
 # The application of a device that sleeps: it wakes, reads its sensors into the journal, delivers what
-# the journal holds, obeys what it was told meanwhile, and sleeps again.
+# the journal holds, executes the commands that came meanwhile, and sleeps again.
 #
 # A wake
 # ------
@@ -24,7 +24,7 @@ from node import Node
 
 _QUIET_MS = const(250)  # a broker that says nothing for so long has nothing more to say
 _SLICE = const(50)  # between two looks whether it did
-_STEPS = const(3)  # of connecting that have a time-out each: dial, CONNACK, SUBACK
+_STEPS = const(3)  # of connecting that have a time-out each: TCP, CONNACK, SUBACK
 _SYNC_MS = const(3_600_000)  # for so long the clock is trusted; those of sleeping chips are poor
 _NEVER = const(255)
 _MAX = const(65535)
@@ -153,7 +153,7 @@ class SleepingApp(Node):
         if self.board.reset_cause() != DEEP_SLEEP:
             self._publish_status("online")
         self._keep_time()
-        # What it tells of itself flies with the backlog if there is room; a broker that takes nothing
+        # Its status and health are sent with the backlog if the window has space; a broker that takes nothing
         # gets no more of it.
         if (self.client.pending <= config.max_inflight and not self._half_full()) or self._exchange(False):
             if memory.health >= min(config.health_ms // config.sleep_ms, _MAX):

@@ -17,9 +17,9 @@
 # comes for it stays with the broker, unacknowledged (QoS 0 is counted as `unhandled`), until a consumer has emptied it
 # and a new connection gets what was left.
 #
-# An operation that was interrupted (Ctrl-C, no memory, flash that failed) leaves a mark: session.busy, or _torn while
-# bytes or a message change hands. Nothing is written any more then; _mend() puts other tasks in the place of the
-# client's, which may wait in the middle of something, and reads the journal anew.
+# An operation that was interrupted (Ctrl-C, no memory, flash that failed) leaves a mark: session.busy, or _unfinished
+# while bytes or a message change hands. Nothing is written any more then. _recover() replaces the client's tasks,
+# which may wait in the middle of something, and reads the journal anew.
 
 import asyncio
 from errno import ECONNABORTED, ECONNRESET, ENOBUFS, ENOTCONN, ETIMEDOUT
@@ -139,7 +139,7 @@ class AsyncClient(Base):
         await sleep_ms(0)  # the tasks come to their end
 
     def _try_disconnect(self):
-        # As far as the link takes it at once.
+        # As far as the socket takes it at once.
         try:
             if self.connected and self._flush():
                 self._send_disconnect()

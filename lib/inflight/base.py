@@ -11,7 +11,7 @@ from .packet import ProtocolError, connect
 from .session import Session
 from .topic import encode, encode_filter, encode_name, matched_by, matches
 
-OPEN = const(0)  # steps of connecting: open a link,
+OPEN = const(0)  # steps of connecting: open a connection,
 POLL = const(1)  # write and read once,
 REQUEST = const(2)  # something was asked
 
@@ -89,35 +89,37 @@ class Message:
 
 
 class Base:
-    """A client of the broker at host.
+    """A client of the broker at `host`.
 
-    client_id    str; level 3: 1 to 23 characters; empty only with clean
-    journal      Journal that makes QoS 1 and 2 durable; None: publish at QoS 0 only
-    port         1883, or 8883 with tls
-    tls          SSLContext that verifies the broker (CERT_REQUIRED)
-    user, password, will=(topic, payload, qos, retain)
-    keepalive    seconds, 0: off
-    clean        clean session: what was sent does not survive a disconnection, what never left does
-    level        4 (MQTT 3.1.1) or 3 (MQTT 3.1)
-    buffer       bytearray, one half to receive, one to send; longer payloads go in pieces
-    window       messages of QoS 1 and 2 in flight at most
-    inbound      the same for QoS 2 from the broker
-    drop         when the journal is full: None: OutboxFull, "oldest", "newest" (counted)
-    timeout      ms that a connect, a write or an answer may take; each byte that comes gives an
-                 answer as many again, ten times as many in all
-    retry        ms until unanswered packets are repeated while connected; None: 20 s at
-                 level 3, never at level 4
-    backoff      (first, longest) pause between attempts to connect, ms
-    reconnect    False: connect() makes one connection; what ends it is raised, and no other one is made
-    on_message   handler of messages without a handler of their own
-    on_connect   called with session present (bool) when a connection stands, its subscriptions made
-    on_disconnect called when that connection has ended, with the error, None after disconnect(); default: an error
-                 goes to on_error
-    on_complete  called with the Message ID of a message of QoS 1 or 2 that the broker has completed
-    on_error     called with any other error: of an attempt to connect, of a handler, of a subscription that the
-                 broker refused; default: print it
+    client_id        str; at level 3: 1 to 23 characters; empty only with clean_session
+    journal          Journal that makes QoS 1 and 2 durable; None: publish at QoS 0 only
+    port             default: 1883, or 8883 with tls
+    tls              SSLContext that verifies the broker (CERT_REQUIRED)
+    user, password   str or bytes
+    will             (topic, payload, qos, retain), published by the broker when the client vanishes
+    keepalive        seconds, 0: off
+    clean_session    True: messages that were sent do not survive a disconnection, messages that never left do
+    protocol_level   4 (MQTT 3.1.1) or 3 (MQTT 3.1)
+    buffer           bytearray, default 1,024 bytes: one half receives, one sends; longer packets go in pieces
+    max_inflight     messages of QoS 1 and 2 to the broker in flight, at most
+    receive_maximum  messages of QoS 2 from the broker in flight, at most
+    when_full        what publish() does when the journal is full: None: raise OutboxFull; "oldest", "newest": drop
+                     that message, counted
+    timeout_ms       how long a connect, a write or an answer may take; each byte that arrives gives an answer the
+                     whole time again, ten times at most
+    retry_ms         ms until unanswered packets are repeated on the same connection; default: 20 s at level 3, 0
+                     (never) at level 4
+    backoff_ms       (first, longest) pause between attempts to connect
+    reconnect        False: connect() makes one connection; what ends it is raised, and no other one is made
+    on_message       handler of messages without a handler of their own
+    on_connect       called with session present (bool) when the connection stands and its subscriptions are made
+    on_disconnect    called when that connection has ended, with the error, or None after disconnect(); default: an
+                     error goes to on_error
+    on_complete      called with the Message ID of a message of QoS 1 or 2 that the broker has completed
+    on_error         called with any other error: of an attempt to connect, of a handler, of a subscription that the
+                     broker refused; default: print it
 
-    Callbacks and handlers are plain functions. They may publish() (with asyncio, in a task that they create), and ask
+    Callbacks and handlers are plain functions. They may call publish() (with asyncio, in a task that they create), and
     nothing else of the client. on_connect, on_disconnect, on_complete and on_error are attributes too, to be set later.
 
     Raises ValueError."""
@@ -151,19 +153,19 @@ class Base:
     ):
         name = encode(client_id)
         if protocol_level not in (3, 4):
-            raise ValueError("level is 3 (MQTT 3.1) or 4 (MQTT 3.1.1)")
+            raise ValueError("protocol_level is 3 (MQTT 3.1) or 4 (MQTT 3.1.1)")
         if protocol_level == 3 and not 0 < len(name) < 24:
             raise ValueError("level 3: client id of 1 to 23 characters")
         if not name and not clean_session:
-            raise ValueError("an empty client id needs clean=True")
+            raise ValueError("an empty client id needs clean_session=True")
         if password is not None and user is None:
             raise ValueError("a password needs a user name")
         if not 0 <= keepalive <= 65535:
             raise ValueError("keepalive is 0 to 65535 seconds")
         if max_inflight < 1 or receive_maximum < 1:
-            raise ValueError("window and inbound are at least 1")
+            raise ValueError("max_inflight and receive_maximum are at least 1")
         if when_full not in (None, "oldest", "newest"):
-            raise ValueError('drop is None, "oldest" or "newest"')
+            raise ValueError('when_full is None, "oldest" or "newest"')
         buffer = bytearray(1024) if buffer is None else buffer
         if len(buffer) < 128:
             raise ValueError("buffer of 128 bytes at least")
@@ -249,7 +251,7 @@ class Base:
 
     def is_pending(self, mid):
         """True if message `mid` (what publish() returned) has been neither completed by the broker nor given up
-        (`drop`, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
+        (when_full, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
         messages at the earliest."""
         return self.session.is_pending(mid)
 
@@ -397,7 +399,7 @@ class Base:
 
     def _connect_steps(self):
         # Connecting as a sequence of steps, which each client takes in its own way. Every step
-        # but TURN gives the next turns a new time-out.
+        # but POLL gives the next polls a new time-out.
         session = self.session
         yield from self._open_steps()
         session.resume()

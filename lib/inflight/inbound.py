@@ -1,10 +1,10 @@
 # The receiver of QoS 2: which Message IDs the broker has in flight towards us. Each is a record
 # of the journal (or of RAM alone), so that a message is delivered once across power cuts.
 #
-#   row      PUBLISH                          PUBREL             clause
-#   none     row, deliver, TAKEN, PUBREC      PUBCOMP            MQTT-4.3.3-2
-#   SEEN     deliver again, TAKEN, PUBREC     error              power was cut in the handler
-#   TAKEN    PUBREC                           no row, PUBCOMP    MQTT-4.3.3-2
+#   row        PUBLISH                              PUBREL             clause
+#   none       row, deliver, DELIVERED, PUBREC      PUBCOMP            MQTT-4.3.3-2
+#   RECEIVED   deliver again, DELIVERED, PUBREC     error              power was cut in the handler
+#   DELIVERED  PUBREC                               no row, PUBCOMP    MQTT-4.3.3-2
 #
 # This is the standard's method B (figure 4.3): only the id is kept. It takes 15 bytes of flash
 # instead of a copy of the message, which the broker holds until our PUBREC anyway. MQTT 3.1 says
@@ -19,14 +19,14 @@ from .packet import ProtocolError
 _RECEIVED = const(0)
 _DELIVERED = const(1)
 
-NEW = const(0)  # what seen() returns
+NEW = const(0)  # what received() returns
 REDELIVERED = const(1)
 DUPLICATE = const(2)
 
 
 class Inbound:
     """At most `limit` received QoS 2 messages without their PUBREL, beside what journal holds; with it
-    twice as many: a restart must not give room to a broker that never releases any."""
+    twice as many: a restart must not give more space to a broker that never releases any."""
 
     def __init__(self, journal, limit):
         self._journal = journal
@@ -34,7 +34,7 @@ class Inbound:
         kept = self._scan(False)
         self._capacity = kept + limit if kept <= limit else kept
         self._mids = None  # the table comes when it is needed: many clients never hear of QoS 2
-        if kept:  # a walk through a long journal takes an RP2040 a second
+        if kept:  # scanning a long journal takes an RP2040 a second
             self.prepare()
             self._scan(True)
 
@@ -74,7 +74,7 @@ class Inbound:
             self._journal.mark(self._addresses[i], mark)
 
     def moved(self, old, new):
-        """The journal copied a record to another place."""
+        """The journal copied a record to another address."""
         for i in range(self._rows):
             if self._addresses[i] == old:
                 self._addresses[i] = new

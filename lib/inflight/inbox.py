@@ -1,5 +1,5 @@
 # Where messages wait for a consumer of the asyncio client: a queue of bytes of its own, so that reading goes on and
-# nothing that the peer sends takes more room. A record is its length, flags, redelivered, the topic's length, then
+# nothing that the peer sends takes more memory. A record is its length, flags, redelivered, the topic's length, then
 # topic, Message ID (QoS 1 and 2) and payload as they came.
 
 from struct import pack_into
@@ -49,7 +49,7 @@ class Inbox:
         return self._start == self._end
 
     def put(self, decoder, redelivered):
-        """Copies the message that decoder has. Returns False if there is no room now."""
+        """Copies the message that decoder has. Returns False if there is no space now."""
         n = decoder.at + decoder.n - decoder.topic
         if self._end + _HEAD + n > len(self._buf):
             self._end = compact(self._buf, self._start, self._end)

@@ -40,7 +40,7 @@ _FAILURES = (ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT)
 
 
 async def open_socket(waiter, host, port, timeout_ms):
-    """As link.dial(), without holding up the other tasks (but for the look-up of the name)."""
+    """As transport.open_socket(), without holding up the other tasks (but for the look-up of the name)."""
     for family, kind, proto, _, address in addresses(host, port):
         sock = None
         try:

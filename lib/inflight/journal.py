@@ -18,7 +18,7 @@
 # Damage looks different: a record whose CRC is wrong has other records behind it, and a sector
 # whose header is spoilt has readable records. It costs that record, and is counted.
 #
-# Nothing but the newest OUT record tells the next sequence number: a NOTE takes its place before
+# Nothing but the newest OUT record tells the next sequence number: two NOTEs take its place before
 # its sector is erased.
 #
 # How much may live: an append takes one sector at most and may erase two. The worst tail consists
@@ -39,7 +39,7 @@ _ERASES = const(2)  # in one append
 
 
 class OutboxFull(Exception):
-    """The journal has no room for another message; nothing was written."""
+    """The journal has no space for another message; nothing was written."""
 
 
 class Journal(Records):
@@ -60,12 +60,12 @@ class Journal(Records):
         super().__init__(device)
         n = self._n
         size = self._size
-        room = size - HEADER
+        space = size - HEADER
         # Of a ring of many sectors one more stays erased: then the oldest of a backlog can be given up without copying.
         # In RAM an append may erase as often as it likes.
-        self._capacity = (n - (2 if n < 6 else 3)) * room * (21 if self._volatile else 14) // 24
-        self.limit = self._capacity - min(room // 2, 1024)  # the rest is for records of other kinds
-        self.largest = room - OVERHEAD
+        self._capacity = (n - (2 if n < 6 else 3)) * space * (21 if self._volatile else 14) // 24
+        self.limit = self._capacity - min(space // 2, 1024)  # the rest is for records of other kinds
+        self.largest = space - OVERHEAD
         self.size = n * size
         if n < 3 or size % self._unit or size > 65536 or size < 2 * self._unit or self.largest < 64:
             raise ValueError("journal: at least 3 sectors of several pages")
@@ -127,7 +127,7 @@ class Journal(Records):
         return at
 
     def _append(self, kind, mid, head, n, tail, start, end):
-        # Where there is room.
+        # The head has space for it.
         at = self._head * self._size + self._off
         size = n + end - start
         h = self._h
@@ -303,7 +303,7 @@ class Journal(Records):
     # --- the ring ---
 
     def _make_space(self, size):
-        # The head gets room for `size` bytes, and sectors stay erased ahead for the appends to come.
+        # The head gets space for `size` bytes, and sectors stay erased ahead for the appends to come.
         erases = 0
         # As many as the worst case above asks for; 7 bytes in 8 are live in a sector that is full.
         wanted = 1 + 4 * (self.used + size) // (7 * (self._size - HEADER))
@@ -319,7 +319,7 @@ class Journal(Records):
 
     def _open_next(self):
         if not self._erased:
-            # Only power cuts in the midst of many a collection: what the broker takes makes room again.
+            # After power cuts within many collections: messages that the broker completes make space again.
             self._ok = True
             raise OutboxFull("no sector is erased")
         self._head = (self._head + 1) % self._n

@@ -1,5 +1,5 @@
 # The sender of QoS 1 and 2. A message is a record of the journal from publish() on. The oldest
-# ones stand in the in-flight window, a table of (Message ID, place in the journal, state); the
+# ones stand in the in-flight window, a table of (Message ID, address in the journal, state); the
 # others wait in the journal alone, so a backlog costs no RAM. They enter the window, and are
 # sent, in the order of their sequence numbers [MQTT-4.6.0-1].
 #
@@ -40,7 +40,7 @@ STATE = const(7)  # the bits of these in states[i]
 DUP = const(8)  # it was sent before
 _ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it
 
-ERROR = const(0)  # what acked() returns
+ERROR = const(0)  # what acknowledged() returns
 IGNORED = const(1)
 RELEASE = const(2)
 REPEAT = const(3)
@@ -97,7 +97,7 @@ class Outbound:
             self.sent_before += 1
 
     def _refill(self):
-        # The oldest messages behind the window enter it as far as it has room.
+        # The oldest messages behind the window enter it as far as it has space.
         journal = self.journal
         while self.queued and self.rows < len(self.mids):
             address = self._oldest()
@@ -110,7 +110,7 @@ class Outbound:
             self.queued -= 1
 
     def _oldest(self):
-        # Place of the oldest message behind the window. -1: what was counted there are copies of messages that
+        # Address of the oldest message behind the window. -1: what was counted there are copies of messages that
         # had their turn, on a flash that somebody restored in part; they are done.
         address = self.journal.find(OUT, self._seq)
         if address < 0:
@@ -150,7 +150,7 @@ class Outbound:
         return -1
 
     def moved(self, old, new):
-        """The journal copied a record to another place."""
+        """The journal copied a record to another address."""
         for i in range(self.rows):
             if self.addresses[i] == old:
                 self.addresses[i] = new
@@ -197,7 +197,7 @@ class Outbound:
 
     def accept(self, mid, head, n, tail):
         """Takes the PUBLISH head[:n] + tail into the journal, with DUP if it may leave at once.
-        Returns its place if it went straight into the window, -1 if it waits behind. Raises
+        Returns its address if it went straight into the window, -1 if it waits behind. Raises
         OutboxFull, ValueError (too long)."""
         address = self.journal.append(OUT, mid, head, n, tail)
         self.last_mid = mid

@@ -204,12 +204,12 @@ def compact(buf, start, end):
 
 
 class Decoder:
-    """Finds the packets in a byte stream, incrementally and in place.
+    """Finds the packets in a byte stream, incrementally, without copying them.
 
     Read at most `space` bytes into `view`, say so with fed(n), then call next() until it
     returns 0. A PUBLISH longer than the buffer comes in pieces: `offset` counts what came
     before this piece, `left` what is still to come. What the fields point at stays valid until
-    the next call of fed().
+    the next call of bytes_received().
     """
 
     def __init__(self, buf, protocol_level=4):
@@ -217,7 +217,7 @@ class Decoder:
         self.protocol_level = protocol_level
         # A packet cut in two by the end of a read is completed through this: a view at an
         # offset would be a new object each time.
-        self.spare = bytearray(_SPARE)  # free between fed() and the next read: for acknowledgements
+        self.spare = bytearray(_SPARE)  # free between bytes_received() and the next read: for acknowledgements
         self.reset()
 
     def reset(self):
@@ -335,7 +335,7 @@ class Decoder:
         self.size = size
         if not whole:
             if body - self.start > len(buf) // 2:
-                # No room for the topic beside a payload: skip it, the id and payload follow.
+                # No space for the topic beside a payload: skip it, the id and payload follow.
                 self._skip = length
                 self.start = i
                 self.topic_len = 0

@@ -440,7 +440,7 @@ def _skip_numbers(j, reader):
 
 
 def _rewrite_oldest(j):
-    # Damage has taken all room there was, so the oldest sector cannot be copied before it is erased: its live records
+    # Damage has taken all space there was, so the oldest sector cannot be copied before it is erased: its live records
     # are in RAM meanwhile.
     sector = j._tail()
     kept = []

@@ -3,13 +3,14 @@
 #
 # Theory of operation
 # -------------------
-# The owner of the connection reads into decoder.view, says so with fed(), calls receive() until it returns 0, and
-# between any two of these calls writes what output() offers until that returns 0. A PUBLISH
-# that receive() returns is handed to the application, then acknowledged by taken(). Since
-# output() is emptied between any two packets received, one answer waits at most, and answers
-# leave in the order of their causes [MQTT-4.6.0-2, 4.6.0-3, 4.6.0-4].
+# The owner of the connection does this in a loop:
+#   1. It reads into decoder.view and reports that with bytes_received().
+#   2. It calls next_event() until that returns 0. After a PUBLISH it calls the handlers, then delivered().
+#   3. Before each call of next_event() it writes what data_to_send() offers, until that returns 0.
+# So one acknowledgement at most waits to be sent, and acknowledgements are sent in the order in which
+# the packets were received [MQTT-4.6.0-2, 4.6.0-3, 4.6.0-4].
 #
-#   state         receive()                                        clause
+#   state         next_event()                                     clause
 #   reset         nothing is read
 #   connecting    CONNACK 0: connected; 1-5: refused; other: error MQTT-3.1.0-1, 3.2.0-1
 #   connected     PUBLISH: Inbound, deliver, PUBACK or PUBREC      MQTT-3.3.4-1
@@ -20,7 +21,7 @@
 #                 PINGRESP                                         MQTT-3.12.4-1
 #                 CONNACK: error                                   MQTT-3.2.0-1
 #
-# What output() offers, in this order:
+# What data_to_send() offers, in this order:
 #
 #   always        1. what is left of the packet that was begun (CONNECT and DISCONNECT are such, too)
 #                 2. the acknowledgement that is due
@@ -50,9 +51,9 @@ from .session_record import CLEAN, ENDING, PERSISTENT, UNSURE, SessionRecord
 class Session:
     """One session of one client with one broker, kept in `journal` (None: nothing is sent above
     QoS 0, and ids of received QoS 2 messages stay in RAM). The first half of `buffer` receives,
-    the second sends. `window` and `inbound` bound the messages in flight each way; keepalive is
-    the longest silence in ms, retry the first interval of repeating in ms (0: never), timeout how many
-    ms an answer may take.
+    the second sends. max_inflight and receive_maximum bound the messages in flight each way. keepalive: ms
+    without a packet after which a PINGREQ is sent; retry_ms: the first interval between repetitions (0: never);
+    timeout_ms: how long an answer may take.
 
     Raises ValueError if the journal serves another client id [MQTT-3.1.3-2], or is smaller than half the buffer."""
 
@@ -79,9 +80,9 @@ class Session:
         self.present = False  # session present of the last CONNACK
         self.code = 0  # its return code
         self.granted = b""  # return codes of the last SUBACK
-        self.deliver = False  # the application is owed the piece that receive() returned
+        self.deliver = False  # the application is owed the piece that next_event() returned
         self.redelivered = False  # it may have had that message before, when power was cut
-        self.completed = 0  # Message ID that receive() completed last; its reader sets it back
+        self.completed = 0  # Message ID that next_event() completed last; its reader sets it back
         self.ended = ()  # those that the last CONNACK completed
         self.journal = journal
         self.client_id = client_id
@@ -135,7 +136,7 @@ class Session:
         return self._record.has_session
 
     def moved(self, old, new):
-        """The journal copied a record to another place."""
+        """The journal copied a record to another address."""
         self._outbound.moved(old, new)
         self._inbound.moved(old, new)
         self._record.moved(old, new)
@@ -267,8 +268,8 @@ class Session:
     # --- going out ---
 
     def publish(self, name, payload, qos, retain):
-        """Takes a message: at QoS 1 and 2 it is durable when this returns; at QoS 0 it is what output()
-        offers next (there must be nothing left to offer). name is bytes.
+        """Takes a message: at QoS 1 and 2 it is durable when this returns; at QoS 0 it is what
+        data_to_send() offers next (there must be nothing left to offer). name is bytes.
         Returns the Message ID, 0 at QoS 0 or if the full journal dropped it.
         Raises ValueError, OutboxFull, OSError if flash fails."""
         self._begin()
@@ -302,7 +303,7 @@ class Session:
         return mid
 
     def _make_space(self, size):
-        # What gives way when the journal is full: the oldest waiting messages, if that helps, or the new one.
+        # Drops messages when the journal is full: the oldest waiting ones, if that frees enough, else the new one.
         journal = self.journal
         if journal.fits(OUT, size):
             return True
@@ -320,8 +321,8 @@ class Session:
         packet.request_size(self.out.buf, filters, ())
 
     def subscribe(self, filters, qos):
-        """Asks for filters (bytes) at qos[i], or gives them up if qos is None. receive() returns
-        the SUBACK or UNSUBACK. One request at a time."""
+        """Asks for filters (bytes) at qos[i], or gives them up if qos is None. next_event()
+        returns the SUBACK or UNSUBACK. One request at a time."""
         self._begin()
         self._request_mid = self._outbound.last_mid = self._outbound.free_mid(0)
         if qos and 2 in qos:
@@ -449,7 +450,7 @@ class Session:
 
     def next_event(self, now):
         """Handles the next packet, or piece of a PUBLISH, in the decoder. Returns its type, 0 if
-        more bytes are needed. After a PUBLISH: hand it over if `deliver`, then call taken().
+        more bytes are needed. After a PUBLISH: hand it over if `deliver`, then call delivered().
         Raises, and the connection is to be closed: ProtocolError [MQTT-4.8.0-1]; OSError if flash fails;
         ENOBUFS if more QoS 2 messages are in flight than it takes, of which no CONNECT can tell the broker."""
         self._begin()
@@ -460,7 +461,7 @@ class Session:
             raise
         except OutboxFull:
             self.busy = False
-            raise OSError(ENOBUFS, "more QoS 2 messages in flight than `inbound`, or than the journal has space for")
+            raise OSError(ENOBUFS, "more QoS 2 messages in flight than receive_maximum or the journal allows")
         self.busy = False
         return kind
 
@@ -548,7 +549,7 @@ class Session:
             self.count[counters.REDELIVERED] += 1
 
     def delivered(self):
-        """The application has had what receive() returned. A message is acknowledged when it was
+        """The application has had what next_event() returned. A message is acknowledged when it was
         the last piece, with or without a handler [MQTT-3.3.4-1, 4.5.0-2]."""
         d = self.decoder
         if d.left:

@@ -1,5 +1,5 @@
 # One TCP or TLS connection to the broker. Every wait is bounded, nothing allocates once it is
-# open; what differs on CPython stands in port.
+# open; what differs on CPython stands in compat.
 
 import select
 import socket
@@ -19,7 +19,7 @@ def addresses(host, port):
 
 
 def open_socket(host, port, timeout_ms):
-    """Returns a socket connected to host:port, trying every address for `timeout` ms.
+    """Returns a socket connected to host:port, trying every address for timeout_ms.
     Raises OSError."""
     for family, kind, proto, _, address in addresses(host, port):
         sock = None
