@@ -52,6 +52,7 @@ class Device:
         self.name, self.kind, self.qos = name, kind, qos
         self.when_full = way.when_full
         self.accepted = self.full = 0
+        self._newest = 0  # the number of the last publish()
         self.errors = self.cuts = self.damaged = 0
         self.quiet = False  # publishes nothing new
         self.commands = Tally()
@@ -85,13 +86,15 @@ class Device:
         self._watch(self.client.session)
 
     def _watch(self, session):
-        # All that leaves is offered in one place.
+        # All that leaves is offered in one place; the journal may say before that a message is about to leave.
         offer, out = session.data_to_send, session.out
 
         def data_to_send(now):
+            if session.connected:
+                self._excused.may_leave(self._newest)
             n = offer(now)
             for number in _NUMBER.findall(out.view[out.at : out.at + n]):
-                self._excused.offered(int(number), self.accepted + 1)
+                self._excused.offered(int(number))
             return n
 
         session.data_to_send = data_to_send
@@ -168,8 +171,7 @@ class Device:
             await self._publish_one()
 
     async def _publish_one(self):
-        number = self.accepted + 1
-        online = self.client.connected
+        number = self._newest = self.accepted + 1
         try:
             mid = await self.client.publish(self._topic, json.dumps({"seq": number, "epoch": 0}), self.qos)
         except OutboxFull:
@@ -181,4 +183,4 @@ class Device:
         else:
             self.accepted = number
             if mid:
-                self._excused.accepted(mid, number, online or self.client.connected)
+                self._excused.accepted(mid, number)

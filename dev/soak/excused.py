@@ -9,7 +9,7 @@ class Excused:
         self.numbers = set()
         self._open = {}  # Message ID: number, of what is not completed, in the order of publish()
         self._sent = set()  # numbers that left, or of which a life after a restart cannot know that they did not
-        self._reach = 0  # what has a higher number was accepted after the last chance to leave
+        self._reach = 0  # what has a higher number had no connection yet
         self._window = 0  # the largest max_inflight of all lives
         self._ends = False  # the next connection may end a session
 
@@ -17,15 +17,16 @@ class Excused:
         """publish() did not return."""
         self.numbers.add(number)
 
-    def accepted(self, mid, number, online):
+    def accepted(self, mid, number):
         self._open[mid] = number
-        if online:
-            self._reach = number
 
-    def offered(self, number, newest):
-        """The client wants to write this message, `newest` is the number of the newest one."""
-        self._sent.add(number)
+    def may_leave(self, newest):
+        """There is a connection, and this is the newest message."""
         self._reach = newest
+
+    def offered(self, number):
+        """The client wants to write this message."""
+        self._sent.add(number)
 
     def completed(self, mid):
         self._sent.discard(self._open.pop(mid, None))

@@ -48,8 +48,9 @@ def excused(pending, clean=True, restart=False, online=True):
     some = Excused()
     some.life_begun(pending.__contains__, 2, clean)
     for number in (1, 2, 3):
-        some.accepted(number, number, online)
-    some.offered(1, 3 if online else 1)
+        some.accepted(number, number)
+    some.may_leave(3 if online else 1)
+    some.offered(1)
     if restart:
         some.life_begun((1, 2, 3).__contains__, 2, clean)
     some.session_begun(pending.__contains__, clean)
