@@ -60,7 +60,14 @@ def _runtime():
     return found
 
 
-@pytest.mark.parametrize("name", ["test_packet", "test_session", "test_topic", "test_journal_alloc", "test_flash"])
+# All device tests of the library but those that take minutes and know nothing that these do not.
+DEPLOYED = (
+    *("test_packet", "test_topic", "test_flash", "test_pinned", "test_journal", "test_journal_alloc", "test_corpus"),
+    *("test_outbound", "test_inbound", "test_foreign", "test_keep_alive", "test_session_record", "test_session"),
+)
+
+
+@pytest.mark.parametrize("name", DEPLOYED)
 @pytest.mark.limit(600)
 def test_device_tests_pass_with_the_library_as_it_is_deployed(name):
     with device_run.compiled() as lib:

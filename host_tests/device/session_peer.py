@@ -1,0 +1,105 @@
+# The other end of a session under test: feeds it packets, and reads what it sends.
+
+
+import inflight.packet as packet
+from harness import eq
+from inflight.counters import NAMES as COUNTERS
+from inflight.flash import RamFlash
+from inflight.journal import Journal
+from inflight.session import Session
+
+PING = b"\xc0\x00"
+
+
+def two(mid):
+    return bytes([mid >> 8, mid & 255])
+
+
+def ack(first, mid):
+    return bytes([first, 2]) + two(mid)
+
+
+def message(topic, payload, qos=0, mid=1, dup=0, retain=0):
+    body = two(len(topic)) + topic + (two(mid) if qos else b"") + payload
+    assert len(body) < 128
+    return bytes([0x30 | dup << 3 | qos << 1 | retain, len(body)]) + body
+
+
+def split(data):
+    """The packets of data."""
+    out = []
+    i = 0
+    while i < len(data):
+        n = packet.length(data, i)
+        out.append(data[i : i + n])
+        i += n
+    return out
+
+
+def mid_of(raw):
+    """The Message ID of a short PUBLISH that was sent."""
+    at = 4 + (raw[2] << 8 | raw[3])
+    return raw[at] << 8 | raw[at + 1]
+
+
+class Peer:
+    """A session, its broker's end in the test's hands, and a clock that the test turns."""
+
+    def __init__(self, device=None, buffer=256, **options):
+        self.now = 0
+        self.got = []
+        journal = Journal(device) if device else Journal(RamFlash())
+        self.session = Session(journal, bytearray(buffer), b"dev", **options)
+
+    def written(self):
+        """Everything that is due, as one."""
+        s = self.session
+        out = b""
+        n = s.data_to_send(self.now)
+        while n:
+            out += bytes(s.out.view[s.out.at : s.out.at + n])
+            n = s.data_to_send(self.now)
+        return out
+
+    def sent(self):
+        """The packets that are due."""
+        return split(self.written())
+
+    def feed(self, data):
+        """Gives data to the session; returns the packets it sends meanwhile."""
+        s = self.session
+        out = b""
+        i = 0
+        while i < len(data):
+            n = min(s.decoder.space, len(data) - i)
+            s.decoder.view[:n] = data[i : i + n]
+            s.bytes_received(n, self.now)
+            i += n
+            kind = s.next_event(self.now)
+            while kind:
+                if kind == packet.PUBLISH:
+                    self.note()
+                    s.delivered()
+                out += self.written()
+                kind = s.next_event(self.now)
+        return split(out)
+
+    def note(self):
+        s = self.session
+        if s.deliver:
+            d = s.decoder
+            self.got.append((bytes(d.buf[d.at : d.at + d.n]), s.redelivered))
+
+    def up(self, present=0, clean=False):
+        """A new connection; returns what is sent behind CONNACK."""
+        self.session.connect(self.now, clean, 60, None, None, None)
+        eq(self.sent()[0][0], 0x10)
+        eq(self.feed(bytes([0x20, 2, present, 0])), [])
+        self.session.resume()
+        return self.sent()
+
+    def publish(self, payload, qos=1, topic=b"t"):
+        return self.session.publish(topic, payload, qos, False)
+
+    def count(self, name):
+        return self.session.count[COUNTERS.split().index(name)]

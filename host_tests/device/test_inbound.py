@@ -1,0 +1,150 @@
+# Messages from the broker: the table of received ids, acknowledgements, what an interrupted handler leaves.
+
+from errno import ENOBUFS
+
+import inflight.packet as packet
+from harness import eq, raises
+from inflight.flash import RamFlash
+from inflight.inbound import DUPLICATE, NEW, REDELIVERED, Inbound
+from inflight.journal import Journal, OutboxFull
+from inflight.packet import ProtocolError
+from session_peer import Peer, ack, message
+
+
+def test_table_of_the_receiver():
+    """[MQTT-4.3.3-2] Every packet in every state of a received id."""
+    inbound = Inbound(Journal(RamFlash()), 4)
+    inbound.released(9)
+    eq(inbound.received(9), NEW)
+    eq(inbound.received(9), REDELIVERED)
+    raises(ProtocolError, inbound.released, 9)
+    inbound.delivered(9)
+    eq(inbound.received(9), DUPLICATE)
+    inbound.delivered(9)
+    eq(inbound.received(9), DUPLICATE)
+    inbound.released(9)
+    eq(inbound.received(9), NEW)
+
+
+def test_receiver_without_a_journal():
+    """The same in RAM alone."""
+    inbound = Inbound(None, 2)
+    eq(inbound.received(1), NEW)
+    inbound.delivered(1)
+    eq(inbound.received(1), DUPLICATE)
+    eq(inbound.received(2), NEW)
+    inbound.delivered(2)
+    raises(OutboxFull, inbound.received, 3)
+    inbound.released(1)
+    eq(inbound.received(3), NEW)
+    inbound.session_lost()
+    eq(inbound.received(2), NEW)
+
+
+def test_receiver_recovers():
+    """[MQTT-4.1.0-1] Ids come back from the journal with what was known about them, beside `limit` new ones."""
+    device = RamFlash()
+    inbound = Inbound(Journal(device), 3)
+    for mid in (5, 6, 7):
+        inbound.received(mid)
+    inbound.delivered(5)
+    inbound.delivered(6)
+    inbound.released(6)
+    inbound = Inbound(Journal(device), 3)
+    eq(inbound.received(5), DUPLICATE)
+    eq(inbound.received(7), REDELIVERED)
+    eq(inbound.received(6), NEW)
+    eq(inbound.received(8), NEW)
+    inbound.session_lost()
+    inbound = Inbound(Journal(device), 1)
+    eq(inbound.received(5), NEW)
+
+
+def test_answers():
+    """[MQTT-3.3.4-1] [MQTT-4.6.0-2] [MQTT-4.6.0-3] None, PUBACK, PUBREC; in the order of arrival."""
+    peer = Peer()
+    peer.up()
+    data = message(b"t", b"0") + message(b"t", b"1", 1, 5) + message(b"t", b"2", 2, 6) + message(b"t", b"3", 1, 4)
+    eq(peer.feed(data), [ack(0x40, 5), ack(0x50, 6), ack(0x40, 4)])
+    eq([g[0] for g in peer.got], [b"0", b"1", b"2", b"3"])
+
+
+def test_qos_2_once():
+    """[MQTT-4.3.3-2] Repeats are answered and not delivered, across connections and lives, until PUBREL."""
+    device = RamFlash()
+    peer = Peer(device)
+    peer.up()
+    eq(peer.feed(message(b"t", b"x", 2, 5)), [ack(0x50, 5)])
+    eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
+    peer.session.connection_lost()
+    peer.up(1)
+    eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
+    eq(len(peer.got), 1)
+    peer = Peer(device)
+    peer.up(1)
+    eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
+    eq(peer.got, [])
+    eq(peer.feed(ack(0x62, 5)), [ack(0x70, 5)])
+    eq(peer.feed(ack(0x62, 5)), [ack(0x70, 5)])
+    eq(peer.feed(message(b"t", b"y", 2, 5, 1)), [ack(0x50, 5)])
+    eq(peer.got, [(b"y", False)])
+
+
+def test_interrupted_handler():
+    """[MQTT-4.3.3-2] Power is cut before taken(): delivered again, marked; then never again."""
+    device = RamFlash()
+    peer = Peer(device)
+    peer.up()
+    peer.session.decoder.view[:8] = message(b"t", b"x", 2, 5)
+    peer.session.decoder.bytes_received(8)
+    eq(peer.session.next_event(0), packet.PUBLISH)
+    assert peer.session.deliver and not peer.session.redelivered
+    for k in range(2):
+        peer = Peer(device)
+        peer.up(1)
+        eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
+        eq(peer.got, [(b"x", True)] if k == 0 else [])
+
+
+def test_broker_that_forgot():
+    """[MQTT-3.2.2-3] Session present 0: received ids are forgotten, what was sent is sent again."""
+    peer = Peer()
+    peer.up()
+    peer.feed(message(b"t", b"x", 2, 5))
+    peer.publish(b"out")
+    peer.sent()
+    peer.session.connection_lost()
+    eq([p[0] for p in peer.up(0)], [0x3A])
+    peer.feed(message(b"t", b"y", 2, 5))
+    eq([g[0] for g in peer.got], [b"x", b"y"])
+
+
+def test_level_3_ignores_the_reserved_byte():
+    """[MQTT31-5] Received ids are kept, whatever byte 1 says."""
+    for reserved in (0, 1, 255):
+        peer = Peer(protocol_level=3)
+        peer.up(reserved)
+        peer.feed(message(b"t", b"x", 2, 5))
+        peer.session.connection_lost()
+        peer.up(reserved)
+        eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
+        eq(len(peer.got), 1)
+
+
+def test_limit_of_received_ids():
+    """Nothing the peer sends can grow memory."""
+    peer = Peer(receive_maximum=2)
+    peer.up()
+    peer.feed(message(b"t", b"x", 2, 1) + message(b"t", b"x", 2, 2))
+    error = raises(OSError, peer.feed, message(b"t", b"x", 2, 3))
+    eq(error.errno, ENOBUFS)
+    assert not peer.session.busy  # the journal is well
+
+
+def test_unknown_acks():
+    """[MQTT-4.3.3-1] [MQTT-4.3.3-2] Answered or counted, never an error."""
+    peer = Peer()
+    peer.up()
+    eq(peer.feed(ack(0x40, 9) + ack(0x70, 9)), [])
+    eq(peer.feed(ack(0x50, 9) + ack(0x62, 8)), [ack(0x62, 9), ack(0x70, 8)])
+    eq(peer.count("unknown_acks"), 3)

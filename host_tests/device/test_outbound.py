@@ -1,0 +1,374 @@
+# Messages to the broker: the table of states, Message IDs, the window, what is dropped, what a restart recovers.
+
+
+from harness import eq, raises
+from inflight.flash import RamFlash
+from inflight.journal import OUT, Journal, OutboxFull
+from inflight.outbound import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN, Outbound
+from inflight.packet import PUBACK, PUBCOMP, PUBREC, ProtocolError
+from nor import NorFlash
+from session_peer import Peer, ack, message, mid_of, two
+
+# Rows as in outbound.py: SEND, ACK, REC, REL, COMP; columns PUBACK, PUBREC, PUBCOMP.
+OUTBOUND = (
+    (IGNORED, IGNORED, IGNORED),
+    (FINISH, ERROR, ERROR),
+    (ERROR, RELEASE, ERROR),
+    (IGNORED, IGNORED, IGNORED),
+    (ERROR, REPEAT, FINISH),
+)
+
+
+def test_table_of_the_sender():
+    """[MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-2.3.1-3] Every acknowledgement in every state."""
+    for state in range(5):
+        for k in range(3):
+            journal = Journal(RamFlash())
+            outbound = Outbound(journal, 4)
+            outbound.accept(7, b"\x34\x05\x00\x01t\x00\x07", 7, None)
+            outbound.states[0] = state
+            kind = (PUBACK, PUBREC, PUBCOMP)[k]
+            want = OUTBOUND[state][k]
+            got = outbound.acknowledged(kind, 7)
+            if state in (0, 3) and kind == PUBREC and got == REPEAT:
+                continue  # answering it at once is as good
+            eq((state, kind, got), (state, kind, want))
+            eq(journal.live, 0 if want == FINISH else 1)
+            eq(outbound.rows, journal.live)
+            eq(outbound.acknowledged(kind, 8), UNKNOWN)
+
+
+# --- ids ---
+
+
+def test_ids_go_around():
+    """[MQTT-2.3.1-1] [MQTT-2.3.1-2] 1 to 65535, then 1 again: never 0, never one in use."""
+    outbound = Outbound(Journal(RamFlash()), 4)
+    eq(outbound.free_mid(0), 1)
+    outbound.last_mid = 65534
+    eq(outbound.free_mid(0), 65535)
+    eq(outbound.free_mid(0), 65535)
+    eq(outbound.free_mid(65535), 1)
+    for mid in (65535, 1, 2):
+        outbound.accept(mid, b"\x32\x05\x00\x01t" + two(mid), 7, None)
+    outbound.last_mid = 65534
+    eq(outbound.free_mid(3), 4)
+
+
+def test_ids_go_on_after_a_restart():
+    """[MQTT-2.3.1-2] Behind those of the last life."""
+    device = RamFlash()
+    peer = Peer(device)
+    eq([peer.publish(b"x") for _ in range(3)], [1, 2, 3])
+    eq(Peer(device).publish(b"x"), 4)
+
+
+# --- out ---
+
+
+def test_pipeline_and_window():
+    """[MQTT-4.6.0-1] The window is filled in order, and again when its first message is done."""
+    peer = Peer(max_inflight=3)
+    peer.up()
+    for k in range(5):
+        peer.publish(b"%d" % k)
+    eq([p[-1:] for p in peer.sent()], [b"0", b"1", b"2"])
+    eq(peer.session.pending, 5)
+    assert peer.session.window_full
+    eq(peer.feed(ack(0x40, 2))[0][-1:], b"3")
+    eq(peer.feed(ack(0x40, 1) + ack(0x40, 3))[0][-1:], b"4")
+    eq(peer.feed(ack(0x40, 4) + ack(0x40, 5)), [])
+    eq(peer.session.pending, 0)
+
+
+def test_first_attempt_has_no_dup():
+    """[MQTT-3.3.1-1] [MQTT-4.3.2-1] Accepted before or after the connection: DUP is 0 the first time, then 1."""
+    peer = Peer()
+    peer.publish(b"a")
+    out = peer.up()
+    eq([p[0] for p in out], [0x32])
+    peer.publish(b"b", 2)
+    eq([p[0] for p in peer.sent()], [0x34])
+    peer.session.connection_lost()
+    eq([p[0] for p in peer.up(1)], [0x3A, 0x3C])
+
+
+def test_recovered_has_dup():
+    """[MQTT-3.3.1-1] [MQTT-4.4.0-1] After a restart it is known what can have been sent: that has DUP, the rest has
+    not."""
+    device = RamFlash()
+    peer = Peer(device)
+    peer.publish(b"a")
+    peer.publish(b"b", 2)
+    peer = Peer(device)
+    peer.publish(b"c")
+    eq([(p[0], p[-1:]) for p in peer.up()], [(0x32, b"a"), (0x34, b"b"), (0x32, b"c")])
+    peer.publish(b"d")
+    peer.session.connection_lost()
+    peer.publish(b"e")
+    peer = Peer(device)
+    eq([(p[0], p[-1:]) for p in peer.up(1)], [(0x3A, b"a"), (0x3C, b"b"), (0x3A, b"c"), (0x3A, b"d"), (0x32, b"e")])
+
+
+def test_released_is_recovered_as_released():
+    """[MQTT-4.3.3-1] PUBREL, never the PUBLISH again."""
+    device = RamFlash()
+    peer = Peer(device)
+    peer.up()
+    peer.publish(b"a", 2)
+    peer.sent()
+    eq(peer.feed(ack(0x50, 1)), [ack(0x62, 1)])
+    peer = Peer(device)
+    eq(peer.up(1), [ack(0x62, 1)])
+    eq(peer.feed(ack(0x50, 1)), [ack(0x62, 1)])
+    peer.feed(ack(0x70, 1))
+    eq(peer.session.pending, 0)
+    eq(Peer(device).session.pending, 0)
+
+
+def test_released_behind_a_smaller_window():
+    """[MQTT-4.3.3-1] [MQTT-4.6.0-4] A later life with a smaller window releases the rest in its turn."""
+    device = RamFlash()
+    peer = Peer(device, max_inflight=6)
+    peer.up()
+    for k in range(6):
+        peer.publish(b"%d" % k, 2)
+    peer.sent()
+    for mid in (1, 2, 3, 4):
+        peer.feed(ack(0x50, mid))
+    peer = Peer(device, max_inflight=2)
+    eq(peer.up(1), [ack(0x62, 1), ack(0x62, 2)])
+    eq(peer.feed(ack(0x70, 1)), [ack(0x62, 3)])
+    eq(peer.feed(ack(0x70, 2)), [ack(0x62, 4)])
+    eq(peer.feed(ack(0x70, 3))[0][-1:], b"4")
+    eq(peer.feed(ack(0x70, 4))[0][-1:], b"5")
+    eq(peer.feed(ack(0x50, 5) + ack(0x70, 5) + ack(0x50, 6) + ack(0x70, 6)), [ack(0x62, 5), ack(0x62, 6)])
+    eq(peer.session.pending, 0)
+
+
+def test_retain_is_kept():
+    """RETAIN is part of the message: also when it is sent again."""
+    peer = Peer()
+    peer.up()
+    peer.session.publish(b"t", b"x", 1, True)
+    peer.session.publish(b"t", b"x", 2, True)
+    eq([p[0] for p in peer.sent()], [0x33, 0x35])
+    peer.session.connection_lost()
+    eq([p[0] for p in peer.up(1)], [0x3B, 0x3D])
+
+
+def test_ids_of_an_earlier_larger_window():
+    """[MQTT-2.3.1-2] What a larger window left out of order, behind a smaller one, keeps its id to itself."""
+    device = NorFlash(8, 1024, 16)
+    peer = Peer(device, max_inflight=8)
+    peer.up()
+    for _ in range(8):
+        peer.publish(b"x")
+    peer.sent()
+    for mid in (2, 3, 4, 6, 8):
+        peer.feed(ack(0x40, mid))
+    peer = Peer(device, max_inflight=1)
+    outbound = peer.session._outbound
+    outbound.last_mid = 65534
+    mids = []
+    for _ in range(8):
+        mids.append(peer.publish(b"y"))
+    eq(mids, [65535, 2, 3, 4, 6, 8, 9, 10])
+    eq(Peer(device, max_inflight=1).publish(b"z"), 11)
+
+
+def test_redelivery_in_order_across_lives():
+    """[MQTT-4.6.0-1] [MQTT-2.3.1-3] Ten lives with a message each: the same ids, the same order."""
+    device = RamFlash()
+    for k in range(10):
+        Peer(device, max_inflight=4).publish(b"%d" % k, 1 + k % 2)
+    peer = Peer(device, max_inflight=4)
+    sent = peer.up()
+    order = []
+    while sent:
+        p = sent.pop(0)
+        if p[0] == 0x62:
+            sent += peer.feed(ack(0x70, p[3]))
+        elif p[0] & 6 == 2:
+            order.append((mid_of(p), p[-1:]))
+            sent += peer.feed(ack(0x40, mid_of(p)))
+        else:
+            order.append((mid_of(p), p[-1:]))
+            sent += peer.feed(ack(0x50, mid_of(p)))
+    eq(order, [(k + 1, b"%d" % k) for k in range(10)])
+
+
+def test_pubrel_in_the_order_of_pubrec():
+    """[MQTT-4.6.0-4] Whatever the order of the messages was."""
+    peer = Peer()
+    peer.up()
+    for _ in range(3):
+        peer.publish(b"x", 2)
+    peer.sent()
+    eq(peer.feed(ack(0x50, 3) + ack(0x50, 1) + ack(0x50, 2)), [ack(0x62, 3), ack(0x62, 1), ack(0x62, 2)])
+
+
+def test_wrong_acks():
+    """[MQTT-4.8.0-1] Of the wrong kind for a known id: a violation; the message stays."""
+    for qos, first in ((1, 0x50), (1, 0x70), (2, 0x40), (2, 0x70)):
+        peer = Peer()
+        peer.up()
+        peer.publish(b"x", qos)
+        peer.sent()
+        raises(ProtocolError, peer.feed, ack(first, 1))
+        eq(peer.session.pending, 1)
+
+
+def test_packets_out_of_place():
+    """[MQTT-3.2.0-1] [MQTT-4.8.0-1] Nothing before CONNACK, no second CONNACK, nothing on a session that is not
+    connected."""
+    for data in (ack(0x40, 1), message(b"t", b"x"), b"\xd0\x00"):
+        peer = Peer()
+        peer.session.connect(0, False, 60, None, None, None)
+        peer.sent()
+        raises(ProtocolError, peer.feed, data)
+    peer = Peer()
+    peer.up()
+    raises(ProtocolError, peer.feed, b"\x20\x02\x00\x00")
+
+
+def test_nothing_before_connack():
+    """[MQTT-3.1.0-1] [MQTT31-24] Not even what waits."""
+    peer = Peer(keepalive=1000)
+    peer.publish(b"x")
+    eq(peer.sent(), [])
+    peer.session.connect(0, False, 60, None, None, None)
+    eq(len(peer.sent()), 1)
+    peer.now = 5000
+    eq(peer.sent(), [])
+
+
+def test_dropped_when_full():
+    """The oldest behind the window gives way, or the newest; without a policy OutboxFull, and nothing changes."""
+    for drop in ("oldest", "newest"):
+        peer = Peer(when_full=drop, max_inflight=2)
+        for k in range(100):
+            peer.publish(b"%060d" % k)
+        assert peer.count("dropped") > 20
+        eq(peer.session.pending + peer.count("dropped"), 100)
+    peer = Peer()
+    n = 0
+    try:
+        while True:
+            peer.publish(b"%060d" % n)
+            n += 1
+    except OutboxFull:
+        pass
+    eq(peer.session.pending, n)
+    for p in peer.up()[:2]:  # one makes up for what the session itself has noted
+        peer.feed(ack(0x40, mid_of(p)))
+    peer.publish(b"%060d" % n)
+
+
+def test_dropped_after_a_restart_as_before_it():
+    """The oldest that can never have left gives way, one by one; what may have left stays, in a smaller window too."""
+    for window in (2, 8, 12):
+        device = NorFlash(8, 1024, 16)
+        peer = Peer(device, max_inflight=8)
+        peer.up()
+        for k in range(8):
+            peer.publish(b"%060d" % k, 2)
+        peer.sent()
+        peer.session.connection_lost()
+        k = 8
+        while peer.session.journal.fits(OUT, 66):
+            peer.publish(b"%060d" % k)
+            k += 1
+        peer = Peer(device, max_inflight=window, when_full="oldest")
+        full = peer.session.pending
+        for n in range(k, k + 10):
+            assert peer.publish(b"%060d" % n)
+            assert peer.session.pending >= full - 1
+        dropped = peer.count("dropped")
+        assert dropped >= 10
+        out = peer.up(1)
+        eq([p[0] for p in out[:8]], [0x3C] * min(window, 8) + [0x32] * min(8 - min(window, 8), len(out) - window))
+        got = []
+        while out:
+            p = out.pop(0)
+            if p[0] == 0x62:
+                out += peer.feed(ack(0x70, p[2] << 8 | p[3]))
+                continue
+            got.append(int(p[-60:]))
+            out += peer.feed(ack(0x50 if p[0] & 4 else 0x40, mid_of(p)))
+        rest = max(8, window)
+        eq(got, list(range(rest)) + list(range(rest + dropped, k + 10)))
+
+
+def test_message_that_would_not_fit_drops_nobody():
+    """[MQTT-3.3.1-1] Dropping all that can be dropped would not make room for it: it is the one that goes."""
+    peer = Peer(NorFlash(5, 2048, 16), max_inflight=20, when_full="oldest")
+    while peer.publish(b"%040d" % 0):
+        if peer.session._outbound.queued == 3:
+            break
+    assert not peer.publish(bytes(900))
+    eq((peer.count("dropped"), peer.session.pending), (1, 23))
+
+
+def test_held_message_outlives_the_ring():
+    """[MQTT-2.3.1-3] [MQTT-4.4.0-1] A message that stays unacknowledged is moved as the ring goes around; it is sent
+    again, whole."""
+    device = RamFlash()
+    peer = Peer(device, max_inflight=4)
+    peer.up()
+    held = (peer.publish(b"held 1", 1), peer.publish(b"held 2", 2))
+    peer.sent()
+    peer.feed(ack(0x50, held[1]))
+    for k in range(300):
+        mid = peer.publish(b"%050d" % k)
+        eq(len(peer.sent()), 1)
+        peer.feed(ack(0x40, mid))
+    eq(peer.session.pending, 2)
+    peer.session.connection_lost()
+    want = [b"\x3a" + message(b"t", b"held 1", 1, held[0])[1:], ack(0x62, held[1])]
+    eq(peer.up(1), want)
+    eq(Peer(device, max_inflight=4).up(1), want)
+
+
+def test_received_ids_outlive_the_ring():
+    """[MQTT-4.3.3-2] The same for the ids of received messages."""
+    device = RamFlash()
+    peer = Peer(device)
+    peer.up()
+    peer.feed(message(b"t", b"once", 2, 77))
+    for k in range(300):
+        mid = peer.publish(b"%050d" % k)
+        peer.sent()
+        peer.feed(ack(0x40, mid))
+    eq(peer.feed(message(b"t", b"once", 2, 77, 1)), [ack(0x50, 77)])
+    peer = Peer(device)
+    peer.up(1)
+    eq(peer.feed(message(b"t", b"once", 2, 77, 1)), [ack(0x50, 77)])
+    eq(peer.got, [])
+
+
+def test_buffer_longer_than_the_journal():
+    """Messages are read from flash into half of the buffer."""
+    Peer(RamFlash(4, 1024), 8192)
+    raises(ValueError, Peer, RamFlash(4, 1024), 8194)
+
+
+def test_long_messages_stream_from_flash():
+    """A payload longer than the buffer goes into flash whole, and out of it in pieces, again and again."""
+    payload = bytes([i & 255 for i in range(600)])
+    peer = Peer(RamFlash(4, 4096), 128)
+    for qos in (1, 2):
+        mid = peer.publish(payload, qos, b"topic")
+        head = bytes([0x32 if qos == 1 else 0x34, 0xE1, 0x04]) + b"\x00\x05topic" + two(mid)
+        eq(peer.up(qos - 1)[-1], head + payload)
+        peer.session.connection_lost()
+        eq(peer.up(1)[-1], bytes([head[0] | 8]) + head[1:] + payload)
+        peer.session.connection_lost()
+
+
+def test_long_message_of_qos_0():
+    payload = bytes([i & 255 for i in range(600)])
+    peer = Peer(None, 128)
+    peer.up()
+    peer.publish(payload, 0, b"topic")
+    eq(peer.sent(), [b"\x30\xdf\x04\x00\x05topic" + payload])

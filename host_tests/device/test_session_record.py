@@ -1,0 +1,204 @@
+# Whose session it is, and what of it outlives the power: the SESSION record and its two copies.
+
+
+from harness import eq, raises
+from inflight.flash import RamFlash
+from inflight.journal import Journal
+from inflight.session import Session
+from nor import NorFlash
+from session_peer import Peer, ack, message, mid_of
+
+
+def test_owner():
+    """[MQTT-3.1.3-2] A journal that has met a broker serves one client id."""
+    device = RamFlash()
+    peer = Peer(device)
+    assert not peer.session.has_session
+    peer.up()
+    assert Peer(device).session.has_session
+    for other in (b"de", b"devi", b"xyz", b""):
+        raises(ValueError, Session, Journal(device), bytearray(256), other)
+
+
+def test_known_is_written_once():
+    """Connecting costs no flash, but for the first time."""
+    device = NorFlash(4, 1024, 64)
+    Peer(device).up()
+    before = device.snapshot()
+    peer = Peer(device)
+    peer.up(1)
+    peer.up(1)
+    eq(device.snapshot(), before)
+
+
+def test_clean_session_gives_up():
+    """[MQTT-3.1.2-6] What was in flight, and received ids; not what never left."""
+    peer = Peer(max_inflight=2)
+    peer.up()
+    for k in range(4):
+        peer.publish(b"%d" % k)
+    eq(len(peer.sent()), 2)
+    peer.feed(message(b"t", b"x", 2, 5))
+    peer.session.connection_lost()
+    out = peer.up(0, True)
+    eq([(p[0], p[-1:]) for p in out], [(0x32, b"2"), (0x32, b"3")])
+    eq(peer.count("dropped"), 2)
+    peer.feed(message(b"t", b"y", 2, 5))
+    eq(len(peer.got), 2)
+
+
+def test_recovered_messages_are_given_up_by_a_clean_session():
+    """[MQTT-3.1.2-6] After a restart they belong to the session before."""
+    device = RamFlash()
+    peer = Peer(device, max_inflight=2)
+    peer.up()
+    for k in range(4):
+        peer.publish(b"%d" % k)
+    peer.sent()
+    peer = Peer(device, max_inflight=2)
+    peer.publish(b"new")
+    eq([(p[0], p[-1:]) for p in peer.up(0, True)], [(0x32, b"2"), (0x32, b"3")])  # behind the window
+    eq(peer.count("dropped"), 2)
+    eq([p[-3:] for p in peer.feed(ack(0x40, 3))], [b"new"])
+    eq(peer.session.pending, 2)
+    eq(Peer(device).session.pending, 2)
+
+
+def test_what_never_left_survives_a_power_cut_and_a_clean_session():
+    """Accepted offline, it goes out, DUP 0, whatever was connected or sent before."""
+    for present, clean in ((0, True), (0, False)):
+        device = NorFlash(8, 1024, 16)
+        peer = Peer(device)
+        peer.up(0, clean)
+        peer.publish(b"done", 1)
+        peer.sent()
+        peer.feed(ack(0x40, 1))
+        peer.publish(b"sent", 2)
+        peer.sent()
+        peer.session.connection_lost()
+        for k in range(30):
+            peer.publish(b"%02d" % k)
+        peer = Peer(device)
+        for k in range(30, 60):
+            peer.publish(b"%02d" % k)
+        for k in range(2):
+            peer = Peer(device)
+            sent = peer.up(present, True)
+            if not k:
+                eq(peer.count("dropped"), 1)
+                eq([(p[0], p[-2:]) for p in sent], [(0x32, b"%02d" % k) for k in range(8)])
+        eq((peer.count("dropped"), peer.session.pending), (8, 52))  # the window had left
+
+
+def test_nothing_is_given_up_before_connack():
+    """[MQTT-3.1.2-6] A CONNECT with clean session that never arrives ends nothing, at level 4 and 3."""
+    for level in (4, 3):
+        device = NorFlash(8, 1024, 16)
+        peer = Peer(device, protocol_level=level)
+        peer.up(0, True)
+        peer.session.connection_lost()
+        peer.up(0)
+        two_left = [peer.publish(b"a", 1), peer.publish(b"b", 2)]
+        peer.sent()
+        peer.feed(message(b"t", b"x", 2, 5))
+        peer = Peer(device, protocol_level=level)
+        peer.session.connect(0, True, 60, None, None, None)
+        eq(peer.sent()[0][0], 0x10)
+        peer = Peer(device, protocol_level=level)
+        eq([(p[0], mid_of(p)) for p in peer.up(1)], [(0x3A, two_left[0]), (0x3C, two_left[1])])
+        eq(peer.feed(message(b"t", b"x", 2, 5, 1)), [ack(0x50, 5)])
+        eq((peer.got, peer.count("dropped")), ([], 0))
+
+
+def test_a_session_that_ended_sends_nothing_again():
+    """[MQTT-3.1.2-6] Neither PUBLISH nor PUBREL, whether the next session is clean or not, at level 4 and 3; the ids
+    that were received in it are free."""
+    for level in (4, 3):
+        for arrived in (True, False):
+            for clean in (True, False):
+                device = NorFlash(8, 1024, 16, cache=True)
+                peer = Peer(device, protocol_level=level)
+                peer.up(0, True)
+                if arrived:  # else CONNACK of a later clean session never came
+                    peer.publish(b"a", 2)
+                    peer.publish(b"b", 2)
+                    peer.publish(b"c", 1)
+                    peer.sent()
+                    eq(peer.feed(ack(0x50, 1)), [ack(0x62, 1)])
+                    peer.feed(message(b"t", b"x", 2, 5))
+                else:
+                    peer.session.connection_lost()
+                    peer.up(0)
+                    peer.publish(b"a", 1)
+                    peer.sent()
+                    peer.feed(message(b"t", b"x", 2, 5))
+                    peer.session.connection_lost()
+                    peer.session.connect(0, True, 60, None, None, None)
+                    peer.sent()
+                device.lose_power()
+                if level == 3 and not (arrived or clean):
+                    continue  # nobody can tell: nothing is lost, then
+                peer = Peer(device, protocol_level=level)
+                eq((level, arrived, clean, peer.up(0, clean)), (level, arrived, clean, []))
+                eq((peer.session.pending, peer.count("dropped")), (0, 3 if arrived else 1))
+                eq(peer.feed(message(b"t", b"new", 2, 5)), [ack(0x50, 5)])
+                eq(peer.got, [(b"new", False)])
+
+
+def test_a_clean_session_costs_no_flash_again():
+    """Connecting anew in the same way, and sending on that connection, writes no SESSION record."""
+    for clean in (True, False):
+        device = NorFlash(4, 1024, 16)
+        used = []
+        for _ in range(3):
+            peer = Peer(device)
+            peer.up(0, clean)
+            before = device.programmed
+            mid = peer.publish(b"x" * 20)
+            peer.sent()
+            peer.feed(ack(0x40, mid))
+            peer.publish(b"y" * 20, 0)
+            used.append(device.programmed - before)
+            peer.session.connection_lost()
+        assert max(used) < 60, used
+
+
+def spoil(device, copies):
+    """Bits flip in the SESSION record, in so many of its copies."""
+    at = len(device.data)
+    for _ in range(copies):
+        at = bytes(device.data).rindex(b"dev", 0, at)
+        device.data[at] &= 0xFE
+        device.data[at + 1] &= 0xFE
+
+
+def test_a_copy_of_the_session_record_that_was_spoilt():
+    """The other one tells all, and there are two again before anything else may happen to it."""
+    device = NorFlash(4, 1024, 16)
+    peer = Peer(device)
+    peer.up()
+    peer.publish(b"sent")
+    peer.sent()
+    for life in range(3):
+        spoil(device, 1)
+        peer = Peer(device)
+        eq([p[0] & 8 for p in peer.up(1)], [8] * (life + 1))
+        peer.publish(b"new", 2)
+        eq([p[0] for p in peer.sent()], [0x34])  # no id needs to be proven free
+
+
+def test_session_record_that_was_spoilt():
+    """[MQTT-4.4.0-1] Both copies: what can have left goes out again, with DUP, also into a clean session; nothing is
+    given up, and the new record says so to the lives behind."""
+    for clean in (False, True):
+        device = NorFlash(4, 1024, 16)
+        peer = Peer(device)
+        peer.up()
+        for k in range(3):
+            peer.publish(b"%d" % k)
+        peer.sent()
+        spoil(device, 2)
+        Peer(device)
+        peer = Peer(device)
+        eq([(p[0], p[-1:]) for p in peer.up(0, clean)], [(0x3A, b"%d" % k) for k in range(3)])
+        eq(peer.count("dropped"), 0)
