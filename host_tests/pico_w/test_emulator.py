@@ -16,28 +16,28 @@ AT = 0x1F0000
 
 @pytest.fixture
 def find(monkeypatch):
-    """image.find() with another file, asked anew."""
+    """image.find() in another folder, asked anew."""
 
-    def find_at(path):
-        monkeypatch.setenv("PICOW_UF2", str(path))
+    def find_in(folder):
+        monkeypatch.setenv("INFLIGHT_FIRMWARE", str(folder))
         image.find.cache_clear()
         return image.find()
 
-    yield find_at
+    yield find_in
     monkeypatch.undo()
     image.find.cache_clear()
 
 
 def test_no_firmware_says_where_to_put_it(find, tmp_path):
-    with pytest.raises(image.NoImage, match=f"no Pico W firmware at {tmp_path}/none.uf2: put {image.NAME}"):
-        find(tmp_path / "none.uf2")
+    with pytest.raises(image.NoImage, match=f"no Pico W firmware in {tmp_path}: put {image.NAME}"):
+        find(tmp_path)
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-512], lambda data: data[:5000] + b"x" + data[5001:]])
 def test_a_damaged_firmware_is_refused(find, tmp_path, damage):
-    (tmp_path / "it.uf2").write_bytes(damage(image.find().read_bytes()))
+    (tmp_path / image.NAME).write_bytes(damage(image.find().read_bytes()))
     with pytest.raises(image.NoImage, match="or not all of it"):
-        find(tmp_path / "it.uf2")
+        find(tmp_path)
 
 
 @pytest.mark.parametrize("host", ["8.8.8.8", "10.0.0.2", "127.0.0.1"])

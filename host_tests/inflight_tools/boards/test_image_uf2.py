@@ -14,7 +14,7 @@ from inflight_tools.boards import bundle
 from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.uf2 import Uf2Image
 from inflight_tools.boards.images.variants import variant
-from inflight_tools.cache import cache_dir
+from inflight_tools.cache import find_firmware, firmware_folders
 
 PICO_W, PICO2_W = variant("pico_w"), variant("pico2_w")
 RP2350 = {"family": 0xE48BFF59, "fs": (0x1018_0000, 0x28_0000), "before": uf2_errata_block()}
@@ -115,9 +115,10 @@ def test_what_is_no_whole_firmware_for_this_chip_is_refused(firmware, problem):
 
 
 def test_the_file_system_of_a_real_pico_2_w():
-    path = cache_dir() / "firmware/RPI_PICO2_W-20250415-v1.25.0.uf2"
-    if not path.is_file():
-        pytest.skip(f"no {path.name} in {path.parent}")
+    name = "RPI_PICO2_W-20250415-v1.25.0.uf2"
+    path = find_firmware(name)
+    if not path:
+        pytest.skip(f"no {name} in {', '.join(map(str, firmware_folders()))}")
     image = Uf2Image(PICO2_W, path.read_bytes(), FILES)
     assert (image.start, image.size) == (0x1018_0000, 2560 * 1024)
     assert mounted(file_system(image, booted(image, bytearray(4 << 20), PICO2_W.family)), 256) == FILES

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from inflight_tools.cache import cache_dir
+from inflight_tools.cache import firmware_folders
 
 SITE = "https://micropython.org/resources/firmware"
 _TIMEOUT_S = 30
@@ -30,11 +30,12 @@ def obtain(variant, named=None, sha256=None):
         raise ValueError(
             f"no SHA-256 is pinned for {variant.firmware}: name a file with FIRMWARE=, or the SHA-256 with SHA256="
         )
-    for folder in (cache_dir() / "firmware", Path.home() / ".cache/rp2040py"):  # the emulator keeps the same files
+    folders = firmware_folders()
+    for folder in folders:
         kept = folder / variant.firmware
         if kept.is_file() and _digest(content := kept.read_bytes()) == wanted.lower():
             return content
-    return _download(variant.firmware, wanted, cache_dir() / "firmware")
+    return _download(variant.firmware, wanted, folders[0])
 
 
 def _named(path):
