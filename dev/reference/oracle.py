@@ -451,27 +451,23 @@ class Incoming:
 
 
 class Tally:
-    """Which of the numbers 1, 2, 3... came, in little memory; `repeated`: how many came again."""
+    """Which of the numbers 1, 2, 3... came, a byte for each; `repeated`: how many came again."""
 
     def __init__(self, numbers=()):
         self.repeated = 0
-        self._next = 1
-        self._early = set()
+        self._came = bytearray()
         for number in numbers:
             self.add(number)
 
     def add(self, number):
-        if number < self._next or number in self._early:
-            self.repeated += 1
-            return
-        self._early.add(number)
-        while self._next in self._early:
-            self._early.remove(self._next)
-            self._next += 1
+        if number > len(self._came):
+            self._came.extend(bytes(number - len(self._came)))
+        self.repeated += self._came[number - 1]
+        self._came[number - 1] = 1
 
     def missing(self, accepted):
         """How many of 1 to `accepted` did not come."""
-        return accepted - (self._next - 1) - len(self._early)
+        return accepted - sum(self._came[:accepted])
 
 
 def judge(accepted, delivered):

@@ -225,7 +225,7 @@ def main(
     time. Exit status 0 only if nothing accepted was lost, no QoS 2 message came twice, nobody is stuck and nothing
     grows."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no broker and no sensor is left behind
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 140)
     seed = random.randrange(1 << 32) if seed is None else seed
     console.print(f"seed {seed}", highlight=False)
     if more_files() < 3 * devices + 200:
