@@ -6,6 +6,7 @@ import sys
 import board
 import codes
 from harness import SkipTest, eq, raises
+from inflight.compat import ticks_diff, ticks_ms
 
 if sys.platform != "linux":
     raise SkipTest("needs Linux")
@@ -144,8 +145,13 @@ def test_what_is_remembered_survives_a_deep_sleep_or_reboot_and_no_power_cut():
         raises(ValueError, board.remember, bytes(17))
 
 
-def test_a_light_sleep_comes_back():
-    board.sleep(1)
+def test_a_light_sleep_lasts_as_long_as_it_should_and_is_no_reset():
+    with Home():
+        board.remember(b"kept")
+        start = ticks_ms()
+        board.sleep(20)
+        assert ticks_diff(ticks_ms(), start) >= 20
+        eq(board.recall(), b"kept")
 
 
 def test_the_journals_flash_keeps_what_is_written():
