@@ -91,7 +91,7 @@ def test_qos_2_once():
 
 
 def test_interrupted_handler():
-    """[MQTT-4.3.3-2] Power is cut before taken(): delivered again, marked; then never again."""
+    """[MQTT-4.3.3-2] Power is cut before delivered(): delivered again, marked; then never again."""
     device = RamFlash()
     peer = Peer(device)
     peer.up()

@@ -1,7 +1,7 @@
 """What damage of the flash costs: the records it touches, never more, never uncounted, and no number comes again."""
 
 from harness import CUT_STEP, eq
-from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
+from inflight.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
 from nor import NorFlash, mixed, noise
 from test_journal import Places, bodies, fill, put, rings
 
@@ -235,3 +235,39 @@ def test_a_record_is_looked_at_before_it_is_sent():
             raise AssertionError("nothing was wrong")
         journal.recover()
         eq((journal.failed, bodies(journal), journal.skipped), (False, [], 1))
+
+
+def test_numbers_after_a_second_damage():
+    """Where the numbers of a first damage are unknown, those given since are known all the same."""
+    for part in (0, 12):  # of the header, of the body
+        flash = NorFlash(4, 1024, 16)
+        journal = Journal(flash)
+        places = [put(journal, k) for k in range(6)]
+        flash.data[places[2]] ^= 1
+        journal = Journal(flash)
+        given = journal.next_seq
+        assert given >= 6
+        places = [put(journal, k) for k in range(3)]
+        flash.data[places[1] + part] ^= 1
+        flash.data[places[2] + 12] ^= 1
+        journal = Journal(flash)
+        assert journal.next_seq >= given + 3, (given, journal.next_seq)
+
+
+def test_one_note_is_not_enough():
+    """Power was cut between the two that tell the numbers: the next mount writes a pair, of which one may be lost."""
+    flash = NorFlash(4, 1024, 16)
+    journal = Journal(flash)
+    for k in range(4 * 1024 // 20):
+        journal.mark(put(journal, k), DONE)
+    given, mid = journal.next_seq, journal.last_mid
+    journal._append(NOTE, mid, b"", 0, None, 0, 0)
+    journal.commit()
+    journal = Journal(flash)
+    end = journal._head * 1024 + journal._off
+    for i in range(15):
+        image = flash.snapshot()
+        flash.data[end - 15 + i] ^= 1
+        journal = Journal(flash)
+        assert journal.next_seq >= given, i
+        flash.restore(image)

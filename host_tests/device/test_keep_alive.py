@@ -50,7 +50,7 @@ def test_pubrel_that_nobody_answers():
 
 
 def test_half_a_handshake_is_not_dropped():
-    """drop="oldest" gives up what the broker has certainly never seen, nothing else."""
+    """when_full="oldest" gives up what the broker has certainly never seen, nothing else."""
     device = NorFlash(4, 1024, 64)
     peer = Peer(device, max_inflight=4)
     peer.up()

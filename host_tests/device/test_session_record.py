@@ -3,7 +3,7 @@
 
 from harness import eq, raises
 from inflight.flash import RamFlash
-from inflight.journal import Journal
+from inflight.journal import OUT, Journal
 from inflight.session import Session
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of
@@ -202,3 +202,54 @@ def test_session_record_that_was_spoilt():
         peer = Peer(device)
         eq([(p[0], p[-1:]) for p in peer.up(0, clean)], [(0x3A, b"%d" % k) for k in range(3)])
         eq(peer.count("dropped"), 0)
+
+
+def test_both_copies_lost_with_what_lies_around_them():
+    """A page of flash is gone. What was accepted with a connection can have left: DUP, and no PUBREL ends a handshake
+    that is under way."""
+    device = NorFlash(4, 1024, 16)
+    peer = Peer(device)
+    peer.up()
+    for k in range(3):
+        peer.publish(b"%d" % k, 2)
+    peer.sent()
+    at = bytes(device.data).index(b"dev") - 21
+    device.data[at : at + 58] = bytes(range(1, 59))
+    peer = Peer(device)
+    eq([(p[0], p[-1:]) for p in peer.up(1)], [(0x3C, b"%d" % k) for k in range(3)])
+
+
+def test_a_lost_record_is_noticed_once():
+    """Until a broker answers: starts without one write nothing more, and no id counts as proven."""
+    device = NorFlash(4, 1024, 16)
+    peer = Peer(device)
+    peer.up()
+    peer.publish(b"x")
+    peer.sent()
+    spoil(device, 2)
+    Peer(device)
+    before = device.snapshot()
+    for _ in range(5):
+        Peer(device)
+    eq(device.snapshot(), before)
+
+
+def test_a_full_journal_has_space_for_the_record():
+    """Filled before the first connection, it is delivered all the same."""
+    for sectors, size in ((4, 512), (4, 1024), (3, 1024)):
+        device = NorFlash(sectors, size, 16)
+        peer = Peer(device, max_inflight=4)
+        n = 0
+        while peer.session.journal.fits(OUT, 40):
+            peer.publish(b"%d" % n)
+            n += 1
+        for k in range(n):
+            if k % 4 == 0:
+                peer = Peer(device, max_inflight=4)
+                peer.up(1 if k else 0)
+            peer.feed(ack(0x40, 1 + k))
+        eq(peer.session.pending, 0)
+
+
+def test_client_id_that_the_journal_has_no_space_for():
+    raises(ValueError, Session, Journal(NorFlash(4, 512, 16)), bytearray(256), b"x" * 120)

@@ -1326,7 +1326,7 @@ def test_drop_policies(broker, make, drop):
 
 
 def test_dropped_is_dropped_for_good(broker, make):
-    """What drop="oldest" gave up does not come back after a restart."""
+    """What when_full="oldest" gave up does not come back after a restart."""
     device = RamFlash()
     client = make(broker.port, device, when_full="oldest")
     for k in range(100):

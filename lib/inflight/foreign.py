@@ -60,10 +60,12 @@ class ForeignIds:
         return True
 
     def ping_answered(self):
-        """A PINGRESP arrived: the broker has handled what was sent before its PINGREQ, and does not answer PUBRELs for
-        ids that it does not hold."""
-        if self.asked and self.pinged:
+        """A PINGRESP arrived: the broker has received what was sent before its PINGREQ, and does not answer PUBRELs for
+        ids that it does not hold, or will later. Returns True if some were unanswered."""
+        unanswered = self.asked > 0 and self.pinged
+        if unanswered:
             self._prove()
+        return unanswered
 
     def _prove(self):
         record = self._record

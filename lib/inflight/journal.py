@@ -64,7 +64,8 @@ class Journal(Records):
         # Of a ring of many sectors one more stays erased: then the oldest of a backlog can be given up without copying.
         # In RAM an append may erase as often as it likes.
         self._capacity = (n - (2 if n < 6 else 3)) * space * (21 if self._volatile else 14) // 24
-        self.limit = self._capacity - min(space // 2, 1024)  # the rest is for records of other kinds
+        self.reserve = min(space // 2, 1024)  # bytes that are kept for records of other kinds than OUT
+        self.limit = self._capacity - self.reserve
         self.largest = space - OVERHEAD
         self.size = n * size
         if n < 3 or size % self._unit or size > 65536 or size < 2 * self._unit or self.largest < 64:
@@ -121,8 +122,7 @@ class Journal(Records):
         size += OVERHEAD
         self._make_space(size)
         at = self._append(kind, mid, head, n, tail, start, end)
-        if kind != NOTE:
-            self._count(at, kind, size)
+        self._count(at, kind, size)
         self._ok = True
         return at
 
@@ -207,11 +207,11 @@ class Journal(Records):
         if size > self.largest:
             return False
         used = self.used + self.cost(size)
-        reserve = self._capacity - self.limit
         if kind == OUT:
-            alone = not self.live and self.used <= reserve  # a message of any length fits
+            alone = not self.live and self.used <= self.reserve  # a message of any length fits
             return alone or (used <= self.limit and self.live < _MOST)
-        return used <= self._capacity or self._others + size + OVERHEAD <= reserve or kind == NOTE
+        # Without its SESSION record nothing moves, and it replaces another one.
+        return used <= self._capacity or self._others + size + OVERHEAD <= self.reserve or kind == SESSION
 
     # --- walking ---
 

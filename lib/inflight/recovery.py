@@ -65,6 +65,7 @@ class _SectorReader:
         self.erased = 0  # sectors that were lost with all that was in them
         self.unknown = False  # nobody can tell which numbers were given
         self.renumbered = False  # next_seq is not that of a record any more
+        self.notes = 0  # NOTE records with the highest number
         self.damaged = []  # regions, (address, end), that are to become zeros
         self.aim(0)
 
@@ -170,7 +171,7 @@ class _SectorReader:
         if not size:
             return _most_records(end - at)
         # The CRC is programmed last: where it is blank the record was never whole.
-        return _word(self.buf, self.load(at + size - 1 - _CRC, _CRC)) != 0xFFFFFFFF
+        return int(_word(self.buf, self.load(at + size - 1 - _CRC, _CRC)) != 0xFFFFFFFF)
 
 
 def _word(buf, i):
@@ -330,8 +331,10 @@ def _take_numbers(j, reader, at):
 
 
 def _most_numbers(j):
-    # More can not have been given, by a ring with so many erases. The last one that a record can hold is 0xFEFFFFFF.
-    return min((j.erases + j._n) * _most_records(j._size - HEADER), _NEVER - 1)
+    # More can not have been given, by a ring with so many erases, nor since the numbers that are known. The last one
+    # that a record can hold is 0xFEFFFFFF.
+    ring = j._n * _most_records(j._size - HEADER)
+    return min(max(j.erases * (ring // j._n), j.next_seq) + ring, _NEVER - 1)
 
 
 def _take(j, reader, at):
@@ -351,6 +354,7 @@ def _take(j, reader, at):
             j.last_mid = buf[i + 3] | buf[i + 4] << 8
             j._newest = at
             reader.renumbered = False
+            reader.notes = reader.notes + 1 if kind == NOTE else 0
         else:
             j._ordered = False
         if kind == NOTE:
@@ -387,6 +391,8 @@ def _retire_end(j, reader, at, end):
     # Behind the last record of the head is one that was cut short, or damaged since: if so, its number and Message
     # ID were given. Returns the address behind the region, which ends with the page: none of it can be trusted.
     reader.lost = reader.count_lost(at, end)
+    if reader.lost and reader.size_in_header(at):
+        _take_numbers(j, reader, at)
     end = -(-end // j._unit) * j._unit
     _retire(j, reader, at, end)
     return end
@@ -404,7 +410,7 @@ def _finish(j, reader):
     j._bad = -1
     j._cursor = j._oldest()
     _skip_numbers(j, reader)
-    noted = not (j.skipped or reader.renumbered) or (j._off + NOTES <= j._size and j._note())
+    noted = not (j.skipped or reader.renumbered or reader.notes == 1) or (j._off + NOTES <= j._size and j._note())
     j._sync()
     for at, end in reader.damaged:  # behind the numbers that it made known, should the power go here
         _retire(j, reader, at, end)
@@ -465,7 +471,8 @@ def _rewrite_oldest(j):
             j._write_state(at, len(body), state)
     j._ordered = False
     j.next_seq, j.last_mid = numbers
-    j._note()
+    if j.next_seq:
+        j._note()
 
 
 def _refresh(j, at):

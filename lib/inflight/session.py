@@ -45,7 +45,7 @@ from .inbound import DUPLICATE, REDELIVERED, Inbound
 from .keep_alive import KeepAlive
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
 from .send_buffer import SendBuffer
-from .session_record import CLEAN, ENDING, PERSISTENT, UNSURE, SessionRecord
+from .session_record import CLEAN, ENDING, PERSISTENT, SessionRecord
 
 
 class Session:
@@ -119,7 +119,7 @@ class Session:
         self._inbound = Inbound(journal, self._receive_maximum)
         if journal:
             journal.owner = self
-            if record.mode == UNSURE or (journal.damaged and journal.skipped and record.has_session):
+            if record.lost or (journal.damaged and journal.skipped and record.has_session):
                 # Nobody knows which Message IDs are free, but those of messages that are still there: a PUBREL of ours
                 # would end their handshakes.
                 last = self._outbound.last_mid
@@ -171,7 +171,7 @@ class Session:
         self._request_mid = 0
         self._request_due = False
         self._request_dup = 0
-        self._probes_repeated = False  # PUBRELs of ForeignIds were repeated, and may be answered twice
+        self._late_proofs = False  # PUBRELs of ForeignIds may still be answered, or once more
         self._now = self._progress_at = 0
         self._retry_pause = self._retry
         self.keep_alive.begin(0)
@@ -389,7 +389,7 @@ class Session:
     def _retransmit(self):
         # Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly.
         self._progress_at = self._now
-        self._probes_repeated = self._probes_repeated or self._foreign.asked > 0
+        self._late_proofs = self._late_proofs or self._foreign.asked > 0
         self._foreign.asked = 0
         some = self._outbound.retransmit()
         if self._request and not self._request_due:
@@ -436,6 +436,7 @@ class Session:
         qos = out.view[out.at] >> 1 & 3
         if qos == 2 and self._foreign.is_unproven(mid):
             out.clear()
+            self.keep_alive.requested = True  # some brokers do not answer PUBRELs for ids that they do not hold
             return self._foreign.write_probes(out.buf)
         outbound.sent(i, qos)
         self.count[counters.RESENT if dup else counters.SENT] += 1
@@ -483,7 +484,8 @@ class Session:
             self._handle_ack(kind)
         elif kind == packet.PINGRESP:
             self.keep_alive.ping_answered()
-            self._foreign.ping_answered()
+            if self._foreign.ping_answered():
+                self._late_proofs = True
         else:
             self._handle_suback(kind)
         return kind
@@ -496,7 +498,7 @@ class Session:
         if kind == packet.PUBCOMP and self._foreign.asked and self._foreign.is_answer(mid):
             return
         act = self._outbound.acknowledged(kind, mid)
-        if act == ERROR and self._probes_repeated and kind == packet.PUBCOMP:
+        if act == ERROR and self._late_proofs and kind == packet.PUBCOMP:
             act = IGNORED
         if act == ERROR:
             raise packet.ProtocolError("type %d for Message ID %d" % (kind, mid))

@@ -17,7 +17,8 @@ import struct
 from errno import ENOBUFS
 
 from .compat import const
-from .journal import DONE, SESSION, OutboxFull
+from .journal import DONE, OUT, SESSION, OutboxFull
+from .outbound import DUP
 
 PERSISTENT = const(0)
 ENDING = const(1)
@@ -30,7 +31,8 @@ _FORM_SIZE = const(11)
 
 class SessionRecord:
     """The SESSION record of `journal` (None: there is none) for the client `client_id` (bytes). There are two copies of
-    it, since all messages depend on it. Raises ValueError if the journal serves another client id [MQTT-3.1.3-2]."""
+    it, since all messages depend on it. Raises ValueError if the journal serves another client id [MQTT-3.1.3-2], or is
+    too small for this one."""
 
     def __init__(self, journal, client_id):
         self._journal = journal
@@ -41,7 +43,10 @@ class SessionRecord:
         self.most = self.below = 0  # which messages can have left: see outbound
         self.next_unproven = self.unproven = 0  # which Message IDs are not proven free: see foreign
         self.stale = False  # something of this has changed since write()
+        self.lost = False  # this start found that the record is gone
         if journal:
+            if 2 * journal.cost(_FORM_SIZE + len(client_id)) > journal.reserve:
+                raise ValueError("client_id: %d bytes are too many for a journal of this size" % len(client_id))
             self._find()
 
     @property
@@ -55,12 +60,25 @@ class SessionRecord:
         while at >= 0:
             self._read(at, journal.found_len)
             at = journal.scan(SESSION, at)
-        if not self.has_session and journal.damaged > 1:
-            # Both may have been damaged: every message can have left, and none is given up.
+        if not self.has_session and (journal.damaged > 1 or self._had_connection()):
+            # Both copies were damaged, perhaps: every message can have left, and none is given up.
+            self.lost = True
             self.mode = UNSURE
             self.most = 65535
             self.below = journal.next_seq
-        self.stale = self.has_session != (self._copy >= 0) or self.mode == UNSURE
+        self.stale = self.lost or self.has_session != (self._copy >= 0)
+
+    def _had_connection(self):
+        # True if a message was accepted with a connection: then there was a record.
+        journal = self._journal
+        first = bytearray(1)
+        at = journal.scan(OUT, -1)
+        while at >= 0:
+            journal.read(at, 0, first)
+            if first[0] & DUP:
+                return True
+            at = journal.scan(OUT, at)
+        return False
 
     def _read(self, at, n):
         body = bytearray(n)
@@ -95,15 +113,19 @@ class SessionRecord:
         body += self._client_id
         try:
             address = journal.append(SESSION, 0, body, len(body))
-            old = self._address
-            self._address = address
-            journal.commit()
-            self._end(old)
-            self._end(self._copy)
-            self._copy = -1
-            self._copy = journal.append(SESSION, 1, body, len(body))  # 1: it is not a record that was moved
         except OutboxFull as e:
+            self.stale = True
             raise OSError(ENOBUFS, str(e))
+        old = self._address  # where it is now: append() may have moved it
+        self._address = address
+        journal.commit()
+        self._end(old)
+        self._end(self._copy)
+        self._copy = -1
+        try:
+            self._copy = journal.append(SESSION, 1, body, len(body))  # 1: it is not a record that was moved
+        except OutboxFull:
+            self.stale = True  # one will do until there is space
         journal.commit()
 
     def _end(self, address):
