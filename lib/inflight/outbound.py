@@ -225,13 +225,21 @@ class Outbound:
         address = self._droppable()
         if address < 0:
             return False
+        behind = self.journal.found_seq + 1
         self._drop(address)
+        # Nothing is left in front of the next one, so nobody need look there again.
+        if self._seq >= self._sent_below:
+            self._seq = behind
+        else:
+            self._sent_below = behind
         return True
 
     def _droppable(self):
-        if not self.queued or self._oldest() < 0:
-            return -1
-        return self.journal.find(OUT, max(self._seq, self._sent_below))
+        # With rising numbers only: a journal is asked for lower ones at the price of reading it from its beginning.
+        address = self.journal.find(OUT, max(self._seq, self._sent_below)) if self.queued else -1
+        if address < 0 and self.queued:
+            self._oldest()
+        return address
 
     def _drop(self, address):
         self.journal.mark(address, DONE)
