@@ -387,7 +387,8 @@ class World:
                 self._hand(self.peer.next())
             elif not self.peer.uplink:
                 self._do_tidy()
-                return
+                if self._linked():  # else the flash failed in it
+                    return
             self._check()
         raise Finding(OTHER, "there is no end of it")
 
