@@ -391,8 +391,12 @@ def _retire_end(j, reader, at, end):
     # Behind the last record of the head is one that was cut short, or damaged since: if so, its number and Message
     # ID were given. Returns the address behind the region, which ends with the page: none of it can be trusted.
     reader.lost = reader.count_lost(at, end)
-    if reader.lost and reader.size_in_header(at):
-        _take_numbers(j, reader, at)
+    size = reader.size_in_header(at)
+    if reader.lost and size:
+        kind, _, _, seq = unpack_from("<BHHI", reader.buf, reader.load(at, HEAD))
+        if (kind == OUT or kind == NOTE) and j.next_seq <= seq < _most_numbers(j):
+            reader.lost = seq + 1 - j.next_seq
+        reader.lost += _most_records(end - at - size)
     end = -(-end // j._unit) * j._unit
     _retire(j, reader, at, end)
     return end

@@ -39,13 +39,15 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from .journal import OUT, OutboxFull  # isort: skip (from here: each import within an import takes stack)
-from .compat import passed
+from .compat import const, passed
 from .foreign import ForeignIds
 from .inbound import DUPLICATE, REDELIVERED, Inbound
 from .keep_alive import KeepAlive
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
 from .send_buffer import SendBuffer
 from .session_record import CLEAN, ENDING, PERSISTENT, SessionRecord
+
+_PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of ForeignIds will be answered
 
 
 class Session:
@@ -376,6 +378,9 @@ class Session:
             i = self._outbound.next()
             if i >= 0:
                 return self._send_message(i)
+        foreign = self._foreign
+        if foreign.asked and not foreign.pinged and passed(self._now, self._progress_at, _PROBES_MS):
+            self.keep_alive.requested = True  # some brokers do not answer PUBRELs for ids that they do not hold
         if self.keep_alive.ping_due(self._now):
             return self._send_ping()
         return 0
@@ -436,7 +441,6 @@ class Session:
         qos = out.view[out.at] >> 1 & 3
         if qos == 2 and self._foreign.is_unproven(mid):
             out.clear()
-            self.keep_alive.requested = True  # some brokers do not answer PUBRELs for ids that they do not hold
             return self._foreign.write_probes(out.buf)
         outbound.sent(i, qos)
         self.count[counters.RESENT if dup else counters.SENT] += 1
