@@ -119,6 +119,7 @@ class Session:
         self._foreign = ForeignIds(record)
         self._outbound = Outbound(journal, self._max_inflight, record.below, record.most)
         self._inbound = Inbound(journal, self._receive_maximum)
+        self._most = self._outbound.sent_before  # how many messages can have left
         if journal:
             journal.owner = self
             if record.lost or (journal.damaged and journal.skipped and record.has_session):
@@ -130,7 +131,7 @@ class Session:
                 self._write_record()
 
     def _write_record(self):
-        self._record.write(max(self._max_inflight, self._outbound.sent_before))
+        self._record.write(self._most)
 
     @property
     def has_session(self):
@@ -434,6 +435,7 @@ class Session:
             outbound.below_stale = False
             record.below = self.journal.next_seq
             record.stale = True
+        self._most = max(self._most, self._max_inflight)
         if record.stale or record.most < self._max_inflight:
             self._write_record()
         out = self.out
