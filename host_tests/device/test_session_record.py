@@ -146,8 +146,8 @@ def test_a_session_that_ended_sends_nothing_again():
 
 
 def test_a_clean_session_costs_no_flash_again():
-    """Connecting anew in the same way, and sending on that connection, writes no SESSION record. The first messages that
-    ever leave do: from then on some can have left."""
+    """Connecting anew in the same way, and sending on that connection, writes no SESSION record. The first messages
+    that ever leave do: from then on some can have left."""
     for clean in (True, False):
         device = NorFlash(4, 1024, 16)
         used = []
