@@ -10,8 +10,8 @@ from host_tests.crash.peer import Peer
 from host_tests.crash.wired import Device, HandlerError, aged, mounted
 from inflight import OutboxFull
 from inflight.counters import DROPPED
-from inflight.journal import OUT
 from inflight.packet import ProtocolError
+from test_journal import numbers
 
 # Settings of the device, as Client takes them but for "buffer", a size; a restart may change each.
 DEVICE = {
@@ -115,8 +115,8 @@ class World:
             raise Finding(OTHER, f"the mount found {journal.damaged} records damaged, and only power was cut")
         if state.rotten:  # the newest record is told by `skipped` alone: it may be one that was cut short
             state.peer.damaged(journal.damaged + (journal.skipped > 0))
-        if len(set(_numbers(journal))) != journal.live:
-            raise Finding(OTHER, f"a message stands in the journal twice: {_numbers(journal)}")
+        if len(set(numbers(journal))) != journal.live:
+            raise Finding(OTHER, f"a message stands in the journal twice: {numbers(journal)}")
         state.phase = "work"
         options = {**state.settings, "buffer": bytearray(state.settings["buffer"])}
         state.peer.window = options["max_inflight"]
@@ -391,12 +391,3 @@ class World:
                     return
             self._check()
         raise Finding(OTHER, "there is no end of it")
-
-
-def _numbers(journal):
-    found = []
-    at = journal.scan(OUT, -1)
-    while at >= 0:
-        found.append(journal.found_seq)
-        at = journal.scan(OUT, at)
-    return found

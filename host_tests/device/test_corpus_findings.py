@@ -8,6 +8,7 @@ from inflight.outbound import Outbound
 from inflight.packet import PUBACK
 from inflight.session import Session
 from journal_reader import HEADER
+from test_journal import numbers
 from worn_flash import EPOCH, SECRET, blank
 
 
@@ -24,15 +25,6 @@ def forged(seqs, records=()):
         flash.put(sector * shape.size + ends[sector], data)
         ends[sector] += len(data) + 1
     return flash
-
-
-def numbers(journal):
-    found = []
-    at = journal.scan(OUT, -1)
-    while at >= 0:
-        found.append(journal.found_seq)
-        at = journal.scan(OUT, at)
-    return found
 
 
 def put(journal, n=30):
@@ -147,7 +139,7 @@ def test_qos_2_without_pubrel_over_restarts():
     room = [flood(session(flash, 8), 1 + 100 * life) for life in range(12)]
     eq(room, [8, 8] + [0] * 10)
     s = session(flash, 8)
-    eq(len(s._inbound._mids), 16)
+    eq(len(s._inbound.mids), 16)
     assert sum(flash.erases) < 4
     for life in range(2):
         for k in range(8):

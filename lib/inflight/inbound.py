@@ -10,9 +10,8 @@
 # instead of a copy of the message, which the broker holds until our PUBREC anyway. MQTT 3.1 says
 # that a message becomes available at PUBREL; no peer can tell the difference.
 
-from array import array
-
 from .compat import const
+from .in_flight import InFlight
 from .journal import DONE, IN, RELEASED, OutboxFull
 from .packet import ProtocolError
 
@@ -24,26 +23,23 @@ REDELIVERED = const(1)
 DUPLICATE = const(2)
 
 
-class Inbound:
+class Inbound(InFlight):
     """At most `limit` received QoS 2 messages without their PUBREL, beside what journal holds; with it
     twice as many: a restart must not give more space to a broker that never releases any."""
 
     def __init__(self, journal, limit):
         self._journal = journal
-        self._rows = 0
         kept = self._scan(False)
         self._capacity = kept + limit if kept <= limit else kept
-        self._mids = None  # the table comes when it is needed: many clients never hear of QoS 2
+        self.mids = None  # the table comes when it is needed: many clients never hear of QoS 2
         if kept:  # scanning a long journal takes an RP2040 a second
             self.prepare()
             self._scan(True)
 
     def prepare(self):
         """QoS 2 is to be expected."""
-        if not self._mids:
-            self._mids = array("H", bytes(2 * self._capacity))
-            self._addresses = array("I", bytes(4 * self._capacity))
-            self._states = bytearray(self._capacity)
+        if not self.mids:
+            self._allocate(self._capacity)
 
     def _scan(self, add):
         n = 0
@@ -56,37 +52,18 @@ class Inbound:
             at = journal.scan(IN, at)
         return n
 
-    def _add(self, mid, address, state):
-        i = self._rows
-        self._mids[i] = mid
-        self._addresses[i] = address
-        self._states[i] = state
-        self._rows = i + 1
-
-    def _row(self, mid):
-        for i in range(self._rows):
-            if self._mids[i] == mid:
-                return i
-        return -1
-
     def _mark(self, i, mark):
         if self._journal:
-            self._journal.mark(self._addresses[i], mark)
-
-    def moved(self, old, new):
-        """The journal copied a record to another address."""
-        for i in range(self._rows):
-            if self._addresses[i] == old:
-                self._addresses[i] = new
+            self._journal.mark(self.addresses[i], mark)
 
     def received(self, mid):
-        """A PUBLISH with this id arrived. Returns NEW, AGAIN (power was cut while it was being
-        delivered) or DUPLICATE. Raises OutboxFull if it is one more than there is space for."""
+        """A PUBLISH with this id arrived. Returns NEW, REDELIVERED (power was cut while it was
+        being delivered) or DUPLICATE. Raises OutboxFull if it is one more than there is space for."""
         i = self._row(mid)
         if i >= 0:
-            return DUPLICATE if self._states[i] == _DELIVERED else REDELIVERED
+            return DUPLICATE if self.states[i] == _DELIVERED else REDELIVERED
         self.prepare()
-        if self._rows == self._capacity:
+        if self.rows == self._capacity:
             raise OutboxFull
         self._add(mid, self._journal.append(IN, mid, b"", 0) if self._journal else 0, _RECEIVED)
         return NEW
@@ -94,26 +71,22 @@ class Inbound:
     def delivered(self, mid):
         """The application has had the message: it must not have it again."""
         i = self._row(mid)
-        if i >= 0 and self._states[i] == _RECEIVED:
+        if i >= 0 and self.states[i] == _RECEIVED:
             self._mark(i, RELEASED)
-            self._states[i] = _DELIVERED
+            self.states[i] = _DELIVERED
 
     def released(self, mid):
         """A PUBREL arrived: the id is free. Raises ProtocolError if PUBREC was never sent."""
         i = self._row(mid)
         if i < 0:
             return
-        if self._states[i] == _RECEIVED:
+        if self.states[i] == _RECEIVED:
             raise ProtocolError("PUBREL before PUBREC, Message ID %d" % mid)
         self._mark(i, DONE)
-        self._rows -= 1
-        for k in range(i, self._rows):
-            self._mids[k] = self._mids[k + 1]
-            self._addresses[k] = self._addresses[k + 1]
-            self._states[k] = self._states[k + 1]
+        self._remove(i)
 
     def session_lost(self):
         """The broker has lost the session: its ids begin anew."""
-        for i in range(self._rows):
+        for i in range(self.rows):
             self._mark(i, DONE)
-        self._rows = 0
+        self.rows = 0

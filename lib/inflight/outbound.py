@@ -25,9 +25,8 @@
 # The session keeps `most` and `below`. All other messages are known never to have left: they go out
 # without DUP [MQTT-3.3.1-1], survive the end of a session, and may be dropped.
 
-from array import array
-
 from .compat import const
+from .in_flight import InFlight
 from .journal import DONE, OUT, RELEASED
 from .packet import PUBACK
 
@@ -57,18 +56,15 @@ _TABLE = bytes((
 # fmt: on
 
 
-class Outbound:
+class Outbound(InFlight):
     """The in-flight window of `limit` messages over journal, where `most` messages of a number below
     `below`, or with DUP, can have left in an earlier life."""
 
     def __init__(self, journal, limit, below=0, most=0):
         self.journal = journal
-        self.rows = 0
         self.queued = 0  # messages in the journal behind the window
         self.waiting = False  # a row may be in SEND or REL
-        self.mids = array("H", bytes(2 * limit))
-        self.addresses = array("I", bytes(4 * limit))
-        self.states = bytearray(limit)  # with the bits DUP and _ALONE
+        self._allocate(limit)  # the states with the bits DUP and _ALONE
         self._seq = 0  # where the messages behind the window begin
         self._sent_below = 0  # those behind the window can have left if their number is below this
         self.sent_before = 0  # so many had left, at most, when this life began
@@ -106,6 +102,7 @@ class Outbound:
             seq = journal.found_seq
             state = REL if journal.found_state else SEND
             self._add(journal.found_mid, address, state | DUP if seq < self._sent_below else state)
+            self.waiting = True
             self._seq = seq + 1
             self.queued -= 1
 
@@ -127,33 +124,6 @@ class Outbound:
             if self.addresses[i] == address:
                 return True
         return False
-
-    def _add(self, mid, address, state):
-        i = self.rows
-        self.mids[i] = mid
-        self.addresses[i] = address
-        self.states[i] = state
-        self.rows = i + 1
-        self.waiting = True
-
-    def _remove(self, i):
-        self.rows -= 1
-        for k in range(i, self.rows):
-            self.mids[k] = self.mids[k + 1]
-            self.addresses[k] = self.addresses[k + 1]
-            self.states[k] = self.states[k + 1]
-
-    def _row(self, mid):
-        for i in range(self.rows):
-            if self.mids[i] == mid:
-                return i
-        return -1
-
-    def moved(self, old, new):
-        """The journal copied a record to another address."""
-        for i in range(self.rows):
-            if self.addresses[i] == old:
-                self.addresses[i] = new
 
     def is_pending(self, mid):
         """True if the message with this Message ID is in the window or behind it."""
@@ -207,6 +177,7 @@ class Outbound:
             self.queued += 1
             return -1
         self._add(mid, address, SEND)
+        self.waiting = True
         self._seq = self.journal.next_seq
         return address
 

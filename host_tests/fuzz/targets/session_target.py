@@ -52,7 +52,7 @@ class World:
         self.topic = b"t"
         self.session = Session(self.journal, buffer, b"dev", self.level, self.window, self.inbound, 60_000, 20_000)
         self.session.out.name = self.topic  # so that a message like the last one takes the short way
-        self.room = self.session._inbound._capacity
+        self.capacity = self.session._inbound._capacity
         self.dead = True
         self.seen = b""
 
@@ -176,8 +176,8 @@ class World:
     def check(self):
         session = self.session
         demand(session._outbound.rows <= self.window, "%d rows", session._outbound.rows)
-        demand(session._inbound._rows <= self.room, "%d ids", session._inbound._rows)
-        demand(session._inbound._capacity == self.room <= 2 * self.inbound, "a table of %d ids", self.room)
+        demand(session._inbound.rows <= self.capacity, "%d ids", session._inbound.rows)
+        demand(session._inbound._capacity == self.capacity <= 2 * self.inbound, "a table of %d ids", self.capacity)
         image = Image(self.shape, bytes(self.flash.data))
         there = {r.seq: r for r in image.records if r.kind == OUT}
         for e in self.out.open.values():

@@ -117,6 +117,7 @@ def test_each_room_is_still_there_by_its_own_name(room):
         "journal": "erase",
     }
     namespace |= {
+        "in_flight": "InFlight",
         "outbound": "Outbound",
         "inbound": "Inbound",
         "session": "Session",

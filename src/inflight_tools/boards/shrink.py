@@ -13,22 +13,25 @@ bundle compiles what this makes, and freeze writes it down.
 import ast
 
 PACKAGE = "inflight"
-CORE = (
-    *(
-        "compat",
-        "counters",
-        "packet",
-        "topic",
-        "pages",
-        "records",
-        "journal",
-        "outbound",
-        "inbound",
-        "foreign",
-        "keep_alive",
-    ),
-    *("send_buffer", "session_record", "session", "base", "transport"),
-)
+CORE = [
+    "compat",
+    "counters",
+    "packet",
+    "topic",
+    "pages",
+    "records",
+    "journal",
+    "in_flight",
+    "outbound",
+    "inbound",
+    "foreign",
+    "keep_alive",
+    "send_buffer",
+    "session_record",
+    "session",
+    "base",
+    "transport",
+]
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 
 

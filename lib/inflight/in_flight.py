@@ -1,0 +1,40 @@
+# The table of what is in flight in one direction: a row for each message, in the order in which they came.
+
+from array import array
+
+
+class InFlight:
+    """Rows of Message ID, address of its record in the journal, and state; as many as allocate() says, at most."""
+
+    rows = 0
+
+    def _allocate(self, n):
+        self.mids = array("H", bytes(2 * n))
+        self.addresses = array("I", bytes(4 * n))
+        self.states = bytearray(n)
+
+    def _add(self, mid, address, state):
+        i = self.rows
+        self.mids[i] = mid
+        self.addresses[i] = address
+        self.states[i] = state
+        self.rows = i + 1
+
+    def _remove(self, i):
+        self.rows -= 1
+        for k in range(i, self.rows):
+            self.mids[k] = self.mids[k + 1]
+            self.addresses[k] = self.addresses[k + 1]
+            self.states[k] = self.states[k + 1]
+
+    def _row(self, mid):
+        for i in range(self.rows):
+            if self.mids[i] == mid:
+                return i
+        return -1
+
+    def moved(self, old, new):
+        """The journal copied a record to another address."""
+        for i in range(self.rows):
+            if self.addresses[i] == old:
+                self.addresses[i] = new
