@@ -367,9 +367,7 @@ class Incoming:
         self.owed = ()  # (kind, Message ID): what the client has to answer, in this order; replaced when it changes
         self.handing = None  # number of the message that the client is being handed
         self.ended = False  # the application has had all of it
-        self.spoilt = (
-            0  # records of the journal that were damaged: so often it may have forgotten that it had a message
-        )
+        self.spoilt = 0  # damaged records of the journal: so often the client may not know that it had a message
         self._at = 0
 
     def copy(self):

@@ -244,7 +244,7 @@ def test_nothing_before_connack():
 
 
 def test_dropped_when_full():
-    """The oldest behind the window gives way, or the newest; without a policy OutboxFull, and nothing changes."""
+    """The oldest behind the window is dropped, or the newest; without a policy OutboxFull, and nothing changes."""
     for drop in ("oldest", "newest"):
         peer = Peer(when_full=drop, max_inflight=2)
         for k in range(100):
@@ -266,7 +266,7 @@ def test_dropped_when_full():
 
 
 def test_dropped_after_a_restart_as_before_it():
-    """The oldest that can never have left gives way, one by one; what may have left stays, in a smaller window too."""
+    """The oldest that can never have left are dropped one by one; what may have left stays, in a smaller window too."""
     for window in (2, 8, 12):
         device = NorFlash(8, 1024, 16)
         peer = Peer(device, max_inflight=8)
@@ -301,7 +301,7 @@ def test_dropped_after_a_restart_as_before_it():
 
 
 def test_message_that_would_not_fit_drops_nobody():
-    """[MQTT-3.3.1-1] Dropping all that can be dropped would not make room for it: it is the one that goes."""
+    """[MQTT-3.3.1-1] Dropping all that can be dropped would not free enough space for it: it is dropped itself."""
     peer = Peer(NorFlash(5, 2048, 16), max_inflight=20, when_full="oldest")
     while peer.publish(b"%040d" % 0):
         if peer.session._outbound.queued == 3:

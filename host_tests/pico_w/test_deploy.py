@@ -7,7 +7,7 @@ import pytest
 
 from dev.pico_w import sensor
 from dev.pico_w.ear import Ear
-from host_tests.pico_w.waiting import wait_for
+from host_tests.waiting import wait_for
 from inflight_tools.boards.deploy import deploy
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(900)]

@@ -125,7 +125,7 @@ class AsyncClient(Base):
     async def disconnect(self):
         """Ends the connection; the broker keeps the session, the journal what is in flight. A message that is
         still in use was not acknowledged: at QoS 1 it comes again, `dup`, and at QoS 2 if the power is cut before it
-        is released, `redelivered`. Never raises for the sake of the link."""
+        is released, `redelivered`. Never raises because of the connection."""
         start = ticks_ms()
         try:  # nobody understands a DISCONNECT within another packet
             while self.connected and self._out_left and not self._pending_error and not self._timed_out(start):
@@ -525,10 +525,10 @@ class AsyncClient(Base):
         return mid
 
     async def _wait_written(self):
-        link = self._transport
+        transport = self._transport
         while self._out_left:
             await self._wait_for_change()
-            if self._pending_error or self._transport is not link:
+            if self._pending_error or self._transport is not transport:
                 raise OSError(ECONNRESET, "the connection broke")
 
     async def drain(self, ms, mid=0):
@@ -596,14 +596,14 @@ class AsyncClient(Base):
         await self._wait_until(lambda: not self.session.requesting)
 
     async def _wait_until(self, done):
-        link = self._ready and self._transport
+        transport = self._ready and self._transport
         self._try_flush()
         start = ticks_ms()
-        while link and self._transport is link:
+        while transport and self._transport is transport:
             if done():
                 return
             if self.session.keep_alive.left(ticks_ms(), start) <= 0:
                 self._abort(OSError(ETIMEDOUT, "no answer"))
                 raise OSError(ETIMEDOUT, "no answer")
             await self._wait_for_change()
-        raise link and self._error or OSError(ENOTCONN, "not connected")
+        raise transport and self._error or OSError(ENOTCONN, "not connected")

@@ -15,8 +15,8 @@ OPEN = const(0)  # steps of connecting: open a connection,
 POLL = const(1)  # write and read once,
 REQUEST = const(2)  # something was asked
 
-READING = const(1)  # from the link until the session has handled them,
-WRITING = const(2)  # a packet to the link
+READING = const(1)  # from the connection until the session has handled them,
+WRITING = const(2)  # a packet to the connection
 
 _BYTES = (bytes, bytearray, memoryview)
 _REFUSALS = ("", "protocol level", "client id", "broker unavailable", "user name or password", "not authorised")
@@ -210,7 +210,7 @@ class Base:
         connect(self.session.out.buf, protocol_level, name, clean_session, keepalive, *self._login, will=self._will)
         self._message = Message(self.session)
         self._in_callback = False  # a handler or callback runs
-        self._unfinished = 0  # bytes are on their way, which an interrupt loses: _READING, _WRITING
+        self._unfinished = 0  # bytes are on their way, which an interrupt loses: READING, WRITING
         self._connect_reported = False  # on_connect() told of the connection
         self._last_error = None  # the error that ended the last connection, or attempt
         self._attempts = 0

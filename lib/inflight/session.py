@@ -435,7 +435,8 @@ class Session:
             outbound.below_stale = False
             record.below = self.journal.next_seq
             record.stale = True
-        self._most = max(self._most, self._max_inflight)
+        if self._most < self._max_inflight:
+            self._most = self._max_inflight
         if record.stale or record.most < self._max_inflight:
             self._write_record()
         out = self.out

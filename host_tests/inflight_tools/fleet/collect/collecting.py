@@ -7,24 +7,20 @@ import resource
 import signal
 import subprocess
 import threading
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import paho.mqtt.client as paho
 
 from host_tests.processes import INFLIGHT
+from host_tests.waiting import wait_for
 
 PATIENCE_S = 30
 
 
 def until(condition, what):
     """What condition() returns, as soon as it is true."""
-    end = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < end, f"did not happen in {PATIENCE_S} s: {what() if callable(what) else what}"
-        time.sleep(0.01)
-    return found
+    return wait_for(condition, PATIENCE_S, what)
 
 
 class Program:
