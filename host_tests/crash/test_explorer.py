@@ -5,7 +5,6 @@ import json
 import pytest
 
 import inflight.recovery
-import inflight.sector_reader
 from dev.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 from host_tests.crash import kept
 from host_tests.crash.explorer import Explorer, Focus, Found
@@ -91,9 +90,9 @@ def _nothing_copied(monkeypatch):
 
 def _torn_counts(monkeypatch):
     def has_header(reader, at):
-        return bool(reader.size_in_header(at)) and reader.buf[reader.load(at, 1)] in inflight.sector_reader._KINDS
+        return bool(reader.size_in_header(at)) and reader.buf[reader.load(at, 1)] in inflight.recovery._KINDS
 
-    monkeypatch.setattr(inflight.sector_reader.SectorReader, "has_record", has_header)
+    monkeypatch.setattr(inflight.recovery._SectorReader, "has_record", has_header)
 
 
 def _release_unnoted(monkeypatch):

@@ -6,7 +6,6 @@ import pytest
 
 import inflight.packet
 import inflight.recovery
-import inflight.sector_reader
 import inflight.session
 import inflight.topic
 from dev.fuzz import CORPUS, SHARES, corpus, grammar, target
@@ -73,9 +72,9 @@ BROKEN = {
     "a PUBREC completes": ("session", Outbound, "acknowledged", None),
     "a QoS 2 message is always new": ("session", Inbound, "received", lambda told, *_: 0),
     "marks do not last": ("session", Journal, "mark", None),
-    "every other record is spoilt": ("mount", inflight.sector_reader.SectorReader, "has_record", None),
+    "every other record is spoilt": ("mount", inflight.recovery._SectorReader, "has_record", None),
     "no header is": ("mount", inflight.recovery, "_read_headers", None),
-    "the end is not found": ("mount", inflight.sector_reader.SectorReader, "last_byte", lambda told, *_: -1),
+    "the end is not found": ("mount", inflight.recovery._SectorReader, "last_byte", lambda told, *_: -1),
 }
 
 

@@ -90,7 +90,6 @@ class Journal(Records):
 
         inflight.recovery.mount(self)
         unload("recovery")
-        unload("sector_reader")
         self._dirty = False
         # Whoever appended it was not told that it is there, and does so again.
         at = self.find(OUT, self._begun) if self._begun >= 0 else -1

@@ -9,14 +9,14 @@ from struct import unpack_from
 from .compat import const
 from .journal import OutboxFull
 from .pages import CHUNK
-from .records import CLEARED, DONE, HEAD, HEADER, NOTE, NOTES, OUT, OVERHEAD, RELEASED
-from .sector_reader import SectorReader, most_records, word
+from .records import CLEARED, DONE, HEAD, HEADER, IN, NOTE, NOTES, OUT, OVERHEAD, RELEASED, SESSION
 
 _VERSION = 2
 _NEVER = 0xFF000000  # no flash lasts so many erases
 _ALIKE = 12  # bytes of a spoilt header, of 20, that are as they ought to be; a retired or erased one has fewer
 _CRC = const(4)
 _UNKEPT_IDS = 256  # Message IDs that requests may have taken in between, of which there is no record
+_KINDS = (OUT, IN, SESSION, NOTE)
 _MOST_REGIONS = 100  # that are remembered
 
 
@@ -31,7 +31,8 @@ def mount(j, erased=0):
     j._ordered = True
     for i in range(j._n):
         j._live[i] = 0
-    reader = _Findings(j, erased)
+    reader = _SectorReader(j)
+    reader.erased = erased
     _restore_sectors(j, reader)
     _find_head(j, reader)
     for k in range(j._erased + 1, j._n + 1):
@@ -47,20 +48,135 @@ def mount(j, erased=0):
     mount(j, erased)
 
 
-class _Findings(SectorReader):
-    # What a mount finds, sector by sector.
+class _SectorReader:
+    # Reads a sector in large chunks, since each read costs an RP2040 a fraction of a millisecond; of at most 512
+    # bytes, since a client needs the most heap here.
 
-    def __init__(self, j, erased):
-        super().__init__(j)
+    def __init__(self, j):
+        self.j = j
+        self.buf = bytearray(min(j._size, 512))
+        self.view = memoryview(self.buf)
+        self.most = len(self.buf) - OVERHEAD  # index of the last record that could be in buf
+        self.volatile = j._volatile
         self.first = -1  # address of the first live record,
         self.last = -1  # and of the last one that was taken
         self.spoilt = []  # sectors that would look like a retired one if they were the oldest
         self.lost = 0  # numbers that may have been given behind the newest
-        self.erased = erased  # sectors that were lost with all that was in them
+        self.erased = 0  # sectors that were lost with all that was in them
         self.unknown = False  # nobody can tell which numbers were given
         self.renumbered = False  # next_seq is not that of a record any more
         self.notes = 0  # NOTE records with the highest number
         self.damaged = []  # regions, (address, end), that are to become zeros
+        self.aim(0)
+
+    def aim(self, sector):
+        """Reads that sector from now on."""
+        j = self.j
+        self.base = sector * j._size
+        self.end = self.base + j._size
+        self.forget()
+        j._low = j._high = 0
+        j._lock_crc(self.base)
+        self.key = j._high << 16 | j._low  # what the CRC of a record at offset 0 is combined with
+
+    def forget(self):
+        """Nothing is in buf."""
+        self.at = -len(self.buf)  # address of what is in buf: it ends before all that is asked for
+
+    def load(self, at, n):
+        """Returns the index in buf of n bytes from address `at` on. They fit, and are in the sector."""
+        if at < self.at or at + n > self.at + len(self.buf):
+            self.at = min(at, self.end - len(self.buf))
+            self.j._read(self.at, self.buf)
+        return at - self.at
+
+    def last_byte(self, at):
+        """Address of the last programmed byte at `at` or behind it, -1 if there is none. Looks from the end."""
+        start = self.end
+        while start > at:
+            start = max(self.base, start - len(self.buf))
+            self.load(start, len(self.buf))
+            written = len(self.buf.rstrip(b"\xff"))
+            if written:
+                last = start + written - 1
+                return last if last >= at else -1
+        return -1
+
+    def has_record(self, at):
+        """True if a whole record is at address `at`. buf holds all of it then, if that is not longer."""
+        # There are thousands of records: what load() would do in vain is not asked for. All in buf is of this sector.
+        buf = self.buf
+        i = at - self.at
+        if not 0 <= i <= self.most:
+            if at + OVERHEAD > self.end:
+                return False
+            i = self.load(at, OVERHEAD)
+        if buf[i] not in _KINDS or buf[i + 8] == 0xFF:  # nor so many messages
+            return False
+        n = OVERHEAD + (buf[i + 1] | buf[i + 2] << 8)
+        if at + n > self.end:
+            return False
+        if i + n > len(buf):
+            if n > len(buf):
+                return self.volatile or self._has_long(at, n)
+            i = self.load(at, n)
+        if self.volatile:
+            return True
+        n += i - 1 - _CRC
+        # In this order most numbers that come up are small, and need no heap.
+        return crc32(self.view[i:n]) ^ unpack_from("<I", buf, n)[0] ^ self.key == at - self.base
+
+    def _has_long(self, at, n):
+        # A record of n bytes is longer than buf.
+        crc = k = 0
+        n -= 1 + _CRC
+        while k < n:
+            part = min(n - k, len(self.buf))
+            i = self.load(at + k, part)
+            crc = crc32(self.view[i : i + part], crc)
+            k += part
+        return _word(self.buf, self.load(at + n, _CRC)) == crc ^ self.key ^ at - self.base
+
+    def next_record(self, at, end):
+        """The address of the first whole record from `at` on that begins before `end`, -1 if there is none."""
+        while at < end:
+            if self.has_record(at):
+                return at
+            at += 1
+        return -1
+
+    def count_records(self):
+        """How many whole records are in the sector, and how many of them are live."""
+        found = live = 0
+        at = self.next_record(self.base + HEADER, self.end)
+        while at >= 0:
+            found += 1
+            behind = at + self.size_in_header(at)
+            note = self.buf[self.load(at, 1)] == NOTE
+            live += not note and CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
+            at = self.next_record(behind, self.end)
+        return found, live
+
+    def size_in_header(self, at):
+        """The size of the record at address `at` if its header is right, whatever its body is; 0."""
+        if at + OVERHEAD > self.end:
+            return 0
+        i = self.load(at, HEAD)
+        size = OVERHEAD + (self.buf[i + 1] | self.buf[i + 2] << 8)
+        right = crc32(self.view[i : i + HEAD - 1]) & 0xFF == self.buf[i + HEAD - 1]
+        return size if right and at + size <= self.end else 0
+
+    def count_lost(self, at, end):
+        """How many records may have been in the region at the end of the ring, beside one that was cut short."""
+        size = self.size_in_header(at)
+        if not size:
+            return _most_records(end - at)
+        # The CRC is programmed last: where it is blank the record was never whole.
+        return int(_word(self.buf, self.load(at + size - 1 - _CRC, _CRC)) != 0xFFFFFFFF)
+
+
+def _word(buf, i):
+    return unpack_from("<I", buf, i)[0]
 
 
 # --- sectors ---
@@ -74,17 +190,17 @@ def _read_headers(j):
     for i in range(j._n):
         j._read(i * j._size, h)
         _refuse_others(h)
-        right = h[:3] == b"IFJ" and (j._volatile or crc32(memoryview(h)[:20]) == word(h, 20))
+        right = h[:3] == b"IFJ" and (j._volatile or crc32(memoryview(h)[:20]) == _word(h, 20))
         if right and h[:8] != geometry:
             raise ValueError("a journal of another geometry is here: not touched")
-        seq = word(h, 8)
+        seq = _word(h, 8)
         found.append((seq, bytes(h[12:20])) if right and seq < _NEVER and seq % j._n == i else None)
     return found
 
 
 def _refuse_others(h):
     # The format before this one had a header of 16 bytes and their CRC.
-    if h[:3] == b"IFJ" and h[3] != _VERSION and word(h, 16) == crc32(memoryview(h)[:16]):
+    if h[:3] == b"IFJ" and h[3] != _VERSION and _word(h, 16) == crc32(memoryview(h)[:16]):
         raise ValueError("a journal of format %d is here: erase it with inflight.journal.erase(device)" % h[3])
 
 
@@ -119,7 +235,7 @@ def _restore_sectors(j, reader):
     newest = _elect(j, headers)
     secrets = os.urandom(8) if newest < 0 else headers[newest % j._n][1]
     j._identity = _geometry(j) + secrets
-    j.epoch = word(secrets, 0)
+    j.epoch = _word(secrets, 0)
     j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
     j.erases = newest + 1
     j._head = newest % j._n
@@ -145,6 +261,11 @@ def _restore_sectors(j, reader):
             j._erase(i, seq)
         elif not _is_alike(j, i, seq):
             reader.spoilt.append(i)
+
+
+def _most_records(size):
+    # How many may have been in so many bytes, the last one without its state.
+    return (size + 1) // OVERHEAD
 
 
 def _is_alike(j, i, seq):
@@ -217,7 +338,7 @@ def _is_number_new(j, reader, at):
 def _most_numbers(j):
     # More can not have been given, by a ring with so many erases, nor since the numbers that are known. The last one
     # that a record can hold is 0xFEFFFFFF.
-    ring = j._n * most_records(j._size - HEADER)
+    ring = j._n * _most_records(j._size - HEADER)
     return min(max(j.erases * (ring // j._n), j.next_seq) + ring, _NEVER - 1)
 
 
@@ -278,8 +399,8 @@ def _retire_end(j, reader, at, end):
     size = reader.size_in_header(at)
     if reader.lost and size:
         if _is_number_new(j, reader, at):
-            reader.lost = word(reader.buf, reader.load(at, HEAD) + 5) + 1 - j.next_seq
-        reader.lost += most_records(end - at - size)
+            reader.lost = _word(reader.buf, reader.load(at, HEAD) + 5) + 1 - j.next_seq
+        reader.lost += _most_records(end - at - size)
     end = -(-end // j._unit) * j._unit
     _retire(j, reader, at, end)
     return end
