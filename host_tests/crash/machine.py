@@ -180,6 +180,7 @@ class Script(RuleBasedStateMachine):
         lost=ARRIVE,
     )
     def restart(self, window, inbound, drop, clean, arrive, lost):
+        inbound = max(inbound, self.setup["stuck"])
         settings = {"max_inflight": window, "receive_maximum": inbound, "when_full": drop, "clean_session": clean}
         self._do("restart", settings, arrive, lost)
 

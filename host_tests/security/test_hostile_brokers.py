@@ -25,7 +25,7 @@ from host_tests.broker import (
 from host_tests.processes import running
 from host_tests.security.scripts import LIMIT_S, SCRIPTS
 
-HEAP = {"blocking": "96k", "asyncio": "128k"}
+HEAP = {"blocking": "128k", "asyncio": "160k"}
 LIVES = 3  # connections on which the broker misbehaves, before it becomes honest
 TIMEOUT_MS = 1000
 INBOUND = 16
