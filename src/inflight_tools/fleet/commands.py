@@ -154,10 +154,9 @@ def report(
     conf: list[str] = CONF,
 ):
     """What became of each message, as one HTML page that needs nothing but a browser."""
-    from inflight_tools.fleet.report import render
-
     out = out or data / "report.html"
     with _spark("report", master, partitions, conf) as spark:
+        from inflight_tools.fleet.report import render
         from inflight_tools.fleet.spark.batch import Tables
         from inflight_tools.fleet.spark.facts import gather
 
