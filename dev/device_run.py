@@ -17,6 +17,7 @@ from pathlib import Path
 from dev.runtimes import NAMES, runtime
 from dev.setup.common import CHECKOUT
 from inflight_tools.boards.bundle import LIB, compile_all, library
+from inflight_tools.cache import write_below
 
 # What a device test may import by a flat name, and the checkout for dev.reference.
 BESIDE_LIB = ("host_tests/device", "host_tests/fuzz/targets", "boards/unix", "boards/common", "firmware", ".")
@@ -45,10 +46,7 @@ def environment(lib, file):
 def compiled(lib=LIB):
     """A temporary copy of the library as it is deployed: .mpy files made with -O3."""
     with tempfile.TemporaryDirectory(prefix="inflight-mpy-") as folder:
-        for place, content in compile_all(library(lib)).items():
-            target = Path(folder) / f"{place}.mpy"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+        write_below(Path(folder), {f"{place}.mpy": code for place, code in compile_all(library(lib)).items()})
         yield Path(folder)
 
 

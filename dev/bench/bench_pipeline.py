@@ -11,16 +11,14 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from dev.bench.pipeline import history, stages
 from dev.bench.pipeline.collector import bench_collector
 from dev.bench.pipeline.show import tables
-from dev.bench.shown import show
 from dev.setup.common import CHECKOUT
+from dev.shown import say, show
 from inflight_tools.cache import write_atomic
 
-CONSOLE = Console(stderr=True)
 app = typer.Typer(pretty_exceptions_enable=False)
 
 
@@ -38,10 +36,6 @@ def _numbers(text, kind):
     if any(number <= 0 for number in found):
         raise typer.BadParameter(f"{text}: numbers above 0, with commas between them")
     return found
-
-
-def _say(text):
-    CONSOLE.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim]  {text}", soft_wrap=True, highlight=False)
 
 
 def _machine():
@@ -75,7 +69,7 @@ def main(
     work = Path(tempfile.mkdtemp(prefix="bench-", dir=out.parent))  # on the disk that is asked for, not in memory
 
     def part(name, measure, *args):
-        _say(name)
+        say(name)
         folder = work / name.replace(" ", "-")
         folder.mkdir()
         try:
@@ -99,16 +93,16 @@ def main(
             figures["fleets"].append(part(f"ledger of {size} devices", history.measure_devices, size))
             save()
         if messages:
-            _say(f"collector, {messages} messages")
+            say(f"collector, {messages} messages")
             figures["collector"] = bench_collector(messages, runs, work)
             save()
     finally:
         if keep:
-            _say(f"landing files and tables are in {work}")
+            say(f"landing files and tables are in {work}")
         else:
             shutil.rmtree(work)
     show(tables(figures), markdown)
-    _say(f"figures are in {out}")
+    say(f"figures are in {out}")
 
 
 if __name__ == "__main__":

@@ -7,25 +7,19 @@ import time
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from dev.bench.figures import measure, peers
 from dev.bench.figures.plot import svg
 from dev.bench.figures.run import Code, Failed, responder
 from dev.bench.figures.show import tables
-from dev.bench.shown import show
 from dev.demo.mosquitto import Mosquitto
 from dev.demo.sensors import best_runtime
 from dev.runtimes import Runtime
 from dev.setup.common import CHECKOUT
+from dev.shown import say, show
 from inflight_tools.cache import write_atomic
 
-CONSOLE = Console(stderr=True)
 app = typer.Typer(pretty_exceptions_enable=False)
-
-
-def _say(text):
-    CONSOLE.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim]  {text}", soft_wrap=True, highlight=False)
 
 
 def run(folder, others, effort, frozen=None):
@@ -55,7 +49,7 @@ def run(folder, others, effort, frozen=None):
             parts["frozen"] = lambda: measure.ours(firmware, broker.port, effort, folder)
             parts["smallest_frozen"] = lambda: measure.smallest(firmware, broker.port, "ours", folder)
         for name, part in parts.items():
-            _say(name.replace("_", " "))
+            say(name.replace("_", " "))
             figures[name] = part()
     return figures
 
@@ -67,7 +61,7 @@ def _smallest(code, port, name, folder):
     except Failed as e:
         if name == "ours":
             raise
-        _say(str(e))
+        say(str(e))
         return None
 
 
@@ -107,7 +101,7 @@ def main(
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
             figures = run(Path(folder), found, measure.TINY if tiny else measure.FULL, frozen)
     except (ValueError, RuntimeError) as e:
-        CONSOLE.print(f"bench: {e}", style="red", soft_wrap=True, highlight=False)
+        typer.secho(f"bench: {e}", fg="red", err=True)
         raise typer.Exit(1) from None
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(out, json.dumps(figures, indent=1) + "\n")
@@ -115,7 +109,7 @@ def main(
         (pictures or out.parent).mkdir(parents=True, exist_ok=True)
         write_atomic((pictures or out.parent) / name, picture)
     show(tables(figures), markdown)
-    _say(f"figures are in {out}")
+    say(f"figures are in {out}")
 
 
 if __name__ == "__main__":

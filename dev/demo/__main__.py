@@ -9,21 +9,22 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from dev.demo.downstream import Downstream
 from dev.demo.mosquitto import Mosquitto
 from dev.demo.network import Network
-from dev.demo.sensors import HEAP, ROOT, Fleet, build
+from dev.demo.sensors import HEAP, ROOT, Fleet
 from dev.demo.witness import Witness
 from dev.reference.oracle import judge
 from dev.setup.common import CHECKOUT
+from dev.shown import table
 
 _DRAIN_S = 300  # at most, until every sensor has delivered what its journal holds,
 _SETTLE_S = 90  # and until all of that has arrived everywhere
 _CUTS_PER_S = 4
-_BROKER_RESTARTS = 2
-_COLLECTOR_KILLS = (0.25, 0.6)  # parts of the time,
+_BROKER_RESTARTS = (1 / 3, 2 / 3)  # parts of the time
+_NETWORK_CUTS = (0.2, 0.5, 0.8)
+_COLLECTOR_KILLS = (0.25, 0.6)
 _SPARK_KILL = 0.4  # or when it has done a batch, if that takes longer
 REPORT = CHECKOUT / "build" / "demo-report.html"
 
@@ -45,6 +46,10 @@ class Show:
         self._duration, self._cuts = duration, cuts
         self._random = random.Random(seed)
         self._start = time.monotonic()
+        due = [(part, self._restart_broker) for part in _BROKER_RESTARTS]
+        due += [(part, self._cut_network) for part in _NETWORK_CUTS]
+        due += [(part, self._kill_collector) for part in _COLLECTOR_KILLS]
+        self._due = [(duration * part, happen) for part, happen in due]
         self.restarts = 0
 
     def _now(self):
@@ -56,28 +61,13 @@ class Show:
     def run(self):
         """Misfortunes until the time is over and the cuts are made."""
         step = self._duration / self._cuts
-        restarts = [self._duration * (i + 1) / (_BROKER_RESTARTS + 1) for i in range(_BROKER_RESTARTS)]
-        outages = [self._duration * part for part in (0.2, 0.5, 0.8)]
-        kills = [self._duration * part for part in _COLLECTOR_KILLS]
-        back = None
         report = 0
         next_cut = self._now()
         while not self._fleet.deaths and (self._now() < self._duration or self._fleet.cuts < self._cuts):
-            if restarts and self._now() >= restarts[0]:
-                restarts.pop(0)
-                self._restart_broker()
-            if kills and self._now() >= kills[0]:
-                kills.pop(0)
-                self._kill("collector", self._downstream.collector)
+            for one in [one for one in self._due if one[0] <= self._now()]:
+                self._due.remove(one)
+                one[1]()
             self._kill_spark()
-            if outages and self._now() >= outages[0]:
-                outages.pop(0)
-                self._network.cut()
-                back = self._now() + self._random.uniform(0.5, 1.5)
-                self.say("network cut")
-            if back and self._now() >= back:
-                self._network.join()
-                back = None
             if self._now() >= next_cut:
                 next_cut = max(next_cut + step * self._random.uniform(0.2, 1.7), self._now() - 1)
                 self._fleet.cut_one()
@@ -86,6 +76,11 @@ class Show:
                 self.progress()
             time.sleep(max(0.0, min(next_cut - self._now(), 0.02)))
         self._network.join()
+
+    def _cut_network(self):
+        self._network.cut()
+        self._due.append((self._now() + self._random.uniform(0.5, 1.5), self._network.join))
+        self.say("network cut")
 
     def _restart_broker(self):
         # mosquitto may hand a QoS 2 message out twice to who is connected while it restarts: the
@@ -103,6 +98,9 @@ class Show:
             raise RuntimeError(f"the {name} ended by itself:\n{program.said()[-2000:]}")
         program.on()
         self.say(f"{name} killed, and started again")
+
+    def _kill_collector(self):
+        self._kill("collector", self._downstream.collector)
 
     def _kill_spark(self):
         spark = self._downstream.spark
@@ -154,26 +152,23 @@ def check_tables(accepted, facts, raw, measurements):
 
 
 def _show_report(console, facts):
-    table = Table(title="What the report tells, from Spark's tables", title_justify="left", show_header=False)
-    table.add_column("")
-    table.add_column("", justify="right")
     fleet = facts["fleet"]
-    for name, words in (
-        ("accepted", "messages accepted"),
-        ("delivered", "in the tables"),
-        ("lost", "lost"),
-        ("doubled", "rows that stand twice"),
-        ("repeated", "repetitions removed"),
-        ("measurements", "measurements"),
-        ("dead_letters", "dead letters"),
-        ("restarts", "restarts that devices told of"),
-    ):
-        table.add_row(words, str(fleet[name]))
-    latency = fleet["latency_ms"]
-    table.add_row(
-        "latency p50 / p95 / p99", " / ".join(f"{latency[p] / 1000:.1f} s" for p in latency) if latency else "-"
-    )
-    console.print(table)
+    rows = [(words, fleet[name]) for name, words in _TOLD.items()]
+    if latency := fleet["latency_ms"]:
+        rows.append(("latency " + " / ".join(latency), " / ".join(f"{ms / 1000:.1f} s" for ms in latency.values())))
+    console.print(table("What the report tells, from Spark's tables", [("", "all"), *rows]))
+
+
+_TOLD = {
+    "accepted": "messages accepted",
+    "delivered": "in the tables",
+    "lost": "lost",
+    "doubled": "rows that stand twice",
+    "repeated": "repetitions removed",
+    "measurements": "measurements",
+    "dead_letters": "dead letters",
+    "restarts": "restarts that devices told of",
+}
 
 
 def _result(console, accepted, fleet, network, witness, restarts):
@@ -189,13 +184,9 @@ def _result(console, accepted, fleet, network, witness, restarts):
             "duplicated": len(twice) + len(repeated),
             "resent with DUP": network.repeated[qos],
         }
-    table = Table(title="What a subscriber got", title_justify="left")
-    table.add_column("")
-    for qos in rows:
-        table.add_column(f"QoS {qos}", justify="right")
-    for name in ("accepted", "delivered", "lost", "duplicated", "resent with DUP"):
-        table.add_row(name, *(str(rows[qos][name]) for qos in rows))
-    console.print(table)
+    names = ("accepted", "delivered", "lost", "duplicated", "resent with DUP")
+    lines = [(name, *(row[name] for row in rows.values())) for name in names]
+    console.print(table("What a subscriber got", [("", *(f"QoS {qos}" for qos in rows)), *lines]))
     console.print(
         f"power cuts survived: {fleet.cuts}   broker restarts: {restarts}   network cuts: {network.cuts}\n"
         "(QoS 1 is at least once: a duplicate there is allowed)",
@@ -246,17 +237,16 @@ def main(
 
 
 def _perform(console, folder, devices, duration, levels, interval, seed):
-    files = build(folder / "code")
     cuts = max(100, round(duration * _CUTS_PER_S))
     with (
         Mosquitto(folder / "broker") as broker,
         Network(broker.port) as network,
         Witness(broker.port) as witness,
         Downstream(folder / "pipeline", broker.port, ROOT) as downstream,
-        Fleet(folder, folder / "code", devices, network.port, levels, interval, seed) as fleet,
+        Fleet(folder, [(network.port, levels[i % len(levels)]) for i in range(devices)], interval, seed) as fleet,
     ):
         console.print(
-            f"{devices} sensors, each a {fleet.interpreter} with {HEAP} of heap and {files} files of firmware;\n"
+            f"{devices} sensors, each a {fleet.interpreter} with {HEAP} of heap and {fleet.files} files of firmware;\n"
             f"mosquitto on 127.0.0.1:{broker.port}; {cuts} power cuts in {duration:g} s; seed {seed}",
             highlight=False,
         )

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+from .witness import number
+
 _FLEET = ("-m", "inflight_tools", "fleet")
 _PATIENCE_S = 600  # a batch of Spark's that takes a second may take a minute on a machine with other work
 # A Java that lives for a minute: what it would compile more thoroughly, on the other core, it would hardly run.
@@ -38,11 +40,12 @@ class _Program:
         self._process.wait()
         return alive
 
-    def ask_to_end(self):
-        if self._process.poll() is None:
-            self._process.terminate()
+    def stop(self):
+        """Asks it to end."""
+        self._process.terminate()
+        self._end()
 
-    def end(self):
+    def _end(self):
         """Waits for its end. Raises RuntimeError if that is none in good order; nothing of it goes on then."""
         try:
             status = self._process.wait(_PATIENCE_S)
@@ -54,7 +57,7 @@ class _Program:
 
     def run(self):
         self.on()
-        self.end()
+        self._end()
 
     def wait_for(self, words):
         """Until it has said them. Raises RuntimeError if it never does."""
@@ -101,18 +104,13 @@ class Downstream:
 
     def landed(self):
         """(device, sequence number) of all that the collector has written."""
-        found = set()
-        for file in [*self.folder.glob("landing/*.ndjson"), *self.folder.glob("landing/.*.spool")]:
-            found |= _numbers(file)
-        for file in self.folder.glob("tables/landed/**/*.ndjson"):
-            found |= _numbers(file)
-        return found
+        places = "landing/*.ndjson", "landing/.*.spool", "tables/landed/**/*.ndjson"
+        return set().union(*(_numbers(file) for place in places for file in self.folder.glob(place)))
 
     def finish(self):
         """Everything goes through, Spark being killed once more. Returns the facts of the report; the page is
         report.html in the folder."""
-        self.collector.ask_to_end()
-        self.collector.end()
+        self.collector.stop()
         self.spark.off()
         last = (*_FLEET, "tables", *self._of, "--once")
         _Program(self.folder / "spark.log", *last).run()
@@ -131,15 +129,9 @@ class Downstream:
 
 
 def _numbers(file):
-    found = set()
     try:
         lines = file.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:  # renamed in this moment: it is met under its other name, or at the next look
-        return found
-    for line in lines:
-        delivery = json.loads(line)
-        body = json.loads(delivery["text"])
-        first = body[0] if isinstance(body, list) else body
-        if "seq" in first:
-            found.add((delivery["topic"].split("/")[1], first["seq"]))
-    return found
+        return set()
+    found = (number(line["topic"], line["text"]) for line in map(json.loads, lines))
+    return {(device, seq) for device, _, seq in filter(None, found)}

@@ -9,10 +9,10 @@ from dev.reference.wire import PUBLISH, spans
 
 
 class _Frames:
-    """Counts the PUBLISH packets of a byte stream: by QoS, and those with DUP."""
+    """Counts the PUBLISH packets with DUP of a byte stream, by QoS."""
 
-    def __init__(self, published, repeated):
-        self._published, self._repeated = published, repeated
+    def __init__(self, repeated):
+        self._repeated = repeated
         self._data = bytearray()
 
     def feed(self, data):
@@ -21,9 +21,7 @@ class _Frames:
         for start, _, stop in spans(self._data):
             first, end = self._data[start], stop
             if first >> 4 == PUBLISH:
-                qos = first >> 1 & 3
-                self._published[qos] += 1
-                self._repeated[qos] += first >> 3 & 1
+                self._repeated[first >> 1 & 3] += first >> 3 & 1
         del self._data[:end]
 
 
@@ -89,14 +87,14 @@ class Relay:
 
 
 class Network(Relay):
-    """A relay that can be cut. cut() and join() come from any thread; published and repeated count the PUBLISH packets
-    of all sensors by QoS."""
+    """A relay that can be cut. cut() and join() come from any thread; `repeated` counts the PUBLISH packets with DUP of
+    all sensors, by QoS."""
 
     def __init__(self, target):
         super().__init__(target)
         self._down = False
         self.cuts = 0
-        self.published, self.repeated = Counter(), Counter()
+        self.repeated = Counter()
 
     def cut(self):
         """Every connection breaks, in the middle of whatever it carries; new ones fail until join()."""
@@ -121,4 +119,4 @@ class Network(Relay):
             await super()._serve(reader, writer)
 
     def _watcher(self):
-        return _Frames(self.published, self.repeated).feed
+        return _Frames(self.repeated).feed

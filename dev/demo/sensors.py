@@ -1,5 +1,6 @@
 """Virtual sensors: the firmware application with the unix board, a MicroPython process each."""
 
+import contextlib
 import json
 import os
 import random
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from dev.runtimes import runtime
 from inflight_tools.boards.bundle import compile_all, sources
+from inflight_tools.cache import write_below
 
 HEAP = "200k"
 ROOT = "demo"  # the first level of their topics
@@ -28,10 +30,7 @@ def best_runtime():
 def build(folder):
     """Compiles what the unix board carries into `folder`, as it is deployed. Returns how many files."""
     found = compile_all(sources("unix"))
-    for place, compiled in found.items():
-        target = folder / f"{place}.mpy"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(compiled)
+    write_below(folder, {f"{place}.mpy": code for place, code in found.items()})
     return len(found)
 
 
@@ -66,15 +65,11 @@ class Sensor:
     def end_drain(self, timeout_s):
         """Waits until all of the journal is delivered. Returns its next sequence number. RuntimeError if that takes
         longer than timeout_s."""
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             told, _ = self._process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            told = b""
-        if self._process.returncode:
-            told = b""
-        if not told:
-            raise RuntimeError(f"{self.name} does not deliver what its journal holds: see its console.log")
-        return int(told.split()[-1])
+            if not self._process.returncode:
+                return int(told.split()[-1])
+        raise RuntimeError(f"{self.name} does not deliver what its journal holds: see its console.log")
 
     def off(self):
         """Cuts the power. Returns False if the device had ended by itself, which it never should."""
@@ -90,16 +85,17 @@ class Sensor:
 
 
 class Fleet:
-    """`count` sensors; `qos` tells the QoS of each in turn."""
+    """A sensor for each (port of the broker, QoS) of `links`; each carries so many `files`."""
 
-    def __init__(self, folder, code, count, port, qos, interval_ms, seed):
-        interpreter = best_runtime()
-        self.interpreter = interpreter.name
+    def __init__(self, folder, links, interval_ms, seed=None):
+        interpreter, code = best_runtime(), folder / "code"
+        self.interpreter, self.files = interpreter.name, build(code)
         self._random = random.Random(seed)
         self.cuts = self.deaths = 0
+        names = [f"sensor{i:03}" for i in range(len(links))]
         self.sensors = [
-            Sensor(f"sensor{i:03}", folder / f"sensor{i:03}", code, interpreter, port, qos[i % len(qos)], interval_ms)
-            for i in range(count)
+            Sensor(name, folder / name, code, interpreter, port, qos, interval_ms)
+            for name, (port, qos) in zip(names, links, strict=True)
         ]
 
     def __enter__(self):
@@ -108,9 +104,6 @@ class Fleet:
         return self
 
     def __exit__(self, *_):
-        self.off()
-
-    def off(self):
         for sensor in self.sensors:
             sensor.off()
 

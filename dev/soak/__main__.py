@@ -15,11 +15,11 @@ import typer
 from rich.console import Console
 
 from dev.demo.mosquitto import Mosquitto
-from dev.demo.sensors import Sensor, best_runtime, build
+from dev.demo.sensors import Fleet
 from dev.reference.oracle import Tally, judge
 from dev.soak import day, storm
 from dev.soak.fleet import Share, more_files
-from dev.soak.result import Row, histogram, table
+from dev.soak.result import Row, histogram, table_of
 from dev.soak.watcher import Watcher
 from dev.soak.weather import KINDS
 
@@ -98,31 +98,6 @@ class Soak:
         return [times.count(second) for second in range(max(times, default=-1) + 1)]
 
 
-class Firmware:
-    """Sensors with the real firmware, one in each kind of network in turn."""
-
-    def __init__(self, folder, count, ports):
-        build(folder / "code")
-        what = folder / "code", best_runtime()
-        self.sensors = [
-            Sensor(
-                f"sensor{i:03}", folder / f"sensor{i:03}", *what, ports[i % len(ports)], 1 + i // len(ports) % 2, 1000
-            )
-            for i in range(count)
-        ]
-
-    def __enter__(self):
-        for sensor in self.sensors:
-            sensor.on()
-        return self
-
-    def __exit__(self, *_):
-        self.deaths = sum(not sensor.off() for sensor in self.sensors)
-
-    def accepted(self):
-        return {(s.name, seq, qos) for s in self.sensors for seq, qos in s.accepted()}
-
-
 def _rows(shares, seen):
     """({kind: Row}, MB of RAM of the processes, in each second)."""
     rows = {kind: Row() for kind in KINDS}
@@ -171,7 +146,7 @@ def _virtual(console, hours, devices, seed):
     began = time.monotonic()
     lived = day.live(hours, devices, 30, seed)
     title = f"{hours:g} hours of {devices} devices on a virtual clock, in {time.monotonic() - began:.0f} s"
-    console.print(table(title, lived.rows))
+    console.print(table_of(title, lived.rows))
     early, late = lived.growth()
     console.print(
         f"{lived.restarts} broker restarts, {lived.outages} outages of access points, {lived.lives} devices restarted, "
@@ -199,7 +174,9 @@ def _real(console, folder, devices, firmware, seconds, seed):
         interval = max(2, devices / 250)
         numbers = [range(i, devices, 2) for i in range(2)]
         shares = [Share(broker.port, some, interval, seed + i) for i, some in enumerate(numbers)]
-        sensors = stack.enter_context(Firmware(folder, firmware, shares[0].ports))
+        ports = shares[0].ports  # a sensor with the real firmware in each kind of network in turn
+        links = [(ports[i % len(ports)], 1 + i // len(ports) % 2) for i in range(firmware)]
+        sensors = stack.enter_context(Fleet(folder, links, 1000))
         soak = Soak(console, broker, watcher, shares, seconds)
         soak.run()
         accepted = sensors.accepted()  # they go on: what they accept from now on is nobody's
@@ -207,7 +184,7 @@ def _real(console, folder, devices, firmware, seconds, seed):
         seen = watcher.counts()
         rows, resident = _rows(shares, seen)
         rows["all, real firmware"] = _firmware(accepted, seen)
-        console.print(table(f"{devices} virtual devices, {firmware} with firmware, {seconds:.0f} s", rows))
+        console.print(table_of(f"{devices} virtual devices, {firmware} with firmware, {seconds:.0f} s", rows))
         console.print("Reconnects after the longest absence of the broker:")
         console.print("\n".join(histogram(soak.spread())), highlight=False)
         problems = _memory(console, resident, watcher.heap)

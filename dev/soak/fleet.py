@@ -4,11 +4,12 @@ import asyncio
 import multiprocessing
 import random
 import resource
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 from .device import Device, Way
 from .weather import KINDS, Weather
 
+_TOLD = ("name", "kind", "qos", "accepted", "full", "settled", "when_full", "dropped", "excused")  # by each device
 _WAYS = Way(), Way(clean=(True,)), Way(when_full="oldest"), Way(when_full="newest"), Way()
 
 
@@ -17,25 +18,6 @@ def more_files():
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a device says of itself in the end."""
-
-    name: str
-    kind: str
-    qos: int
-    accepted: int
-    full: int
-    settled: bool
-    when_full: str | None
-    dropped: int
-    excused: frozenset
-
-
-def _tell(d):
-    return Told(d.name, d.kind, d.qos, d.accepted, d.full, d.settled, d.when_full, d.dropped, frozenset(d.excused))
 
 
 def _resident():
@@ -130,7 +112,8 @@ class _Work:
 
     def _do_end(self):
         connections = {weather.kind: weather.connections for weather in self._weathers}
-        return [_tell(device) for device in self._devices], connections, self._resident
+        told = [SimpleNamespace(**{name: getattr(device, name) for name in _TOLD}) for device in self._devices]
+        return told, connections, self._resident
 
 
 def _work(*arguments):

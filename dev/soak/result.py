@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rich.table import Table
+from dev.shown import table
 
 
 @dataclass
@@ -75,17 +75,11 @@ _COLUMNS = {
 }
 
 
-def table(title, rows):
+def table_of(title, rows):
     """rows: {kind: Row}."""
-    made = Table(title=title, title_justify="left")
-    made.add_column("network")
-    for words in _COLUMNS.values():
-        made.add_column(words, justify="right")
-    for kind, row in rows.items():
-        made.add_row(kind, *(str(getattr(row, name)) for name in _COLUMNS))
-    made.add_section()
-    made.add_row("all", *(str(sum(getattr(row, name) for row in rows.values())) for name in _COLUMNS))
-    return made
+    lines = [(kind, *(getattr(row, name) for name in _COLUMNS)) for kind, row in rows.items()]
+    sums = [sum(column) for column in zip(*(counts for _, *counts in lines), strict=True)]
+    return table(title, [("network", *_COLUMNS.values()), *lines, ("all", *sums)])
 
 
 def histogram(counts, width=60):

@@ -19,7 +19,7 @@ PARTS = {
     "boards": "inflight_tools/device_code/boards",
     "firmware": "inflight_tools/device_code/firmware",
 }
-SUFFIXES = (".py", ".css", ".js", ".properties")
+SUFFIXES = (".py", ".css", ".html", ".js", ".properties", ".svg")
 
 
 @pytest.fixture(scope="module")

@@ -27,11 +27,19 @@ def find_firmware(name):
     return next((folder / name for folder in firmware_folders() if (folder / name).is_file()), None)
 
 
-def write_atomic(path, text, mode=0o644):
-    """The file holds all of `text`, or what it held before; its folder is made if it is missing."""
+def write_below(folder, files):
+    """Writes `files`, {path below `folder`: content}."""
+    for path, content in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+def write_atomic(path, content, mode=0o644):
+    """The file holds all of `content`, text or bytes, or what it held before; its folder is made if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
     os.chmod(temporary, mode)
     os.replace(temporary, path)

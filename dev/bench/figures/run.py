@@ -9,6 +9,7 @@ from pathlib import Path
 from dev.setup.common import CHECKOUT
 from inflight_tools.boards.bundle import compile_all, compile_mpy, library
 from inflight_tools.boards.device.rom import image
+from inflight_tools.cache import write_below
 
 SCRIPTS = Path(__file__).resolve().parent / "device"
 OURS = "inflight"
@@ -54,10 +55,7 @@ class Code:
         self._image.write_bytes(image({f"/lib/{place}.mpy": data for place, data in found.items()}))
 
     def _write(self, compiled):
-        for place, data in compiled.items():
-            target = self._folder / f"{place}.mpy"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
+        write_below(self._folder, {f"{place}.mpy": data for place, data in compiled.items()})
 
     def run(self, script, *args, heap="2m", rom=False, timeout=300):
         """What `script` printed, from JSON. Raises Failed."""

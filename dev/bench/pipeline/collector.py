@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import paho.mqtt.client as paho
-from rich.console import Console
-from rich.table import Table
 
 from dev.demo.mosquitto import Mosquitto
 from inflight_tools.boards.device.broker import Broker
@@ -31,7 +29,7 @@ _PAYLOAD = json.dumps(
 ).encode()
 
 
-def bench_collector(messages=40_000, runs=3, folder=None):
+def bench_collector(messages, runs, folder):
     """Messages/s, the median of `runs` each, taken by turns, in a folder within `folder`. The messages wait in the
     collector's session when it connects, so nobody but the broker and the collector works meanwhile."""
     figures = {"fsync": [], "no_fsync": []}
@@ -112,24 +110,3 @@ def _client(port, name, clean):
 def _in_time(event):
     if not event.wait(_PATIENCE_S):
         raise RuntimeError(f"the broker did not answer in {_PATIENCE_S} s")
-
-
-def _print(figures):
-    table = Table(title="Collector", title_justify="left")
-    columns = {"messages/s": "messages_s", "messages in a batch": "batch", "us of processor per message": "cpu_us"}
-    table.add_column("")
-    for title in columns:
-        table.add_column(title, justify="right")
-    for kind in figures["messages_s"]:
-        table.add_row(kind.replace("_", " "), *(f"{figures[name][kind]:,.0f}" for name in columns.values()))
-    console = Console()
-    console.print(table)
-    console.print(
-        f"{figures['messages']:,} messages of {figures['payload_bytes']} bytes, median of {figures['runs']}; "
-        f"with fsync {figures['share']:.0%} of without",
-        highlight=False,
-    )
-
-
-if __name__ == "__main__":
-    _print(bench_collector())

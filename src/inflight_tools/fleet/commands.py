@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -74,6 +73,14 @@ def _spark(name, master, partitions, conf):
                 spark.stop()
 
 
+def _stopping():
+    """An Event that is set when we are told to stop."""
+    told = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: told.set())
+    return told
+
+
 def _place(data, given, name):
     """Where landing files or tables are: as given, or below the folder of all."""
     return given if given else str((data / name).absolute())
@@ -121,9 +128,7 @@ def tables(
     landing, to = _place(data, landing, "landing"), _place(data, to, "tables")
     if "://" not in landing:
         Path(landing).mkdir(parents=True, exist_ok=True)
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stopping = _stopping()
     with _spark("tables", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.stream import start
 
@@ -154,10 +159,9 @@ def report(
     conf: list[str] = CONF,
 ):
     """What became of each message, as one HTML page that needs nothing but a browser."""
-    from inflight_tools.fleet.report import render
-
     out = out or data / "report.html"
     with _spark("report", master, partitions, conf) as spark:
+        from inflight_tools.fleet.report import render
         from inflight_tools.fleet.spark.batch import Tables
         from inflight_tools.fleet.spark.facts import gather
 
@@ -223,12 +227,9 @@ def pipeline(
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]
     this = [sys.executable, "-m", "inflight_tools", "fleet"]
     running = [subprocess.Popen([*this, *words], start_new_session=True) for words in (collect, spark)]
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stopping = _stopping()
     while all(child.poll() is None for child in running) and not stopping.wait(0.2):
         pass
     for child in running:
-        if child.poll() is None:
-            os.kill(child.pid, signal.SIGTERM)
+        child.terminate()
     raise typer.Exit(max(abs(child.wait()) for child in running))

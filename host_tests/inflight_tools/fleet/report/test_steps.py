@@ -6,15 +6,15 @@ import pytest
 
 from host_tests.inflight_tools.fleet.report import made_facts
 from host_tests.inflight_tools.fleet.report.reading import read
-from inflight_tools.fleet.report import scale, series
-from inflight_tools.fleet.report.plots import silences, timeline
+from inflight_tools.fleet.report import render, scale, series
+from inflight_tools.fleet.report.plots import silences
 from inflight_tools.fleet.report.steps import MOST, steps
 
 NONE = {"received": 0, "backlog": 0, "repeated": 0, "restarts": 0, "offline": 0, "dead_letters": 0}
 
 
 def line(*points, step=60):
-    return {"step_s": step, "points": [{**NONE, "t": t, **counts} for t, counts in points]}
+    return {"step_s": step, "delay_s": step, "points": [{**NONE, "t": t, **counts} for t, counts in points]}
 
 
 def test_no_points_no_steps():
@@ -87,16 +87,17 @@ def test_many_series_share_the_room():
 @pytest.mark.parametrize("minutes", (4, 9, 60, 150, 1500, 20_000))
 def test_the_drawing_has_units_and_different_times(minutes):
     facts = made_facts.fleet(3, minutes=minutes)
-    found = steps(facts["timeline"])
-    drawing = read(timeline(found, 1080, "wide"))
+    drawing = read(render(facts)).one("svg", class_="wide")
     assert drawing.one("text", class_="lane").text.startswith("messages per ")
     ticks = [tick.text for tick in drawing.all("text", class_="tick") if "data-t" in tick.attributes]
     assert 2 <= len(ticks) <= 10
     if minutes < 1440:  # later the days below tell them apart
         assert len(set(ticks)) == len(ticks)
-    assert len(list(drawing.all("rect", class_="outage"))) == len(silences(found.values("received")))
+    outages = silences(steps(facts["timeline"]).values("received"))
+    assert len(list(drawing.all("path", class_="outage"))) == len(outages)
 
 
 def test_one_step_of_a_minute_is_told_as_such():
-    drawing = read(timeline(steps(line((600, {"received": 5}))), 360, "narrow"))
+    facts = {**made_facts.fleet(3), "timeline": line((600, {"received": 5}))}
+    drawing = read(render(facts)).one("svg", class_="narrow")
     assert drawing.one("text", class_="lane").text == "messages per min"

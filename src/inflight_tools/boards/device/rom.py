@@ -11,6 +11,7 @@ from mpremote.romfs import make_romfs
 from mpremote.transport import TransportError
 
 from inflight_tools.boards.device.link import DeviceError
+from inflight_tools.cache import write_below
 
 LIB = "/rom/lib"  # MicroPython mounts the image at /rom, and looks for modules here
 
@@ -33,10 +34,7 @@ if '/rom/lib' not in sys.path: sys.path.append('/rom/lib')
 def image(files):
     """A ROM image of `files`, {path below /rom: content}."""
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        for path, content in files.items():
-            target = Path(folder) / path.lstrip("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+        write_below(Path(folder), {path.lstrip("/"): content for path, content in files.items()})
         return make_romfs(folder, mpy_cross=False)
 
 

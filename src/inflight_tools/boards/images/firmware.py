@@ -4,16 +4,14 @@ import hashlib
 import http.client
 import os
 import re
-import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-from inflight_tools.cache import firmware_folders
+from inflight_tools.cache import firmware_folders, write_atomic
 
 SITE = "https://micropython.org/resources/firmware"
 _TIMEOUT_S = 30
-_CHUNK = 1 << 16
 
 
 def obtain(variant, named=None, sha256=None):
@@ -57,24 +55,16 @@ def _download(name, wanted, folder):
     """Fetches firmware `name` into `folder`, where it appears whole and checked or not at all."""
     url = f"{os.environ.get('INFLIGHT_FIRMWARE_MIRROR', SITE).rstrip('/')}/{name}"
     advice = "download it elsewhere and name it with FIRMWARE="
-    folder.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=".new-", dir=folder)
     try:
-        with os.fdopen(handle, "wb") as file, urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
-            said = answer.headers.get("Content-Length")
-            while chunk := answer.read(_CHUNK):
-                file.write(chunk)
-            got = file.tell()
-        if said and got != int(said):
-            raise ValueError(f"{url}: the download ended early, {got} of {said} bytes: try again, or {advice}")
-        content = Path(temporary).read_bytes()
-        _check(content, wanted, url)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, folder / name)
-        return content
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+            content = answer.read()
+    except http.client.IncompleteRead as e:
+        got, whole = len(e.partial), len(e.partial) + e.expected
+        raise ValueError(f"{url}: the download ended early, {got} of {whole} bytes: try again, or {advice}") from None
     except urllib.error.HTTPError as e:
         raise ValueError(f"cannot download {url}: {e.code} {e.reason}: {advice}") from None
     except (OSError, http.client.HTTPException) as e:  # no network, no such host, a time-out
         raise ValueError(f"cannot download {url}: {getattr(e, 'reason', None) or e}: {advice}") from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    _check(content, wanted, url)
+    write_atomic(folder / name, content)
+    return content

@@ -1,8 +1,7 @@
-"""Drawings, as SVG whose colours and lines are classes of page.css. Each series has a shape or a pattern besides its
-colour, so that nobody needs to tell colours apart."""
+"""Drawings: where lines and texts stand. templates/macros.html makes them SVG, whose colours are classes of page.css.
+Each series has a shape or a pattern besides its colour, so that nobody needs to tell colours apart."""
 
 from . import scale
-from .markup import Html, join, tag
 from .scale import Scale, short
 from .words import count, duration, reading, utc
 
@@ -15,57 +14,49 @@ _MARKS = (  # rows of marks under the timeline: what, its shape, its words
 )
 
 
-def text(x, y, words, class_=None, **attributes):
-    return tag("text", words, x=short(x), y=short(y), class_=class_, **attributes)
+class Drawing:
+    """`title` and `description` tell those who cannot see it what it shows."""
+
+    def __init__(self, identity, title, description, form, left, width):
+        self.identity, self.title, self.description, self.form = identity, title, description, form
+        self.left, self.right, self.width = left, width - _RIGHT, width
+        self.paths = []  # (class, path data, width of the line or "")
+        self.texts = []  # (class, x, y, words)
+
+    def path(self, class_, data, width=""):
+        self.paths.append((class_, data, width))
+
+    def text(self, class_, x, y, words):
+        self.texts.append((class_, short(x), short(y), words))
+
+    def value_axis(self, values, up):
+        self.path("grid", "".join(f"M{self.left} {short(up(value))}H{self.right}" for value in values))
+        for value in values:
+            self.text("value", self.left - 6, up(value) + 4, reading(value))
+
+    def time_axis(self, across, end, top, bottom, most):
+        """Lines and times. A date stands where the day changes."""
+        self.height, self.y = bottom + 34, (bottom + 15, bottom + 29)
+        self.exact = end - across.low < 60 * most
+        self.times = []  # (x, seconds, time, date)
+        day = None
+        for t in scale.time_ticks(across.low, end, most):
+            date = utc(t, "%m-%d")
+            time = utc(t, "%H:%M:%S" if self.exact else "%H:%M")
+            self.times.append((short(across(t)), short(t), time, "" if date == day else date))
+            day = date
+        self.path("grid", "".join(f"M{x} {top}V{bottom}" for x, *_ in self.times))
 
 
-def path(d, class_, width=None):
-    thick = f' stroke-width="{short(width)}"' if width else ""
-    return Html(f'<path class="{class_}" d="{d}"{thick}/>')
-
-
-def svg(identity, width, height, title, description, *children, **attributes):
-    """A drawing that tells those who cannot see it what it shows."""
-    names = f"{identity}-t {identity}-d"
-    return tag(
-        "svg", tag("title", title, id=f"{identity}-t"), tag("desc", description, id=f"{identity}-d"), *children,
-        viewBox=f"0 0 {width} {short(height)}", role="img", aria_labelledby=names, **attributes,
-    )  # fmt: skip
-
-
-def icon(name):
-    """One of the page's symbols; a word stands beside it, always."""
-    return Html(f'<svg class="i {name}" aria-hidden=true><use href=#i-{name} /></svg>')
-
-
-def time_axis(start, end, across, top, bottom, most):
-    """Lines and times. The page's script tells them anew in the viewer's zone; a date stands where the day changes."""
-    parts, grid, day = [], "", None
-    exact = end - start < 60 * most
-    for t in scale.time_ticks(start, end, most):
-        x = across(t)
-        grid += f"M{short(x)} {short(top)}V{short(bottom)}"
-        hour = text(x, bottom + 15, utc(t, "%H:%M:%S" if exact else "%H:%M"), "tick", data_t=short(t))
-        date = utc(t, "%m-%d")
-        parts += [hour, text(x, bottom + 29, "" if date == day else date, "tick day")]
-        day = date
-    return tag("g", path(grid, "grid"), *parts, class_="times exact" if exact else "times")
-
-
-def _value_axis(values, up, left, right, shown):
-    grid = "".join(f"M{left} {short(up(value))}H{right}" for value in values)
-    return join((path(grid, "grid"), *(text(left - 6, up(value) + 4, shown(value), "value") for value in values)))
-
-
-def _bars(bases, tops, steps, across, up, class_):
-    """Bars from base to top: thick lines, as one path."""
+def _bars(bases, tops, steps, across, up):
+    """Bars from base to top: thick lines, as one path, and their width."""
     width = max(across(steps.length) - across(0) - 0.6, 0.8)
     bars = (
         f"M{short(across(steps.start + (n + 0.5) * steps.length))} {short(up(base))}V{short(up(top))}"
         for n, (base, top) in enumerate(zip(bases, tops, strict=True))
         if top > base
     )
-    return path("".join(bars), class_, width)
+    return "".join(bars), short(width)
 
 
 def silences(received):
@@ -80,14 +71,12 @@ def silences(received):
     return runs
 
 
-def _outages(steps, across, top, bottom):
-    parts = []
-    for first, end in silences(steps.values("received")):
-        left, right = (across(steps.start + n * steps.length) for n in (first, end))
-        parts.append(tag("rect", x=short(left), y=top, width=short(right - left), height=bottom - top, class_="outage"))
+def _outages(drawing, steps, across, top, bottom):
+    for ends in silences(steps.values("received")):
+        left, right = (across(steps.start + n * steps.length) for n in ends)
+        drawing.path("outage", f"M{short(left)} {top}H{short(right)}V{bottom}H{short(left)}z")
         if right - left > 96:
-            parts.append(text((left + right) / 2, (top + bottom) / 2, "nothing received", "within"))
-    return join(parts)
+            drawing.text("within", (left + right) / 2, (top + bottom) / 2, "nothing received")
 
 
 def _marks(steps, name, shape, across, y):
@@ -97,7 +86,7 @@ def _marks(steps, name, shape, across, y):
             size = 3 if happened == 1 else 4 if happened < 5 else 5.5
             x = round(across(steps.start + (n + 0.5) * steps.length))
             parts.append(_SHAPES[shape](x, y, size))
-    return path("".join(parts), f"mark {shape}")
+    return "".join(parts)
 
 
 _SHAPES = {
@@ -111,33 +100,28 @@ _SHAPES = {
 def timeline(steps, width, identity):
     """What came when, and what befell the devices, under one axis of time."""
     narrow = width < 600
-    right, top, bottom = width - _RIGHT, 26, 150 if narrow else 176
-    across = Scale(steps.start, steps.end, _LEFT, right)
+    drawing = Drawing(identity, "Timeline", describe(steps), "narrow" if narrow else "wide", _LEFT, width)
+    top, bottom = 26, 150 if narrow else 176
+    across = Scale(steps.start, steps.end, _LEFT, drawing.right)
     received, backlog = steps.values("received"), steps.values("backlog")
     values = scale.whole_ticks(max(received))
     up = Scale(0, values[-1], bottom, top)
     live = [all_ - late for all_, late in zip(received, backlog, strict=True)]
-    per = duration(steps.length).removeprefix("1\u00a0")
-    parts = [
-        text(0, 12, f"messages per {per}", "lane"),
-        _outages(steps, across, top, bottom),
-        _value_axis(values, up, _LEFT, right, reading),
-        _bars([0] * len(live), live, steps, across, up, "live"),
-        _bars(live, received, steps, across, up, "backlog"),
-    ]
+    drawing.text("lane", 0, 12, "messages per " + duration(steps.length).removeprefix("1\u00a0"))
+    _outages(drawing, steps, across, top, bottom)
+    drawing.value_axis(values, up)
+    drawing.path("live", *_bars([0] * len(live), live, steps, across, up))
+    drawing.path("backlog", *_bars(live, received, steps, across, up))
     y = bottom + 26
     for name, shape, one, several in _MARKS:
         total = steps.total(name)
         if total:
-            parts += [text(0, y, count(total, one, several), "lane"), _marks(steps, name, shape, across, y + 15)]
+            drawing.text("lane", 0, y, count(total, one, several))
+            drawing.path(f"mark {shape}", _marks(steps, name, shape, across, y + 15))
             y += 43
-    y -= 16
-    parts.append(time_axis(steps.start, steps.end, across, bottom, y, 4 if narrow else 9))
-    parts.append(path(f"M0 {top}V{y}", "cursor"))
-    return svg(
-        identity, width, y + 34, "Timeline", describe(steps), *parts,
-        class_="chart narrow" if narrow else "chart wide", data_from=_LEFT, data_to=right, tabindex="0",
-    )  # fmt: skip
+    drawing.time_axis(across, steps.end, bottom, y - 16, 4 if narrow else 9)
+    drawing.path("cursor", f"M0 {top}V{y - 16}")
+    return drawing
 
 
 def describe(steps):
@@ -164,7 +148,8 @@ def band(identity, points, title, description):
         start, end = start - 30, end + 30
     values = scale.ticks(min(point[2] for point in points), max(point[3] for point in points), 3)
     left = round(12 + 6.6 * max(len(reading(value)) for value in values))
-    across = Scale(start, end, left, _WIDTH - _RIGHT)
+    drawing = Drawing(identity, title, description, "", left, _WIDTH)
+    across = Scale(start, end, left, drawing.right)
     up = Scale(values[0], values[-1], _BOTTOM, _TOP)
     lines, areas = [], []
     for run in _runs(points):
@@ -176,12 +161,12 @@ def band(identity, points, title, description):
             ends = [(x - 1.5, high), (x + 1.5, high), (x + 1.5, low), (x - 1.5, low)]
         lines.append(_way(mean))
         areas.append(_way(ends) + "z")
-    return svg(
-        identity, _WIDTH, _BOTTOM + 34, title, description,
-        _value_axis(values, up, left, _WIDTH - _RIGHT, reading), time_axis(start, end, across, _TOP, _BOTTOM, 4),
-        path("".join(areas), "band"), path("".join(lines), "mean"), path(f"M0 {_TOP}V{_BOTTOM}", "cursor"),
-        class_="chart", data_from=left, data_to=_WIDTH - _RIGHT, tabindex="0",
-    )  # fmt: skip
+    drawing.value_axis(values, up)
+    drawing.path("band", "".join(areas))
+    drawing.path("mean", "".join(lines))
+    drawing.time_axis(across, end, _TOP, _BOTTOM, 4)
+    drawing.path("cursor", f"M0 {_TOP}V{_BOTTOM}")
+    return drawing
 
 
 def _way(places):

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from .markup import known
+from .words import known
 
 MOST = 120
 COUNTS = ("received", "backlog", "restarts", "offline", "repeated", "dead_letters")
@@ -29,7 +29,7 @@ class Steps:
 
 def steps(timeline):
     """Steps out of the facts' points, or None where there is nothing to show."""
-    points = [point for point in timeline["points"] if known(point["t"]) is not None]
+    points = [point for point in timeline["points"] if known(point["t"])]
     if not points:
         return None
     unit = max(timeline["step_s"], 1)

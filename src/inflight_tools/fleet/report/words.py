@@ -1,17 +1,36 @@
-"""Figures as people read them."""
+"""Figures and texts as people read them."""
 
 import datetime
+import math
+import unicodedata
 
-from .markup import Html, known, tag
+from markupsafe import Markup
 
 NONE = "–"
 _SPACE = "\u00a0"  # between a figure and its unit: a line does not end there
+_UNSEEN = ("C", "Zl", "Zp")  # controls, marks of direction, surrogates, unassigned; line and paragraph separators
 _UNITS = {"Cel": "°C", "%RH": "% RH", "/": "ratio", "Ohm": "Ω", "lx": "lx"}
+
+
+def known(value):
+    """Whether it is a number that can be shown."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def visible(value):
+    """A text with what cannot be seen as Python writes it: it could turn or hide its neighbours, or be no UTF-8."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "".join(ascii(c)[1:-1] if unicodedata.category(c).startswith(_UNSEEN) else c for c in value)
+
+
+def clip(text, most):
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def number(value):
     """1234567 as "1,234,567"."""
-    return NONE if known(value) is None else f"{value:,}"
+    return f"{value:,}" if known(value) else NONE
 
 
 def count(value, what, several=None):
@@ -21,7 +40,7 @@ def count(value, what, several=None):
 
 def reading(value):
     """A measured value: what a sensor can tell, about four digits."""
-    if known(value) is None:
+    if not known(value):
         return NONE
     size = abs(value)
     if size >= 1e7 or 0 < size < 1e-4:
@@ -35,7 +54,7 @@ def unit(name):
 
 def duration(seconds):
     """The same in the largest unit that leaves digits before the point."""
-    if known(seconds) is None:
+    if not known(seconds):
         return NONE
     if not seconds:
         return f"0{_SPACE}s"
@@ -48,11 +67,11 @@ def duration(seconds):
 
 
 def milliseconds(value):
-    return NONE if known(value) is None else duration(value / 1000)
+    return duration(value / 1000) if known(value) else NONE
 
 
 def size(octets):
-    if known(octets) is None:
+    if not known(octets):
         return NONE
     return f"{octets / 1024:,.0f}{_SPACE}KB" if octets >= 10240 else f"{octets:,}{_SPACE}B"
 
@@ -80,12 +99,4 @@ def utc(seconds, form="%Y-%m-%d %H:%M"):
 def moment(seconds, exact=False):
     """A time that the page's script tells in the viewer's zone; without it, in UTC (Z)."""
     text = utc(seconds, "%Y-%m-%d %H:%M:%SZ" if exact else "%Y-%m-%d %H:%MZ")
-    return Html(NONE) if text == NONE else tag("time", text)
-
-
-ZONE = Html('<span class="zone">UTC</span>')
-
-
-def figure(identity, value, shown=None):
-    """A figure that can be read back: exact in `value`, readable between."""
-    return tag("data", shown or number(value), id=identity, value="" if known(value) is None else value)
+    return text if text == NONE else Markup("<time>{}</time>").format(text)

@@ -1,9 +1,16 @@
-"""Figures as tables, for a terminal or a Markdown page."""
+"""What maintainers' commands show: what goes on, and tables, for a terminal or a Markdown page."""
 
 import sys
+import time
 
 from rich.console import Console
 from rich.table import Table
+
+_STDERR = Console(stderr=True)
+
+
+def say(text):
+    _STDERR.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim]  {text}", soft_wrap=True, highlight=False)
 
 
 def show(tables, markdown):
@@ -12,17 +19,17 @@ def show(tables, markdown):
         if markdown:
             sys.stdout.write(_as_markdown(title, rows))
         else:
-            Console().print(_as_rich(title, rows))
+            Console().print(table(title, rows))
 
 
-def _as_rich(title, rows):
+def table(title, rows):
     head, *rest = rows
-    table = Table(title=title, title_justify="left")
+    made = Table(title=title, title_justify="left")
     for place, name in enumerate(head):
-        table.add_column(name, justify="right" if place else "left")
+        made.add_column(name, justify="right" if place else "left")
     for row in rest:
-        table.add_row(*row)
-    return table
+        made.add_row(*map(str, row))
+    return made
 
 
 def _as_markdown(title, rows):
