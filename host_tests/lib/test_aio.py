@@ -15,20 +15,9 @@ import warnings
 
 import pytest
 
-from host_tests import broker as server
-from host_tests.broker import (
-    CONNECT,
-    PINGREQ,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-    Automatic,
-    Faults,
-)
+from dev.reference.kinds import CONNECT, PINGREQ, PUBACK, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, UNSUBSCRIBE
+from dev.reference.wire import connack, pingresp, puback, pubcomp, publish, pubrec, suback, unsuback
+from host_tests.broker import PATIENCE_S, Automatic, Faults, Gone
 from inflight import AsyncClient, ConnectRefused, Journal, OutboxFull, ProtocolError, RamFlash
 from inflight.compat import ticks_add, ticks_ms
 from inflight.transport import Transport
@@ -139,9 +128,8 @@ def test_refused(broker, code):
         await client.disconnect()
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
-        b.send(server.connack(0, code))
+        b.called()
+        b.send(connack(0, code))
         b.expect_close()
         b.welcome()
         b.goodbye()
@@ -198,8 +186,7 @@ def test_silent_broker(broker):
         await client.disconnect()
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         b.expect_close()
 
     play(broker, script, scene)
@@ -215,9 +202,8 @@ def test_protocol_error(broker):
         await client.disconnect()
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
-        b.send(server.pingresp())
+        b.called()
+        b.send(pingresp())
         b.expect_close()
 
     play(broker, script, scene)
@@ -240,9 +226,8 @@ def test_comes_back_by_itself(broker):
             await client.ping()
 
     def script(b):
-        for raw in (b"", server.connack(), server.connack()[:3], server.connack()):
-            b.accept()
-            b.expect(CONNECT)
+        for raw in (b"", connack(), connack()[:3], connack()):
+            b.called()
             b.send(raw)
             b.cut()
         b.welcome()
@@ -285,9 +270,9 @@ def test_publish(broker):
         b.expect(PUBLISH, topic="t", payload=b"zero", qos=0, retain=True)
         b.expect(PUBLISH, payload=b"one", qos=1, mid=1, dup=False)
         b.expect(PUBLISH, payload=b"two", qos=2, mid=2, dup=False)
-        b.send(server.puback(1), server.pubrec(2))
+        b.send(puback(1), pubrec(2))
         b.expect(PUBREL, mid=2)
-        b.send(server.pubcomp(2))
+        b.send(pubcomp(2))
 
     play(broker, script, scene)
     assert client.pending == 0
@@ -351,16 +336,16 @@ def test_redelivery(broker):
         b.welcome()
         for mid in (1, 2, 3):
             b.expect(PUBLISH, mid=mid, dup=False)
-        b.send(server.pubrec(2))
+        b.send(pubrec(2))
         b.expect(PUBREL, mid=2)
         b.cut()
         b.welcome(1)
         b.expect(PUBLISH, mid=1, dup=True, payload=b"1")
         b.expect(PUBREL, mid=2)
         b.expect(PUBLISH, mid=3, dup=True, payload=b"2")
-        b.send(server.puback(1), server.pubcomp(2), server.pubrec(3))
+        b.send(puback(1), pubcomp(2), pubrec(3))
         b.expect(PUBREL, mid=3)
-        b.send(server.pubcomp(3))
+        b.send(pubcomp(3))
         b.goodbye()
 
     play(broker, script, scene)
@@ -379,7 +364,7 @@ def test_session_forgotten(broker):
 
     def script(b):
         b.welcome()
-        b.send(server.suback(b.expect(SUBSCRIBE, filters=[("s", 1)]).mid, 1))
+        b.grant(1, filters=[("s", 1)])
         mid = b.expect(PUBLISH, dup=False).mid
         b.cut()
         b.welcome(1)
@@ -390,7 +375,7 @@ def test_session_forgotten(broker):
         assert {p.kind, q.kind} == {SUBSCRIBE, PUBLISH}
         sub, pub = (p, q) if p.kind == SUBSCRIBE else (q, p)
         assert sub.filters == [("s", 1)] and pub.mid == mid and pub.dup
-        b.send(server.suback(sub.mid, 1), server.puback(mid))
+        b.send(suback(sub.mid, 1), puback(mid))
         b.goodbye()
 
     play(broker, script, scene)
@@ -425,9 +410,9 @@ def test_session_of_a_stranger(broker):
         b.welcome(1, clean=False)
         b.free_ids()
         mid = b.expect(PUBLISH, payload=b"x").mid
-        b.send(server.pubrec(mid))
+        b.send(pubrec(mid))
         b.expect(PUBREL)
-        b.send(server.pubcomp(mid))
+        b.send(pubcomp(mid))
         b.goodbye()
 
     play(broker, script, scene)
@@ -458,8 +443,8 @@ def test_subscribe(broker):
             ([("a", 0), ("b/+", 1), ("c/#", 2)], (0, 1, 128)),
             ([("no", 0)], (128,)),
         ):
-            b.send(server.suback(b.expect(SUBSCRIBE, filters=filters).mid, *codes))
-        b.send(server.unsuback(b.expect(UNSUBSCRIBE, filters=[("a", None), ("one", None)]).mid))
+            b.grant(*codes, filters=filters)
+        b.send(unsuback(b.expect(UNSUBSCRIBE, filters=[("a", None), ("one", None)]).mid))
 
     play(broker, script, scene)
 
@@ -482,9 +467,9 @@ def test_subscribe_while_connecting(broker):
         with pytest.raises(TimeoutError):
             b.connection.sock.settimeout(0.05)
             b.connection.sock.recv(1)  # it waits for its turn
-        b.connection.sock.settimeout(server.PATIENCE_S)
-        b.send(server.suback(mid, 0))
-        b.send(server.suback(b.expect(SUBSCRIBE, filters=[("second", 1)]).mid, 1))
+        b.connection.sock.settimeout(PATIENCE_S)
+        b.send(suback(mid, 0))
+        b.grant(1, filters=[("second", 1)])
 
     play(broker, script, scene)
 
@@ -508,7 +493,7 @@ def test_link_lost_while_asking(broker):
         b.cut()
         for kind in (PINGREQ, UNSUBSCRIBE):
             b.welcome(1)
-            b.send(server.suback(b.expect(SUBSCRIBE).mid, 0)) if kind == PINGREQ else None
+            b.grant(0) if kind == PINGREQ else None
             b.expect(kind)
             b.cut()
         b.welcome(1)
@@ -632,7 +617,7 @@ def subscribed(script, *filters):
     @functools.wraps(script)
     def whole(b):
         b.welcome()
-        b.send(server.suback(b.expect(SUBSCRIBE).mid, 2))
+        b.grant(2)
         script(b)
         b.goodbye()
 
@@ -659,15 +644,11 @@ def test_handlers(broker):
 
     @subscribed
     def script(b):
-        b.send(
-            server.publish("t/0", b"a", retain=1), server.publish("t/1", b"b", 1, 7), server.publish("t/2", b"c", 2, 8)
-        )
+        b.send(publish("t/0", b"a", retain=1), publish("t/1", b"b", 1, 7), publish("t/2", b"c", 2, 8))
         b.expect(PUBACK, mid=7)
         b.expect(PUBREC, mid=8)
-        b.send(server.publish("t/2", b"c", 2, 8, dup=1))
-        b.expect(PUBREC, mid=8)
-        b.send(server.pubrel(8))
-        b.expect(PUBCOMP, mid=8)
+        b.deliver("t/2", b"c", 2, 8, dup=1)
+        b.release(8)
         done.set()
         b.answer_ping()
 
@@ -699,7 +680,7 @@ def test_iterator(broker, qos):
 
     @subscribed
     def script(b):
-        b.send(*(server.publish("t", b"%d" % k, qos, k + 1) for k in range(5)))
+        b.send(*(publish("t", b"%d" % k, qos, k + 1) for k in range(5)))
         for k in range(5):
             b.expect(PUBLISH, payload=b"%d" % k, topic="fence")
             if acknowledged:
@@ -733,19 +714,19 @@ def test_link_lost_in_the_body(broker, qos):
 
     def script(b):
         b.welcome()
-        b.send(server.suback(b.expect(SUBSCRIBE).mid, 2))
+        b.grant(2)
         b.answer_ping()
-        b.send(server.publish("t", b"first", qos, 1))
-        assert here.wait(server.PATIENCE_S)
+        b.send(publish("t", b"first", qos, 1))
+        assert here.wait(PATIENCE_S)
         b.cut()
         cut.set()
         b.welcome(1)
-        b.send(server.publish("t", b"first", qos, 1, dup=1))
+        b.send(publish("t", b"first", qos, 1, dup=1))
         p, q = b.receive(), b.receive()
         if p.kind == PUBLISH:
             p, q = q, p
         assert (p.kind, q.kind) == (PUBACK if qos == 1 else PUBREC, PUBLISH) and q.topic == "kept"
-        b.send(server.puback(q.mid), server.publish("t", b"last"))
+        b.send(puback(q.mid), publish("t", b"last"))
         b.goodbye()
 
     play(broker, script, scene)
@@ -781,7 +762,7 @@ def test_consumer_cancelled_in_the_body(broker, qos):
 
     @subscribed
     def script(b):
-        b.send(*(server.publish("t", b"%d" % k, qos, k) for k in (1, 2, 3)))
+        b.send(*(publish("t", b"%d" % k, qos, k) for k in (1, 2, 3)))
         for mid in (1, 2):
             b.expect(PUBACK if qos == 1 else PUBREC, mid=mid)
 
@@ -808,14 +789,14 @@ def test_requests_in_the_body(broker, qos):
 
     @subscribed
     def script(b):
-        b.send(server.publish("t", b"first", qos, 1), server.publish("t", b"second", qos, 2))
-        b.send(server.suback(b.expect(SUBSCRIBE).mid, 1))
-        b.send(server.unsuback(b.expect(UNSUBSCRIBE).mid))
+        b.send(publish("t", b"first", qos, 1), publish("t", b"second", qos, 2))
+        b.grant(1)
+        b.send(unsuback(b.expect(UNSUBSCRIBE).mid))
         b.answer_ping()
         mid = b.expect(PUBLISH).mid
-        b.send(server.pubrec(mid))
+        b.send(pubrec(mid))
         b.expect(PUBREL)
-        b.send(server.pubcomp(mid))
+        b.send(pubcomp(mid))
 
     play(broker, script, scene)
     assert client.errors == []
@@ -836,11 +817,11 @@ def test_pings_in_the_body(broker):
 
     @subscribed
     def script(b):
-        b.send(server.publish("t", b"first"))
+        b.send(publish("t", b"first"))
         for _ in range(3):
             b.answer_ping()
         done.set()
-        b.send(server.publish("t", b"last"))
+        b.send(publish("t", b"last"))
 
     play(broker, script, scene)
     assert client.errors == []
@@ -861,9 +842,9 @@ def test_too_long_for_the_iterator(broker):
 
     @subscribed
     def script(b):
-        b.send(server.suback(b.expect(SUBSCRIBE).mid, 1))
-        b.send(server.publish("t", bytes(100_000), 1, 1), server.publish("s", b"y" * 5000, 2, 2))
-        b.send(server.publish("t", b"short", 0))
+        b.grant(1)
+        b.send(publish("t", bytes(100_000), 1, 1), publish("s", b"y" * 5000, 2, 2))
+        b.send(publish("t", b"short", 0))
         b.expect(PUBACK, mid=1)
         b.expect(PUBREC, mid=2)
 
@@ -890,11 +871,11 @@ def test_a_flood_leaves_time_to_others(broker):
 
     def script(b):
         b.welcome()
-        b.send(server.suback(b.expect(SUBSCRIBE).mid, 0))
+        b.grant(0)
         while not stop.is_set():
             try:
-                b.send(server.publish("t", b"x" * 50) * 100)
-            except server.Gone:
+                b.send(publish("t", b"x" * 50) * 100)
+            except Gone:
                 return
 
     play(broker, script, scene)
@@ -932,9 +913,9 @@ def test_backpressure(broker):
 
     @plain
     def script(b):
-        assert waits.wait(server.PATIENCE_S)
+        assert waits.wait(PATIENCE_S)
         b.expect(PUBLISH, topic="big", payload=payload)
-        answers = {PUBLISH: {0: None, 1: server.puback, 2: server.pubrec}, PUBREL: {0: server.pubcomp}}
+        answers = {PUBLISH: {0: None, 1: puback, 2: pubrec}, PUBREL: {0: pubcomp}}
         for _ in range(4):
             p = b.receive()
             answer = answers[p.kind][p.qos]
@@ -962,7 +943,7 @@ def test_large_qos_1_goes_on_alone(broker):
     @plain
     def script(b):
         for _ in range(4):
-            b.send(server.puback(b.expect(PUBLISH, payload=payload).mid))
+            b.take(qos=1, payload=payload)
 
     play(broker, script, scene)
 
@@ -987,8 +968,8 @@ def test_a_peer_that_takes_nothing(broker):
         b.welcome()
         b.accept()  # the next connection, while the first one stands unread
         b.expect(CONNECT)
-        b.send(server.connack(1))
-        b.send(server.puback(b.expect(PUBLISH, topic="kept", dup=True).mid))
+        b.send(connack(1))
+        b.take(qos=1, topic="kept", dup=True)
         b.goodbye()
 
     play(broker, script, scene)
@@ -1075,10 +1056,10 @@ def test_outbox_full(broker):
     def script(b):
         for _ in range(3):
             mid = b.expect(PUBLISH).mid
-            b.send(server.puback(mid))
-        assert go.wait(server.PATIENCE_S)
+            b.send(puback(mid))
+        assert go.wait(PATIENCE_S)
         while client.pending:
-            b.send(server.puback(b.expect(PUBLISH).mid))
+            b.take(qos=1)
             if len([p for p in b.connection.packets if p.kind == PUBLISH]) == len(sent):
                 break
 
@@ -1141,8 +1122,7 @@ def test_leave_while_connecting(broker):
         await client.disconnect()
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         came.set()
         b.expect_close()
         b.welcome()
@@ -1204,12 +1184,11 @@ def test_leave_with_a_message_held(broker, inside):
 
     def script(b):
         b.welcome()
-        b.send(server.suback(b.expect(SUBSCRIBE).mid, 2), server.publish("t", b"x", 2, 1))
+        b.send(suback(b.expect(SUBSCRIBE).mid, 2), publish("t", b"x", 2, 1))
         b.goodbye()
         b.welcome(1)
-        b.send(server.publish("t", b"x", 2, 1, dup=1))
-        b.expect(PUBREC, mid=1)
-        b.send(server.publish("t", b"last"))
+        b.deliver("t", b"x", 2, 1, dup=1)
+        b.send(publish("t", b"last"))
         b.goodbye()
 
     play(broker, script, scene)
@@ -1236,7 +1215,7 @@ def test_leave_with_a_packet_half_written(broker):
 
     @plain
     def script(b):
-        assert leaves.wait(server.PATIENCE_S)
+        assert leaves.wait(PATIENCE_S)
         b.expect(PUBLISH, payload=payload)
 
     play(broker, script, scene)
@@ -1309,7 +1288,7 @@ def test_leaving_a_peer_that_takes_nothing(broker):
 
     def script(b):
         b.welcome()
-        assert done.wait(server.PATIENCE_S)
+        assert done.wait(PATIENCE_S)
 
     play(broker, script, scene)
 
@@ -1340,7 +1319,7 @@ def test_leaving_when_all_tasks_were_cancelled(broker):
 
     def script(b):
         b.welcome()
-        assert done.wait(server.PATIENCE_S)
+        assert done.wait(PATIENCE_S)
 
     narrow(broker)
     play(broker, script, main)
@@ -1383,15 +1362,14 @@ def test_nothing_is_watched_after_leaving(broker, pit):
     asked, reads = threading.Event(), threading.Event()
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         asked.set()
         b.expect_close()
         b.welcome()
         b.goodbye()
         b.welcome()
         reads.wait(10)
-        with contextlib.suppress(server.Gone):
+        with contextlib.suppress(Gone):
             while True:
                 b.connection.fill()
 
@@ -1438,11 +1416,11 @@ def test_subscribe_cancelled_before_its_answer(broker, code):
         for k, (first, second) in enumerate((("a", "b"), ("s", "s"))):
             mid = b.expect(SUBSCRIBE, filters=[(first, 1)]).mid
             asked[k].set()
-            assert answer[k].wait(server.PATIENCE_S)
-            b.send(server.suback(mid, code))
-            b.send(server.suback(b.expect(SUBSCRIBE, filters=[(second, 2)]).mid, 2))
-        b.send(server.publish("s", b"x"))
-        assert again.wait(server.PATIENCE_S)
+            assert answer[k].wait(PATIENCE_S)
+            b.send(suback(mid, code))
+            b.grant(2, filters=[(second, 2)])
+        b.send(publish("s", b"x"))
+        assert again.wait(PATIENCE_S)
         b.cut()
         b.welcome(1)
         b.goodbye()  # all has been asked for
@@ -1494,7 +1472,7 @@ class Slow(Automatic):
         super().__init__()
 
     def _read(self, connection):
-        assert self.reads.wait(server.PATIENCE_S)
+        assert self.reads.wait(PATIENCE_S)
         super()._read(connection)
 
 
@@ -1650,13 +1628,13 @@ def test_iterator_that_leaves_lets_the_others_go_on(broker):
     def script(b):
         b.welcome()
         p = b.expect(SUBSCRIBE)
-        b.send(server.suback(p.mid, 1), server.publish("t", b"x", 1, 9))
+        b.send(suback(p.mid, 1), publish("t", b"x", 1, 9))
         kinds = {}
         while len(kinds) < 2:
             p = b.receive()
             kinds[p.kind] = p.mid
         assert kinds[PUBACK] == 9
-        b.send(server.puback(kinds[PUBLISH]))
+        b.send(puback(kinds[PUBLISH]))
         b.goodbye()
 
     with broker.play(script):
@@ -1855,15 +1833,15 @@ def test_a_message_for_a_handler_waits_for_its_turn(broker):
     def script(b):
         b.welcome()
         for _ in range(2):
-            b.send(server.suback(b.expect(SUBSCRIBE).mid, 1))
-        b.send(server.publish("t", b"quick", 1, 1), server.publish("h", b"h1", 1, 2))
+            b.grant(1)
+        b.send(publish("t", b"quick", 1, 1), publish("h", b"h1", 1, 2))
         b.expect(PUBACK, mid=1)
         b.expect(PUBACK, mid=2)
-        b.send(server.publish("t", b"slow", 1, 3), server.publish("h", b"h2", 1, 4))
+        b.send(publish("t", b"slow", 1, 3), publish("h", b"h2", 1, 4))
         b.expect(PUBACK, mid=4)
         overtaken.set()
         b.expect(PUBACK, mid=3)
-        b.send(server.publish("t", b"end", 0))
+        b.send(publish("t", b"end", 0))
         b.goodbye()
 
     play(broker, script, scene)
@@ -1906,13 +1884,13 @@ def test_two_consumers(broker):
 
     @subscribed
     def script(b):
-        b.send(*(server.publish("t", b"%d" % k, 1, k) for k in (1, 2, 3)))
+        b.send(*(publish("t", b"%d" % k, 1, k) for k in (1, 2, 3)))
         b.answer_ping()  # 2 is through, and waits for its turn
         b.expect(PUBACK, mid=1)
         b.expect(PUBACK, mid=2)
         acknowledged.set()
         b.expect(PUBACK, mid=3)
-        b.send(server.publish("t", b"end", 0))
+        b.send(publish("t", b"end", 0))
 
     play(broker, script, scene)
     assert got == [b"1", b"2", b"3", b"end"]
@@ -1947,9 +1925,9 @@ def test_a_burst_for_an_idle_consumer(broker, qos):
 
     @subscribed
     def script(b):
-        b.send(server.publish("t", b"first", qos, 100))
-        assert ready.wait(server.PATIENCE_S)
-        b.send(*(server.publish("t", bytes([k]) + bytes(40), qos, k + 1) for k in range(12)))
+        b.send(publish("t", b"first", qos, 100))
+        assert ready.wait(PATIENCE_S)
+        b.send(*(publish("t", bytes([k]) + bytes(40), qos, k + 1) for k in range(12)))
         acknowledged = 0
         while qos and acknowledged != 11:  # the consumer is not through with the last one
             acknowledged = b.expect(PUBACK).mid

@@ -7,8 +7,9 @@ import pytest
 import trustme
 
 from dev.certificates import client_context, server_context
-from host_tests import broker as server
-from host_tests.broker import PUBLISH, PUBREC, PUBREL, SUBSCRIBE, Broker
+from dev.reference.kinds import PUBLISH, PUBREC, PUBREL
+from dev.reference.wire import connack, pubcomp, publish, pubrec
+from host_tests.broker import Broker, Gone
 from inflight import AsyncClient, Journal, RamFlash
 
 pytestmark = [
@@ -30,11 +31,11 @@ class TlsBroker(Broker):
         try:
             connection.sock = self._context.wrap_socket(connection.sock, server_side=True)
         except OSError as error:
-            raise server.Gone(str(error)) from None
+            raise Gone(str(error)) from None
         return connection
 
     def expect_refusal(self):
-        with pytest.raises(server.Gone):
+        with pytest.raises(Gone):
             self.accept()
             self.receive()  # some learn of it only behind the handshake
 
@@ -83,15 +84,15 @@ def test_right_authority(serve):
 
     def script(b):
         b.welcome()
-        b.send(server.suback(b.expect(SUBSCRIBE).mid, 2))
+        b.grant(2)
         b.expect(PUBLISH, payload=long)
         mid = b.expect(PUBLISH, payload=b"2").mid
         b.cut()
         b.welcome(1)
         b.expect(PUBLISH, payload=b"2", mid=mid, dup=True)
-        b.send(server.publish("t", long, 2, 1), server.pubrec(mid))
+        b.send(publish("t", long, 2, 1), pubrec(mid))
         assert {b.receive().kind, b.receive().kind} == {PUBREC, PUBREL}
-        b.send(server.pubcomp(mid))
+        b.send(pubcomp(mid))
         b.goodbye()
 
     play(broker, script, scene)
@@ -149,7 +150,7 @@ def test_peer_without_tls():
     def script(b):
         b.accept()
         b.connection.fill()
-        b.send(server.connack() * 10)
+        b.send(connack() * 10)
 
     try:
         play(broker, script, scene)
@@ -175,7 +176,7 @@ def test_leave(serve, when):
             await waiting
 
     def script(b):
-        with pytest.raises(server.Gone):
+        with pytest.raises(Gone):
             b.accept()
             while True:
                 b.connection.fill()

@@ -7,28 +7,9 @@ import ssl
 
 import pytest
 
-from host_tests.broker import (
-    CONNECT,
-    DISCONNECT,
-    PINGREQ,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    SUBSCRIBE,
-    Broker,
-    connack,
-    packet,
-    pingresp,
-    puback,
-    pubcomp,
-    publish,
-    pubrec,
-    pubrel,
-    suback,
-    unsuback,
-)
+from dev.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE
+from dev.reference.wire import connack, packet, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback, unsuback
+from host_tests.broker import Broker
 from inflight import Client, ConnectRefused, Journal, ProtocolError, RamFlash
 
 
@@ -61,11 +42,10 @@ def test_nothing_is_sent_before_connack(broker, make):
     client.publish("t", b"1", qos=1)
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         silent(b)
         b.send(connack())
-        b.send(puback(b.expect(PUBLISH).mid))
+        b.take(qos=1)
 
     with broker.play(script):
         client.connect()
@@ -172,8 +152,7 @@ def test_refused(broker, make, code):
     client = make(broker.port)
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         b.send(connack(0, code))
         b.expect_close()
 
@@ -212,8 +191,7 @@ def test_connack_that_breaks_the_rules(broker, make, answer):
     client = make(broker.port)
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         b.send(BAD_CONNACKS[answer])
         b.expect_close()
 
@@ -227,8 +205,7 @@ def test_clean_session_with_session_present(broker, make):
     client = make(broker.port, clean_session=True)
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT, clean=True)
+        b.called(clean=True)
         b.send(connack(1))
         b.expect_close()
 
@@ -258,8 +235,7 @@ def test_closed_without_connack(broker, make):
     client = make(broker.port)
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         b.cut()
 
     with broker.play(script), pytest.raises(OSError):
@@ -272,8 +248,7 @@ def test_connack_never_comes(virtual, make, part):
     client = make(virtual.port, timeout_ms=150)
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         b.send(part)
         b.expect_close()
 
@@ -287,8 +262,7 @@ def test_connack_byte_by_byte(broker, make):
     client = make(broker.port)
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         for byte in connack():
             b.send(bytes([byte]))
 
@@ -313,8 +287,7 @@ def test_error_in_connect_reaches_the_caller_then_it_tries_again(broker, make, p
 
     def script(b):
         for _ in range(3):
-            b.accept()
-            b.expect(CONNECT)
+            b.called()
             b.send(connack(0, 3))
             b.expect_close()
         b.welcome()
@@ -356,10 +329,7 @@ def test_ids_are_freed_in_a_session_of_a_stranger(broker, make, pump):
     def script(b):
         b.welcome(1, clean=False)
         b.free_ids()
-        p = b.expect(PUBLISH, payload=b"kept", qos=2, dup=False)
-        b.send(pubrec(p.mid))
-        b.expect(PUBREL, mid=p.mid)
-        b.send(pubcomp(p.mid))
+        b.take(payload=b"kept", qos=2, dup=False)
 
     with broker.play(script):
         client.connect()
@@ -375,8 +345,7 @@ def test_what_a_session_of_a_stranger_holds_is_delivered(broker, make, pump):
         client = make(broker.port, protocol_level=level, on_message=lambda m, got=got: got.append(m.payload))
 
         def script(b, level=level):
-            b.accept()
-            b.expect(CONNECT, clean=False)
+            b.called(clean=False)
             b.send(connack(1 if level == 4 else 0), pubrel(99, 1 if level == 3 else 0))
             b.expect(PUBCOMP, mid=99)
             for k in range(1, 21):
@@ -429,7 +398,7 @@ def test_stranger_session_and_a_restart(broker, make):
 
     def script(b):
         b.welcome(1, clean=False)
-        b.send(puback(b.expect(PUBLISH, payload=b"kept", dup=False).mid))
+        b.take(qos=1, payload=b"kept", dup=False)
 
     with broker.play(script):
         client.connect()
@@ -446,10 +415,7 @@ def test_session_met_by_a_short_connection(broker, make):
         b.welcome(0, clean=False)
         b.cut()
         b.welcome(1, clean=False)
-        p = b.expect(PUBLISH, payload=b"kept")
-        b.send(pubrec(p.mid))
-        b.expect(PUBREL)
-        b.send(pubcomp(p.mid))
+        b.take(qos=2, payload=b"kept")
 
     with broker.play(script):
         assert client.drain(3000)
@@ -497,8 +463,7 @@ def test_level_3(broker, make, reserved):
     client = make(broker.port, client_id="a" * 23, protocol_level=3, clean_session=True)
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT, name=b"MQIsdp", level=3, client_id="a" * 23)
+        b.called(name=b"MQIsdp", level=3, client_id="a" * 23)
         b.send(connack(reserved))
         b.answer_ping()
 
@@ -896,8 +861,7 @@ def test_subscriptions_wait_for_connect(broker, make):
 
     def script(b):
         b.welcome()
-        p = b.expect(SUBSCRIBE, filters=[("a/#", 2)])
-        b.send(suback(p.mid, 2))
+        b.grant(2, filters=[("a/#", 2)])
 
     with broker.play(script):
         assert client.subscribe("a/#", 2, handler=print) is None

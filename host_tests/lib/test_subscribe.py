@@ -2,32 +2,9 @@
 
 import pytest
 
-from host_tests.broker import (
-    CONNECT,
-    PINGREQ,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-    connack,
-    pingresp,
-    puback,
-    publish,
-    pubrec,
-    pubrel,
-    suback,
-    unsuback,
-)
+from dev.reference.kinds import PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
+from dev.reference.wire import connack, pingresp, puback, publish, pubrec, pubrel, suback, unsuback
 from inflight import ProtocolError
-
-
-def granting(b, *codes):
-    """Answers the next SUBSCRIBE; returns it."""
-    p = b.expect(SUBSCRIBE)
-    b.send(suback(p.mid, *(codes or [qos for _, qos in p.filters])))
-    return p
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -38,7 +15,7 @@ def test_one_filter(broker, make, qos, granted):
 
     def script(b):
         b.welcome()
-        p = granting(b, granted)
+        p = b.grant(granted)
         assert p.filters == [("a/+/ü/#", qos)] and p.flags == 2
 
     with broker.play(script):
@@ -53,7 +30,7 @@ def test_several_filters(broker, make):
 
     def script(b):
         b.welcome()
-        p = granting(b, 0, 2, 0x80, 1)
+        p = b.grant(0, 2, 0x80, 1)
         assert p.filters == filters
 
     with broker.play(script):
@@ -68,11 +45,10 @@ def test_refused_filter_is_given_up(broker, make, pump):
 
     def script(b):
         b.welcome()
-        granting(b, 0x80)
+        b.grant(0x80)
         b.cut()
         b.welcome(0)
-        b.expect(PINGREQ)
-        b.send(publish("a"), pingresp())
+        b.answer_ping(publish("a"))
 
     with broker.play(script):
         client.connect()
@@ -90,12 +66,11 @@ def test_filter_refused_while_reconnecting_is_asked_for_again(broker, make, pump
 
     def script(b):
         b.welcome()
-        granting(b, 0x80)
+        b.grant(0x80)
         b.cut()
         b.welcome(0)
-        granting(b, 1)
-        b.expect(PINGREQ)
-        b.send(publish("a", b"x"), pingresp())
+        b.grant(1)
+        b.answer_ping(publish("a", b"x"))
 
     with broker.play(script):
         client.connect()
@@ -313,9 +288,8 @@ def test_messages_after_unsubscribe_are_acknowledged(broker, make, pump):
 
     def script(b):
         b.welcome()
-        granting(b)
-        b.send(publish("a", b"1", 2, 4))
-        b.expect(PUBREC, mid=4)
+        b.grant()
+        b.deliver("a", b"1", 2, 4)
         p = b.expect(UNSUBSCRIBE)
         b.send(publish("a", b"2", 1, 5), unsuback(p.mid), publish("a", b"3", 1, 6), pubrel(4))
         b.expect(PUBACK, mid=5)
@@ -388,14 +362,13 @@ def test_subscribed_again_when_the_broker_forgot(broker, make, pump):
 
     def script(b):
         b.welcome(0)
-        granting(b)
+        b.grant()
         b.cut()
         b.welcome(1)
-        b.send(publish("a", b"1", 1, 1))
-        b.expect(PUBACK)
+        b.deliver("a", b"1", 1, 1)
         b.cut()
         b.welcome(0)
-        assert granting(b).filters == [("a", 2)]
+        b.grant(filters=[("a", 2)])
         b.send(publish("a", b"2"))
 
     with broker.play(script):
@@ -412,16 +385,15 @@ def test_the_broker_forgot_and_the_connection_broke(told, broker, make, pump):
 
     def script(b):
         b.welcome(0)
-        granting(b)
+        b.grant()
         b.cut()
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         if told:
             b.send(connack(0))
             b.expect(SUBSCRIBE)
         b.cut()
         b.welcome(1)
-        assert granting(b).filters == [("a", 2)]
+        b.grant(filters=[("a", 2)])
         b.cut()
         b.welcome(1)  # now it stands
         b.answer_ping()
@@ -442,7 +414,7 @@ def test_subscription_cut_short(broker, make, pump):
         b.expect(SUBSCRIBE)
         b.cut()
         b.welcome(1)
-        assert granting(b).filters == [("a", 1)]
+        b.grant(filters=[("a", 1)])
         b.answer_ping()
 
     with broker.play(script):
@@ -458,12 +430,12 @@ def test_unsubscribed_is_not_asked_for_again(broker, make, pump):
 
     def script(b):
         b.welcome(0)
-        granting(b)
-        granting(b)
+        b.grant()
+        b.grant()
         b.send(unsuback(b.expect(UNSUBSCRIBE).mid))
         b.cut()
         b.welcome(0)
-        assert granting(b).filters == [("b", 0)]
+        b.grant(filters=[("b", 0)])
         b.answer_ping()
 
     with broker.play(script):
@@ -484,8 +456,8 @@ def test_refused_filter_at_reconnection(broker, make, pump):
 
     def script(b):
         b.welcome(0)
-        granting(b, 0x80)
-        granting(b, 1)
+        b.grant(0x80)
+        b.grant(1)
         b.send(publish("yes", b"1"))
 
     with broker.play(script):
@@ -520,8 +492,7 @@ def test_first_subscribe_after_a_retry_at_level_3(broker, make, pump):
         b.welcome()
         b.expect(PUBLISH, dup=False)
         p = b.expect(PUBLISH, dup=True)
-        b.expect(PINGREQ)
-        b.send(pingresp())
+        b.answer_ping()
         q = b.receive()
         while q.kind == PUBLISH:
             q = b.receive()
@@ -542,7 +513,7 @@ def test_refused_filter_at_level_3(broker, make):
 
     def script(b):
         b.welcome()
-        granting(b, 0x80)
+        b.grant(0x80)
 
     with broker.play(script):
         client.connect()
@@ -564,7 +535,7 @@ def test_handlers_by_filter(broker, make):
     def script(b):
         b.welcome()
         for _ in range(4):
-            granting(b)
+            b.grant()
         b.send(*[publish(t, b"") for t in ("a/b", "a", "A/b", "$SYS/x", "é", "e\u0301")])
         b.answer_ping()
 
@@ -593,8 +564,8 @@ def test_handler_is_replaced(broker, make):
 
     def script(b):
         b.welcome()
-        granting(b)
-        granting(b)
+        b.grant()
+        b.grant()
         b.send(publish("a", b"1"))
         b.answer_ping()
 
@@ -636,8 +607,7 @@ def test_handler_that_is_a_coroutine(broker, make):
     def script(b):
         b.welcome()
         b.expect(PINGREQ)
-        b.send(publish("a", b"1", 1, 1))
-        b.expect(PUBACK, mid=1)
+        b.deliver("a", b"1", 1, 1)
         b.send(pingresp())
 
     with broker.play(script):
@@ -656,7 +626,7 @@ def test_shared_subscription(broker, make):
 
     def script(b):
         b.welcome()
-        assert [granting(b).filters for _ in range(2)] == [[("$share/g/a/+", 1)], [("$share/g/b", 1)]]
+        assert [b.grant().filters for _ in range(2)] == [[("$share/g/a/+", 1)], [("$share/g/b", 1)]]
         b.send(*[publish(t, b"") for t in ("a/1", "b", "c", "$share/g/b")])
         b.answer_ping()
 
@@ -695,10 +665,9 @@ def test_both_handlers_run_when_one_raises(broker, make):
 
     def script(b):
         b.welcome()
-        granting(b)
-        granting(b)
-        b.expect(PINGREQ)
-        b.send(publish("a", b"1"), pingresp())
+        b.grant()
+        b.grant()
+        b.answer_ping(publish("a", b"1"))
 
     with broker.play(script):
         client.connect()
@@ -720,13 +689,12 @@ def test_publish_in_a_handler(broker, make, pump, qos):
 
     def script(b):
         b.welcome()
-        granting(b)
+        b.grant()
         for k in range(5):
             b.send(publish(f"in/{k}", b"payload %d" % k, 2, 10 + k))
             p = b.expect(PUBLISH, topic=f"echo/in/{k}", payload=b"payload %d" % k, qos=qos)
             b.expect(PUBREC, mid=10 + k)
-            b.send(pubrel(10 + k))
-            b.expect(PUBCOMP, mid=10 + k)
+            b.release(10 + k)
             if qos == 1:
                 b.send(puback(p.mid))
             if qos == 2:
@@ -747,10 +715,10 @@ def test_many_publishes_in_a_handler(broker, make, pump):
 
     def script(b):
         b.welcome()
-        granting(b)
+        b.grant()
         b.send(publish("go"))
         for k in range(10):
-            b.send(puback(b.expect(PUBLISH, payload=b"%d" % k).mid))
+            b.take(qos=1, payload=b"%d" % k)
 
     with broker.play(script):
         client.connect()
@@ -771,7 +739,7 @@ def test_connection_breaks_while_a_handler_publishes(broker, make, pump):
 
     def script(b):
         b.welcome()
-        granting(b)
+        b.grant()
         b.expect(PINGREQ)
         b.send(publish("a", b"1", 2, 5))
         b.expect_close()
@@ -802,9 +770,8 @@ def test_what_a_handler_must_not_call(broker, make, call):
 
     def script(b):
         b.welcome()
-        granting(b)
-        b.expect(PINGREQ)
-        b.send(publish("a"), pingresp())
+        b.grant()
+        b.answer_ping(publish("a"))
         b.answer_ping()
 
     with broker.play(script):
@@ -828,9 +795,8 @@ def test_message_views(broker, make):
 
     def script(b):
         b.welcome()
-        granting(b)
-        b.expect(PINGREQ)
-        b.send(publish("a", b"\0\xff"), publish("a", b""), pingresp())
+        b.grant()
+        b.answer_ping(publish("a", b"\0\xff"), publish("a", b""))
 
     with broker.play(script):
         client.connect()

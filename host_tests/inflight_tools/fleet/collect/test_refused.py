@@ -7,9 +7,9 @@ import pytest
 import trustme
 
 from dev.certificates import der, write
+from dev.reference.wire import publish as delivery
 from host_tests import mosquitto_lines
-from host_tests.broker import SUBSCRIBE, Broker, suback
-from host_tests.broker import publish as delivery
+from host_tests.broker import Broker
 from host_tests.inflight_tools.fleet.collect.collecting import publish, until
 
 SECRET = "the right one"
@@ -141,7 +141,7 @@ def scripted():
 def test_subscription_refused(scripted, collect, code, said):
     def script(broker):
         broker.welcome()
-        broker.send(suback(broker.expect(SUBSCRIBE).mid, 1, code, 1, 1))
+        broker.grant(1, code, 1, 1)
         broker.goodbye()
         broker.cut()
 
@@ -157,7 +157,7 @@ def test_topic_that_is_not_utf_8(scripted, collect, landing):
 
     def script(broker):
         broker.welcome()
-        broker.send(suback(broker.expect(SUBSCRIBE).mid, 1, 1, 1, 1))
+        broker.grant(1, 1, 1, 1)
         broker.send(delivery(b"inflight/\xff/status", b"1", qos=1, mid=7))
         assert broker.receive().mid == 7
         acknowledged.set()
