@@ -10,14 +10,10 @@ from dev.certificates import client_context, server_context
 from dev.reference.kinds import PUBLISH, PUBREC, PUBREL
 from dev.reference.wire import connack, pubcomp, publish, pubrec
 from host_tests.broker import Broker, Gone
-from inflight import AsyncClient, Journal, RamFlash
+from host_tests.lib import aio_clients
+from host_tests.lib.aio_clients import STRICT, play, run, until
 
-pytestmark = [
-    pytest.mark.filterwarnings("error::ResourceWarning"),
-    pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
+pytestmark = STRICT
 AUTHORITY = trustme.CA()
 
 
@@ -54,16 +50,7 @@ def serve():
 
 
 def make(port, ca=AUTHORITY, **options):
-    errors = []
-    settings = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
-    client = AsyncClient("127.0.0.1", "dev", Journal(RamFlash()), port=port, tls=client_context(ca), **settings)
-    client.errors = errors
-    return client
-
-
-def play(broker, script, scene):
-    with broker.play(script):
-        asyncio.run(asyncio.wait_for(scene(), 10), debug=True)
+    return aio_clients.make(port, tls=client_context(ca), **options)
 
 
 def test_right_authority(serve):
@@ -169,8 +156,7 @@ def test_leave(serve, when):
         if when == "dial":
             await asyncio.sleep(0)
         else:
-            while not (client._writing_since and client._transport):
-                await asyncio.sleep(0.001)
+            await until(lambda: client._writing_since and client._transport)
         await client.disconnect()
         with pytest.raises(OSError):
             await waiting
@@ -183,7 +169,7 @@ def test_leave(serve, when):
 
     try:
         if when == "dial":
-            asyncio.run(asyncio.wait_for(scene(), 10))
+            run(scene())
         else:
             play(broker, script, scene)
     finally:
