@@ -164,6 +164,17 @@ def test_a_clean_session_costs_no_flash_again():
         assert max(used[1:]) < 60, used
 
 
+def three_sent(qos):
+    """The flash of a peer that has sent b"0", b"1" and b"2", and heard nothing of them."""
+    device = NorFlash(4, 1024, 16)
+    peer = Peer(device)
+    peer.up()
+    for k in range(3):
+        peer.publish(b"%d" % k, qos)
+    peer.sent()
+    return device
+
+
 def spoil(device, copies):
     """Bits flip in the SESSION record, in so many of its copies."""
     at = len(device.data)
@@ -192,12 +203,7 @@ def test_session_record_that_was_spoilt():
     """[MQTT-4.4.0-1] Both copies: what can have left goes out again, with DUP, also into a clean session; nothing is
     given up, and the new record says so to the lives behind."""
     for clean in (False, True):
-        device = NorFlash(4, 1024, 16)
-        peer = Peer(device)
-        peer.up()
-        for k in range(3):
-            peer.publish(b"%d" % k)
-        peer.sent()
+        device = three_sent(1)
         spoil(device, 2)
         Peer(device)
         peer = Peer(device)
@@ -208,12 +214,7 @@ def test_session_record_that_was_spoilt():
 def test_both_copies_lost_with_what_lies_around_them():
     """A page of flash is gone. What was accepted with a connection can have left: DUP, and no PUBREL ends a handshake
     that is under way."""
-    device = NorFlash(4, 1024, 16)
-    peer = Peer(device)
-    peer.up()
-    for k in range(3):
-        peer.publish(b"%d" % k, 2)
-    peer.sent()
+    device = three_sent(2)
     at = bytes(device.data).index(b"dev") - 21
     device.data[at : at + 58] = bytes(range(1, 59))
     peer = Peer(device)
