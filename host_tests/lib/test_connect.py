@@ -507,22 +507,6 @@ def test_ping(broker, make):
     assert client.counters()["pings"] == 1
 
 
-def test_ping_without_answer(broker, make):
-    """[MQTT-3.12.4-1] [MQTT31-26] PINGRESP is waited for in bounds, then the connection is closed."""
-    client = make(broker.port, timeout_ms=150)
-
-    def script(b):
-        b.welcome()
-        b.expect(PINGREQ)
-        b.expect_close()
-
-    with broker.play(script):
-        client.connect()
-        with pytest.raises(OSError):
-            client.ping()
-    assert not client.connected
-
-
 def test_keep_alive(virtual, make):
     """[MQTT-3.1.2-23] [MQTT31-26] With a keep alive of 2 s no gap between packets is longer than 2 s."""
     client = make(virtual.port, keepalive=2)
@@ -756,26 +740,25 @@ class FakeTime:
         self.now += max(seconds, 0.001)
 
 
-def attempts(monkeypatch, make, backoff, ms, **options):
-    """The times, in ms, at which a client without a broker tries to connect."""
+@pytest.fixture
+def nobody(monkeypatch):
+    """Virtual time, in which no broker is found; `dials` lists the times, in ms, at which a client tried to connect."""
     clock = FakeTime()
-    times = []
+    clock.dials = []
 
-    def nobody(*_):
-        times.append(int(clock.now * 1000))
+    def lookup(*_):
+        clock.dials.append(int(clock.now * 1000))
         raise OSError(111)
 
-    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
     monkeypatch.setattr("inflight.cpython.time", clock)
-    client = make(1, backoff_ms=backoff, **options)
-    client.run_for(ms)
-    return times
+    return clock
 
 
-def test_back_off(monkeypatch, make):
+def test_back_off(nobody, make):
     """Pauses grow to the longest, with full jitter; a broker that is away is not stormed."""
-    times = attempts(monkeypatch, make, (1000, 60_000), 3_600_000)
-    gaps = [b - a for a, b in itertools.pairwise(times)]
+    make(1, backoff_ms=(1000, 60_000)).run_for(3_600_000)
+    gaps = [b - a for a, b in itertools.pairwise(nobody.dials)]
     for k, gap in enumerate(gaps):
         assert gap <= min(60_000, 1000 << k) + 60, (k, gap)
     assert 60 < len(gaps) < 400  # half a minute each, on the average
@@ -784,33 +767,27 @@ def test_back_off(monkeypatch, make):
 
 
 @pytest.mark.parametrize("days", [7, 12, 13, 20])
-def test_a_week_without_run_for(monkeypatch, make, days):
+def test_a_week_without_run_for(nobody, make, days):
     """However often the clock's ticks went round meanwhile: the next run_for() connects within the longest pause."""
-    clock = FakeTime()
-    times = []
-
-    def nobody(*_):
-        times.append(clock.now)
-        raise OSError(111)
-
-    monkeypatch.setattr(socket, "getaddrinfo", nobody)
-    monkeypatch.setattr("inflight.cpython.time", clock)
     client = make(1, backoff_ms=(1000, 60_000))
     client.run_for(10_000)
-    clock.now += days * 86_400
-    del times[:]
+    nobody.now += days * 86_400
+    del nobody.dials[:]
     client.run_for(61_000)
-    assert times
+    assert nobody.dials
 
 
-def test_back_off_differs_between_clients(monkeypatch, make):
+def test_back_off_differs_between_clients(monkeypatch, nobody, make):
     """A fleet does not come back in step, even when its randomness does."""
     import random
 
     monkeypatch.setattr(random, "getrandbits", lambda n: 0)
-    one = attempts(monkeypatch, make, (1000, 60_000), 300_000, client_id="one")
-    two = attempts(monkeypatch, make, (1000, 60_000), 300_000, client_id="two")
-    assert one != two
+    dials, start = [], nobody.now
+    for client_id in ("one", "two"):
+        nobody.now, nobody.dials = start, []
+        make(1, client_id=client_id, backoff_ms=(1000, 60_000)).run_for(300_000)
+        dials.append(nobody.dials)
+    assert dials[0] != dials[1]
 
 
 def test_back_off_starts_anew(broker, make, pump):

@@ -24,6 +24,14 @@ def device(request, tmp_path):
 # --- out ---
 
 
+def deliver(client, qos):
+    """Connects, publishes b"0", b"1" and so on at these QoS, and has them acknowledged."""
+    client.connect()
+    for k, level in enumerate(qos):
+        client.publish("t", b"%d" % k, qos=level)
+    assert client.drain(3000)
+
+
 def test_qos_0(broker, make):
     """[MQTT-4.3.1-1] [MQTT-3.3.1-2] [MQTT-2.3.1-5] [MQTT-3.3.2-1] Once, without DUP or a Message ID."""
     client = make(broker.port)
@@ -186,10 +194,7 @@ def test_window_of_one(broker, make):
             b.take(payload=b"%d" % k, qos=2)
 
     with broker.play(script):
-        client.connect()
-        for k in range(5):
-            client.publish("t", b"%d" % k, qos=2)
-        assert client.drain(3000)
+        deliver(client, [2] * 5)
 
 
 def test_acks_out_of_order(broker, make):
@@ -202,10 +207,7 @@ def test_acks_out_of_order(broker, make):
         b.send(*[puback(m) for m in reversed(mids)])
 
     with broker.play(script):
-        client.connect()
-        for k in range(6):
-            client.publish("t", b"%d" % k, qos=1)
-        assert client.drain(3000)
+        deliver(client, [1] * 6)
 
 
 def test_pubrel_in_the_order_of_pubrec(broker, make):
@@ -221,10 +223,7 @@ def test_pubrel_in_the_order_of_pubrec(broker, make):
         b.send(*[pubcomp(m) for m in order])
 
     with broker.play(script):
-        client.connect()
-        for k in range(5):
-            client.publish("t", b"%d" % k, qos=2)
-        assert client.drain(3000)
+        deliver(client, [2] * 5)
 
 
 def test_repeated_acks(broker, make):
@@ -241,10 +240,7 @@ def test_repeated_acks(broker, make):
         b.answer_ping()
 
     with broker.play(script):
-        client.connect()
-        client.publish("t", b"1", qos=1)
-        client.publish("t", b"2", qos=2)
-        assert client.drain(3000)
+        deliver(client, [1, 2])
         client.ping()
     assert client.connected
     assert client.counters()["unknown_acks"] == 2
@@ -305,9 +301,7 @@ def test_acks_of_the_wrong_kind(broker, make, case):
             b.send(pubcomp(p.mid))
 
     with broker.play(script):
-        client.connect()
-        client.publish("t", b"1", qos=qos)
-        assert client.drain(3000)
+        deliver(client, [qos])
     assert client.counters()["protocol_errors"] == 1
 
 
@@ -337,10 +331,7 @@ def test_redelivery(broker, make, device):
         b.send(pubcomp(mids[3]))
 
     with broker.play(script):
-        client.connect()
-        for k in range(6):
-            client.publish("t", b"%d" % k, qos=1 + k % 2)
-        assert client.drain(3000)
+        deliver(client, [1, 2] * 3)
     assert client.counters()["completed"] == 6
 
 
@@ -398,9 +389,7 @@ def test_pubrel_again_at_level_3(broker, make):
         b.send(pubcomp(p.mid))
 
     with broker.play(script):
-        client.connect()
-        client.publish("t", b"1", qos=2)
-        assert client.drain(3000)
+        deliver(client, [2])
 
 
 def test_session_forgotten_by_the_broker(broker, make):
@@ -426,11 +415,7 @@ def test_session_forgotten_by_the_broker(broker, make):
         b.send(pubcomp(three))
 
     with broker.play(script):
-        client.connect()
-        client.publish("t", b"1", qos=1)
-        client.publish("t", b"2", qos=2)
-        client.publish("t", b"3", qos=2)
-        assert client.drain(3000)
+        deliver(client, [1, 2, 2])
     assert client.counters()["dropped"] == 0
 
 
@@ -701,14 +686,15 @@ def test_receive_qos_1(broker, listen, pump):
     assert not any(g[5] for g in client.got)
 
 
-def test_pubacks_in_order(broker, listen, pump):
-    """[MQTT-4.6.0-2] PUBACKs in the order of the messages."""
+@pytest.mark.parametrize("qos, kind", [(1, PUBACK), (2, PUBREC)], ids=["PUBACK", "PUBREC"])
+def test_answers_in_order(broker, listen, pump, qos, kind):
+    """[MQTT-4.6.0-2] [MQTT-4.6.0-3] PUBACKs, and PUBRECs, in the order of the messages."""
     client = listen()
 
     def script(b):
         b.welcome()
-        b.send(*[publish("a", b"x", 1, m) for m in (7, 3, 65535, 1, 2)])
-        assert [b.expect(PUBACK).mid for _ in range(5)] == [7, 3, 65535, 1, 2]
+        b.send(*[publish("a", b"x", qos, m) for m in (7, 3, 65535, 1, 2)])
+        assert [b.expect(kind).mid for _ in range(5)] == [7, 3, 65535, 1, 2]
 
     with broker.play(script):
         client.connect()
@@ -753,20 +739,6 @@ def test_receive_qos_2(broker, listen, device, pump):
     assert client.counters()["duplicates"] == 2
 
 
-def test_pubrecs_in_order(broker, listen, pump):
-    """[MQTT-4.6.0-3] PUBRECs in the order of the messages."""
-    client = listen()
-
-    def script(b):
-        b.welcome()
-        b.send(*[publish("a", b"x", 2, m) for m in (7, 3, 65535, 1, 2)])
-        assert [b.expect(PUBREC).mid for _ in range(5)] == [7, 3, 65535, 1, 2]
-
-    with broker.play(script):
-        client.connect()
-        pump(client, lambda: broker.finished)
-
-
 def test_both_directions_have_their_own_ids(broker, listen):
     """[MQTT-2.3.1-4] [MQTT31-8] The broker's id 1 has nothing to do with ours."""
     client = listen()
@@ -781,9 +753,7 @@ def test_both_directions_have_their_own_ids(broker, listen):
         b.send(pubcomp(p.mid))
 
     with broker.play(script):
-        client.connect()
-        client.publish("t", b"1", qos=2)
-        assert client.drain(3000)
+        deliver(client, [2])
     assert len(client.got) == 1
 
 

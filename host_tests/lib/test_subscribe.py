@@ -2,7 +2,7 @@
 
 import pytest
 
-from dev.reference.kinds import PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
+from dev.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
 from dev.reference.wire import connack, pingresp, puback, publish, pubrec, pubrel, suback, unsuback
 from inflight import ProtocolError
 
@@ -80,29 +80,56 @@ def test_filter_refused_while_reconnecting_is_asked_for_again(broker, make, pump
     assert any("refused" in str(e) for e in client.errors)
 
 
-BAD_SUBACKS = {
-    "one code too few": lambda mid: suback(mid, 0),
-    "one code too many": lambda mid: suback(mid, 0, 0, 0),
-    "code 3": lambda mid: suback(mid, 0, 3),
-    "code 0x81": lambda mid: suback(mid, 0x81, 0),
-    "UNSUBACK": unsuback,
+REQUESTS = {
+    PINGREQ: lambda client: client.ping(),
+    SUBSCRIBE: lambda client: client.subscribe([("a", 0), ("b", 1)]),
+    UNSUBSCRIBE: lambda client: client.unsubscribe("a"),
+}
+BAD_ANSWERS = {
+    "one code too few": (SUBSCRIBE, lambda mid: suback(mid, 0)),
+    "one code too many": (SUBSCRIBE, lambda mid: suback(mid, 0, 0, 0)),
+    "code 3": (SUBSCRIBE, lambda mid: suback(mid, 0, 3)),
+    "code 0x81": (SUBSCRIBE, lambda mid: suback(mid, 0x81, 0)),
+    "UNSUBACK": (SUBSCRIBE, unsuback),
+    "SUBACK": (UNSUBSCRIBE, lambda mid: suback(mid, 0)),
+    "PUBACK with Message ID 0": (UNSUBSCRIBE, lambda mid: puback(0)),
 }
 
 
-@pytest.mark.parametrize("kind", BAD_SUBACKS)
-def test_bad_suback(broker, make, kind):
-    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] A violation closes the connection."""
+@pytest.mark.parametrize("kind", BAD_ANSWERS)
+def test_bad_answer(broker, make, kind):
+    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] [MQTT-3.10.4-4] A violation closes the connection."""
     client = make(broker.port)
+    request, answer = BAD_ANSWERS[kind]
 
     def script(b):
         b.welcome()
-        b.send(BAD_SUBACKS[kind](b.expect(SUBSCRIBE).mid))
+        b.send(answer(b.expect(request).mid))
         b.expect_close()
 
     with broker.play(script):
         client.connect()
         with pytest.raises(ProtocolError):
-            client.subscribe([("a", 0), ("b", 1)])
+            REQUESTS[request](client)
+
+
+@pytest.mark.parametrize("asked", REQUESTS, ids=NAMES.__getitem__)
+def test_answer_never_comes(virtual, make, asked):
+    """[MQTT-3.8.4-1] [MQTT-3.10.4-4] [MQTT-3.12.4-1] [MQTT31-26] The wait is bounded, then the connection is closed."""
+    client = make(virtual.port, timeout_ms=150)
+
+    def script(b):
+        b.welcome()
+        b.expect(asked)
+        b.expect_close()
+
+    with virtual.play(script):
+        client.connect()
+        start = virtual.clock.now
+        with pytest.raises(OSError):
+            REQUESTS[asked](client)
+        assert virtual.clock.now - start == pytest.approx(0.15)
+    assert not client.connected
 
 
 def test_answer_with_another_id(broker, make):
@@ -121,23 +148,6 @@ def test_answer_with_another_id(broker, make):
         assert client.subscribe([("a", 0), ("b", 1)]) == [0, 1]
         client.unsubscribe("a")
     assert client.counters()["unknown_acks"] == 2
-
-
-def test_suback_never_comes(virtual, make):
-    """[MQTT-3.8.4-1] The wait is bounded."""
-    client = make(virtual.port, timeout_ms=150)
-
-    def script(b):
-        b.welcome()
-        b.expect(SUBSCRIBE)
-        b.expect_close()
-
-    with virtual.play(script):
-        client.connect()
-        start = virtual.clock.now
-        with pytest.raises(OSError):
-            client.subscribe("a")
-        assert virtual.clock.now - start == pytest.approx(0.15)
 
 
 def test_suback_never_comes_while_messages_do(broker, make):
@@ -248,37 +258,6 @@ def test_unsubscribe(broker, make):
         client.connect()
         client.unsubscribe("a", "b/#")
         client.ping()
-
-
-@pytest.mark.parametrize("answer", [lambda m: suback(m, 0), lambda m: puback(0)])
-def test_bad_unsuback(broker, make, answer):
-    """[MQTT-3.10.4-4] An answer of another kind closes the connection."""
-    client = make(broker.port)
-
-    def script(b):
-        b.welcome()
-        b.send(answer(b.expect(UNSUBSCRIBE).mid))
-        b.expect_close()
-
-    with broker.play(script):
-        client.connect()
-        with pytest.raises(ProtocolError):
-            client.unsubscribe("a")
-
-
-def test_unsuback_never_comes(broker, make):
-    """[MQTT-3.10.4-4] The wait is bounded."""
-    client = make(broker.port, timeout_ms=150)
-
-    def script(b):
-        b.welcome()
-        b.expect(UNSUBSCRIBE)
-        b.expect_close()
-
-    with broker.play(script):
-        client.connect()
-        with pytest.raises(OSError):
-            client.unsubscribe("a")
 
 
 def test_messages_after_unsubscribe_are_acknowledged(broker, make, pump):
