@@ -1,6 +1,7 @@
 """What the tests of the asyncio client share: clients, scenes that they play with the scripted broker."""
 
 import asyncio
+import errno
 import functools
 import gc
 import socket
@@ -53,6 +54,13 @@ def play(broker, script, scene):
     """The broker plays script(broker) in its thread while scene() runs in the event loop."""
     with broker.play(script):
         return run(scene())
+
+
+async def times_out(work):
+    """It ends with the time-out."""
+    with pytest.raises(OSError) as told:
+        await work
+    assert told.value.args[0] == errno.ETIMEDOUT
 
 
 async def until(condition):
