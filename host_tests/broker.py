@@ -10,34 +10,9 @@ import struct
 import threading
 
 from dev.reference import server
+from dev.reference.kinds import CONNECT, DISCONNECT, NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
 from dev.reference.oracle import OTHER, Finding, JudgedSession
-from dev.reference.wire import (  # noqa: F401 (tests have the wire format from here)
-    CONNECT,
-    DISCONNECT,
-    NAMES,
-    PINGREQ,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-    Stream,
-    Violation,
-    connack,
-    packet,
-    parse,
-    pingresp,
-    puback,
-    pubcomp,
-    publish,
-    pubrec,
-    pubrel,
-    string,
-    suback,
-    unsuback,
-)
+from dev.reference.wire import Stream, Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
 
 PATIENCE_S = 60  # how long a script waits for the client: a busy machine is no fault of its
 
@@ -211,17 +186,54 @@ class Broker(_Listener):
     def cut(self):
         self.connection.reset()
 
-    def welcome(self, present=0, **fields):
-        """The whole of a connection's beginning: accept, CONNECT, CONNACK. Returns the CONNECT."""
+    def called(self, **fields):
+        """The client's next connection, and the CONNECT on it, which it returns."""
         self.accept()
-        p = self.expect(CONNECT, **fields)
+        return self.expect(CONNECT, **fields)
+
+    def welcome(self, present=0, **fields):
+        """The whole of a connection's beginning: CONNECT, CONNACK. Returns the CONNECT."""
+        p = self.called(**fields)
         self.send(connack(present))
         return p
 
-    def answer_ping(self):
-        """PINGREQ, PINGRESP: a fence. Everything the client had to say before has been said."""
+    def answer_ping(self, *before):
+        """PINGREQ, PINGRESP: a fence. Everything the client had to say before has been said. `before`: packets that go
+        out in one write with the PINGRESP."""
         self.expect(PINGREQ)
-        self.send(pingresp())
+        self.send(*before, pingresp())
+
+    def grant(self, *codes, **fields):
+        """SUBSCRIBE, SUBACK with these codes, or else what was asked for. Returns the SUBSCRIBE."""
+        p = self.expect(SUBSCRIBE, **fields)
+        self.send(suback(p.mid, *(codes or [qos for _, qos in p.filters])))
+        return p
+
+    def acknowledge(self, p):
+        """The rest of the flow of a PUBLISH that the client sent."""
+        if p.qos == 1:
+            self.send(puback(p.mid))
+        if p.qos == 2:
+            self.send(pubrec(p.mid))
+            self.expect(PUBREL, mid=p.mid)
+            self.send(pubcomp(p.mid))
+
+    def take(self, **fields):
+        """PUBLISH, to the end of its flow. Returns it."""
+        p = self.expect(PUBLISH, **fields)
+        self.acknowledge(p)
+        return p
+
+    def deliver(self, topic, payload=b"", qos=0, mid=0, dup=0):
+        """PUBLISH, PUBACK or PUBREC."""
+        self.send(publish(topic, payload, qos, mid, dup))
+        if qos:
+            self.expect(PUBACK if qos == 1 else PUBREC, mid=mid)
+
+    def release(self, mid):
+        """PUBREL, PUBCOMP."""
+        self.send(pubrel(mid))
+        self.expect(PUBCOMP, mid=mid)
 
     def free_ids(self, first=1):
         """The client proves that ids are free, which it has to in a session that its journal does not know."""

@@ -6,7 +6,8 @@ import socket
 import threading
 
 import inflight.cpython
-from host_tests.broker import Broker, Connection, Violation
+from dev.reference.wire import Violation
+from host_tests.broker import Broker, Connection
 
 
 class Clock:

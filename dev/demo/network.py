@@ -5,7 +5,8 @@ import contextlib
 import threading
 from collections import Counter
 
-from dev.reference.wire import PUBLISH, spans
+from dev.reference.kinds import PUBLISH
+from dev.reference.wire import spans
 
 
 class _Frames:

@@ -1,6 +1,7 @@
 """MQTT packets as a server sends them, and every way of getting a field wrong. Inputs are bytes, made from a Random."""
 
-from dev.reference.wire import PUBLISH, PUBREL, SUBACK, string
+from dev.reference.kinds import PUBLISH, PUBREL, SUBACK
+from dev.reference.wire import string
 
 _KINDS = (2, 3, 3, 3, 3, 4, 5, 6, 7, 9, 11, 13)
 _GOOD_TEXT = ("a", "a/b", "dev/command/ping", "", "/", "$SYS/x", "ü", "温度/1", "😀")

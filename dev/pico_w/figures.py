@@ -6,13 +6,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import trustme
 from rich.console import Console
 from rich.table import Table
 
+from dev.certificates import der, server_context
 from dev.demo import mosquitto
 from dev.pico_w import copies, filesystem, image, mounting, sensor
 from dev.pico_w.board import Board
-from dev.pico_w.certificates import Authority
 from dev.pico_w.ear import Ear
 from dev.pico_w.front import front
 from inflight_tools.boards.bundle import LIB, files
@@ -63,12 +64,12 @@ def measure(folder):
     yield "after boot", boot
     yield "after import of client and journal, .mpy", compiled
     yield "after import of client and journal, .py", at_the_prompt(False)[1]
-    authority = Authority("the authority")
+    ca = trustme.CA()
     with mosquitto.Mosquitto(folder) as broker:
         yield "the sensor, connected", of_a_sensor(broker, {})
-        with front(broker.port, authority.context(folder, "broker.test")) as relay:
+        with front(broker.port, server_context(ca, "broker.test")) as relay:
             secure = {"host": "broker.test", "port": relay.port, "tls_ca": "/ca.der"}
-            yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": authority.der})
+            yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": der(ca)})
 
 
 def _table(title, unit, figures):

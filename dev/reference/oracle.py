@@ -4,8 +4,9 @@ and the client shows later which one it was. Runs on MicroPython."""
 
 from collections import namedtuple
 
+from .kinds import CONNACK, PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK
 from .server import Session, copied
-from .wire import CONNACK, PUBACK, PUBCOMP, PUBREC, PUBREL, SUBACK, UNSUBACK, Violation
+from .wire import Violation
 
 LOST, TWICE, REUSED, ORDER, OTHER = "lost", "duplicated", "ids reused", "out of order", "other"
 KINDS = (LOST, TWICE, REUSED, ORDER, OTHER)

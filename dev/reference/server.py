@@ -6,8 +6,8 @@ instant."""
 
 from collections import namedtuple
 
-from . import wire
-from .wire import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from . import kinds, wire
+from .kinds import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 
 Message = namedtuple("Message", "topic payload qos retain")
 
@@ -184,14 +184,14 @@ class Connection:
 
 
 _HANDLERS = {
-    wire.CONNECT: Connection._connect,
+    kinds.CONNECT: Connection._connect,
     PUBLISH: Connection._publish,
     PUBREL: Connection._pubrel,
     PUBACK: Connection._ack,
     PUBREC: Connection._ack,
     PUBCOMP: Connection._ack,
-    wire.SUBSCRIBE: Connection._subscribe,
-    wire.UNSUBSCRIBE: Connection._unsubscribe,
-    wire.PINGREQ: Connection._ping,
-    wire.DISCONNECT: Connection._disconnect,
+    kinds.SUBSCRIBE: Connection._subscribe,
+    kinds.UNSUBSCRIBE: Connection._unsubscribe,
+    kinds.PINGREQ: Connection._ping,
+    kinds.DISCONNECT: Connection._disconnect,
 }

@@ -9,9 +9,10 @@ from collections import defaultdict
 from errno import ECONNREFUSED
 
 import inflight.aio
+from dev.reference.kinds import CONNECT
 from dev.reference.oracle import JudgedSession, Tally
 from dev.reference.server import Connection, Message, Server
-from dev.reference.wire import CONNECT, Stream, Violation
+from dev.reference.wire import Stream, Violation
 
 _WINDOW = 20  # messages on their way to a device
 

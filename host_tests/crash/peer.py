@@ -5,20 +5,10 @@ the script decides when each goes out, and in which order."""
 
 import re
 
+from dev.reference.kinds import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, UNSUBSCRIBE
 from dev.reference.oracle import OTHER, Finding, Incoming, JudgedSession, Outgoing
 from dev.reference.server import Connection, Server, copied
-from dev.reference.wire import (
-    CONNACK,
-    CONNECT,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-    parse,
-)
+from dev.reference.wire import parse
 from host_tests.crash.messages import incoming, number_of
 
 NAME = "dev"  # the client's

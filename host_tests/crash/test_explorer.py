@@ -272,7 +272,7 @@ def test_a_run_is_the_same_again():
     assert counts[0] == counts[1]
 
 
-@pytest.mark.limit(300)
+@pytest.mark.timeout(300)
 def test_a_script_of_chance_finds_a_defect_and_shrinks(monkeypatch):
     _without_dup(monkeypatch)
     search = Search(1, 10_000)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from dev.reference.kinds import PUBACK
 from dev.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE, Finding
-from dev.reference.wire import PUBACK, packet, publish, pubrec, pubrel, string
+from dev.reference.wire import packet, publish, pubrec, pubrel, string
 from host_tests.crash.messages import SHARED, outgoing, payload
 from host_tests.crash.peer import Peer
 

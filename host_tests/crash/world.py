@@ -4,8 +4,9 @@ as a file; ["publish", 30, 1] is a step, and _do_publish() tells what it means."
 import contextlib
 from errno import ENOBUFS
 
+from dev.reference.kinds import PUBACK, PUBCOMP, PUBREC
 from dev.reference.oracle import OTHER, Finding
-from dev.reference.wire import PUBACK, PUBCOMP, PUBREC, puback, pubcomp, pubrec
+from dev.reference.wire import puback, pubcomp, pubrec
 from host_tests.crash.messages import outgoing
 from host_tests.crash.peer import Peer
 from host_tests.crash.wired import Device, HandlerError, aged, mounted

@@ -53,7 +53,7 @@ def _table(text):
     return {name: cells for name, *cells in lines}
 
 
-@pytest.mark.limit(900)
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(_needs() is not None, reason=str(_needs()))
 def test_a_small_fleet_loses_nothing():
     done = _run("--devices", "4", "--duration", "6", "--seed", "1")

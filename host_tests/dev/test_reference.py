@@ -3,12 +3,10 @@ of a client's exchanges, host_tests/crash/test_judge.py plays on it by hand."""
 
 import pytest
 
+from dev.reference.kinds import CONNECT, PINGREQ, PUBLISH
 from dev.reference.oracle import Finding, JudgedSession, Tally, judge
 from dev.reference.server import Connection, Message, Server
 from dev.reference.wire import (
-    CONNECT,
-    PINGREQ,
-    PUBLISH,
     Stream,
     Violation,
     connack,

@@ -28,6 +28,12 @@ def online(*air, **more):
     return chip
 
 
+def sleeps(chip):
+    """Deeply, for a minute; it has started again."""
+    stops(chip, chip.board.sleep, 60_000, True)
+    chip.start(DEEPSLEEP_RESET)
+
+
 def dials(chip):
     return [what for what in chip.did if what[0] == "connect"]
 
@@ -54,8 +60,7 @@ def test_a_deep_sleep_keeps_which_access_point_it_was():
     for station, more in ((Station, {}), (StationWithChannel, {"channel": 6})):
         chip = online(near, *others, station=station)
         more["bssid"] = near.bssid
-        stops(chip, chip.board.sleep, 60_000, True)
-        chip.start(DEEPSLEEP_RESET)
+        sleeps(chip)
         eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
         eq(dials(chip), [("connect", "attic", more)])
         assert "scan" not in stops(chip, chip.board.sleep, 60_000, True)  # it is known
@@ -80,8 +85,7 @@ def test_any_other_will_do_when_that_access_point_is_gone():
 
 def test_a_slow_address_at_that_access_point_is_waited_for():
     chip = online()
-    stops(chip, chip.board.sleep, 60_000, True)
-    chip.start(DEEPSLEEP_RESET)
+    sleeps(chip)
     chip.air[0].answers = False
     eq(chip.board.wifi_connect("attic", KEY, 0), CONNECTING)
     eq((outcome(chip, 8_000), len(dials(chip))), (CONNECTING, 1))
@@ -92,8 +96,7 @@ def test_a_slow_address_at_that_access_point_is_waited_for():
 def test_an_access_point_that_hangs_is_not_waited_for_for_long():
     near, far = AccessPoint(), AccessPoint(bssid=b"\x02\0\0\0\0\x02")
     chip = online(near, far)
-    stops(chip, chip.board.sleep, 60_000, True)
-    chip.start(DEEPSLEEP_RESET)
+    sleeps(chip)
     chip.air.pop(0)
     chip.wlan.slow = 60_000
     chip.board.wifi_connect("attic", KEY, 0)
@@ -103,16 +106,14 @@ def test_an_access_point_that_hangs_is_not_waited_for_for_long():
 
 def test_another_network_is_joined_without_that_access_point():
     chip = online(AccessPoint(), AccessPoint("cellar"))
-    stops(chip, chip.board.sleep, 60_000, True)
-    chip.start(DEEPSLEEP_RESET)
+    sleeps(chip)
     eq(chip.board.wifi_connect("cellar", KEY, 10_000), ONLINE)
     eq(dials(chip), [("connect", "cellar", {})])
 
 
 def test_a_wrong_key_at_that_access_point_is_told():
     chip = online()
-    stops(chip, chip.board.sleep, 60_000, True)
-    chip.start(DEEPSLEEP_RESET)
+    sleeps(chip)
     chip.air[0].key = "another-key"
     eq(chip.board.wifi_connect("attic", KEY, 10_000), WRONG_KEY)
 

@@ -8,6 +8,12 @@ from ports_rp2040 import Rp2040
 
 CHIPS = (Esp32, Rp2040)
 KEY = "secret-key"
+OUTCOMES = (  # of joining "attic" and, without DHCP, "cellar"
+    ("attic", "wrong-key", WRONG_KEY),
+    ("nowhere", KEY, NO_AP),
+    ("cellar", KEY, NO_ADDRESS),
+    ("attic", KEY, ONLINE),
+)
 REFUSALS = {  # why a port says that it was not let in
     Esp32: (
         (2, FAILED),
@@ -71,13 +77,7 @@ def test_every_refusal_has_a_word_that_stands():
 def test_wrong_key_no_access_point_and_no_address_are_told_apart():
     for new in CHIPS:
         chip = new(AccessPoint(), silent("cellar"))
-        for ssid, key, word in (
-            ("attic", "wrong-key", WRONG_KEY),
-            ("nowhere", KEY, NO_AP),
-            ("cellar", KEY, NO_ADDRESS),
-            ("attic", "short", WRONG_KEY),
-            ("attic", KEY, ONLINE),
-        ):
+        for ssid, key, word in (("attic", "short", WRONG_KEY),) + OUTCOMES:
             eq(chip.board.wifi_connect(ssid, key, 10_000), word)
 
 
@@ -93,12 +93,7 @@ def test_wifi_is_off_until_somebody_joins():
 def test_without_a_time_out_the_outcome_comes_later():
     for new in CHIPS:
         chip = new(AccessPoint(), silent("cellar"))
-        for ssid, key, word in (
-            ("attic", "wrong-key", WRONG_KEY),
-            ("nowhere", KEY, NO_AP),
-            ("cellar", KEY, NO_ADDRESS),
-            ("attic", KEY, ONLINE),
-        ):
+        for ssid, key, word in OUTCOMES:
             before = chip.clock.now
             eq((chip.board.wifi_connect(ssid, key, 0), chip.clock.now), (CONNECTING, before))
             eq(outcome(chip), word)

@@ -164,6 +164,17 @@ def test_a_clean_session_costs_no_flash_again():
         assert max(used[1:]) < 60, used
 
 
+def after_sending(messages, qos=1):
+    """The flash of a peer that has sent b"0", b"1" and so on, and heard nothing of them."""
+    device = NorFlash(4, 1024, 16)
+    peer = Peer(device)
+    peer.up()
+    for k in range(messages):
+        peer.publish(b"%d" % k, qos)
+    peer.sent()
+    return device
+
+
 def spoil(device, copies):
     """Bits flip in the SESSION record, in so many of its copies."""
     at = len(device.data)
@@ -175,11 +186,7 @@ def spoil(device, copies):
 
 def test_a_copy_of_the_session_record_that_was_spoilt():
     """The other one tells all, and there are two again before anything else may happen to it."""
-    device = NorFlash(4, 1024, 16)
-    peer = Peer(device)
-    peer.up()
-    peer.publish(b"sent")
-    peer.sent()
+    device = after_sending(1)
     for life in range(3):
         spoil(device, 1)
         peer = Peer(device)
@@ -192,12 +199,7 @@ def test_session_record_that_was_spoilt():
     """[MQTT-4.4.0-1] Both copies: what can have left goes out again, with DUP, also into a clean session; nothing is
     given up, and the new record says so to the lives behind."""
     for clean in (False, True):
-        device = NorFlash(4, 1024, 16)
-        peer = Peer(device)
-        peer.up()
-        for k in range(3):
-            peer.publish(b"%d" % k)
-        peer.sent()
+        device = after_sending(3)
         spoil(device, 2)
         Peer(device)
         peer = Peer(device)
@@ -208,12 +210,7 @@ def test_session_record_that_was_spoilt():
 def test_both_copies_lost_with_what_lies_around_them():
     """A page of flash is gone. What was accepted with a connection can have left: DUP, and no PUBREL ends a handshake
     that is under way."""
-    device = NorFlash(4, 1024, 16)
-    peer = Peer(device)
-    peer.up()
-    for k in range(3):
-        peer.publish(b"%d" % k, 2)
-    peer.sent()
+    device = after_sending(3, 2)
     at = bytes(device.data).index(b"dev") - 21
     device.data[at : at + 58] = bytes(range(1, 59))
     peer = Peer(device)
@@ -222,11 +219,7 @@ def test_both_copies_lost_with_what_lies_around_them():
 
 def test_a_lost_record_is_noticed_once():
     """Until a broker answers: starts without one write nothing more, and no id counts as proven."""
-    device = NorFlash(4, 1024, 16)
-    peer = Peer(device)
-    peer.up()
-    peer.publish(b"x")
-    peer.sent()
+    device = after_sending(1)
     spoil(device, 2)
     Peer(device)
     before = device.snapshot()

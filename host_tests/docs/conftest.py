@@ -1,9 +1,10 @@
 import pytest
+import trustme
 
-from dev.pico_w.certificates import Authority
+from dev.certificates import der
 
 
 @pytest.fixture(scope="session")
 def certificate():
     """The certificate of an authority, DER."""
-    return Authority("an authority").der
+    return der(trustme.CA())

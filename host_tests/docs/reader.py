@@ -8,7 +8,8 @@ import threading
 from pathlib import Path
 
 from dev import device_run
-from host_tests.broker import SUBSCRIBE, Automatic
+from dev.reference.kinds import SUBSCRIBE
+from host_tests.broker import Automatic
 
 LIMIT_S = 60
 _RUN = Path(__file__).parent / "device_scripts/run_block.py"

@@ -7,7 +7,7 @@ import pytest
 
 import commands
 from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
-from host_tests.broker import CONNECT, SUBSCRIBE
+from dev.reference.kinds import CONNECT, SUBSCRIBE
 from inflight import RamFlash
 from inflight.journal import OUT
 

@@ -1,19 +1,13 @@
 """The firmware as a process of its own, as a board runs it: power cuts, wrong configurations, TLS."""
 
-import contextlib
-import datetime
-import ipaddress
 import random
-import select
-import socket
 import ssl
-import threading
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+import trustme
+
+from dev.certificates import der, server_context, write
+from dev.pico_w.front import front
 
 CUTS = {"cpython": 4, "micropython-x86": 16}
 AGAIN = 75  # exit status of a board that wants to be started again
@@ -100,92 +94,38 @@ def test_no_secret_is_printed(machine):
 # --- TLS ---
 
 
-def certificate(name, issuer=None):
-    """(certificate, key): signed by `issuer`, such a pair, or a CA if there is none."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer[0].subject if issuer else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=not issuer, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-    )
-    return builder.sign(issuer[1] if issuer else key, hashes.SHA256()), key
-
-
-def write(folder, name, pair, form):
-    """Files name.crt and name.key in this form, as paths."""
-    encoding = {"pem": serialization.Encoding.PEM, "der": serialization.Encoding.DER}[form]
-    crt, key = folder / f"{name}.crt", folder / f"{name}.key"
-    crt.write_bytes(pair[0].public_bytes(encoding))
-    shape = serialization.PrivateFormat.TraditionalOpenSSL
-    key.write_bytes(pair[1].private_bytes(encoding, shape, serialization.NoEncryption()))
-    return str(crt), str(key)
-
-
-@contextlib.contextmanager
-def tls_in_front_of(broker, context):
-    """A port that speaks TLS, and passes on to the broker what is said there."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, args=(listener, context, broker.port), daemon=True).start()
-        yield listener.getsockname()[1]
-        with contextlib.suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-
-
-def serve(listener, context, port):
-    with contextlib.suppress(OSError):
-        while True:
-            sock, _ = listener.accept()
-            with contextlib.suppress(OSError), sock:
-                sock.settimeout(5)
-                forward(context.wrap_socket(sock, server_side=True), port)
-
-
-def forward(outside, port):
-    with outside, socket.create_connection(("127.0.0.1", port)) as inside:
-        while True:
-            ready = [outside] if outside.pending() else select.select([outside, inside], [], [], 5)[0]
-            for source, sink in ((outside, inside), (inside, outside)):
-                if source in ready:
-                    data = source.recv(65536)
-                    if not data:
-                        return
-                    sink.sendall(data)
-
-
 @pytest.fixture
 def authority():
-    return certificate("the authority")
+    return trustme.CA()
 
 
 @pytest.fixture
-def context(tmp_path, authority):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*write(tmp_path, "server", certificate("localhost", authority), "pem"))
-    return context
+def context(authority):
+    return server_context(authority, "localhost")
+
+
+@pytest.fixture
+def ca(tmp_path, authority):
+    """The file of its certificate."""
+    file = tmp_path / "ca"
+    authority.cert_pem.write_to_path(file)
+    return file
 
 
 @pytest.mark.parametrize("form", ["pem", "der"])
-def test_tls_with_the_right_authority(machine, broker, tmp_path, authority, context, form, told):
-    ca, _ = write(tmp_path, "ca", authority, form)
-    with tls_in_front_of(broker, context) as port:
-        machine.configure(host="localhost", port=port, tls_ca=ca)
+def test_tls_with_the_right_authority(machine, broker, ca, authority, context, form, told):
+    if form == "der":
+        ca.write_bytes(der(authority))
+    with front(broker.port, context) as tls:
+        machine.configure(host="localhost", port=tls.port, tls_ca=str(ca))
         machine.start()
         machine.wait_for(lambda: told("status"))
 
 
-def test_tls_with_another_authority_says_nothing_to_the_broker(machine, broker, tmp_path, context):
-    ca, _ = write(tmp_path, "ca", certificate("somebody else"), "pem")
-    with tls_in_front_of(broker, context) as port:
-        machine.configure(host="localhost", port=port, tls_ca=ca)
+def test_tls_with_another_authority_says_nothing_to_the_broker(machine, broker, ca, context):
+    trustme.CA().cert_pem.write_to_path(ca)
+    with front(broker.port, context) as tls:
+        machine.configure(host="localhost", port=tls.port, tls_ca=str(ca))
         machine.start()
         line = machine.process.stdout.readline().decode()
         assert line.startswith(("inflight: OSError", "inflight: SSLCertVerificationError")), line
@@ -195,11 +135,10 @@ def test_tls_with_another_authority_says_nothing_to_the_broker(machine, broker, 
 
 
 def test_tls_shows_its_own_certificate(machine, broker, tmp_path, authority, context, told):
-    ca, _ = write(tmp_path, "ca", authority, "pem")
-    cert, key = write(tmp_path, "client", certificate("box", authority), "pem")
+    ca, cert, key = write(tmp_path, authority, "box")
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(ca)
-    with tls_in_front_of(broker, context) as port:
-        machine.configure(host="localhost", port=port, tls_ca=ca, tls_cert=cert, tls_key=key)
+    with front(broker.port, context) as tls:
+        machine.configure(host="localhost", port=tls.port, tls_ca=ca, tls_cert=cert, tls_key=key)
         machine.start()
         machine.wait_for(lambda: told("status"))

@@ -6,7 +6,8 @@ import time
 import pytest
 
 from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE
-from host_tests.broker import DISCONNECT, Automatic, Faults
+from dev.reference.kinds import DISCONNECT
+from host_tests.broker import Automatic, Faults
 from inflight import RamFlash
 from inflight.compat import ticks_add, ticks_ms
 from sleeping_app import Memory

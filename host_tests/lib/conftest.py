@@ -1,5 +1,7 @@
 """Fixtures of the client's tests: a scripted broker, and clients."""
 
+import socket
+
 import pytest
 
 from host_tests.clients import broker, make, pump, virtual  # noqa: F401 (fixtures)
@@ -21,3 +23,17 @@ def looks(monkeypatch):
     receive = Transport.receive
     monkeypatch.setattr(Transport, "receive", lambda *of: taken.append(of) or receive(*of))
     return taken
+
+
+@pytest.fixture
+def pit():
+    """A port that neither takes connections nor refuses them: its queue is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        others = []
+        for _ in range(4):
+            others.append(socket.socket())
+            others[-1].setblocking(False)
+            others[-1].connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+        for other in others:
+            other.close()

@@ -6,7 +6,7 @@ import pytest
 
 from dev import device_run, runtimes
 from dev.demo.mosquitto import Mosquitto, unavailable
-from host_tests import broker as server
+from host_tests.broker import Automatic
 from host_tests.processes import running
 
 SCRIPTS = Path(__file__).parent / "device_scripts"
@@ -31,7 +31,7 @@ def test_everything(runtime, tmp_path):
         broker.kill()
 
 
-class Echo(server.Automatic):
+class Echo(Automatic):
     """Answers each message on "ask" with one of QoS n, n being the length of its payload."""
 
     def _on_publish(self, p):

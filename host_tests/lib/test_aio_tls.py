@@ -1,68 +1,36 @@
 """The asyncio client through TLS, with certificates made here: right, of a stranger, of somebody else."""
 
 import asyncio
-import datetime
-import errno
-import ipaddress
-import ssl
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+import trustme
 
-from host_tests import broker as server
-from host_tests.broker import PUBLISH, PUBREC, PUBREL, SUBSCRIBE, Broker
-from inflight import AsyncClient, Journal, RamFlash
+from dev.certificates import client_context, server_context
+from dev.reference.kinds import PUBLISH, PUBREC, PUBREL
+from dev.reference.wire import connack, pubcomp, publish, pubrec
+from host_tests.broker import Broker, Gone
+from host_tests.lib import aio_clients
+from host_tests.lib.aio_clients import STRICT, play, run, times_out, until
 
-pytestmark = [
-    pytest.mark.filterwarnings("error::ResourceWarning"),
-    pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-def certificate(folder, name, address="127.0.0.1"):
-    """A file with a key and its own certificate, for a server at `address`, and its own authority."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256())
-    )
-    file = folder / (name + ".pem")
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    file.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
-    return file
+pytestmark = STRICT
+AUTHORITY = trustme.CA()
 
 
 class TlsBroker(Broker):
-    def __init__(self, file):
+    def __init__(self, name):
         super().__init__()
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(file)
+        self._context = server_context(AUTHORITY, name)
 
     def _accept(self):
         connection = super()._accept()
         try:
             connection.sock = self._context.wrap_socket(connection.sock, server_side=True)
         except OSError as error:
-            raise server.Gone(str(error)) from None
+            raise Gone(str(error)) from None
         return connection
 
     def expect_refusal(self):
-        with pytest.raises(server.Gone):
+        with pytest.raises(Gone):
             self.accept()
             self.receive()  # some learn of it only behind the handshake
 
@@ -71,8 +39,8 @@ class TlsBroker(Broker):
 def serve():
     brokers = []
 
-    def start(file):
-        brokers.append(TlsBroker(file))
+    def start(name="127.0.0.1"):
+        brokers.append(TlsBroker(name))
         return brokers[-1]
 
     yield start
@@ -80,25 +48,14 @@ def serve():
         broker.close()
 
 
-def make(port, ca, **options):
-    errors = []
-    settings = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
-    tls = ssl.create_default_context(cafile=ca)
-    client = AsyncClient("127.0.0.1", "dev", Journal(RamFlash()), port=port, tls=tls, **settings)
-    client.errors = errors
-    return client
+def make(port, ca=AUTHORITY, **options):
+    return aio_clients.make(port, tls=client_context(ca), **options)
 
 
-def play(broker, script, scene):
-    with broker.play(script):
-        asyncio.run(asyncio.wait_for(scene(), 10), debug=True)
-
-
-def test_right_authority(serve, tmp_path):
+def test_right_authority(serve):
     """Short and long, out and in, over records of every length; across an outage."""
-    file = certificate(tmp_path, "broker")
-    broker = serve(file)
-    client = make(broker.port, file)
+    broker = serve()
+    client = make(broker.port)
     long = bytes(range(256)) * 300
     got = []
 
@@ -113,28 +70,25 @@ def test_right_authority(serve, tmp_path):
 
     def script(b):
         b.welcome()
-        b.send(server.suback(b.expect(SUBSCRIBE).mid, 2))
+        b.grant(2)
         b.expect(PUBLISH, payload=long)
         mid = b.expect(PUBLISH, payload=b"2").mid
         b.cut()
         b.welcome(1)
         b.expect(PUBLISH, payload=b"2", mid=mid, dup=True)
-        b.send(server.publish("t", long, 2, 1), server.pubrec(mid))
+        b.send(publish("t", long, 2, 1), pubrec(mid))
         assert {b.receive().kind, b.receive().kind} == {PUBREC, PUBREL}
-        b.send(server.pubcomp(mid))
+        b.send(pubcomp(mid))
         b.goodbye()
 
     play(broker, script, scene)
 
 
 @pytest.mark.parametrize("why", ["authority", "host name"])
-def test_wrong(serve, tmp_path, why):
+def test_wrong(serve, why):
     """An OSError that says why, at once; and no packet for him whom we do not trust."""
-    file = certificate(tmp_path, "broker", "127.0.0.2" if why == "host name" else "127.0.0.1")
-    broker = serve(file)
-    client = make(
-        broker.port, certificate(tmp_path, "other") if why == "authority" else file, backoff_ms=(60_000, 60_000)
-    )
+    broker = serve("127.0.0.2" if why == "host name" else "127.0.0.1")
+    client = make(broker.port, trustme.CA() if why == "authority" else AUTHORITY, backoff_ms=(60_000, 60_000))
 
     async def scene():
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -145,18 +99,16 @@ def test_wrong(serve, tmp_path, why):
     assert broker.connection.packets == []
 
 
-def test_silent_peer(tmp_path):
+def test_silent_peer():
     """A peer that takes the connection and never shakes hands: bounded, and waited for without spinning."""
     broker = Broker()
-    client = make(broker.port, certificate(tmp_path, "ca"), timeout_ms=200)
+    client = make(broker.port, timeout_ms=200)
     flushes = []
     flush = client._flush
     client._flush = lambda: flushes.append(1) or flush()
 
     async def scene():
-        with pytest.raises(OSError) as told:
-            await client.connect()
-        assert told.value.args[0] == errno.ETIMEDOUT
+        await times_out(client.connect())
         await client.disconnect()
 
     def script(b):
@@ -170,9 +122,9 @@ def test_silent_peer(tmp_path):
     assert len(flushes) < 20
 
 
-def test_peer_without_tls(tmp_path):
+def test_peer_without_tls():
     broker = Broker()
-    client = make(broker.port, certificate(tmp_path, "ca"), backoff_ms=(60_000, 60_000))
+    client = make(broker.port, backoff_ms=(60_000, 60_000))
 
     async def scene():
         with pytest.raises(OSError, match="SSL"):
@@ -182,7 +134,7 @@ def test_peer_without_tls(tmp_path):
     def script(b):
         b.accept()
         b.connection.fill()
-        b.send(server.connack() * 10)
+        b.send(connack() * 10)
 
     try:
         play(broker, script, scene)
@@ -191,32 +143,30 @@ def test_peer_without_tls(tmp_path):
 
 
 @pytest.mark.parametrize("when", ["dial", "handshake", "connect"])
-def test_leave(serve, tmp_path, when):
+def test_leave(serve, when):
     """disconnect() in the middle of it closes the socket."""
-    file = certificate(tmp_path, "broker")
-    broker = serve(file) if when == "connect" else Broker()
-    client = make(broker.port, file)
+    broker = serve() if when == "connect" else Broker()
+    client = make(broker.port)
 
     async def scene():
         waiting = asyncio.create_task(client.connect())
         if when == "dial":
             await asyncio.sleep(0)
         else:
-            while not (client._writing_since and client._transport):
-                await asyncio.sleep(0.001)
+            await until(lambda: client._writing_since and client._transport)
         await client.disconnect()
         with pytest.raises(OSError):
             await waiting
 
     def script(b):
-        with pytest.raises(server.Gone):
+        with pytest.raises(Gone):
             b.accept()
             while True:
                 b.connection.fill()
 
     try:
         if when == "dial":
-            asyncio.run(asyncio.wait_for(scene(), 10))
+            run(scene())
         else:
             play(broker, script, scene)
     finally:

@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from host_tests import broker as server
-from host_tests.broker import CONNECT, PUBACK, PUBLISH, PUBREL, SUBSCRIBE, Automatic
+from dev.reference.kinds import PUBACK, PUBLISH, PUBREL, SUBSCRIBE
+from dev.reference.wire import connack, pingresp, puback, pubcomp, publish, pubrec, suback
+from host_tests.broker import PATIENCE_S, Automatic
 from inflight import AsyncClient, ConnectRefused, Journal, ProtocolError, RamFlash
 
 TOLD = ("connect", "disconnect", "complete", "error")
@@ -98,7 +99,7 @@ def test_a_connection_is_told_with_its_session_and_its_end(broker, drive):
 
     def script(b):
         b.welcome(0)
-        assert up.wait(server.PATIENCE_S)
+        assert up.wait(PATIENCE_S)
         b.cut()
         b.welcome(1)
         b.goodbye()
@@ -120,9 +121,8 @@ def test_an_attempt_that_fails_is_an_error(broker, drive):
     d = drive(broker.port, **diary.options())
 
     def script(b):
-        for raw in (server.connack(0, 3), server.pingresp()):
-            b.accept()
-            b.expect(CONNECT)
+        for raw in (connack(0, 3), pingresp()):
+            b.called()
             b.send(raw)
             b.expect_close()
         b.welcome()
@@ -145,10 +145,10 @@ def test_it_stands_when_its_subscriptions_are_made(broker, drive):
 
     def script(b):
         b.welcome()
-        b.send(server.suback(b.expect(SUBSCRIBE).mid, 128))
+        b.grant(128)
         mid = b.expect(SUBSCRIBE).mid
         assert not diary.of("connect")
-        b.send(server.suback(mid, 1))
+        b.send(suback(mid, 1))
         b.goodbye()
 
     with broker.play(script):
@@ -197,21 +197,20 @@ def test_a_callback_may_publish(broker, drive, callback):
         p = b.expect(PUBLISH)
         if callback == "on_connect":
             assert p.topic == "from"
-            b.send(server.puback(p.mid))
+            b.send(puback(p.mid))
             p = b.expect(PUBLISH)
-        b.send(server.puback(p.mid))
+        b.send(puback(p.mid))
         if callback == "on_disconnect":
             b.cut()
             b.welcome(1)
             p = b.receive()
             if p.topic == "first":  # its acknowledgement went with the reset
-                b.send(server.puback(p.mid))
+                b.send(puback(p.mid))
                 p = b.receive()
             assert p.topic == "from"
-            b.send(server.puback(p.mid))
+            b.send(puback(p.mid))
         elif callback == "on_complete":
-            p = b.expect(PUBLISH, topic="from")
-            b.send(server.puback(p.mid))
+            b.take(qos=1, topic="from")
 
     with broker.play(script):
         d.do("connect")
@@ -230,7 +229,7 @@ def test_one_connection_raises_what_ended_it(broker, drive):
     def script(b):
         b.welcome()
         b.expect(PUBLISH)
-        b.send(server.pubcomp(9), server.connack())
+        b.send(pubcomp(9), connack())
 
     with broker.play(script):
         d.do("connect")
@@ -249,12 +248,11 @@ def test_one_connection_and_then_another(broker, drive):
     d = drive(broker.port, reconnect=False, on_error=print)
 
     def script(b):
-        b.accept()
-        b.expect(CONNECT)
-        b.send(server.connack(0, 5))
+        b.called()
+        b.send(connack(0, 5))
         b.expect_close()
         b.welcome()
-        b.send(server.puback(b.expect(PUBLISH).mid))
+        b.take(qos=1)
         b.goodbye()
 
     with broker.play(script):
@@ -288,7 +286,7 @@ def test_the_iterator_raises_what_ended_the_one_connection(broker):
 
     def script(b):
         b.welcome()
-        assert up.wait(server.PATIENCE_S)
+        assert up.wait(PATIENCE_S)
         b.cut()
 
     with broker.play(script):
@@ -319,17 +317,17 @@ def test_one_message_is_completed(broker, drive, qos):
 
     def complete(b, mid):
         if qos == 1:
-            b.send(server.puback(mid))
+            b.send(puback(mid))
         else:
-            b.send(server.pubrec(mid))
+            b.send(pubrec(mid))
             b.expect(PUBREL, mid=mid)
-            b.send(server.pubcomp(mid))
+            b.send(pubcomp(mid))
 
     def script(b):
         b.welcome()
         mids = [b.expect(PUBLISH).mid for _ in range(2)]
         complete(b, mids[1])
-        assert go.wait(server.PATIENCE_S)
+        assert go.wait(PATIENCE_S)
         complete(b, mids[0])
 
     with broker.play(script):
@@ -352,7 +350,7 @@ def test_a_broker_that_loses_its_session_twice_has_completed_what_it_had(broker,
     def script(b):
         b.welcome()
         mid = b.expect(PUBLISH).mid
-        b.send(server.pubrec(mid))
+        b.send(pubrec(mid))
         b.expect(PUBREL, mid=mid)
         b.cut()
         b.welcome(0)
@@ -413,8 +411,8 @@ def test_a_message_tells_its_id(broker, drive):
 
     def script(b):
         b.welcome()
-        b.send(server.suback(b.expect(SUBSCRIBE).mid, 1))
-        b.send(server.publish("t", b"", 1, 77), server.publish("t", b"", 0))
+        b.grant(1)
+        b.send(publish("t", b"", 1, 77), publish("t", b"", 0))
         b.expect(PUBACK, mid=77)
 
     with broker.play(script):

@@ -7,8 +7,8 @@ import ssl
 
 import pytest
 
+from dev.reference.wire import connack
 from dev.soak.clock import virtual_time
-from host_tests.broker import connack
 from inflight import AsyncClient
 from inflight.transport import Transport
 

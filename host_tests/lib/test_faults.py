@@ -8,8 +8,10 @@ from collections import Counter
 
 import pytest
 
+from dev.reference.kinds import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 from dev.reference.oracle import judge
-from host_tests.broker import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Automatic, Faults, puback
+from dev.reference.wire import puback
+from host_tests.broker import Automatic, Faults
 from inflight import OutboxFull, RamFlash
 from nor import NorFlash, PowerCut
 

@@ -7,22 +7,8 @@ from errno import ENOBUFS
 
 import pytest
 
-from host_tests.broker import (
-    CONNECT,
-    PINGREQ,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    connack,
-    pingresp,
-    puback,
-    pubcomp,
-    publish,
-    pubrec,
-    pubrel,
-)
+from dev.reference.kinds import PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from dev.reference.wire import connack, puback, pubcomp, publish, pubrec, pubrel
 from inflight import FileFlash, OutboxFull, ProtocolError, RamFlash
 from nor import NorFlash, PowerCut
 
@@ -36,6 +22,14 @@ def device(request, tmp_path):
 
 
 # --- out ---
+
+
+def deliver(client, qos):
+    """Connects, publishes b"0", b"1" and so on at these QoS, and has them acknowledged."""
+    client.connect()
+    for k, level in enumerate(qos):
+        client.publish("t", b"%d" % k, qos=level)
+    assert client.drain(3000)
 
 
 def test_qos_0(broker, make):
@@ -75,8 +69,7 @@ def test_qos_1(broker, make, device):
         p = b.expect(PUBLISH, topic="t", payload=b"one", qos=1, dup=False)
         seen.append(p.mid)
         b.answer_ping()
-        b.expect(PINGREQ)
-        b.send(puback(p.mid), pingresp())
+        b.answer_ping(puback(p.mid))
 
     with broker.play(script):
         client.connect()
@@ -99,8 +92,7 @@ def test_qos_2(broker, make, device, pump):
         b.answer_ping()
         b.send(pubrec(p.mid))
         b.expect(PUBREL, mid=p.mid, flags=2)
-        b.expect(PINGREQ)
-        b.send(pubcomp(p.mid), pingresp())
+        b.answer_ping(pubcomp(p.mid))
 
     with broker.play(script):
         client.connect()
@@ -179,7 +171,7 @@ def test_window(broker, make, pump):
         mids += [b.expect(PUBLISH, payload=b"%d" % k).mid for k in (3, 4)]
         b.answer_ping()
         b.send(*[puback(m) for m in mids[2:]])
-        b.send(puback(b.expect(PUBLISH, payload=b"5").mid))
+        b.take(qos=1, payload=b"5")
         assert len(set(mids)) == 5
 
     with broker.play(script):
@@ -199,16 +191,10 @@ def test_window_of_one(broker, make):
     def script(b):
         b.welcome()
         for k in range(5):
-            p = b.expect(PUBLISH, payload=b"%d" % k, qos=2)
-            b.send(pubrec(p.mid))
-            b.expect(PUBREL, mid=p.mid)
-            b.send(pubcomp(p.mid))
+            b.take(payload=b"%d" % k, qos=2)
 
     with broker.play(script):
-        client.connect()
-        for k in range(5):
-            client.publish("t", b"%d" % k, qos=2)
-        assert client.drain(3000)
+        deliver(client, [2] * 5)
 
 
 def test_acks_out_of_order(broker, make):
@@ -221,10 +207,7 @@ def test_acks_out_of_order(broker, make):
         b.send(*[puback(m) for m in reversed(mids)])
 
     with broker.play(script):
-        client.connect()
-        for k in range(6):
-            client.publish("t", b"%d" % k, qos=1)
-        assert client.drain(3000)
+        deliver(client, [1] * 6)
 
 
 def test_pubrel_in_the_order_of_pubrec(broker, make):
@@ -240,10 +223,7 @@ def test_pubrel_in_the_order_of_pubrec(broker, make):
         b.send(*[pubcomp(m) for m in order])
 
     with broker.play(script):
-        client.connect()
-        for k in range(5):
-            client.publish("t", b"%d" % k, qos=2)
-        assert client.drain(3000)
+        deliver(client, [2] * 5)
 
 
 def test_repeated_acks(broker, make):
@@ -260,10 +240,7 @@ def test_repeated_acks(broker, make):
         b.answer_ping()
 
     with broker.play(script):
-        client.connect()
-        client.publish("t", b"1", qos=1)
-        client.publish("t", b"2", qos=2)
-        assert client.drain(3000)
+        deliver(client, [1, 2])
         client.ping()
     assert client.connected
     assert client.counters()["unknown_acks"] == 2
@@ -317,16 +294,10 @@ def test_acks_of_the_wrong_kind(broker, make, case):
             b.expect(PUBREL, mid=p.mid)
             b.send(pubcomp(p.mid))
             return
-        b.expect(PUBLISH, mid=p.mid, dup=True)
-        b.send(puback(p.mid) if qos == 1 else pubrec(p.mid))
-        if qos == 2:
-            b.expect(PUBREL)
-            b.send(pubcomp(p.mid))
+        b.take(mid=p.mid, dup=True)
 
     with broker.play(script):
-        client.connect()
-        client.publish("t", b"1", qos=qos)
-        assert client.drain(3000)
+        deliver(client, [qos])
     assert client.counters()["protocol_errors"] == 1
 
 
@@ -356,10 +327,7 @@ def test_redelivery(broker, make, device):
         b.send(pubcomp(mids[3]))
 
     with broker.play(script):
-        client.connect()
-        for k in range(6):
-            client.publish("t", b"%d" % k, qos=1 + k % 2)
-        assert client.drain(3000)
+        deliver(client, [1, 2] * 3)
     assert client.counters()["completed"] == 6
 
 
@@ -417,9 +385,7 @@ def test_pubrel_again_at_level_3(broker, make):
         b.send(pubcomp(p.mid))
 
     with broker.play(script):
-        client.connect()
-        client.publish("t", b"1", qos=2)
-        assert client.drain(3000)
+        deliver(client, [2])
 
 
 def test_session_forgotten_by_the_broker(broker, make):
@@ -445,11 +411,7 @@ def test_session_forgotten_by_the_broker(broker, make):
         b.send(pubcomp(three))
 
     with broker.play(script):
-        client.connect()
-        client.publish("t", b"1", qos=1)
-        client.publish("t", b"2", qos=2)
-        client.publish("t", b"3", qos=2)
-        assert client.drain(3000)
+        deliver(client, [1, 2, 2])
     assert client.counters()["dropped"] == 0
 
 
@@ -459,15 +421,12 @@ def test_clean_session(broker, make, pump):
 
     def script(b):
         b.welcome(clean=True)
-        p = b.expect(PUBLISH, payload=b"old")
-        b.send(publish("t", b"q2", 2, 5))
-        b.expect(PUBREC, mid=5)
+        b.expect(PUBLISH, payload=b"old")
+        b.deliver("t", b"q2", 2, 5)
         b.cut()
         b.welcome(clean=True)
-        b.send(publish("t", b"q2 again", 2, 5))
-        b.expect(PUBREC, mid=5)
-        p = b.expect(PUBLISH, payload=b"new", dup=False)
-        b.send(puback(p.mid))
+        b.deliver("t", b"q2 again", 2, 5)
+        b.take(qos=1, payload=b"new", dup=False)
 
     got = []
     client._on_message = lambda m: got.append(m.payload)
@@ -512,7 +471,7 @@ def test_drain_tells_what_was_given_up(broker, make):
         b.expect(PUBLISH, payload=b"1")
         b.cut()
         b.welcome(clean=True)
-        b.send(puback(b.expect(PUBLISH, payload=b"2").mid))
+        b.take(qos=1, payload=b"2")
 
     with broker.play(script):
         client.connect()
@@ -529,11 +488,8 @@ def test_drain_tells_what_was_given_up(broker, make):
 def acknowledged(b):
     """A script: one message of QoS 1 and one of QoS 2 are completed."""
     b.welcome()
-    b.send(puback(b.expect(PUBLISH).mid))
-    p = b.expect(PUBLISH)
-    b.send(pubrec(p.mid))
-    b.expect(PUBREL)
-    b.send(pubcomp(p.mid))
+    b.take(qos=1)
+    b.take(qos=2)
 
 
 @pytest.mark.parametrize("rest", ["drain", "disconnect", "idle", "offline"])
@@ -665,7 +621,7 @@ def test_restart_many_times(broker, make, device):
     def script(b):
         b.welcome()
         for k in range(20):
-            b.send(puback(b.expect(PUBLISH, payload=b"%d" % k).mid))
+            b.take(qos=1, payload=b"%d" % k)
 
     with broker.play(script):
         client.connect()
@@ -726,14 +682,15 @@ def test_receive_qos_1(broker, listen, pump):
     assert not any(g[5] for g in client.got)
 
 
-def test_pubacks_in_order(broker, listen, pump):
-    """[MQTT-4.6.0-2] PUBACKs in the order of the messages."""
+@pytest.mark.parametrize("qos, kind", [(1, PUBACK), (2, PUBREC)], ids=["PUBACK", "PUBREC"])
+def test_answers_in_order(broker, listen, pump, qos, kind):
+    """[MQTT-4.6.0-2] [MQTT-4.6.0-3] PUBACKs, and PUBRECs, in the order of the messages."""
     client = listen()
 
     def script(b):
         b.welcome()
-        b.send(*[publish("a", b"x", 1, m) for m in (7, 3, 65535, 1, 2)])
-        assert [b.expect(PUBACK).mid for _ in range(5)] == [7, 3, 65535, 1, 2]
+        b.send(*[publish("a", b"x", qos, m) for m in (7, 3, 65535, 1, 2)])
+        assert [b.expect(kind).mid for _ in range(5)] == [7, 3, 65535, 1, 2]
 
     with broker.play(script):
         client.connect()
@@ -762,40 +719,20 @@ def test_receive_qos_2(broker, listen, device, pump):
 
     def script(b):
         b.welcome()
-        b.send(publish("a", b"x", 2, 9))
-        b.expect(PUBREC, mid=9)
-        b.send(publish("a", b"x", 2, 9, dup=1))
-        b.expect(PUBREC, mid=9)
+        b.deliver("a", b"x", 2, 9)
+        b.deliver("a", b"x", 2, 9, dup=1)
         b.send(publish("a", b"x", 2, 9, dup=0))  # the id counts, not the flag
         b.expect(PUBREC, mid=9)
-        b.send(pubrel(9))
-        b.expect(PUBCOMP, mid=9)
-        b.send(pubrel(9))
-        b.expect(PUBCOMP, mid=9)
-        b.send(publish("a", b"y", 2, 9, dup=1))
-        b.expect(PUBREC, mid=9)
-        b.send(pubrel(9))
-        b.expect(PUBCOMP, mid=9)
+        b.release(9)
+        b.release(9)
+        b.deliver("a", b"y", 2, 9, dup=1)
+        b.release(9)
 
     with broker.play(script):
         client.connect()
         pump(client, lambda: broker.finished)
     assert [g[1] for g in client.got] == [b"x", b"y"]
     assert client.counters()["duplicates"] == 2
-
-
-def test_pubrecs_in_order(broker, listen, pump):
-    """[MQTT-4.6.0-3] PUBRECs in the order of the messages."""
-    client = listen()
-
-    def script(b):
-        b.welcome()
-        b.send(*[publish("a", b"x", 2, m) for m in (7, 3, 65535, 1, 2)])
-        assert [b.expect(PUBREC).mid for _ in range(5)] == [7, 3, 65535, 1, 2]
-
-    with broker.play(script):
-        client.connect()
-        pump(client, lambda: broker.finished)
 
 
 def test_both_directions_have_their_own_ids(broker, listen):
@@ -805,18 +742,14 @@ def test_both_directions_have_their_own_ids(broker, listen):
     def script(b):
         b.welcome()
         p = b.expect(PUBLISH, qos=2)
-        b.send(publish("a", b"x", 2, p.mid))
-        b.expect(PUBREC, mid=p.mid)
+        b.deliver("a", b"x", 2, p.mid)
         b.send(pubrec(p.mid))
         b.expect(PUBREL, mid=p.mid)
-        b.send(pubrel(p.mid))
-        b.expect(PUBCOMP, mid=p.mid)
+        b.release(p.mid)
         b.send(pubcomp(p.mid))
 
     with broker.play(script):
-        client.connect()
-        client.publish("t", b"1", qos=2)
-        assert client.drain(3000)
+        deliver(client, [2])
     assert len(client.got) == 1
 
 
@@ -826,18 +759,14 @@ def test_receive_qos_2_across_connections(broker, listen, pump):
 
     def script(b):
         b.welcome()
-        b.send(publish("a", b"x", 2, 9))
-        b.expect(PUBREC, mid=9)
+        b.deliver("a", b"x", 2, 9)
         b.cut()
         b.welcome(1)
-        b.send(publish("a", b"x", 2, 9, dup=1))
-        b.expect(PUBREC, mid=9)
-        b.send(pubrel(9))
-        b.expect(PUBCOMP, mid=9)
+        b.deliver("a", b"x", 2, 9, dup=1)
+        b.release(9)
         b.cut()
         b.welcome(1)
-        b.send(pubrel(9))
-        b.expect(PUBCOMP, mid=9)
+        b.release(9)
 
     with broker.play(script):
         client.connect()
@@ -852,12 +781,10 @@ def test_broker_that_forgot_begins_anew(broker, listen, pump):
 
     def script(b):
         b.welcome()
-        b.send(publish("a", b"x", 2, 9))
-        b.expect(PUBREC, mid=9)
+        b.deliver("a", b"x", 2, 9)
         b.cut()
         b.welcome(0)
-        b.send(publish("a", b"y", 2, 9))
-        b.expect(PUBREC, mid=9)
+        b.deliver("a", b"y", 2, 9)
 
     with broker.play(script):
         client.connect()
@@ -871,16 +798,12 @@ def test_restart_after_pubrec(broker, listen, device, make, pump):
 
     def script(b):
         b.welcome()
-        b.send(publish("a", b"x", 2, 9))
-        b.expect(PUBREC, mid=9)
+        b.deliver("a", b"x", 2, 9)
         b.expect_close()
         b.welcome(1)
-        b.send(publish("a", b"x", 2, 9, dup=1))
-        b.expect(PUBREC, mid=9)
-        b.send(pubrel(9))
-        b.expect(PUBCOMP, mid=9)
-        b.send(publish("a", b"new", 2, 9))
-        b.expect(PUBREC, mid=9)
+        b.deliver("a", b"x", 2, 9, dup=1)
+        b.release(9)
+        b.deliver("a", b"new", 2, 9)
 
     with broker.play(script):
         client.connect()
@@ -914,8 +837,7 @@ def test_power_cut_in_the_handler(broker, make, device, pump, qos):
             b.send(publish("a", b"x", qos, 9, dup=1))
             p = b.expect(PUBACK if qos == 1 else PUBREC, mid=9)
         if qos == 2:
-            b.send(publish("a", b"x", 2, 9, dup=1))
-            b.expect(PUBREC, mid=9)
+            b.deliver("a", b"x", 2, 9, dup=1)
             b.send(pubrel(p.mid))
             b.expect(PUBCOMP, mid=9)
         b.send(publish("a", b"y", qos, 10))
@@ -939,8 +861,7 @@ def test_too_many_qos_2_without_pubrel(broker, make):
         b.welcome()
         b.expect(PINGREQ)
         for m in (1, 2, 3):
-            b.send(publish("a", b"x", 2, m))
-            b.expect(PUBREC, mid=m)
+            b.deliver("a", b"x", 2, m)
         b.send(publish("a", b"x", 2, 4))
         b.expect_close()
 
@@ -967,8 +888,7 @@ def test_more_in_flight_than_a_client_takes(broker, make, pump):
             if flight:
                 b.expect_close()
                 b.welcome(1)
-            b.send(pubrel(mid))
-            b.expect(PUBCOMP, mid=mid)
+            b.release(mid)
             b.cut()
         over.set()
 
@@ -1028,11 +948,7 @@ def test_large_payload_out(broker, make, qos, size):
         if qos:
             b.cut()
             b.welcome(1)
-            b.expect(PUBLISH, topic="topic", payload=big(size), mid=p.mid, dup=True)
-            b.send(puback(p.mid) if qos == 1 else pubrec(p.mid))
-        if qos == 2:
-            b.expect(PUBREL)
-            b.send(pubcomp(p.mid))
+            b.take(topic="topic", payload=big(size), qos=qos, mid=p.mid, dup=True)
 
     with broker.play(script):
         client.connect()
@@ -1098,7 +1014,7 @@ def test_payload_longer_than_the_journal(broker, make):
 
     def script(b):
         b.welcome()
-        b.send(puback(b.expect(PUBLISH, payload=b"small").mid))
+        b.take(qos=1, payload=b"small")
 
     with broker.play(script):
         client.connect()
@@ -1117,11 +1033,8 @@ def test_large_payload_in(broker, make, pump, qos):
 
     def script(b):
         b.welcome()
-        p = b.receive()
-        b.send(b"\x90\x03" + p.mid.to_bytes(2, "big") + bytes([qos]))
-        b.send(publish("big", big(5000), qos, 7))
-        if qos:
-            b.expect(PUBACK if qos == 1 else PUBREC, mid=7)
+        b.grant()
+        b.deliver("big", big(5000), qos, 7)
         b.answer_ping()
 
     with broker.play(script):
@@ -1141,10 +1054,8 @@ def test_too_large_for_the_handler(broker, make, pump, qos):
 
     def script(b):
         b.welcome()
-        b.send(publish("big", big(5000), qos, 7))
-        b.expect(PUBACK if qos == 1 else PUBREC, mid=7)
-        b.send(publish("t" * 300, b"x", qos, 8))
-        b.expect(PUBACK if qos == 1 else PUBREC, mid=8)
+        b.deliver("big", big(5000), qos, 7)
+        b.deliver("t" * 300, b"x", qos, 8)
         b.send(publish("small", b"small"))
 
     with broker.play(script):
@@ -1271,7 +1182,7 @@ def test_outbox_full(broker, make, device):
     def script(b):
         b.welcome()
         for k in range(n + 1):
-            b.send(puback(b.expect(PUBLISH, payload=b"%060d" % k).mid))
+            b.take(qos=1, payload=b"%060d" % k)
 
     with broker.play(script):
         fresh.connect()
@@ -1287,7 +1198,7 @@ def test_full_outbox_empties_while_publishing(broker, make):
     def script(b):
         b.welcome()
         for k in range(500):
-            b.send(puback(b.expect(PUBLISH, payload=b"%060d" % k).mid))
+            b.take(qos=1, payload=b"%060d" % k)
 
     with broker.play(script):
         client.connect()
@@ -1426,8 +1337,7 @@ def test_connect_again_inside_a_flow(broker, make):
         b.welcome()
         p = b.expect(PUBLISH)
         b.goodbye()
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         b.send(connack(1))
         b.expect(PUBLISH, mid=p.mid, dup=True)
         b.send(puback(p.mid))

@@ -85,7 +85,7 @@ def interrupted(k, error, names=()):
     world.play(STEPS)
 
 
-@pytest.mark.limit(600)
+@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("quick_crc")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupt_at_any_line(error):

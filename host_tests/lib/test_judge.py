@@ -4,7 +4,9 @@ import socket
 
 import pytest
 
-from host_tests.broker import CONNECT, PUBLISH, Automatic, Gone, Violation, packet, publish, string
+from dev.reference.kinds import PUBLISH
+from dev.reference.wire import Violation, packet, publish, string
+from host_tests.broker import Automatic, Gone
 
 GOOD_CONNECT = packet(0x10, string("MQTT") + b"\x04\x02\x00\x3c" + string("dev"))
 
@@ -23,8 +25,7 @@ def talk(port, *data):
 
 def test_script_failure_is_the_tests_failure(broker):
     def script(b):
-        b.accept()
-        b.expect(CONNECT, client_id="another")
+        b.called(client_id="another")
 
     with pytest.raises(Violation, match="client_id"), broker.play(script):
         talk(broker.port, GOOD_CONNECT)
@@ -53,8 +54,7 @@ def test_first_packet(broker, first):
 def test_second_connect_and_after_disconnect(broker):
     def script(b):
         for _ in range(2):
-            b.accept()
-            b.expect(CONNECT)
+            b.called()
             with pytest.raises(Violation):
                 while True:
                     b.receive()

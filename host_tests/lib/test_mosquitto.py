@@ -1,13 +1,12 @@
 """The blocking client against a mosquitto that asks who it is, and through TLS; host_tests/brokers has all the rest."""
 
-import datetime
-import ipaddress
-import ssl
-
 import pytest
+import trustme
 
+from dev.certificates import client_context
 from dev.demo.mosquitto import Mosquitto, unavailable
-from inflight import Client, ConnectRefused, Journal, RamFlash
+from host_tests import mosquitto_lines
+from inflight import ConnectRefused
 
 REASON = unavailable()
 pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "available")
@@ -70,14 +69,7 @@ def test_a_fresh_journal_gets_what_is_queued(serve, make, pump):
 @pytest.fixture
 def guarded(serve, tmp_path):
     """A broker that knows the user "me" with the password "right"."""
-    import base64
-    import hashlib
-
-    salt = b"salt" * 3
-    digest = hashlib.pbkdf2_hmac("sha512", b"right", salt, 101, 64)
-    file = tmp_path / "passwords"
-    file.write_text(f"me:$7$101${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n")
-    return serve(f"password_file {file}", "allow_anonymous false")
+    return serve(*mosquitto_lines.only(tmp_path, "me", "right"))
 
 
 def test_password(guarded, make):
@@ -98,104 +90,31 @@ def test_wrong_password(guarded, make, options):
 
 # --- TLS ---
 
-
-class Authority:
-    """A certificate authority, made at test time."""
-
-    def __init__(self, folder, name):
-        from cryptography.hazmat.primitives.asymmetric import ec
-
-        self.folder, self.name = folder, name
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.certificate = self._sign(name, self.key.public_key(), True, [])
-        self.file = self._save(name + ".ca", self.certificate)
-
-    def _sign(self, name, public, authority, names):
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.x509.oid import NameOID
-
-        now = datetime.datetime.now(datetime.timezone.utc)
-
-        def named(text):
-            return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(named(name))
-            .issuer_name(named(self.name))
-            .public_key(public)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-        )
-        if names:
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        return builder.sign(self.key, hashes.SHA256())
-
-    def _save(self, name, certificate):
-        from cryptography.hazmat.primitives import serialization
-
-        file = self.folder / (name + ".pem")
-        file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        return str(file)
-
-    def issue(self, name, *names):
-        """(certificate file, key file) of a new key."""
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-
-        key = ec.generate_private_key(ec.SECP256R1())
-        file = self._save(name, self._sign(name, key.public_key(), False, list(names)))
-        key_file = self.folder / (name + ".key")
-        key_file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.TraditionalOpenSSL,
-                serialization.NoEncryption(),
-            )
-        )
-        return file, str(key_file)
+AUTHORITY = trustme.CA()
 
 
-@pytest.fixture(scope="module")
-def pki(tmp_path_factory):
-    """Two authorities; the first has issued a broker's and a client's certificate, the second a client's."""
-    x509 = pytest.importorskip("cryptography.x509")
-    folder = tmp_path_factory.mktemp("pki")
+@pytest.fixture
+def secure(serve, tmp_path):
+    """secure(certificate's name, *lines) is a running Mosquitto with TLS."""
 
-    class Pki:
-        ca = Authority(folder, "ours")
-        other = Authority(folder, "theirs")
-        server = ca.issue("server", x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost"))
-        misnamed = ca.issue("misnamed", x509.DNSName("elsewhere.example"))
-        client = ca.issue("client")
-        stranger = other.issue("stranger")
+    def start(name, *lines):
+        return serve(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
 
-    return Pki
+    return start
 
 
-def tls_lines(pki, server):
-    return f"cafile {pki.ca.file}", f"certfile {server[0]}", f"keyfile {server[1]}"
+def trusting(ca, *, shows=None):
+    """The context of a client that trusts this authority, and shows a certificate by that one."""
+    context = client_context(ca)
+    if shows:
+        shows.issue_cert("client").configure_cert(context)
+    return context
 
 
-def context(pki, ca=None, client=None):
-    made = ssl.create_default_context(cafile=(ca or pki.ca).file)
-    if client:
-        made.load_cert_chain(*client)
-    return made
-
-
-def through_tls(serve_lines, serve, make, tls):
-    broker = serve(*serve_lines)
-    return make(broker.port, tls=tls), broker
-
-
-def test_tls(serve, make, pki, pump):
+def test_tls(secure, make, pump):
     """[MQTT-7.1.2-1] A verified connection carries every QoS, and payloads longer than a record."""
     got = []
-    client, _ = through_tls(tls_lines(pki, pki.server), serve, make, context(pki))
+    client = make(secure("127.0.0.1").port, tls=trusting(AUTHORITY))
     client.subscribe("t", 2, lambda m: got.append(m.payload), stream=True)
     client.connect()
     for qos in range(3):
@@ -206,8 +125,9 @@ def test_tls(serve, make, pki, pump):
     assert sorted(g for g in got if len(g) == 1) == [b"0", b"1", b"2"]
 
 
-def test_tls_outlives_a_restart_of_the_broker(serve, make, pki):
-    client, broker = through_tls(tls_lines(pki, pki.server), serve, make, context(pki))
+def test_tls_outlives_a_restart_of_the_broker(secure, make):
+    broker = secure("127.0.0.1")
+    client = make(broker.port, tls=trusting(AUTHORITY))
     client.connect()
     broker.stop()
     client.publish("t", b"1", qos=2)
@@ -215,39 +135,39 @@ def test_tls_outlives_a_restart_of_the_broker(serve, make, pki):
     assert client.drain(5000)
 
 
-def test_wrong_ca(serve, make, pki):
+def test_wrong_ca(secure, make):
     """A broker that nobody we know vouches for."""
-    client, _ = through_tls(tls_lines(pki, pki.server), serve, make, context(pki, pki.other))
+    client = make(secure("127.0.0.1").port, tls=trusting(trustme.CA()))
     with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
         client.connect()
     assert not client.connected
 
 
-def test_wrong_host_name(serve, make, pki):
+def test_wrong_host_name(secure, make):
     """A good certificate of somebody else."""
-    client, _ = through_tls(tls_lines(pki, pki.misnamed), serve, make, context(pki))
+    client = make(secure("elsewhere.example").port, tls=trusting(AUTHORITY))
     with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
         client.connect()
 
 
-def test_client_certificate(serve, make, pki):
-    lines = (*tls_lines(pki, pki.server), "require_certificate true")
-    client, _ = through_tls(lines, serve, make, context(pki, client=pki.client))
+def test_client_certificate(secure, make):
+    broker = secure("127.0.0.1", "require_certificate true")
+    client = make(broker.port, tls=trusting(AUTHORITY, shows=AUTHORITY))
     client.connect()
     assert client.ping() >= 0
 
 
-@pytest.mark.parametrize("who", ["nobody", "stranger"])
-def test_client_certificate_refused(serve, make, pki, who):
-    lines = (*tls_lines(pki, pki.server), "require_certificate true")
-    client, _ = through_tls(lines, serve, make, context(pki, client=pki.stranger if who == "stranger" else None))
+@pytest.mark.parametrize("shows", [None, trustme.CA()], ids=["no certificate", "another authority's"])
+def test_client_certificate_refused(secure, make, shows):
+    broker = secure("127.0.0.1", "require_certificate true")
+    client = make(broker.port, tls=trusting(AUTHORITY, shows=shows))
     with pytest.raises(OSError):
         client.connect()
         client.ping()
 
 
-def test_tls_to_a_broker_without(serve, make, pki):
+def test_tls_to_a_broker_without(serve, make):
     """A plain broker in the place of a TLS one: an error, in bounds."""
-    client = Client("127.0.0.1", "dev", Journal(RamFlash()), port=serve().port, tls=context(pki), timeout_ms=500)
+    client = make(serve().port, tls=trusting(AUTHORITY), timeout_ms=500)
     with pytest.raises(OSError):
         client.connect()

@@ -86,7 +86,7 @@ def messages(journal):
 
 
 @pytest.mark.parametrize("runtime", NAMES, indirect=True)
-@pytest.mark.limit(LIMIT_S + 60)
+@pytest.mark.timeout(LIMIT_S + 60)
 @pytest.mark.parametrize("page", [32, 256])
 def test_neither_harms_the_other(runtime, page, tmp_path, record_property):
     operations = 1_000 if runtime.name == "micropython-armhf" else 6_000  # emulated: slow

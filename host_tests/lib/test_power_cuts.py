@@ -18,7 +18,7 @@ for i, (qos, size) in enumerate(OUT):
     STEPS += [["publish", size, qos], ["settle"]][: 1 + i % 2]
 
 
-@pytest.mark.limit(300)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("quick_crc")
 @pytest.mark.parametrize("granularity", GRANULARITIES)
 def test_nothing_accepted_is_lost_and_nothing_comes_twice(granularity, record_property):

@@ -2,32 +2,9 @@
 
 import pytest
 
-from host_tests.broker import (
-    CONNECT,
-    PINGREQ,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-    connack,
-    pingresp,
-    puback,
-    publish,
-    pubrec,
-    pubrel,
-    suback,
-    unsuback,
-)
+from dev.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
+from dev.reference.wire import connack, pingresp, puback, publish, pubrec, pubrel, suback, unsuback
 from inflight import ProtocolError
-
-
-def granting(b, *codes):
-    """Answers the next SUBSCRIBE; returns it."""
-    p = b.expect(SUBSCRIBE)
-    b.send(suback(p.mid, *(codes or [qos for _, qos in p.filters])))
-    return p
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -38,7 +15,7 @@ def test_one_filter(broker, make, qos, granted):
 
     def script(b):
         b.welcome()
-        p = granting(b, granted)
+        p = b.grant(granted)
         assert p.filters == [("a/+/ü/#", qos)] and p.flags == 2
 
     with broker.play(script):
@@ -53,7 +30,7 @@ def test_several_filters(broker, make):
 
     def script(b):
         b.welcome()
-        p = granting(b, 0, 2, 0x80, 1)
+        p = b.grant(0, 2, 0x80, 1)
         assert p.filters == filters
 
     with broker.play(script):
@@ -68,11 +45,10 @@ def test_refused_filter_is_given_up(broker, make, pump):
 
     def script(b):
         b.welcome()
-        granting(b, 0x80)
+        b.grant(0x80)
         b.cut()
         b.welcome(0)
-        b.expect(PINGREQ)
-        b.send(publish("a"), pingresp())
+        b.answer_ping(publish("a"))
 
     with broker.play(script):
         client.connect()
@@ -90,12 +66,11 @@ def test_filter_refused_while_reconnecting_is_asked_for_again(broker, make, pump
 
     def script(b):
         b.welcome()
-        granting(b, 0x80)
+        b.grant(0x80)
         b.cut()
         b.welcome(0)
-        granting(b, 1)
-        b.expect(PINGREQ)
-        b.send(publish("a", b"x"), pingresp())
+        b.grant(1)
+        b.answer_ping(publish("a", b"x"))
 
     with broker.play(script):
         client.connect()
@@ -105,29 +80,56 @@ def test_filter_refused_while_reconnecting_is_asked_for_again(broker, make, pump
     assert any("refused" in str(e) for e in client.errors)
 
 
-BAD_SUBACKS = {
-    "one code too few": lambda mid: suback(mid, 0),
-    "one code too many": lambda mid: suback(mid, 0, 0, 0),
-    "code 3": lambda mid: suback(mid, 0, 3),
-    "code 0x81": lambda mid: suback(mid, 0x81, 0),
-    "UNSUBACK": unsuback,
+REQUESTS = {
+    PINGREQ: lambda client: client.ping(),
+    SUBSCRIBE: lambda client: client.subscribe([("a", 0), ("b", 1)]),
+    UNSUBSCRIBE: lambda client: client.unsubscribe("a"),
+}
+BAD_ANSWERS = {
+    "one code too few": (SUBSCRIBE, lambda mid: suback(mid, 0)),
+    "one code too many": (SUBSCRIBE, lambda mid: suback(mid, 0, 0, 0)),
+    "code 3": (SUBSCRIBE, lambda mid: suback(mid, 0, 3)),
+    "code 0x81": (SUBSCRIBE, lambda mid: suback(mid, 0x81, 0)),
+    "UNSUBACK": (SUBSCRIBE, unsuback),
+    "SUBACK": (UNSUBSCRIBE, lambda mid: suback(mid, 0)),
+    "PUBACK with Message ID 0": (UNSUBSCRIBE, lambda mid: puback(0)),
 }
 
 
-@pytest.mark.parametrize("kind", BAD_SUBACKS)
-def test_bad_suback(broker, make, kind):
-    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] A violation closes the connection."""
+@pytest.mark.parametrize("kind", BAD_ANSWERS)
+def test_bad_answer(broker, make, kind):
+    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] [MQTT-3.10.4-4] A violation closes the connection."""
     client = make(broker.port)
+    request, answer = BAD_ANSWERS[kind]
 
     def script(b):
         b.welcome()
-        b.send(BAD_SUBACKS[kind](b.expect(SUBSCRIBE).mid))
+        b.send(answer(b.expect(request).mid))
         b.expect_close()
 
     with broker.play(script):
         client.connect()
         with pytest.raises(ProtocolError):
-            client.subscribe([("a", 0), ("b", 1)])
+            REQUESTS[request](client)
+
+
+@pytest.mark.parametrize("asked", REQUESTS, ids=NAMES.__getitem__)
+def test_answer_never_comes(virtual, make, asked):
+    """[MQTT-3.8.4-1] [MQTT-3.10.4-4] [MQTT-3.12.4-1] [MQTT31-26] The wait is bounded, then the connection is closed."""
+    client = make(virtual.port, timeout_ms=150)
+
+    def script(b):
+        b.welcome()
+        b.expect(asked)
+        b.expect_close()
+
+    with virtual.play(script):
+        client.connect()
+        start = virtual.clock.now
+        with pytest.raises(OSError):
+            REQUESTS[asked](client)
+        assert virtual.clock.now - start == pytest.approx(0.15)
+    assert not client.connected
 
 
 def test_answer_with_another_id(broker, make):
@@ -146,23 +148,6 @@ def test_answer_with_another_id(broker, make):
         assert client.subscribe([("a", 0), ("b", 1)]) == [0, 1]
         client.unsubscribe("a")
     assert client.counters()["unknown_acks"] == 2
-
-
-def test_suback_never_comes(virtual, make):
-    """[MQTT-3.8.4-1] The wait is bounded."""
-    client = make(virtual.port, timeout_ms=150)
-
-    def script(b):
-        b.welcome()
-        b.expect(SUBSCRIBE)
-        b.expect_close()
-
-    with virtual.play(script):
-        client.connect()
-        start = virtual.clock.now
-        with pytest.raises(OSError):
-            client.subscribe("a")
-        assert virtual.clock.now - start == pytest.approx(0.15)
 
 
 def test_suback_never_comes_while_messages_do(broker, make):
@@ -203,13 +188,17 @@ def test_publish_before_suback(broker, make):
     assert got == [(b"early", True)]
 
 
-@pytest.mark.parametrize(
-    "filters",
-    ["", "a#", "a/#/b", "a+", "x/+y", "a\0", b"\xff", "x" * 65536, [], [("a", 3)], [("a", -1)], [("a", 0), ("", 0)]],
-)
-def test_bad_filters(broker, make, pump, filters):
-    """[MQTT-3.8.3-1] [MQTT-3.8.3-3] [MQTT-3-8.3-4] [MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-1] [MQTT-4.7.3-2]
-    [MQTT-4.7.3-3] [MQTT-1.5.3-1] ValueError before a byte is sent, and no trace of it later."""
+BAD_FILTERS = ["", "a#", "a/#/b", "a+", "x/+y", "a\0", b"\xff", "x" * 65536, []]
+BAD_FILTERS += [[("a", 3)], [("a", -1)], [("a", 0), ("", 0)]]
+BAD_REQUESTS = [("subscribe", [filters]) for filters in BAD_FILTERS]
+BAD_REQUESTS += [("unsubscribe", filters) for filters in ([], ["a#"], ["a", ""], [b"\xff"])]
+
+
+@pytest.mark.parametrize("asked, filters", BAD_REQUESTS)
+def test_bad_filters(broker, make, pump, asked, filters):
+    """[MQTT-3.8.3-1] [MQTT-3.8.3-3] [MQTT-3-8.3-4] [MQTT-3.10.3-1] [MQTT-3.10.3-2] [MQTT-4.7.1-2] [MQTT-4.7.1-3]
+    [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT-4.7.3-3] [MQTT-1.5.3-1] ValueError before a byte is sent, and no trace of it
+    later."""
     client = make(broker.port)
 
     def script(b):
@@ -222,25 +211,9 @@ def test_bad_filters(broker, make, pump, filters):
     with broker.play(script):
         client.connect()
         with pytest.raises(ValueError):
-            client.subscribe(filters)
+            getattr(client, asked)(*filters)
         client.ping()
         pump(client, lambda: client.counters()["connects"] >= 2)
-        client.ping()
-
-
-@pytest.mark.parametrize("filters", [[], ["a#"], ["a", ""], [b"\xff"]])
-def test_bad_unsubscribe(broker, make, filters):
-    """[MQTT-3.10.3-1] [MQTT-3.10.3-2] ValueError before a byte is sent."""
-    client = make(broker.port)
-
-    def script(b):
-        b.welcome()
-        b.answer_ping()
-
-    with broker.play(script):
-        client.connect()
-        with pytest.raises(ValueError):
-            client.unsubscribe(*filters)
         client.ping()
 
 
@@ -275,37 +248,6 @@ def test_unsubscribe(broker, make):
         client.ping()
 
 
-@pytest.mark.parametrize("answer", [lambda m: suback(m, 0), lambda m: puback(0)])
-def test_bad_unsuback(broker, make, answer):
-    """[MQTT-3.10.4-4] An answer of another kind closes the connection."""
-    client = make(broker.port)
-
-    def script(b):
-        b.welcome()
-        b.send(answer(b.expect(UNSUBSCRIBE).mid))
-        b.expect_close()
-
-    with broker.play(script):
-        client.connect()
-        with pytest.raises(ProtocolError):
-            client.unsubscribe("a")
-
-
-def test_unsuback_never_comes(broker, make):
-    """[MQTT-3.10.4-4] The wait is bounded."""
-    client = make(broker.port, timeout_ms=150)
-
-    def script(b):
-        b.welcome()
-        b.expect(UNSUBSCRIBE)
-        b.expect_close()
-
-    with broker.play(script):
-        client.connect()
-        with pytest.raises(OSError):
-            client.unsubscribe("a")
-
-
 def test_messages_after_unsubscribe_are_acknowledged(broker, make, pump):
     """[MQTT-3.10.4-3] [MQTT-4.5.0-2] Deliveries on their way are completed, without a handler."""
     client = make(broker.port)
@@ -313,9 +255,8 @@ def test_messages_after_unsubscribe_are_acknowledged(broker, make, pump):
 
     def script(b):
         b.welcome()
-        granting(b)
-        b.send(publish("a", b"1", 2, 4))
-        b.expect(PUBREC, mid=4)
+        b.grant()
+        b.deliver("a", b"1", 2, 4)
         p = b.expect(UNSUBSCRIBE)
         b.send(publish("a", b"2", 1, 5), unsuback(p.mid), publish("a", b"3", 1, 6), pubrel(4))
         b.expect(PUBACK, mid=5)
@@ -388,14 +329,13 @@ def test_subscribed_again_when_the_broker_forgot(broker, make, pump):
 
     def script(b):
         b.welcome(0)
-        granting(b)
+        b.grant()
         b.cut()
         b.welcome(1)
-        b.send(publish("a", b"1", 1, 1))
-        b.expect(PUBACK)
+        b.deliver("a", b"1", 1, 1)
         b.cut()
         b.welcome(0)
-        assert granting(b).filters == [("a", 2)]
+        b.grant(filters=[("a", 2)])
         b.send(publish("a", b"2"))
 
     with broker.play(script):
@@ -412,16 +352,15 @@ def test_the_broker_forgot_and_the_connection_broke(told, broker, make, pump):
 
     def script(b):
         b.welcome(0)
-        granting(b)
+        b.grant()
         b.cut()
-        b.accept()
-        b.expect(CONNECT)
+        b.called()
         if told:
             b.send(connack(0))
             b.expect(SUBSCRIBE)
         b.cut()
         b.welcome(1)
-        assert granting(b).filters == [("a", 2)]
+        b.grant(filters=[("a", 2)])
         b.cut()
         b.welcome(1)  # now it stands
         b.answer_ping()
@@ -442,7 +381,7 @@ def test_subscription_cut_short(broker, make, pump):
         b.expect(SUBSCRIBE)
         b.cut()
         b.welcome(1)
-        assert granting(b).filters == [("a", 1)]
+        b.grant(filters=[("a", 1)])
         b.answer_ping()
 
     with broker.play(script):
@@ -458,12 +397,12 @@ def test_unsubscribed_is_not_asked_for_again(broker, make, pump):
 
     def script(b):
         b.welcome(0)
-        granting(b)
-        granting(b)
+        b.grant()
+        b.grant()
         b.send(unsuback(b.expect(UNSUBSCRIBE).mid))
         b.cut()
         b.welcome(0)
-        assert granting(b).filters == [("b", 0)]
+        b.grant(filters=[("b", 0)])
         b.answer_ping()
 
     with broker.play(script):
@@ -484,8 +423,8 @@ def test_refused_filter_at_reconnection(broker, make, pump):
 
     def script(b):
         b.welcome(0)
-        granting(b, 0x80)
-        granting(b, 1)
+        b.grant(0x80)
+        b.grant(1)
         b.send(publish("yes", b"1"))
 
     with broker.play(script):
@@ -520,8 +459,7 @@ def test_first_subscribe_after_a_retry_at_level_3(broker, make, pump):
         b.welcome()
         b.expect(PUBLISH, dup=False)
         p = b.expect(PUBLISH, dup=True)
-        b.expect(PINGREQ)
-        b.send(pingresp())
+        b.answer_ping()
         q = b.receive()
         while q.kind == PUBLISH:
             q = b.receive()
@@ -542,7 +480,7 @@ def test_refused_filter_at_level_3(broker, make):
 
     def script(b):
         b.welcome()
-        granting(b, 0x80)
+        b.grant(0x80)
 
     with broker.play(script):
         client.connect()
@@ -564,7 +502,7 @@ def test_handlers_by_filter(broker, make):
     def script(b):
         b.welcome()
         for _ in range(4):
-            granting(b)
+            b.grant()
         b.send(*[publish(t, b"") for t in ("a/b", "a", "A/b", "$SYS/x", "é", "e\u0301")])
         b.answer_ping()
 
@@ -593,8 +531,8 @@ def test_handler_is_replaced(broker, make):
 
     def script(b):
         b.welcome()
-        granting(b)
-        granting(b)
+        b.grant()
+        b.grant()
         b.send(publish("a", b"1"))
         b.answer_ping()
 
@@ -636,8 +574,7 @@ def test_handler_that_is_a_coroutine(broker, make):
     def script(b):
         b.welcome()
         b.expect(PINGREQ)
-        b.send(publish("a", b"1", 1, 1))
-        b.expect(PUBACK, mid=1)
+        b.deliver("a", b"1", 1, 1)
         b.send(pingresp())
 
     with broker.play(script):
@@ -656,7 +593,7 @@ def test_shared_subscription(broker, make):
 
     def script(b):
         b.welcome()
-        assert [granting(b).filters for _ in range(2)] == [[("$share/g/a/+", 1)], [("$share/g/b", 1)]]
+        assert [b.grant().filters for _ in range(2)] == [[("$share/g/a/+", 1)], [("$share/g/b", 1)]]
         b.send(*[publish(t, b"") for t in ("a/1", "b", "c", "$share/g/b")])
         b.answer_ping()
 
@@ -695,10 +632,9 @@ def test_both_handlers_run_when_one_raises(broker, make):
 
     def script(b):
         b.welcome()
-        granting(b)
-        granting(b)
-        b.expect(PINGREQ)
-        b.send(publish("a", b"1"), pingresp())
+        b.grant()
+        b.grant()
+        b.answer_ping(publish("a", b"1"))
 
     with broker.play(script):
         client.connect()
@@ -720,19 +656,13 @@ def test_publish_in_a_handler(broker, make, pump, qos):
 
     def script(b):
         b.welcome()
-        granting(b)
+        b.grant()
         for k in range(5):
             b.send(publish(f"in/{k}", b"payload %d" % k, 2, 10 + k))
             p = b.expect(PUBLISH, topic=f"echo/in/{k}", payload=b"payload %d" % k, qos=qos)
             b.expect(PUBREC, mid=10 + k)
-            b.send(pubrel(10 + k))
-            b.expect(PUBCOMP, mid=10 + k)
-            if qos == 1:
-                b.send(puback(p.mid))
-            if qos == 2:
-                b.send(pubrec(p.mid))
-                b.receive()
-                b.send(b"\x70\x02" + p.mid.to_bytes(2, "big"))
+            b.release(10 + k)
+            b.acknowledge(p)
 
     with broker.play(script):
         client.connect()
@@ -747,10 +677,10 @@ def test_many_publishes_in_a_handler(broker, make, pump):
 
     def script(b):
         b.welcome()
-        granting(b)
+        b.grant()
         b.send(publish("go"))
         for k in range(10):
-            b.send(puback(b.expect(PUBLISH, payload=b"%d" % k).mid))
+            b.take(qos=1, payload=b"%d" % k)
 
     with broker.play(script):
         client.connect()
@@ -771,7 +701,7 @@ def test_connection_breaks_while_a_handler_publishes(broker, make, pump):
 
     def script(b):
         b.welcome()
-        granting(b)
+        b.grant()
         b.expect(PINGREQ)
         b.send(publish("a", b"1", 2, 5))
         b.expect_close()
@@ -802,9 +732,8 @@ def test_what_a_handler_must_not_call(broker, make, call):
 
     def script(b):
         b.welcome()
-        granting(b)
-        b.expect(PINGREQ)
-        b.send(publish("a"), pingresp())
+        b.grant()
+        b.answer_ping(publish("a"))
         b.answer_ping()
 
     with broker.play(script):
@@ -828,9 +757,8 @@ def test_message_views(broker, make):
 
     def script(b):
         b.welcome()
-        granting(b)
-        b.expect(PINGREQ)
-        b.send(publish("a", b"\0\xff"), publish("a", b""), pingresp())
+        b.grant()
+        b.answer_ping(publish("a", b"\0\xff"), publish("a", b""))
 
     with broker.play(script):
         client.connect()

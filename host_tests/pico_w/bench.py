@@ -4,10 +4,12 @@ on with a task of its own, and with the journal as an earlier copy left it."""
 from contextlib import ExitStack
 from pathlib import Path
 
+import trustme
+
+from dev.certificates import der, server_context
 from dev.demo.mosquitto import Mosquitto
 from dev.pico_w import copies, filesystem, sensor
 from dev.pico_w.board import FLASH_SIZE, Board
-from dev.pico_w.certificates import Authority
 from dev.pico_w.filesystem import BLOCK
 from dev.pico_w.front import front
 from inflight_tools.boards.bundle import compile_mpy, files
@@ -32,9 +34,9 @@ class Brokers:
     that its test starts and stops."""
 
     def __init__(self, folder):
-        self.authority = Authority("the authority")
+        self.ca = trustme.CA()
         self.plain = Mosquitto(folder / "plain")
-        self._front = front(self.plain.port, self.authority.context(folder, "broker.test"))
+        self._front = front(self.plain.port, server_context(self.ca, "broker.test"))
         self.frail = Mosquitto(folder / "frail")
 
     def __enter__(self):
@@ -61,7 +63,7 @@ class Brokers:
             WRONG_NAME: sensor.config(self._front.port, "astray", **secure | {"host": "other.test"}),
         }
         found = {f"/{task}.json": content for task, content in configs.items()}
-        return found | {"/ca.der": self.authority.der, "/other.der": Authority("somebody else").der}
+        return found | {"/ca.der": der(self.ca), "/other.der": der(trustme.CA())}
 
 
 def application(brokers):

@@ -10,7 +10,7 @@ from dev.pico_w.ear import Ear
 from host_tests.waiting import wait_for
 from inflight_tools.boards.deploy import deploy
 
-pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(900)]
+pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture

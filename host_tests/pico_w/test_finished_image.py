@@ -13,7 +13,7 @@ from inflight_tools.boards.images.variants import variant
 
 
 @pytest.mark.long("INFLIGHT_PICO_W")
-@pytest.mark.limit(600)
+@pytest.mark.timeout(600)
 def test_it_goes_online_publishes_and_obeys(broker, tmp_path):
     application = files(sensor.BOARD)
     settings = sensor.config(broker.port, "bare", qos=2, interval_ms=1000)

@@ -4,7 +4,7 @@ import pytest
 
 from dev.pico_w.figures import at_the_prompt
 
-pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(600)]
+pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(600)]
 
 
 def test_what_the_library_leaves():

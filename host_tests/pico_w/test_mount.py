@@ -4,7 +4,7 @@ import pytest
 
 from dev.pico_w import mounting
 
-pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(1800)]
+pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(1800)]
 
 
 def test_a_full_journal_is_mounted_in_a_second():

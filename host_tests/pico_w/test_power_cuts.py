@@ -15,7 +15,7 @@ from host_tests.pico_w.ageing import aged
 from host_tests.pico_w.bench import CUT, OFFLINE, PUBLISHER, READY, application
 from host_tests.pico_w.judge import Cuts, judge
 
-pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.limit(3600)]
+pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(3600)]
 CHAINS, PUBLISHER_LIVES, SENSOR_LIVES = 6, 32, 12
 assert CHAINS * PUBLISHER_LIVES + SENSOR_LIVES >= 200
 

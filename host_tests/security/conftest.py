@@ -3,8 +3,9 @@
 import contextlib
 
 import pytest
+import trustme
 
-from dev.pico_w.certificates import Authority
+from dev.certificates import der, server_context
 from dev.pico_w.front import front
 from host_tests.broker import Automatic
 from host_tests.clients import broker, make, pump  # noqa: F401 (fixtures)
@@ -13,17 +14,17 @@ from host_tests.security.scripts import said
 
 @pytest.fixture(scope="session")
 def authority():
-    return Authority("an authority")
+    return trustme.CA()
 
 
 @pytest.fixture
-def serve(tmp_path, authority):
+def serve(authority):
     """serve(*names, days=, by=): (port, plain broker behind it) of a TLS server that goes by these names."""
     with contextlib.ExitStack() as stack:
 
         def start(*names, days=(-1, 1), by=authority):
             behind = stack.enter_context(Automatic())
-            return stack.enter_context(front(behind.port, by.context(tmp_path, *names, days=days))).port, behind
+            return stack.enter_context(front(behind.port, server_context(by, *names, days=days))).port, behind
 
         yield start
 
@@ -32,7 +33,7 @@ def serve(tmp_path, authority):
 def attempt(runtime, tmp_path, authority):
     """attempt(kind, port, what="", host="localhost"): what a client says of its connection there."""
     ca = tmp_path / "ca.der"
-    ca.write_bytes(authority.der)
+    ca.write_bytes(der(authority))
 
     def run(kind, port, what="", host="localhost"):
         return said(runtime, "tls_client.py", kind, host, port, ca, *([what] if what else []))

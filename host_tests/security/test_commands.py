@@ -5,7 +5,8 @@ import json
 import pytest
 
 from config import check
-from host_tests.broker import CONNECT, PUBLISH, SUBSCRIBE, connack, puback, publish, suback
+from dev.reference.kinds import CONNECT, PUBLISH, SUBSCRIBE
+from dev.reference.wire import connack, puback, publish, suback
 from inflight import Client, Journal, RamFlash
 from node import Node
 

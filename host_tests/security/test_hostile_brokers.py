@@ -8,20 +8,9 @@ import time
 import pytest
 
 from dev import device_run, runtimes
-from host_tests import broker as server
-from host_tests.broker import (
-    CONNECT,
-    Gone,
-    Violation,
-    connack,
-    pingresp,
-    puback,
-    pubcomp,
-    publish,
-    pubrec,
-    pubrel,
-    suback,
-)
+from dev.reference.kinds import CONNECT, DISCONNECT, PINGREQ, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
+from dev.reference.wire import Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
+from host_tests.broker import Gone
 from host_tests.processes import running
 from host_tests.security.scripts import LIMIT_S, SCRIPTS
 
@@ -44,12 +33,12 @@ def honest(b):
     while True:
         p = b.receive()
         answer = {
-            server.CONNECT: lambda p: welcomed(b, p),
-            server.SUBSCRIBE: lambda p: suback(p.mid, *(qos for _, qos in p.filters)),
-            server.PUBLISH: lambda p: pubrec(p.mid) if p.qos == 2 else puback(p.mid),
-            server.PUBREL: lambda p: pubcomp(p.mid),
-            server.PUBREC: lambda p: pubrel(p.mid),
-            server.PINGREQ: lambda p: pingresp(),
+            CONNECT: lambda p: welcomed(b, p),
+            SUBSCRIBE: lambda p: suback(p.mid, *(qos for _, qos in p.filters)),
+            PUBLISH: lambda p: pubrec(p.mid) if p.qos == 2 else puback(p.mid),
+            PUBREL: lambda p: pubcomp(p.mid),
+            PUBREC: lambda p: pubrel(p.mid),
+            PINGREQ: lambda p: pingresp(),
         }.get(p.kind)
         if answer:
             b.send(answer(p))
@@ -60,7 +49,7 @@ def greeted(b):
     b.send(welcomed(b, b.expect(CONNECT)))
     while len(b.connections) == 1:  # afterwards it knows that the broker knows
         p = b.receive()
-        if p.kind == server.SUBSCRIBE:
+        if p.kind == SUBSCRIBE:
             b.send(suback(p.mid, 2))
             return
 
@@ -136,7 +125,7 @@ def suback_of_200_codes(b):
     b.send(connack(0))
     while True:
         p = b.receive()
-        if p.kind == server.SUBSCRIBE:
+        if p.kind == SUBSCRIBE:
             b.send(suback(p.mid, *[0] * 200))
 
 
@@ -178,7 +167,7 @@ def present_and_gone(b):
     b.expect(CONNECT)
     b.send(connack(len(b.connections) % 2 == 0))
     with contextlib.suppress(Violation):
-        b.expect(server.SUBSCRIBE)
+        b.expect(SUBSCRIBE)
     b.cut()
 
 
@@ -234,7 +223,7 @@ def suffered(broker, kind, found, lib, way):
             with contextlib.suppress(Gone):
                 honest(b)
             packets = b.connection.packets
-            if len(packets) > 2 and packets[-1].kind == server.DISCONNECT:
+            if len(packets) > 2 and packets[-1].kind == DISCONNECT:
                 return
 
     timeout = TIMEOUTS_MS.get(way, TIMEOUT_MS)

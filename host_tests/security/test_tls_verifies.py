@@ -2,8 +2,9 @@
 name that was asked for. Each test looks at both clients on CPython and on every MicroPython there is."""
 
 import pytest
+import trustme
 
-from dev.pico_w.certificates import Authority
+from dev.certificates import der
 from host_tests.security.scripts import is_refused, said
 
 KINDS = ("blocking", "asyncio")
@@ -30,7 +31,7 @@ def test_the_right_broker(attempt, serve, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_authority(attempt, serve, kind):
-    port, broker = serve("localhost", by=Authority("another"))
+    port, broker = serve("localhost", by=trustme.CA())
     is_distrusted(attempt(kind, port), broker, AUTHORITY)
 
 
@@ -59,5 +60,5 @@ def test_time(attempt, serve, kind, days, reasons):
 def test_without_an_authority_nobody_is_believed(runtime, serve, tmp_path, kind):
     port, broker = serve("localhost")
     other = tmp_path / "other.der"
-    other.write_bytes(Authority("another").der)
+    other.write_bytes(der(trustme.CA()))
     is_distrusted(said(runtime, "tls_client.py", kind, "localhost", port, other), broker, AUTHORITY)

@@ -22,7 +22,7 @@ def until(condition, seconds=90):
     return condition()
 
 
-@pytest.mark.limit(300)
+@pytest.mark.timeout(300)
 def test_share(tmp_path):
     """Two devices of each kind, QoS 1 and 2; the broker restarts, the access points go; nothing is lost."""
     with Mosquitto(tmp_path / "broker") as broker, Watcher(broker.port) as watcher:

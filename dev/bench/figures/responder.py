@@ -12,8 +12,9 @@ import threading
 import time
 from collections import deque
 
+from dev.reference.kinds import PUBLISH, PUBREL
 from dev.reference.server import Connection, Server
-from dev.reference.wire import PUBLISH, PUBREL, parse, spans
+from dev.reference.wire import parse, spans
 
 
 def _ack(data, at, body):

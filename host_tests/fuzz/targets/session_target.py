@@ -6,21 +6,10 @@ data: a byte (level, window, inbound), then steps: below 0x80 so many bytes from
 
 from binascii import crc32
 
+from dev.reference.kinds import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 from dev.reference.oracle import RELEASED, Outgoing
 from dev.reference.server import Message
-from dev.reference.wire import (
-    CONNACK,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    connack,
-    packet,
-    parse,
-    publish,
-    spans,
-)
+from dev.reference.wire import connack, packet, parse, publish, spans
 from inflight.journal import Journal, OutboxFull
 from inflight.packet import ProtocolError
 from inflight.session import Session

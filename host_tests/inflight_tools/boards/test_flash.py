@@ -215,27 +215,27 @@ def test_another_chip_on_the_port(home):
     assert "is an ESP32-S2, not an ESP32: name the right one with BOARD=" in problem
 
 
-def test_a_port_where_nobody_answers(home):
+@pytest.fixture
+def terminal(home):
+    """The slave end of a pseudo terminal, to which nobody listens."""
     (home / "firmware.bin").write_bytes(esp_firmware())
     master, slave = pty.openpty()
-    name = os.ttyname(slave)
-    assert f"no answer on {name}: hold the board's BOOT button" in refused(
-        "--board", "esp32", "--port", name, "--firmware", "firmware.bin"
-    )
+    yield slave
     os.close(slave)
     os.close(master)
 
 
-def test_a_busy_port(home):
-    (home / "firmware.bin").write_bytes(esp_firmware())
-    master, slave = pty.openpty()
-    name = os.ttyname(slave)
-    fcntl.flock(slave, fcntl.LOCK_EX)  # as every serial program locks its port
-    assert f"{name} is busy: close the terminal" in refused(
-        "--board", "esp32", "--port", name, "--firmware", "firmware.bin"
-    )
-    os.close(slave)
-    os.close(master)
+def test_a_port_where_nobody_answers(terminal):
+    name = os.ttyname(terminal)
+    problem = refused("--board", "esp32", "--port", name, "--firmware", "firmware.bin")
+    assert f"no answer on {name}: hold the board's BOOT button" in problem
+
+
+def test_a_busy_port(terminal):
+    name = os.ttyname(terminal)
+    fcntl.flock(terminal, fcntl.LOCK_EX)  # as every serial program locks its port
+    problem = refused("--board", "esp32", "--port", name, "--firmware", "firmware.bin")
+    assert f"{name} is busy: close the terminal" in problem
 
 
 def test_a_port_that_does_not_exist(home):

@@ -1,53 +1,37 @@
 """Configuration and certificates on their way to a device: checked, turned into what it reads, and never into git."""
 
+import base64
 import json
 import shutil
 import subprocess
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+import trustme
 
 from inflight_tools.boards.settings import settings
 
-PEM, DER = serialization.Encoding.PEM, serialization.Encoding.DER
+_AUTHORITY = trustme.CA()
+CA, KEY = _AUTHORITY.cert_pem.bytes(), _AUTHORITY.private_key_pem.bytes()
 SECRET = "open sesame"
 CURVE = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"  # openssl puts it first
 TLS = {"host": "broker.example", "tls_ca": "/ca.der"}
 MUTUAL = TLS | {"tls_cert": "cert.der", "tls_key": "/key.der"}
 
 
-@pytest.fixture(scope="module")
-def key():
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-@pytest.fixture(scope="module")
-def certificate(key):
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "an authority")])
-    now = datetime.now(timezone.utc)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-    return builder.sign(key, hashes.SHA256())
-
-
-def private(key, encoding, encryption=None):
-    form = serialization.PrivateFormat.TraditionalOpenSSL if encryption is None else serialization.PrivateFormat.PKCS8
-    return key.private_bytes(encoding, form, encryption or serialization.NoEncryption())
+def der(pem):
+    return base64.b64decode(b"".join(pem.splitlines()[1:-1]))
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, certificate, key):
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, data in {
-        "ca.pem": b"An authority\n" + certificate.public_bytes(PEM),
-        "ca.der": certificate.public_bytes(DER),
-        "two.pem": certificate.public_bytes(PEM) * 2,
-        "key.pem": CURVE + private(key, PEM),
-        "locked.pem": private(key, PEM, serialization.BestAvailableEncryption(b"x")),
+        "ca.pem": b"An authority\n" + CA,
+        "ca.der": der(CA),
+        "two.pem": CA * 2,
+        "key.pem": CURVE + KEY,
+        "locked.pem": KEY.replace(b"EC PRIVATE", b"ENCRYPTED PRIVATE"),
         "text": b"no certificate",
     }.items():
         (tmp_path / name).write_bytes(data)
@@ -71,14 +55,14 @@ def test_a_configuration_goes_to_the_device_as_it_is(folder):
 
 
 @pytest.mark.parametrize("local", ["ca.pem", "ca.der"])
-def test_certificates_arrive_as_der(folder, local, certificate):
-    assert settings(write(TLS), local)["/ca.der"] == certificate.public_bytes(DER)
+def test_certificates_arrive_as_der(folder, local):
+    assert settings(write(TLS), local)["/ca.der"] == der(CA)
 
 
-def test_the_device_s_own_certificate_and_key(folder, certificate, key):
+def test_the_device_s_own_certificate_and_key(folder):
     found = settings(write(MUTUAL), "ca.pem", "ca.der", "key.pem")
-    assert found["/cert.der"] == certificate.public_bytes(DER)
-    assert found["/key.der"] == private(key, DER)
+    assert found["/cert.der"] == der(CA)
+    assert found["/key.der"] == der(KEY)
     assert sorted(found) == ["/ca.der", "/cert.der", "/config.json", "/key.der"]
 
 

@@ -82,7 +82,7 @@ def send(broker, kind, fields, device="box"):
     publish.single(f"test/{device}/{kind}", json.dumps(fields), qos=1, hostname="127.0.0.1", port=broker.port)
 
 
-@pytest.mark.limit(60)
+@pytest.mark.timeout(60)
 def test_the_console_and_nothing_is_sent_to_the_board(board):
     board.received.clear()
     starts = board.starts
@@ -92,7 +92,7 @@ def test_the_console_and_nothing_is_sent_to_the_board(board):
     assert not board.received and board.starts == starts
 
 
-@pytest.mark.limit(60)
+@pytest.mark.timeout(60)
 def test_a_board_that_is_reset_comes_back(board):
     with Monitor("--port", board.port) as monitor:
         first = monitor.until("start").split()[-1]
@@ -101,7 +101,7 @@ def test_a_board_that_is_reset_comes_back(board):
         monitor.until(f"start (?!{first})")
 
 
-@pytest.mark.limit(60)
+@pytest.mark.timeout(60)
 def test_messages_at_the_broker(tmp_path, broker):
     with Monitor("--config", configure(tmp_path, broker, device="box")) as monitor:
         monitor.until("connected")
@@ -114,7 +114,7 @@ def test_messages_at_the_broker(tmp_path, broker):
         assert monitor.until("state").split()[1:] == ["status", "state=online", "seq=9"]
 
 
-@pytest.mark.limit(60)
+@pytest.mark.timeout(60)
 def test_both_in_one_stream_and_whose_message_it_is(tmp_path, broker, board):
     config = configure(tmp_path, broker)  # no device: those of all
     with Monitor("--port", board.port, "--config", config) as monitor:

@@ -68,7 +68,7 @@ DEPLOYED = (
 
 
 @pytest.mark.parametrize("name", DEPLOYED)
-@pytest.mark.limit(600)
+@pytest.mark.timeout(600)
 def test_device_tests_pass_with_the_library_as_it_is_deployed(name):
     with device_run.compiled() as lib:
         process = device_run.start(_runtime(), DEVICE / f"{name}.py", lib=lib, stdout=subprocess.PIPE, text=True)

@@ -1,29 +1,25 @@
 """Who may, and who is told why not."""
 
-import base64
-import hashlib
 import re
-import ssl
 import threading
 
 import pytest
+import trustme
 
-from dev.pico_w.certificates import Authority
-from host_tests.broker import SUBSCRIBE, Broker, suback
-from host_tests.broker import publish as delivery
+from dev.certificates import der, write
+from dev.reference.wire import publish as delivery
+from host_tests import mosquitto_lines
+from host_tests.broker import Broker
 from host_tests.inflight_tools.fleet.collect.collecting import publish, until
 
 SECRET = "the right one"
+AUTHORITY = trustme.CA()
 
 
 @pytest.fixture
 def guarded(serve, tmp_path):
     """A broker that knows the user "me"."""
-    salt = b"salt" * 3
-    digest = hashlib.pbkdf2_hmac("sha512", SECRET.encode(), salt, 101, 64)
-    file = tmp_path / "passwords"
-    file.write_text(f"me:$7$101${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n")
-    return serve(f"password_file {file}", "allow_anonymous false")
+    return serve(*mosquitto_lines.only(tmp_path, "me", SECRET))
 
 
 def test_password(guarded, collect, tmp_path):
@@ -72,70 +68,61 @@ def test_password_without_a_user(collect):
 # --- TLS ---
 
 
-class Pki:
-    def __init__(self, folder, name):
-        self.authority = Authority(name)
-        self.folder = folder / name
-        self.folder.mkdir()
-        self.ca = self.folder / "ca.pem"
-        self.ca.write_text(ssl.DER_cert_to_PEM_cert(self.authority.der))
+@pytest.fixture
+def secure(serve, tmp_path):
+    """secure(certificate's name, *lines) is a broker with TLS."""
 
-    def issue(self, name):
-        """(certificate, key) for this host, or client."""
-        place = self.folder / name
-        place.mkdir()
-        self.authority.context(place, name)
-        return place / "server.crt", place / "server.key"
+    def start(name, *lines):
+        return serve(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
+
+    return start
 
 
 @pytest.fixture
-def ours(tmp_path):
-    return Pki(tmp_path, "ours")
-
-
-def secure(serve, pki, name, *lines):
-    certificate, key = pki.issue(name)
-    return serve(f"cafile {pki.ca}", f"certfile {certificate}", f"keyfile {key}", *lines)
+def ca(tmp_path):
+    """The file of our authority's certificate."""
+    file = tmp_path / "ca"
+    AUTHORITY.cert_pem.write_to_path(file)
+    return file
 
 
 @pytest.mark.parametrize("form", ["pem", "der"])
-def test_tls(serve, collect, landing, ours, form):
-    broker = secure(serve, ours, "localhost")
-    ca = ours.ca
+def test_tls(secure, collect, landing, ca, form):
+    broker = secure("localhost")
     if form == "der":
-        ca = ours.folder / "ca.der"
-        ca.write_bytes(ours.authority.der)
+        ca.write_bytes(der(AUTHORITY))
     program = collect("--broker", f"localhost:{broker.port}", "--ca", ca).connected()
     assert program.end() == 0
 
 
-def test_tls_carries_much(serve, collect, landing, ours):
+def test_tls_carries_much(secure, collect, landing, ca):
     """TLS reads ahead: what it has is not forgotten while nothing more comes."""
-    broker = secure(serve, ours, "localhost")
-    collect("--broker", f"localhost:{broker.port}", "--ca", ours.ca).connected()
-    publish(broker, b"x" * 3_000_000, *(b"%d" % n for n in range(3000)), ca=ours.ca)
+    broker = secure("localhost")
+    collect("--broker", f"localhost:{broker.port}", "--ca", ca).connected()
+    publish(broker, b"x" * 3_000_000, *(b"%d" % n for n in range(3000)), ca=ca)
     landing.until(3001)
     assert landing.texts()[1:] == [str(n) for n in range(3000)]
 
 
-def test_wrong_ca(serve, collect, ours, tmp_path):
-    broker = secure(serve, ours, "localhost")
-    program = collect("--broker", f"localhost:{broker.port}", "--ca", Pki(tmp_path, "theirs").ca)
+def test_wrong_ca(secure, collect, ca):
+    broker = secure("localhost")
+    trustme.CA().cert_pem.write_to_path(ca)
+    program = collect("--broker", f"localhost:{broker.port}", "--ca", ca)
     assert program.status() == 1
     assert re.search(r"FAILED: the certificate of the broker at localhost:\d+ is not to be trusted", program.said())
 
 
-def test_wrong_host_name(serve, collect, ours):
-    broker = secure(serve, ours, "elsewhere.example")
-    program = collect("--broker", f"localhost:{broker.port}", "--ca", ours.ca)
+def test_wrong_host_name(secure, collect, ca):
+    broker = secure("elsewhere.example")
+    program = collect("--broker", f"localhost:{broker.port}", "--ca", ca)
     assert program.status() == 1
     assert "not valid for 'localhost'" in program.said()
 
 
-def test_client_certificate(serve, collect, ours):
-    broker = secure(serve, ours, "localhost", "require_certificate true")
-    certificate, key = ours.issue("collector-0")
-    options = "--broker", f"localhost:{broker.port}", "--ca", ours.ca
+def test_client_certificate(secure, collect, tmp_path):
+    broker = secure("localhost", "require_certificate true")
+    ca, certificate, key = write(tmp_path, AUTHORITY, "collector-0")
+    options = "--broker", f"localhost:{broker.port}", "--ca", ca
     assert collect(*options, "--cert", certificate, "--key", key).connected().end() == 0
     collect(*options).until(r"no connection to the broker at localhost:\d+ \(.*certificate required")
 
@@ -154,7 +141,7 @@ def scripted():
 def test_subscription_refused(scripted, collect, code, said):
     def script(broker):
         broker.welcome()
-        broker.send(suback(broker.expect(SUBSCRIBE).mid, 1, code, 1, 1))
+        broker.grant(1, code, 1, 1)
         broker.goodbye()
         broker.cut()
 
@@ -170,7 +157,7 @@ def test_topic_that_is_not_utf_8(scripted, collect, landing):
 
     def script(broker):
         broker.welcome()
-        broker.send(suback(broker.expect(SUBSCRIBE).mid, 1, 1, 1, 1))
+        broker.grant(1, 1, 1, 1)
         broker.send(delivery(b"inflight/\xff/status", b"1", qos=1, mid=7))
         assert broker.receive().mid == 7
         acknowledged.set()

@@ -15,7 +15,7 @@ from host_tests.processes import INFLIGHT
 ALONE = ("--master", "local[2]")
 PATIENCE_S = 240
 
-pytestmark = [pytest.mark.long("INFLIGHT_PIPELINE"), pytest.mark.limit(900)]
+pytestmark = [pytest.mark.long("INFLIGHT_PIPELINE"), pytest.mark.timeout(900)]
 
 
 def _run(*words):

@@ -45,7 +45,7 @@ class Driver:
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
-@pytest.mark.limit(1800)
+@pytest.mark.timeout(1800)
 def test_a_driver_that_is_killed_again_and_again(fleet, telemetry, tmp_path):
     """Each life has begun another batch, and is ended at some instant after that."""
     dice = random.Random(7)

@@ -68,7 +68,7 @@ def test_the_last_numbers_there_are(fleet, telemetry):
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
-@pytest.mark.limit(600)
+@pytest.mark.timeout(600)
 def test_any_order_and_any_repetition(fleet, telemetry, monkeypatch):
     """Batches of one file, over a fold of the ledger, and then all tables merged."""
     for module in ("pipeline.tables", "pipeline.batch"):

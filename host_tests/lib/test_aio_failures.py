@@ -1,0 +1,204 @@
+"""The asyncio client on flash that fails, and in programs that are interrupted."""
+
+import asyncio
+import errno
+import gc
+import sys
+import warnings
+
+import pytest
+
+from host_tests.broker import Automatic
+from host_tests.lib.aio_clients import LIMIT_S, STRICT, make, run, until
+from nor import NorFlash
+
+pytestmark = STRICT
+
+POINTS = 150  # of one life at which it is interrupted
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("asleep", [False, True], ids=["connected", "offline"])
+def test_flash_fails_in_publish(qos, asleep):
+    """The journal is mounted again in place, and publish() returns as if nothing had been."""
+    with Automatic() as b:
+        client = make(b.port, NorFlash())
+
+        async def scene():
+            async with client:
+                if not asleep:
+                    await client.connect()
+                for k in range(5):
+                    if k == 2:
+                        client.device.fail_at(0)
+                    assert await client.publish("t", b"%d" % k, qos)
+                assert await client.drain(LIMIT_S * 1000)
+
+        run(scene())
+    assert set(b.payloads()) == {b"0", b"1", b"2", b"3", b"4"}
+    assert qos == 1 or len(b.arrived) == 5
+    assert [error.errno for error in client.errors] == ([] if asleep else [errno.EIO])
+
+
+@pytest.mark.parametrize("how", ["program", "read"])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_flash_fails_while_acknowledging(qos, how):
+    """The acknowledgements of the broker, and those of a consumer's messages: the client's task lives on."""
+    with Automatic() as b:
+        client = make(b.port, NorFlash())
+        got = []
+
+        async def scene():
+            async with client:
+                await client.subscribe("t", 2)
+                await client.connect()
+                for k in range(3):
+                    assert await client.publish("out", b"%d" % k, qos)
+                client.device.fail_at(0, how)
+                assert await client.drain(LIMIT_S * 1000)
+                for k in range(3):
+                    b.give("t", b"%d" % k, qos)
+                async for message in client:
+                    got.append((message.payload, message.redelivered))
+                    if {payload for payload, _ in got} == {b"0", b"1", b"2"}:
+                        break
+                    if len(got) == 1:
+                        client.device.fail_at(0, how)
+                assert await client.publish("out", b"last", 1)
+                assert await client.drain(LIMIT_S * 1000)
+
+        run(scene())
+    assert set(b.payloads()) == {b"0", b"1", b"2", b"last"} and (qos == 1 or len(b.arrived) == 4)
+    assert qos == 1 or len([payload for payload, again in got if not again]) == 3
+    assert client.errors and all(isinstance(e, OSError) for e in client.errors)
+
+
+def test_flash_that_fails_for_longer():
+    """publish() raises what the flash says, nothing else ends; the client is back when the flash is."""
+    with Automatic() as b:
+
+        async def scene():
+            async with client:
+                await client.connect()
+                assert await client.publish("t", b"0", 2)
+                client.device.off_line = True
+                with pytest.raises(OSError):
+                    await client.publish("t", b"1", 2)
+                await until(lambda: len(client.errors) > 3)
+                client.device.off_line = False
+                assert await client.publish("t", b"2", 2)
+                assert await client.drain(LIMIT_S * 1000)
+
+        class Unplugged(NorFlash):
+            off_line = False
+
+            def _alive(self):
+                if self.off_line:
+                    raise OSError(errno.EIO)
+                super()._alive()
+
+        client = make(b.port, Unplugged())
+        run(scene())
+    assert b.payloads() == [b"0", b"2"]
+
+
+class Interrupt:
+    """Raises `error` before bytecode `at` of the code in lib/ that runs here, and counts them."""
+
+    def __init__(self, error, at=-1):
+        self.error, self.at, self.count, self.where = error, at, 0, None
+
+    def _call(self, frame, event, arg):
+        code = frame.f_code
+        # Whoever is interrupted with a message in its hands is through with it; a question hits who asked it.
+        if "/lib/inflight/" not in code.co_filename or code.co_name in ("_next", "pending"):
+            return None
+        frame.f_trace_opcodes = True
+        return self._run_step
+
+    def _step(self, frame, event, arg):
+        if event == "opcode":
+            self.count += 1
+            if self.count == self.at:
+                self.where = (frame.f_code.co_name, frame.f_lineno)
+                raise self.error()
+        return self._run_step
+
+    def __enter__(self):
+        self._before = sys.gettrace()
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(self._before)
+
+
+def interrupted_life(error, at):
+    """Publishes and receives with one interrupt; whoever runs the loop goes on. Returns the bytecodes of that."""
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # tasks of the application that the interrupt ended
+    out = [(b"%d" % k, 1 + k % 2) for k in range(4)]
+    accepted, got = [], []
+
+    async def produce(client):
+        while out:
+            payload, qos = out.pop(0)
+            await client.publish("out", payload, qos)
+            accepted.append(payload)
+
+    async def consume(client):
+        async for message in client:
+            got.append((message.payload, message.redelivered))
+
+    async def life(client, b):
+        tasks = [asyncio.create_task(produce(client)), asyncio.create_task(consume(client))]
+        try:
+            while out or client.pending or {payload for payload, _ in got} != gifts or not client.connected:
+                for k, work in enumerate((produce, consume)):
+                    if tasks[k].done() and (work is consume or out):
+                        tasks[k] = asyncio.create_task(work(client))
+                await asyncio.sleep(0.001)
+        finally:
+            tasks[1].cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def go_on(work):
+        task = loop.create_task(asyncio.wait_for(work, LIMIT_S))
+        while True:
+            try:
+                return loop.run_until_complete(task)
+            except KeyboardInterrupt:
+                assert not task.done()
+
+    gifts = {b"a", b"b", b"c"}
+    with Automatic() as b:
+        client = make(b.port, NorFlash(page=4))
+        go_on(client.subscribe("t", 2))
+        go_on(client.__aenter__())
+        go_on(client.connect())
+        for k, gift in enumerate(sorted(gifts)):
+            b.give("t", gift, 1 + k % 2)
+        with Interrupt(error, at) as interrupt:
+            go_on(life(client, b))
+        go_on(client.disconnect())
+        go_on(asyncio.sleep(0))
+        assert not asyncio.all_tasks(loop), interrupt.where
+        loop.close()
+        arrived = b.payloads()
+        assert set(accepted) <= set(arrived), (interrupt.where, accepted, arrived)
+        for payload in (b"1", b"3"):
+            assert arrived.count(payload) <= 1, interrupt.where
+        assert [payload for payload, again in got if not again].count(b"b") <= 1, interrupt.where
+    return interrupt.count
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_interrupted_between_two_bytecodes(error):
+    """What publish() took arrives, what the broker gave is handed over, and a packet that was cut is the last one of
+    its connection: the broker checks each."""
+    n = interrupted_life(error, -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a socket or a coroutine that has no name yet is the collector's
+        for at in range(1, n, max(1, n // POINTS)):
+            interrupted_life(error, at)
+        gc.collect()

@@ -1,0 +1,298 @@
+"""disconnect() of the asyncio client, whatever it is at."""
+
+import asyncio
+import contextlib
+import errno
+import threading
+
+import pytest
+
+from dev.reference.kinds import PUBLISH, SUBSCRIBE
+from dev.reference.wire import publish, suback
+from host_tests.broker import PATIENCE_S, Gone
+from host_tests.lib.aio_clients import LONG, STRICT, Slow, long_first, make, narrow, plain, play, run, until
+from inflight.transport import Transport
+
+pytestmark = STRICT
+
+
+def test_leave_while_dialling(pit):
+    client = make(pit)
+
+    async def scene():
+        waiting = asyncio.create_task(client.connect())
+        await until(lambda: client._waiter._fd >= 0)
+        await client.disconnect()
+        with pytest.raises(OSError):
+            await waiting
+
+    run(scene())
+
+
+def test_leave_while_connecting(broker):
+    client = make(broker.port)
+    came = threading.Event()
+
+    async def scene():
+        waiting = asyncio.create_task(client.connect())
+        await until(came.is_set)
+        await client.disconnect()
+        with pytest.raises(OSError):
+            await waiting
+        await client.connect()  # and again, in the same turn of the loop
+        await client.disconnect()
+
+    def script(b):
+        b.called()
+        came.set()
+        b.expect_close()
+        b.welcome()
+        b.goodbye()
+
+    play(broker, script, scene)
+
+
+def test_leave_between_attempts(broker):
+    broker.close()
+    client = make(broker.port, backoff_ms=(10_000, 10_000))
+
+    async def scene():
+        with pytest.raises(OSError):
+            await client.connect()
+        await client.disconnect()
+        await client.disconnect()
+
+    run(scene(), 2)
+
+
+def test_other_tasks_run_while_there_is_no_network(monkeypatch):
+    """A name that cannot be looked up fails at once, again and again."""
+
+    async def dial(*args):
+        raise OSError(errno.EHOSTUNREACH, "no network")
+
+    monkeypatch.setattr("inflight.aio.open_socket", dial)
+    client = make(1)
+
+    async def scene():
+        with pytest.raises(OSError):
+            await client.connect()
+        await until(lambda: len(client.errors) > 20)
+        await client.disconnect()
+
+    run(scene(), 5)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_leave_with_a_message_held(broker, inside):
+    """[MQTT-4.3.3-2] It was not acknowledged, so the broker sends it again: who had it does not get it again."""
+    client = make(broker.port)
+    got = []
+
+    async def scene():
+        async with client:
+            await client.connect()  # a grant is known when subscribe() returns
+            await client.subscribe("t", 2)
+            messages = client.__aiter__()
+            if inside:
+                got.append((await messages.__anext__()).payload)
+            else:
+                await until(lambda: client.counters()["received"] == 1)
+            await client.disconnect()
+            await client.connect()
+            while got[-1:] != [b"last"]:
+                got.append((await messages.__anext__()).payload)
+
+    def script(b):
+        b.welcome()
+        b.send(suback(b.expect(SUBSCRIBE).mid, 2), publish("t", b"x", 2, 1))
+        b.goodbye()
+        b.welcome(1)
+        b.deliver("t", b"x", 2, 1, dup=1)
+        b.send(publish("t", b"last"))
+        b.goodbye()
+
+    play(broker, script, scene)
+    assert got == [b"x", b"last"]
+
+
+def test_leave_with_a_packet_half_written(broker):
+    """[MQTT-3.14.4-1] The rest is written first, so that DISCONNECT can be understood: no will is sent."""
+    narrow(broker)
+    client = make(broker.port)
+    payload = bytes(100_000)
+    leaves = threading.Event()
+
+    async def scene():
+        await client.connect()
+        narrow(client)
+        writer = asyncio.create_task(client.publish("big", payload))
+        await until(lambda: client._out_left)
+        leaving = asyncio.create_task(client.disconnect())
+        await asyncio.sleep(0)
+        leaves.set()
+        await leaving
+        await writer
+
+    @plain
+    def script(b):
+        assert leaves.wait(PATIENCE_S)
+        b.expect(PUBLISH, payload=payload)
+
+    play(broker, script, scene)
+
+
+class Resets:
+    """From operation `at` on, counted once it is armed, the link is reset."""
+
+    def __init__(self, monkeypatch):
+        self.armed = False
+        self.done = self.at = 0
+        for name in ("send", "receive"):
+            monkeypatch.setattr(Transport, name, self._broken(getattr(Transport, name)))
+
+    def _broken(self, operation):
+        def call(*of):
+            self.done += self.armed
+            if self.done > self.at:
+                raise ConnectionResetError(errno.ECONNRESET, "reset")
+            return operation(*of)
+
+        return call
+
+
+@pytest.mark.parametrize("half_written", [False, True])
+def test_a_reset_while_leaving(monkeypatch, half_written):
+    """Whenever it comes, `async with` ends without an error, nothing goes on, and nobody connects again."""
+    resets = Resets(monkeypatch)
+
+    async def scene(client, b):
+        writer = None
+        async with client:
+            await client.connect()
+            narrow(client)
+            await client.publish("kept", b"x", 1)
+            if half_written:
+                writer = await long_first(client, b)
+                await until(lambda: client._out_left)
+            resets.armed = True
+            b.reads.set()
+        assert not client.connected
+        if writer:
+            await asyncio.gather(writer, return_exceptions=True)
+
+    while resets.done <= resets.at < 200:
+        resets.armed, resets.done = False, 0
+        with Slow() as b:
+            narrow(b)
+            run(scene(make(b.port), b))
+        assert len(b.connections) == 1
+        resets.at += 1 if resets.at < 5 else 20
+    assert resets.at > 1
+
+
+def test_leaving_a_peer_that_takes_nothing(broker):
+    """It ends with the time-out."""
+    narrow(broker)
+    client = make(broker.port, timeout_ms=200)
+    done = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.connect()
+            narrow(client)
+            writer = asyncio.create_task(client.publish("long", LONG))
+            await until(lambda: client._out_left)
+        assert not client.connected
+        assert isinstance((await asyncio.gather(writer, return_exceptions=True))[0], OSError)
+        done.set()
+
+    def script(b):
+        b.welcome()
+        assert done.wait(PATIENCE_S)
+
+    play(broker, script, scene)
+
+
+def test_leaving_when_all_tasks_were_cancelled(broker):
+    """As a program does that is stopped: the client's own tasks are among them."""
+    client = make(broker.port, timeout_ms=200)
+    done = threading.Event()
+
+    async def scene():
+        with contextlib.suppress(asyncio.CancelledError):
+            async with client:
+                await client.connect()
+                narrow(client)
+                writer = asyncio.create_task(client.publish("long", LONG))
+                await until(lambda: client._out_left)
+                for task in asyncio.all_tasks() - {asyncio.current_task(), *outer}:
+                    task.cancel()
+                await asyncio.gather(writer)
+        assert not client.connected
+        done.set()
+
+    async def main():
+        outer.update(asyncio.all_tasks())
+        await scene()
+
+    outer = set()
+
+    def script(b):
+        b.welcome()
+        assert done.wait(PATIENCE_S)
+
+    narrow(broker)
+    play(broker, script, main)
+
+
+def watched_files():
+    """How many files the loop waits for, beside its own."""
+    return len(asyncio.get_running_loop()._selector.get_map()) - 1
+
+
+def test_nothing_is_watched_after_leaving(broker, pit):
+    """Not for reading or writing, whatever the client was at: dialling, connecting, waiting, writing."""
+
+    async def leave(client, when):
+        waiting = asyncio.create_task(client.connect())
+        await until(when)
+        await client.disconnect()
+        assert watched_files() == 0
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    async def scene():
+        dialling = make(pit)
+        await leave(dialling, lambda: dialling._waiter._fd >= 0)
+        client = make(broker.port)
+        await leave(client, asked.is_set)
+        await leave(client, lambda: client.connected)
+        await client.connect()
+        narrow(client)
+        writer = asyncio.create_task(client.publish("long", LONG))
+        await until(lambda: client._out_left)
+        reads.set()
+        writer.cancel()
+        leaving = asyncio.create_task(client.disconnect())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await leaving
+        assert watched_files() == 0
+
+    asked, reads = threading.Event(), threading.Event()
+
+    def script(b):
+        b.called()
+        asked.set()
+        b.expect_close()
+        b.welcome()
+        b.goodbye()
+        b.welcome()
+        reads.wait(10)
+        with contextlib.suppress(Gone):
+            while True:
+                b.connection.fill()
+
+    narrow(broker)
+    play(broker, script, scene)

@@ -1,0 +1,222 @@
+"""The asyncio client with much to do: back-pressure, many tasks, a full outbox, outages."""
+
+import asyncio
+import errno
+import threading
+import time
+
+import pytest
+
+from dev.reference.kinds import CONNECT, PUBLISH, PUBREL
+from dev.reference.wire import connack, puback, pubcomp, pubrec
+from host_tests.broker import PATIENCE_S, Automatic, Faults
+from host_tests.lib.aio_clients import LIMIT_S, STRICT, make, narrow, plain, play, run, until
+from inflight import OutboxFull, RamFlash
+
+pytestmark = STRICT
+
+
+def test_backpressure(broker):
+    """A QoS 0 payload longer than all buffers waits for the broker, then goes on; others wait their turn."""
+    narrow(broker)
+    client = make(broker.port, timeout_ms=2000)
+    payload = bytes(range(256)) * 500
+    waits = threading.Event()
+    order = []
+
+    async def one(name, data, qos):
+        await client.publish(name, data, qos)
+        order.append(name)
+
+    async def scene():
+        async with client:
+            await client.connect()
+            narrow(client)
+            tasks = [asyncio.create_task(one("big", payload, 0))]
+            await until(lambda: client._out_left)
+            tasks += [asyncio.create_task(one("q%d" % q, b"small", q)) for q in (0, 1, 2)]
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert order == []
+            waits.set()
+            await asyncio.gather(*tasks)
+            assert await client.drain(3000)
+
+    @plain
+    def script(b):
+        assert waits.wait(PATIENCE_S)
+        b.expect(PUBLISH, topic="big", payload=payload)
+        answers = {PUBLISH: {0: None, 1: puback, 2: pubrec}, PUBREL: {0: pubcomp}}
+        for _ in range(4):
+            p = b.receive()
+            answer = answers[p.kind][p.qos]
+            b.send(answer(p.mid) if answer else b"")
+
+    play(broker, script, scene)
+
+
+def test_large_qos_1_goes_on_alone(broker):
+    """Accepted and half written: no caller is left, and the socket takes it piece by piece all the same."""
+    narrow(broker)
+    client = make(broker.port, RamFlash(8, 32768), timeout_ms=4000)
+    payload = bytes(range(250)) * 100
+
+    async def scene():
+        async with client:
+            await client.connect()
+            narrow(client)
+            start = time.monotonic()
+            for _ in range(4):
+                await client.publish("big", payload, 1)
+            assert await client.drain(3000)
+            assert time.monotonic() - start < client._tick / 1000  # not at the pace of the timers
+
+    @plain
+    def script(b):
+        for _ in range(4):
+            b.take(qos=1, payload=payload)
+
+    play(broker, script, scene)
+
+
+def test_a_peer_that_takes_nothing(broker):
+    """Bounded, also without a keep alive; QoS 0 is told, QoS 1 goes out on the next connection."""
+    narrow(broker)
+    client = make(broker.port, timeout_ms=200)
+    done = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.connect()
+            await client.publish("kept", b"x", 1)
+            narrow(client)
+            with pytest.raises(OSError):
+                await client.publish("big", bytes(100_000))
+            assert await client.drain(3000)
+        done.set()
+
+    def script(b):
+        b.welcome()
+        b.accept()  # the next connection, while the first one stands unread
+        b.expect(CONNECT)
+        b.send(connack(1))
+        b.take(qos=1, topic="kept", dup=True)
+        b.goodbye()
+
+    play(broker, script, scene)
+    assert client.errors[0].args[0] == errno.ETIMEDOUT
+
+
+def test_many_publishers():
+    """Order per task, packets whole, ids unique; with large ones in between."""
+    with Automatic() as b:
+        client = make(b.port, RamFlash(16, 4096), timeout_ms=LIMIT_S * 1000)
+
+        async def one(name):
+            for k in range(30):
+                size = 3000 if k % 10 == 9 else 10
+                await client.publish(name, b"%d " % k + b"x" * size, k % 3)
+                if k % 4 == 0:
+                    await asyncio.sleep(0)
+
+        async def scene():
+            async with client:
+                await client.connect()
+                narrow(client)
+                await asyncio.gather(*(one("task/%d" % t) for t in range(20)))
+                assert await client.drain(LIMIT_S * 1000)
+
+        narrow(b)
+        run(scene())
+    for t in range(20):
+        assert [int(m.payload.split()[0]) for m in b.arrived if m.topic == "task/%d" % t and m.qos] == [
+            k for k in range(30) if k % 3
+        ]
+        assert [int(m.payload.split()[0]) for m in b.arrived if m.topic == "task/%d" % t and not m.qos] == [
+            k for k in range(30) if not k % 3
+        ]
+
+
+def test_many_requests():
+    """Subscriptions, pings and messages from many tasks at once: every question gets its own answer."""
+    with Automatic() as b:
+        client = make(b.port)
+
+        async def ask(k):
+            assert await client.subscribe("s/%d" % k, k % 3) == k % 3
+            assert await client.ping() >= 0
+            assert await client.subscribe([("u/%d" % k, 0), ("v/%d" % k, 1)]) == [0, 1]
+            await client.unsubscribe("u/%d" % k)
+
+        async def scene():
+            async with client:
+                await client.connect()
+                await asyncio.gather(*(ask(k) for k in range(20)))
+                assert len(client._handlers) == 40
+
+        run(scene())
+
+
+def test_outbox_full(broker):
+    """Offline: at once. While the broker takes messages: when there is room; not for ever."""
+    client = make(broker.port, timeout_ms=300)
+    sent = []
+
+    async def fill():
+        while True:
+            await client.publish("t", b"x" * 200, 1)
+            sent.append(1)
+
+    async def scene():
+        with pytest.raises(OutboxFull):
+            await fill()
+        n = len(sent)
+        async with client:
+            await client.connect()
+            await client.publish("t", b"y" * 200, 1)  # waits for an acknowledgement
+            sent.append(1)
+            with pytest.raises(OutboxFull):
+                await fill()
+            assert len(sent) > n
+            go.set()
+            assert await client.drain(3000)
+
+    go = threading.Event()
+
+    @plain
+    def script(b):
+        for _ in range(3):
+            b.take(qos=1)
+        assert go.wait(PATIENCE_S)
+        while client.pending:
+            b.take(qos=1)
+            if len([p for p in b.connection.packets if p.kind == PUBLISH]) == len(sent):
+                break
+
+    play(broker, script, scene)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_outages(reset):
+    """The link breaks every few bytes: all arrives, QoS 2 once."""
+    faults = Faults(in_bytes=45, reset=reset)
+    with Automatic(faults) as b:
+
+        def again():
+            if b.cuts < 15:
+                faults.in_bytes = b.total["in_bytes"] + 45
+
+        faults.after_cut = again
+        client = make(b.port, RamFlash(8, 4096))
+
+        async def scene():
+            async with client:
+                for k in range(60):
+                    await client.publish("t", b"%d" % k, 1 + k % 2)
+                    await asyncio.sleep(0)
+                assert await client.drain(8000)
+
+        run(scene())
+    assert b.cuts == 15
+    assert b.payloads(2) == [b"%d" % k for k in range(1, 60, 2)]
+    assert set(b.payloads(1)) == {b"%d" % k for k in range(0, 60, 2)}

@@ -1,0 +1,601 @@
+"""What the asyncio client receives: handlers, `async for`, consumers that leave."""
+
+import asyncio
+import contextlib
+import errno
+import threading
+
+import pytest
+
+from dev.reference.kinds import PUBACK, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
+from dev.reference.wire import puback, publish, suback, unsuback
+from host_tests.broker import PATIENCE_S, Automatic, Gone
+from host_tests.lib.aio_clients import LIMIT_S, STRICT, make, play, run, subscribed, until
+from inflight.compat import ticks_add, ticks_ms
+
+pytestmark = STRICT
+
+
+# --- handlers and consumers ---
+
+
+def test_handlers(broker):
+    """[MQTT-4.3.2-2] [MQTT-4.3.3-2] One that raises is reported, its message acknowledged."""
+    client = make(broker.port)
+    got = []
+    done = threading.Event()
+
+    def note(m):
+        got.append((m.topic, m.payload, m.qos, m.retain, m.dup))
+        if m.qos == 1:
+            raise KeyError(m.topic)
+
+    async def scene():
+        async with client:
+            await client.subscribe("t/+", 2, note)
+            await client.connect()
+            await until(done.is_set)
+            await client.ping()
+
+    @subscribed
+    def script(b):
+        b.send(publish("t/0", b"a", retain=1), publish("t/1", b"b", 1, 7), publish("t/2", b"c", 2, 8))
+        b.expect(PUBACK, mid=7)
+        b.expect(PUBREC, mid=8)
+        b.deliver("t/2", b"c", 2, 8, dup=1)
+        b.release(8)
+        done.set()
+        b.answer_ping()
+
+    play(broker, script, scene)
+    assert got == [("t/0", b"a", 0, True, False), ("t/1", b"b", 1, False, False), ("t/2", b"c", 2, False, False)]
+    assert [type(e) for e in client.errors] == [KeyError]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_iterator(broker, qos):
+    """In order; a message is acknowledged when the next one is asked for, and not before."""
+    client = make(broker.port)
+    steps = []
+    acknowledged = {0: None, 1: PUBACK, 2: PUBREC}[qos]
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", qos)
+            messages = client.__aiter__()
+            for k in range(5):
+                message = await messages.__anext__()
+                assert (message.topic, message.payload) == ("t", b"%d" % k)
+                steps.append(k)
+                await client.publish("fence", b"%d" % k)
+                await asyncio.sleep(0)
+            after = asyncio.create_task(messages.__anext__())
+            await until(lambda: len(steps) == 6)
+            after.cancel()
+
+    @subscribed
+    def script(b):
+        b.send(*(publish("t", b"%d" % k, qos, k + 1) for k in range(5)))
+        for k in range(5):
+            b.expect(PUBLISH, payload=b"%d" % k, topic="fence")
+            if acknowledged:
+                b.expect(acknowledged, mid=k + 1)
+        steps.append("acknowledged")
+
+    play(broker, script, scene)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_link_lost_in_the_body(broker, qos):
+    """The message stays readable; at QoS 1 it comes again, at QoS 2 it does not."""
+    client = make(broker.port)
+    got = []
+    here, cut = threading.Event(), threading.Event()
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", qos)
+            await client.connect()
+            await client.ping()
+            async for message in client:
+                if not got:
+                    here.set()
+                    await until(cut.is_set)
+                    await until(lambda: client.counters()["outages"])
+                    assert await client.publish("kept", b"", 1)
+                got.append((message.payload, message.dup))
+                if message.payload == b"last":
+                    break
+
+    def script(b):
+        b.welcome()
+        b.grant(2)
+        b.answer_ping()
+        b.send(publish("t", b"first", qos, 1))
+        assert here.wait(PATIENCE_S)
+        b.cut()
+        cut.set()
+        b.welcome(1)
+        b.send(publish("t", b"first", qos, 1, dup=1))
+        p, q = b.receive(), b.receive()
+        if p.kind == PUBLISH:
+            p, q = q, p
+        assert (p.kind, q.kind) == (PUBACK if qos == 1 else PUBREC, PUBLISH) and q.topic == "kept"
+        b.send(puback(q.mid), publish("t", b"last"))
+        b.goodbye()
+
+    play(broker, script, scene)
+    again = [(b"first", True)] if qos == 1 else []
+    assert got == [(b"first", False), *again, (b"last", False)]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_consumer_cancelled_in_the_body(broker, qos):
+    """A new loop asks for the next message: so the first one is through. One ends meanwhile, nothing is lost."""
+    client = make(broker.port)
+    got = []
+    inside = asyncio.Event()
+
+    async def consume(dwell):
+        async for message in client:
+            got.append(message.payload)
+            inside.set()
+            if dwell:
+                await asyncio.Event().wait()
+            if message.payload == b"3":
+                return
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", qos)
+            first = asyncio.create_task(consume(True))
+            await inside.wait()
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            await consume(False)
+
+    @subscribed
+    def script(b):
+        b.send(*(publish("t", b"%d" % k, qos, k) for k in (1, 2, 3)))
+        for mid in (1, 2):
+            b.expect(PUBACK if qos == 1 else PUBREC, mid=mid)
+
+    play(broker, script, scene)
+    assert got == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_requests_in_the_body(broker, qos):
+    """Whatever waits for an answer of the broker gets it while a message is in use, and others wait behind that."""
+    client = make(broker.port)
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", qos)
+            async for message in client:
+                assert await client.subscribe("x", 1, print) == 1
+                await client.unsubscribe("x")
+                assert await client.ping() >= 0
+                assert await client.publish("out", b"", 2)
+                assert await client.drain(3000)
+                assert (message.topic, message.payload, message.mid) == ("t", b"first", 1 if qos else 0)
+                break
+
+    @subscribed
+    def script(b):
+        b.send(publish("t", b"first", qos, 1), publish("t", b"second", qos, 2))
+        b.grant(1)
+        b.send(unsuback(b.expect(UNSUBSCRIBE).mid))
+        b.answer_ping()
+        b.take(qos=2)
+
+    play(broker, script, scene)
+    assert client.errors == []
+
+
+def test_pings_in_the_body(broker):
+    """[MQTT-3.1.2-24] A body longer than the keep alive does not end the connection."""
+    client = make(broker.port, keepalive=1, timeout_ms=300)
+    done = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.subscribe("t")
+            async for message in client:
+                if message.payload == b"last":
+                    break
+                await until(done.is_set)
+
+    @subscribed
+    def script(b):
+        b.send(publish("t", b"first"))
+        for _ in range(3):
+            b.answer_ping()
+        done.set()
+        b.send(publish("t", b"last"))
+
+    play(broker, script, scene)
+    assert client.errors == []
+
+
+def test_too_long_for_the_iterator(broker):
+    """Counted and acknowledged; a stream handler would have had it in pieces."""
+    client = make(broker.port, buffer=bytearray(256))
+    pieces = []
+
+    async def scene():
+        async with client:
+            await client.subscribe("s", 1, lambda m: pieces.append((m.offset, m.payload, m.size)), stream=True)
+            await client.subscribe("t", 1)
+            async for message in client:
+                assert message.payload == b"short"
+                break
+
+    @subscribed
+    def script(b):
+        b.grant(1)
+        b.send(publish("t", bytes(100_000), 1, 1), publish("s", b"y" * 5000, 2, 2))
+        b.send(publish("t", b"short", 0))
+        b.expect(PUBACK, mid=1)
+        b.expect(PUBREC, mid=2)
+
+    play(broker, script, scene)
+    assert client.counters()["too_long"] == 1
+    assert b"".join(piece for _, piece, _ in pieces) == b"y" * 5000
+    assert [at for at, _, _ in pieces] == [sum(len(p[1]) for p in pieces[:k]) for k in range(len(pieces))]
+
+
+def test_a_flood_leaves_time_to_others(broker):
+    """The broker never pauses: other tasks run all the same."""
+    client = make(broker.port)
+    turns = []
+    stop = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", 0, lambda m: None)
+            await client.connect()
+            while client.counters()["received"] < 2000:
+                turns.append(client.counters()["received"])
+                await asyncio.sleep(0)
+            stop.set()
+
+    def script(b):
+        b.welcome()
+        b.grant(0)
+        while not stop.is_set():
+            try:
+                b.send(publish("t", b"x" * 50) * 100)
+            except Gone:
+                return
+
+    play(broker, script, scene)
+    assert len(turns) > 10
+
+
+# --- consumers that leave ---
+
+
+def test_iterator_that_leaves_lets_the_others_go_on(broker):
+    """Who broke out of the loop and is gone holds nothing up, and what it had counts as taken."""
+    client = make(broker.port)
+
+    async def first():
+        async for message in client:
+            return message.payload
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", 1)
+            await client.connect()
+            assert await asyncio.create_task(first()) == b"x"
+            await client.publish("out", b"y", 1)
+            assert await client.drain(3000)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(SUBSCRIBE)
+        b.send(suback(p.mid, 1), publish("t", b"x", 1, 9))
+        kinds = {}
+        while len(kinds) < 2:
+            p = b.receive()
+            kinds[p.kind] = p.mid
+        assert kinds[PUBACK] == 9
+        b.send(puback(kinds[PUBLISH]))
+        b.goodbye()
+
+    with broker.play(script):
+        run(scene())
+
+
+def test_iterator_ends_with_disconnect(broker):
+    """`async for` does not wait for ever for what cannot come."""
+    client = make(broker.port)
+
+    async def everything():
+        return [m.payload async for m in client]
+
+    async def scene():
+        async with client:
+            await client.connect()
+            loop = asyncio.create_task(everything())
+            await asyncio.sleep(0)
+            await client.disconnect()
+            assert await loop == []
+
+    def script(b):
+        b.welcome()
+        b.goodbye()
+
+    with broker.play(script):
+        run(scene())
+
+
+async def breaks(client):
+    async for message in client:
+        return message
+
+
+async def cancelled_in_the_body(client):
+    inside = asyncio.Event()
+
+    async def consume():
+        async for message in client:
+            found.append(message)
+            inside.set()
+            await asyncio.Event().wait()
+
+    found = []
+    task = asyncio.create_task(consume())
+    await inside.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return found[0]
+
+
+async def raises(client):
+    async def consume():
+        async for message in client:
+            raise KeyError(message)
+
+    try:
+        await asyncio.create_task(consume())
+    except KeyError as e:
+        return e.args[0]
+
+
+async def waits_for(client):
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(client.__anext__(), 0)
+    return await asyncio.wait_for(client.__anext__(), LIMIT_S)
+
+
+async def another_consumer(client):
+    message = await client.__anext__()
+    client.other = asyncio.create_task(client.__anext__())
+    return message
+
+
+async def nobody(client):
+    await until(lambda: client.counters()["received"])
+
+
+LEAVING = [breaks, cancelled_in_the_body, raises, waits_for, another_consumer, nobody]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("leave", LEAVING)
+def test_whoever_leaves_holds_nothing_up(leave, qos):
+    """Acknowledgements are read, answers come, handlers run, and the message stays what it was."""
+    handled = []
+    with Automatic() as b:
+        client = make(b.port, timeout_ms=1000)
+
+        async def scene():
+            async with client:
+                await client.subscribe("t", 2)
+                await client.subscribe("h", 2, lambda m: handled.append(m.payload))
+                await client.connect()
+                for k in range(3):
+                    b.give("t", b"%d" % k, qos)
+                message = await leave(client)
+                b.give("h", b"handled", qos)
+                for own in (1, 2):
+                    await client.publish("out", b"%d" % own, own)
+                assert await client.drain(3000)
+                assert await client.subscribe("later", 1, print) == 1
+                assert await client.ping() >= 0
+                await until(lambda: handled)
+                if message:
+                    assert (message.topic, message.payload, message.qos) == ("t", b"0", qos)
+                    assert message.mid == (1 if qos else 0) and not message.redelivered
+                if leave is another_consumer:
+                    assert (await client.other).payload == b"1"
+
+        run(scene())
+    assert b.payloads() == [b"1", b"2"] and handled == [b"handled"]
+    assert client.errors == [] and client.counters()["outages"] == 0
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("leave", LEAVING)
+def test_nothing_is_acknowledged_that_was_not_handed_over(leave, qos):
+    """What the broker sends again after a power cut and what consumers had are together all messages."""
+    with Automatic() as b:
+        client = make(b.port, timeout_ms=1000)
+        had = []
+
+        async def scene():
+            await client.subscribe("t", 2)
+            await client.connect()
+            for k in range(5):
+                b.give("t", b"%d" % k, qos)
+            message = await leave(client)
+            had.extend([message.payload] if message else [])
+            await client.publish("out", b"", 1)
+            assert await client.drain(3000)
+            if leave is another_consumer:
+                had.append((await client.other).payload)
+            await client.disconnect()
+
+        run(scene())
+        waiting = [message.payload for message, released in b.sessions["dev"].flight.values() if not released]
+    assert set(waiting) | set(had) == {b"%d" % k for k in range(5)}
+    assert len(waiting) >= 5 - len(had)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_no_consumer_for_more_than_fits(qos):
+    """Reading goes on beyond the inbox: the broker keeps what did not fit, and sends it when somebody comes."""
+    count = 12 if qos == 2 else 40
+    with Automatic() as b:
+        client = make(b.port, timeout_ms=400, buffer=bytearray(512))
+
+        async def scene():
+            async with client:
+                await client.subscribe("t", 2)
+                await client.connect()
+                for k in range(count):
+                    b.give("t", b"%3d" % k + bytes(50), qos)
+                await client.publish("out", b"own", 2)
+                assert await client.drain(5000)
+                got = []
+                while len(got) < count and (qos or got == [] or got[-1] < 3):
+                    got.append(int((await client.__anext__()).payload[:3]))
+                return got
+
+        got = run(scene())
+        if qos:
+            assert got == list(range(count))
+            assert client.counters()["connects"] > 1 and client.counters()["outages"] == 0
+            assert [e.errno for e in client.errors][:1] == [errno.ENOBUFS]
+        else:
+            assert got == [0, 1, 2, 3] and client.counters()["unhandled"] > 0 and client.counters()["connects"] == 1
+
+
+def test_a_message_for_a_handler_waits_for_its_turn(broker):
+    """[MQTT-4.6.0-2] A consumer that is quick is waited for, one that is not is overtaken."""
+    client = make(broker.port, timeout_ms=400)
+    order = []
+    overtaken = threading.Event()
+
+    async def scene():
+        async with client:
+            await client.subscribe([("t", 1)])
+            await client.subscribe("h", 1, lambda m: order.append(m.payload))
+            await client.connect()
+            async for message in client:
+                order.append(message.payload)
+                if message.payload == b"quick":
+                    await until(lambda: client.counters()["received"])
+                elif message.payload == b"slow":
+                    await until(overtaken.is_set)
+                else:
+                    break
+
+    def script(b):
+        b.welcome()
+        for _ in range(2):
+            b.grant(1)
+        b.send(publish("t", b"quick", 1, 1), publish("h", b"h1", 1, 2))
+        b.expect(PUBACK, mid=1)
+        b.expect(PUBACK, mid=2)
+        b.send(publish("t", b"slow", 1, 3), publish("h", b"h2", 1, 4))
+        b.expect(PUBACK, mid=4)
+        overtaken.set()
+        b.expect(PUBACK, mid=3)
+        b.send(publish("t", b"end", 0))
+        b.goodbye()
+
+    play(broker, script, scene)
+    assert order == [b"quick", b"h1", b"slow", b"h2", b"end"]
+
+
+def test_two_consumers(broker):
+    """[MQTT-4.6.0-2] Each message goes to one of them, and is acknowledged in its turn, when its consumer is done."""
+    client = make(broker.port)
+    acknowledged = threading.Event()
+    gates = {b"1": asyncio.Event(), b"2": asyncio.Event(), b"3": asyncio.Event()}
+    got = []
+
+    async def consume():
+        async for message in client:
+            payload = message.payload
+            got.append(payload)
+            if payload in gates:
+                await gates[payload].wait()
+            assert message.payload == payload
+            if payload == b"end":
+                return
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", 1)
+            await client.connect()
+            consumers = [asyncio.create_task(consume()) for _ in range(2)]
+            await until(lambda: len(got) == 2)
+            gates[b"2"].set()
+            await until(lambda: len(got) == 3)
+            await client.ping()
+            gates[b"1"].set()
+            await until(acknowledged.is_set)
+            gates[b"3"].set()
+            await until(lambda: any(c.done() for c in consumers))
+            for consumer in consumers:
+                consumer.cancel()
+            await asyncio.gather(*consumers, return_exceptions=True)
+
+    @subscribed
+    def script(b):
+        b.send(*(publish("t", b"%d" % k, 1, k) for k in (1, 2, 3)))
+        b.answer_ping()  # 2 is through, and waits for its turn
+        b.expect(PUBACK, mid=1)
+        b.expect(PUBACK, mid=2)
+        acknowledged.set()
+        b.expect(PUBACK, mid=3)
+        b.send(publish("t", b"end", 0))
+
+    play(broker, script, scene)
+    assert got == [b"1", b"2", b"3", b"end"]
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_burst_for_an_idle_consumer(broker, qos):
+    """More than the inbox holds, while another consumer has been busy for long: all of it comes, at once."""
+    client = make(broker.port, buffer=bytearray(256))
+    inside, ready = asyncio.Event(), threading.Event()
+    got = []
+
+    async def busy():
+        await client.__anext__()
+        inside.set()
+        await asyncio.Event().wait()
+
+    async def idle():
+        await inside.wait()
+        ready.set()
+        while len(got) < 12:
+            client._consumer_active_at = ticks_add(ticks_ms(), -client._timeout_ms)  # nobody has asked for long
+            got.append((await client.__anext__()).payload[0])
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", qos)
+            await client.connect()
+            first = asyncio.create_task(busy())
+            await idle()
+            first.cancel()
+
+    @subscribed
+    def script(b):
+        b.send(publish("t", b"first", qos, 100))
+        assert ready.wait(PATIENCE_S)
+        b.send(*(publish("t", bytes([k]) + bytes(40), qos, k + 1) for k in range(12)))
+        acknowledged = 0
+        while qos and acknowledged != 11:  # the consumer is not through with the last one
+            acknowledged = b.expect(PUBACK).mid
+
+    play(broker, script, scene)
+    assert got == list(range(12)) and client.errors == [] and client.counters()["dropped"] == 0
