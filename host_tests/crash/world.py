@@ -278,12 +278,15 @@ class World:
         """The link breaks when the broker has answered so often, or not at all (None); so many packets still arrive."""
         if self.device.connected and not self.device.wire.broken:
             return
-        self.device.patience, self.device.arrive = patience, arrive
-        with contextlib.suppress(OSError):
-            self.device.connect()
-        self.device.patience = self.device.arrive = None
-        if self.device.wire:
-            self.device.wire.patience = self.device.wire.arrive = None
+        device = self.device
+        device.patience, device.arrive = patience, arrive
+        try:
+            with contextlib.suppress(OSError):
+                device.connect()
+        finally:  # also when the program is interrupted in it
+            device.patience = device.arrive = None
+            if device.wire:
+                device.wire.patience = device.wire.arrive = None
 
     def _do_disconnect(self):
         if not self._may_fail(self.device.disconnect):
