@@ -4,7 +4,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-from dev.setup.programs import known_programs, settled
+from dev.setup.programs import TESTS, known_programs, settled
 
 NAMES = ("cpython", "micropython-x64", "micropython-x86", "micropython-armhf")
 
@@ -24,13 +24,18 @@ class Runtime:
         return [*self.argv, *(("-X", f"heapsize={heap}") if heap and self.micropython else ())]
 
 
+def _record(name):
+    target = "setup-tests" if any(name == program.name for program in TESTS) else "setup"
+    return known_programs().get(name, {"reason": f"not set up: run `make {target}`", "passing": True})
+
+
 def runtime(name):
     """The Runtime `name`; ValueError for a name that does not exist."""
     if name not in NAMES:
         raise ValueError(f"no runtime {name!r}: there are {', '.join(NAMES)}")
     if name == "cpython":
         return Runtime(name, (sys.executable,))
-    record = known_programs().get(name, {"reason": "not set up: run `make setup`", "passing": True})
+    record = _record(name)
     if "argv" in record and settled(record):
         return Runtime(name, tuple(record["argv"]))
     return Runtime(name, reason=record.get("reason", "its files are gone from the cache: run `make setup`"))
@@ -38,7 +43,7 @@ def runtime(name):
 
 def program(name):
     """argv of a program that is no runtime ("mosquitto"); RuntimeError with the reason when there is none."""
-    record = known_programs().get(name, {"reason": "not set up: run `make setup`"})
+    record = _record(name)
     if "argv" not in record:
         raise RuntimeError(f"{name} is unavailable: {record['reason']}")
     return list(record["argv"])

@@ -4,6 +4,7 @@ one that this host cannot have is recorded with its reason, and its tests are sk
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +13,8 @@ from inflight_tools.cache import write_atomic
 
 from . import environment
 from .common import CHECKOUT, Trouble, appearing, digest, read_json, say
-from .programs import PLATFORMS, Workshop, record_path, settled
+from .loader import loading
+from .programs import Workshop, record_path, settled
 
 LOCKS = CHECKOUT / "dev/brokers"
 RABBITMQ = LOCKS / "rabbitmq.lock"
@@ -67,16 +69,13 @@ def _aedes(workshop):
 def _rabbitmq(workshop):
     """Erlang with its own loader and libraries: wrappers stand for the programs that it starts by their paths."""
     folders = Workshop(workshop.cache, workshop.mirror, RABBITMQ).folders("rabbitmq-server", workshop.host)
-    triplet, loader, _ = PLATFORMS[workshop.host]
-    libraries = [path for folder in folders for top in ("usr/lib", "lib") if (path := folder / top / triplet).is_dir()]
     erlang = [path for folder in folders if (path := folder / "usr/lib/erlang").is_dir()]
     root = next(path for path in erlang if list(path.glob("erts-*")))
-    start = [next(path / loader for path in libraries if (path / loader).exists()), "--library-path"]
-    start.append(":".join(map(str, libraries)))
+    start = loading(folders, workshop.host)
     wrappers = workshop.cache / "brokers" / f"rabbitmq-{digest(*map(str, folders))}"
     for name in _STARTED:
         program = next(root.glob(f"erts-*/bin/{name}"))
-        write_atomic(wrappers / name, f'#!/bin/sh\nexec {" ".join(map(str, start))} {program} "$@"\n', 0o755)
+        write_atomic(wrappers / name, f'#!/bin/sh\nexec {shlex.join(start)} {program} "$@"\n', 0o755)
     write_atomic(wrappers / "erl", "#!/bin/sh\n# The name server that this is called for runs already.\n", 0o755)
     return {
         "argv": [str(wrappers / "beam.smp")],

@@ -7,12 +7,16 @@ import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
 from dev.setup import __main__ as set_up
 from dev.setup import environment, packages, programs, sources
+from dev.setup.chromium import PACKAGE
 from dev.setup.common import CHECKOUT, Trouble, exclusive, sweep
+from dev.setup.loader import PLATFORMS
+from host_tests.inflight_tools.fleet.report import chromium
 
 MIRROR = "http://mirror.example/debian"
 
@@ -145,6 +149,8 @@ def test_the_lock_names_every_program_for_every_processor():
     for architecture in ("amd64", "arm64"):
         assert lock["mosquitto", architecture][0].name == "mosquitto"
         assert lock["qemu-user", architecture]
+        names = [package.name for package in lock["chromium-headless-shell", architecture]]
+        assert {"libc6", "chromium-common", "fonts-dejavu-core"} <= set(names)
     assert all(len(package.sha256) == 64 and ":" not in package.path for pinned in lock.values() for package in pinned)
 
 
@@ -190,9 +196,38 @@ def test_an_unavailable_runtime_gives_its_reason(cache):
     assert "micropython-x64    unavailable: not set up: run `make setup`" in listed
 
 
+def test_without_chromium_its_tests_say_what_to_run(cache, monkeypatch):
+    monkeypatch.delenv("INFLIGHT_CHROMIUM", raising=False)
+    assert chromium.unavailable() == "chromium is unavailable: not set up: run `make setup-tests`"
+
+
 def test_a_damaged_record_counts_as_none(cache):
     (cache / "programs.json").write_text('{"programs": {"micro')
     assert "run `make setup`" in tool("runtimes").stdout
+
+
+def test_chromium_starts_with_its_own_files_and_starts_itself_again(cache, tmp_path, monkeypatch):
+    """All beside the loader, which it takes for itself; a stand-in tells what it was started with."""
+    workshop = programs.Workshop(cache, "file:///nowhere")
+    platform_ = PLATFORMS[workshop.host]
+    for name, text in {
+        f"libc/usr/lib/{platform_.libraries}/{platform_.loader}": '#!/bin/sh\nshift 2\nexec "$@"\n',
+        f"shell/usr/lib/chromium/{PACKAGE}": '#!/bin/sh\ncat "${0%/*}/icudtl.dat" "$FONTCONFIG_FILE"\necho "$@"\n',
+        "common/usr/lib/chromium/icudtl.dat": "Chromium's data\n",
+        "fonts/usr/share/fonts/truetype/sans.ttf": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    folders = [tmp_path / name for name in ("shell", "common", "libc", "fonts")]
+    monkeypatch.setattr(workshop, "folders", lambda *_: folders)
+    [program] = [program for program in programs.TESTS if program.name == "chromium"]
+    found = programs.prepare(workshop, replace(program, system=()))
+    assert programs.settled(found)
+    [wrapper] = found["argv"]
+    told = subprocess.check_output([wrapper, "--headless"], text=True)
+    assert told.startswith("Chromium's data\n") and f"<dir>{tmp_path}/fonts/usr/share/fonts</dir>" in told
+    assert told.endswith(f"--no-sandbox --no-zygote --browser-subprocess-path={wrapper} --headless\n")
 
 
 def test_an_environment_without_its_stamp_is_not_ready(tmp_path):
