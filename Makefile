@@ -22,7 +22,7 @@ setup-boards:  ## what the commands for boards need, no more: also on macOS
 setup-pipeline: setup  ## Spark as well, and Java where there is none
 	$(SETUP) pipeline
 
-setup-tests: setup-pipeline  ## what only the tests need, too: a Chromium
+setup-tests: setup-pipeline  ## what only tests need, too: Chromium, the newest MicroPython
 	$(SETUP) tests
 
 test: setup-tests  ## the whole suite on every runtime (ARGS="-k journal" for a part)

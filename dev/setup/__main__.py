@@ -5,7 +5,7 @@ Nothing of the system is changed and no root is needed. `INFLIGHT_CACHE` chooses
 `python3 -m dev.setup` makes more or less of that:
 - boards: the virtual environment alone, which is all that the commands for boards need; also on macOS
 - pipeline: also Spark, and Java where the system has none
-- tests: also what only tests need: Chromium
+- tests: also what only tests need: Chromium, the newest MicroPython
 - brokers: also more brokers to test with
 - fuzz: also a fuzzer"""
 

@@ -2,23 +2,18 @@
 one that this host cannot have is recorded with its reason, and its tests are skipped."""
 
 import json
-import os
-import re
 import shlex
-import shutil
-import subprocess
 from pathlib import Path
 
 from inflight_tools.cache import write_atomic
 
-from . import environment
-from .common import CHECKOUT, Trouble, appearing, digest, read_json, say
+from . import environment, npm
+from .common import CHECKOUT, Trouble, digest, read_json, say
 from .loader import loading
 from .programs import Workshop, record_path, settled
 
 LOCKS = CHECKOUT / "dev/brokers"
 RABBITMQ = LOCKS / "rabbitmq.lock"
-OLDEST_NODE = 20
 # Erlang starts these by their paths; the last one starts a name server, which we start ourselves.
 _STARTED = ("beam.smp", "erl_child_setup", "inet_gethost", "epmd")
 # RabbitMQ's command-line tools want these, its server does not.
@@ -43,27 +38,8 @@ def _amqtt(workshop):
     return {"argv": [str(venv / "bin/python"), str(venv / "bin/amqtt")]}
 
 
-def _node():
-    node = shutil.which("node")
-    version = subprocess.run([node, "--version"], capture_output=True, text=True).stdout if node else ""
-    found = re.match(r"v(\d+)", version)
-    if not found or int(found[1]) < OLDEST_NODE or not shutil.which("npm"):
-        raise Trouble(f"it needs Node.js {OLDEST_NODE} or newer, and npm")
-    return node
-
-
 def _aedes(workshop):
-    node = _node()
-    source = LOCKS / "aedes"
-    files = [source / name for name in ("package.json", "package-lock.json", "server.mjs")]
-    folder = workshop.cache / "brokers" / f"aedes-{digest(*files)}"
-    if not folder.is_dir():
-        say("installing the packages of aedes/package-lock.json")
-        with appearing(folder) as work:
-            for file in files:
-                shutil.copy(file, work)
-            environment.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", work], "npm")
-    return {"argv": [node, str(folder / "server.mjs")]}
+    return {"argv": npm.command(LOCKS / "aedes", workshop.cache / "brokers")}
 
 
 def _rabbitmq(workshop):
@@ -99,7 +75,7 @@ def known(name):
 
 def _key(workshop):
     files = sorted([*LOCKS.glob("*.lock"), *LOCKS.glob("aedes/*")])
-    return digest(*files, Path(__file__), workshop.key, os.environ.get("PATH", ""))
+    return digest(*files, Path(__file__), workshop.key)
 
 
 def ensure(workshop):

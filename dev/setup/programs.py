@@ -13,8 +13,8 @@ from pathlib import Path
 
 from inflight_tools.cache import cache_dir, write_atomic
 
-from . import chromium
-from .common import Trouble, digest, read_json, say, sweep
+from . import chromium, npm
+from .common import CHECKOUT, Trouble, digest, read_json, say, sweep
 from .index import SUITE, Index
 from .loader import PLATFORMS, loading, one
 from .packages import Gone, install, read_lock
@@ -45,8 +45,16 @@ PROGRAMS = (
     Program("micropython-armhf", "micropython", "armhf", _HELLO, "42"),
     Program("mosquitto", "mosquitto", "host", ("-h",), "mosquitto version", required=True, system=("mosquitto",)),
 )
+
+
+def micropython_wasm(workshop):
+    """The newest MicroPython that a registry has: of its WebAssembly port, which has no sockets."""
+    return npm.command(CHECKOUT / "dev/wasm", workshop.cache / "wasm")
+
+
 # What only tests need: `make test` brings it.
 TESTS = (
+    Program("micropython-wasm", "micropython", "host", _HELLO, "42", command=micropython_wasm),
     Program(
         "chromium", chromium.PACKAGE, "host", ("--version",), "Chrom", system=chromium.NAMES, command=chromium.command
     ),

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from dev.setup import __main__ as set_up
-from dev.setup import environment, packages, programs, sources
+from dev.setup import environment, npm, packages, programs, sources
 from dev.setup.chromium import PACKAGE
 from dev.setup.common import CHECKOUT, Trouble, exclusive, sweep
 from dev.setup.loader import PLATFORMS
@@ -196,6 +196,23 @@ def test_an_unavailable_runtime_gives_its_reason(cache):
     assert "micropython-x64    unavailable: not set up: run `make setup`" in listed
 
 
+def test_packages_of_npm_have_hashes_and_no_addresses():
+    packages = json.loads((CHECKOUT / "dev/wasm/package-lock.json").read_text())["packages"]
+    assert all(package.get("integrity") and "resolved" not in package for name, package in packages.items() if name)
+
+
+def test_packages_of_npm_are_installed_once_beside_their_program(tmp_path, monkeypatch):
+    for name, text in {"node": 'echo "v20.1.0"', "npm": 'echo "$@" >>"${0%/*}/asked"'}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for _ in range(2):
+        node, program = npm.command(CHECKOUT / "dev/wasm", tmp_path / "cache")
+    assert node == str(tmp_path / "node") and os.path.exists(program)
+    [asked] = (tmp_path / "asked").read_text().splitlines()
+    assert asked.startswith("ci --ignore-scripts ")
+
+
 def test_without_chromium_its_tests_say_what_to_run(cache, monkeypatch):
     monkeypatch.delenv("INFLIGHT_CHROMIUM", raising=False)
     assert chromium.unavailable() == "chromium is unavailable: not set up: run `make setup-tests`"
@@ -278,6 +295,12 @@ def test_device_run_exit_status_follows_the_tests(device_test):
     assert bad.stdout.startswith("FAIL test_bad\n") and "AssertionError: 1 != 2" in bad.stdout
     skipped = tool("device_run", device_test, "-k", "elsewhere")
     assert (skipped.returncode, skipped.stdout.splitlines()[0]) == (0, "skip test_elsewhere: no radio here")
+
+
+def test_device_run_takes_an_interpreter_that_the_person_names(device_test, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_MICROPYTHON", sys.executable)
+    good = tool("device_run", device_test, "--runtime", "micropython-own", "-k", "good")
+    assert (good.returncode, good.stdout) == (0, "ok test_good\n1 ok, 0 failed, 0 skipped\n")
 
 
 def test_device_run_ends_a_test_that_does_not(device_test):
