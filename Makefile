@@ -22,8 +22,8 @@ setup-boards:  ## what the commands for boards need, no more: also on macOS
 setup-pipeline: setup  ## Spark as well, and Java where there is none
 	$(SETUP) pipeline
 
-setup-tests: setup-pipeline  ## what only tests need, too: Chromium, the newest MicroPython
-	$(SETUP) tests
+setup-tests: setup-pipeline  ## what only tests need, too: Chromium, the newest MicroPython, firmware images
+	$(SETUP) tests firmware
 
 test: setup-tests  ## the whole suite on every runtime (ARGS="-k journal" for a part)
 	$(VENV)/python -m pytest -n $(JOBS) $(ARGS)
@@ -72,9 +72,11 @@ flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CON
 	$(INFLIGHT) board flash $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
 
 test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour)
+	$(SETUP) firmware
 	INFLIGHT_PICO_W=1 $(VENV)/python -m pytest -n 2 host_tests/pico_w $(ARGS)
 
 figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board
+	$(SETUP) firmware
 	@$(VENV)/python -m dev.pico_w.figures
 
 WAIT ?= 90

@@ -1,9 +1,11 @@
 """The set-up as a person meets it, offline: a mirror in a folder, a package made on the spot, a cache of its own."""
 
+import hashlib
 import json
 import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -12,11 +14,13 @@ from dataclasses import replace
 import pytest
 
 from dev.setup import __main__ as set_up
-from dev.setup import environment, npm, packages, programs, sources
+from dev.setup import common, environment, firmware, npm, packages, programs, sources
 from dev.setup.chromium import PACKAGE
-from dev.setup.common import CHECKOUT, Trouble, exclusive, sweep
+from dev.setup.common import CHECKOUT, Trouble, sweep
 from dev.setup.loader import PLATFORMS
+from host_tests.inflight_tools.boards.site import serving
 from host_tests.inflight_tools.fleet.report import chromium
+from inflight_tools.boards.images.variants import Variant
 
 MIRROR = "http://mirror.example/debian"
 
@@ -253,21 +257,71 @@ def test_an_environment_without_its_stamp_is_not_ready(tmp_path):
     assert not environment.ready(tmp_path / "venv")
 
 
-def test_two_set_ups_take_turns(tmp_path, capsys):
-    order = []
+@pytest.mark.parametrize("shared", ("cache", "checkout"))
+def test_two_set_ups_take_turns(tmp_path, monkeypatch, shared):
+    """The second says that it waits, and only then does the first end."""
+    order, said, waits = [], [], threading.Event()
 
-    def other():
-        with exclusive(tmp_path):
-            order.append("second")
+    def chosen(cache, checkout):
+        monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path / cache))
+        monkeypatch.setattr(set_up, "CHECKOUT", tmp_path / checkout)
 
-    with exclusive(tmp_path):
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join(0.2)
-        order.append("first")
-    thread.join()
-    assert order == ["first", "second"]
-    assert "waiting for another set-up" in capsys.readouterr().err
+    def ensure():
+        order.append("begins")
+        if len(order) == 1:
+            chosen(*(name if name == shared else "another" for name in ("cache", "checkout")))
+            second.start()
+            assert waits.wait(60)
+        order.append("ends")
+
+    monkeypatch.setattr(environment, "ensure", ensure)
+    monkeypatch.setattr(environment, "link", lambda: False)
+    monkeypatch.setattr(common, "say", lambda text: (said.append(text), waits.set()))
+    second = threading.Thread(target=set_up.prepare, args=[["boards"]])
+    chosen("cache", "checkout")
+    set_up.prepare(["boards"])
+    second.join()
+    assert order == ["begins", "ends"] * 2
+    assert said == [f"waiting for another set-up that works in {tmp_path / shared}"]
+
+
+# --- firmware images
+
+
+@pytest.fixture
+def images(cache, tmp_path, monkeypatch):
+    """Two of them, with the same content."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("INFLIGHT_FIRMWARE", raising=False)
+    sha256 = hashlib.sha256(b"image").hexdigest()
+    monkeypatch.setattr(firmware, "PINNED", [Variant(name, "rp2040", name + ".uf2", sha256) for name in ("a", "b")])
+    return cache / "firmware"
+
+
+def test_firmware_images_are_downloaded_once(images, monkeypatch, capsys):
+    with serving(b"image", monkeypatch) as site:
+        assert firmware.ensure(None) and not firmware.ensure(None)
+    assert site.asked == ["/files/a.uf2", "/files/b.uf2"]
+    assert [path.read_bytes() for path in images.iterdir()] == [b"image"] * 2
+    assert capsys.readouterr().err == "setup: fetched a.uf2\nsetup: fetched b.uf2\n"
+
+
+@pytest.mark.parametrize(("content", "reason"), [(b"another", "wrong SHA-256"), (None, "timed out")])
+def test_firmware_images_that_cannot_be_had_cost_one_line_and_one_try(images, monkeypatch, capsys, content, reason):
+    monkeypatch.setattr(firmware, "TIMEOUT_S", 0.2)
+    with serving(content or b"", monkeypatch) as site, socket.create_server(("127.0.0.1", 0)) as silent:
+        if content is None:
+            monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        firmware.ensure(None)
+    [told] = capsys.readouterr().err.splitlines()
+    assert told.startswith("setup: firmware images are unavailable: ") and reason in told
+    assert len(site.asked) == bool(content) and not list(images.iterdir())
+
+
+def test_a_folder_of_firmware_images_of_the_person_s_own_is_left_alone(images, monkeypatch, tmp_path):
+    monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path / "mine"))
+    assert not firmware.ensure(None)
+    assert not (tmp_path / "mine").exists()
 
 
 # --- one device file on one runtime
