@@ -7,7 +7,7 @@ SETUP = @PYTHONPATH="$(CURDIR)/src" $(PYTHON) -m dev.setup
 INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-boards setup-pipeline test conformance crash fuzz test-brokers soak bench freeze demo sensor image \
+.PHONY: help setup setup-boards setup-pipeline setup-tests test conformance crash fuzz test-brokers soak bench freeze demo sensor image \
 	flash deploy monitor test-pico-w figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline lint clean
 
 help:  ## this list
@@ -22,7 +22,10 @@ setup-boards:  ## what the commands for boards need, no more: also on macOS
 setup-pipeline: setup  ## Spark as well, and Java where there is none
 	$(SETUP) pipeline
 
-test: setup-pipeline  ## the whole suite on every runtime (ARGS="-k journal" for a part)
+setup-tests: setup-pipeline  ## what only tests need, too: Chromium, the newest MicroPython, firmware images
+	$(SETUP) tests firmware
+
+test: setup-tests  ## the whole suite on every runtime (ARGS="-k journal" for a part)
 	$(VENV)/python -m pytest -n $(JOBS) $(ARGS)
 
 conformance: setup  ## which test proves which statement of MQTT 3.1.1 and 3.1
@@ -69,9 +72,11 @@ flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CON
 	$(INFLIGHT) board flash $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
 
 test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour)
+	$(SETUP) firmware
 	INFLIGHT_PICO_W=1 $(VENV)/python -m pytest -n 2 host_tests/pico_w $(ARGS)
 
 figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board
+	$(SETUP) firmware
 	@$(VENV)/python -m dev.pico_w.figures
 
 WAIT ?= 90
@@ -109,7 +114,7 @@ compact: setup-pipeline  ## merges small files of the tables (DATA=telemetry)
 export: setup-pipeline  ## aggregates and devices as Parquet for other tools (DATA=telemetry OUT=folder)
 	$(INFLIGHT) fleet export "$(OUT)" --data "$(DATA)" --master "$(MASTER)" $(ARGS)
 
-test-pipeline: setup-pipeline  ## the pipeline's long tests too: a cluster, drivers that are killed (some minutes)
+test-pipeline: setup-tests  ## the pipeline's long tests too: a cluster, drivers that are killed (some minutes)
 	INFLIGHT_PIPELINE=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/inflight_tools/fleet \
 		host_tests/dev/test_bench_pipeline.py $(ARGS)
 

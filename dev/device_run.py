@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dev.runtimes import NAMES, runtime
+from dev.runtimes import DEVICE_NAMES, runtime
 from dev.setup.common import CHECKOUT
 from inflight_tools.boards.bundle import LIB, compile_all, library
 from inflight_tools.cache import write_below
@@ -71,7 +71,7 @@ def wait(process, seconds):
 def arguments(argv):
     parser = argparse.ArgumentParser(description="run one device test file on one runtime")
     parser.add_argument("file", type=Path)
-    parser.add_argument("--runtime", choices=NAMES, default="cpython")
+    parser.add_argument("--runtime", choices=DEVICE_NAMES, default="cpython")
     parser.add_argument("-k", metavar="TEXT", default="", help="only tests with TEXT in their name")
     parser.add_argument("--heap", metavar="SIZE", help="MicroPython's heap, e.g. 200k")
     parser.add_argument("--mpy", action="store_true", help="compile the library with mpy-cross -O3, as deployed")

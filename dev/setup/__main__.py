@@ -5,21 +5,30 @@ Nothing of the system is changed and no root is needed. `INFLIGHT_CACHE` chooses
 `python3 -m dev.setup` makes more or less of that:
 - boards: the virtual environment alone, which is all that the commands for boards need; also on macOS
 - pipeline: also Spark, and Java where the system has none
+- tests: also what only tests need: Chromium, the newest MicroPython
+- firmware: also the firmware images of boards, if their site can be reached
 - brokers: also more brokers to test with
 - fuzz: also a fuzzer"""
 
 import sys
 import time
+from functools import partial
 
 if sys.version_info < (3, 10):  # noqa: UP036 (an older one should hear why)
     sys.exit("setup: Python 3.10 or newer is needed, this is " + sys.version.split()[0])
 
-from dev.setup import brokers, environment, fuzz, programs, spark
+from dev.setup import brokers, environment, firmware, fuzz, programs, spark
 from dev.setup.common import CHECKOUT, Trouble, exclusive, say
 from inflight_tools.cache import cache_dir
 
 BOARDS = "boards"  # the virtual environment alone
-MORE = {"pipeline": spark.ensure, "brokers": brokers.ensure, "fuzz": fuzz.ensure}
+MORE = {
+    "pipeline": spark.ensure,
+    "tests": partial(programs.ensure, programs=programs.TESTS),
+    "firmware": firmware.ensure,
+    "brokers": brokers.ensure,
+    "fuzz": fuzz.ensure,
+}
 
 
 def prepare(names):

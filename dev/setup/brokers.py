@@ -2,21 +2,18 @@
 one that this host cannot have is recorded with its reason, and its tests are skipped."""
 
 import json
-import os
-import re
-import shutil
-import subprocess
+import shlex
 from pathlib import Path
 
 from inflight_tools.cache import write_atomic
 
-from . import environment
-from .common import CHECKOUT, Trouble, appearing, digest, read_json, say
-from .programs import PLATFORMS, Workshop, record_path, settled
+from . import environment, npm
+from .common import CHECKOUT, Trouble, digest, read_json, say
+from .loader import loading
+from .programs import Workshop, record_path, settled
 
 LOCKS = CHECKOUT / "dev/brokers"
 RABBITMQ = LOCKS / "rabbitmq.lock"
-OLDEST_NODE = 20
 # Erlang starts these by their paths; the last one starts a name server, which we start ourselves.
 _STARTED = ("beam.smp", "erl_child_setup", "inet_gethost", "epmd")
 # RabbitMQ's command-line tools want these, its server does not.
@@ -41,42 +38,20 @@ def _amqtt(workshop):
     return {"argv": [str(venv / "bin/python"), str(venv / "bin/amqtt")]}
 
 
-def _node():
-    node = shutil.which("node")
-    version = subprocess.run([node, "--version"], capture_output=True, text=True).stdout if node else ""
-    found = re.match(r"v(\d+)", version)
-    if not found or int(found[1]) < OLDEST_NODE or not shutil.which("npm"):
-        raise Trouble(f"it needs Node.js {OLDEST_NODE} or newer, and npm")
-    return node
-
-
 def _aedes(workshop):
-    node = _node()
-    source = LOCKS / "aedes"
-    files = [source / name for name in ("package.json", "package-lock.json", "server.mjs")]
-    folder = workshop.cache / "brokers" / f"aedes-{digest(*files)}"
-    if not folder.is_dir():
-        say("installing the packages of aedes/package-lock.json")
-        with appearing(folder) as work:
-            for file in files:
-                shutil.copy(file, work)
-            environment.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", work], "npm")
-    return {"argv": [node, str(folder / "server.mjs")]}
+    return {"argv": npm.command(LOCKS / "aedes", workshop.cache / "brokers")}
 
 
 def _rabbitmq(workshop):
     """Erlang with its own loader and libraries: wrappers stand for the programs that it starts by their paths."""
     folders = Workshop(workshop.cache, workshop.mirror, RABBITMQ).folders("rabbitmq-server", workshop.host)
-    triplet, loader, _ = PLATFORMS[workshop.host]
-    libraries = [path for folder in folders for top in ("usr/lib", "lib") if (path := folder / top / triplet).is_dir()]
     erlang = [path for folder in folders if (path := folder / "usr/lib/erlang").is_dir()]
     root = next(path for path in erlang if list(path.glob("erts-*")))
-    start = [next(path / loader for path in libraries if (path / loader).exists()), "--library-path"]
-    start.append(":".join(map(str, libraries)))
+    start = loading(folders, workshop.host)
     wrappers = workshop.cache / "brokers" / f"rabbitmq-{digest(*map(str, folders))}"
     for name in _STARTED:
         program = next(root.glob(f"erts-*/bin/{name}"))
-        write_atomic(wrappers / name, f'#!/bin/sh\nexec {" ".join(map(str, start))} {program} "$@"\n', 0o755)
+        write_atomic(wrappers / name, f'#!/bin/sh\nexec {shlex.join(start)} {program} "$@"\n', 0o755)
     write_atomic(wrappers / "erl", "#!/bin/sh\n# The name server that this is called for runs already.\n", 0o755)
     return {
         "argv": [str(wrappers / "beam.smp")],
@@ -100,7 +75,7 @@ def known(name):
 
 def _key(workshop):
     files = sorted([*LOCKS.glob("*.lock"), *LOCKS.glob("aedes/*")])
-    return digest(*files, Path(__file__), workshop.key, os.environ.get("PATH", ""))
+    return digest(*files, Path(__file__), workshop.key)
 
 
 def ensure(workshop):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -35,6 +36,15 @@ def digest(*parts):
         total.update(part.read_bytes() if isinstance(part, Path) else str(part).encode())
         total.update(b"\0")
     return total.hexdigest()[:16]
+
+
+def run(command, purpose):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode:
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        errors = [line for line in lines if line.lower().startswith("error")] or lines[-1:] or ["no reason given"]
+        unreachable = " (the package index cannot be reached)" if "connection broken" in done.stderr else ""
+        raise Trouble(f"{purpose}: {errors[0]}{unreachable}", passing=True)
 
 
 @contextlib.contextmanager

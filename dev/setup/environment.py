@@ -6,12 +6,11 @@ import importlib.util
 import platform
 import re
 import shutil
-import subprocess
 import sys
 
 from inflight_tools.cache import write_atomic
 
-from .common import CHECKOUT, Trouble, digest, say
+from .common import CHECKOUT, Trouble, digest, run, say
 from .programs import Workshop
 
 VENV = CHECKOUT / ".venv"
@@ -35,15 +34,6 @@ def _stamp(venv, requirements):
 def ready(venv=VENV, requirements=REQUIREMENTS):
     stamp = _stamp(venv, requirements)
     return stamp.is_file() and stamp.read_text() == key(requirements) and (venv / "bin/python").exists()
-
-
-def run(command, purpose):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode:
-        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        errors = [line for line in lines if line.lower().startswith("error")] or lines[-1:] or ["no reason given"]
-        unreachable = " (the package index cannot be reached)" if "connection broken" in done.stderr else ""
-        raise Trouble(f"{purpose}: {errors[0]}{unreachable}", passing=True)
 
 
 def add_pip(python):

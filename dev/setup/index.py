@@ -12,7 +12,10 @@ SUITE = "trixie"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 # Named in Depends for the sake of a package's own installation, never loaded by the program.
-NOT_LOADED = re.compile(r"adduser|sysvinit-utils|init-system-helpers|debconf|ca-certificates|gcc-[0-9]+-base|dpkg")
+NOT_LOADED = re.compile(
+    r"adduser|sysvinit-utils|init-system-helpers|debconf|ca-certificates|gcc-[0-9]+-base|dpkg"
+    r"|mesa-libgallium|x11-utils|xdg-utils"  # of Chromium: for a screen, and 50 MB
+)
 
 FIELD = re.compile(r"^(Package|Version|Architecture|Depends|Pre-Depends|Filename|Size|SHA256): (.*)$", re.M)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from .common import Trouble, appearing, say
 
 HELPER = "/usr/lib/apt/apt-helper"
-KEEP = ("usr/bin/", "usr/sbin/", "usr/lib", "lib", "usr/share/python-wheels/")
+KEEP = ("usr/bin/", "usr/sbin/", "usr/lib", "lib", "usr/share/python-wheels/", "usr/share/fonts/truetype/")
 # Hundreds of megabytes that no program here opens: emulators of other processors, character-set converters.
 WANTED_QEMU = ("usr/bin/qemu-arm", "usr/bin/qemu-i386")
 

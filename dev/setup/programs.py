@@ -6,26 +6,24 @@ import platform
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from inflight_tools.cache import cache_dir, write_atomic
 
-from .common import Trouble, digest, read_json, say, sweep
+from . import chromium, npm
+from .common import CHECKOUT, Trouble, digest, read_json, say, sweep
 from .index import SUITE, Index
+from .loader import PLATFORMS, loading, one
 from .packages import Gone, install, read_lock
 from .sources import debian_mirror
 
 LOCK = Path(__file__).with_name("debian.lock")
 ADVICE = "INFLIGHT_DEBIAN_MIRROR=<base address of a Debian mirror> gives the pinned one"
+DOWNLOADS = 4  # at a time
 HOSTS = {"x86_64": "amd64", "aarch64": "arm64"}
-# Debian architecture -> library folder, dynamic loader, emulator
-PLATFORMS = {
-    "amd64": ("x86_64-linux-gnu", "ld-linux-x86-64.so.2", None),
-    "arm64": ("aarch64-linux-gnu", "ld-linux-aarch64.so.1", None),
-    "i386": ("i386-linux-gnu", "ld-linux.so.2", "qemu-i386"),
-    "armhf": ("arm-linux-gnueabihf", "ld-linux-armhf.so.3", "qemu-arm"),
-}
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,8 @@ class Program:
     probe: tuple  # arguments that make it answer at once
     answer: str  # what the answer contains
     required: bool = False
-    system: bool = False  # the system's own will do
+    system: tuple = ()  # names of the system's own, which will do
+    command: Callable | None = None  # given a Workshop, makes a command line that is no matter of course
 
 
 _HELLO = ("-c", "print(6 * 7)")
@@ -44,7 +43,21 @@ PROGRAMS = (
     Program("micropython-x64", "micropython", "host", _HELLO, "42", required=True),
     Program("micropython-x86", "micropython", "i386", _HELLO, "42"),
     Program("micropython-armhf", "micropython", "armhf", _HELLO, "42"),
-    Program("mosquitto", "mosquitto", "host", ("-h",), "mosquitto version", required=True, system=True),
+    Program("mosquitto", "mosquitto", "host", ("-h",), "mosquitto version", required=True, system=("mosquitto",)),
+)
+
+
+def micropython_wasm(workshop):
+    """The newest MicroPython that a registry has: of its WebAssembly port, which has no sockets."""
+    return npm.command(CHECKOUT / "dev/wasm", workshop.cache / "wasm")
+
+
+# What only tests need: `make test` brings it.
+TESTS = (
+    Program("micropython-wasm", "micropython", "host", _HELLO, "42", command=micropython_wasm),
+    Program(
+        "chromium", chromium.PACKAGE, "host", ("--version",), "Chrom", system=chromium.NAMES, command=chromium.command
+    ),
 )
 
 
@@ -68,7 +81,8 @@ class Workshop:
         self.host = host_architecture()
         self.mirror = mirror or debian_mirror()
         self.lock = read_lock(lock.read_text())
-        self.key = digest(lock, Path(__file__), self.host, str(self.mirror), platform.release())
+        code = sorted(Path(__file__).parent.glob("*.py"))
+        self.key = digest(lock, *code, self.host, str(self.mirror), platform.release())
         self.store = self.cache / "packages"
         self._indexes = {}
 
@@ -87,7 +101,9 @@ class Workshop:
         pinned = self.lock.get((program, architecture))
         if not pinned:
             raise Trouble(f"debian.lock pins no {program} for {architecture}")
-        return [self._pinned_or_newer(package) for package in pinned]
+        with ThreadPoolExecutor(DOWNLOADS) as pool:
+            found = list(pool.map(self._pinned, pinned))
+        return [folder or self._newer(package) for folder, package in zip(found, pinned, strict=True)]
 
     def _folders_from_system(self, program, architecture):
         if architecture not in (self.host, "all"):
@@ -99,50 +115,46 @@ class Workshop:
             raise Trouble(f"{error}; {ADVICE}", passing=error.passing) from None
         return [install(package, None, self.store) for package in found]
 
-    def _pinned_or_newer(self, package):
+    def _pinned(self, package):
+        """Its folder; None if the mirror has it no more."""
         try:
             return install(package, self.mirror, self.store)
         except Gone:
-            architecture = self.host if package.architecture == "all" else package.architecture
-            newer = self.index(architecture).find(package.name, architecture)
-            say(
-                f"NOTE: the mirror replaced {package.name} {package.version} (pinned) by {newer.version}: using that, "
-                "its index is signed; `python -m dev.relock` renews the pins"
-            )
-            return install(newer, self.mirror, self.store)
+            return None
+
+    def _newer(self, package):
+        architecture = self.host if package.architecture == "all" else package.architecture
+        newer = self.index(architecture).find(package.name, architecture)
+        say(
+            f"NOTE: the mirror replaced {package.name} {package.version} (pinned) by {newer.version}: using that, "
+            "its index is signed; `python -m dev.relock` renews the pins"
+        )
+        return install(newer, self.mirror, self.store)
 
     def argv(self, program):
         """The command line that starts `program`."""
-        if program.system and (own := on_path(program.package)):
+        if own := next(filter(None, map(on_path, program.system)), None):
             return [own]
+        if program.command:
+            return program.command(self)
         architecture = self.host if program.architecture == "host" else program.architecture
         folders = self.folders(program.package, architecture)
-        triplet, loader, emulator = PLATFORMS[architecture]
-        candidates = [folder / top / triplet for folder in folders for top in ("usr/lib", "lib")]
-        libraries = [path for path in candidates if path.is_dir()]
-        command = [
-            str(_one(libraries, loader)),
-            "--library-path",
-            ":".join(map(str, libraries)),
-            str(_one([folders[0] / "usr/bin", folders[0] / "usr/sbin"], program.package)),
-        ]
+        executable = one([folders[0] / "usr/bin", folders[0] / "usr/sbin"], program.package)
+        command = [*loading(folders, architecture), str(executable)]
         if architecture == self.host or starts(program, command):
             return command
-        return [self.emulator(emulator), *command]
+        return [self.emulator(PLATFORMS[architecture].emulator), *command]
 
     def emulator(self, name):
         for known in (name, name + "-static"):
             if found := shutil.which(known):
                 return found
         folders = self.folders("qemu-user", self.host)
-        return str(_one([folders[0] / "usr/bin"], name))
+        return str(one([folders[0] / "usr/bin"], name))
 
-
-def _one(folders, name):
-    for folder in folders:
-        if (folder / name).exists():
-            return folder / name
-    raise Trouble(f"the packages unpacked in {folders[0].parent} lack {name}")
+    def wrapper(self, name):
+        """The file that starts program `name`."""
+        return self.cache / "bin" / name
 
 
 def starts(program, command):
@@ -161,7 +173,7 @@ def prepare(workshop, program):
             raise Trouble(f"it was unpacked, but this host cannot start it ({shlex.join(command[:1])})")
     except Trouble as error:
         return {"reason": str(error), "passing": error.passing}
-    wrapper = workshop.cache / "bin" / program.name
+    wrapper = workshop.wrapper(program.name)
     write_atomic(wrapper, f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', 0o755)
     needs = [word for argument in command for word in argument.split(":") if word.startswith("/")]
     return {"argv": [str(wrapper)], "needs": needs}
@@ -183,18 +195,18 @@ def settled(record):
     return "reason" in record and not record["passing"]
 
 
-def ensure(workshop):
-    """Prepares every program that is not ready yet; raises Trouble when a required one stays unavailable."""
+def ensure(workshop, programs=PROGRAMS):
+    """Prepares each of `programs` that is not ready yet; raises Trouble when a required one stays unavailable."""
     path = record_path(workshop.cache)
     saved = read_json(path)
     records = saved.get("programs", {}) if saved.get("key") == workshop.key else {}
-    todo = [program for program in PROGRAMS if not settled(records.get(program.name, {}))]
+    todo = [program for program in programs if not settled(records.get(program.name, {}))]
     if todo:
         sweep(workshop.store)
     for program in todo:
         records[program.name] = prepare(workshop, program)
         write_atomic(path, json.dumps({"key": workshop.key, "programs": records}, indent=1))
-    missing = [program for program in PROGRAMS if "reason" in records[program.name]]
+    missing = [program for program in programs if "reason" in records[program.name]]
     for program in missing:
         say(f"{program.name} is unavailable: {records[program.name]['reason']}")
     if any(program.required for program in missing):

@@ -50,7 +50,7 @@ def test_a_broker_that_cannot_be_had(tmp_path, monkeypatch):
     assert brokers.known("absent")["reason"].startswith("not set up")
 
 
-def test_no_node(monkeypatch):
-    monkeypatch.setattr(brokers.shutil, "which", lambda name: None)
+def test_no_node(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(Trouble, match="it needs Node.js 20 or newer, and npm"):
-        brokers.MAKERS["aedes"](SimpleNamespace(cache=None))
+        brokers.MAKERS["aedes"](SimpleNamespace(cache=tmp_path))

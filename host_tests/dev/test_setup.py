@@ -1,18 +1,26 @@
 """The set-up as a person meets it, offline: a mirror in a folder, a package made on the spot, a cache of its own."""
 
+import hashlib
 import json
 import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
 from dev.setup import __main__ as set_up
-from dev.setup import environment, packages, programs, sources
-from dev.setup.common import CHECKOUT, Trouble, exclusive, sweep
+from dev.setup import common, environment, firmware, npm, packages, programs, sources
+from dev.setup.chromium import PACKAGE
+from dev.setup.common import CHECKOUT, Trouble, sweep
+from dev.setup.loader import PLATFORMS
+from host_tests.inflight_tools.boards.site import serving
+from host_tests.inflight_tools.fleet.report import chromium
+from inflight_tools.boards.images.variants import Variant
 
 MIRROR = "http://mirror.example/debian"
 
@@ -145,6 +153,8 @@ def test_the_lock_names_every_program_for_every_processor():
     for architecture in ("amd64", "arm64"):
         assert lock["mosquitto", architecture][0].name == "mosquitto"
         assert lock["qemu-user", architecture]
+        names = [package.name for package in lock["chromium-headless-shell", architecture]]
+        assert {"libc6", "chromium-common", "fonts-dejavu-core"} <= set(names)
     assert all(len(package.sha256) == 64 and ":" not in package.path for pinned in lock.values() for package in pinned)
 
 
@@ -190,9 +200,55 @@ def test_an_unavailable_runtime_gives_its_reason(cache):
     assert "micropython-x64    unavailable: not set up: run `make setup`" in listed
 
 
+def test_packages_of_npm_have_hashes_and_no_addresses():
+    packages = json.loads((CHECKOUT / "dev/wasm/package-lock.json").read_text())["packages"]
+    assert all(package.get("integrity") and "resolved" not in package for name, package in packages.items() if name)
+
+
+def test_packages_of_npm_are_installed_once_beside_their_program(tmp_path, monkeypatch):
+    for name, text in {"node": 'echo "v20.1.0"', "npm": 'echo "$@" >>"${0%/*}/asked"'}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for _ in range(2):
+        node, program = npm.command(CHECKOUT / "dev/wasm", tmp_path / "cache")
+    assert node == str(tmp_path / "node") and os.path.exists(program)
+    [asked] = (tmp_path / "asked").read_text().splitlines()
+    assert asked.startswith("ci --ignore-scripts ")
+
+
+def test_without_chromium_its_tests_say_what_to_run(cache, monkeypatch):
+    monkeypatch.delenv("INFLIGHT_CHROMIUM", raising=False)
+    assert chromium.unavailable() == "chromium is unavailable: not set up: run `make setup-tests`"
+
+
 def test_a_damaged_record_counts_as_none(cache):
     (cache / "programs.json").write_text('{"programs": {"micro')
     assert "run `make setup`" in tool("runtimes").stdout
+
+
+def test_chromium_starts_with_its_own_files_and_starts_itself_again(cache, tmp_path, monkeypatch):
+    """All beside the loader, which it takes for itself; a stand-in tells what it was started with."""
+    workshop = programs.Workshop(cache, "file:///nowhere")
+    platform_ = PLATFORMS[workshop.host]
+    for name, text in {
+        f"libc/usr/lib/{platform_.libraries}/{platform_.loader}": '#!/bin/sh\nshift 2\nexec "$@"\n',
+        f"shell/usr/lib/chromium/{PACKAGE}": '#!/bin/sh\ncat "${0%/*}/icudtl.dat" "$FONTCONFIG_FILE"\necho "$@"\n',
+        "common/usr/lib/chromium/icudtl.dat": "Chromium's data\n",
+        "fonts/usr/share/fonts/truetype/sans.ttf": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    folders = [tmp_path / name for name in ("shell", "common", "libc", "fonts")]
+    monkeypatch.setattr(workshop, "folders", lambda *_: folders)
+    [program] = [program for program in programs.TESTS if program.name == "chromium"]
+    found = programs.prepare(workshop, replace(program, system=()))
+    assert programs.settled(found)
+    [wrapper] = found["argv"]
+    told = subprocess.check_output([wrapper, "--headless"], text=True)
+    assert told.startswith("Chromium's data\n") and f"<dir>{tmp_path}/fonts/usr/share/fonts</dir>" in told
+    assert told.endswith(f"--no-sandbox --no-zygote --browser-subprocess-path={wrapper} --headless\n")
 
 
 def test_an_environment_without_its_stamp_is_not_ready(tmp_path):
@@ -201,21 +257,71 @@ def test_an_environment_without_its_stamp_is_not_ready(tmp_path):
     assert not environment.ready(tmp_path / "venv")
 
 
-def test_two_set_ups_take_turns(tmp_path, capsys):
-    order = []
+@pytest.mark.parametrize("shared", ("cache", "checkout"))
+def test_two_set_ups_take_turns(tmp_path, monkeypatch, shared):
+    """The second says that it waits, and only then does the first end."""
+    order, said, waits = [], [], threading.Event()
 
-    def other():
-        with exclusive(tmp_path):
-            order.append("second")
+    def chosen(cache, checkout):
+        monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path / cache))
+        monkeypatch.setattr(set_up, "CHECKOUT", tmp_path / checkout)
 
-    with exclusive(tmp_path):
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join(0.2)
-        order.append("first")
-    thread.join()
-    assert order == ["first", "second"]
-    assert "waiting for another set-up" in capsys.readouterr().err
+    def ensure():
+        order.append("begins")
+        if len(order) == 1:
+            chosen(*(name if name == shared else "another" for name in ("cache", "checkout")))
+            second.start()
+            assert waits.wait(60)
+        order.append("ends")
+
+    monkeypatch.setattr(environment, "ensure", ensure)
+    monkeypatch.setattr(environment, "link", lambda: False)
+    monkeypatch.setattr(common, "say", lambda text: (said.append(text), waits.set()))
+    second = threading.Thread(target=set_up.prepare, args=[["boards"]])
+    chosen("cache", "checkout")
+    set_up.prepare(["boards"])
+    second.join()
+    assert order == ["begins", "ends"] * 2
+    assert said == [f"waiting for another set-up that works in {tmp_path / shared}"]
+
+
+# --- firmware images
+
+
+@pytest.fixture
+def images(cache, tmp_path, monkeypatch):
+    """Two of them, with the same content."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("INFLIGHT_FIRMWARE", raising=False)
+    sha256 = hashlib.sha256(b"image").hexdigest()
+    monkeypatch.setattr(firmware, "PINNED", [Variant(name, "rp2040", name + ".uf2", sha256) for name in ("a", "b")])
+    return cache / "firmware"
+
+
+def test_firmware_images_are_downloaded_once(images, monkeypatch, capsys):
+    with serving(b"image", monkeypatch) as site:
+        assert firmware.ensure(None) and not firmware.ensure(None)
+    assert site.asked == ["/files/a.uf2", "/files/b.uf2"]
+    assert [path.read_bytes() for path in images.iterdir()] == [b"image"] * 2
+    assert capsys.readouterr().err == "setup: fetched a.uf2\nsetup: fetched b.uf2\n"
+
+
+@pytest.mark.parametrize(("content", "reason"), [(b"another", "wrong SHA-256"), (None, "timed out")])
+def test_firmware_images_that_cannot_be_had_cost_one_line_and_one_try(images, monkeypatch, capsys, content, reason):
+    monkeypatch.setattr(firmware, "TIMEOUT_S", 0.2)
+    with serving(content or b"", monkeypatch) as site, socket.create_server(("127.0.0.1", 0)) as silent:
+        if content is None:
+            monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        firmware.ensure(None)
+    [told] = capsys.readouterr().err.splitlines()
+    assert told.startswith("setup: firmware images are unavailable: ") and reason in told
+    assert len(site.asked) == bool(content) and not images.exists()
+
+
+def test_a_folder_of_firmware_images_of_the_person_s_own_is_left_alone(images, monkeypatch, tmp_path):
+    monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path / "mine"))
+    assert not firmware.ensure(None)
+    assert not (tmp_path / "mine").exists()
 
 
 # --- one device file on one runtime
@@ -243,6 +349,12 @@ def test_device_run_exit_status_follows_the_tests(device_test):
     assert bad.stdout.startswith("FAIL test_bad\n") and "AssertionError: 1 != 2" in bad.stdout
     skipped = tool("device_run", device_test, "-k", "elsewhere")
     assert (skipped.returncode, skipped.stdout.splitlines()[0]) == (0, "skip test_elsewhere: no radio here")
+
+
+def test_device_run_takes_an_interpreter_that_the_person_names(device_test, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_MICROPYTHON", sys.executable)
+    good = tool("device_run", device_test, "--runtime", "micropython-own", "-k", "good")
+    assert (good.returncode, good.stdout) == (0, "ok test_good\n1 ok, 0 failed, 0 skipped\n")
 
 
 def test_device_run_ends_a_test_that_does_not(device_test):

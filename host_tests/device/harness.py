@@ -4,7 +4,7 @@ import gc
 import sys
 
 _ARCH = getattr(sys.implementation, "_mpy", 0) >> 10 & 15  # MicroPython's: 1 x86, 2 x64, then ARM; 0 CPython
-EMULATED = _ARCH > 2  # takes ten times as long: fewer inputs, fewer kinds of flash
+EMULATED = _ARCH > 2 or sys.platform == "webassembly"  # takes ten times as long: fewer inputs, fewer kinds of flash
 # CPython and 64-bit MicroPython try each place that the power can be cut at, or a bit can flip at. The same lines are
 # tried again on 32-bit ones, at every third and every ninth. Odd, so that all bits of a byte have their turn.
 CUT_STEP = 9 if EMULATED else 3 if _ARCH == 1 else 1

@@ -8,8 +8,10 @@ from nor import NorFlash, PowerCut
 
 try:
     import vfs
-except ImportError:
-    raise SkipTest("only MicroPython mounts a littlefs") from None
+
+    vfs.VfsLfs2
+except (ImportError, AttributeError):
+    raise SkipTest("mounts no littlefs") from None
 
 ROOT = "/flash"
 

@@ -1,6 +1,7 @@
 """Block devices of a file and of RAM."""
 
 import os
+import sys
 from errno import EAGAIN
 
 from harness import SkipTest, eq, raises
@@ -107,6 +108,8 @@ def test_folder_that_does_not_exist():
 
 
 def test_one_user_at_a_time():
+    if sys.platform == "webassembly":
+        raise SkipTest("has no flock(), and no other process")
     remove()
     first = FileFlash(PATH, 4, 512)
     error = raises(OSError, FileFlash, PATH, 4, 512)

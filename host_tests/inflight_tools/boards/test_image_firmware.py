@@ -1,13 +1,12 @@
 """Where firmware comes from: a named file, the cache, a download site on this machine that has its bad days."""
 
 import hashlib
-import http.server
 import os
 import socket
-import threading
 
 import pytest
 
+from host_tests.inflight_tools.boards.site import serving
 from inflight_tools.boards.images import firmware
 from inflight_tools.boards.images.variants import NAMES, Variant, variant
 
@@ -17,27 +16,10 @@ PINNED = Variant("pico_w", "rp2040", "PICO.uf2", SHA256)
 UNPINNED = Variant("esp32", "esp32", "ESP32.bin")
 
 
-class Site(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.server.asked.append(self.path)
-        status, content, promised = self.server.answer
-        self.send_response(status)
-        self.send_header("Content-Length", str(promised))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *words):
-        pass
-
-
 @pytest.fixture
 def site(monkeypatch):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
-        server.asked, server.answer = [], (200, CONTENT, len(CONTENT))
-        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-        monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{server.server_port}/files/")
+    with serving(CONTENT, monkeypatch) as server:
         yield server
-        server.shutdown()
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +30,9 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache/firmware"
 
 
-def refused(*words):
+def refused(*words, **options):
     with pytest.raises(ValueError) as e:
-        firmware.obtain(*words)
+        firmware.obtain(*words, **options)
     assert "\n" not in str(e.value)
     return str(e.value)
 
@@ -102,10 +84,9 @@ def test_without_a_network(monkeypatch, cache):
 
 
 def test_a_site_that_says_nothing(monkeypatch, cache):
-    monkeypatch.setattr(firmware, "_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        assert "timed out: download it elsewhere" in refused(PINNED)
+        assert "timed out: download it elsewhere" in refused(PINNED, timeout_s=0.2)
     assert not cache.exists()
 
 

@@ -6,11 +6,11 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import time
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+from dev.runtimes import program
+
 _LIMIT_S = 60
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
@@ -20,12 +20,17 @@ _FLAGS = (
 
 
 def _program():
-    return os.environ.get("INFLIGHT_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
+    """`INFLIGHT_CHROMIUM`, else what the set-up found or brought."""
+    chosen = os.environ.get("INFLIGHT_CHROMIUM")
+    return [chosen] if chosen else program("chromium")
 
 
 def unavailable():
     """Why there is no browser, or None."""
-    return None if _program() else f"no Chromium: none of {', '.join(_NAMES)} in PATH, and INFLIGHT_CHROMIUM is not set"
+    try:
+        _program()
+    except RuntimeError as e:
+        return str(e)
 
 
 def _pipe():
@@ -50,7 +55,7 @@ class Chromium:
         self._in, its_out = _pipe()
         silence = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
         pipes = [(os.POSIX_SPAWN_DUP2, its_in, 3), (os.POSIX_SPAWN_DUP2, its_out, 4)]
-        command = [_program(), *_FLAGS, f"--user-data-dir={self._folder}", "about:blank"]
+        command = [*_program(), *_FLAGS, f"--user-data-dir={self._folder}", "about:blank"]
         self._pid = os.posix_spawn(command[0], command, os.environ, file_actions=silence + pipes, setpgroup=0)
         os.close(its_in)
         os.close(its_out)

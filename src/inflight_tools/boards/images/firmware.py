@@ -11,12 +11,12 @@ from pathlib import Path
 from inflight_tools.cache import firmware_folders, write_atomic
 
 SITE = "https://micropython.org/resources/firmware"
-_TIMEOUT_S = 30
 
 
-def obtain(variant, named=None, sha256=None):
+def obtain(variant, named=None, sha256=None, timeout_s=30, advice="name it with FIRMWARE="):
     """The content of the firmware for `variant`: of the file `named`, else of the pinned one, downloaded if it is not
-    in the cache. Its SHA-256 is what `sha256` says, or the pin. ValueError, one line, if it cannot be had."""
+    in the cache. Its SHA-256 is what `sha256` says, or the pin. ValueError, one line that ends with `advice`, if it
+    cannot be had; `timeout_s` is for each answer of the site."""
     if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         raise ValueError("SHA256=: write the 64 hexadecimal digits of the firmware's SHA-256")
     if named:
@@ -33,7 +33,7 @@ def obtain(variant, named=None, sha256=None):
         kept = folder / variant.firmware
         if kept.is_file() and _digest(content := kept.read_bytes()) == wanted.lower():
             return content
-    return _download(variant.firmware, wanted, folders[0])
+    return _download(variant.firmware, wanted, folders[0], timeout_s, f"download it elsewhere and {advice}")
 
 
 def _named(path):
@@ -51,12 +51,11 @@ def _check(content, wanted, name):
         raise ValueError(f"{name}: wrong SHA-256: it is {_digest(content)}, wanted {wanted.lower()}")
 
 
-def _download(name, wanted, folder):
+def _download(name, wanted, folder, timeout_s, advice):
     """Fetches firmware `name` into `folder`, where it appears whole and checked or not at all."""
     url = f"{os.environ.get('INFLIGHT_FIRMWARE_MIRROR', SITE).rstrip('/')}/{name}"
-    advice = "download it elsewhere and name it with FIRMWARE="
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+        with urllib.request.urlopen(url, timeout=timeout_s) as answer:
             content = answer.read()
     except http.client.IncompleteRead as e:
         got, whole = len(e.partial), len(e.partial) + e.expected
