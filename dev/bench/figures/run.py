@@ -48,7 +48,7 @@ class Code:
         self._write(found)
         self.sizes[OURS] = {place.partition("/")[2]: len(data) for place, data in found.items() if "/" in place}
         for name, files in (peers or {}).items():
-            compiled = {place: compile_mpy(file, file.name) for place, file in files.items()}
+            compiled = {place: compile_mpy(file.read_text(), file.name) for place, file in files.items()}
             self._write(compiled)
             self.sizes[name] = {place: len(data) for place, data in compiled.items()}
         self._image = folder / "image.romfs"

@@ -6,7 +6,7 @@ import pytest
 
 from dev.demo.sensors import best_runtime
 from host_tests.inflight_tools.boards.standin import StandIn
-from inflight_tools.boards.bundle import compile_mpy, sources
+from inflight_tools.boards.bundle import compile_all, library
 from inflight_tools.boards.device import rom
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
@@ -17,7 +17,7 @@ except RuntimeError as e:
     pytest.skip(str(e), allow_module_level=True)
 
 ROM = 256 * 1024
-LIBRARY = {f"/lib/{p}.mpy": compile_mpy(f, f.name) for p, f in sources("unix").items() if p.startswith("inflight/")}
+LIBRARY = {f"/lib/{place}.mpy": code for place, code in compile_all(library()).items()}
 APPLICATION = LIBRARY | {"/main.py": b"import inflight.topic\nprint(inflight.topic.__file__)\n"}
 
 
