@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dev.setup.common import CHECKOUT
 from inflight_tools.boards.bundle import compile_all, compile_mpy, library
+from inflight_tools.boards.rename import mentioned
 from inflight_tools.boards.device.rom import image
 from inflight_tools.cache import write_below
 
@@ -42,7 +43,8 @@ class Code:
         self.sizes = {}  # bytes of .mpy of each module, by contender
         self._folder = folder
         scripts = {path.stem: path for path in SCRIPTS.glob("*.py")}
-        found = compile_all(library() | scripts)
+        theirs = [file.read_text() for files in (peers or {}).values() for file in files.values()]
+        found = compile_all(library() | scripts, set().union(*map(mentioned, theirs)))
         if frozen:
             found = {place: found[place] for place in scripts}
         self._write(found)

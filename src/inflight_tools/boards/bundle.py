@@ -46,10 +46,11 @@ def _texts(found):
     return {place: file.read_text() for place, file in found.items()}
 
 
-def shrunk(found):
+def shrunk(found, public=()):
     """{path below /lib, without suffix: text} of the modules `found`, {that path: source file}, as small as they come
-    when they are deployed together. Whatever is not of the library may use its internal names."""
-    return shrink(_texts(found), _public(found[f"{PACKAGE}/__init__"].parents[1]))
+    when they are deployed together. Whatever is not of the library may use its internal names, but for those in
+    `public`, which mean something else."""
+    return shrink(_texts(found), _public(found[f"{PACKAGE}/__init__"].parents[1]).union(public))
 
 
 def translate(text):
@@ -62,9 +63,9 @@ def _originals():
     return originals(_texts(library()), _public(LIB))
 
 
-def compile_all(found):
+def compile_all(found, public=()):
     """{path below /lib, without suffix: .mpy} of what shrunk() makes of these."""
-    texts = shrunk(found)
+    texts = shrunk(found, public)
     return {place: compile_mpy(text, f"{place.rpartition('/')[2]}.py") for place, text in texts.items()}
 
 
