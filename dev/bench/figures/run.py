@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dev.setup.common import CHECKOUT
 from inflight_tools.boards.bundle import compile_all, compile_mpy, library
-from inflight_tools.boards.rename import mentioned
 from inflight_tools.boards.device.rom import image
+from inflight_tools.boards.rename import mentioned
 from inflight_tools.cache import write_below
 
 SCRIPTS = Path(__file__).resolve().parent / "device"
