@@ -16,7 +16,8 @@ from pathlib import Path
 
 from dev.runtimes import DEVICE_NAMES, runtime
 from dev.setup.common import CHECKOUT
-from inflight_tools.boards.bundle import LIB, compile_all, library
+from inflight_tools.boards.bundle import LIB, compile_mpy, library, shrunk
+from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.cache import write_below
 
 # What a device test may import by a flat name, and the checkout for dev.reference.
@@ -43,16 +44,24 @@ def environment(lib, file):
 
 
 @contextlib.contextmanager
-def compiled(lib=LIB):
-    """A temporary copy of the library as it is deployed: .mpy files made with -O3."""
+def compiled(lib=LIB, beside=None):
+    """A temporary copy of the library as it is deployed: .mpy files made with -O3; and of modules `beside` it,
+    {name: file}, which use its internal names."""
+    files = {}
+    for place, text in shrunk(library(lib) | (beside or {})).items():
+        if place.startswith(PACKAGE):
+            files[f"{place}.mpy"] = compile_mpy(text, f"{place.rpartition('/')[2]}.py")
+        else:  # with its assertions, which -O3 leaves out
+            files[f"{place}.py"] = text.encode()
     with tempfile.TemporaryDirectory(prefix="inflight-mpy-") as folder:
-        write_below(Path(folder), {f"{place}.mpy": code for place, code in compile_all(library(lib)).items()})
+        write_below(Path(folder), files)
         yield Path(folder)
 
 
 def start(found, file, only=None, heap=None, lib=LIB, **popen):
     """Start the tests of `file` on the Runtime `found`, in a process group of their own."""
-    code = f"import harness; harness.main({file.stem!r}, {only!r})"
+    # The current folder comes last, not first: what is compiled into `lib` goes before the checkout.
+    code = f"import sys; sys.path.append(sys.path.pop(0)); import harness; harness.main({file.stem!r}, {only!r})"
     command = [*found.command(heap), "-c", code]
     return subprocess.Popen(command, cwd=CHECKOUT, env=environment(lib, file), start_new_session=True, **popen)
 

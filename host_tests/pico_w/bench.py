@@ -70,7 +70,7 @@ def application(brokers):
     """All files of the board: the application as it is deployed, but for a main.py that does several tasks."""
     found = files(sensor.BOARD) | brokers.files()
     found["/main.py"] = (_CODE / "main.py").read_bytes()
-    found["/lib/publisher.mpy"] = compile_mpy(_CODE / "publisher.py", "publisher.py")
+    found["/lib/publisher.mpy"] = compile_mpy((_CODE / "publisher.py").read_text(), "publisher.py")
     return found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from dev.setup.common import CHECKOUT
 from inflight_tools.boards.bundle import compile_all, compile_mpy, library
 from inflight_tools.boards.device.rom import image
+from inflight_tools.boards.rename import mentioned
 from inflight_tools.cache import write_below
 
 SCRIPTS = Path(__file__).resolve().parent / "device"
@@ -42,13 +43,14 @@ class Code:
         self.sizes = {}  # bytes of .mpy of each module, by contender
         self._folder = folder
         scripts = {path.stem: path for path in SCRIPTS.glob("*.py")}
-        found = compile_all(library() | scripts)
+        theirs = [file.read_text() for files in (peers or {}).values() for file in files.values()]
+        found = compile_all(library() | scripts, set().union(*map(mentioned, theirs)))
         if frozen:
             found = {place: found[place] for place in scripts}
         self._write(found)
         self.sizes[OURS] = {place.partition("/")[2]: len(data) for place, data in found.items() if "/" in place}
         for name, files in (peers or {}).items():
-            compiled = {place: compile_mpy(file, file.name) for place, file in files.items()}
+            compiled = {place: compile_mpy(file.read_text(), file.name) for place, file in files.items()}
             self._write(compiled)
             self.sizes[name] = {place: len(data) for place, data in compiled.items()}
         self._image = folder / "image.romfs"

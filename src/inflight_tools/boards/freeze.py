@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from inflight_tools.boards.bundle import library
-from inflight_tools.boards.shrink import PACKAGE, shrink
+from inflight_tools.boards.bundle import library, shrunk
+from inflight_tools.boards.rename import PACKAGE
 
 _MANIFEST = f"""# Beside what the port freezes itself: include() its manifest here, or this one from yours.
 package("{PACKAGE}", opt=3)
@@ -17,6 +17,6 @@ package("{PACKAGE}", opt=3)
 def main(folder: Annotated[Path, typer.Argument(help="is made if it is missing; its files are replaced")]):
     """Writes the library as it is frozen into a firmware: FOLDER/inflight and FOLDER/manifest.py."""
     (folder / PACKAGE).mkdir(parents=True, exist_ok=True)
-    for place, text in shrink({place: file.read_text() for place, file in library().items()}).items():
+    for place, text in shrunk(library()).items():
         (folder / f"{place}.py").write_text(text)
     (folder / "manifest.py").write_text(_MANIFEST)

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from inflight_tools.boards.bundle import translate
 from inflight_tools.boards.device.broker import broker_of
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.watch import Watch
@@ -55,6 +56,10 @@ class Stream:
         who = "" if device == self._device else f"{device}: "
         self.add(kind, f"{who}{describe(payload)}{' (retained)' if retained else ''}")
 
+    def console(self, line):
+        """For BoardConsole: a traceback names functions as the source does."""
+        self.add("console", translate(line))
+
     def _next(self):
         while True:
             with contextlib.suppress(queue.Empty):
@@ -82,7 +87,7 @@ def _run(console, port, config, ca, cert, key, broker):
             watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor")))
             watch.follow(place.device or "+", ["status", "health"])
         if port:
-            stack.enter_context(BoardConsole(port, partial(stream.add, "console"), partial(stream.add, "monitor")))
+            stack.enter_context(BoardConsole(port, stream.console, partial(stream.add, "monitor")))
         stream.show(console)
 
 

@@ -5,14 +5,16 @@ modules are compiled, all together,
 - constants become numbers wherever they are used, and tables of them become bytes,
 - what is there for CPython goes,
 - the modules of the library that are always loaded together become one module, inflight.core; each of them is still
-  there for an import by its own name.
+  there for an import by its own name,
+- names that nobody outside the library knows become words that the firmware has in ROM (rename).
 
 bundle compiles what this makes, and freeze writes it down.
 """
 
 import ast
 
-PACKAGE = "inflight"
+from inflight_tools.boards.rename import PACKAGE, rename
+
 CORE = [
     "compat",
     "counters",
@@ -35,16 +37,29 @@ CORE = [
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 
 
-def shrink(sources):
-    """`sources`: {place of a module below /lib, without suffix: its text}, all that is to work together. Returns the
-    same with other texts, and inflight/core. ValueError if two modules use a name for different things."""
+def shrink(sources, public=None):
+    """`sources`: {place of a module below /lib, without suffix: its text}, all that is to work together. public: names
+    that keep their meaning (None: all do). Returns the same with other texts, and inflight/core. ValueError if two
+    modules use a name for different things."""
+    trees = _shrink(sources)
+    if public is not None:
+        rename(trees, public)
+    return {place: ast.unparse(ast.fix_missing_locations(tree)) + "\n" for place, tree in trees.items()}
+
+
+def originals(sources, public):
+    """{name in what shrink() makes of these: name in the source}"""
+    return {new: name for name, new in rename(_shrink(sources), public).items()}
+
+
+def _shrink(sources):
     trees = {place: _Trim().visit(ast.parse(text)) for place, text in sources.items()}
     constants = {_dotted(place): _constants(place, trees) for place in trees}
     modules = [f"{PACKAGE}/{name}" for name in CORE if f"{PACKAGE}/{name}" in trees]
     trees = {place: _Fold(place, constants, place in modules).visit(tree) for place, tree in trees.items()}
     if modules:
         trees = _merge(trees, modules, constants)
-    return {place: ast.unparse(ast.fix_missing_locations(tree)) + "\n" for place, tree in trees.items()}
+    return trees
 
 
 def _dotted(place):

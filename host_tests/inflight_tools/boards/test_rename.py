@@ -1,0 +1,68 @@
+"""Names of the library that become words of the firmware's own: which do, which must not, and the way back."""
+
+import ast
+import re
+import subprocess
+
+import pytest
+
+from dev.runtimes import runtime
+from inflight_tools.boards.bundle import library, shrunk, translate
+from inflight_tools.boards.rename import _ROM, mentioned
+
+
+def attributes(text):
+    return {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
+
+
+def test_what_users_know_keeps_its_name():
+    core = shrunk(library())["inflight/core"]
+    types = (library()["inflight/__init__"].with_suffix(".pyi")).read_text()
+    for name in ("publish", "subscribe", "max_inflight", "on_complete", "readblocks", "counters", "damaged"):
+        assert name in mentioned(types), name
+        assert re.search(rf"\b{name}\b", core), name
+
+
+def test_internal_names_become_one_word_everywhere(tmp_path):
+    found = shrunk(library())
+    texts = {place: file.read_text() for place, file in library().items()}
+    internal = {"_connect_steps", "_outbound", "_make_space", "within_packet", "retransmit"}
+    assert internal < set().union(*map(mentioned, texts.values()))
+    assert not internal & set().union(*map(mentioned, found.values()))
+
+
+def test_who_is_compiled_beside_the_library_knows_the_same_words(tmp_path):
+    test = tmp_path / "mine.py"
+    test.write_text("def f(session):\n    return session._outbound.rows\n")
+    found = shrunk(library() | {"mine": test})
+    (first, second) = re.search(r"return session\.(\w+)\.(\w+)", found["mine"]).groups()
+    assert first != "_outbound" and {first, second} < attributes(found["inflight/core"])
+    assert shrunk(library() | {"mine": test}, {"_outbound"})["mine"].count("_outbound") == 1
+
+
+def test_the_words_cost_nothing():
+    """None of them is new to MicroPython."""
+    found = runtime("micropython-x86")
+    if found.reason:
+        pytest.skip(found.reason)
+    uses = "\n".join(f"x.{word}" for word in _ROM)
+    code = f"import micropython\ndef f(x):\n  pass\nexec({f'def f(x):{chr(10)}  ' + uses.replace(chr(10), '; ')!r})\n"
+    done = subprocess.run(
+        [*found.command(), "-c", code + "micropython.qstr_info(1)"], capture_output=True, text=True, check=True
+    )
+    new = set(re.findall(r"Q\((\w+)\)", done.stdout))
+    assert "qstr_info" not in new and not new & set(_ROM)
+
+
+def test_a_traceback_is_translated_back():
+    (line,) = [
+        line
+        for line in shrunk(library())["inflight/core"].splitlines()
+        if line.strip().startswith("def ") and translate(_frame(line)) == _frame("def _make_space(")
+    ][:1]
+    assert "_make_space" not in line
+    assert translate("no frame in " + line) == "no frame in " + line
+
+
+def _frame(line):
+    return '  File "core.py", line 1, in ' + line.split("def ")[1].split("(")[0]

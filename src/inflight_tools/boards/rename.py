@@ -1,0 +1,129 @@
+"""Names that nobody outside the library knows, made free of charge: each name that MicroPython meets for the first
+time costs heap, some 20 bytes, and one that the firmware itself uses costs nothing. rom_names.txt holds names that the
+stock firmware of ESP32 and Pico W, and the unix port, have in ROM.
+
+An internal name is one that the library gives to something (a private global, a method, an attribute) and that nobody
+else can mean: it is not public, stands in no string, and is not imported from anywhere. It becomes the same word
+everywhere, so a traceback can be translated back. The name of an argument that nobody passes by its keyword becomes a
+word of the function's own."""
+
+import ast
+import builtins
+from pathlib import Path
+
+PACKAGE = "inflight"
+_RESIDENT = (f"{PACKAGE}/core", f"{PACKAGE}/client")
+_ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_BUILTIN = set(dir(builtins))
+
+
+def rename(trees, public):
+    """Renames what is internal in trees, {place: ast.Module}, in place. public: names that stay, and mean what they
+    mean. Returns {original name: new name}."""
+    library = {place: tree for place, tree in trees.items() if place.startswith(f"{PACKAGE}/")}
+    public = {*public, *_BUILTIN}
+    kept = {*public, *_ROM}
+    for tree in library.values():
+        kept |= {*_exported(tree), *_imported(tree), *_strings(tree), *_keywords(tree)}
+    internal = {name for tree in library.values() for name in _given(tree) if name[:2] != "__"} - kept
+    # There are more names than words: what is always loaded comes first.
+    resident = {name for place in _RESIDENT if place in library for name in _names(library[place])}
+    used = public.union(*map(_names, trees.values()))
+    words = (word for word in _ROM if word not in used)
+    table = dict(zip(sorted(internal, key=lambda name: (name not in resident, name)), words, strict=False))
+    for tree in trees.values():
+        _Rename(table).visit(tree)
+    keywords = public.union(*map(_keywords, trees.values()))
+    for tree in library.values():
+        _rename_arguments(tree, keywords)
+    return table
+
+
+def mentioned(text):
+    """The names that stand in a module, or in its strings."""
+    tree = ast.parse(text)
+    return {*_names(tree), *_strings(tree)}
+
+
+def _names(tree):
+    """Every name that stands in a module, whatever it means there."""
+    for node in ast.walk(tree):
+        for field in ("id", "attr", "name", "arg", "asname"):
+            if isinstance(getattr(node, field, None), str):
+                yield getattr(node, field)
+
+
+def _keywords(tree):
+    return (node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg)
+
+
+def _strings(tree):
+    return (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _exported(tree):
+    """Public globals: they may be imported by their names."""
+    for node in tree.body:
+        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            names = [node.name]
+        else:
+            names = [name.id for name in ast.walk(node) if isinstance(name, ast.Name)]
+        yield from (name for name in names if name[0] != "_")
+
+
+def _imported(tree):
+    """What a module takes from others, its attributes there included: `packet.connect`, `alias.asname`."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                if not alias.name.startswith("_"):
+                    yield from alias.name.split(".")
+                    yield alias.asname or alias.name
+
+
+def _given(tree):
+    """Names that a module gives to something."""
+    for node in ast.walk(tree):
+        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.Global):
+            yield from node.names
+    for node in tree.body:
+        yield from (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+
+
+class _Rename(ast.NodeTransformer):
+    def __init__(self, table):
+        self._table = table
+
+    def generic_visit(self, node):
+        for field in ("id", "attr", "name", "arg", "asname"):
+            if getattr(node, field, None) in self._table:
+                setattr(node, field, self._table[getattr(node, field)])
+        return super().generic_visit(node)
+
+
+class _RenameLocals(ast.NodeTransformer):
+    def __init__(self, table):
+        self._table = table
+
+    def visit_Name(self, node):
+        node.id = self._table.get(node.id, node.id)
+        return node
+
+    def visit_arg(self, node):
+        node.arg = self._table.get(node.arg, node.arg)
+        return node
+
+
+def _rename_arguments(tree, kept):
+    for function in ast.walk(tree):
+        inner = [node for node in ast.walk(function) if isinstance(node, (*_FUNCTIONS, ast.Lambda))]
+        if isinstance(function, _FUNCTIONS) and inner == [function]:
+            used = kept.union(_names(function))
+            words = (word for word in _ROM if word not in used and word[0].islower())
+            arguments = [a.arg for a in function.args.args if a.arg not in kept and a.arg not in _ROM]
+            _RenameLocals(dict(zip(arguments, words, strict=False))).visit(function)
