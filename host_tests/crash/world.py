@@ -132,10 +132,11 @@ class World:
     # --- faults of the flash ---
 
     def rot(self, n):
-        """A bit flips, the n-th of those in bytes that are programmed."""
+        """A bit flips, the n-th of those in bytes that are programmed. Not beside a session that the journal had not
+        met: the power may have been cut between the two copies of what tells its ids."""
         data = self.flash.data
         places = [i for i, byte in enumerate(data) if byte != 0xFF]
-        if places:
+        if places and not self.setup["stranger"]:
             data[places[n // 8 % len(places)]] ^= 1 << n % 8
             self.state.rotten = True
 
