@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import inflight.giving_up
 import inflight.recovery
 from dev.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 from host_tests.crash import kept
@@ -134,14 +135,14 @@ def _erased_unretired(monkeypatch):
 def _all_given_up(monkeypatch):
     def discard(self):
         while self.rows:
-            self._finish(0)
+            self.finish(0)
         return 0
 
-    monkeypatch.setattr(Outbound, "discard", discard)
+    monkeypatch.setattr(inflight.giving_up, "discard", discard)
 
 
 def _nothing_given_up(monkeypatch):
-    monkeypatch.setattr(Outbound, "discard", lambda self: 0)
+    monkeypatch.setattr(inflight.giving_up, "discard", lambda window: 0)
 
 
 def _given_up_too_early(monkeypatch):
@@ -150,7 +151,7 @@ def _given_up_too_early(monkeypatch):
     def hasty(self, now, clean, *rest, **more):
         connect(self, now, clean, *rest, **more)
         if clean:
-            self._outbound.discard()
+            inflight.giving_up.discard(self.outbound)
 
     monkeypatch.setattr(Session, "connect", hasty)
 

@@ -168,7 +168,7 @@ def test_ids_of_an_earlier_larger_window():
     for mid in (2, 3, 4, 6, 8):
         peer.feed(ack(0x40, mid))
     peer = Peer(device, max_inflight=1)
-    outbound = peer.session._outbound
+    outbound = peer.session.outbound
     outbound.last_mid = 65534
     mids = []
     for _ in range(8):
@@ -304,7 +304,7 @@ def test_message_that_would_not_fit_drops_nobody():
     """[MQTT-3.3.1-1] Dropping all that can be dropped would not free enough space for it: it is dropped itself."""
     peer = Peer(NorFlash(5, 2048, 16), max_inflight=20, when_full="oldest")
     while peer.publish(b"%040d" % 0):
-        if peer.session._outbound.queued == 3:
+        if peer.session.outbound.queued == 3:
             break
     assert not peer.publish(bytes(900))
     eq((peer.count("dropped"), peer.session.pending), (1, 23))

@@ -4,7 +4,9 @@ from binascii import unhexlify
 
 import inflight.packet as packet
 from harness import eq, raises
+from inflight.handshake import connect_packet
 from inflight.packet import ProtocolError
+from inflight.subscribing import request_packet
 
 
 def h(text):
@@ -42,20 +44,20 @@ def remaining(n):
 
 def test_connect_smallest():
     """[MQTT-3.1.0-1] [MQTT-3.1.3-3] [MQTT31-1] A CONNECT of level 4, byte for byte."""
-    eq(made(packet.connect, 4, b"dev", True, 60), h("10 0f 0004 4d515454 04 02 003c 0003 646576"))
-    eq(made(packet.connect, 4, b"dev", False, 0), h("10 0f 0004 4d515454 04 00 0000 0003 646576"))
-    eq(made(packet.connect, 4, b"", True, 65535), h("10 0c 0004 4d515454 04 02 ffff 0000"))
+    eq(made(connect_packet, 4, b"dev", True, 60), h("10 0f 0004 4d515454 04 02 003c 0003 646576"))
+    eq(made(connect_packet, 4, b"dev", False, 0), h("10 0f 0004 4d515454 04 00 0000 0003 646576"))
+    eq(made(connect_packet, 4, b"", True, 65535), h("10 0c 0004 4d515454 04 02 ffff 0000"))
 
 
 def test_connect_level_3():
     """[MQTT31-1] [MQTT31-2] Level 3 is called MQIsdp, two bytes longer."""
-    eq(made(packet.connect, 3, b"dev", False, 60), h("10 11 0006 4d5149736470 03 00 003c 0003 646576"))
+    eq(made(connect_packet, 3, b"dev", False, 60), h("10 11 0006 4d5149736470 03 00 003c 0003 646576"))
 
 
 def test_connect_everything():
     """[MQTT-3.1.3-1] [MQTT-3.1.2-9] [MQTT-3.1.2-19] [MQTT-3.1.2-21] Flags and the order of the payload."""
     will = (b"w/t", b"\x00gone", 2, True)
-    data = made(packet.connect, 4, b"dev", False, 10, b"user", b"\xffpw", will)
+    data = made(connect_packet, 4, b"dev", False, 10, b"user", b"\xffpw", will)
     eq(
         data,
         h("10 26 0004 4d515454 04 f4 000a 0003 646576 0003 772f74 0005 00676f6e65 0004 75736572 0003 ff7077"),
@@ -63,7 +65,7 @@ def test_connect_everything():
 
 
 def flags_of(*args):
-    return made(packet.connect, 4, b"d", False, 0, *args)[9]
+    return made(connect_packet, 4, b"d", False, 0, *args)[9]
 
 
 def test_connect_flags():
@@ -79,14 +81,14 @@ def test_connect_flags():
 
 def test_connect_fields_absent():
     """[MQTT-3.1.2-11] [MQTT-3.1.2-18] [MQTT-3.1.2-20] What has no flag is not in the payload."""
-    eq(len(made(packet.connect, 4, b"d", False, 0)), 15)
-    eq(len(made(packet.connect, 4, b"d", False, 0, b"u")), 18)
-    eq(len(made(packet.connect, 4, b"d", False, 0, b"u", b"p")), 21)
+    eq(len(made(connect_packet, 4, b"d", False, 0)), 15)
+    eq(len(made(connect_packet, 4, b"d", False, 0, b"u")), 18)
+    eq(len(made(connect_packet, 4, b"d", False, 0, b"u", b"p")), 21)
 
 
 def test_connect_empty_fields():
     """An empty user name, password or will message is not the same as none."""
-    data = made(packet.connect, 4, b"d", False, 0, b"", b"", (b"t", b"", 0, False))
+    data = made(connect_packet, 4, b"d", False, 0, b"", b"", (b"t", b"", 0, False))
     eq(data, h("10 16 0004 4d515454 04 c4 0000 0001 64 0001 74 0000 0000 0000"))
 
 
@@ -162,20 +164,20 @@ def test_pubrel_dup_of_level_3():
 
 def test_subscribe():
     """[MQTT-3.8.1-1] [MQTT-2.2.2-1] [MQTT-3.8.3-3] [MQTT-3-8.3-4] Filters with a QoS byte each."""
-    eq(made(packet.subscribe, 10, [b"a/#"], [1]), h("82 08 000a 0003 612f23 01"))
-    eq(made(packet.subscribe, 1, [b"a", b"+/b"], [0, 2]), h("82 0c 0001 0001 61 00 0003 2b2f62 02"))
+    eq(made(request_packet, 10, [b"a/#"], [1]), h("82 08 000a 0003 612f23 01"))
+    eq(made(request_packet, 1, [b"a", b"+/b"], [0, 2]), h("82 0c 0001 0001 61 00 0003 2b2f62 02"))
 
 
 def test_unsubscribe():
     """[MQTT-3.10.1-1] [MQTT-3.10.3-1] [MQTT-3.10.3-2] Filters, packed one after another."""
-    eq(made(packet.subscribe, 10, [b"a/#"], None), h("a2 07 000a 0003 612f23"))
-    eq(made(packet.subscribe, 1, [b"a", b"+/b"], None), h("a2 0a 0001 0001 61 0003 2b2f62"))
+    eq(made(request_packet, 10, [b"a/#"], None), h("a2 07 000a 0003 612f23"))
+    eq(made(request_packet, 1, [b"a", b"+/b"], None), h("a2 0a 0001 0001 61 0003 2b2f62"))
 
 
 def test_subscribe_dup_of_level_3():
     """[MQTT31-9] 8A and AA when re-sent."""
-    eq(made(packet.subscribe, 1, [b"a"], [0], 8)[0], 0x8A)
-    eq(made(packet.subscribe, 1, [b"a"], None, 8)[0], 0xAA)
+    eq(made(request_packet, 1, [b"a"], [0], 8)[0], 0x8A)
+    eq(made(request_packet, 1, [b"a"], None, 8)[0], 0xAA)
 
 
 def test_bare():
@@ -211,13 +213,13 @@ def test_buffers_too_small():
     """What does not fit is refused before a byte is written."""
     for size in range(16):
         buf = bytearray(size)
-        raises(ValueError, packet.connect, buf, 4, b"dev", True, 60)
+        raises(ValueError, connect_packet, buf, 4, b"dev", True, 60)
         eq(bytes(buf), bytes(size))
     for size in range(7):
         buf = bytearray(size)
         raises(ValueError, packet.publish, buf, b"abc", 0, 1, False, 1)
-        raises(ValueError, packet.subscribe, buf, 1, [b"abc"], [0])
-        raises(ValueError, packet.subscribe, buf, 1, [b"abc"], None)
+        raises(ValueError, request_packet, buf, 1, [b"abc"], [0])
+        raises(ValueError, request_packet, buf, 1, [b"abc"], None)
         eq(bytes(buf), bytes(size))
 
 

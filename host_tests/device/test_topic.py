@@ -1,7 +1,8 @@
 # Topic names and filters: what a caller may write, and what matches.
 
 from harness import eq, raises
-from inflight.topic import encode, encode_filter, encode_name, matches
+from inflight.subscribing import encode_filter
+from inflight.topic import encode, encode_name, matches
 
 
 def test_encode():

@@ -7,6 +7,7 @@ import pytest
 import inflight.packet
 import inflight.recovery
 import inflight.session
+import inflight.subscribing
 import inflight.topic
 from dev.fuzz import CORPUS, SHARES, corpus, grammar, target
 from dev.fuzz.attempt import broken, minimized
@@ -68,7 +69,7 @@ BROKEN = {
     "pieces lose a byte": ("decoder", inflight.packet.Decoder, "bytes_received", None),
     "everything matches": ("topic", inflight.topic, "matches", lambda told, *_: True),
     "nothing matches": ("topic", inflight.topic, "matches", lambda told, *_: False),
-    "filters are not looked at": ("topic", inflight.topic, "encode_filter", None),
+    "filters are not looked at": ("topic", inflight.subscribing, "encode_filter", None),
     "a PUBREC completes": ("session", Outbound, "acknowledged", None),
     "a QoS 2 message is always new": ("session", Inbound, "received", lambda told, *_: 0),
     "marks do not last": ("session", Journal, "mark", None),

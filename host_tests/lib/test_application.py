@@ -397,7 +397,7 @@ def test_a_message_that_was_given_up_is_not_pending(drive):
 def test_ids_that_come_round(drive):
     """Behind the window they go on from 65535 with 1."""
     d = drive(1, max_inflight=1)
-    d.client.session._outbound.last_mid = 65532
+    d.client.session.outbound.last_mid = 65532
     mids = [d.do("publish", "t", b"", 1) for _ in range(6)]
     assert mids == [65533, 65534, 65535, 1, 2, 3]
     assert all(d.client.is_pending(mid) for mid in mids)

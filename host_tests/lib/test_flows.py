@@ -1251,7 +1251,7 @@ def test_dropped_is_dropped_for_good(broker, make):
 def test_ids_wrap(broker, make, pump):
     """[MQTT-2.3.1-1] [MQTT-2.3.1-2] After 65535 comes 1, and an id in use is passed over."""
     client = make(broker.port, max_inflight=4)
-    client.session._outbound.last_mid = 65533
+    client.session.outbound.last_mid = 65533
 
     def script(b):
         b.welcome()
@@ -1263,7 +1263,7 @@ def test_ids_wrap(broker, make, pump):
             mids.append(p.mid)
             b.send(puback(p.mid))
         assert mids == [65535, 1, 2]
-        client.session._outbound.last_mid = 65533
+        client.session.outbound.last_mid = 65533
         b.send(puback(60000))
         p = b.expect(PUBLISH)
         assert p.mid == 65535
@@ -1283,7 +1283,7 @@ def test_ids_behind_the_window_are_in_use(broker, make):
     """[MQTT-2.3.1-2] Also those of messages that wait in the journal, around the wrap."""
     device = RamFlash()
     client = make(broker.port, device, max_inflight=2)
-    client.session._outbound.last_mid = 65530
+    client.session.outbound.last_mid = 65530
     mids = [client.publish("t", b"x", qos=1) for _ in range(20)]
     assert len(set(mids)) == 20 and 0 not in mids
     client = make(broker.port, device, max_inflight=2)
@@ -1294,7 +1294,7 @@ def test_ids_behind_the_window_are_in_use(broker, make):
 def test_ids_after_many_messages(broker, make):
     """[MQTT-2.3.1-2] 66,000 ids, one of them held: none is 0, none is the held one."""
     client = make(broker.port, RamFlash(8, 4096), max_inflight=2)
-    outbound = client.session._outbound
+    outbound = client.session.outbound
     held = client.publish("t", b"held", qos=1)
     seen = set()
     for _ in range(66_000):
@@ -1314,7 +1314,7 @@ def test_refused_publishes_take_no_ids(make):
     for _ in range(100):
         with pytest.raises(OutboxFull):
             client.publish("t", bytes(60), qos=1)
-    assert client.session._outbound.free_mid(0) == last + 1
+    assert client.session.outbound.free_mid(0) == last + 1
 
 
 @pytest.mark.parametrize("drop", ["oldest", "newest"])

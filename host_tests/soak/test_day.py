@@ -3,13 +3,12 @@
 import pytest
 
 import inflight.counters as counters
+import inflight.giving_up as giving_up
 from dev.soak import day, storm
 from dev.soak.device import WAYS
 from dev.soak.weather import KINDS
 from inflight import Journal
 from inflight.journal import DONE
-from inflight.outbound import Outbound
-from inflight.session import Session
 
 CLEAN = [way for way in WAYS if True in way.clean]
 FULL = [way for way in WAYS if way.when_full]
@@ -52,26 +51,26 @@ def test_a_storm_is_seen():
 
 def give_up_all(monkeypatch):
     """With a clean session goes also what never left."""
-    discard = Outbound.discard
+    discard = giving_up.discard
 
     def discard_all(self):
         n = discard(self)
         while self.rows:
             self.journal.mark(self.addresses[0], DONE)
-            self._remove(0)
+            self.remove(0)
             n += 1
         return n
 
-    monkeypatch.setattr(Outbound, "discard", discard_all)
+    monkeypatch.setattr(giving_up, "discard", discard_all)
 
 
 def give_up_nothing(monkeypatch):
     """What a clean session should have taken with it is sent in the next one."""
-    monkeypatch.setattr(Outbound, "discard", lambda self: 0)
+    monkeypatch.setattr(giving_up, "discard", lambda self: 0)
 
 
 def drop_without_a_count(monkeypatch):
-    make_space = Session._make_space
+    make_space = giving_up.make_space
 
     def uncounted(self, size):
         before = self.count[counters.DROPPED]
@@ -79,11 +78,11 @@ def drop_without_a_count(monkeypatch):
         self.count[counters.DROPPED] = before
         return made
 
-    monkeypatch.setattr(Session, "_make_space", uncounted)
+    monkeypatch.setattr(giving_up, "make_space", uncounted)
 
 
 def count_twice(monkeypatch):
-    make_space = Session._make_space
+    make_space = giving_up.make_space
 
     def counted_twice(self, size):
         before = self.count[counters.DROPPED]
@@ -91,7 +90,7 @@ def count_twice(monkeypatch):
         self.count[counters.DROPPED] += self.count[counters.DROPPED] - before
         return made
 
-    monkeypatch.setattr(Session, "_make_space", counted_twice)
+    monkeypatch.setattr(giving_up, "make_space", counted_twice)
 
 
 def answer_before_it_is_durable(monkeypatch):

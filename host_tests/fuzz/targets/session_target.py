@@ -41,7 +41,7 @@ class World:
         self.topic = b"t"
         self.session = Session(self.journal, buffer, b"dev", self.level, self.window, self.inbound, 60_000, 20_000)
         self.session.out.name = self.topic  # so that a message like the last one takes the short way
-        self.capacity = self.session._inbound._capacity
+        self.capacity = self.session.inbound._capacity
         self.dead = True
         self.seen = b""
 
@@ -164,9 +164,9 @@ class World:
 
     def check(self):
         session = self.session
-        demand(session._outbound.rows <= self.window, "%d rows", session._outbound.rows)
-        demand(session._inbound.rows <= self.capacity, "%d ids", session._inbound.rows)
-        demand(session._inbound._capacity == self.capacity <= 2 * self.inbound, "a table of %d ids", self.capacity)
+        demand(session.outbound.rows <= self.window, "%d rows", session.outbound.rows)
+        demand(session.inbound.rows <= self.capacity, "%d ids", session.inbound.rows)
+        demand(session.inbound._capacity == self.capacity <= 2 * self.inbound, "a table of %d ids", self.capacity)
         image = Image(self.shape, bytes(self.flash.data))
         there = {r.seq: r for r in image.records if r.kind == OUT}
         for e in self.out.open.values():

@@ -2,7 +2,8 @@
 
 data: the length of the filter, the filter, the name."""
 
-from inflight.topic import encode_filter, encode_name, matches
+from inflight.subscribing import encode_filter
+from inflight.topic import encode_name, matches
 from outcome import STRICT, Outcome, demand
 
 if STRICT:
