@@ -140,7 +140,7 @@ def test_qos_2_without_pubrel_over_restarts():
     room = [flood(session(flash, 8), 1 + 100 * life) for life in range(12)]
     eq(room, [8, 8] + [0] * 10)
     s = session(flash, 8)
-    eq(len(s._inbound.mids), 16)
+    eq(len(s.inbound.mids), 16)
     assert sum(flash.erases) < 4
     for life in range(2):
         for k in range(8):

@@ -3,10 +3,9 @@
 import struct
 from binascii import crc32
 
-import inflight.journal
 from harness import CUT_STEP, EMULATED, eq, raises
 from inflight import RamFlash
-from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull, erase
 from nor import NorFlash
 
 TIMEOUT_S = 300
@@ -314,7 +313,7 @@ def test_another_geometry_or_version_is_not_touched():
     old = b"IFJ\x01\x08\x0a\x08\0\0\0\0\0epoc"
     flash.data[:20] = old + struct.pack("<I", crc32(old))
     assert "format 1" in str(raises(ValueError, Journal, flash))
-    inflight.journal.erase(flash)
+    erase(flash)
     eq(Journal(flash).next_seq, 0)
 
 

@@ -109,9 +109,11 @@ def _start(session, none):
         session.ended = session_lost(session.outbound)
         session.count[counters.COMPLETED] += len(session.ended)
     if new:
-        session.foreign.end()
+        session.foreign = None
+        record.stale = record.stale or record.unproven > 0
+        record.unproven = 0
     elif session.journal and not session.has_session:
-        session.foreign.begin(session.outbound.oldest_mid())
+        session.suspect(session.outbound.oldest_mid())
     record.mode = CLEAN if session.clean else PERSISTENT
     if record.mode != mode or not session.has_session:
         record.stale = True

@@ -39,8 +39,7 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from .journal import OUT, OutboxFull  # isort: skip (from here: each import within an import takes stack)
-from .compat import const, passed
-from .foreign import ForeignIds
+from .compat import const, passed, unload
 from .inbound import DUPLICATE, REDELIVERED, Inbound
 from .keep_alive import KeepAlive
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
@@ -116,7 +115,7 @@ class Session:
         # Builds what the journal knows, at a start and after it was mounted again in place.
         journal = self.journal
         record = self.record = SessionRecord(journal, self.client_id)
-        self.foreign = ForeignIds(record)
+        self.foreign = None  # ForeignIds, as long as there are some
         self.outbound = Outbound(journal, self._max_inflight, record.below, record.most)
         self.inbound = Inbound(journal, self._receive_maximum)
         self._most = self.outbound.sent_before  # how many messages can have left
@@ -126,9 +125,18 @@ class Session:
                 # Nobody knows which Message IDs are free, but those of messages that are still there: a PUBREL of ours
                 # would end their handshakes.
                 last = self.outbound.last_mid
-                self.foreign.begin(last % 65535 + 1, (self.outbound.oldest_mid() - last - 1) % 65535 or 65535)
+                self.suspect(last % 65535 + 1, (self.outbound.oldest_mid() - last - 1) % 65535 or 65535)
+            elif record.unproven:
+                self.suspect(record.next_unproven, record.unproven)
             if record.stale:
                 self.write_record()
+
+    def suspect(self, mid, n=65535):
+        """The broker may hold n Message IDs, the next one is `mid`, for messages that the journal does not know."""
+        from .foreign import ForeignIds
+
+        unload("foreign")
+        self.foreign = ForeignIds(self.record, mid, n)
 
     def write_record(self):
         self.record.write(self._most)
@@ -167,7 +175,10 @@ class Session:
         self._resumed = False
         self.decoder.reset()
         self.out.clear()
-        self.foreign.reset()
+        if self.foreign and self.record.unproven:
+            self.foreign.reset()
+        else:
+            self.foreign = None
         self.clean = False
         self._ack_due = 0  # the acknowledgement that is due: type, DUP of a PUBREL, Message ID
         self.request = self.request_qos = None  # filters asked for
@@ -314,12 +325,12 @@ class Session:
             from .subscribing import write
 
             return write(self)
-        if self._resumed and self.outbound.waiting and not self.foreign.asked:
+        foreign = self.foreign
+        if self._resumed and self.outbound.waiting and not (foreign and foreign.asked):
             i = self.outbound.next()
             if i >= 0:
                 return self._send_message(i)
-        foreign = self.foreign
-        if foreign.asked and not foreign.pinged and passed(self.now, self.progress_at, _PROBES_MS):
+        if foreign and foreign.asked and not foreign.pinged and passed(self.now, self.progress_at, _PROBES_MS):
             self.keep_alive.requested = True  # some brokers do not answer PUBRELs for ids that they do not hold
         if self.keep_alive.ping_due(self.now):
             return self._send_ping()
@@ -334,8 +345,9 @@ class Session:
     def _retransmit(self):
         # Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly.
         self.progress_at = self.now
-        self._late_proofs = self._late_proofs or self.foreign.asked > 0
-        self.foreign.asked = 0
+        if self.foreign and self.foreign.asked:
+            self._late_proofs = True
+            self.foreign.asked = 0
         some = self.outbound.retransmit()
         if self.request and not self.request_due:
             some = self.request_due = True
@@ -348,7 +360,8 @@ class Session:
         return 8 if self.decoder.protocol_level == 3 else 0
 
     def _send_ping(self):
-        self.foreign.pinged = True
+        if self.foreign:
+            self.foreign.pinged = True
         self.keep_alive.ping_sent(self.now)
         self.count[counters.PINGS] += 1
         self.out.view = self.decoder.spare
@@ -375,7 +388,7 @@ class Session:
         out = self.out
         n = out.load(outbound.addresses[i], dup)
         qos = out.view[out.at] >> 1 & 3
-        if qos == 2 and self.foreign.is_unproven(mid):
+        if qos == 2 and self.foreign and self.foreign.is_unproven(mid):
             out.clear()
             return self.foreign.write_probes(out.buf)
         outbound.sent(i, qos)
@@ -426,7 +439,7 @@ class Session:
             self._handle_ack(kind)
         elif kind == packet.PINGRESP:
             self.keep_alive.ping_answered()
-            if self.foreign.ping_answered():
+            if self.foreign and self.foreign.ping_answered():
                 self._late_proofs = True
         else:
             from .subscribing import suback
@@ -439,7 +452,7 @@ class Session:
 
     def _handle_ack(self, kind):
         mid = self.decoder.mid
-        if kind == packet.PUBCOMP and self.foreign.asked and self.foreign.is_answer(mid):
+        if kind == packet.PUBCOMP and self.foreign and self.foreign.is_answer(mid):
             return
         act = self.outbound.acknowledged(kind, mid)
         if act == ERROR and self._late_proofs and kind == packet.PUBCOMP:

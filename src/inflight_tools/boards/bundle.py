@@ -36,10 +36,11 @@ def sources(board, lib=LIB):
 
 
 def _public(lib):
-    """Names that are the same on every device: those in the type stubs, on any board, in the firmware. What else
-    stands in the library is its own affair."""
+    """Names that are the same on every device: those in the type stubs, on any board, in the firmware, which drivers
+    of other people use. What else stands in the library is its own affair."""
     files = [lib / PACKAGE / "__init__.pyi", *BOARDS.glob("*/*.py"), *FIRMWARE.glob("*.py")]
-    return set().union(*(mentioned(file.read_text()) for file in files))
+    names = set().union(*(mentioned(file.read_text()) for file in files))
+    return {name for name in names if not name.startswith("_")}
 
 
 def _texts(found):

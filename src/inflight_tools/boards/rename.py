@@ -12,7 +12,8 @@ import builtins
 from pathlib import Path
 
 PACKAGE = "inflight"
-_RESIDENT = (f"{PACKAGE}/core", f"{PACKAGE}/client")
+# There are more names than words. What each client loads comes first: a name stays when its module is unloaded.
+_FIRST = [f"{PACKAGE}/{name}" for name in ("core", "client", "options", "handshake", "subscribing", "recovery")]
 _ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BUILTIN = set(dir(builtins))
@@ -25,18 +26,17 @@ def rename(trees, public):
     public = {*public, *_BUILTIN}
     kept = {*public, *_ROM}
     for tree in library.values():
-        kept |= {*_exported(tree), *_imported(tree), *_strings(tree), *_keywords(tree)}
+        kept |= {*_imported(tree), *_strings(tree), *_keywords(tree)}
     internal = {name for tree in library.values() for name in _given(tree) if name[:2] != "__"} - kept
-    # There are more names than words: what is always loaded comes first.
-    resident = {name for place in _RESIDENT if place in library for name in _names(library[place])}
+    rank = {name: k for k, place in reversed([*enumerate(_FIRST)]) for name in _names(library.get(place, ast.Module()))}
     used = public.union(*map(_names, trees.values()))
     words = (word for word in _ROM if word not in used)
-    table = dict(zip(sorted(internal, key=lambda name: (name not in resident, name)), words, strict=False))
+    table = dict(zip(sorted(internal, key=lambda name: (rank.get(name, len(_FIRST)), name)), words, strict=False))
     for tree in trees.values():
         _Rename(table).visit(tree)
-    keywords = public.union(*map(_keywords, trees.values()))
+    keywords = _BUILTIN.union(*map(_keywords, trees.values()))
     for tree in library.values():
-        _rename_arguments(tree, keywords)
+        _rename_arguments(tree, public, keywords)
     return table
 
 
@@ -62,24 +62,17 @@ def _strings(tree):
     return (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
-def _exported(tree):
-    """Public globals: they may be imported by their names."""
-    for node in tree.body:
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            names = [node.name]
-        else:
-            names = [name.id for name in ast.walk(node) if isinstance(name, ast.Name)]
-        yield from (name for name in names if name[0] != "_")
-
-
 def _imported(tree):
-    """What a module takes from others, its attributes there included: `packet.connect`, `alias.asname`."""
+    """What a module takes from outside the library."""
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not _is_ours(node)):
             for alias in node.names:
-                if not alias.name.startswith("_"):
-                    yield from alias.name.split(".")
-                    yield alias.asname or alias.name
+                yield from alias.name.split(".")
+                yield alias.asname or alias.name
+
+
+def _is_ours(node):
+    return node.level > 0 or node.module.split(".")[0] == PACKAGE
 
 
 def _given(tree):
@@ -99,11 +92,26 @@ class _Rename(ast.NodeTransformer):
     def __init__(self, table):
         self._table = table
 
+    def visit_Module(self, tree):
+        if all(isinstance(node, (ast.ImportFrom, ast.Assign)) for node in tree.body):
+            return _hand_on(tree, self._table)
+        return self.generic_visit(tree)
+
     def generic_visit(self, node):
         for field in ("id", "attr", "name", "arg", "asname"):
             if getattr(node, field, None) in self._table:
                 setattr(node, field, self._table[getattr(node, field)])
         return super().generic_visit(node)
+
+
+def _hand_on(tree, table):
+    """A module that only hands on what others have goes on doing that by the names of the source."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and _is_ours(node):
+            node.names = [
+                ast.alias(table.get(alias.name, alias.name), alias.asname or alias.name) for alias in node.names
+            ]
+    return tree
 
 
 class _RenameLocals(ast.NodeTransformer):
@@ -119,10 +127,11 @@ class _RenameLocals(ast.NodeTransformer):
         return node
 
 
-def _rename_arguments(tree, kept):
+def _rename_arguments(tree, public, keywords):
     for function in ast.walk(tree):
         inner = [node for node in ast.walk(function) if isinstance(node, (*_FUNCTIONS, ast.Lambda))]
         if isinstance(function, _FUNCTIONS) and inner == [function]:
+            kept = keywords | public if function.name in public else keywords
             used = kept.union(_names(function))
             words = (word for word in _ROM if word not in used and word[0].islower())
             arguments = [a.arg for a in function.args.args if a.arg not in kept and a.arg not in _ROM]

@@ -26,7 +26,6 @@ CORE = [
     "in_flight",
     "outbound",
     "inbound",
-    "foreign",
     "keep_alive",
     "send_buffer",
     "session_record",
