@@ -73,7 +73,7 @@ class _Link:
         self.new = False  # it began its session
 
     def flush(self):
-        while self.connection.hand_out():
+        while self.connection.send_queued():
             pass
         if not self.writer.is_closing():
             self.writer.write(self.connection.data_to_send())
@@ -121,12 +121,12 @@ class Broker:
         if p.kind == CONNECT:
             self._begin(p, link)
         elif link.new:
-            link.connection.session.told = True
+            link.connection.session.client_knows = True
         # What comes on a connection whose place a newer one has taken was never read.
         if self._links.get(link.name) is link and link.connection.packet_received(p):
             self.seen[link.name].add(json.loads(p.payload)["seq"])
         if p.kind == CONNECT and link.new:
-            link.connection.session.told = p.clean or link.name not in self._commanded
+            link.connection.session.client_knows = p.clean or link.name not in self._commanded
 
     def _begin(self, p, link):
         link.name = p.client_id
@@ -149,7 +149,7 @@ class Broker:
         """A message of QoS 2 to a client; False if it has not subscribed, or takes none."""
         link = self._links.get(name)
         session = link.connection.session if link else self._server.sessions.get(name)
-        if not session or not session.told or not session.subscriptions:
+        if not session or not session.client_knows or not session.subscriptions:
             return False
         if len(session.flight) + len(session.queue) >= _WINDOW:
             return False
