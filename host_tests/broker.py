@@ -347,7 +347,7 @@ class Automatic(_Listener):
                 if connection and connection.sock in ready:
                     self._read(connection)
                 if self._connection and self._link.session:
-                    self._hand_out()
+                    self._send_queued()
             except Gone:
                 self._connection = None
                 connection.sock.close()
@@ -415,11 +415,11 @@ class Automatic(_Listener):
         if self._link.packet_received(p):
             self.arrived.append(p)
 
-    def _hand_out(self):
+    def _send_queued(self):
         session = self._link.session
         while self._gifts and session.subscriptions:
             session.queue.append(self._gifts.pop(0))
-            self._link.hand_out()
+            self._link.send_queued()
             self._flush()
 
     def _flush(self):

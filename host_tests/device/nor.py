@@ -11,7 +11,7 @@ before, after, torn(), suffix(), scattered(), mixed(), zeros.
 Other faults of flash:
     NorFlash(cache=True)               # what was not synced may be lost at the cut, each operation by itself
     flash.fail_at(3, "program")        # operation 3 from now raises OSError; "ignore": it does nothing; "read"
-    flash.undecided[at] = 0x10         # these bits of a byte read as they like after each power_on()
+    flash.unstable[at] = 0x10         # these bits of a byte read as they like after each power_on()
 """
 
 from errno import EIO
@@ -33,20 +33,20 @@ class NorFlash:
         self.syncs = 0
         self.watch = None  # called with ("program" or "erase", place, old, new) before each operation
         self.off = False
-        self.undecided = {}
-        self._toss = noise(1)
+        self.unstable = {}
+        self._random = noise(1)
         self._cache = [] if cache else None  # (place, old, new) of each operation since the last sync
         self._left = -1  # operations until the cut
-        self._how = self._lost = None
+        self._outcome = self._lost = None
         self._until = {}  # kind of fault: operations until then
 
     # --- power ---
 
-    def cut_at(self, k, how, lost=None):
-        """Lets operation `k` from now (0: the next one) leave how(old, new) and no power. lost: a number that tells
+    def cut_at(self, k, outcome, lost=None):
+        """Lets operation `k` from now (0: the next one) leave outcome(old, new) and no power. lost: a number that tells
         which of the operations that were not synced are lost with it."""
         self._left = k
-        self._how = how
+        self._outcome = outcome
         self._lost = lost
 
     def lose_cache(self):
@@ -56,7 +56,7 @@ class NorFlash:
         for at, old, _ in reversed(self._cache):
             self.data[at : at + len(old)] = old
         for at, old, new in self._cache:
-            if next(self._toss) & 1:
+            if next(self._random) & 1:
                 self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, new)
         del self._cache[:]
 
@@ -76,18 +76,18 @@ class NorFlash:
         self._left = -1
         self._until.clear()
         self.lose_cache()
-        for at, mask in self.undecided.items():
-            self.data[at] = self.data[at] & ~mask | next(self._toss) & mask
+        for at, mask in self.unstable.items():
+            self.data[at] = self.data[at] & ~mask | next(self._random) & mask
 
-    def fail_at(self, k, how="program"):
+    def fail_at(self, k, outcome="program"):
         """Operation `k` from now (0: the next one) fails: "program", a program or erase that raises OSError; "ignore",
         one that does nothing; "read"."""
-        self._until[how] = k
+        self._until[outcome] = k
 
-    def _fails(self, how):
-        k = self._until.pop(how, -1)
+    def _fails(self, outcome):
+        k = self._until.pop(outcome, -1)
         if k > 0:
-            self._until[how] = k - 1
+            self._until[outcome] = k - 1
         return k == 0
 
     def snapshot(self):
@@ -100,25 +100,25 @@ class NorFlash:
     def restore(self, snapshot, unsynced=(), seed=1):
         """Puts the flash back. Of the operations `unsynced` some are lost, which ones tells `seed`."""
         self.data[:] = snapshot
-        self.undecided.clear()
+        self.unstable.clear()
         if self._cache is not None:
             self._cache[:] = unsynced
-            self._toss = noise(seed)
+            self._random = noise(seed)
         self.power_on()
 
     # --- the extended block protocol ---
 
     def readblocks(self, block, buf, offset=0):
-        self._alive()
+        self._check_power()
         if self._fails("read"):
             raise OSError(EIO, "read")
-        at = self._place(block, offset, len(buf))
+        at = self._address(block, offset, len(buf))
         buf[:] = self.data[at : at + len(buf)]
 
     def writeblocks(self, block, buf, offset=0):
-        self._alive()
+        self._check_power()
         n = len(buf)
-        at = self._place(block, offset, n)
+        at = self._address(block, offset, n)
         if n == 0 or n % self.page or offset % self.page or offset + n > self.block_size:
             raise ValueError("program of %d bytes at %d: pages are of %d bytes" % (n, offset, self.page))
         old = bytes(self.data[at : at + n])
@@ -133,7 +133,7 @@ class NorFlash:
         self._operate("program", at, old, bytes(new))
 
     def ioctl(self, op, arg):
-        self._alive()
+        self._check_power()
         if op == 3:
             self.syncs += 1
             if self._cache:
@@ -148,16 +148,16 @@ class NorFlash:
 
     def _erase(self, block):
         size = self.block_size
-        at = self._place(block, 0, size)
+        at = self._address(block, 0, size)
         self.erases[block] += 1
         old = bytes(self.data[at : at + size])
         self._operate("erase", at, old, b"\xff" * size)
 
-    def _alive(self):
+    def _check_power(self):
         if self.off:
             raise PowerCut()
 
-    def _place(self, block, offset, n):
+    def _address(self, block, offset, n):
         at = block * self.block_size + offset
         if block < 0 or offset < 0 or at + n > len(self.data):
             raise ValueError("%d bytes at block %d, offset %d: outside the flash" % (n, block, offset))
@@ -171,9 +171,9 @@ class NorFlash:
             if self._lost is None:
                 self._cache = self._cache and []
             else:
-                self._toss = noise(self._lost)
+                self._random = noise(self._lost)
                 self.lose_cache()
-            self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, self._how(old, new))
+            self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, self._outcome(old, new))
             raise PowerCut()
         self._left -= 1
         if self._fails("program"):
@@ -182,12 +182,12 @@ class NorFlash:
             return
         if self._cache is not None:
             self._cache.append((at, old, new))
-        for i in list(self.undecided):
+        for i in list(self.unstable):
             if at <= i < at + len(new) and (name == "erase" or new[i - at] != old[i - at]):
-                del self.undecided[i]
+                del self.unstable[i]
         self.data[at : at + len(new)] = new
 
-    def land(self, at, left):
+    def overwrite(self, at, left):
         """Puts what a cut left there."""
         self.data[at : at + len(left)] = left
 

@@ -3,7 +3,7 @@
 from errno import ENOBUFS
 
 from harness import eq
-from inflight.giving_up import discard, drop_oldest
+from inflight.discarding import discard, drop_oldest
 from inflight.journal import DONE, OUT, Journal
 from inflight.outbound import Outbound
 from inflight.packet import PUBACK

@@ -183,7 +183,7 @@ def test_a_page_that_was_never_finished_reads_as_it_likes():
             flash.restore(torn)
             for at in range(len(torn)):
                 if clean[at] != whole[at]:
-                    flash.undecided[at] = (seed * 37 + at * 11 & 255) & (clean[at] ^ whole[at])
+                    flash.unstable[at] = (seed * 37 + at * 11 & 255) & (clean[at] ^ whole[at])
             flash.power_on()
             again = Journal(flash)
             found = bodies(again)
@@ -192,9 +192,9 @@ def test_a_page_that_was_never_finished_reads_as_it_likes():
             put(again, k)
             found.append((k, 0))
             for _ in range(4):
-                for at, mask in list(flash.undecided.items()):  # what was programmed since is decided
+                for at, mask in list(flash.unstable.items()):  # what was programmed since is decided
                     if clean[at] == 0xFF and not flash.data[at] & ~whole[at]:
-                        flash.undecided[at] = mask & flash.data[at]
+                        flash.unstable[at] = mask & flash.data[at]
                 flash.power_on()
                 again = Journal(flash)
                 eq(bodies(again), found)

@@ -139,7 +139,7 @@ class Base:
         finally:
             unload("handshake")
             unload("subscribing")
-            unload("giving_up")
+            unload("discarding")
 
     # --- what it knows ---
 

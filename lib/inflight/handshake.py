@@ -100,11 +100,11 @@ def _start(session, none):
     if new:
         session.inbound.session_lost()
     if mode == CLEAN or (mode == ENDING and new):
-        from .giving_up import discard
+        from .discarding import discard
 
         session.count[counters.DROPPED] += discard(session.outbound)
     elif none and not session.clean:
-        from .giving_up import session_lost
+        from .discarding import session_lost
 
         session.ended = session_lost(session.outbound)
         session.count[counters.COMPLETED] += len(session.ended)

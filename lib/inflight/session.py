@@ -261,7 +261,7 @@ class Session:
             self.count[counters.SENT] += 1
             return 0
         if self.when_full and out.size <= self.journal.largest and not self.journal.fits(OUT, out.size):
-            from .giving_up import make_space
+            from .discarding import make_space
 
             if not make_space(self, out.size):
                 return 0

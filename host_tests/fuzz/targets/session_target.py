@@ -135,7 +135,7 @@ class World:
         elif kind == PUBLISH:
             self.published(d)
         if PUBACK <= kind <= PUBCOMP:
-            self.out.handed(kind, d.mid)
+            self.out.packet_read(kind, d.mid)
             self.out.handled()
 
     def published(self, d):
@@ -156,7 +156,7 @@ class World:
         self.number.note(raw)
         p = parse(raw, self.level)
         if p.kind == PUBREL:
-            self.out.release_written(p.mid)
+            self.out.pubrel_written(p.mid)
         elif p.kind == PUBLISH:
             e = self.out.owner(p.mid)
             demand(e, "%r was complete, or never accepted", p)

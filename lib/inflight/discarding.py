@@ -1,4 +1,4 @@
-# Messages that are given up: the journal is full, or their session has ended. Loaded when that happens.
+# Messages that are discarded: the journal is full, or their session has ended. Loaded when that happens.
 
 import inflight.counters as counters
 
