@@ -8,7 +8,9 @@ import inflight.counters as counters
 
 from .compat import const, passed, print_exception, ticks_add, ticks_diff, ticks_ms, unload
 from .packet import ProtocolError
+from .session import Session
 from .topic import encode_name, matches
+from .transport import Transport
 
 OPEN = const(0)  # steps of connecting: open a connection,
 POLL = const(1)  # write and read once,
@@ -122,6 +124,26 @@ class Base:
     nothing else of the client. on_connect, on_disconnect, on_complete and on_error are attributes too, to be set later.
 
     Raises ValueError."""
+
+    # Of what options.configure() sets, that which others use.
+    session: Session
+    _transport: Transport
+    _host: str
+    _port: int
+    _tls: object
+    _timeout_ms: int
+    _reconnect: bool
+    _clean_session: bool
+    _on_message: object
+    on_error: object
+    _handlers: list
+    _topic: object
+    _in_callback: bool
+    _unfinished: int
+    _connect_reported: bool
+    _last_error: Exception
+    _connected_at: int
+    _next_attempt: int
 
     def __init__(self, host, client_id="", journal=None, **options):
         from .options import configure

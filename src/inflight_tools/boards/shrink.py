@@ -74,12 +74,15 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class _Trim(ast.NodeTransformer):
-    """Takes out docstrings and what is not for MicroPython."""
+    """Takes out docstrings, declarations of types, and what is not for MicroPython."""
 
     def visit(self, node):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
         return super().visit(node)
+
+    def visit_AnnAssign(self, node):
+        return node if node.value else None
 
     def visit_If(self, node):
         self.generic_visit(node)
