@@ -91,7 +91,9 @@ def configure(
         timeout_ms,
     )
     # Whether CONNECT fits the buffer shows now, not on the way.
-    connect_packet(client.session.out.buf, protocol_level, name, clean_session, keepalive, *client._login, client._will)
+    user, password = client._login
+    out = client.session.out.buf
+    connect_packet(out, protocol_level, name, clean_session, keepalive, user, password, client._will)
     client._message = Message(client.session)
     client._in_callback = False  # a handler or callback runs
     client._unfinished = 0  # bytes are on their way, which an interrupt loses: READING, WRITING
