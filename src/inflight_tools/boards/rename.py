@@ -131,7 +131,10 @@ def _rename_arguments(tree, public, keywords):
     for function in ast.walk(tree):
         inner = [node for node in ast.walk(function) if isinstance(node, (*_FUNCTIONS, ast.Lambda))]
         if isinstance(function, _FUNCTIONS) and inner == [function]:
-            kept = keywords | public if function.name in public else keywords
+            # What has a default, or belongs to a public function, may be passed by its keyword from outside.
+            asked = function.args.args[: len(function.args.args) - len(function.args.defaults)]
+            internal = [] if function.name in public else asked
+            kept = {argument.arg for argument in function.args.args if argument not in internal} & public | keywords
             used = kept.union(_names(function))
             words = (word for word in _ROM if word not in used and word[0].islower())
             arguments = [a.arg for a in function.args.args if a.arg not in kept and a.arg not in _ROM]
