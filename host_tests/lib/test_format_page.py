@@ -1,4 +1,4 @@
-"""lib/inflight/FORMAT.md: its example is what the code writes, and its rules are enough to read a journal."""
+"""lib/inflight/FORMAT.md: its example is what the code writes, and its rules are sufficient to read a journal."""
 
 import os
 import re
@@ -33,13 +33,14 @@ def test_worked_example(monkeypatch):
 
 
 def decode(image, n, page):
-    """Reads an image by the rules of the page alone. Returns {(kind, id): (sequence, body, state)}, next number."""
+    """Reads an image by the rules of the page alone. Returns {(kind, id): (sequence number, body, state)}, next
+    number."""
     found = Image(Shape(n, len(image) // n, page), image)
     return {(r.kind, r.mid): (r.seq, r.body, r.state) for r in found.records}, found.next_seq
 
 
 @pytest.mark.parametrize("page", [4, 64, 256])
-def test_rules_are_enough(page):
+def test_rules_are_sufficient(page):
     flash = NorFlash(5, 512, page)
     flash.watch = lambda name, at, old, new: snapshots.append((bytes(flash.data), dict(expected), pending[:]))
     snapshots, expected, pending = [], {}, []
