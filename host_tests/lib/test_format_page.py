@@ -10,7 +10,7 @@ import inflight.journal
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
 from journal_reader import Image, Shape
 from nor import NorFlash
-from test_journal import Places
+from test_journal import RecordOwner
 
 PAGE = Path(inflight.journal.__file__).with_name("FORMAT.md").read_text()
 
@@ -46,7 +46,7 @@ def test_rules_are_sufficient(page):
     snapshots, expected, pending = [], {}, []
     journal = Journal(flash)
     del snapshots[:]
-    places = journal.owner = Places()
+    places = journal.owner = RecordOwner()
     for k in range(150):
         key = ((OUT, IN, SESSION)[k % 3], k)
         body = bytes((k + i) & 0xFF for i in range(0 if key[0] == IN else k % 40))
