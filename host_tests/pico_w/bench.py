@@ -11,7 +11,7 @@ from dev.demo.mosquitto import Mosquitto
 from dev.pico_w import copies, filesystem, sensor
 from dev.pico_w.board import FLASH_SIZE, Board
 from dev.pico_w.filesystem import BLOCK
-from dev.pico_w.front import front
+from dev.pico_w.tls_proxy import tls_proxy
 from inflight_tools.boards.bundle import compile_mpy, files
 
 READY = 0x3FFFFFFF  # what the board notes when it is
@@ -36,13 +36,13 @@ class Brokers:
     def __init__(self, folder):
         self.ca = trustme.CA()
         self.plain = Mosquitto(folder / "plain")
-        self._front = front(self.plain.port, server_context(self.ca, "broker.test"))
+        self._tls_proxy = tls_proxy(self.plain.port, server_context(self.ca, "broker.test"))
         self.frail = Mosquitto(folder / "frail")
 
     def __enter__(self):
         with ExitStack() as running:
             running.enter_context(self.plain)
-            running.enter_context(self._front)
+            running.enter_context(self._tls_proxy)
             self._running = running.pop_all()
         return self
 
@@ -58,9 +58,9 @@ class Brokers:
             CUT: sensor.config(self.plain.port, "sensor", **cut),
             RESTART: sensor.config(self.frail.port, "restart", qos=2, keepalive=5, **often),
             DROP: sensor.config(self.plain.port, "drop", qos=2, **often),
-            TLS: sensor.config(self._front.port, "tls", **secure),
-            WRONG_AUTHORITY: sensor.config(self._front.port, "impostor", **secure | {"tls_ca": "/other.der"}),
-            WRONG_NAME: sensor.config(self._front.port, "astray", **secure | {"host": "other.test"}),
+            TLS: sensor.config(self._tls_proxy.port, "tls", **secure),
+            WRONG_AUTHORITY: sensor.config(self._tls_proxy.port, "impostor", **secure | {"tls_ca": "/other.der"}),
+            WRONG_NAME: sensor.config(self._tls_proxy.port, "astray", **secure | {"host": "other.test"}),
         }
         found = {f"/{task}.json": content for task, content in configs.items()}
         return found | {"/ca.der": der(self.ca), "/other.der": der(trustme.CA())}

@@ -23,7 +23,7 @@ def broker(tmp_path):
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory):
-    """The board that all copies of this session are made of, and the brokers that its configurations name."""
+    """The board of which all boards of this session are copies, and the brokers in its configurations."""
     from host_tests.pico_w.bench import Bench, Brokers  # which need the emulator
 
     with Brokers(tmp_path_factory.mktemp("brokers")) as brokers:
@@ -31,7 +31,7 @@ def bench(tmp_path_factory):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """How much the power cuts proved: of all workers together."""
+    """Prints the sums of all power cuts, of all workers."""
     cuts, messages = Counter(), Counter()
     for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
         told = dict(report.user_properties)

@@ -5,8 +5,8 @@ import pytest
 
 from dev.pico_w import copies, image, sensor
 from dev.pico_w.board import Board
-from dev.pico_w.ear import Ear
 from dev.pico_w.filesystem import unpack
+from dev.pico_w.subscriber import Subscriber
 from inflight_tools.boards.bundle import files
 from inflight_tools.boards.images.uf2 import Uf2Image
 from inflight_tools.boards.images.variants import variant
@@ -14,7 +14,7 @@ from inflight_tools.boards.images.variants import variant
 
 @pytest.mark.long("INFLIGHT_PICO_W")
 @pytest.mark.timeout(600)
-def test_it_goes_online_publishes_and_obeys(broker, tmp_path):
+def test_it_connects_publishes_and_executes_commands(broker, tmp_path):
     application = files(sensor.BOARD)
     settings = sensor.config(broker.port, "bare", qos=2, interval_ms=1000)
     finished = Uf2Image(variant("pico_w"), image.find().read_bytes(), application | {"/config.json": settings})
@@ -22,12 +22,12 @@ def test_it_goes_online_publishes_and_obeys(broker, tmp_path):
     board = Board(uf2=tmp_path / "pico_w.uf2")
 
     async def live(board):
-        with Ear(broker.port, "inflight/bare/#") as ear:
-            await board.until(lambda: ear.find("inflight/bare/status"), 400, "the birth message")
-            ear.say("inflight/bare/command/ping", "hello")
-            await board.until(lambda: ear.find("inflight/bare/reply/ping"), 60, "the reply to a command")
-            await board.until(lambda: len(ear.find("inflight/bare/telemetry")) > 1, 60, "telemetry")
-            return ear.heard
+        with Subscriber(broker.port, "inflight/bare/#") as subscriber:
+            await board.until(lambda: subscriber.find("inflight/bare/status"), 400, "the birth message")
+            subscriber.publish("inflight/bare/command/ping", "hello")
+            await board.until(lambda: subscriber.find("inflight/bare/reply/ping"), 60, "the reply to a command")
+            await board.until(lambda: len(subscriber.find("inflight/bare/telemetry")) > 1, 60, "telemetry")
+            return subscriber.messages
 
     heard = copies.staged(live, board, board.switch_on)
     told = {one.topic.rpartition("bare/")[2]: one for one in heard}

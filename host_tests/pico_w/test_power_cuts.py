@@ -8,9 +8,9 @@ import pytest
 
 from dev.pico_w import copies
 from dev.pico_w.board import Board
-from dev.pico_w.ear import Ear
 from dev.pico_w.filesystem import pack, unpack
 from dev.pico_w.power import HOW
+from dev.pico_w.subscriber import Subscriber
 from host_tests.pico_w.ageing import aged
 from host_tests.pico_w.bench import CUT, OFFLINE, PUBLISHER, READY, application
 from host_tests.pico_w.judge import Cuts, judge
@@ -20,19 +20,19 @@ CHAINS, PUBLISHER_LIVES, SENSOR_LIVES = 6, 32, 12
 assert CHAINS * PUBLISHER_LIVES + SENSOR_LIVES >= 200
 
 
-def verdict(cuts, ear, record_property):
-    """Judges, and tells what there was to judge."""
-    lost, doubled = judge(cuts, lambda: list(ear.heard))
+def verdict(cuts, subscriber, record_property):
+    """Judges, and records the numbers of the run."""
+    lost, doubled = judge(cuts, lambda: list(subscriber.messages))
     record_property("power cuts", dict(cuts.cuts))
-    told = {"messages accepted": len(cuts.accepted), "delivered": len(ear.heard)}
+    told = {"messages accepted": len(cuts.accepted), "delivered": len(subscriber.messages)}
     record_property("messages", told | {"lost": len(lost), "of QoS 2 doubled": len(doubled)})
     assert not lost and not doubled
 
 
 @pytest.mark.parametrize("number", range(CHAINS))
 def test_a_publisher(bench, number, record_property):
-    """Three lives of four stay offline, which takes less time; the fourth has their messages to deliver as well. Every
-    other chain begins with a ring that has come round, so that it erases, and copies what the oldest sector holds."""
+    """Three runs of four stay offline, which is faster; the fourth also delivers their messages. Every other chain
+    begins with a full ring, so that sectors are erased and records copied."""
     full = number % 2 == 1
     cuts = Cuts(number, full)
     topic = f"cut/publisher{number}/#"
@@ -40,43 +40,52 @@ def test_a_publisher(bench, number, record_property):
     flash = bench.flash
     if full:
         flash, cuts.accepted = aged(flash, f"publisher{number}", topic.replace("#", "n"))
-    with Ear(port, topic, f"judge{number}") as ear:
+    with Subscriber(port, topic, f"judge{number}") as subscriber:
         for life in range(PUBLISHER_LIVES):
             task, most, longest = (OFFLINE, 8, 0.15) if life % 4 else (PUBLISHER, 20, 0.3)
             flash = cuts.live(bench, task + number, flash, most, longest)
         cuts.last(bench, PUBLISHER + number, flash, port, topic)
-        verdict(cuts, ear, record_property)
+        verdict(cuts, subscriber, record_property)
     assert len(cuts.accepted) > PUBLISHER_LIVES // 4 and sum(cuts.cuts.values()) == PUBLISHER_LIVES
-    assert len({one.fields["epoch"] for one in ear.heard}) == 1
+    assert len({one.fields["epoch"] for one in subscriber.messages}) == 1
     assert not full or any("erase" in cut for cut in cuts.cuts)
 
 
 def test_the_sensor(bench, record_property):
-    """The application itself, which is told something in each life as well: exactly once in both directions. Its first
-    life goes on until the broker knows it, and keeps what it is told."""
+    """The real application, which also receives a command in each run: exactly once in both directions. The first run
+    lasts until the broker has its session, which keeps the commands."""
     cuts = Cuts(0)
     port = bench.brokers.plain.port
 
-    def echoes(ear):
-        replies = {one.fields["seq"]: one.fields for one in ear.find("inflight/sensor/reply/ping")}  # QoS 1: once each
+    def echoes(subscriber):
+        replies = {
+            one.fields["seq"]: one.fields for one in subscriber.find("inflight/sensor/reply/ping")
+        }  # QoS 1: once each
         return [(int(reply["echo"]), "redelivered" in reply) for reply in replies.values()]
 
-    with Ear(port, "inflight/sensor/#", "judge") as ear:
+    with Subscriber(port, "inflight/sensor/#", "judge") as subscriber:
         flash = cuts.first(bench, CUT, None, port, "inflight/sensor/status")
-        ear.say("inflight/sensor/command/ping", "0")
+        subscriber.publish("inflight/sensor/command/ping", "0")
         for life in range(1, SENSOR_LIVES):
             flash = cuts.live(bench, CUT, flash, 20, 0.6)
-            ear.say("inflight/sensor/command/ping", str(life))
-        cuts.last(bench, CUT, flash, port, "inflight/sensor/#", lambda ear: SENSOR_LIVES - 1 in dict(echoes(ear)))
-        verdict(cuts, ear, record_property)
-    assert {number for number, _ in echoes(ear)} == set(range(SENSOR_LIVES))
+            subscriber.publish("inflight/sensor/command/ping", str(life))
+        cuts.last(
+            bench,
+            CUT,
+            flash,
+            port,
+            "inflight/sensor/#",
+            lambda subscriber: SENSOR_LIVES - 1 in dict(echoes(subscriber)),
+        )
+        verdict(cuts, subscriber, record_property)
+    assert {number for number, _ in echoes(subscriber)} == set(range(SENSOR_LIVES))
     assert sum(cuts.cuts.values()) == SENSOR_LIVES
-    for number, times in Counter(number for number, again in echoes(ear) if not again).items():
+    for number, times in Counter(number for number, again in echoes(subscriber) if not again).items():
         assert times == 1, f"command {number} was obeyed twice, and passed for new"
 
 
-def test_the_first_start_of_all(bench, record_property):
-    """Cut while it makes its journal, and again while it tidies up after that: each time from cold."""
+def test_the_first_start(bench, record_property):
+    """Cut while it creates the journal, and again during the recovery: each time from a cold start."""
     dice = random.Random(1)
     code = application(bench.brokers)
     flash = pack(code)

@@ -2,17 +2,17 @@
 
 import pytest
 
-from dev.pico_w.ear import Ear
+from dev.pico_w.subscriber import Subscriber
 from host_tests.pico_w.bench import PLAIN
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(300)]
 
 
-def test_messages_of_qos_0_come_in_order(bench):
+def test_qos_0_messages_arrive_in_order(bench):
     async def live(board):
-        with Ear(bench.brokers.plain.port, "plain/#") as ear:
-            await board.until(lambda: len(ear.heard) > 9, 120, "messages")
-            return ear.heard
+        with Subscriber(bench.brokers.plain.port, "plain/#") as subscriber:
+            await board.until(lambda: len(subscriber.messages) > 9, 120, "messages")
+            return subscriber.messages
 
     heard = bench.copy(live, PLAIN, 150)
     numbers = [one.fields["n"] for one in heard]
