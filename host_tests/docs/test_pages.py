@@ -80,7 +80,7 @@ def test_capacities_are_those_of_the_journal():
     class Flash(RamFlash):
         volatile = False
 
-    for sectors, size, limit, messages in _rows(GUIDE, "How large"):
+    for sectors, size, limit, messages in _rows(GUIDE, "Size"):
         journal = Journal(Flash(int(sectors), 4096))
         numbers = [int(text.replace(",", "")) for text in (size, limit, messages)]
         assert numbers == [int(sectors) * 4, journal.limit, journal.limit // 110]
