@@ -1,11 +1,10 @@
-"""Names that nobody outside the library knows, made free of charge: each name that MicroPython meets for the first
-time costs heap, some 20 bytes, and one that the firmware itself uses costs nothing. rom_names.txt holds names that the
-stock firmware of ESP32 and Pico W, and the unix port, have in ROM.
+"""Renames internal names so that they cost no heap. Each name that MicroPython's firmware does not contain costs some
+20 bytes of heap. rom_names.txt lists names that the stock firmware of ESP32 and Pico W, and the unix port, have in ROM.
 
-An internal name is one that the library gives to something (a private global, a method, an attribute) and that nobody
-else can mean: it is not public, stands in no string, and is not imported from anywhere. It becomes the same word
-everywhere, so a traceback can be translated back. The name of an argument that nobody passes by its keyword becomes a
-word of the function's own."""
+An internal name is one that the library defines (a private global, a method, an attribute) and that nothing else can
+refer to: it is not public, is in no string, and is not imported from elsewhere. It becomes the same word everywhere,
+so tracebacks can be translated back. An argument that is never passed by keyword becomes any word that is unused in
+its function."""
 
 import ast
 import builtins
@@ -19,15 +18,15 @@ _BUILTIN = set(dir(builtins))
 
 
 def rename(trees, public):
-    """Renames what is internal in trees, {place: ast.Module}, in place. public: names that stay, and mean what they
-    mean. Returns {original name: new name}."""
+    """Renames internal names in trees, {place: ast.Module}, in place. public: names that keep their meaning. Returns
+    {original name: new name}."""
     library = {place: tree for place, tree in trees.items() if place.startswith(f"{PACKAGE}/")}
     public = {*public, *_BUILTIN}
     kept = {*public, *_ROM}
     for tree in library.values():
         kept |= {*_exported(tree), *_imported(tree), *_strings(tree), *_keywords(tree)}
     internal = {name for tree in library.values() for name in _given(tree) if name[:2] != "__"} - kept
-    # There are more names than words: what is always loaded comes first.
+    # There are more names than words: modules that are always loaded come first.
     resident = {name for place in _RESIDENT if place in library for name in _names(library[place])}
     used = public.union(*map(_names, trees.values()))
     words = (word for word in _ROM if word not in used)
@@ -41,13 +40,13 @@ def rename(trees, public):
 
 
 def mentioned(text):
-    """The names that stand in a module, or in its strings."""
+    """The names in a module, including its strings."""
     tree = ast.parse(text)
     return {*_names(tree), *_strings(tree)}
 
 
 def _names(tree):
-    """Every name that stands in a module, whatever it means there."""
+    """Every name in a module, whatever it refers to."""
     for node in ast.walk(tree):
         for field in ("id", "attr", "name", "arg", "asname"):
             if isinstance(getattr(node, field, None), str):
@@ -63,7 +62,7 @@ def _strings(tree):
 
 
 def _exported(tree):
-    """Public globals: they may be imported by their names."""
+    """Public globals: other modules may import them."""
     for node in tree.body:
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             names = [node.name]
@@ -73,7 +72,7 @@ def _exported(tree):
 
 
 def _imported(tree):
-    """What a module takes from others, its attributes there included: `packet.connect`, `alias.asname`."""
+    """Names that a module imports from others, including attributes of modules: `packet.connect`, `alias.asname`."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             for alias in node.names:
@@ -83,7 +82,7 @@ def _imported(tree):
 
 
 def _given(tree):
-    """Names that a module gives to something."""
+    """Names that a module defines."""
     for node in ast.walk(tree):
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             yield node.name
