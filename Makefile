@@ -33,10 +33,10 @@ conformance: setup  ## which test proves which statement of MQTT 3.1.1 and 3.1
 
 SEEDED = $(if $(SEED),--seed $(SEED))
 
-crash: setup  ## power cuts everywhere in scripts that are made up as it goes (CUTS=100000 SEED=)
+crash: setup  ## power cuts and flash faults in random scripts (CUTS=100000 SEED=)
 	@$(VENV)/python -m dev.crash $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
 
-fuzz: setup  ## hostile bytes for decoder, session, mount and commands (INPUTS=1000000 SEED=)
+fuzz: setup  ## hostile input for decoder, session, mount and commands (INPUTS=1000000 SEED=)
 	$(SETUP) fuzz
 	@$(VENV)/python -m dev.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(SEEDED) $(ARGS)
 

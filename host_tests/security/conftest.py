@@ -1,4 +1,4 @@
-"""A certificate authority, brokers that have its certificates, and clients as processes on each interpreter."""
+"""A certificate authority, brokers with its certificates, and clients as processes on each interpreter."""
 
 import contextlib
 
@@ -19,7 +19,7 @@ def authority():
 
 @pytest.fixture
 def serve(authority):
-    """serve(*names, days=, by=): (port, plain broker behind it) of a TLS server that goes by these names."""
+    """serve(*names, days=, by=): (port, plain broker behind it) of a TLS server with these names."""
     with contextlib.ExitStack() as stack:
 
         def start(*names, days=(-1, 1), by=authority):
@@ -31,7 +31,7 @@ def serve(authority):
 
 @pytest.fixture
 def attempt(runtime, tmp_path, authority):
-    """attempt(kind, port, what="", host="localhost"): what a client says of its connection there."""
+    """attempt(kind, port, what="", host="localhost"): the output of a client that connects there."""
     ca = tmp_path / "ca.der"
     ca.write_bytes(der(authority))
 

@@ -40,7 +40,7 @@ def test_docstrings_and_what_is_for_cpython_go():
 @pytest.mark.parametrize(
     "first, second, says",
     [
-        ("def f(): pass", "def f(): pass", "f stands in inflight/compat and in inflight/packet"),
+        ("def f(): pass", "def f(): pass", "f is defined in inflight/compat and in inflight/packet"),
         (
             "def f(): pass",
             "import inflight.compat as compat\ndef g(f):\n    compat.f()",

@@ -1,11 +1,10 @@
-"""Names that nobody outside the library knows, made free of charge: each name that MicroPython meets for the first
-time costs heap, some 20 bytes, and one that the firmware itself uses costs nothing. rom_names.txt holds names that the
-stock firmware of ESP32 and Pico W, and the unix port, have in ROM.
+"""Renames internal names so that they cost no heap. Each name that MicroPython's firmware does not contain costs some
+20 bytes of heap. rom_names.txt lists names that the stock firmware of ESP32 and Pico W, and the unix port, have in ROM.
 
-An internal name is one that the library gives to something (a private global, a method, an attribute) and that nobody
-else can mean: it is not public, stands in no string, and is not imported from anywhere. It becomes the same word
-everywhere, so a traceback can be translated back. The name of an argument that nobody passes by its keyword becomes a
-word of the function's own."""
+An internal name is one that the library defines (a private global, a method, an attribute) and that nothing else can
+refer to: it is not public, is in no string, and is not imported from elsewhere. It becomes the same word everywhere,
+so tracebacks can be translated back. An argument that is never passed by keyword becomes any word that is unused in
+its function."""
 
 import ast
 import builtins
@@ -20,8 +19,8 @@ _BUILTIN = set(dir(builtins))
 
 
 def rename(trees, public):
-    """Renames what is internal in trees, {place: ast.Module}, in place. public: names that stay, and mean what they
-    mean. Returns {original name: new name}."""
+    """Renames internal names in trees, {place: ast.Module}, in place. public: names that keep their meaning. Returns
+    {original name: new name}."""
     library = {place: tree for place, tree in trees.items() if place.startswith(f"{PACKAGE}/")}
     public = {*public, *_BUILTIN}
     kept = {*public, *_ROM}
@@ -41,13 +40,13 @@ def rename(trees, public):
 
 
 def mentioned(text):
-    """The names that stand in a module, or in its strings."""
+    """The names in a module, including its strings."""
     tree = ast.parse(text)
     return {*_names(tree), *_strings(tree)}
 
 
 def _names(tree):
-    """Every name that stands in a module, whatever it means there."""
+    """Every name in a module, whatever it refers to."""
     for node in ast.walk(tree):
         for field in ("id", "attr", "name", "arg", "asname"):
             if isinstance(getattr(node, field, None), str):
@@ -76,7 +75,7 @@ def _is_ours(node):
 
 
 def _given(tree):
-    """Names that a module gives to something."""
+    """Names that a module defines."""
     for node in ast.walk(tree):
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             yield node.name
