@@ -264,8 +264,9 @@ def _restore_sectors(j, reader):
 
 
 def _most_records(size):
-    # How many may have been in so many bytes, the last one without its state.
-    return (size + 1) // OVERHEAD
+    # How many may have been in so many bytes, the last one without its state. Below 0: none, as behind a record whose
+    # last bytes are FF.
+    return max(size + 1, 0) // OVERHEAD
 
 
 def _is_alike(j, i, seq):
