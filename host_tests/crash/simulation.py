@@ -132,11 +132,10 @@ class Simulation:
     # --- faults of the flash ---
 
     def rot(self, n):
-        """Flips one bit, the n-th of those in programmed bytes. Not with foreign ids: the power may have been cut
-        between the two copies of the record that protects against these, so one bit could destroy the only copy."""
+        """Flips one bit, the n-th of those in programmed bytes."""
         data = self.flash.data
         places = [i for i, byte in enumerate(data) if byte != 0xFF]
-        if places and not self.setup["foreign_ids"]:
+        if places:
             data[places[n // 8 % len(places)]] ^= 1 << n % 8
             self.state.bit_flipped = True
 
