@@ -96,7 +96,7 @@ class Simulation:
         if self.flash.off:
             self.flash.power_on()
         elif lost is not None:
-            self.flash.restore(self.flash.snapshot(), self.flash.unsynced(), lost)
+            self.flash.lose_cache(lost)  # not restore(), which forgets a cut that is still to come
         self.peer.power_cut(arrive, lost is not None)
 
     def interrupted(self):
