@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -38,6 +39,20 @@ def test_modules_compiled_with_the_library_get_the_same_words(tmp_path):
     (first, second) = re.search(r"return session\.(\w+)\.(\w+)", found["mine"]).groups()
     assert first != "outbound" and {first, second} < attributes(found["inflight/core"])
     assert shrunk(library() | {"mine": test}, {"outbound"})["mine"].count("outbound") == 1
+
+
+@pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
+def test_every_name_has_its_definition(board, tmp_path):
+    """In each module as it is deployed: no name is undefined, or assigned in vain."""
+    for place, text in shrunk(sources(board)).items():
+        file = tmp_path / f"{place}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    # F401: a module hands on names of others. F811: several modules that are merged import the same.
+    rules = ("--select", "F", "--ignore", "F401,F811")
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", *rules, tmp_path]
+    done = subprocess.run(ruff, capture_output=True, text=True)
+    assert not done.returncode, done.stdout
 
 
 def test_micropython_has_all_words():
