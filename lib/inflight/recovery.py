@@ -248,14 +248,16 @@ def _restore_sectors(j, reader):
     j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
     seq = newest + 1
     i = seq % j._n
-    if newest >= 0 and not headers[i] and _is_newest(j, reader, i, seq):
+    damaged = newest >= 0 and not headers[i] and _is_newest(j, i, seq)
+    if damaged:
         newest = seq
-        if not reader.count_records()[0]:  # blank, or its erase or its header was cut short
-            j._erase(i, seq)
-            headers[i] = seq, secrets
     j.erases = newest + 1
     j._head = newest % j._n
     j._erased = 0
+    reader.aim(i)
+    if damaged and not reader.count_records()[0]:  # blank, or its erase or its header was cut short
+        j._erase(i, seq)
+        headers[i] = seq, secrets
     for k in range(1, j._n + 1):
         i = (newest + k) % j._n
         seq = _number(j, newest, i)
@@ -304,10 +306,9 @@ def _likeness(j, i, seq):
     return sum(a == b for a, b in zip(h, right))
 
 
-def _is_newest(j, reader, i, seq):
+def _is_newest(j, i, seq):
     # True if sector i, behind the newest one with a right header, has the number `seq` and a damaged header. Else it is
     # the oldest, or blank.
-    reader.aim(i)
     return _likeness(j, i, seq) > max(_ALIKE - 1, _likeness(j, i, seq - j._n))
 
 
