@@ -474,6 +474,7 @@ def _finish(j, reader):
             j._collect()
         except OutboxFull:
             _rewrite_oldest(j)
+            noted = not j.next_seq
     try:
         for sector in reader.spoilt:
             while j._live[sector]:
@@ -527,8 +528,6 @@ def _rewrite_oldest(j):
             j._write_state(at, len(body), state)
     j._ordered = False
     j.next_seq, j.last_mid = numbers
-    if j.next_seq:
-        j._note()
 
 
 def _refresh(j, at):
