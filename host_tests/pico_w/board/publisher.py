@@ -26,6 +26,7 @@ def prepare():
     inflight.pinning.pin = spy
     board.journal_flash()  # it forgets the room in which that was found
     __import__("inflight.recovery")
+    __import__("inflight.sectors")
 
 
 class _Pinning:
