@@ -230,7 +230,10 @@ def _read_sector(j, reader, sector):
     if sector == j._head:
         if at <= last:
             _count_end(j, reader, at, last + 1)
-            at = -(-(last + 1) // j._unit) * j._unit  # none of the page can be trusted
+            # None of the page can be trusted, nor of the next one if the record goes on there: its program may have
+            # begun, and read as blank this time.
+            behind = max(last + 1, at + (reader.size_in_header(at) or HEAD))
+            at = min(-(-behind // j._unit) * j._unit, reader.end)
         if end < at:  # also what is zero already: the mount that retired it may have been cut short
             _retire(j, reader, end, at)
         j._off = at - reader.base
