@@ -12,6 +12,7 @@ Other faults:
 
     NorFlash(cache=True)               # unsynced operations may be lost at a cut, each independently
     flash.fail_at(3, "program")        # operation 3 from now raises OSError; "ignore": it does nothing; "read"
+    flash.worn = (512,)                # programs at these addresses do nothing
     flash.unstable[at] = 0x10          # these bits of a byte read at random after each power_on()
 """
 
@@ -34,6 +35,7 @@ class NorFlash:
         self.syncs = 0
         self.watch = None  # called with ("program" or "erase", address, old, new) before each operation
         self.off = False
+        self.worn = ()
         self.unstable = {}
         self._random = noise(1)
         self._cache = [] if cache else None  # (address, old, new) of each operation since the last sync
@@ -181,7 +183,7 @@ class NorFlash:
         self._left -= 1
         if self._fails("program"):
             raise OSError(EIO, name)
-        if self._fails("ignore"):
+        if self._fails("ignore") or (name == "program" and at in self.worn):
             return
         if self._cache is not None:
             self._cache.append((at, old, new))
