@@ -62,7 +62,8 @@ def _read_ring(j, reader):
         _read_sector(j, reader, (j._head + k) % j._n)
     damaged = j.damaged
     _read_sector(j, reader, j._head)
-    if j._erased or j._live[j._head] or j._newest // j._size == j._head:
+    worn = reader.worn == j._head or j._bad // j._size == j._head  # it would be worn again when it is erased
+    if j._erased or worn or j._live[j._head] or j._newest // j._size == j._head:
         return True
     reader.gone += j.damaged - damaged
     reader.passed += reader.lost
@@ -83,6 +84,7 @@ class _SectorReader:
         self.gone = 0  # damaged records in heads that were erased since
         self.passed = 0  # numbers that may have been given in those
         self.unknown = False  # nobody can tell which numbers were given
+        self.worn = -1  # the last sector in which a page did not take all that was programmed
         self.begin()
 
     def begin(self):
@@ -140,15 +142,16 @@ class _SectorReader:
         except OSError:
             if not _is_worn(self.j):
                 raise
+            self.worn = self.j._bad // self.j._size
+            self.j._bad = -1
             self.j._clear_page()
             return False
         return True
 
-    def is_zero(self, at, end):
-        """True if no bit is set from address `at` to `end`, or as far as a record would go."""
-        n = min(end - at, OVERHEAD)
+    def is_passed_over(self, at, n):
+        """True if nothing is in these n bytes, at most a chunk: none has more than one bit. A kind has two."""
         i = self.load(at, n)
-        return not any(self.view[i : i + n])
+        return not any(b & b - 1 for b in self.view[i : i + n])
 
     def is_used(self, sector):
         """Aims at the sector. Returns True if something is behind its header."""
@@ -223,7 +226,7 @@ class _SectorReader:
         """How many records may have been in the region at the end of the ring, beside one that was cut short."""
         size = self.size_in_header(at)
         if not size:
-            return 0 if self.is_zero(at + 1, end) else _most_records(end - at)
+            return _most_records(end - at)
         # The CRC is programmed last: where it is blank the record was never whole.
         return int(self.word(at + size - 1 - _CRC) != 0xFFFFFFFF)
 
@@ -245,21 +248,18 @@ def _read_sector(j, reader, sector):
     while at <= last:
         if reader.has_record(at):
             at = end = _take(j, reader, at)
-        elif not reader.buf[reader.load(at, 1)]:
+        elif reader.is_passed_over(at, 1):
             at += 1  # retired before
         else:
             behind = reader.next_record(at + 1, last)
             if behind < 0 and sector == j._head:
                 break
             behind = last + 1 if behind < 0 else behind
-            if reader.is_zero(at + 1, behind):
-                behind = at + 1  # retired before, but for a bit that has flipped, or that cannot be cleared
-            else:
-                size = reader.size_in_header(at)
-                if size and at + size < behind:
-                    behind = at + size
-                j.damaged += 1
-                _take_numbers(j, reader, at)
+            size = reader.size_in_header(at)
+            if size and at + size < behind:
+                behind = at + size
+            j.damaged += 1
+            _take_numbers(j, reader, at)
             if len(reader.damaged) < _MOST_REGIONS:
                 reader.damaged.append((at, behind))
             else:
@@ -348,14 +348,16 @@ def _set_state(j, reader, at, n, state):
 
 def _retire(j, reader, at, end):
     # The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
-    # Returns False if a bit cannot be cleared: no record may stand in front of that, nor behind it, for those who walk.
+    # Returns False if that fails for more than single bits: no live record may stand before or behind those.
     zeros = bytes(CHUNK)
     whole = True
     while at < end:
         n = min(CHUNK - at % CHUNK, end - at)
         if not reader.has_programmed(j._clear_bits, at, zeros, n):
-            whole = False
-            reader.spoilt.append(at // j._size)
+            reader.aim(at // j._size)
+            if not reader.is_passed_over(at, n):
+                whole = False
+                reader.spoilt.append(at // j._size)
         at += n
     j._sync()
     reader.forget()
