@@ -148,11 +148,6 @@ class _SectorReader:
             return False
         return True
 
-    def is_passed_over(self, at, n):
-        """True if nothing is in these n bytes, at most a chunk: none has more than one bit. A kind has two."""
-        i = self.load(at, n)
-        return not any(b & b - 1 for b in self.view[i : i + n])
-
     def is_used(self, sector):
         """Aims at the sector. Returns True if something is behind its header."""
         self.aim(sector)
@@ -248,7 +243,7 @@ def _read_sector(j, reader, sector):
     while at <= last:
         if reader.has_record(at):
             at = end = _take(j, reader, at)
-        elif reader.is_passed_over(at, 1):
+        elif _is_nothing(reader.buf[reader.load(at, 1)]):
             at += 1  # retired before
         else:
             behind = reader.next_record(at + 1, last)
@@ -346,6 +341,11 @@ def _set_state(j, reader, at, n, state):
             j._fail("a record of the journal does not take its state")
 
 
+def _is_nothing(byte):
+    # It has one bit at most, and is passed over: each kind has two.
+    return not byte & byte - 1
+
+
 def _retire(j, reader, at, end):
     # The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
     # Returns False if that fails for more than single bits: no live record may stand before or behind those.
@@ -355,7 +355,8 @@ def _retire(j, reader, at, end):
         n = min(CHUNK - at % CHUNK, end - at)
         if not reader.has_programmed(j._clear_bits, at, zeros, n):
             reader.aim(at // j._size)
-            if not reader.is_passed_over(at, n):
+            i = reader.load(at, n)
+            if not all(map(_is_nothing, reader.view[i : i + n])):
                 whole = False
                 reader.spoilt.append(at // j._size)
         at += n
