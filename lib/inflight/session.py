@@ -125,7 +125,11 @@ class Session:
                 # Nobody knows which Message IDs are free, but those of messages that are still there: a PUBREL of ours
                 # would end their handshakes.
                 last = self.outbound.last_mid
-                self.suspect(last % 65535 + 1, (self.outbound.oldest_mid() - last - 1) % 65535 or 65535)
+                oldest = self.outbound.oldest_mid()
+                first = last % 65535 + 1
+                if record.unproven and (record.next_unproven - oldest) % 65535 <= (last - oldest) % 65535:
+                    first = record.next_unproven  # nor was it known before
+                self.suspect(first, (oldest - first) % 65535 or 65535)
             elif record.unproven:
                 self.suspect(record.next_unproven, record.unproven)
             if record.stale:
