@@ -122,14 +122,10 @@ class Session:
         if journal:
             journal.owner = self
             if record.lost or (journal.damaged and journal.skipped and record.has_session):
-                # Nobody knows which Message IDs are free, but those of messages that are still there: a PUBREL of ours
-                # would end their handshakes.
-                last = self.outbound.last_mid
-                oldest = self.outbound.oldest_mid()
-                first = last % 65535 + 1
-                if record.unproven and (record.next_unproven - oldest) % 65535 <= (last - oldest) % 65535:
-                    first = record.next_unproven  # nor was it known before
-                self.suspect(first, (oldest - first) % 65535 or 65535)
+                from .foreign import after_damage
+
+                unload("foreign")
+                self.foreign = after_damage(record, self.outbound.oldest_mid(), self.outbound.last_mid)
             elif record.unproven:
                 self.suspect(record.next_unproven, record.unproven)
             if record.stale:
