@@ -47,7 +47,7 @@ class Records(Pages):
         h = self._h
         self._read(at, h)
         kind = h[0]
-        if not kind & kind - 1:
+        if not kind & kind - 1:  # one bit at most
             return 0
         if kind == 0xFF:
             return kind

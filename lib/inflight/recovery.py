@@ -16,15 +16,12 @@ _MOST_REGIONS = 100  # that are remembered
 
 
 def mount(j):
-    tries = j._n
-    while tries:
+    for left in range(j._n, 0, -1):
         try:
-            _mount(j)
-            return
+            return _mount(j)
         except OSError:
             # What went to a worn page is a record that was cut short: the next try passes it by.
-            tries = tries - 1 if _is_worn(j) else 0
-            if not tries:
+            if left == 1 or not _is_worn(j):
                 raise
 
 
