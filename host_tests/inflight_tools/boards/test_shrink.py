@@ -21,7 +21,7 @@ def library_with(**texts):
 
 def test_modules_that_are_always_loaded_together_become_one():
     found = library_with()
-    assert set(found) == {*library(), "inflight/core"}
+    assert set(found) == {*library(), "inflight/core", "inflight/texts"}
     assert max(len(found[f"inflight/{module}"]) for module in CORE) < 600
     assert "class Session" in found["inflight/core"] and "class Journal" in found["inflight/core"]
 
@@ -51,6 +51,30 @@ def test_docstrings_and_code_for_cpython_are_removed():
 def test_names_that_collide_are_reported(first, second, message):
     with pytest.raises(ValueError, match=message):
         shrink({"inflight/compat": first, "inflight/packet": second})
+
+
+_ENCODE = """
+import sys, inflight.topic
+for data in (bytes(70000), 1, b"\\xff"):
+    try:
+        inflight.topic.encode(data)
+    except ValueError as e:
+        print(e, "inflight.texts" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_an_error_loads_its_text(missing):
+    """It is the same error where that fails."""
+    texts = ("70000 bytes of text, at most 65535", "str or bytes wanted, not <class 'int'>", "text is not UTF-8 free")
+    with device_run.compiled() as lib:
+        if missing:
+            (lib / "inflight/texts.mpy").unlink()
+        command = [*_runtime().command(), "-c", _ENCODE]
+        done = subprocess.run(command, env={"MICROPYPATH": f".frozen:{lib}"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for line, text in zip(done.stdout.splitlines(), texts, strict=True):
+        assert line.endswith(" False") and (line == " False" if missing else line.startswith(text))
 
 
 def _runtime():

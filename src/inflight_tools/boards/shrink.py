@@ -6,6 +6,7 @@ modules are compiled, all together,
 - what is there for CPython goes,
 - the modules of the library that are always loaded together become one module, inflight.core; each of them is still
   there for an import by its own name,
+- the texts of errors become one module, inflight.texts, which is loaded when an error is raised,
 - names that nobody outside the library knows become words that the firmware has in ROM (rename).
 
 bundle compiles what this makes, and freeze writes it down.
@@ -33,13 +34,15 @@ CORE = [
     "base",
     "transport",
 ]
+# Modules that stay loaded. The texts of the others go when they do.
+_RESIDENT = ("core", "client", "aio", "flash", "io_waiter", "pinned", "slots")
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 
 
 def shrink(sources, public=None):
     """`sources`: {place of a module below /lib, without suffix: its text}, all that is to work together. public: names
-    that keep their meaning (None: all do). Returns the same with other texts, and inflight/core. ValueError if two
-    modules use a name for different things."""
+    that keep their meaning (None: all do). Returns the same with other texts, inflight/core and
+    inflight/texts. ValueError if two modules use a name for different things."""
     trees = _shrink(sources)
     if public is not None:
         rename(trees, public)
@@ -57,7 +60,7 @@ def _shrink(sources):
     modules = [f"{PACKAGE}/{name}" for name in CORE if f"{PACKAGE}/{name}" in trees]
     trees = {place: _Fold(place, constants, place in modules).visit(tree) for place, tree in trees.items()}
     if modules:
-        trees = _merge(trees, modules, constants)
+        trees = _detach_texts(_merge(trees, modules, constants))
     return trees
 
 
@@ -264,3 +267,69 @@ class _Redirect(ast.NodeTransformer):
                 raise ValueError(f"{self._place}: {node.attr} is a function that is called there: name it otherwise")
             return ast.Name(node.attr, node.ctx)
         return self.generic_visit(node)
+
+
+# --- texts of errors ---
+
+_TEXTS = """
+def text(n, *values):
+    return ()[n] % values
+"""
+# An error that has no text for lack of memory is still the error that its handlers know.
+_LOAD_TEXT = """
+def _text(*words):
+    try:
+        from .texts import text
+        return text(*words)
+    except Exception:
+        return ""
+    finally:
+        unload("texts")
+"""
+
+
+def _detach_texts(trees):
+    texts = {}
+    for name in _RESIDENT:
+        tree = trees.get(f"{PACKAGE}/{name}", ast.Module([], []))
+        detach = _DetachTexts(texts)
+        detach.visit(tree)
+        if name == "core":
+            tree.body += ast.parse(_LOAD_TEXT).body
+        elif detach.found:
+            tree.body[:0] = ast.parse("from .core import _text").body
+    module = ast.parse(_TEXTS)
+    module.body[0].body[0].value.left.value.elts = [ast.Constant(text) for text in texts]
+    return trees | {f"{PACKAGE}/texts": module}
+
+
+class _DetachTexts(ast.NodeTransformer):
+    """Replaces each sentence in a function by a call of _text() with its number, and with the values that it is
+    formatted with."""
+
+    def __init__(self, texts):
+        self._texts = texts  # {text: its number}
+        self._functions = 0
+        self.found = False
+
+    def visit_FunctionDef(self, node):
+        self._functions += 1
+        self.generic_visit(node)
+        self._functions -= 1
+        return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_BinOp(self, node):
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Call) and ast.unparse(node.left.func) == "_text":
+            node.left.args += node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
+            return node.left
+        return node
+
+    def visit_Constant(self, node):
+        if not (self._functions and isinstance(node.value, str) and " " in node.value):
+            return node
+        self.found = True
+        number = self._texts.setdefault(node.value, len(self._texts))
+        return ast.Call(ast.Name("_text", ast.Load()), [ast.Constant(number)], [])
