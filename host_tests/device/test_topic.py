@@ -1,8 +1,9 @@
 # Topic names and filters: validation and matching.
 
 from harness import eq, raises
+from inflight.dispatching import matches
 from inflight.subscribing import encode_filter
-from inflight.topic import encode, encode_name, matches
+from inflight.topic import encode, encode_name
 
 
 def test_encode():

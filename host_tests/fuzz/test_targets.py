@@ -4,12 +4,12 @@ import random
 
 import pytest
 
+import inflight.dispatching
 import inflight.packet
 import inflight.recovery
 import inflight.sectors
 import inflight.session
 import inflight.subscribing
-import inflight.topic
 from dev.fuzz import CORPUS, SHARES, corpus, grammar, target
 from dev.fuzz.attempt import broken, minimized
 from inflight.inbound import Inbound
@@ -68,8 +68,8 @@ DEFECTS = {
     "any text is valid": ("decoder", inflight.packet, "valid", lambda result, *_: True),
     "any Message ID is valid": ("decoder", inflight.packet.Decoder, "_id", None),
     "chunks lose a byte": ("decoder", inflight.packet.Decoder, "bytes_received", None),
-    "everything matches": ("topic", inflight.topic, "matches", lambda result, *_: True),
-    "nothing matches": ("topic", inflight.topic, "matches", lambda result, *_: False),
+    "everything matches": ("topic", inflight.dispatching, "matches", lambda result, *_: True),
+    "nothing matches": ("topic", inflight.dispatching, "matches", lambda result, *_: False),
     "filters are not checked": ("topic", inflight.subscribing, "encode_filter", None),
     "a PUBREC completes": ("session", Outbound, "acknowledged", None),
     "a QoS 2 message is always new": ("session", Inbound, "received", lambda result, *_: 0),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import inflight
-from inflight.base import Base, Message
+from inflight.base import Base
+from inflight.dispatching import Message
 from inflight.options import configure
 
 CHECKOUT = Path(__file__).resolve().parents[2]

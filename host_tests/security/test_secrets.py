@@ -14,6 +14,7 @@ from dev import device_run
 from dev.reference.wire import connack
 from host_tests.broker import Automatic
 from inflight import AsyncClient, Client, Journal, RamFlash
+from inflight.dispatching import Message
 
 SECRET = "open-sesame"
 OPTIONS = {"user": "me", "password": SECRET, "clean_session": True}
@@ -27,7 +28,7 @@ def traceback_text(error):
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_reprs(kind):
     client = kind("127.0.0.1", "d", **OPTIONS)
-    for thing in (client, client.session, client.session.decoder, client._message):
+    for thing in (client, client.session, client.session.decoder, Message(client.session)):
         assert SECRET not in repr(thing) + str(thing)
 
 

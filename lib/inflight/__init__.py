@@ -9,7 +9,7 @@ _EXPORTS = {
     "RamFlash": "flash",
     "FileFlash": "flash",
     "ProtocolError": "packet",
-    "ConnectRefused": "base",
+    "ConnectRefused": "refused",
 }
 __all__ = tuple(_EXPORTS)
 __version__ = "0.1.0"

@@ -29,6 +29,7 @@ import inflight.packet as packet
 
 from .base import OPEN, POLL, READING, WRITING, Base
 from .compat import const, passed, ticks_add, ticks_diff, ticks_ms, unload
+from .dispatching import has_handler
 from .inbox import Inbox
 from .io_waiter import IOWaiter, open_socket, sleep_ms
 from .journal import OutboxFull
@@ -359,9 +360,9 @@ class AsyncClient(Base):
         first = session.deliver and not d.offset
         if first and session.redelivered and self._is_held(d.mid):
             return  # it is acknowledged when its consumer is through with it
-        if first and self._inbox and d.flags & 6 and not self._is_in_turn() and self._has_handler():
+        if first and self._inbox and d.flags & 6 and not self._is_in_turn() and has_handler(self):
             await self._wait_for_consumers(self._is_in_turn)
-        if session.deliver and self._on_message is _for_consumers and d.n == d.size and not self._has_handler():
+        if session.deliver and self._on_message is _for_consumers and d.n == d.size and not has_handler(self):
             await self._queue_message()
             return
         if session.deliver:

@@ -2,14 +2,14 @@
 
 import random
 from binascii import crc32
-from errno import EACCES, ECONNABORTED, ECONNREFUSED
+from errno import ECONNABORTED
 
 import inflight.counters as counters
 
 from .compat import const, passed, print_exception, ticks_add, ticks_diff, ticks_ms, unload
 from .packet import ProtocolError
 from .session import Session
-from .topic import encode_name, matches
+from .topic import encode_name
 
 OPEN = const(0)  # steps of connecting: open a connection,
 POLL = const(1)  # write and read once,
@@ -19,73 +19,6 @@ READING = const(1)  # from the connection until the session has handled them,
 WRITING = const(2)  # a packet to the connection
 
 _BYTES = (bytes, bytearray, memoryview)
-_REFUSALS = ("", "protocol level", "client id", "broker unavailable", "user name or password", "not authorised")
-
-
-class ConnectRefused(OSError):
-    """The broker refused the connection: `code` is the return code of its CONNACK, 1 to 5 [MQTT-3.2.2-5];
-    errno is EACCES for 4 and 5 (credentials), ECONNREFUSED for the others."""
-
-    def __init__(self, code):
-        super().__init__(EACCES if code > 3 else ECONNREFUSED, "connection refused: " + _REFUSALS[code])
-        self.code = code
-
-
-class Message:
-    """What a handler gets: one object, valid until the handler returns.
-
-    qos, retain, dup; mid: its Message ID, 0 at QoS 0; redelivered: power was cut while an earlier handler ran (QoS 2);
-    offset, size: where this piece stands in the payload, 0 and its length for whole messages."""
-
-    def __init__(self, session):
-        self._session = session
-        self.name = None  # the topic if it is known: a filter without wildcards has no other
-
-    @property
-    def topic(self):
-        """The topic name, a str: a new one, unless the filter says it all."""
-        d = self._session.decoder
-        return self.name or str(d.buf[d.topic : d.topic + d.topic_len], "utf-8")
-
-    @property
-    def payload(self):
-        """The payload (or this piece of it), new bytes."""
-        return bytes(self.view)
-
-    @property
-    def view(self):
-        """The payload where it stands in the receive buffer, a memoryview: no copy."""
-        d = self._session.decoder
-        return d.buf[d.at : d.at + d.n]
-
-    @property
-    def qos(self):
-        return self._session.decoder.flags >> 1 & 3
-
-    @property
-    def mid(self):
-        d = self._session.decoder
-        return d.mid if d.flags & 6 else 0
-
-    @property
-    def retain(self):
-        return self._session.decoder.flags & 1 == 1
-
-    @property
-    def dup(self):
-        return self._session.decoder.flags & 8 == 8
-
-    @property
-    def redelivered(self):
-        return self._session.redelivered
-
-    @property
-    def offset(self):
-        return self._session.decoder.offset
-
-    @property
-    def size(self):
-        return self._session.decoder.size
 
 
 class Base:
@@ -135,6 +68,8 @@ class Base:
     _on_message: object
     on_error: object
     _handlers: list
+    _message: object
+    _dispatch_message: object
     _topic: object
     _in_callback: bool
     _unfinished: int
@@ -219,45 +154,14 @@ class Base:
         unload("subscribing")
         return result
 
-    def _has_handler(self):
-        # True if the message that was received is for a handler of its own.
-        d = self.session.decoder
-        for h in self._handlers:
-            if h[2] and matches(h[6], d.buf, d.topic, d.topic + d.topic_len):
-                return True
-        return False
-
     def _dispatch(self):
-        # Hands the message that was received to every handler whose filter matches.
-        d = self.session.decoder
-        end = d.topic + d.topic_len
-        found = False
-        for h in self._handlers:
-            if h[2] and matches(h[6], d.buf, d.topic, end):
-                found = True
-                self._call(h[2], h[3], h[5])
-        if found:
-            return
-        if self._on_message:
-            self._call(self._on_message, False, None)
-        elif not d.offset:
-            self.session.count[counters.UNHANDLED] += 1
+        # Hands the message that was received to its handlers. What that takes is loaded with the first one, and stays.
+        if not self._message:
+            from .dispatching import Message, dispatch
 
-    def _call(self, handler, stream, name):
-        d = self.session.decoder
-        if not stream and d.n != d.size:
-            if not d.offset:
-                self.session.count[counters.TOO_LONG] += 1
-            return
-        self._message.name = name
-        try:
-            result = handler(self._message)
-            if hasattr(result, "send"):
-                result.close()
-                raise TypeError("a handler is a plain function: nobody runs the coroutine that it returned")
-        except Exception as e:
-            self.session.count[counters.HANDLER_ERRORS] += 1
-            self._report(self.on_error, e)
+            self._dispatch_message = dispatch
+            self._message = Message(self.session)
+        self._dispatch_message(self)
 
     # --- what the application is told ---
 

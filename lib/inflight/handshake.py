@@ -4,7 +4,7 @@ from errno import EACCES
 
 import inflight.counters as counters
 
-from .base import OPEN, POLL, REQUEST, ConnectRefused
+from .base import OPEN, POLL, REQUEST
 from .compat import ticks_ms
 from .packet import ProtocolError, begin, check_size, put_string
 from .session_record import CLEAN, ENDING, PERSISTENT
@@ -42,6 +42,8 @@ def _open(client):
         yield POLL
     client._no_connack = silent and session.code > 0
     if session.code:
+        from .refused import ConnectRefused
+
         raise ConnectRefused(session.code)
     for mid in session.ended:
         client._report_complete(mid)

@@ -1,6 +1,5 @@
 # The arguments of a client: checked, encoded and kept. Loaded when a client is made.
 
-from .base import Message
 from .compat import print_exception, ticks_ms
 from .handshake import check_tls, connect_packet
 from .session import Session
@@ -94,7 +93,7 @@ def configure(
     user, password = client._login
     out = client.session.out.buf
     connect_packet(out, protocol_level, name, clean_session, keepalive, user, password, client._will)
-    client._message = Message(client.session)
+    client._message = None  # what handlers get: see dispatching
     client._in_callback = False  # a handler or callback runs
     client._unfinished = 0  # bytes are on their way, which an interrupt loses: READING, WRITING
     client._connect_reported = False  # on_connect() told of the connection

@@ -1,8 +1,6 @@
-# Topic names of the caller, and matching of names that arrive.
+# Topic names of the caller.
 
 from .packet import valid
-
-_WILDCARDS = b"+#"
 
 
 def encode(text, protocol_level=4):
@@ -25,24 +23,3 @@ def encode_name(text, protocol_level=4):
     if not data or not valid(data, 0, len(data), True):
         raise ValueError("topic name is empty or has a wildcard")
     return data
-
-
-def matches(pattern, buf, i, end):
-    """True if the topic name buf[i:end] matches the filter `pattern` (bytes), byte for byte.
-    Wildcards at the front do not match names with $. [MQTT-4.7.2-1, 4.7.3-4]"""
-    if buf[i] == 0x24 and pattern[0] in _WILDCARDS:
-        return False
-    n = len(pattern)
-    for k in range(n):
-        c = pattern[k]
-        if c == 0x23:  # '#'
-            return True
-        if c == 0x2B:  # '+'
-            while i < end and buf[i] != 0x2F:
-                i += 1
-        elif i < end and buf[i] == c:
-            i += 1
-        else:
-            # "a/#" matches its parent "a" as well.
-            return i == end and c == 0x2F and k + 2 == n and pattern[k + 1] == 0x23
-    return i == end

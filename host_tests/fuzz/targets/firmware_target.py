@@ -8,7 +8,8 @@ import json
 
 import config
 from inflight import Journal, RamFlash
-from inflight.topic import encode_name, matches
+from inflight.dispatching import matches
+from inflight.topic import encode_name
 from node import Node
 from outcome import Outcome, Reader, demand
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 PACKAGE = "inflight"
 # There are more names than words. What each client loads comes first: a name stays when its module is unloaded.
-_LOADED = ("core", "client", "options", "handshake", "subscribing", "recovery", "sectors")
+_LOADED = ("core", "client", "options", "handshake", "subscribing", "dispatching", "recovery", "sectors")
 _FIRST = [f"{PACKAGE}/{name}" for name in _LOADED]
 _ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
 _FIELDS = ("id", "attr", "name", "arg", "asname")  # of nodes, that hold a name

@@ -35,7 +35,7 @@ CORE = [
     "transport",
 ]
 # Modules that stay loaded. The texts of the others go when they do.
-_RESIDENT = ("core", "client", "aio", "flash", "io_waiter", "pinned", "slots")
+_RESIDENT = ("core", "client", "aio", "dispatching", "flash", "io_waiter", "pinned", "slots")
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 
 

@@ -1,0 +1,126 @@
+# Messages and their handlers. Loaded with the first message that is for one, and then each message needs it.
+
+import inflight.counters as counters
+
+_WILDCARDS = b"+#"
+
+
+class Message:
+    """What a handler gets: one object, valid until the handler returns.
+
+    qos, retain, dup; mid: its Message ID, 0 at QoS 0; redelivered: power was cut while an earlier handler ran (QoS 2);
+    offset, size: where this piece stands in the payload, 0 and its length for whole messages."""
+
+    def __init__(self, session):
+        self._session = session
+        self.name = None  # the topic if it is known: a filter without wildcards has no other
+
+    @property
+    def topic(self):
+        """The topic name, a str: a new one, unless the filter says it all."""
+        d = self._session.decoder
+        return self.name or str(d.buf[d.topic : d.topic + d.topic_len], "utf-8")
+
+    @property
+    def payload(self):
+        """The payload (or this piece of it), new bytes."""
+        return bytes(self.view)
+
+    @property
+    def view(self):
+        """The payload where it stands in the receive buffer, a memoryview: no copy."""
+        d = self._session.decoder
+        return d.buf[d.at : d.at + d.n]
+
+    @property
+    def qos(self):
+        return self._session.decoder.flags >> 1 & 3
+
+    @property
+    def mid(self):
+        d = self._session.decoder
+        return d.mid if d.flags & 6 else 0
+
+    @property
+    def retain(self):
+        return self._session.decoder.flags & 1 == 1
+
+    @property
+    def dup(self):
+        return self._session.decoder.flags & 8 == 8
+
+    @property
+    def redelivered(self):
+        return self._session.redelivered
+
+    @property
+    def offset(self):
+        return self._session.decoder.offset
+
+    @property
+    def size(self):
+        return self._session.decoder.size
+
+
+def has_handler(client):
+    """True if the message that was received is for a handler of its own."""
+    d = client.session.decoder
+    for h in client._handlers:
+        if h[2] and matches(h[6], d.buf, d.topic, d.topic + d.topic_len):
+            return True
+    return False
+
+
+def dispatch(client):
+    """Hands the message that was received to every handler whose filter matches."""
+    d = client.session.decoder
+    end = d.topic + d.topic_len
+    found = False
+    for h in client._handlers:
+        if h[2] and matches(h[6], d.buf, d.topic, end):
+            found = True
+            _call(client, h[2], h[3], h[5])
+    if found:
+        return
+    if client._on_message:
+        _call(client, client._on_message, False, None)
+    elif not d.offset:
+        client.session.count[counters.UNHANDLED] += 1
+
+
+def _call(client, handler, stream, name):
+    d = client.session.decoder
+    if not stream and d.n != d.size:
+        if not d.offset:
+            client.session.count[counters.TOO_LONG] += 1
+        return
+    client._message.name = name
+    try:
+        result = handler(client._message)
+        if hasattr(result, "send"):
+            result.close()
+            raise TypeError("a handler is a plain function: nobody runs the coroutine that it returned")
+    except Exception as e:
+        client.session.count[counters.HANDLER_ERRORS] += 1
+        client._report(client.on_error, e)
+
+
+def matches(pattern, buf, i, end):
+    """True if the topic name buf[i:end] matches the filter `pattern` (bytes), byte for byte.
+    Wildcards at the front do not match names with $. [MQTT-4.7.2-1, 4.7.3-4]"""
+    if buf[i] == 0x24 and pattern[0] in _WILDCARDS:
+        return False
+    n = len(pattern)
+    for k in range(n):
+        c = pattern[k]
+        if c == 0x23:  # '#'
+            return True
+        if c == 0x2B:  # '+'
+            while i < end and buf[i] != 0x2F:
+                i += 1
+        elif i < end and buf[i] == c:
+            i += 1
+        else:
+            # "a/#" matches its parent "a" as well.
+            return i == end and c == 0x2F and k + 2 == n and pattern[k + 1] == 0x23
+    return i == end
