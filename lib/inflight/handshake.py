@@ -99,7 +99,7 @@ def _start(session, none):
     record = session.record
     mode = record.mode
     new = session.clean or none or mode == CLEAN
-    if new:
+    if new and session.inbound:
         session.inbound.session_lost()
     if mode == CLEAN or (mode == ENDING and new):
         from .discarding import discard

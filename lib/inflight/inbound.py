@@ -9,18 +9,16 @@
 # This is the standard's method B (figure 4.3): only the id is kept. It takes 15 bytes of flash
 # instead of a copy of the message, which the broker holds until our PUBREC anyway. MQTT 3.1 says
 # that a message becomes available at PUBREL; no peer can tell the difference.
+#
+# Many clients never hear of QoS 2: the session loads this when it is to be expected.
 
 from .compat import const
-from .in_flight import InFlight
+from .in_flight import DUPLICATE, NEW, REDELIVERED, InFlight
 from .journal import DONE, IN, RELEASED, OutboxFull
 from .packet import ProtocolError
 
 _RECEIVED = const(0)
 _DELIVERED = const(1)
-
-NEW = const(0)  # what received() returns
-REDELIVERED = const(1)
-DUPLICATE = const(2)
 
 
 class Inbound(InFlight):
@@ -30,16 +28,9 @@ class Inbound(InFlight):
     def __init__(self, journal, limit):
         self._journal = journal
         kept = self._scan(False)
-        self._capacity = kept + limit if kept <= limit else kept
-        self.mids = None  # the table comes when it is needed: many clients never hear of QoS 2
+        self._allocate(kept + limit if kept <= limit else kept)
         if kept:  # scanning a long journal takes an RP2040 a second
-            self.prepare()
             self._scan(True)
-
-    def prepare(self):
-        """QoS 2 is to be expected."""
-        if not self.mids:
-            self._allocate(self._capacity)
 
     def _scan(self, add):
         n = 0
@@ -62,8 +53,7 @@ class Inbound(InFlight):
         i = self._row(mid)
         if i >= 0:
             return DUPLICATE if self.states[i] == _DELIVERED else REDELIVERED
-        self.prepare()
-        if self.rows == self._capacity:
+        if self.rows == len(self.mids):
             raise OutboxFull
         self._add(mid, self._journal.append(IN, mid, b"", 0) if self._journal else 0, _RECEIVED)
         return NEW

@@ -38,9 +38,9 @@ from errno import ECONNABORTED, ENOBUFS
 import inflight.counters as counters
 import inflight.packet as packet
 
-from .journal import OUT, OutboxFull  # isort: skip (from here: each import within an import takes stack)
+from .journal import IN, OUT, OutboxFull  # isort: skip (from here: each import within an import takes stack)
 from .compat import const, passed, unload
-from .inbound import DUPLICATE, REDELIVERED, Inbound
+from .in_flight import DUPLICATE, REDELIVERED
 from .keep_alive import KeepAlive
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
 from .send_buffer import SendBuffer
@@ -117,10 +117,12 @@ class Session:
         record = self.record = SessionRecord(journal, self.client_id)
         self.foreign = None  # ForeignIds, as long as there are some
         self.outbound = Outbound(journal, self._max_inflight, record.below, record.most)
-        self.inbound = Inbound(journal, self._receive_maximum)
+        self.inbound = None  # Inbound, once QoS 2 is to be expected
         self._most = self.outbound.sent_before  # how many messages can have left
         if journal:
             journal.owner = self
+            if journal.scan(IN, -1) >= 0:
+                self.expect_qos_2()
             if record.lost or (journal.damaged and journal.skipped and record.has_session):
                 from .foreign import after_damage
 
@@ -130,6 +132,14 @@ class Session:
                 self.suspect(record.next_unproven, record.unproven)
             if record.stale:
                 self.write_record()
+
+    def expect_qos_2(self):
+        """The broker may send messages of QoS 2. Returns Inbound."""
+        if not self.inbound:
+            from .inbound import Inbound
+
+            self.inbound = Inbound(self.journal, self._receive_maximum)
+        return self.inbound
 
     def suspect(self, mid, n=65535):
         """The broker may hold n Message IDs, the next one is `mid`, for messages that the journal does not know."""
@@ -153,7 +163,8 @@ class Session:
     def moved(self, old, new):
         """The journal copied a record to another address."""
         self.outbound.moved(old, new)
-        self.inbound.moved(old, new)
+        if self.inbound:
+            self.inbound.moved(old, new)
         self.record.moved(old, new)
         self.out.moved(old, new)
 
@@ -437,7 +448,8 @@ class Session:
 
             connack(self)
         elif kind == packet.PUBREL:
-            self.inbound.released(self.decoder.mid)
+            if self.inbound:
+                self.inbound.released(self.decoder.mid)
             self._owe_ack(packet.PUBCOMP, 0)
         elif kind <= packet.PUBCOMP:
             self._handle_ack(kind)
@@ -482,7 +494,7 @@ class Session:
             if not self.deliver:
                 self.count[counters.TOO_LONG] += 1
             if d.flags & 4:
-                self._note_received(self.inbound.received(d.mid))
+                self._note_received(self.expect_qos_2().received(d.mid))
                 if self.journal:
                     self.journal.commit()  # before the application has it: `redelivered` must tell if the power goes
 
@@ -508,7 +520,7 @@ class Session:
         """The application is done with the message that came with these flags and Message ID. answer False:
         not on this connection."""
         self._begin()
-        if flags & 4:
+        if flags & 4 and self.inbound:
             self.inbound.delivered(mid)
         if answer and flags & 6:
             self._ack_due = (packet.PUBACK if flags & 2 else packet.PUBREC) << 20 | mid

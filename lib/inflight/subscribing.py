@@ -55,7 +55,7 @@ def request(session, filters, qos):
     """Session.subscribe()."""
     session.request_mid = session.outbound.last_mid = session.outbound.free_mid(0)
     if qos and 2 in qos:
-        session.inbound.prepare()
+        session.expect_qos_2()
     session.request = filters
     session.request_qos = qos
     session.request_due = True

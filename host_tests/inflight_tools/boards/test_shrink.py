@@ -152,7 +152,6 @@ def test_each_module_can_be_imported_by_its_own_name(module):
         "journal": "erase",
         "in_flight": "InFlight",
         "outbound": "Outbound",
-        "inbound": "Inbound",
         "session": "Session",
         "base": "Base",
         "transport": "open_socket",

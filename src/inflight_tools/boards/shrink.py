@@ -26,7 +26,6 @@ CORE = [
     "journal",
     "in_flight",
     "outbound",
-    "inbound",
     "keep_alive",
     "send_buffer",
     "session_record",
@@ -35,7 +34,7 @@ CORE = [
     "transport",
 ]
 # Modules that stay loaded. The texts of the others go when they do.
-_RESIDENT = ("core", "client", "aio", "dispatching", "flash", "io_waiter", "pinned", "slots")
+_RESIDENT = ("core", "client", "aio", "dispatching", "inbound", "flash", "io_waiter", "pinned", "slots")
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 
 
