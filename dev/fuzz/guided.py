@@ -29,7 +29,10 @@ def main():
     # Only the code under test, not the checks.
     with atheris.instrument_imports(include=["inflight", "config", "commands", "node", "telemetry"]):
         run = target(name).run
-        import inflight.recovery  # when they are first needed it would be too late
+        import inflight.contents  # when they are first needed it would be too late
+        import inflight.finishing
+        import inflight.new_journal
+        import inflight.recovery
         import inflight.sectors  # noqa: F401
     quick_crc()
     words = [sys.argv[0], *options, "-print_final_stats=1"]

@@ -5,7 +5,9 @@ import json
 import pytest
 
 import inflight.discarding
+import inflight.finishing
 import inflight.recovery
+import inflight.sector_reader
 from dev.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 from host_tests.crash import kept
 from host_tests.crash.explorer import Counterexample, Explorer, Focus
@@ -91,9 +93,9 @@ def _nothing_copied(monkeypatch):
 
 def _torn_accepted(monkeypatch):
     def has_header(reader, at):
-        return bool(reader.size_in_header(at)) and reader.buf[reader.load(at, 1)] in inflight.recovery._KINDS
+        return bool(reader.size_in_header(at)) and reader.buf[reader.load(at, 1)] in inflight.sector_reader._KINDS
 
-    monkeypatch.setattr(inflight.recovery._SectorReader, "has_record", has_header)
+    monkeypatch.setattr(inflight.sector_reader.SectorReader, "has_record", has_header)
 
 
 def _release_unrecorded(monkeypatch):
@@ -124,7 +126,7 @@ def _release_sent_before_recorded(monkeypatch):
 
 
 def _originals_stay(monkeypatch):
-    monkeypatch.setattr(inflight.recovery, "_drop_original", lambda j, at: None)
+    monkeypatch.setattr(inflight.finishing, "_drop_original", lambda j, at: None)
 
 
 def _erased_unretired(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 import inflight.dispatching
 import inflight.packet
-import inflight.recovery
+import inflight.sector_reader
 import inflight.sectors
 import inflight.session
 import inflight.subscribing
@@ -74,9 +74,9 @@ DEFECTS = {
     "a PUBREC completes": ("session", Outbound, "acknowledged", None),
     "a QoS 2 message is always new": ("session", Inbound, "received", lambda result, *_: 0),
     "marks are not durable": ("session", Journal, "mark", None),
-    "every other record is damaged": ("mount", inflight.recovery._SectorReader, "has_record", None),
+    "every other record is damaged": ("mount", inflight.sector_reader.SectorReader, "has_record", None),
     "no header is found": ("mount", inflight.sectors, "_read_headers", None),
-    "the end is not found": ("mount", inflight.recovery._SectorReader, "last_byte", lambda result, *_: -1),
+    "the end is not found": ("mount", inflight.sector_reader.SectorReader, "last_byte", lambda result, *_: -1),
 }
 
 

@@ -27,7 +27,6 @@
 # L + 1 + L / 2 <= n - 1.
 
 import struct
-from array import array
 from errno import EIO
 
 from .compat import const, unload
@@ -57,24 +56,10 @@ class Journal(Records):
     Raises ValueError if the device holds a journal of another geometry or version."""
 
     def __init__(self, device):
-        super().__init__(device)
-        n = self._n
-        size = self._size
-        space = size - HEADER
-        # Of a ring of many sectors one more stays erased: then the oldest of a backlog can be given up without copying.
-        # In RAM an append may erase as often as it likes.
-        self._capacity = (n - (2 if n < 6 else 3)) * space * (21 if self._volatile else 14) // 24
-        self.reserve = min(space // 2, 1024)  # bytes that are kept for records of other kinds than OUT
-        self.limit = self._capacity - self.reserve
-        self.largest = space - OVERHEAD
-        self.size = n * size
-        if n < 3 or size % self._unit or size > 65536 or size < 2 * self._unit or self.largest < 64:
-            raise ValueError("journal: at least 3 sectors of several pages")
-        self.owner = None  # its moved(old, new) hears of a record that has another address
-        self._live = array("H", bytes(2 * n))  # bytes of live records in each sector
-        self._dirty = False  # something is not durable yet
-        self._others = 0  # bytes of live records that are no OUT
-        self._begun = -1  # number of the last OUT record until it is durable
+        from .new_journal import prepare
+
+        prepare(self, device)
+        unload("new_journal")
         self.recover()
 
     @property
@@ -86,16 +71,12 @@ class Journal(Records):
         """Mounts what is on the device, at the start and after a failure. The addresses of records are other
         ones afterwards; an OUT record that had not been committed is gone. Raises OSError, ValueError."""
         self._ok = False
-        import inflight.recovery
+        from .recovery import recover
 
-        inflight.recovery.mount(self)
-        unload("recovery")
-        self._dirty = False
-        # Whoever appended it was not told that it is there, and does so again.
-        at = self.find(OUT, self._begun) if self._begun >= 0 else -1
-        if at >= 0 and self.found_seq == self._begun:
-            self.mark(at, DONE)
-        self._begun = -1
+        try:
+            recover(self)
+        finally:
+            unload("recovery")
 
     def _begin(self):
         # An operation that programs; `_ok` is set again at its end. An interrupt may come between any two steps.

@@ -12,7 +12,6 @@ from .compat import const
 _LOW = array("H", bytes(64))
 _HIGH = array("H", bytes(64))
 CHUNK = const(64)  # bytes that are read back at a time
-_BLANK = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
 
 def _fill_tables():
@@ -33,28 +32,6 @@ class Pages:
     extended block protocol, and may tell `page` (bytes of one program, a power of 2, default 256),
     `volatile` (RAM, which needs no CRC; default False) and `program(at, buf, off, n)` (writes any bytes
     anywhere; for file systems, which are trusted to write what they are given)."""
-
-    def __init__(self, device):
-        self._dev = device
-        self._n = device.ioctl(4, 0)
-        self._size = device.ioctl(5, 0)
-        self._volatile = getattr(device, "volatile", False)
-        self._write = getattr(device, "program", None)
-        # Small pages are programmed several at a time.
-        self._unit = unit = max(getattr(device, "page", 256), CHUNK)
-        self._page = bytearray(unit)
-        self._chunk = bytearray(CHUNK)
-        self._four = bytearray(4)
-        self._bad = -1  # address of the last page that did not take what was programmed
-        self._clear_page()
-
-    def _clear_page(self):
-        # The page is all FF but while it is being filled.
-        for i in range(0, self._unit, 16):
-            struct.pack_into("16s", self._page, i, _BLANK)
-        self._base = 0  # where it goes,
-        self._k = self._from = 0  # how far it is filled, and from where on
-        self._low = self._high = 0  # the CRC of what was put
 
     def _read(self, at, buf):
         self._dev.readblocks(at // self._size, buf, at % self._size)

@@ -27,16 +27,6 @@ _MOST = const(3)
 class Records(Pages):
     """Reads the records of a device; found_seq, found_mid, found_len and found_state tell of the last one."""
 
-    def __init__(self, device):
-        super().__init__(device)
-        self._h = bytearray(HEAD)
-        self._part = bytearray(32)  # what is copied on its way
-        self._mark = bytearray(1)
-        self.found_seq = self.found_mid = self.found_len = self.found_state = self._kind = 0
-        self._salt_low = self._salt_high = 0
-        self._head = self._erased = self.erases = 0  # the sector written to, erased ones ahead, erases ever
-        self._ok = False  # no operation was interrupted
-
     def _fail(self, text):
         # Nothing is programmed any more before a recovery.
         self._ok = False

@@ -25,8 +25,8 @@ def prepare():
 
     inflight.pinning.pin = spy
     board.journal_flash()  # it forgets the room in which that was found
-    __import__("inflight.recovery")
-    __import__("inflight.sectors")
+    for module in ("recovery", "sector_reader", "sectors", "contents", "finishing"):
+        __import__("inflight." + module)
 
 
 class _Pinning:

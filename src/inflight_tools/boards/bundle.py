@@ -10,7 +10,7 @@ from inflight_tools.sources import device_sources
 
 LIB, BOARDS, FIRMWARE = device_sources()
 STARTERS = ("boot", "main")  # MicroPython starts these, as source files at the root
-_FRAME = re.compile(r'(^ +File "\w+\.py", line \d+, in )(\w+)')
+_FRAME = re.compile(r'(^ +File "(\w+\.py)", line \d+, in )(\w+)')
 _NOT_ON_DEVICES = ("cpython", "manifest")
 
 
@@ -56,7 +56,7 @@ def shrunk(found, public=()):
 
 def translate(text):
     """Returns a line of a device's traceback with the source's function names."""
-    return _FRAME.sub(lambda frame: frame[1] + _originals().get(frame[2], frame[2]), text)
+    return _FRAME.sub(lambda frame: frame[1] + _originals().get((frame[2], frame[3]), frame[3]), text)
 
 
 @functools.cache

@@ -3,8 +3,9 @@
 
 An internal name is one that the library defines (a private global, a method, an attribute) and that nothing else can
 refer to: it is not public, is in no string, and is not imported from elsewhere. It becomes the same word everywhere,
-so tracebacks can be translated back. An argument that is not public and never passed by keyword becomes any word that
-is unused in its function."""
+so tracebacks can be translated back; a private global of one module is that word in this module only, where another
+module can have the same word for another one. An argument that is not public and never passed by keyword becomes any
+word that is unused in its function."""
 
 import ast
 import builtins
@@ -12,7 +13,10 @@ from pathlib import Path
 
 PACKAGE = "inflight"
 # There are more names than words. What each client loads comes first: a name stays when its module is unloaded.
-_LOADED = ("core", "client", "options", "handshake", "subscribing", "dispatching", "recovery", "sectors")
+_LOADED = (
+    *("core", "client", "options", "handshake", "subscribing", "dispatching"),
+    *("new_journal", "recovery", "sector_reader", "sectors", "contents", "finishing"),
+)
 _FIRST = [f"{PACKAGE}/{name}" for name in _LOADED]
 _ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
 _FIELDS = ("id", "attr", "name", "arg", "asname")  # of nodes, that hold a name
@@ -22,13 +26,15 @@ _BUILTIN = set(dir(builtins))
 
 def rename(trees, public):
     """Renames internal names in trees, {place: ast.Module}, in place. public: names that keep their meaning. Returns
-    {original name: new name}."""
+    {place: {original name: new name}} of the library."""
     library = {place: tree for place, tree in trees.items() if place.startswith(f"{PACKAGE}/")}
     public = {*public, *_BUILTIN}
     kept = {*public, *_ROM}
     for tree in library.values():
         kept |= {*_imported(tree), *_strings(tree), *_keywords(tree)}
     internal = {name for tree in library.values() for name in _given(tree) if name[:2] != "__"} - kept
+    private = {place: internal & {*_private(place, library)} for place in library}
+    internal -= set().union(*private.values())
     rank = {name: k for k, place in reversed([*enumerate(_FIRST)]) for name in _names(library.get(place, ast.Module()))}
     used = public.union(*map(_names, trees.values()))
     words = (word for word in _ROM if word not in used)
@@ -36,9 +42,21 @@ def rename(trees, public):
     for tree in trees.values():
         _Rename(table).visit(tree)
     keywords = _BUILTIN.union(*map(_keywords, trees.values()))
-    for tree in library.values():
+    tables = {}
+    for place, tree in library.items():
+        used = public.union(_names(tree))
+        own = dict(zip(sorted(private[place]), (word for word in _ROM if word not in used), strict=False))
+        _Rename(own).visit(tree)
         _rename_arguments(tree, public, keywords)
-    return table
+        tables[place] = table | own
+    return tables
+
+
+def _private(place, library):
+    """The globals of a module that no other one can refer to."""
+    others = set().union(*(_names(tree) for other, tree in library.items() if other != place))
+    attributes = {node.attr for node in ast.walk(library[place]) if isinstance(node, ast.Attribute)}
+    return (name for name in _names(library[place]) if name[0] == "_" and name not in others | attributes)
 
 
 def mentioned(text):

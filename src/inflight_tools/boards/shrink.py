@@ -49,8 +49,9 @@ def shrink(sources, public=None):
 
 
 def originals(sources, public):
-    """{name in the output of shrink(): name in the source}"""
-    return {new: name for name, new in rename(_shrink(sources), public).items()}
+    """{(file that tracebacks name, name in the output of shrink()): name in the source}"""
+    tables = rename(_shrink(sources), public)
+    return {(f"{place.rpartition('/')[2]}.py", new): name for place in tables for name, new in tables[place].items()}
 
 
 def _shrink(sources):

@@ -1,0 +1,126 @@
+# What is in the sectors of a ring: the second part of mounting a journal. Every record is read once.
+
+from struct import unpack_from
+
+from .compat import const
+from .records import CLEARED, DONE, HEAD, HEADER, NOTE, OUT, OVERHEAD, RELEASED
+from .sector_reader import is_nothing, most_numbers, most_records
+
+_MOST_REGIONS = const(100)  # that are remembered
+
+
+def read(j, reader):
+    """Reads the sectors in use, the oldest first. Returns False if no sector is erased and the head has nothing to
+    keep: it is to be erased then."""
+    for k in range(j._erased + 1, j._n):
+        _read_sector(j, reader, (j._head + k) % j._n)
+    damaged = j.damaged
+    _read_sector(j, reader, j._head)
+    worn = reader.worn == j._head or j._bad // j._size == j._head  # it would be worn again when it is erased
+    if j._erased or worn or j._live[j._head] or j._newest // j._size == j._head:
+        return True
+    reader.gone += j.damaged - damaged
+    reader.passed += reader.lost
+    return False
+
+
+def _read_sector(j, reader, sector):
+    reader.aim(sector)
+    at = reader.base + HEADER
+    last = reader.last_byte(at)
+    end = at  # of the last record
+    while at <= last:
+        if reader.has_record(at):
+            at = end = _take(j, reader, at)
+        elif is_nothing(reader.buf[reader.load(at, 1)]):
+            at += 1  # retired before
+        else:
+            behind = reader.next_record(at + 1, last)
+            if behind < 0 and sector == j._head:
+                break
+            behind = last + 1 if behind < 0 else behind
+            size = reader.size_in_header(at)
+            if size and at + size < behind:
+                behind = at + size
+            j.damaged += 1
+            _take_numbers(j, reader, at)
+            if len(reader.damaged) < _MOST_REGIONS:
+                reader.damaged.append((at, behind))
+            else:
+                reader.retire(at, behind)
+            at = behind
+    if sector == j._head:
+        if at <= last:
+            _count_end(j, reader, at, last + 1)
+            # None of the page can be trusted, nor of the next one if the record goes on there: its program may have
+            # begun, and read as blank this time.
+            behind = max(last + 1, at + (reader.size_in_header(at) or HEAD))
+            at = min(-(-behind // j._unit) * j._unit, reader.end)
+        # Also what is zero already is retired: the mount that did so may have been cut short.
+        j._off = at - reader.base if end == at or reader.retire(end, at) else j._size
+
+
+def _take_numbers(j, reader, at):
+    # Of a damaged record. Those in its header were given if the header is right; else they may have been any.
+    if not reader.size_in_header(at):
+        reader.unknown = True
+    elif _is_number_new(j, reader, at):
+        j.last_mid, seq = unpack_from("<HI", reader.buf, reader.load(at, HEAD) + 3)
+        j.next_seq = seq + 1
+        reader.renumbered = True
+
+
+def _is_number_new(j, reader, at):
+    # True if the header at `at`, which is right, has a number that can have been given and is higher than all known.
+    kind, _, _, seq = unpack_from("<BHHI", reader.buf, reader.load(at, HEAD))
+    return (kind == OUT or kind == NOTE) and j.next_seq <= seq < most_numbers(j)
+
+
+def _take(j, reader, at):
+    # Counts the record, finishes a state that was half written. Returns the address behind it.
+    buf = reader.buf
+    i = at - reader.at
+    if not 0 <= i <= reader.most:
+        i = reader.load(at, OVERHEAD)
+    kind = buf[i]
+    n = OVERHEAD + (buf[i + 1] | buf[i + 2] << 8)
+    behind = at + n
+    reader.last = at
+    if kind == NOTE or kind == OUT:
+        seq = unpack_from("<I", buf, i + 5)[0]
+        if seq + 1 >= j.next_seq:
+            j.next_seq = seq + 1
+            j.last_mid = buf[i + 3] | buf[i + 4] << 8
+            j._newest = at
+            reader.renumbered = False
+            reader.notes = reader.notes + 1 if kind == NOTE else 0
+        else:
+            j._ordered = False
+        if kind == NOTE:
+            return behind
+    i += n - 1
+    if i >= len(buf):
+        i = reader.load(behind - 1, 1)
+    state = buf[i]
+    if not state & 15:
+        return behind  # done, as most are
+    released = CLEARED[state >> 4]
+    done = CLEARED[state & 15]
+    if done < 2:
+        j._count(at, kind, n)
+        if reader.first < 0:
+            reader.first = at
+    if done > 1 or 1 < released < 4:
+        reader.set_state(at, n - OVERHEAD, DONE if done > 1 else RELEASED)
+    return behind
+
+
+def _count_end(j, reader, at, end):
+    # Behind the last record of the head is one that was cut short, or damaged since: if so, its number and Message
+    # ID were given.
+    reader.lost = reader.count_lost(at, end)
+    size = reader.size_in_header(at)
+    if reader.lost and size:
+        if _is_number_new(j, reader, at):
+            reader.lost = reader.word(at + 5) + 1 - j.next_seq
+        reader.lost += most_records(end - at - size)

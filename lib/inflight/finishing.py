@@ -1,0 +1,117 @@
+# The end of mounting a journal: what a power cut interrupted is finished, and damage is retired.
+
+from .compat import const
+from .journal import OutboxFull
+from .records import DONE, NOTES, OVERHEAD
+from .sector_reader import most_numbers
+
+_UNKEPT_IDS = const(256)  # Message IDs that requests may have taken in between, of which there is no record
+
+
+def finish(j, reader):
+    if reader.last >= 0:
+        _refresh(j, reader.last)
+        _drop_original(j, reader)
+    if j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off:
+        j._off = j._size  # that page takes nothing
+    j._bad = -1
+    j._cursor = j._oldest()
+    _skip_numbers(j, reader)
+    noted = not (j.skipped or reader.renumbered or reader.notes == 1) or (j._off + NOTES <= j._size and j._note())
+    j._sync()
+    for at, end in reader.damaged:  # behind the numbers that it made known, should the power go here
+        reader.retire(at, end)
+    while not j._erased:
+        try:
+            j._collect()
+        except OutboxFull:
+            _rewrite_oldest(j)
+            noted = not j.next_seq
+    try:
+        for sector in reader.spoilt:
+            while j._live[sector] and j._erased < 2 and j._off + j._live[sector] > j._size:
+                j._collect()
+            j._empty(sector)
+        if not noted:
+            j._note()
+    except OutboxFull:
+        pass  # the next mount finds the same
+    j._sync()
+    j._ok = True
+
+
+def _skip_numbers(j, reader):
+    # Numbers and Message IDs that may have been given must not come again.
+    lost = reader.lost + reader.passed
+    if reader.unknown or reader.erased or (reader.damaged and j._newest < 0):
+        j.skipped = max(most_numbers(j) - j.next_seq, lost)
+    else:
+        j.skipped = lost
+    j.next_seq += j.skipped
+    if j.skipped:
+        j.last_mid = (j.last_mid + j.skipped + _UNKEPT_IDS) % 65535
+
+
+def _rewrite_oldest(j):
+    # Damage has taken all space there was, so the oldest sector cannot be copied before it is erased: its live records
+    # are in RAM meanwhile.
+    sector = j._tail()
+    kept = []
+    at = j._next(j._oldest())
+    while 0 <= at and at // j._size == sector:
+        state = j._state(at)
+        if state != DONE:
+            body = bytearray(j.found_len)
+            start = j.read(at, 0, body)
+            kept.append((j._kind, j.found_mid, j.found_seq, body[start:], state))
+            j._count(at, j._kind, -len(body) - OVERHEAD)
+        at = j._next(j._behind(at))
+    j._reclaim(sector)
+    numbers = j.next_seq, j.last_mid
+    for kind, mid, seq, body, state in kept:
+        if j._off + len(body) + OVERHEAD > j._size:
+            j._open_next()
+        j.next_seq = seq
+        at = j._append(kind, mid, body, len(body), None, 0, 0)
+        j._count(at, kind, len(body) + OVERHEAD)
+        if state:
+            j._write_state(at, len(body), state)
+    j._ordered = False
+    j.next_seq, j.last_mid = numbers
+
+
+def _refresh(j, at):
+    # The power may have gone just as the last record was finished: its bits are set again.
+    if j._write:
+        return
+    j._load(at)
+    end = at + j.found_len + OVERHEAD
+    at -= at % j._unit
+    while at < end:
+        j._seek(at)
+        j._read(at, j._page)
+        j._k = j._unit
+        j._program()
+        at += j._unit
+
+
+def _drop_original(j, reader):
+    # The last record may be a copy, made when power was cut before its original was marked done: that is the first
+    # live one, in the oldest sector.
+    at = reader.last
+    other = reader.first
+    if other < 0 or other == at or other // j._size != j._tail():
+        return
+    j._load(at)
+    header = bytes(j._h)
+    j._load(other)
+    if bytes(j._h) != header:
+        return
+    state = j._state(other)
+    n = j.found_len
+    kind = j._kind
+    if state:  # the last byte of the copy
+        reader.set_state(at, n, state)
+        j._sync()
+    reader.set_state(other, n, DONE)
+    j._count(other, kind, -n - OVERHEAD)

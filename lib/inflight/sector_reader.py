@@ -1,0 +1,225 @@
+# How the parts of a mount read sectors, and program single pages of them.
+
+from binascii import crc32
+from struct import pack_into, unpack_from
+
+from .compat import const
+from .pages import CHUNK
+from .records import CLEARED, HEAD, HEADER, IN, NEVER, NOTE, OUT, OVERHEAD, SESSION
+
+_CRC = const(4)
+_KINDS = (OUT, IN, SESSION, NOTE)
+_BLANK = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
+
+
+class SectorReader:
+    """Reads a sector in large chunks, since each read costs an RP2040 a fraction of a millisecond; of at most 512
+    bytes, since a client needs the most heap here. It knows what the parts of a mount tell each other."""
+
+    def __init__(self, j):
+        self.j = j
+        self.buf = bytearray(min(j._size, 512))
+        self.view = memoryview(self.buf)
+        self.most = len(self.buf) - OVERHEAD  # index of the last record that could be in buf
+        self.volatile = j._volatile
+        self.erased = 0  # sectors that were lost with all that was in them
+        self.gone = 0  # damaged records in heads that were erased since
+        self.passed = 0  # numbers that may have been given in those
+        self.unknown = False  # nobody can tell which numbers were given
+        self.worn = -1  # the last sector in which a page did not take all that was programmed
+        self.begin()
+
+    def begin(self):
+        """The ring is read from its beginning."""
+        self.first = -1  # address of the first live record,
+        self.last = -1  # and of the last one that was taken
+        self.spoilt = []  # sectors that no live record may stay in
+        self.lost = 0  # numbers that may have been given behind the newest
+        self.renumbered = False  # next_seq is not that of a record any more
+        self.notes = 0  # NOTE records with the highest number
+        self.damaged = []  # regions, (address, end), that are to become zeros
+        self.aim(0)
+
+    def aim(self, sector):
+        """Reads that sector from now on."""
+        j = self.j
+        self.base = sector * j._size
+        self.end = self.base + j._size
+        self.forget()
+        j._low = j._high = 0
+        j._lock_crc(self.base)
+        self.key = j._high << 16 | j._low  # what the CRC of a record at offset 0 is combined with
+
+    def forget(self):
+        """Nothing is in buf."""
+        self.at = -len(self.buf)  # address of what is in buf: it ends before all that is asked for
+
+    def load(self, at, n):
+        """Returns the index in buf of n bytes from address `at` on. They fit, and are in the sector."""
+        if at < self.at or at + n > self.at + len(self.buf):
+            self.at = min(at, self.end - len(self.buf))
+            self.j._read(self.at, self.buf)
+        return at - self.at
+
+    def word(self, at):
+        """The four bytes at address `at`, as a number."""
+        return unpack_from("<I", self.buf, self.load(at, 4))[0]
+
+    def last_byte(self, at):
+        """Address of the last programmed byte at `at` or behind it, -1 if there is none. Looks from the end."""
+        start = self.end
+        while start > at:
+            start = max(self.base, start - len(self.buf))
+            self.load(start, len(self.buf))
+            written = len(self.buf.rstrip(b"\xff"))
+            if written:
+                last = start + written - 1
+                return last if last >= at else -1
+        return -1
+
+    def has_programmed(self, operation, *args):
+        """Does what programs one page. Returns False if the page did not take all of it. Raises OSError."""
+        try:
+            operation(*args)
+        except OSError:
+            if not is_worn(self.j):
+                raise
+            self.worn = self.j._bad // self.j._size
+            self.j._bad = -1
+            clear_page(self.j)
+            return False
+        return True
+
+    def is_used(self, sector):
+        """Aims at the sector. Returns True if something is behind its header."""
+        self.aim(sector)
+        return self.last_byte(self.base + HEADER) >= 0
+
+    def has_record(self, at):
+        """True if a whole record is at address `at`. buf holds all of it then, if that is not longer."""
+        # There are thousands of records: what load() would do in vain is not asked for. All in buf is of this sector.
+        buf = self.buf
+        i = at - self.at
+        if not 0 <= i <= self.most:
+            if at + OVERHEAD > self.end:
+                return False
+            i = self.load(at, OVERHEAD)
+        if buf[i] not in _KINDS or buf[i + 8] == 0xFF:  # nor so many messages
+            return False
+        n = OVERHEAD + (buf[i + 1] | buf[i + 2] << 8)
+        if at + n > self.end:
+            return False
+        if i + n > len(buf):
+            if n > len(buf):
+                return self.volatile or self._has_long(at, n)
+            i = self.load(at, n)
+        if self.volatile:
+            return True
+        n += i - 1 - _CRC
+        # In this order most numbers that come up are small, and need no heap.
+        return crc32(self.view[i:n]) ^ unpack_from("<I", buf, n)[0] ^ self.key == at - self.base
+
+    def _has_long(self, at, n):
+        # A record of n bytes is longer than buf.
+        crc = k = 0
+        n -= 1 + _CRC
+        while k < n:
+            part = min(n - k, len(self.buf))
+            i = self.load(at + k, part)
+            crc = crc32(self.view[i : i + part], crc)
+            k += part
+        return self.word(at + n) == crc ^ self.key ^ at - self.base
+
+    def next_record(self, at, end):
+        """The address of the first whole record from `at` on that begins before `end`, -1 if there is none."""
+        while at < end:
+            if self.has_record(at):
+                return at
+            at += 1
+        return -1
+
+    def count_records(self):
+        """How many whole records are in the sector, and how many of them are live."""
+        found = live = 0
+        at = self.next_record(self.base + HEADER, self.end)
+        while at >= 0:
+            found += 1
+            behind = at + self.size_in_header(at)
+            note = self.buf[self.load(at, 1)] == NOTE
+            live += not note and CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
+            at = self.next_record(behind, self.end)
+        return found, live
+
+    def size_in_header(self, at):
+        """The size of the record at address `at` if its header is right, whatever its body is; 0."""
+        if at + OVERHEAD > self.end:
+            return 0
+        i = self.load(at, HEAD)
+        size = OVERHEAD + (self.buf[i + 1] | self.buf[i + 2] << 8)
+        right = crc32(self.view[i : i + HEAD - 1]) & 0xFF == self.buf[i + HEAD - 1]
+        return size if right and at + size <= self.end else 0
+
+    def count_lost(self, at, end):
+        """How many records may have been in the region at the end of the ring, beside one that was cut short."""
+        size = self.size_in_header(at)
+        if not size:
+            return most_records(end - at)
+        # The CRC is programmed last: where it is blank the record was never whole.
+        return int(self.word(at + size - 1 - _CRC) != 0xFFFFFFFF)
+
+    def set_state(self, at, n, state):
+        """Sets that of the record with a body of n bytes at `at`: it is set if most of its bits can be cleared."""
+        if not self.has_programmed(self.j._write_state, at, n, state):
+            self.j._load(at)
+            if self.j._state(at) != state:
+                self.j._fail("a record of the journal does not take its state")
+
+    def retire(self, at, end):
+        """The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
+        Returns False if that fails for more than single bits: no live record may stand before or behind those."""
+        zeros = bytes(CHUNK)
+        whole = True
+        while at < end:
+            n = min(CHUNK - at % CHUNK, end - at)
+            if not self.has_programmed(self.j._clear_bits, at, zeros, n):
+                self.aim(at // self.j._size)
+                i = self.load(at, n)
+                if not all(map(is_nothing, self.view[i : i + n])):
+                    whole = False
+                    self.spoilt.append(at // self.j._size)
+            at += n
+        self.j._sync()
+        self.forget()
+        return whole
+
+
+def clear_page(j):
+    """The page is all FF but while it is being filled."""
+    for i in range(0, j._unit, 16):
+        pack_into("16s", j._page, i, _BLANK)
+    j._base = 0  # where it goes,
+    j._k = j._from = 0  # how far it is filled, and from where on
+    j._low = j._high = 0  # the CRC of what was put
+
+
+def is_worn(j):
+    """True if the last program failed since its page did not take all of it."""
+    return j._bad == j._base
+
+
+def is_nothing(byte):
+    """It has one bit at most, and is passed over: each kind has two."""
+    return not byte & byte - 1
+
+
+def most_records(size):
+    # How many may have been in so many bytes, the last one without its state. Below 0: none, as behind a record whose
+    # last bytes are FF.
+    return max(size + 1, 0) // OVERHEAD
+
+
+def most_numbers(j):
+    """More can not have been given, by a ring with so many erases, nor since the numbers that are known. The last one
+    that a record can hold is 0xFEFFFFFF."""
+    ring = j._n * most_records(j._size - HEADER)
+    return min(max(j.erases * (ring // j._n), j.next_seq) + ring, NEVER - 1)
