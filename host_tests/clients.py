@@ -21,7 +21,9 @@ def virtual(monkeypatch):
     """A scripted broker on virtual time, which blocking clients share."""
     broker = VirtualBroker()
     monkeypatch.setattr("inflight.cpython.time", broker.clock)
-    monkeypatch.setattr("inflight.transport.poller", broker.poller())
+    poller = broker.poller()
+    monkeypatch.setattr("inflight.opening.poller", poller)
+    monkeypatch.setattr("inflight.transport.poller", poller)
     yield broker
     broker.close()
 

@@ -65,7 +65,7 @@ def test_a_socket_that_cannot_be_waited_for_is_closed(broker, monkeypatch):
     def poller():
         raise MemoryError
 
-    monkeypatch.setattr("inflight.transport.poller", poller)
+    monkeypatch.setattr("inflight.opening.poller", poller)
     with pytest.raises(MemoryError):
         Transport(ours, "127.0.0.1", None, 1000)
     assert ours.fileno() == -1

@@ -92,9 +92,8 @@ class Base:
         try:
             yield from steps(self)
         finally:
-            unload("handshake")
-            unload("subscribing")
-            unload("discarding")
+            for module in ("opening", "handshake", "subscribing", "discarding", "foreign"):
+                unload(module)
 
     # --- what it knows ---
 
@@ -115,7 +114,10 @@ class Base:
 
     def counters(self):
         """Everything that happened since the start, a dict."""
-        return dict(zip(counters.NAMES.split(), self.session.count))
+        from .counter_names import by_name
+
+        unload("counter_names")
+        return by_name(self.session.count)
 
     # --- going out ---
 

@@ -8,7 +8,7 @@ import inflight.packet as packet
 from .base import OPEN, POLL, READING, WRITING, Base
 from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms, unload
 from .journal import OutboxFull
-from .transport import Transport, open_socket
+from .transport import Transport
 
 
 class Client(Base):
@@ -44,9 +44,11 @@ class Client(Base):
             self._poll_for_answer()
             return
         if step == OPEN:
-            self._transport = Transport(
-                open_socket(self._host, self._port, self._timeout_ms), self._host, self._tls, self._timeout_ms
-            )
+            from .opening import open_socket
+
+            sock = open_socket(self._host, self._port, self._timeout_ms)
+            self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
+            unload("opening")
         self._start_waiting()
 
     def _start_waiting(self):

@@ -19,7 +19,3 @@ PROTOCOL_ERRORS = const(13)
 HANDLER_ERRORS = const(14)
 TOO_LONG = const(15)
 UNHANDLED = const(16)
-NAMES = (
-    "accepted sent resent completed dropped received duplicates redelivered unknown_acks pings connects outages"
-    " refused protocol_errors handler_errors too_long unhandled"
-)

@@ -25,31 +25,15 @@ class FileFlash:
 
     def __init__(self, path, blocks=16, block_size=4096):
         self._prepare(blocks, block_size)
-        import inflight.posix as posix
-
         try:
-            self._lock = posix.lock(path)
-            self._open(path, blocks * block_size, posix)
+            from .posix import open_flash
+
+            open_flash(self, path)
         except BaseException:
             self.close()
             raise
         finally:
             unload("posix")
-
-    def _open(self, path, size, posix):
-        try:
-            found = os.stat(path)[6]
-        except OSError:
-            # Under another name first: a file cut short by the power must not stand in the way.
-            with _open(path + ".new", "wb") as self._file:
-                self._fill()
-            os.rename(path + ".new", path)
-            posix.sync_folder(path)
-            found = size
-        if found != size:
-            raise ValueError("%s has %d bytes, not %d x %d" % (path, found, self._blocks, self._size))
-        self._file = _open(path, "r+b")
-        self.ioctl(3, 0)
 
     def _prepare(self, blocks, block_size):
         self._blocks = blocks
@@ -110,7 +94,3 @@ class RamFlash(FileFlash):
 
     def _sync(self):
         pass
-
-
-def _open(path, mode):
-    return open(path, mode) if _MICRO else open(path, mode, 0)

@@ -4,6 +4,7 @@
 # sent for it and some ids behind it.
 
 from .compat import const
+from .journal import OUT
 from .packet import PUBREL, ack
 
 _PROBES = const(16)  # PUBRELs in one write; the smallest buffer has space for them
@@ -67,12 +68,27 @@ class ForeignIds:
         record.stale = True
 
 
-def after_damage(record, oldest, last):
-    """Nobody knows which ids are free, but those of messages that are still there, from `oldest` to `last`: a PUBREL of
-    ours would end their handshakes. Those of them that were not proven free before are not now. Returns ForeignIds."""
+def suspect(session, mid, n=65535):
+    """The broker may hold n Message IDs, the next one is `mid`, for messages that the journal does not know."""
+    session.foreign = ForeignIds(session.record, mid, n)
+
+
+def oldest_mid(window):
+    """Returns the id of the oldest message, or that of the next one."""
+    address = window.journal.find(OUT, 0)
+    return window.last_mid % 65535 + 1 if address < 0 else window.journal.found_mid
+
+
+def after_damage(session):
+    """Nobody knows which ids are free, but those of messages that are still there, from the oldest to the last one: a
+    PUBREL of ours would end their handshakes. Those of them that were not proven free before are not now."""
+    record = session.record
+    oldest = oldest_mid(session.outbound)
+    last = session.outbound.last_mid
     first = record.next_unproven
-    if (oldest - first) % 65535 < record.unproven:
-        return ForeignIds(record, first, 65535)
-    if not record.unproven or (first - oldest) % 65535 > (last - oldest) % 65535:
-        first = last % 65535 + 1
-    return ForeignIds(record, first, (oldest - first) % 65535 or 65535)
+    n = 65535
+    if (oldest - first) % 65535 >= record.unproven:
+        if not record.unproven or (first - oldest) % 65535 > (last - oldest) % 65535:
+            first = last % 65535 + 1
+        n = (oldest - first) % 65535 or 65535
+    suspect(session, first, n)

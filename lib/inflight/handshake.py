@@ -115,7 +115,9 @@ def _start(session, none):
         record.stale = record.stale or record.unproven > 0
         record.unproven = 0
     elif session.journal and not session.has_session:
-        session.suspect(session.outbound.oldest_mid())
+        from .foreign import oldest_mid, suspect
+
+        suspect(session, oldest_mid(session.outbound))
     record.mode = PERSISTENT
     if session.clean:
         record.mode = CLEAN

@@ -6,7 +6,6 @@ import sys
 from errno import ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, ETIMEDOUT
 
 from .compat import ticks_diff, ticks_ms
-from .transport import addresses
 
 if sys.implementation.name == "micropython":
     sleep_ms = asyncio.sleep_ms
@@ -40,7 +39,9 @@ _FAILURES = (ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT)
 
 
 async def open_socket(waiter, host, port, timeout_ms):
-    """As transport.open_socket(), without holding up the other tasks (but for the look-up of the name)."""
+    """As opening.open_socket(), without holding up the other tasks (but for the look-up of the name)."""
+    from .opening import addresses
+
     for family, kind, proto, _, address in addresses(host, port):
         sock = None
         try:

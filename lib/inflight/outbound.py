@@ -61,37 +61,10 @@ class Outbound(InFlight):
     """The in-flight window of `limit` messages over journal, where `most` messages of a number below
     `below`, or with DUP, can have left in an earlier life."""
 
-    def __init__(self, journal, limit, below=0, most=0):
-        self.journal = journal
-        self.queued = 0  # messages in the journal behind the window
-        self.waiting = False  # a row may be in SEND or REL
-        self._allocate(limit)  # the states with the bits DUP and ALONE
-        self.seq = 0  # where the messages behind the window begin
-        self.sent_below = 0  # those behind the window can have left if their number is below this
-        self.sent_before = 0  # so many had left, at most, when this life began
-        self.below_stale = False  # some were accepted without a connection, and `below` does not tell
-        self.last_mid = 0  # the id that was given last
-        self._used = 0  # the first id behind last_mid that was in use when it was looked for; 0: none, -1: look
-        if journal:
-            self.last_mid = journal.last_mid
-            self._find_sent(below, most)
-            self.below_stale = journal.live > self.sent_before
-            self._used = -1
-            self.queued = journal.live
-            self.refill()
+    def __init__(self, *args):
+        from .session_start import start_outbound
 
-    def _find_sent(self, below, most):
-        journal = self.journal
-        first = bytearray(1)
-        while self.sent_before < most:
-            address = journal.find(OUT, self.sent_below)
-            if address < 0:
-                break
-            journal.read(address, 0, first)
-            if journal.found_seq >= below and not first[0] & DUP:
-                break
-            self.sent_below = journal.found_seq + 1
-            self.sent_before += 1
+        start_outbound(self, *args)
 
     def refill(self):
         """The oldest messages behind the window enter it as far as it has space."""
@@ -147,11 +120,6 @@ class Outbound(InFlight):
                     continue
             if mid != other and self._row(mid) < 0:
                 return mid
-
-    def oldest_mid(self):
-        """Returns the id of the oldest message, or that of the next one."""
-        address = self.journal.find(OUT, 0)
-        return self.last_mid % 65535 + 1 if address < 0 else self.journal.found_mid
 
     def _next_used(self, mid):
         # The first id from `mid` on that a live message has, 0 if there is none.

@@ -1,4 +1,4 @@
-# What FileFlash asks of an operating system below its file: one user at a time, and names that last.
+# How FileFlash opens its file, and what it asks of an operating system below: one user at a time, and names that last.
 # Needed once at a start. A port without flock() has no lock: CPython elsewhere than on Unix, and
 # MicroPython without ffi, as on boards, where there is one process anyway.
 
@@ -7,6 +7,29 @@ import sys
 from errno import EAGAIN
 
 _LOCK_EX_NB = 6  # LOCK_EX | LOCK_NB
+
+
+def open_flash(flash, path):
+    """Opens the file of a FileFlash, and makes it if it does not exist."""
+    flash._lock = lock(path)
+    size = flash._blocks * flash._size
+    try:
+        found = os.stat(path)[6]
+    except OSError:
+        # Under another name first: a file cut short by the power must not stand in the way.
+        with _open(path + ".new", "wb") as flash._file:
+            flash._fill()
+        os.rename(path + ".new", path)
+        sync_folder(path)
+        found = size
+    if found != size:
+        raise ValueError("%s has %d bytes, not %d x %d" % (path, found, flash._blocks, flash._size))
+    flash._file = _open(path, "r+b")
+    flash.ioctl(3, 0)
+
+
+def _open(path, mode):
+    return open(path, mode) if sys.implementation.name == "micropython" else open(path, mode, 0)
 
 
 def _flock():

@@ -32,67 +32,26 @@
 #
 # What outlives the power stands in the journal: messages, received ids, and the SessionRecord.
 
-from array import array
 from errno import ECONNABORTED, ENOBUFS
 
 import inflight.counters as counters
 import inflight.packet as packet
 
-from .journal import IN, OUT, OutboxFull  # isort: skip (from here: each import within an import takes stack)
+from .journal import OUT, OutboxFull  # isort: skip (from here: each import within an import takes stack)
 from .compat import const, passed, unload
 from .in_flight import DUPLICATE, REDELIVERED
-from .keep_alive import KeepAlive
-from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
-from .send_buffer import SendBuffer
-from .session_record import SessionRecord
+from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN
 
 _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of ForeignIds will be answered
 
 
 class Session:
-    """One session of one client with one broker, kept in `journal` (None: nothing is sent above
-    QoS 0, and ids of received QoS 2 messages stay in RAM). The first half of `buffer` receives,
-    the second sends. max_inflight and receive_maximum bound the messages in flight each way. keepalive: ms
-    without a packet after which a PINGREQ is sent; retry_ms: the first interval between repetitions (0: never);
-    timeout_ms: how long an answer may take.
+    """One session of one client with one broker. session_start.start() tells its arguments."""
 
-    Raises ValueError if the journal serves another client id [MQTT-3.1.3-2], or is smaller than half the buffer."""
+    def __init__(self, *args, **options):
+        from .session_start import start
 
-    def __init__(
-        self,
-        journal,
-        buffer,
-        client_id,
-        protocol_level=4,
-        max_inflight=8,
-        receive_maximum=20,
-        keepalive=0,
-        retry_ms=0,
-        when_full=None,
-        timeout_ms=0,
-    ):
-        half = len(buffer) // 2
-        if journal and len(buffer) - half > journal.size:
-            raise ValueError("buffer: twice the %d bytes of the journal at most" % journal.size)
-        self.out = SendBuffer(memoryview(buffer)[half:], journal)
-        self.decoder = packet.Decoder(memoryview(buffer)[:half], protocol_level)
-        self.keep_alive = KeepAlive(keepalive, timeout_ms)
-        self.count = array("I", bytes(68))
-        self.present = False  # session present of the last CONNACK
-        self.code = 0  # its return code
-        self.granted = b""  # return codes of the last SUBACK
-        self.deliver = False  # the application is owed the piece that next_event() returned
-        self.redelivered = False  # it may have had that message before, when power was cut
-        self.completed = 0  # Message ID that next_event() completed last; its reader sets it back
-        self.ended = ()  # those that the last CONNACK completed
-        self.journal = journal
-        self.client_id = client_id
-        self._retry = retry_ms
-        self.tick = min(1000, keepalive * 2 // 15 or 1000, retry_ms or 1000)  # its timers are looked at this often, ms
-        self.when_full = when_full
-        self._max_inflight = max_inflight
-        self._receive_maximum = receive_maximum
-        self.busy = False  # an operation is under way, or one that did not come to its end left things half done
+        start(self, *args, **options)
         self._load()
         self.reset()
 
@@ -113,25 +72,11 @@ class Session:
 
     def _load(self):
         # Builds what the journal knows, at a start and after it was mounted again in place.
-        journal = self.journal
-        record = self.record = SessionRecord(journal, self.client_id)
-        self.foreign = None  # ForeignIds, as long as there are some
-        self.outbound = Outbound(journal, self._max_inflight, record.below, record.most)
-        self.inbound = None  # Inbound, once QoS 2 is to be expected
-        self._most = self.outbound.sent_before  # how many messages can have left
-        if journal:
-            journal.owner = self
-            if journal.scan(IN, -1) >= 0:
-                self.expect_qos_2()
-            if record.lost or (journal.damaged and journal.skipped and record.has_session):
-                from .foreign import after_damage
+        from .session_start import load
 
-                unload("foreign")
-                self.foreign = after_damage(record, self.outbound.oldest_mid(), self.outbound.last_mid)
-            elif record.unproven:
-                self.suspect(record.next_unproven, record.unproven)
-            if record.stale:
-                self.write_record()
+        load(self)
+        unload("session_start")
+        unload("foreign")
 
     def expect_qos_2(self):
         """The broker may send messages of QoS 2. Returns Inbound."""
@@ -140,13 +85,6 @@ class Session:
 
             self.inbound = Inbound(self.journal, self._receive_maximum)
         return self.inbound
-
-    def suspect(self, mid, n=65535):
-        """The broker may hold n Message IDs, the next one is `mid`, for messages that the journal does not know."""
-        from .foreign import ForeignIds
-
-        unload("foreign")
-        self.foreign = ForeignIds(self.record, mid, n)
 
     def write_record(self):
         self.record.write(self._most)

@@ -2,47 +2,11 @@
 # open; what differs on CPython stands in compat.
 
 import select
-import socket
-from errno import ECONNABORTED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT
+from errno import ECONNABORTED, ECONNRESET, ETIMEDOUT
 
-from .compat import const, poller, stream, ticks_diff, ticks_ms
+from .compat import const, poller, ticks_diff, ticks_ms
 
 PACE = const(256)  # bytes that a peer takes within a time-out, if it does not want to hold us up
-
-
-def addresses(host, port):
-    """Returns what getaddrinfo() says of host, TCP only. Raises OSError."""
-    found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
-    if not found:
-        raise OSError(EHOSTUNREACH)
-    return found
-
-
-def open_socket(host, port, timeout_ms):
-    """Returns a socket connected to host:port, trying every address for timeout_ms.
-    Raises OSError."""
-    for family, kind, proto, _, address in addresses(host, port):
-        sock = None
-        try:
-            sock = socket.socket(family, kind, proto)
-            sock.settimeout(timeout_ms / 1000)
-            sock.connect(address)
-            return sock
-        except BaseException as e:
-            if sock:
-                sock.close()
-            if not isinstance(e, OSError):  # as for a family that this machine has not
-                raise
-            error = e
-    raise error
-
-
-def _no_delay(sock):
-    # TCP_NODELAY by number: not every port has the names, and not every stack the option.
-    try:
-        sock.setsockopt(6, 1, 1)
-    except (OSError, AttributeError):
-        pass
 
 
 def _refusal(error):
@@ -56,21 +20,15 @@ class Transport:
 
     def __init__(self, sock, host, tls, timeout_ms):
         self._timeout_ms = timeout_ms
+        self._writable = None
         self.stream = sock
         try:
-            _no_delay(sock)
-            self.stream = stream(sock, tls, host)
-            # One each, because modify() allocates; the second only for a socket that is ever full. The
-            # first event allocates too: here is one.
-            self._readable = poller()
-            self._readable.register(self.stream, select.POLLOUT)
-            for _ in self._readable.ipoll(0):
-                pass
-            self._readable.modify(self.stream, select.POLLIN)
+            from .opening import prepare
+
+            prepare(self, sock, host, tls)
         except BaseException:
             self.close()
             raise
-        self._writable = None
 
     def _wait_writable(self, ms):
         if not self._writable:

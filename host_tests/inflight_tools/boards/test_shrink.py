@@ -154,7 +154,7 @@ def test_each_module_can_be_imported_by_its_own_name(module):
         "outbound": "Outbound",
         "session": "Session",
         "base": "Base",
-        "transport": "open_socket",
+        "transport": "Transport",
         "keep_alive": "KeepAlive",
         "send_buffer": "SendBuffer",
         "session_record": "SessionRecord",

@@ -1,0 +1,11 @@
+# The names of the counters, in the order of their indices in counters. Loaded when somebody asks for them.
+
+NAMES = (
+    "accepted sent resent completed dropped received duplicates redelivered unknown_acks pings connects outages"
+    " refused protocol_errors handler_errors too_long unhandled"
+)
+
+
+def by_name(count):
+    """{name: value}"""
+    return dict(zip(NAMES.split(), count))

@@ -1,0 +1,55 @@
+# How a connection is opened. Loaded for each.
+
+import select
+import socket
+from errno import EHOSTUNREACH
+
+from .compat import poller, stream
+
+
+def addresses(host, port):
+    """Returns what getaddrinfo() says of host, TCP only. Raises OSError."""
+    found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+    if not found:
+        raise OSError(EHOSTUNREACH)
+    return found
+
+
+def open_socket(host, port, timeout_ms):
+    """Returns a socket connected to host:port, trying every address for timeout_ms.
+    Raises OSError."""
+    for family, kind, proto, _, address in addresses(host, port):
+        sock = None
+        try:
+            sock = socket.socket(family, kind, proto)
+            sock.settimeout(timeout_ms / 1000)
+            sock.connect(address)
+            return sock
+        except BaseException as e:
+            if sock:
+                sock.close()
+            if not isinstance(e, OSError):  # as for a family that this machine has not
+                raise
+            error = e
+    raise error
+
+
+def prepare(transport, sock, host, tls):
+    """What a Transport needs of the connected socket."""
+    _no_delay(sock)
+    transport.stream = stream(sock, tls, host)
+    # One each, because modify() allocates; the second only for a socket that is ever full. The
+    # first event allocates too: here is one.
+    transport._readable = poller()
+    transport._readable.register(transport.stream, select.POLLOUT)
+    for _ in transport._readable.ipoll(0):
+        pass
+    transport._readable.modify(transport.stream, select.POLLIN)
+
+
+def _no_delay(sock):
+    # TCP_NODELAY by number: not every port has the names, and not every stack the option.
+    try:
+        sock.setsockopt(6, 1, 1)
+    except (OSError, AttributeError):
+        pass
