@@ -5,7 +5,7 @@ _EXPORTS = {
     "Client": "client",
     "AsyncClient": "aio",
     "Journal": "journal",
-    "OutboxFull": "journal",
+    "OutboxFull": "errors",
     "RamFlash": "flash",
     "FileFlash": "flash",
     "ProtocolError": "packet",

@@ -30,9 +30,9 @@ import inflight.packet as packet
 from .base import OPEN, POLL, READING, WRITING, Base
 from .compat import const, passed, ticks_add, ticks_diff, ticks_ms, unload
 from .dispatching import has_handler
+from .errors import OutboxFull
 from .inbox import Inbox
 from .io_waiter import IOWaiter, open_socket, sleep_ms
-from .journal import OutboxFull
 from .transport import PACE, Transport
 
 _MID = const(0)  # a message in use: Message ID,

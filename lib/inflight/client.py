@@ -7,7 +7,7 @@ import inflight.packet as packet
 
 from .base import OPEN, POLL, READING, WRITING, Base
 from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms, unload
-from .journal import OutboxFull
+from .errors import OutboxFull
 from .transport import Transport
 
 

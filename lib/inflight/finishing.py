@@ -1,7 +1,7 @@
 # The end of mounting a journal: what a power cut interrupted is finished, and damage is retired.
 
 from .compat import const
-from .journal import OutboxFull
+from .errors import OutboxFull
 from .records import DONE, NOTES, OVERHEAD
 from .sector_reader import most_numbers
 

@@ -13,8 +13,9 @@
 # Many clients never hear of QoS 2: the session loads this when it is to be expected.
 
 from .compat import const
+from .errors import OutboxFull
 from .in_flight import DUPLICATE, NEW, REDELIVERED, InFlight
-from .journal import DONE, IN, RELEASED, OutboxFull
+from .journal import DONE, IN, RELEASED
 from .packet import ProtocolError
 
 _RECEIVED = const(0)

@@ -30,15 +30,12 @@ import struct
 from errno import EIO
 
 from .compat import const, unload
+from .errors import OutboxFull
 from .records import DONE, HEAD, HEADER, IN, NOTE, NOTES, OUT, OVERHEAD, RELEASED, SESSION, Records  # noqa: F401
 
 _MOST = const(60000)  # live OUT records
 _ZEROS = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
 _ERASES = const(2)  # in one append
-
-
-class OutboxFull(Exception):
-    """The journal has no space for another message; nothing was written."""
 
 
 class Journal(Records):

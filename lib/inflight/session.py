@@ -37,8 +37,9 @@ from errno import ECONNABORTED, ENOBUFS
 import inflight.counters as counters
 import inflight.packet as packet
 
-from .journal import OUT, OutboxFull  # isort: skip (from here: each import within an import takes stack)
+from .journal import OUT  # isort: skip (from here: each import within an import takes stack)
 from .compat import const, passed, unload
+from .errors import OutboxFull
 from .in_flight import DUPLICATE, REDELIVERED
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN
 

@@ -4,7 +4,8 @@ import struct
 from errno import ENOBUFS
 
 from .compat import const
-from .journal import DONE, OUT, SESSION, OutboxFull
+from .errors import OutboxFull
+from .journal import DONE, OUT, SESSION
 from .outbound import DUP
 from .session_record import UNSURE
 

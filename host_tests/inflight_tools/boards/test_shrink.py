@@ -9,7 +9,7 @@ from dev import device_run
 from dev.runtimes import runtime
 from dev.setup.common import CHECKOUT
 from inflight_tools.boards.bundle import library, sources
-from inflight_tools.boards.shrink import CORE, shrink
+from inflight_tools.boards.shrink import GROUPS, MERGED, shrink
 
 DEVICE = CHECKOUT / "host_tests" / "device"
 
@@ -21,9 +21,9 @@ def library_with(**texts):
 
 def test_modules_that_are_always_loaded_together_become_one():
     found = library_with()
-    assert set(found) == {*library(), "inflight/core", "inflight/texts"}
-    assert max(len(found[f"inflight/{module}"]) for module in CORE) < 600
-    assert "class Session" in found["inflight/core"] and "class Journal" in found["inflight/core"]
+    assert set(found) == {*library(), *(f"inflight/{name}" for name in (*GROUPS, "texts"))}
+    assert max(len(found[f"inflight/{module}"]) for module in MERGED) < 600
+    assert "class Session" in found["inflight/core"] and "class Journal" in found["inflight/journal_core"]
 
 
 def test_constants_become_numbers_in_other_modules_too():
@@ -134,7 +134,7 @@ def _binds(node):
     return [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
 
 
-@pytest.mark.parametrize("module", CORE)
+@pytest.mark.parametrize("module", MERGED)
 def test_each_module_can_be_imported_by_its_own_name(module):
     public = "import inflight.%s as module\nprint(sorted(n for n in dir(module) if n[0] != '_'))" % module
     with device_run.compiled() as lib:
@@ -144,6 +144,7 @@ def test_each_module_can_be_imported_by_its_own_name(module):
     assert done.returncode == 0, done.stderr
     namespace = {
         "compat": "ticks_ms",
+        "errors": "OutboxFull",
         "counters": "UNHANDLED",
         "packet": "Decoder",
         "topic": "encode_name",

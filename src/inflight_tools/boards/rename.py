@@ -14,7 +14,17 @@ from pathlib import Path
 PACKAGE = "inflight"
 # There are more names than words. What each client loads comes first: a name stays when its module is unloaded.
 _LOADED = (
-    *("core", "client", "options", "session_start", "opening", "handshake", "subscribing", "dispatching"),
+    *(
+        "core",
+        "client",
+        "journal_core",
+        "options",
+        "session_start",
+        "opening",
+        "handshake",
+        "subscribing",
+        "dispatching",
+    ),
     *("new_journal", "recovery", "sector_reader", "sectors", "contents", "finishing"),
 )
 _FIRST = [f"{PACKAGE}/{name}" for name in _LOADED]

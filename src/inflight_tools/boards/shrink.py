@@ -4,8 +4,8 @@ modules are compiled, all together,
 
 - constants become numbers wherever they are used, and tables of them become bytes,
 - what is there for CPython goes,
-- the modules of the library that are always loaded together become one module, inflight.core; each of them is still
-  there for an import by its own name,
+- the modules of the library that are always loaded together become one module, inflight.core, or inflight.journal_core
+  where there is a journal; each of them is still there for an import by its own name,
 - the texts of errors become one module, inflight.texts, which is loaded when an error is raised,
 - names that nobody outside the library knows become words that the firmware has in ROM (rename).
 
@@ -16,32 +16,34 @@ import ast
 
 from inflight_tools.boards.rename import PACKAGE, rename
 
-CORE = [
-    "compat",
-    "counters",
-    "packet",
-    "topic",
-    "pages",
-    "records",
-    "journal",
-    "in_flight",
-    "outbound",
-    "keep_alive",
-    "send_buffer",
-    "session_record",
-    "session",
-    "base",
-    "transport",
-]
+GROUPS = {
+    "core": [
+        "compat",
+        "counters",
+        "errors",
+        "packet",
+        "topic",
+        "in_flight",
+        "outbound",
+        "keep_alive",
+        "send_buffer",
+        "session_record",
+        "session",
+        "base",
+        "transport",
+    ],
+    "journal_core": ["pages", "records", "journal"],
+}
+MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Modules that stay loaded. The texts of the others go when they do.
-_RESIDENT = ("core", "client", "aio", "dispatching", "inbound", "flash", "io_waiter", "pinned", "slots")
+_RESIDENT = (*GROUPS, "client", "aio", "dispatching", "inbound", "flash", "io_waiter", "pinned", "slots")
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 
 
 def shrink(sources, public=None):
     """`sources`: {place of a module below /lib, without suffix: its text}, all that is to work together. public: names
-    that keep their meaning (None: all do). Returns the same with other texts, inflight/core and
-    inflight/texts. ValueError if two modules use a name for different things."""
+    that keep their meaning (None: all do). Returns the same with other texts, inflight/core,
+    inflight/journal_core and inflight/texts. ValueError if two modules use a name for different things."""
     trees = _shrink(sources)
     if public is not None:
         rename(trees, public)
@@ -57,11 +59,13 @@ def originals(sources, public):
 def _shrink(sources):
     trees = {place: _Trim().visit(ast.parse(text)) for place, text in sources.items()}
     constants = {_dotted(place): _constants(place, trees) for place in trees}
-    modules = [f"{PACKAGE}/{name}" for name in CORE if f"{PACKAGE}/{name}" in trees]
-    trees = {place: _Fold(place, constants, place in modules).visit(tree) for place, tree in trees.items()}
-    if modules:
-        trees = _detach_texts(_merge(trees, modules, constants))
-    return trees
+    merged = {f"{PACKAGE}/{name}" for name in MERGED}
+    trees = {place: _Fold(place, constants, place in merged).visit(tree) for place, tree in trees.items()}
+    for group, names in GROUPS.items():
+        modules = [f"{PACKAGE}/{name}" for name in names if f"{PACKAGE}/{name}" in trees]
+        if modules:
+            trees = _merge(trees, f"{PACKAGE}/{group}", modules, constants)
+    return _detach_texts(trees) if f"{PACKAGE}/core" in trees else trees
 
 
 def _dotted(place):
@@ -189,8 +193,7 @@ def _locals(function):
             yield node.id
 
 
-def _merge(trees, modules, constants):
-    core = f"{PACKAGE}/core"
+def _merge(trees, core, modules, constants):
     owner = {}
     imports, body = {}, []
     exports = {place: _public(trees[place]) for place in modules}
@@ -207,7 +210,7 @@ def _merge(trees, modules, constants):
     result = {core: ast.Module([*imports.values(), *body], [])}
     for place, tree in trees.items():
         if place in modules:
-            result[place] = _forwarder(exports[place], constants[_dotted(place)])
+            result[place] = _forwarder(core, exports[place], constants[_dotted(place)])
         elif place == f"{PACKAGE}/__init__":
             result[place] = _Readdress().visit(tree)
         else:
@@ -215,9 +218,9 @@ def _merge(trees, modules, constants):
     return result
 
 
-def _forwarder(names, constants):
-    """A module that only re-exports names that are in core now."""
-    lines = [f"from .core import {', '.join(names)}"] if names else []
+def _forwarder(core, names, constants):
+    """A module that only re-exports names that are in `core` now."""
+    lines = [f"from .{core.rpartition('/')[2]} import {', '.join(names)}"] if names else []
     lines += [f"{name} = {value}" for name, value in constants.items() if not name.startswith("_")]
     return ast.parse("\n".join(lines))
 
@@ -226,7 +229,7 @@ class _Readdress(ast.NodeTransformer):
     """Updates the table of names and modules in __init__."""
 
     def visit_Constant(self, node):
-        return ast.Constant("core") if node.value in CORE else node
+        return ast.Constant(MERGED.get(node.value, node.value))
 
 
 class _Redirect(ast.NodeTransformer):
