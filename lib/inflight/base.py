@@ -68,8 +68,6 @@ class Base:
     _on_message: object
     on_error: object
     _handlers: list
-    _message: object
-    _dispatch_message: object
     _topic: object
     _in_callback: bool
     _unfinished: int

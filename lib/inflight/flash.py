@@ -28,7 +28,8 @@ class FileFlash:
         try:
             from .posix import open_flash
 
-            open_flash(self, path)
+            self._file = open_flash(self, path)
+            self.ioctl(3, 0)
         except BaseException:
             self.close()
             raise

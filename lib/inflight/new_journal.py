@@ -8,7 +8,6 @@ from .records import HEAD, HEADER, OVERHEAD
 
 def prepare(j, device):
     """The fields of Pages, Records and Journal. Raises ValueError."""
-    j._dev = device
     n = j._n = device.ioctl(4, 0)
     size = j._size = device.ioctl(5, 0)
     _prepare_pages(j, device)
@@ -32,7 +31,6 @@ def prepare(j, device):
 
 def _prepare_pages(j, device):
     j._volatile = getattr(device, "volatile", False)
-    j._write = getattr(device, "program", None)
     # Small pages are programmed several at a time.
     j._unit = max(getattr(device, "page", 256), CHUNK)
     j._page = bytearray(j._unit)  # see clear_page() of sector_reader

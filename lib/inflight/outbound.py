@@ -61,10 +61,13 @@ class Outbound(InFlight):
     """The in-flight window of `limit` messages over journal, where `most` messages of a number below
     `below`, or with DUP, can have left in an earlier life."""
 
-    def __init__(self, *args):
+    sent_below: int  # see session_start
+
+    def __init__(self, journal, *args):
+        self.journal = journal
         from .session_start import start_outbound
 
-        start_outbound(self, *args)
+        start_outbound(self, journal, *args)
 
     def refill(self):
         """The oldest messages behind the window enter it as far as it has space."""

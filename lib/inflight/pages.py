@@ -33,6 +33,19 @@ class Pages:
     `volatile` (RAM, which needs no CRC; default False) and `program(at, buf, off, n)` (writes any bytes
     anywhere; for file systems, which are trusted to write what they are given)."""
 
+    # Of what new_journal sets.
+    _n: int
+    _size: int
+    _unit: int
+    _page: bytearray
+    _chunk: bytearray
+    _four: bytearray
+    _volatile: bool
+
+    def __init__(self, device):
+        self._dev = device
+        self._write = getattr(device, "program", None)
+
     def _read(self, at, buf):
         self._dev.readblocks(at // self._size, buf, at % self._size)
 

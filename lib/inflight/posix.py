@@ -10,7 +10,7 @@ _LOCK_EX_NB = 6  # LOCK_EX | LOCK_NB
 
 
 def open_flash(flash, path):
-    """Opens the file of a FileFlash, and makes it if it does not exist."""
+    """Returns the file of a FileFlash, open; it is made if it does not exist."""
     flash._lock = lock(path)
     size = flash._blocks * flash._size
     try:
@@ -24,8 +24,7 @@ def open_flash(flash, path):
         found = size
     if found != size:
         raise ValueError("%s has %d bytes, not %d x %d" % (path, found, flash._blocks, flash._size))
-    flash._file = _open(path, "r+b")
-    flash.ioctl(3, 0)
+    return _open(path, "r+b")
 
 
 def _open(path, mode):

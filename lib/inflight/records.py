@@ -27,6 +27,16 @@ _MOST = const(3)
 class Records(Pages):
     """Reads the records of a device; found_seq, found_mid, found_len and found_state tell of the last one."""
 
+    # Of what new_journal sets.
+    _h: bytearray
+    _part: bytearray
+    _mark: bytearray
+    _head: int
+    _erased: int
+    erases: int
+    _salt_low: int
+    _salt_high: int
+
     def _fail(self, text):
         # Nothing is programmed any more before a recovery.
         self._ok = False

@@ -32,6 +32,7 @@
 #
 # What outlives the power stands in the journal: messages, received ids, and the SessionRecord.
 
+from array import array
 from errno import ECONNABORTED, ENOBUFS
 
 import inflight.counters as counters
@@ -41,7 +42,10 @@ from .journal import OUT  # isort: skip (from here: each import within an import
 from .compat import const, passed, unload
 from .errors import OutboxFull
 from .in_flight import DUPLICATE, REDELIVERED
-from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN
+from .keep_alive import KeepAlive
+from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
+from .send_buffer import SendBuffer
+from .session_record import SessionRecord
 
 _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of ForeignIds will be answered
 
@@ -49,10 +53,26 @@ _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of Foreign
 class Session:
     """One session of one client with one broker. session_start.start() tells its arguments."""
 
-    def __init__(self, *args, **options):
+    # Of what session_start sets.
+    out: SendBuffer
+    decoder: packet.Decoder
+    keep_alive: KeepAlive
+    count: array
+    present: bool
+    code: int
+    tick: int
+    when_full: str
+    record: SessionRecord
+    outbound: Outbound
+    _retry: int
+    _max_inflight: int
+    _receive_maximum: int
+
+    def __init__(self, journal, *args, **options):
+        self.journal = journal
         from .session_start import start
 
-        start(self, *args, **options)
+        start(self, journal, *args, **options)
         self._load()
         self.reset()
 

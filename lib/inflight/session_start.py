@@ -44,7 +44,6 @@ def start(
     session.redelivered = False  # it may have had that message before, when power was cut
     session.completed = 0  # Message ID that next_event() completed last; its reader sets it back
     session.ended = ()  # those that the last CONNACK completed
-    session.journal = journal
     session.client_id = client_id
     session._retry = retry_ms
     session.tick = min(1000, keepalive * 2 // 15 or 1000, retry_ms or 1000)  # its timers are looked at this often, ms
@@ -80,7 +79,6 @@ def load(session):
 
 def start_outbound(window, journal, limit, below=0, most=0):
     """The fields of an Outbound, whose class tells the arguments."""
-    window.journal = journal
     window.queued = 0  # messages in the journal behind the window
     window.waiting = False  # a row may be in SEND or REL
     window._allocate(limit)  # the states with the bits DUP and ALONE

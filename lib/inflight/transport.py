@@ -18,6 +18,8 @@ class Transport:
     """The connected socket sock to `host`, through `tls` (an SSLContext or None); a write may
     take `timeout` ms. Raises OSError."""
 
+    _readable: poller
+
     def __init__(self, sock, host, tls, timeout_ms):
         self._timeout_ms = timeout_ms
         self._writable = None
