@@ -108,7 +108,7 @@ class Board(MicroPythonDevice):
     def __init__(self, flash=(), uf2=None):
         self.radio = Radio()
         parts = (BootselButton, lambda: self.radio)
-        super().__init__(board=dataclasses.replace(BOARDS["pico_w"], extras=parts, image=uf2 or image.find()))
+        super().__init__(board=dataclasses.replace(BOARDS["pico_w"], extras=parts, image=uf2 or image.FIRMWARE.find()))
         self.simulator = _Simulator(self.mcu, self.radio)
         self.power = Power(self.mcu, self.simulator.stop)
         self.console = bytearray()

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 
 from dev.pico_w.ear import Ear
-from dev.pico_w.power import HOW, KINDS
+from dev.power import HOW, KINDS
 
 _LIFE_S = 600
 _NONE = 1 << 30

@@ -10,7 +10,7 @@ from dev.pico_w import copies
 from dev.pico_w.board import Board
 from dev.pico_w.ear import Ear
 from dev.pico_w.filesystem import pack, unpack
-from dev.pico_w.power import HOW
+from dev.power import HOW
 from host_tests.pico_w.ageing import aged
 from host_tests.pico_w.bench import CUT, OFFLINE, PUBLISHER, READY, application
 from host_tests.pico_w.judge import Cuts, judge

@@ -1,0 +1,44 @@
+"""What the flash of the emulated ESP32 holds when it is switched on for the first time."""
+
+from dev.firmware_image import FirmwareImage
+from inflight_tools.boards.images.esp32 import TABLE, TABLE_SIZE, Esp32Image, read_table
+from inflight_tools.boards.images.filesystem import build
+from inflight_tools.boards.images.variants import variant
+
+FIRMWARE = FirmwareImage(
+    "ESP32",
+    "ESP32_GENERIC-20250911-v1.26.1.bin",
+    1_734_416,
+    "6b5272b6edd15fc4d1627ec559a27a5d5a7b86e5ea7f8013941eb10c877edd4e",
+)
+FLASH_SIZE = 4 * 1024 * 1024
+_PROG = 32
+
+
+def bare(firmware=None):
+    """The flash with nothing but the firmware."""
+    flash = bytearray(b"\xff") * FLASH_SIZE
+    firmware = firmware or FIRMWARE.find().read_bytes()
+    base = variant("esp32").bootloader
+    flash[base : base + len(firmware)] = firmware
+    return flash
+
+
+def finished(files):
+    """The flash with what `make image` writes: it has a partition for the journal."""
+    whole = Esp32Image(variant("esp32"), FIRMWARE.find().read_bytes(), files).file()
+    return bytearray(b"\xff") * variant("esp32").bootloader + whole
+
+
+def stock(files):
+    """The flash with the firmware's own partitions, none of which is the journal's, and `files`."""
+    flash = bare()
+    vfs = partitions(flash).by_name("vfs")
+    for at, content in build(files, vfs.size, _PROG):
+        flash[vfs.offset + at : vfs.offset + at + len(content)] = content
+    return flash
+
+
+def partitions(flash):
+    """The partition table in the flash."""
+    return read_table(bytes(flash[TABLE : TABLE + TABLE_SIZE]), FLASH_SIZE)
