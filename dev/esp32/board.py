@@ -88,6 +88,8 @@ class Board:
 
     def snapshot(self):
         """What the flash of a board that is off holds."""
+        if self.power and self.power.cut:
+            self.switch_off()
         return self._flash.read_bytes()
 
     # --- its life ---
@@ -110,9 +112,10 @@ class Board:
         line.close()
         _prefer(self._process.pid)
         self._console.listen(here)
+        self.power = None
         if watched:
             os.close(errors)
-            self.power = power.Power(self.snapshot(), words, self._kill, self._note_words)
+            self.power = power.Power(self._flash.read_bytes(), words, self._kill, self._note_words)
 
     def _command(self, line, watched, download):
         return [
@@ -145,7 +148,7 @@ class Board:
             self._process.kill()
             self._process.wait()
         self._console.join()
-        self._process = self.power = None
+        self._process = None
 
     def reset(self):
         """The reset button."""
@@ -180,13 +183,12 @@ class Board:
         does not come within so many seconds, RuntimeError if the board stops before."""
         end = time.monotonic() + seconds
         while not (found := happened()):
-            if self._process.poll() is not None:
+            if not self._process or self._process.poll() is not None:
                 self._console.join()
                 if found := happened():
                     break
-                raise RuntimeError(
-                    f"the board stopped before {what}:\n{self._words.read_text(errors='replace')[-500:]}\n{self.tail()}"
-                )
+                words = self._words.read_text(errors="replace")[-500:]
+                raise RuntimeError(f"the board stopped before {what}:\n{words}\n{self.tail()}")
             if time.monotonic() > end:
                 raise TimeoutError(f"not in {seconds} s: {what}; the console says:\n{self.tail()}")
             await asyncio.sleep(0.01)

@@ -1,6 +1,7 @@
 """What the flash of the emulated ESP32 holds when it is switched on for the first time."""
 
 from dev.firmware_image import FirmwareImage
+from dev.littlefs_files import unpack as unpack_volume
 from inflight_tools.boards.images.esp32 import TABLE, TABLE_SIZE, Esp32Image, read_table
 from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.variants import variant
@@ -12,6 +13,7 @@ FIRMWARE = FirmwareImage(
     "6b5272b6edd15fc4d1627ec559a27a5d5a7b86e5ea7f8013941eb10c877edd4e",
 )
 FLASH_SIZE = 4 * 1024 * 1024
+UNUSED = 0xF000  # a partition, phy_init, that the firmware brings and does not use
 _PROG = 32
 
 
@@ -37,6 +39,12 @@ def stock(files):
     for at, content in build(files, vfs.size, _PROG):
         flash[vfs.offset + at : vfs.offset + at + len(content)] = content
     return flash
+
+
+def unpack(flash):
+    """{absolute path: bytes} of all files in the flash."""
+    vfs = partitions(flash).by_name("vfs")
+    return unpack_volume(flash[vfs.offset : vfs.offset + vfs.size], _PROG)
 
 
 def partitions(flash):

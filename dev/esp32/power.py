@@ -1,8 +1,8 @@
 """Power cuts. QEMU tells what the flash chip is asked to do in a trace, and tells it before the chip does it.
 
-The trace goes through a pipe that holds one line, and whoever wants to write the next one waits: so the board is at most
-one line ahead of what was read. Behind an operation come more lines than one in which ESP-IDF asks the chip whether it
-is done. So a board whose trace is not read any more has told nobody that the operation is over."""
+The trace goes through a pipe that holds one line, and whoever wants to write the next one waits: so the board is at
+most one line ahead of what was read. Behind an operation come more lines than one in which ESP-IDF asks the chip
+whether it is done. So a board whose trace is not read any more has told nobody that the operation is over."""
 
 import fcntl
 import os

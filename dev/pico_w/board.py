@@ -145,6 +145,13 @@ class Board(MicroPythonDevice):
         """What the flash holds."""
         return bytes(self.mcu.flash[:FLASH_SIZE])
 
+    def network_away(self):
+        """The access point goes."""
+        self.radio.vanish()
+
+    def network_back(self):
+        self.radio.appear()
+
     def give_task(self, number):
         """What the board finds in TASK_REGISTER."""
         self.mcu.watchdog.write_uint32(watchdog.SCRATCH6, number)

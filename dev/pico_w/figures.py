@@ -12,10 +12,10 @@ from rich.table import Table
 
 from dev.certificates import der, server_context
 from dev.demo import mosquitto
+from dev.ear import Ear
 from dev.pico_w import copies, filesystem, image, mounting, sensor
 from dev.pico_w.board import Board
-from dev.pico_w.ear import Ear
-from dev.pico_w.front import front
+from dev.tls_relay import tls_relay
 from inflight_tools.boards.bundle import LIB, files
 
 _PROMPT_S = 600
@@ -67,8 +67,8 @@ def measure(folder):
     ca = trustme.CA()
     with mosquitto.Mosquitto(folder) as broker:
         yield "the sensor, connected", of_a_sensor(broker, {})
-        with front(broker.port, server_context(ca, "broker.test")) as relay:
-            secure = {"host": "broker.test", "port": relay.port, "tls_ca": "/ca.der"}
+        with tls_relay(broker.port, server_context(ca, sensor.TLS_HOST)) as relay:
+            secure = {"host": sensor.TLS_HOST, "port": relay.port, "tls_ca": "/ca.der"}
             yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": der(ca)})
 
 

@@ -5,9 +5,9 @@ import ssl
 
 import pytest
 import trustme
+from dev.pico_w.front import front
 
 from dev.certificates import der, server_context, write
-from dev.pico_w.front import front
 
 CUTS = {"cpython": 4, "micropython-x86": 16}
 AGAIN = 75  # exit status of a board that wants to be started again

@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 import trustme
+from dev.pico_w.front import front
 
 from dev.certificates import der, server_context
-from dev.pico_w.front import front
 from host_tests.broker import Automatic
 from host_tests.clients import broker, make, pump  # noqa: F401 (fixtures)
 from host_tests.security.scripts import said

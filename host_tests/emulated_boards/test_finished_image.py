@@ -3,9 +3,9 @@ application."""
 
 import pytest
 
+from dev.ear import Ear
 from dev.pico_w import copies, image, sensor
 from dev.pico_w.board import Board
-from dev.pico_w.ear import Ear
 from dev.pico_w.filesystem import unpack
 from inflight_tools.boards.bundle import files
 from inflight_tools.boards.images.uf2 import Uf2Image

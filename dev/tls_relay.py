@@ -6,7 +6,7 @@ from dev.demo.network import Relay
 _HANDSHAKE_S = 900
 
 
-def front(target, context):
+def tls_relay(target, context):
     """A Relay that takes TLS connections, for which `context` is the server's, and passes what they say to the port
     `target`."""
     return Relay(target, ssl=context, ssl_handshake_timeout=_HANDSHAKE_S)

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
+from dev.ear import Ear
 from dev.pico_w import sensor
-from dev.pico_w.ear import Ear
 from host_tests.waiting import wait_for
 from inflight_tools.boards.deploy import deploy
 
-pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture

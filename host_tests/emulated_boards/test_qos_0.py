@@ -2,10 +2,10 @@
 
 import pytest
 
-from dev.pico_w.ear import Ear
-from host_tests.pico_w.bench import PLAIN
+from dev.ear import Ear
+from host_tests.emulated_boards.tasks import PLAIN
 
-pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_messages_of_qos_0_come_in_order(bench):

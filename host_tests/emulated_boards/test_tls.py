@@ -2,10 +2,10 @@
 
 import pytest
 
-from dev.pico_w.ear import Ear
-from host_tests.pico_w.bench import TLS, WRONG_AUTHORITY, WRONG_NAME
+from dev.ear import Ear
+from host_tests.emulated_boards.tasks import TLS, WRONG_AUTHORITY, WRONG_NAME
 
-pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_the_right_authority(bench):

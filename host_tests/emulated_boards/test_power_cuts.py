@@ -1,21 +1,18 @@
-"""The power of a Pico W is cut while it publishes over Wi-Fi, its journal in pinned files of the stock file system:
-nothing that publish() accepted is lost, no QoS 2 message comes twice. 200 cuts at least: each chain counts its own."""
+"""The power of a board is cut while it publishes over Wi-Fi: nothing that publish() accepted is lost, no QoS 2
+message comes twice, no number is given twice. 200 cuts at least: each chain counts its own."""
 
 import random
 from collections import Counter
 
 import pytest
 
-from dev.pico_w import copies
-from dev.pico_w.board import Board
-from dev.pico_w.ear import Ear
-from dev.pico_w.filesystem import pack, unpack
+from dev.ear import Ear
 from dev.power import HOW
-from host_tests.pico_w.ageing import aged
-from host_tests.pico_w.bench import CUT, OFFLINE, PUBLISHER, READY, application
-from host_tests.pico_w.judge import Cuts, judge
+from host_tests.emulated_boards.ageing import aged
+from host_tests.emulated_boards.judge import Cuts, judge
+from host_tests.emulated_boards.tasks import CUT, OFFLINE, PUBLISHER
 
-pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.boards("pico_w", "esp32", "esp32_pinned"), pytest.mark.timeout(3600)]
 CHAINS, PUBLISHER_LIVES, SENSOR_LIVES = 6, 32, 12
 assert CHAINS * PUBLISHER_LIVES + SENSOR_LIVES >= 200
 
@@ -26,7 +23,7 @@ def verdict(cuts, ear, record_property):
     record_property("power cuts", dict(cuts.cuts))
     told = {"messages accepted": len(cuts.accepted), "delivered": len(ear.heard)}
     record_property("messages", told | {"lost": len(lost), "of QoS 2 doubled": len(doubled)})
-    assert not lost and not doubled
+    assert not lost and not doubled and not cuts.reused
 
 
 @pytest.mark.parametrize("number", range(CHAINS))
@@ -78,25 +75,18 @@ def test_the_sensor(bench, record_property):
 def test_the_first_start_of_all(bench, record_property):
     """Cut while it makes its journal, and again while it tidies up after that: each time from cold."""
     dice = random.Random(1)
-    code = application(bench.brokers)
-    flash = pack(code)
-    cuts = Counter()
-
-    async def start(board):
-        board.stop_at = READY
-        await board.until(lambda: board.power.cut or READY in board.notes, 300, "a cut, or the journal")
-        return board.power.cut
-
+    flash, cuts = None, Counter()
     for most in (370, 200, 100, 50, None):
-        board = Board(flash)
-        if most:
-            board.power.cut_at_operation(dice.randint(1, most), dice.choice(HOW), dice.random())
-        cut = copies.staged(start, board, board.switch_on)
-        flash = {0: board.snapshot()}
+
+        def plan(power, most=most):
+            if most:
+                power.cut_at_operation(dice.randint(1, most), dice.choice(HOW), dice.random())
+
+        flash, cut = bench.first_start(plan, flash)
         if cut:
-            cuts[cut] += 1
+            cuts[f"{cut}, first start"] += 1
     record_property("power cuts", dict(cuts))
     record_property("messages", {})
-    found = unpack(flash[0])
-    assert {path: content for path, content in found.items() if not path.startswith("/journal/")} == code
-    assert len(found) == len(code) + 16, "what a cut left was not tidied up"
+    found = bench.unpack(flash)
+    assert {path: content for path, content in found.items() if not path.startswith("/journal/")} == bench.files
+    assert len(found) == len(bench.files) + bench.JOURNAL_FILES, "what a cut left was not tidied up"

@@ -4,27 +4,30 @@ import random
 import time
 from collections import Counter
 
-from dev.pico_w.ear import Ear
+from dev.ear import Ear
 from dev.power import HOW, KINDS
 
 _LIFE_S = 600
 _NONE = 1 << 30
+MARKS = 0x3FFFFFF0  # numbers from here on note something else than a message
 
 
 class Cuts:
     """A chain of lives of one board, each ended by a power cut; every life goes on with the flash that the cut left.
-    accepted: {sequence number: QoS} of what publish() returned for. cuts: how often, by kind. erases: the journal has
-    come round, so that there are erases to cut."""
+    accepted: {sequence number: QoS} of what publish() returned for. reused: numbers that were accepted twice. cuts: how
+    often, by kind and by what the board was about. erases: the journal has come round, so that there are erases to cut.
+    """
 
     def __init__(self, seed, erases=False):
         self.accepted = {}
+        self.reused = []
         self.cuts = Counter()
         self._erases = erases
         self._dice = random.Random(seed)
 
     def _end(self, most, longest):
-        """Decides how a life ends: between two instructions, or at one of its first `most` flash operations, or at an
-        erase, of which there are few. Returns what arranges that."""
+        """Decides how a life ends: at any time, or at one of its first `most` flash operations, or at an erase, of
+        which there are few. Returns what arranges that."""
         dice = self._dice
         seed = dice.random()
         if seed < 0.2:
@@ -35,18 +38,32 @@ class Cuts:
         return lambda power: power.cut_at_operation(count, how, seed, kinds)
 
     def live(self, bench, task, flash, most, longest):
-        """One life and its end, as _end() wants it, but not later than `longest` emulated seconds after its first
-        message was accepted: each takes half a minute. Returns what the cut leaves in the flash."""
-        plan = self._end(most, longest)
+        """One life and its end, as _end() wants it, but not later than `longest` after its first message was accepted.
+        Both are meant for a board that programs whole pages, and takes half a minute for a second of emulated time:
+        bench.PARTS and bench.PACE say how many more it may be. Returns what the cut leaves in the flash."""
+        longest *= bench.PACE
+        plan = self._end(most * bench.PARTS, longest)
 
         async def life(board):
             plan(board.power)
-            await board.until(lambda: board.power.cut or board.notes, _LIFE_S, "a message, or the power cut")
+            await board.until(lambda: board.power.cut or _accepted(board.notes), _LIFE_S, "a message, or the power cut")
             board.power.cut_in(longest)
             await board.until(lambda: board.power.cut, _LIFE_S, "the power cut")
             return board.snapshot(), board.notes, board.power.cut
 
-        return self._ended(*bench.copy(life, task, 2 * _LIFE_S, flash))
+        return self._ended(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
+
+    def live_until(self, bench, task, flash, note, longest):
+        """One life, which ends at any time within `longest` seconds after the board has noted `note`."""
+        seconds = self._dice.uniform(0, longest)
+
+        async def life(board):
+            await board.until(lambda: note in board.notes, _LIFE_S, "what it is cut after")
+            board.power.cut_in(seconds)
+            await board.until(lambda: board.power.cut, _LIFE_S, "the power cut")
+            return board.snapshot(), board.notes, board.power.cut
+
+        return self._ended(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
 
     def first(self, bench, task, flash, port, topic):
         """A life that ends when it was heard on `topic`. Returns what that leaves in the flash."""
@@ -57,7 +74,7 @@ class Cuts:
             board.power.off("between operations")
             return board.snapshot(), board.notes, board.power.cut
 
-        return self._ended(*bench.copy(life, task, 2 * _LIFE_S, flash))
+        return self._ended(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
 
     def last(self, bench, task, flash, port, topic, over=lambda ear: True):
         """A life that ends when messages of QoS 1 and of QoS 2 came to `topic` that it has published itself (order is
@@ -68,7 +85,7 @@ class Cuts:
             with Ear(port, topic, f"last{task}") as ear:
 
                 def caught_up():
-                    own = min((note >> 2 for note in board.notes), default=_NONE)
+                    own = min((note >> 2 for note in _accepted(board.notes)), default=_NONE)
                     levels = {one.qos for one in list(ear.heard) if one.fields.get("seq", -1) >= own}
                     return levels >= {1, 2} and over(ear)
 
@@ -76,10 +93,17 @@ class Cuts:
 
         bench.copy(life, task, 2 * _LIFE_S, flash)
 
-    def _ended(self, flash, notes, cut):
-        self.cuts[cut] += 1
-        self.accepted |= {note >> 2: note & 3 for note in notes}
+    def _ended(self, bench, flash, notes, cut):
+        self.cuts[f"{cut}, {bench.phase(notes)}"] += 1
+        told = {note >> 2: note & 3 for note in _accepted(notes)}
+        self.reused += self.accepted.keys() & told.keys()
+        self.accepted |= told
         return flash
+
+
+def _accepted(notes):
+    """Those notes that tell of a message."""
+    return [note for note in notes if note < MARKS]
 
 
 def judge(cuts, heard):

@@ -1,0 +1,56 @@
+"""One sensor on the emulated ESP32. Each life boots from cold."""
+
+import asyncio
+
+from dev.esp32 import image, sensor
+from dev.esp32.board import Board
+from host_tests.emulated_boards.tasks import Brokers
+
+# What the board notes when it has a journal, begins to mount it, and to sleep.
+READY, MOUNT, ASLEEP = 0x3FFFFFFF, 0x3FFFFFFE, 0x3FFFFFFD
+_MAKE_JOURNAL = 998  # a task
+_S = 300
+
+
+class Bench:
+    """brokers: those that the configurations name. flash: of the board, when it has its journal. The journal has a
+    partition, unless it is `pinned` in files."""
+
+    PACE, PARTS = 10, 6  # it programs 64 bytes at a time
+
+    def __init__(self, folder, pinned=False):
+        self.WHERE, self.JOURNAL_FILES = ("pinned files", 16) if pinned else ("partition", 0)
+        self.brokers = Brokers(folder, sensor)
+        self.files = self.brokers.application()
+        self._bare = bytes((image.stock if pinned else image.finished)(self.files))
+        self.flash, _ = self.first_start(lambda power: None)
+
+    def copy(self, work, task, seconds, flash=None):
+        """Runs coroutine work(board) with a board that does `task` and begins with `flash`. Returns what work returns;
+        TimeoutError if it takes longer than so many seconds."""
+        with Board(flash or self.flash) as board:
+            board.write({image.UNUSED: task.to_bytes(4, "little")})
+            board.switch_on(watched=True)
+            return asyncio.run(asyncio.wait_for(work(board), seconds))
+
+    @staticmethod
+    def phase(notes):
+        """What a board was about when its notes ended."""
+        return {None: "boot", MOUNT: "mount", ASLEEP: "deep sleep"}.get(notes[-1] if notes else None, "publish")
+
+    def first_start(self, plan, flash=None):
+        """Starts a board with the application and no journal, or `flash`, until its power goes as plan(power) wants it,
+        or it has its journal. Returns (flash, how the power went or None)."""
+
+        async def start(board):
+            plan(board.power)
+            await board.until(lambda: board.power.cut or READY in board.notes, _S, "a cut, or the journal")
+            cut = board.power.cut
+            board.switch_off()
+            return board.snapshot(), cut
+
+        return self.copy(start, _MAKE_JOURNAL, _S, flash or self._bare)
+
+    def unpack(self, flash):
+        """{path: content} of all files in the flash."""
+        return image.unpack(flash)
