@@ -14,7 +14,8 @@ class FirmwareImage:
 
     def __init__(self, board, name, size, sha256):
         self.name = name
-        self._board, self._size, self._sha256 = board, size, sha256
+        self.sha256 = sha256
+        self._board, self._size = board, size
         self._found = {}  # checked once each
 
     def find(self):
@@ -27,7 +28,7 @@ class FirmwareImage:
             raise NoImage(f"no {self._board} firmware in {folders}: {advice}")
         if path not in self._found:
             data = path.read_bytes()
-            self._found[path] = len(data) == self._size and hashlib.sha256(data).hexdigest() == self._sha256
+            self._found[path] = len(data) == self._size and hashlib.sha256(data).hexdigest() == self.sha256
         if not self._found[path]:
             raise NoImage(f"{path} is not {self.name}, or not all of it: {advice}")
         return path

@@ -35,18 +35,20 @@ def finished(files):
 def stock(files):
     """The flash with the firmware's own partitions, none of which is the journal's, and `files`."""
     flash = bare()
-    vfs = partitions(flash).by_name("vfs")
-    for at, content in build(files, vfs.size, _PROG):
-        flash[vfs.offset + at : vfs.offset + at + len(content)] = content
+    start, end = _file_system(flash)
+    for at, content in build(files, end - start, _PROG):
+        flash[start + at : start + at + len(content)] = content
     return flash
 
 
 def unpack(flash):
     """{absolute path: bytes} of all files in the flash."""
-    vfs = partitions(flash).by_name("vfs")
-    return unpack_volume(flash[vfs.offset : vfs.offset + vfs.size], _PROG)
+    start, end = _file_system(flash)
+    return unpack_volume(flash[start:end], _PROG)
 
 
-def partitions(flash):
-    """The partition table in the flash."""
-    return read_table(bytes(flash[TABLE : TABLE + TABLE_SIZE]), FLASH_SIZE)
+def _file_system(flash):
+    """Where it begins and ends: the firmware has it behind all partitions if none is for it."""
+    table = read_table(bytes(flash[TABLE : TABLE + TABLE_SIZE]), FLASH_SIZE)
+    own = table.find("vfs")
+    return (own.offset, own.offset + own.size) if own else (table.next_part_offset(), FLASH_SIZE)

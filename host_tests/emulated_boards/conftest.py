@@ -1,5 +1,6 @@
 """Tests on emulated boards. Most take minutes, and run by `make test-pico-w` and `make test-esp32` only."""
 
+import importlib
 from collections import Counter
 
 import pytest
@@ -15,42 +16,37 @@ def board_param(name):
 
 
 def pytest_generate_tests(metafunc):
-    """A test that takes `bench` is of each board; it may name others than these two."""
-    if "bench" in metafunc.fixturenames:
+    """A test that takes `bench` or `emulated` is of each board, or of those that its mark `boards` names."""
+    for fixture in {"bench", "emulated"}.intersection(metafunc.fixturenames):
         asked = metafunc.definition.get_closest_marker("boards")
         names = asked.args if asked else ("pico_w", "esp32")
-        metafunc.parametrize("bench", [board_param(name) for name in names], indirect=True, scope="session")
+        metafunc.parametrize(fixture, [board_param(name) for name in names], indirect=True, scope="session")
 
 
-def _pico_w(folder):
-    from dev.pico_w import image
-
-    if reason := image.unavailable():
+def _module(name):
+    """The board's half of these tests: pico_w_bench or esp32_bench."""
+    if name == "pico_w":
+        from dev.pico_w import image as emulator
+    else:
+        from dev.esp32 import emulator
+    if reason := emulator.unavailable() or mosquitto.unavailable():
         pytest.skip(reason)
-    from host_tests.emulated_boards.pico_w_bench import Bench  # which needs the emulator
-
-    return Bench(folder)
+    return importlib.import_module(f"host_tests.emulated_boards.{name}_bench")
 
 
-def _esp32(folder, **how):
-    from dev.esp32 import emulator
-
-    if reason := emulator.unavailable():
-        pytest.skip(reason)
-    from host_tests.emulated_boards.esp32_bench import Bench
-
-    return Bench(folder, **how)
-
-
-_BENCHES = {"pico_w": _pico_w, "esp32": _esp32, "esp32_pinned": lambda folder: _esp32(folder, pinned=True)}
+@pytest.fixture(scope="session")
+def emulated(request):
+    """What a board is made of, as a module; here none has been started yet."""
+    return _module(request.param)
 
 
 @pytest.fixture(scope="session")
 def bench(request, tmp_path_factory):
     """A board that each test of this session starts anew, and the brokers that its configurations name."""
-    if reason := mosquitto.unavailable():
-        pytest.skip(reason)
-    made = _BENCHES[request.param](tmp_path_factory.mktemp("brokers"))
+    name, pinned, _ = request.param.partition("_pinned")
+    bench = _module(name).Bench
+    folder = tmp_path_factory.mktemp("brokers")
+    made = bench(folder, pinned=True) if pinned else bench(folder)
     with made.brokers:
         yield made
 

@@ -1,6 +1,7 @@
 """One sensor on the emulated ESP32. Each life boots from cold."""
 
 import asyncio
+from contextlib import contextmanager
 
 from dev.esp32 import image, sensor
 from dev.esp32.board import Board
@@ -9,7 +10,29 @@ from host_tests.emulated_boards.tasks import Brokers
 # What the board notes when it has a journal, begins to mount it, and to sleep.
 READY, MOUNT, ASLEEP = 0x3FFFFFFF, 0x3FFFFFFE, 0x3FFFFFFD
 _MAKE_JOURNAL = 998  # a task
+VARIANT, FIRMWARE = "esp32", image.FIRMWARE
+WHERE = "partition"  # the journal of an image is
+HEAP = 70_000  # bytes that a connected sensor leaves, at least
 _S = 300
+
+
+def run_image(folder, content, work):
+    """Runs coroutine work(board) with a board that got the bytes `content` of `make image`. Returns what work returns,
+    and the files in the flash then."""
+    with Board(image.bare(content)) as board:
+        board.switch_on()
+        result = asyncio.run(work(board))
+        board.switch_off()
+        return result, image.unpack(board.snapshot())
+
+
+@contextmanager
+def bare():
+    """The port of a board with nothing but its firmware."""
+    with Board(image.bare()) as board:
+        board.switch_on()
+        asyncio.run(board.until(lambda: b">>> " in board.console, _S, "the prompt"))
+        yield board.port
 
 
 class Bench:
@@ -19,16 +42,16 @@ class Bench:
     PACE, PARTS = 10, 6  # it programs 64 bytes at a time
 
     def __init__(self, folder, pinned=False):
-        self.WHERE, self.JOURNAL_FILES = ("pinned files", 16) if pinned else ("partition", 0)
+        self.JOURNAL_FILES = 16 if pinned else 0
         self.brokers = Brokers(folder, sensor)
         self.files = self.brokers.application()
         self._bare = bytes((image.stock if pinned else image.finished)(self.files))
         self.flash, _ = self.first_start(lambda power: None)
 
-    def copy(self, work, task, seconds, flash=None):
-        """Runs coroutine work(board) with a board that does `task` and begins with `flash`. Returns what work returns;
-        TimeoutError if it takes longer than so many seconds."""
-        with Board(flash or self.flash) as board:
+    def copy(self, work, task, seconds, flash=None, **how):
+        """Runs coroutine work(board) with a board that does `task` and begins with `flash`. how: as for
+        Board. Returns what work returns; TimeoutError if it takes longer than so many seconds."""
+        with Board(flash or self.flash, **how) as board:
             board.write({image.UNUSED: task.to_bytes(4, "little")})
             board.switch_on(watched=True)
             return asyncio.run(asyncio.wait_for(work(board), seconds))

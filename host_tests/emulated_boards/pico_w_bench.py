@@ -1,12 +1,37 @@
 """Copies of one sensor on the emulated Pico W: it has booted, imported everything and joined Wi-Fi; each copy then goes
 on with a task of its own, and with the journal as an earlier copy left it."""
 
-from dev.pico_w import copies, filesystem, sensor
+import subprocess
+import sys
+from contextlib import contextmanager
+
+from dev.pico_w import copies, filesystem, image, sensor
 from dev.pico_w.board import FLASH_SIZE, Board
 from dev.pico_w.filesystem import BLOCK
 from host_tests.emulated_boards.tasks import Brokers
 
+VARIANT, FIRMWARE = "pico_w", image.FIRMWARE
+WHERE = "pinned files"  # the journal of an image is
+HEAP = 120_000  # bytes that a connected sensor leaves, at least
 READY = 0x3FFFFFFF  # what the board notes when it is
+
+
+def run_image(folder, content, work):
+    """Runs coroutine work(board) with a board that got the bytes `content` of `make image`. Returns what work returns,
+    and the files in the flash then."""
+    (folder / "pico_w.uf2").write_bytes(content)
+    board = Board(uf2=folder / "pico_w.uf2")
+    return copies.staged(work, board, board.switch_on), filesystem.unpack(board.snapshot())
+
+
+@contextmanager
+def bare():
+    """The port of a board with nothing but its firmware."""
+    with subprocess.Popen([sys.executable, "-m", "dev.pico_w.serve"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().removeprefix("ready:").strip()
+        finally:
+            process.kill()
 
 
 async def _stop_when_ready(board):
@@ -20,7 +45,6 @@ class Bench:
     """brokers: those that the configurations name. flash: of the board, when it was made ready."""
 
     PACE = PARTS = 1
-    WHERE = "pinned files"
     JOURNAL_FILES = 16
 
     def __init__(self, folder):

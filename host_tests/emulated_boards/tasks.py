@@ -12,7 +12,7 @@ from inflight_tools.boards.bundle import compile_mpy, files
 
 # Tasks: a sensor with a configuration file of that number, QoS 0, or a publisher with that number as its name, which is
 # connected or stays offline.
-CUT, RESTART, DROP, TLS, WRONG_AUTHORITY, WRONG_NAME, SLEEP = range(7)
+CUT, RESTART, DROP, TLS, WRONG_AUTHORITY, WRONG_NAME, SLEEP, CRASH, HANG = range(9)
 PLAIN, PUBLISHER, OFFLINE = 999, 1000, 2000
 _CODE = Path(__file__).parent / "board"
 _SINCE_2000 = (-10_000, 1)  # days from now that certificates are good for: a board's clock may not be set yet
@@ -55,6 +55,8 @@ class Brokers:
             WRONG_AUTHORITY: config(self._tls.port, "impostor", **secure | {"tls_ca": "/other.der"}),
             WRONG_NAME: config(self._other.port, "astray", **secure),
             SLEEP: config(self.plain.port, "sleeper", **sleeps),
+            CRASH: config(self.plain.port, "crasher", **often),
+            HANG: config(self.plain.port, "hanger", timeout_ms=2000, watchdog_ms=6000, **often),
         }
         found = {f"/{task}.json": content for task, content in configs.items()}
         return found | {"/ca.der": der(self.ca), "/other.der": der(trustme.CA())}

@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 import trustme
-from dev.pico_w.front import front
 
 from dev.certificates import der, server_context
+from dev.tls_relay import tls_relay
 from host_tests.broker import Automatic
 from host_tests.clients import broker, make, pump  # noqa: F401 (fixtures)
 from host_tests.security.scripts import said
@@ -24,7 +24,7 @@ def serve(authority):
 
         def start(*names, days=(-1, 1), by=authority):
             behind = stack.enter_context(Automatic())
-            return stack.enter_context(front(behind.port, server_context(by, *names, days=days))).port, behind
+            return stack.enter_context(tls_relay(behind.port, server_context(by, *names, days=days))).port, behind
 
         yield start
 

@@ -6,6 +6,9 @@ import harness
 from inflight import Client
 from inflight.compat import const
 
+_CRASH = const(7)
+_HANG = const(8)  # tasks of sensors whose firmware fails
+_FAILS = const(3)  # at the message of this number
 _PLAIN = const(999)  # task: messages of QoS 0
 _PUBLISH = const(1000)  # tasks from here on: the number of a publisher, and 1000 more if it stays offline
 
@@ -14,12 +17,24 @@ def accepted(seq, qos, topic):
     harness.note(seq << 2 | qos)
 
 
+def fail(seq, qos, topic):
+    # Once: after the new start it is fine.
+    accepted(seq, qos, topic)
+    if seq == _FAILS:
+        if harness.task() == _CRASH:
+            raise RuntimeError("a defect")
+        while True:
+            pass
+
+
 def main():
     settings = config.load("/0.json", "")
     board.accepted = accepted
     if not harness.prepare(settings):
         return
     task = harness.task()
+    if task in (_CRASH, _HANG):
+        board.accepted = fail
     if task < _PLAIN:
         from start import main
 

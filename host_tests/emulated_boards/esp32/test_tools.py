@@ -1,0 +1,51 @@
+"""`make flash` with esptool and the chip's own ROM, and `make monitor`, over the emulated serial line."""
+
+import signal
+import subprocess
+
+import pytest
+
+from dev.ear import Ear
+from dev.esp32 import image, sensor
+from dev.esp32.board import Board
+from host_tests.processes import INFLIGHT
+from host_tests.waiting import wait_for
+
+pytestmark = [pytest.mark.long("INFLIGHT_ESP32"), pytest.mark.timeout(900)]
+BLANK = b"\xff" * image.FLASH_SIZE
+
+
+def inflight(*words, **how):
+    return subprocess.run([*INFLIGHT, "board", *words], capture_output=True, text=True, **how)
+
+
+def test_from_a_blank_chip_to_a_sensor_that_is_watched(broker, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_bytes(sensor.config(broker.port, "flashed", interval_ms=1000, health_ms=2000))
+    options = ("--board", "esp32", "--firmware", str(image.FIRMWARE.find()), "--sha256", image.FIRMWARE.sha256)
+    with Board(BLANK) as board, Ear(broker.port, "inflight/flashed/#") as ear:
+        for made in ("an empty journal", "its journal as it was"):
+            board.switch_on(download=True)
+            done = inflight("flash", *options, "--port", board.port, "--config", str(config))
+            assert done.returncode == 0 and made in done.stdout, done.stdout + done.stderr
+            board.switch_off()
+            known = len(ear.heard)
+            board.switch_on()
+            wait_for(lambda known=known: [one for one in ear.heard[known:] if "seq" in one.fields], 120, board.tail)
+            board.switch_off()
+        assert len({one.fields["epoch"] for one in ear.heard if "seq" in one.fields}) == 1
+        board.switch_on()
+        place = ("--port", board.port, "--config", str(config), "--broker", f"127.0.0.1:{broker.port}")
+        with subprocess.Popen([*INFLIGHT, "board", "monitor", *place], stdout=subprocess.PIPE, text=True) as monitor:
+            try:
+                said = []
+                wait_for(lambda: said.append(monitor.stdout.readline()) or "listening to" in said[-1], 60)
+                board.reset()
+                for wanted in ("rst:", "state=online", "heap="):
+                    while wanted not in said[-1]:
+                        said.append(monitor.stdout.readline())
+                        assert said[-1], "monitor has ended"
+                monitor.send_signal(signal.SIGINT)
+                assert monitor.wait(30) == 0
+            finally:
+                monitor.kill()
