@@ -154,14 +154,14 @@ class Board:
         """The reset button."""
         self.qmp("system_reset")
 
-    def qmp(self, name, **arguments):
+    def qmp(self, command, /, **arguments):
         """Executes one command of QEMU's own."""
         with socket.socket(socket.AF_UNIX) as s, s.makefile("rwb") as f:
             s.settimeout(_QMP_S)
             s.connect(self._qmp)
             f.readline()
-            for command in ({"execute": "qmp_capabilities"}, {"execute": name, "arguments": arguments}):
-                f.write(json.dumps(command).encode() + b"\n")
+            for said in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
+                f.write(json.dumps(said).encode() + b"\n")
                 f.flush()
                 while "event" in (answer := json.loads(f.readline())):
                     pass

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from dev.demo import mosquitto
+from host_tests.emulated_boards.tasks import Brokers
 
 LONG = {"pico_w": "INFLIGHT_PICO_W", "esp32": "INFLIGHT_ESP32", "esp32_pinned": "INFLIGHT_ESP32"}
 
@@ -44,11 +45,9 @@ def emulated(request):
 def bench(request, tmp_path_factory):
     """A board that each test of this session starts anew, and the brokers that its configurations name."""
     name, pinned, _ = request.param.partition("_pinned")
-    bench = _module(name).Bench
-    folder = tmp_path_factory.mktemp("brokers")
-    made = bench(folder, pinned=True) if pinned else bench(folder)
-    with made.brokers:
-        yield made
+    module = _module(name)
+    with Brokers(tmp_path_factory.mktemp("brokers"), module.SENSOR) as brokers:
+        yield module.Bench(brokers, pinned=True) if pinned else module.Bench(brokers)
 
 
 @pytest.fixture

@@ -5,12 +5,10 @@ from contextlib import contextmanager
 
 from dev.esp32 import image, sensor
 from dev.esp32.board import Board
-from host_tests.emulated_boards.tasks import Brokers
+from host_tests.emulated_boards.judge import ASLEEP, MOUNT, READY
 
-# What the board notes when it has a journal, begins to mount it, and to sleep.
-READY, MOUNT, ASLEEP = 0x3FFFFFFF, 0x3FFFFFFE, 0x3FFFFFFD
 _MAKE_JOURNAL = 998  # a task
-VARIANT, FIRMWARE = "esp32", image.FIRMWARE
+VARIANT, FIRMWARE, SENSOR = "esp32", image.FIRMWARE, sensor
 WHERE = "partition"  # the journal of an image is
 HEAP = 70_000  # bytes that a connected sensor leaves, at least
 _S = 300
@@ -39,12 +37,13 @@ class Bench:
     """brokers: those that the configurations name. flash: of the board, when it has its journal. The journal has a
     partition, unless it is `pinned` in files."""
 
+    LIVES = 40  # of a publisher
     PACE, PARTS = 10, 6  # it programs 64 bytes at a time
 
-    def __init__(self, folder, pinned=False):
+    def __init__(self, brokers, pinned=False):
         self.JOURNAL_FILES = 16 if pinned else 0
-        self.brokers = Brokers(folder, sensor)
-        self.files = self.brokers.application()
+        self.brokers = brokers
+        self.files = brokers.application()
         self._bare = bytes((image.stock if pinned else image.finished)(self.files))
         self.flash, _ = self.first_start(lambda power: None)
 

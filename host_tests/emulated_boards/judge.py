@@ -9,7 +9,8 @@ from dev.power import HOW, KINDS
 
 _LIFE_S = 600
 _NONE = 1 << 30
-MARKS = 0x3FFFFFF0  # numbers from here on note something else than a message
+MARKS = 0x3FFFFFF0  # numbers from here on note something else than a message:
+READY, MOUNT, ASLEEP = 0x3FFFFFFF, 0x3FFFFFFE, 0x3FFFFFFD  # it has a journal, begins to mount it, begins to sleep
 
 
 class Cuts:

@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from dev.pico_w import copies, filesystem, image, sensor
 from dev.pico_w.board import FLASH_SIZE, Board
 from dev.pico_w.filesystem import BLOCK
-from host_tests.emulated_boards.tasks import Brokers
+from host_tests.emulated_boards.judge import READY
 
-VARIANT, FIRMWARE = "pico_w", image.FIRMWARE
+VARIANT, FIRMWARE, SENSOR = "pico_w", image.FIRMWARE, sensor
 WHERE = "pinned files"  # the journal of an image is
 HEAP = 120_000  # bytes that a connected sensor leaves, at least
-READY = 0x3FFFFFFF  # what the board notes when it is
 
 
 def run_image(folder, content, work):
@@ -44,12 +43,13 @@ async def _stop_when_ready(board):
 class Bench:
     """brokers: those that the configurations name. flash: of the board, when it was made ready."""
 
+    LIVES = 32  # of a publisher
     PACE = PARTS = 1
     JOURNAL_FILES = 16
 
-    def __init__(self, folder):
-        self.brokers = Brokers(folder, sensor)
-        self.files = self.brokers.application()
+    def __init__(self, brokers):
+        self.brokers = brokers
+        self.files = brokers.application()
         first = Board(filesystem.pack(self.files))
         copies.staged(_stop_when_ready, first, first.switch_on)  # it makes its journal
         self.flash = first.snapshot()

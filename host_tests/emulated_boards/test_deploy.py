@@ -10,7 +10,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def test_from_bare_firmware_to_a_publishing_sensor(emulated, broker):
-    sensor = emulated.sensor
+    sensor = emulated.SENSOR
     settings = {"/config.json": sensor.config(broker.port, "deployed", interval_ms=1000)}
     with emulated.bare() as port, Ear(broker.port, "inflight/deployed/#") as ear:
         first = deploy(sensor.BOARD, port, settings)

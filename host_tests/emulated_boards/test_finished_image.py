@@ -27,7 +27,7 @@ def clock():
 
 def online(emulated, broker, tmp_path, fields):
     """A board comes online and obeys. Returns the messages that it sent and the files that it has then."""
-    settings = emulated.sensor.config(broker.port, "bare", qos=2, interval_ms=1000, health_ms=5000, **fields)
+    settings = emulated.SENSOR.config(broker.port, "bare", qos=2, interval_ms=1000, health_ms=5000, **fields)
     (tmp_path / "config.json").write_bytes(settings)
     firmware = emulated.FIRMWARE
     image = make(emulated.VARIANT, firmware.find(), firmware.sha256, tmp_path / "config.json", None, None, None, None)
@@ -47,7 +47,7 @@ def online(emulated, broker, tmp_path, fields):
     assert told["reply/ping"].fields["echo"] == "hello"
     # The journal took its place beside the user's files, and touched none.
     kept = {path: content for path, content in kept.items() if path != RECORD and not path.startswith("/journal/")}
-    assert kept == files(emulated.sensor.BOARD) | {"/config.json": settings}
+    assert kept == files(emulated.SENSOR.BOARD) | {"/config.json": settings}
     return told
 
 
