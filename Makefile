@@ -8,10 +8,11 @@ INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-boards setup-pipeline setup-tests test conformance crash fuzz test-brokers soak bench freeze demo sensor image \
-	flash deploy monitor test-pico-w test-esp32 figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline lint clean
+	flash deploy monitor test-pico-w test-esp32 figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline \
+	lint clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## virtual environment, interpreters and broker, without root
 	$(SETUP)
@@ -33,10 +34,10 @@ conformance: setup  ## which test proves which statement of MQTT 3.1.1 and 3.1
 
 SEEDED = $(if $(SEED),--seed $(SEED))
 
-crash: setup  ## power cuts everywhere in scripts that are made up as it goes (CUTS=100000 SEED=)
+crash: setup  ## power cuts and flash faults in random scripts (CUTS=100000 SEED=)
 	@$(VENV)/python -m dev.crash $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
 
-fuzz: setup  ## hostile bytes for decoder, session, mount and commands (INPUTS=1000000 SEED=)
+fuzz: setup  ## hostile input for decoder, session, mount and commands (INPUTS=1000000 SEED=)
 	$(SETUP) fuzz
 	@$(VENV)/python -m dev.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(SEEDED) $(ARGS)
 

@@ -1,8 +1,7 @@
-"""Power cuts and faults without end: scripts that Hypothesis writes, cut at every operation of the flash, on all kinds
-of flash, with a volatile cache, errors, rot and interrupts.
+"""Cuts the power in random scripts at their flash operations, with a volatile cache, errors, bit rot and interrupts.
 
-`python -m dev.crash --cuts 100000 --seed 7` prints what was cut and what a model of the standard found. Exit status 1
-with a counterexample, which then stands in host_tests/crash/kept, where `make test` plays it."""
+`python -m dev.crash --cuts 100000 --seed 7` prints statistics and findings. After a finding the exit status is 1, and
+the counterexample is saved in host_tests/crash/kept, where `make test` replays it."""
 
 import multiprocessing
 import random
@@ -17,11 +16,11 @@ from rich.table import Table
 from dev.reference.oracle import KINDS, OTHER
 from host_tests.crash import kept
 from host_tests.crash.machine import Search
-from host_tests.crash.wear import Life
+from host_tests.crash.wear import Endurance
 from host_tests.cutting import GRANULARITIES, quick_sum
 from inflight import Journal
 
-_SLICES = 40  # parts of a run: the same ones on any number of processes
+_SLICES = 40  # parts of a run, independent of the number of processes
 _UNEVEN = 0.1
 
 
@@ -43,11 +42,11 @@ def _describe(found):
 
 def _wear(job):
     granularity, interrupted, seed, erases = job
-    life = Life(granularity, seed, interrupted)
+    endurance = Endurance(granularity, seed, interrupted)
     try:
-        return (granularity, interrupted), life.live(erases), life.cuts, None
+        return (granularity, interrupted), endurance.run(erases), endurance.cuts, None
     except Exception as error:
-        return (granularity, interrupted), 0, life.cuts, f"a long life on {granularity}: {error!r}"
+        return (granularity, interrupted), 0, endurance.cuts, f"endurance run on {granularity}: {error!r}"
 
 
 def _work(job):
@@ -57,7 +56,7 @@ def _work(job):
 
 
 class Run:
-    """Spreads the work over processes, and adds up what comes back."""
+    """Distributes the work to processes, and adds up their results."""
 
     def __init__(self, console, cuts, seed, erases, jobs):
         self._console = console
@@ -78,12 +77,12 @@ class Run:
                 for function, result in pool.imap_unordered(_work, work):
                     self._add(function, result)
                     if not self._console.is_terminal:
-                        self._console.print(f"{self.count['cuts']} of {self._cuts} {self._told()}")
-                    progress.update(task, completed=min(self._cuts, self.count["cuts"]), description=self._told())
+                        self._console.print(f"{self.count['cuts']} of {self._cuts} {self._status()}")
+                    progress.update(task, completed=min(self._cuts, self.count["cuts"]), description=self._status())
                     if self.findings:
                         break
 
-    def _told(self):
+    def _status(self):
         return f"{self.count['scripts']} scripts, power cuts"
 
     def _add(self, function, result):
@@ -106,15 +105,15 @@ def _tables(run, seconds, seed):
         ("at a program", "program"),
         ("at an erase", "erase"),
         ("of these within bytes", "within bytes"),
-        ("with a part of what was not synced lost", "cache lost"),
-        ("with a bit that flipped", "rot"),
+        ("with loss of unsynced operations", "cache lost"),
+        ("with a bit flip", "rot"),
         ("no cut, but an operation that failed or was interrupted", "faults"),
-        ("while mounting", "mount"),
-        ("while the script ran", "work"),
-        ("while all was delivered afterwards", "finish"),
-        ("the first of a device", "cut 1"),
-        ("during the recovery from it", "cut 2"),
-        ("the third of a device, or the fourth", ("cut 3", "cut 4")),
+        ("during a mount", "mount"),
+        ("during the script", "work"),
+        ("during the final deliveries", "finish"),
+        ("first cut", "cut 1"),
+        ("second cut, during the recovery", "cut 2"),
+        ("third or fourth cut", ("cut 3", "cut 4")),
         *((f"on {name}", name) for name in GRANULARITIES),
     ):
         keys = (key,) if isinstance(key, str) else key
@@ -134,8 +133,8 @@ def _tables(run, seconds, seed):
 
 def main(
     cuts: int = typer.Option(100_000, help="how many power cuts"),
-    seed: int = typer.Option(None, help="a run is the same again with the seed that it printed"),
-    erases: int = typer.Option(100, help="how often each sector is erased before its wear is judged"),
+    seed: int = typer.Option(None, help="repeats the run that printed this seed"),
+    erases: int = typer.Option(100, help="erases per sector before wear is measured"),
     jobs: int = typer.Option(2, help="processes"),
 ):
     console = Console()
@@ -151,7 +150,7 @@ def main(
         if script:
             file = kept.FOLDER / f"found-{seed}.json"
             file.write_text(script)
-            console.print(f"{script}kept as {file}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"{script}saved as {file}", markup=False, highlight=False, soft_wrap=True)
     uneven = any(part > _UNEVEN for part, _ in run.wear.values())
     raise typer.Exit(1 if run.findings or uneven else 0)
 

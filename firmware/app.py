@@ -1,31 +1,31 @@
 # The application of a device that stays awake: telemetry at its interval, status, health, commands.
-# What it works with is handed to it, so a test drives it like a device does.
+# Its board, client and journal are arguments, so tests drive it like a device does.
 
 import telemetry
 from codes import CONNECTING, ONLINE
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from node import Node
 
-_SLICE = const(500)  # ms at most between two looks at the link, the clock and the watchdog
-_WIFI_MS = const(15_000)  # between two attempts to join
+_SLICE = const(500)  # longest time in ms between two checks of Wi-Fi, clock and watchdog
+_WIFI_MS = const(15_000)  # between two attempts to connect to Wi-Fi
 _CLOCK_MS = const(60_000)  # between two attempts to set the clock
 _DAY_MS = const(86_400_000)
 _DRAIN_MS = const(5_000)
 
 
 class Timer:
-    """Due at once, and then each `ms`. What was missed is not made up for."""
+    """Due at once, and then every `ms`. Missed times are skipped."""
 
     def __init__(self, ms):
         self.ms = ms
         self.at = ticks_ms()
 
     def left(self, now):
-        """ms until it is due, 0 or less if it is."""
+        """ms until it is due, 0 or less if it is due."""
         return ticks_diff(self.at, now)
 
     def due(self, now):
-        """True if its time has come: once."""
+        """True once for each time that it is due."""
         if self.left(now) > 0:
             return False
         self.at = ticks_add(self.at, self.ms)
@@ -34,12 +34,12 @@ class Timer:
         return True
 
     def put_off(self, now):
-        """The next time is `ms` from now."""
+        """Makes it due `ms` from now."""
         self.at = ticks_add(now, self.ms)
 
 
 class App(Node):
-    """The firmware of a device that is always there; Node tells its arguments."""
+    """The firmware of a device that stays awake; Node documents the arguments."""
 
     def __init__(self, board, config, journal, client, flash, sources=None, began=None):
         super().__init__(board, config, journal, client, flash, sources, began)
@@ -47,12 +47,12 @@ class App(Node):
         self._health = Timer(config.health_ms)
         self._wifi = Timer(_WIFI_MS)
         self._clock = Timer(_CLOCK_MS)
-        self._reading_sensors = False  # the sensors are at work,
-        self._readings_due = 0  # until then
+        self._reading_sensors = False  # the sensors are measuring
+        self._readings_due = 0  # when they are ready
         client.on_connect = self._on_connect
 
     def set_interval(self, ms):
-        """Telemetry goes out every `ms` from now on, until the next start."""
+        """Sets the interval of telemetry until the next start."""
         self._telemetry.ms = ms
         self._telemetry.put_off(ticks_ms())
 
@@ -72,7 +72,7 @@ class App(Node):
             self._join(0)
 
     def _keep_reading(self, now):
-        # Returns how many ms until there is something to do.
+        # Returns the time in ms until something is due.
         if self._telemetry.due(now) and not self._reading_sensors:
             self._reading_sensors = True
             self._readings_due = ticks_add(now, telemetry.start(self._sources))
@@ -86,7 +86,7 @@ class App(Node):
         return self._telemetry.left(now)
 
     def step(self):
-        """Does what is due, then lets the client work until the next thing is, or for a moment."""
+        """Does what is due, then runs the client until the next thing is due, for a limited time."""
         now = ticks_ms()
         if self.config.watchdog_ms:
             self.board.watchdog(self.config.watchdog_ms)
@@ -97,15 +97,16 @@ class App(Node):
         self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
 
     def run(self):
-        """Runs until a command ends it. Ctrl-C can strike between any two bytes: then nothing more
-        is said, and the will speaks. Returns for how many ms the device is to sleep: 0, a new start."""
+        """Runs until a command ends it. Ctrl-C can interrupt a packet: then nothing more is sent, and the broker
+        publishes the will. Returns for how many ms the device sleeps; 0: restart."""
         while not self.stopping:
             self.step()
         self.close()
         return 0
 
     def close(self):
-        """Publishes the status offline, waits a while for the broker to have all, and disconnects."""
+        """Publishes the status offline, waits a limited time for the broker to complete all messages, and
+        disconnects."""
         self._publish_status("offline")
         self.client.drain(_DRAIN_MS)
         self.client.disconnect()

@@ -1,5 +1,4 @@
-# Runs before main.py. Collecting early and often keeps the heap in one piece, and small where it
-# could grow.
+# Runs before main.py. Frequent garbage collection avoids fragmentation, and growth of a heap that can grow.
 
 import gc
 

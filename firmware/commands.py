@@ -1,4 +1,4 @@
-# What a device can be told to do, on <root>/<device>/command/<name>. The answer goes to
+# The commands that a device executes, on <root>/<device>/command/<name>. The reply goes to
 # <root>/<device>/reply/<name>: {"ok": true, ...} or {"ok": false, "error": what to do}.
 
 
@@ -18,7 +18,7 @@ def _interval(app, payload):
 
 
 def _reboot(app, payload):
-    # Later, when this command has been acknowledged: or it would come again, and again.
+    # Later, after this command was acknowledged: otherwise it would be delivered again after each restart.
     app.stopping = True
     return {}
 
@@ -27,7 +27,7 @@ _COMMANDS = {"ping": _ping, "interval": _interval, "reboot": _reboot}
 
 
 def execute(app, name, message):
-    """Does what command `name` says. Returns the fields of the reply, a dict."""
+    """Executes the command `name`. Returns the fields of the reply, a dict."""
     try:
         if message.retain:
             raise ValueError("publish commands without retain: a retained one would be executed at each start")

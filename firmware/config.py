@@ -1,10 +1,10 @@
-# The configuration: a JSON object in a file, every field checked. Errors say what to do, and never
-# show what could be a secret.
+# The configuration: a JSON object in a file. Every field is checked; errors tell what to do, and never show a value
+# that could be a secret.
 
 import json
 
 REQUIRED = "required"
-# Numbers: default, least, most.
+# Numbers: default, minimum, maximum.
 _NUMBERS = {
     "port": (0, 0, 65535),  # 0: 1883, or 8883 with TLS
     "qos": (1, 1, 2),
@@ -17,7 +17,7 @@ _NUMBERS = {
     "health_ms": (60_000, 1_000, 86_400_000),
     "watchdog_ms": (120_000, 0, 3_600_000),  # 0: none
     "sleep_ms": (0, 0, 86_400_000),  # from wake to wake of a deep-sleep sensor, 0: it stays awake
-    "awake_ms": (30_000, 1_000, 60_000),  # what a wake takes at most
+    "awake_ms": (30_000, 1_000, 60_000),  # longest time of a wake
     "report_every": (1, 1, 255),  # the radio is on at each n-th wake
 }
 # Texts and their defaults.
@@ -54,7 +54,7 @@ class ConfigError(ValueError):
 
 
 def check_number(name, value):
-    """Returns value if it is a number that field `name` takes. Raises ConfigError."""
+    """Returns value if it is in the range of field `name`. Raises ConfigError."""
     _, least, most = _NUMBERS[name]
     if type(value) is not int or not least <= value <= most:
         raise ConfigError("%s: write a whole number from %d to %d" % (name, least, most))
@@ -76,7 +76,7 @@ def _check_name(field, text, more, most=64):
 
 
 def _check_names(root, device):
-    # They go into topics, client ids and SenML names: what all of these take.
+    # Used in topics, client ids and SenML names: characters allowed in all of these.
     _check_name("root", root, "-_./")
     _check_name("device", device, "-_.")
     if root[0] == "/" or root[-1] == "/" or "//" in root:
@@ -100,8 +100,8 @@ def _is_ipv4(text):
 
 
 def _check_sensors(entries):
-    # Names only: what else an entry says is its driver's business, and an error there is one of a
-    # sensor, not of the device.
+    # Checks names only. The driver checks the other fields of an entry; an error there concerns one
+    # sensor, not the device.
     names = set()
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("driver"), str):
@@ -116,8 +116,8 @@ def _check_sensors(entries):
 
 
 class Config:
-    """The fields, checked, with defaults, as attributes. It has no methods, so that whoever keeps it
-    keeps nothing else of this module: start unloads it."""
+    """The checked fields, with defaults, as attributes. It has no methods, so that keeping it does not keep this
+    module, which start unloads."""
 
 
 def check(given, device):
@@ -168,7 +168,7 @@ def load(path, device):
     try:
         with open(path) as f:
             text = f.read().strip()
-        # MicroPython takes an object without its end: a file cut short would lose fields silently.
+        # MicroPython accepts an object without its end: an incomplete file would lose fields silently.
         if text[-1:] != "}":
             raise ValueError
         return check(json.loads(text), device)

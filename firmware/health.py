@@ -1,16 +1,14 @@
-# How the device itself is doing.
+# The health message: the state of the device itself.
 
 import gc
 
 
 def report(app):
-    """The fields of a health message, a dict. journal: messages that wait, bytes in use and how
-    many may be, erases of all sectors since it was formatted, what its mount found spoilt and how many numbers it
-    passed over for that; where it
-    lives and what had to be repaired there, if the board tells.
-    outbox_full: messages the journal had no space for. counters: of the client, since the start; a
-    device's connections after its first are its reconnects, `resent` its resends. heap: free bytes,
-    null where there is no bound."""
+    """The fields of a health message, a dict. journal: pending messages, bytes in use and their limit, sector erases
+    since it was formatted, damaged records and skipped sequence numbers found by the mount; where it is stored and
+    what was repaired there, if the board reports that. outbox_full: messages refused by a full journal. counters: of
+    the client, since the start; a device's connections after its first are its reconnects, `resent` its resends. heap:
+    free bytes, null if unlimited."""
     gc.collect()
     journal = app.journal
     kept = {

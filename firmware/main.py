@@ -1,4 +1,4 @@
-# MicroPython starts this file, as source; the application lies in /lib, or is frozen.
+# MicroPython starts this file, as source; the application is in /lib, or frozen.
 
 from start import main
 

@@ -1,5 +1,5 @@
-# What every application of ours is: a device that publishes readings, status and health from its
-# journal, and executes commands. When it does so is the application's business.
+# Common to all applications: publishes readings, status and health through the journal, and executes commands. The
+# application decides when.
 
 import json
 
@@ -15,23 +15,22 @@ _FRAME = const(9)  # bytes of a PUBLISH beside topic and payload, at most
 
 
 def will(config):
-    """What the broker says of a device that vanishes: for Client(will=...)."""
+    """The will message that the broker publishes if the device vanishes: for Client(will=...)."""
     topic = "%s/%s/status" % (config.root, config.device)
     return topic, json.dumps({"state": "offline", "firmware": VERSION}), 1, True
 
 
 class Node:
-    """A device, for `board` and `config`. `client` publishes from `journal`, which lives on `flash`;
-    `sources` are callables that give (name, unit, value) triples, default: the board's sensors and
-    those of the configuration. A source may have start(): telemetry tells. began: ticks_ms() of the
-    start, default: now."""
+    """A device, for `board` and `config`. `client` publishes from `journal`, which is stored on `flash`; `sources` are
+    callables that return (name, unit, value) triples, default: the board's sensors and those of the configuration. A
+    source may have start(), see telemetry. began: ticks_ms() of the start, default: now."""
 
     RECONNECT = True  # for the client
     version = VERSION
 
     @staticmethod
     def timeout(config):
-        """ms that the client may wait for the broker."""
+        """The client's timeout_ms."""
         return config.timeout_ms
 
     def __init__(self, board, config, journal, client, flash, sources=None, began=None):
@@ -40,9 +39,9 @@ class Node:
         self.journal = journal
         self.client = client
         self.flash = flash
-        self.full = 0  # messages that found the journal full
-        self.errors = {}  # sensors that failed, and how
-        self.stopping = False  # a command asked for a new start
+        self.full = 0  # messages refused by a full journal
+        self.errors = {}  # errors of sensors, by name
+        self.stopping = False  # a command requested a restart
         self.synchronised = False  # the clock is right
         self._sources = sources or [board.sensors] + self._configured()
         self._base = "%s/%s/" % (config.root, config.device)
@@ -62,7 +61,7 @@ class Node:
         return [sensors.Sensor(entry) for entry in self.config.sensors]
 
     def uptime(self):
-        """Seconds since the start. Ticks wrap; to be called every few days at least."""
+        """Seconds since the start. Ticks wrap around; to be called every few days at least."""
         now = ticks_ms()
         self._up_ms += ticks_diff(now, self._up_at)
         self._up_at = now
@@ -70,7 +69,7 @@ class Node:
         self._up_ms %= 1000
         return self._up_s
 
-    # --- going out ---
+    # --- publishing ---
 
     def _publish(self, topic, payload, qos, retain=False):
         # payload tells journal.next_seq, so nothing may take that number first: not even a
@@ -108,18 +107,18 @@ class Node:
         if payload:
             self._publish(self._telemetry_topic, payload, self.config.qos)
 
-    # --- coming in ---
+    # --- commands ---
 
     def _on_command(self, message):
         name = message.topic[len(self._base) + len("command/") :]
         reply = commands.execute(self, name, message)
-        # Whoever asks with names of any length gets no topics, or entries in `errors`, of any length.
+        # Limits the length of names, which appear in topics and in `errors`.
         self._report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
 
-    # --- the network ---
+    # --- network ---
 
     def _join(self, timeout_ms):
-        """Asks the board to join the configured Wi-Fi. Returns its status."""
+        """Starts to connect to the configured Wi-Fi. Returns its status."""
         board = self.board
         config = self.config
         if not self._wifi_is_set_up:

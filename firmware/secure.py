@@ -1,4 +1,4 @@
-# TLS, which costs RAM: imported only by devices that use it.
+# TLS; it costs RAM, so it is imported only if the configuration uses it.
 
 import sys
 
@@ -14,8 +14,8 @@ def _read(field, path):
 
 
 def context(ca, cert=None, key=None):
-    """Returns an SSLContext that accepts brokers with a certificate by the CA in file `ca`, and
-    shows the certificate in file `cert` with its `key`. Raises ConfigError."""
+    """Returns an SSLContext that accepts brokers with a certificate by the CA in file `ca`, and presents the
+    certificate in file `cert` with its `key`. Raises ConfigError."""
     authority = _read("tls_ca", ca)
     chain = cert and (_read("tls_cert", cert), _read("tls_key", key))
     make = _micropython if sys.implementation.name == "micropython" else _cpython

@@ -1,5 +1,5 @@
-# Bosch BME280, and BMP280 which has no humidity, on I2C: one measurement at each start(), asleep
-# between. Registers and formulas are those of the data sheet (BST-BME280-DS002).
+# Bosch BME280, and BMP280 without humidity, on I2C: one measurement at each start(), sleeping
+# in between. Registers and formulas are those of the data sheet (BST-BME280-DS002).
 
 import struct
 from errno import EIO, ENODEV
@@ -17,7 +17,7 @@ _CTRL_MEAS = const(0xF4)
 _DATA = const(0xF7)
 _FORCED = const(0x25)  # each quantity once, then sleep
 _MEASURE_MS = const(10)  # 9.3 at most
-_SKIPPED = const(0x80000)  # what stands where nothing was measured
+_SKIPPED = const(0x80000)  # the value of a quantity that was not measured
 
 
 def temperature(t, raw):
@@ -58,9 +58,9 @@ class Driver:
         try:
             kind = i2c.readfrom_mem(at, _ID, 1)[0]
         except OSError:
-            raise OSError(ENODEV, "nothing answers at address %d: look at the wires, or try 118 or 119" % at)
+            raise OSError(ENODEV, "no answer at address %d: check the wires, or try 118 or 119" % at)
         if kind not in (_BME280, _BMP280):
-            raise OSError(ENODEV, "chip %d at address %d is no BME280 or BMP280" % (kind, at))
+            raise OSError(ENODEV, "chip %d at address %d is not a BME280 or BMP280" % (kind, at))
         numbers = struct.unpack("<HhhHhhhhhhhh", i2c.readfrom_mem(at, 0x88, 24))
         self._t = numbers[:3]
         self._p = numbers[3:]
@@ -68,7 +68,7 @@ class Driver:
 
     def _read_humidity(self):
         h1 = self._i2c.readfrom_mem(self._at, 0xA1, 1)[0]
-        # Two numbers of 12 bits share a byte in their middle.
+        # Two numbers of 12 bits share the middle byte.
         h2, h3, h4, low, h5, h6 = struct.unpack("<hBbBbb", self._i2c.readfrom_mem(self._at, 0xE1, 7))
         return h1, h2, h3, h4 * 16 | low & 15, h5 * 16 | low >> 4, h6
 
@@ -84,7 +84,7 @@ class Driver:
         d = self._i2c.readfrom_mem(self._at, _DATA, 8 if self._h else 6)
         raw = d[3] << 12 | d[4] << 4 | d[5] >> 4
         if raw == _SKIPPED:
-            raise OSError(EIO, "it did not measure: look at its power")
+            raise OSError(EIO, "it did not measure: check its power")
         fine = temperature(self._t, raw)
         yield self._name + "-temperature", "Cel", fine / 5120
         value = pressure(self._p, d[0] << 12 | d[1] << 4 | d[2] >> 4, fine)

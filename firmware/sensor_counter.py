@@ -1,12 +1,12 @@
-# Pulses at a pin since the start, counted by interrupt: a rain gauge, an electricity meter. A sensor
-# that sleeps hears none.
+# Pulses at a pin since the start, counted by interrupt: a rain gauge, an electricity meter. A sleeping sensor counts
+# none.
 
 from inflight.compat import const
 from sensor_digital import pull_of
 from sensors import NEEDED, SensorError, pin
 
 FIELDS = {"pin": NEEDED, "pull": "", "edge": "falling", "unit": "count", "scale": 1}
-_MOST = const(0x3FFFFFFF)  # a larger number would be an object, which no interrupt can make
+_MOST = const(0x3FFFFFFF)  # a larger number would need heap, which an interrupt cannot allocate
 
 
 class Driver:

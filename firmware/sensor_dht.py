@@ -20,6 +20,6 @@ class Driver:
         except OSError as e:
             if e.errno != ETIMEDOUT:
                 raise
-            raise OSError(ETIMEDOUT, "no answer: look at the wires, and for a pull-up resistor")
+            raise OSError(ETIMEDOUT, "no answer: check the wires and the pull-up resistor")
         yield self._name + "-temperature", "Cel", self._dht.temperature()
         yield self._name + "-humidity", "%RH", self._dht.humidity()

@@ -1,5 +1,5 @@
-# DS18B20 and its kin on a 1-Wire bus, with MicroPython's own driver: as many as there are, each under
-# the sensor's name and its own serial number.
+# DS18B20 and related sensors on a 1-Wire bus, with MicroPython's own driver: all sensors on the bus, each under
+# the entry's name and its serial number.
 
 from binascii import hexlify
 from errno import ENODEV
@@ -9,7 +9,7 @@ from sensors import NEEDED, pin
 
 FIELDS = {"pin": NEEDED}
 _CONVERSION_MS = const(750)
-_POWER_ON = const(85)  # what a sensor tells that lost its power while it measured
+_POWER_ON = const(85)  # the value of a sensor that lost its power during the measurement
 
 
 class Driver:
@@ -19,14 +19,14 @@ class Driver:
 
         self._name = name
         self._bus = DS18X20(OneWire(pin(fields["pin"])))
-        self._roms = []  # every one that was ever there: one that goes is missed
+        self._roms = []  # every sensor ever found, so that a vanished one is an error
 
     def start(self):
         for rom in self._bus.scan():
             if rom not in self._roms:
                 self._roms.append(rom)
         if not self._roms:
-            raise OSError(ENODEV, "no sensor on the bus: look at the wires, and for a pull-up resistor")
+            raise OSError(ENODEV, "no sensor on the bus: check the wires and the pull-up resistor")
         self._bus.convert_temp()
         return _CONVERSION_MS
 
@@ -38,5 +38,5 @@ class Driver:
             except Exception as e:
                 value = e
             if value == _POWER_ON:
-                value = ValueError("85 degrees: it has not measured, look at its power")
+                value = ValueError("85 degrees: it has not measured, check its power")
             yield name, "Cel", value

@@ -1,13 +1,13 @@
 # The sensors of the configuration. Each entry names a driver, which is the module sensor_<driver> with
 #
-#   FIELDS     {field of the entry: default}, NEEDED where it has to be there
-#   Driver     Driver(fields, name) speaks to the hardware, or raises what is wrong with it
-#     .read()  yields (name, unit, value) as a board's sensors() does
-#     .start() may be missing: begins to measure, returns in how many ms read() can have it; read()
-#              waits for nothing then
+#   FIELDS     {field of the entry: default}, NEEDED if there is none
+#   Driver     Driver(fields, name) opens the hardware, or raises an exception
+#     .read()  yields (name, unit, value) like a board's sensors()
+#     .start() optional: starts a measurement and returns how many ms it takes; read() then does
+#              not wait
 #
-# A driver is imported when an entry names it. What goes wrong is told in health under the sensor's
-# name, and tried anew at the next reading: a sensor may be plugged in later.
+# A driver is imported when an entry names it. An error is reported in the health message under the sensor's name, and
+# the driver is created again at the next reading, since a sensor may be plugged in later.
 
 NEEDED = "needed"
 _SAME = {"dht11": "dht", "dht22": "dht", "bmp280": "bme280"}  # drivers that share a module
@@ -15,11 +15,11 @@ _KNOWN = "adc, bme280, bmp280, counter, dht11, dht22, digital, ds18x20"
 
 
 class SensorError(ValueError):
-    """What is wrong with an entry of `sensors`, and what to do about it."""
+    """What is wrong with an entry of `sensors`, and how to correct it."""
 
 
 class Sensor:
-    """The sensor that `entry` (a dict) describes, a source for telemetry."""
+    """The sensor that `entry` (a dict) describes, a source of telemetry."""
 
     def __init__(self, entry):
         self._entry = entry
@@ -28,7 +28,7 @@ class Sensor:
         self.__name__ = entry.get("name") or entry["driver"]
 
     def start(self):
-        """Begins to measure. Returns how many ms it takes."""
+        """Starts a measurement. Returns how many ms it takes."""
         self._error = None
         try:
             if not self._driver:
@@ -40,7 +40,7 @@ class Sensor:
             return 0
 
     def __call__(self):
-        """Yields (name, unit, value); raises what went wrong since start()."""
+        """Yields (name, unit, value); raises an error that occurred since start()."""
         if self._error:
             raise self._error
         try:
@@ -51,7 +51,7 @@ class Sensor:
             raise
 
     def _failed(self, error):
-        # The next start() makes it anew.
+        # The next start() creates it again.
         self._driver = None
         self._error = error
 
@@ -99,7 +99,7 @@ def _kind(value):
 
 
 def pin(number, *how):
-    """machine.Pin of that number or name. Raises SensorError if the board has none such."""
+    """machine.Pin of that number or name. Raises SensorError if the board has no such pin."""
     from machine import Pin
 
     try:

@@ -1,16 +1,16 @@
-# The application of a device that sleeps: it wakes, reads its sensors into the journal, delivers what
-# the journal holds, executes the commands that came meanwhile, and sleeps again.
+# The application of a device that sleeps: it wakes, writes its readings to the journal, delivers the messages in the
+# journal, executes commands sent meanwhile, and sleeps again.
 #
 # A wake
 # ------
-#   read     start the sensors, take their readings
-#   journal  write them to the journal: from here on nothing loses them
-#   wifi     join                                    \
+#   read     start the sensors, read them
+#   journal  write the readings to the journal: durable from here on
+#   wifi     connect                                 \
 #   connect  to the broker, subscriptions included    > at each report_every-th wake, or when half
 #   deliver  the backlog, the status, commands       /  the journal is full
 #
-# What a wake has to know of those before it stays in the board's memory, Memory tells what. Each
-# wake is measured; its health message tells of the one before, whose end is known.
+# Data for the next wake are kept in the board's memory, see Memory. Each wake is measured; its health message reports
+# the previous one, which is complete.
 
 import struct
 import time
@@ -22,23 +22,20 @@ from inflight.counters import DUPLICATES, RECEIVED, TOO_LONG
 from inflight.packet import ProtocolError
 from node import Node
 
-_QUIET_MS = const(250)  # a broker that says nothing for so long has nothing more to say
-_SLICE = const(50)  # between two looks whether it did
-_STEPS = const(3)  # of connecting that have a time-out each: TCP, CONNACK, SUBACK
-_SYNC_MS = const(3_600_000)  # for so long the clock is trusted; those of sleeping chips are poor
+_QUIET_MS = const(250)  # after so long without a packet the broker has sent everything
+_SLICE = const(50)  # polling interval for that
+_STEPS = const(3)  # steps of connecting, with a time-out each: TCP, CONNACK, SUBACK
+_SYNC_MS = const(3_600_000)  # set the clock at this interval; clocks of sleeping chips are inaccurate
 _NEVER = const(255)
 _MAX = const(65535)
-_SET = const(1_735_689_600)  # 2025: a clock that tells less has forgotten
+_SET = const(1_735_689_600)  # 2025: an earlier time means that the clock was reset
 _PHASES = ("read", "journal", "wifi", "connect", "deliver")
 
 
 class Memory:
-    """What a device remembers while it sleeps; `data` is what remember() was given, or None.
-
-    since: wakes since the last report; sync: reports since the clock was set, 255: never; full:
-    messages that found the journal full, missed: reports that did not reach the broker, both since
-    the power came and 255 at most; health: wakes since the last health message; phases: how long
-    the last wake took, ms."""
+    """The data that a device remembers while it sleeps; `data` are the argument of the last remember(), or None.
+    since: wakes since the last report; sync: reports since the clock was set, 255: never; full: messages refused by a
+    full journal, missed: reports that did not reach the broker, both since the last power cut."""
 
     FORM = "<BBBBH5H"
 
@@ -62,13 +59,13 @@ class Memory:
 
 
 class SleepingApp(Node):
-    """The firmware of a device that sleeps most of the time; Node tells its arguments."""
+    """The firmware of a device that sleeps most of the time; Node documents the arguments."""
 
-    RECONNECT = False  # a wake tries once
+    RECONNECT = False  # one attempt for each wake
 
     @staticmethod
     def timeout(config):
-        """Half of the wake is enough for a connection that fails at its last step."""
+        """The steps of a failing connection together take half of the wake at most."""
         return min(config.timeout_ms, config.awake_ms // (2 * _STEPS))
 
     def __init__(self, board, config, journal, client, flash, sources=None, began=None):
@@ -84,7 +81,7 @@ class SleepingApp(Node):
         raise ValueError("this device sleeps between readings: change sleep_ms in its configuration")
 
     def run(self):
-        """One wake. Returns for how many ms the device is to sleep: 0, a new start."""
+        """Runs one wake. Returns for how many ms the device sleeps; 0: restart."""
         memory = self._memory
         config = self.config
         if config.watchdog_ms:
@@ -117,11 +114,11 @@ class SleepingApp(Node):
         self._phase_at = now
 
     def _left(self):
-        # Until the next wake: a wake that took long does not put off those behind it.
+        # The time until the next wake; a long wake does not delay later ones.
         period = self.config.sleep_ms
         return period - ticks_diff(ticks_ms(), self._began) % period
 
-    # --- the radio is on ---
+    # --- with the radio on ---
 
     def _report_all(self):
         memory = self._memory
@@ -147,14 +144,14 @@ class SleepingApp(Node):
         return self.client.connected
 
     def _deliver(self):
-        # Returns True if the broker has everything.
+        # Returns True if the broker has completed all messages.
         memory = self._memory
         config = self.config
         if self.board.reset_cause() != DEEP_SLEEP:
             self._publish_status("online")
         self._keep_time()
-        # Its status and health are sent with the backlog if the window has space; a broker that takes nothing
-        # gets no more of it.
+        # Sends status and health with the backlog while max_inflight allows it; not to a broker that acknowledges
+        # nothing.
         if (self.client.pending <= config.max_inflight and not self._half_full()) or self._exchange(False):
             if memory.health >= min(config.health_ms // config.sleep_ms, _MAX):
                 memory.health = 0
@@ -169,8 +166,8 @@ class SleepingApp(Node):
         return done
 
     def _exchange(self, listen):
-        # Until the broker has completed everything and, if we listen, is quiet. False when the
-        # time is up, or the connection is gone.
+        # Waits until the broker has completed all messages and, if listening, sends nothing more. False after a
+        # time-out, or if the connection is lost.
         client = self.client
         count = client.session.count
         seen = -1
@@ -181,7 +178,7 @@ class SleepingApp(Node):
             try:
                 client.run_for(_SLICE)
             except (OSError, ProtocolError):
-                return False  # on_disconnect() was told
+                return False  # on_disconnect() was called
             now = ticks_ms()
             news = count[RECEIVED] + count[DUPLICATES] + count[TOO_LONG]
             if client.pending or news != seen:
@@ -201,7 +198,7 @@ class SleepingApp(Node):
             self.synchronised = True
 
     def _wake(self):
-        # How long the last wake took; None after a start that remembers nothing.
+        # How long the last wake took; None without remembered data.
         memory = self._memory
         if memory.fresh:
             return None

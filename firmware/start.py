@@ -1,5 +1,4 @@
-# Starts the application: wiring only. What is imported takes most of a short wake, so the clock runs
-# before that.
+# Creates and starts the application. Imports take most of a short wake, so time is measured from before them.
 
 import sys
 
@@ -18,14 +17,14 @@ def _say_end(error):
 
 
 def build(began):
-    """Returns the application of this board, ready to run, which the device began to start at
-    ticks_ms() `began`. Raises ValueError with what to change, OSError if the flash fails."""
+    """Returns the application of this board, ready to run; the device started at ticks_ms() `began`. Raises ValueError
+    with the necessary change, OSError if the flash fails."""
     import board
     from config import load
     from inflight import Client, Journal
     from node import will
 
-    config = load(board.config_path(), board.device_id)  # to ask may switch the radio on
+    config = load(board.config_path(), board.device_id)  # device_id() may switch the radio on
     tls = None
     if config.tls_ca:
         from secure import context
@@ -35,7 +34,7 @@ def build(began):
         from sleeping_app import SleepingApp as Application
     else:
         from app import App as Application
-    del sys.modules["config"]  # 5 KB of heap that nobody needs any more
+    del sys.modules["config"]  # frees 5 KB of heap
     flash = board.journal_flash()
     journal = Journal(flash)
     client = Client(
@@ -61,7 +60,7 @@ def build(began):
 
 
 def _try_to_build(began):
-    # Returns None if it cannot start, and says why in one line.
+    # Returns None if it cannot start, and prints the reason in one line.
     try:
         return build(began)
     except ValueError as e:
@@ -71,22 +70,22 @@ def _try_to_build(began):
 
 
 def main():
-    """Runs the device. Returns when somebody stops it, or when it cannot start: what is wrong then
-    stays wrong until somebody changes it, so starting again would not help."""
+    """Runs the device. Returns when a user stops it, or when it cannot start for a reason that only a user can
+    change."""
     began = ticks_ms()
     import board
 
     app = _try_to_build(began)
     if not app:
         if board.NAME == "unix":
-            sys.exit(1)  # a process says it by its status as well; a board would start again
+            sys.exit(1)  # a process also exits with status 1; a board would restart
         return
     try:
         ms = app.run()
     except KeyboardInterrupt:
         return
     except Exception as e:
-        # A bug must not end a device's life, nor empty its battery.
+        # An exception must neither stop the device nor empty its battery.
         _say(e)
         board.sleep(1000)
         ms = app.config.sleep_ms
@@ -95,7 +94,7 @@ def main():
 
 
 def _try_to_commit(journal):
-    # What the broker has acknowledged would be sent again after the sleep.
+    # Commits: otherwise acknowledged messages would be sent again after the sleep.
     try:
         journal.commit()
     except OSError as e:

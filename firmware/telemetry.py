@@ -3,13 +3,12 @@
 import json
 import time
 
-# Some ports count from the year 2000, SenML counts from 1970.
+# The epoch of some ports is 2000, that of SenML is 1970.
 EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0
 
 
 def now(synchronised):
-    """Base time in s as text. 0 means "roughly now", which is all that a clock nobody has set can
-    say (values below 2**28 are relative to now)."""
+    """Base time in s as text; "0" if the clock is not set: values below 2**28 are relative to now."""
     if not synchronised:
         return "0"
     t = time.time() + EPOCH
@@ -17,8 +16,8 @@ def now(synchronised):
 
 
 def start(sources):
-    """Lets slow sensors begin: those with a start(), which returns how many ms they take. Returns
-    how long it is until read() has all of them."""
+    """Starts slow sensors: sources with start(), which returns how many ms the measurement takes. Returns the time
+    until all can be read."""
     ms = 0
     for source in sources:
         begin = getattr(source, "start", None)
@@ -28,8 +27,8 @@ def start(sources):
 
 
 def read(sources, errors):
-    """Yields (name, unit, value) of what `sources` (callables that give such triples) have. What
-    failed is noted in dict `errors`, and struck off when it works again."""
+    """Yields (name, unit, value) of `sources` (callables that return such triples). Errors are recorded in dict
+    `errors`, and removed when the source works again."""
     for source in sources:
         errors.pop(_name(source), None)  # now: a reading may have the same name
         try:
@@ -65,13 +64,13 @@ def _value(value):
         return '"vb":true' if value else '"vb":false'
     if isinstance(value, str):
         return '"vs":' + json.dumps(value)
-    # Seven digits: what a 32-bit float holds.
+    # Seven digits: the precision of a 32-bit float.
     return '"v":' + ("%d" if isinstance(value, int) else "%.7g") % value
 
 
 def pack(device, clock, seq, epoch, readings):
-    """Returns the SenML pack of `readings` as bytes, None if there are none. The first record tells
-    the base name, the base time `clock`, and the message's number in its journal."""
+    """Returns the SenML pack of `readings` as bytes, None if there are none. The first record has the base name, the
+    base time `clock`, and the message's sequence number."""
     head = '[{"bn":"urn:dev:mac:%s:","bt":%s,"seq":%d,"epoch":%d,' % (device, clock, seq, epoch)
     records = []
     for name, unit, value in readings:

@@ -1,4 +1,4 @@
-"""Files of tests that cannot even be imported here, because what they need is missing."""
+"""Skips test files that cannot be imported because a dependency is missing."""
 
 import pytest
 
@@ -11,7 +11,7 @@ class _Absent(pytest.Module):
 
 
 def absent(parent, path, reason):
-    """What a conftest's pytest_pycollect_makemodule() is to return: None as long as there is no reason."""
+    """The result for a conftest's pytest_pycollect_makemodule(): None if there is no reason to skip."""
     if not reason:
         return None
     module = _Absent.from_parent(parent, path=path)

@@ -1,7 +1,8 @@
-"""Brokers on a loopback socket, to judge the client by: `Broker` plays a script, `Automatic` behaves by itself.
+"""Brokers on a loopback socket for tests of the client: `Broker` plays a script, `Automatic` is a complete broker with
+optional faults.
 
-They are dev/reference on sockets: nothing here comes from lib/, and every packet of the client is checked, whatever
-the test is about. Every wait is bounded; a script's failure is the test's failure."""
+Both use dev/reference and nothing of lib/. They check every packet of the client, whatever the test is about. Every
+wait has a time-out; if a script fails, its test fails."""
 
 import contextlib
 import select
@@ -14,15 +15,15 @@ from dev.reference.kinds import CONNECT, DISCONNECT, NAMES, PINGREQ, PUBACK, PUB
 from dev.reference.oracle import OTHER, Finding, JudgedSession
 from dev.reference.wire import Stream, Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
 
-PATIENCE_S = 60  # how long a script waits for the client: a busy machine is no fault of its
+PATIENCE_S = 60  # how long a script waits for the client; long, since the machine may be busy
 
 
 class Gone(Exception):
-    """The client closed the connection (or lost it)."""
+    """The client closed the connection, or it broke."""
 
 
 class Connection:
-    """One connection of the client: what came in, byte by byte and packet by packet, and what went out."""
+    """A connection of the client, with all bytes and packets received, and all bytes sent."""
 
     def __init__(self, sock):
         self.sock = sock
@@ -34,7 +35,7 @@ class Connection:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def fill(self, most=65536):
-        """Reads what is there, at least a byte; Gone at the end."""
+        """Reads at least one byte; raises Gone at the end of the connection."""
         try:
             data = self._recv(most)
         except TimeoutError:
@@ -69,19 +70,19 @@ class Connection:
             raise Gone(str(error)) from None
 
     def reset(self):
-        """Cuts the connection: the client gets a reset, as from a router that forgot it."""
+        """Ends the connection with RST, like a router that has lost it."""
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 
     def finish(self):
-        """Cuts the connection: the client reads to the end of what was sent, then meets the end."""
+        """Ends the connection with FIN: the client first reads all that was sent."""
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_WR)
 
 
 class _Listener:
-    """A socket that listens on a free port of loopback, and the connections that came in."""
+    """A socket that listens on a free port of loopback, and its connections."""
 
     def __init__(self):
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=16)
@@ -89,7 +90,7 @@ class _Listener:
         self.port = self._listener.getsockname()[1]
         self.connections = []
         self.failure = None
-        self.finished = False  # the script has ended, well or not
+        self.finished = False  # the script has ended, with or without failure
 
     def _accept(self):
         try:
@@ -104,7 +105,7 @@ class _Listener:
     def _run(self, work):
         try:
             work()
-        except BaseException as error:  # told by the test's own thread
+        except BaseException as error:  # raised by the test's own thread
             self.failure = error
             self.close()
         finally:
@@ -119,11 +120,12 @@ class _Listener:
 
 
 class Broker(_Listener):
-    """Plays a script: a function of the broker, run in a thread of its own while the test drives the client."""
+    """Plays a script: a function of the broker, in its own thread while the test drives the client."""
 
     @contextlib.contextmanager
     def play(self, script):
-        """`with broker.play(script): client...`: leaves when the script has ended; its failure comes first."""
+        """`with broker.play(script): client...` ends when the script has ended. A failure of the script has
+        priority."""
         thread = threading.Thread(target=self._run, args=(lambda: script(self),), daemon=True)
         thread.start()
         try:
@@ -151,7 +153,7 @@ class Broker(_Listener):
         return self._accept()
 
     def receive(self):
-        """The client's next packet; Gone when the connection ends first."""
+        """Returns the client's next packet; raises Gone if the connection ends first."""
         while True:
             p = self.connection.next()
             if p:
@@ -159,11 +161,11 @@ class Broker(_Listener):
             self.connection.fill()
 
     def expect(self, kind, **fields):
-        """The client's next packet, which must be of this kind and have these fields."""
+        """Returns the client's next packet, which must be of this kind and have these fields."""
         try:
             p = self.receive()
         except Gone as gone:
-            raise Violation(f"the client left {gone}, {NAMES[kind]} expected") from None
+            raise Violation(f"the connection ended {gone}, {NAMES[kind]} expected") from None
         if p.kind != kind:
             raise Violation(f"{p!r}, {NAMES[kind]} expected")
         for name, wanted in fields.items():
@@ -172,7 +174,7 @@ class Broker(_Listener):
         return p
 
     def expect_close(self):
-        """The client must close the connection, with nothing more to say."""
+        """The client must close the connection without sending another packet."""
         try:
             p = self.receive()
         except Gone:
@@ -187,30 +189,30 @@ class Broker(_Listener):
         self.connection.reset()
 
     def called(self, **fields):
-        """The client's next connection, and the CONNECT on it, which it returns."""
+        """Accepts the client's next connection, and returns its CONNECT."""
         self.accept()
         return self.expect(CONNECT, **fields)
 
     def welcome(self, present=0, **fields):
-        """The whole of a connection's beginning: CONNECT, CONNACK. Returns the CONNECT."""
+        """Accepts the client's next connection: CONNECT, CONNACK. Returns the CONNECT."""
         p = self.called(**fields)
         self.send(connack(present))
         return p
 
     def answer_ping(self, *before):
-        """PINGREQ, PINGRESP: a fence. Everything the client had to say before has been said. `before`: packets that go
-        out in one write with the PINGRESP."""
+        """Receives PINGREQ and sends PINGRESP. The client must have sent everything else before. `before`: packets to
+        send in one write with the PINGRESP."""
         self.expect(PINGREQ)
         self.send(*before, pingresp())
 
     def grant(self, *codes, **fields):
-        """SUBSCRIBE, SUBACK with these codes, or else what was asked for. Returns the SUBSCRIBE."""
+        """SUBSCRIBE, SUBACK with these codes (by default the requested QoS). Returns the SUBSCRIBE."""
         p = self.expect(SUBSCRIBE, **fields)
         self.send(suback(p.mid, *(codes or [qos for _, qos in p.filters])))
         return p
 
     def acknowledge(self, p):
-        """The rest of the flow of a PUBLISH that the client sent."""
+        """Completes the flow of a PUBLISH of the client."""
         if p.qos == 1:
             self.send(puback(p.mid))
         if p.qos == 2:
@@ -219,24 +221,24 @@ class Broker(_Listener):
             self.send(pubcomp(p.mid))
 
     def take(self, **fields):
-        """PUBLISH, to the end of its flow. Returns it."""
+        """Receives a PUBLISH and completes its flow. Returns it."""
         p = self.expect(PUBLISH, **fields)
         self.acknowledge(p)
         return p
 
     def deliver(self, topic, payload=b"", qos=0, mid=0, dup=0):
-        """PUBLISH, PUBACK or PUBREC."""
+        """Sends PUBLISH, and receives PUBACK or PUBREC."""
         self.send(publish(topic, payload, qos, mid, dup))
         if qos:
             self.expect(PUBACK if qos == 1 else PUBREC, mid=mid)
 
     def release(self, mid):
-        """PUBREL, PUBCOMP."""
+        """Sends PUBREL, and receives PUBCOMP."""
         self.send(pubrel(mid))
         self.expect(PUBCOMP, mid=mid)
 
     def free_ids(self, first=1):
-        """The client proves that ids are free, which it has to in a session that its journal does not know."""
+        """The client frees Message IDs, as it must in a session that its journal does not know."""
         mids = [self.expect(PUBREL).mid for _ in range(16)]
         if mids != list(range(first, first + 16)):
             raise Violation(f"PUBRELs for {mids}, expected from {first} on")
@@ -247,11 +249,11 @@ class Broker(_Listener):
         self.expect_close()
 
 
-# --- a broker that behaves ---
+# --- a complete broker ---
 
 
 class _Session(JudgedSession):
-    """No test publishes so much that Message IDs come again."""
+    """No test publishes so many messages that Message IDs are reused."""
 
     def publish_arrived(self, p):
         before = self.seen.get(p.mid)
@@ -261,13 +263,13 @@ class _Session(JudgedSession):
 
 
 class Faults:
-    """What goes wrong. Bytes and packets are counted over all connections, each cut happens once.
+    """Faults of an Automatic broker. Bytes and packets are counted over all connections; each cut happens once.
 
     in_bytes, out_bytes, in_packets, out_packets: the connection is cut after so many
-    reset: cut by a reset; else by an end of file behind the last byte
-    answer: function (packet to be sent) -> the packets that go out in its stead
-    silent: kinds of the client's packets that are never answered
-    after_cut: called when the connection has been cut"""
+    reset: cut with RST instead of FIN
+    answer: function (packet to send) -> list of packets to send instead
+    silent: kinds of packets that are never answered
+    after_cut: called after the connection was cut"""
 
     def __init__(self, **given):
         self.in_bytes = self.out_bytes = self.in_packets = self.out_packets = None
@@ -285,19 +287,19 @@ class _Cut(Exception):
 
 
 class Automatic(_Listener):
-    """A well-behaved broker in a thread: keeps sessions, acknowledges, hands out what give() was told; with Faults."""
+    """A complete broker in a thread: keeps sessions, acknowledges, delivers the messages of give(); with Faults."""
 
     def __init__(self, faults=None):
         super().__init__()
         self.faults = faults or Faults()
-        self.arrived = []  # PUBLISH packets, QoS 2 once
+        self.arrived = []  # PUBLISH packets; QoS 2 without repetitions
         self._server = server.Server(_Session)
         self.total = {"in_bytes": 0, "out_bytes": 0, "in_packets": 0, "out_packets": 0}
         self.cuts = 0
         self._gifts = []
         self._wake, self._waker = socket.socketpair()
         self._connection = None
-        self._link = None  # the same to the server
+        self._link = None  # the same connection in dev.reference
         self._stopping = False
         self._thread = threading.Thread(target=self._run, args=(self._serve,), daemon=True)
         self._thread.start()
@@ -309,7 +311,7 @@ class Automatic(_Listener):
         self.stop()
 
     def stop(self):
-        """Ends; raises what the judge found."""
+        """Stops the broker. Raises the client's violation, if there was one."""
         self._stopping = True
         self._waker.send(b"x")
         self._thread.join(PATIENCE_S)
@@ -321,7 +323,7 @@ class Automatic(_Listener):
         assert not self._thread.is_alive()
 
     def give(self, topic, payload=b"", qos=0, retain=0):
-        """A message for the client; it goes out as soon as somebody has subscribed."""
+        """Queues a message for the client; it is sent as soon as the client has subscribed."""
         self._gifts.append(server.Message(topic, payload, qos, retain))
         self._waker.send(b"x")
 
@@ -330,7 +332,7 @@ class Automatic(_Listener):
         return self._server.sessions
 
     def forget(self):
-        """Loses all sessions, as a broker restarted without persistence."""
+        """Loses all sessions, like a broker restarted without persistence."""
         self._server.forget()
 
     def payloads(self, qos=None):
@@ -347,7 +349,7 @@ class Automatic(_Listener):
                 if connection and connection.sock in ready:
                     self._read(connection)
                 if self._connection and self._link.session:
-                    self._hand_out()
+                    self._send_queued()
             except Gone:
                 self._connection = None
                 connection.sock.close()
@@ -369,7 +371,7 @@ class Automatic(_Listener):
         self.faults.after_cut()
 
     def _allow(self, what, n):
-        """How many of n bytes (packets) may still pass before the cut."""
+        """Returns (how many of n bytes or packets may pass, whether the connection is cut then)."""
         limit = getattr(self.faults, what)
         left = n if limit is None else min(n, limit - self.total[what])
         self.total[what] += left
@@ -415,11 +417,11 @@ class Automatic(_Listener):
         if self._link.packet_received(p):
             self.arrived.append(p)
 
-    def _hand_out(self):
+    def _send_queued(self):
         session = self._link.session
         while self._gifts and session.subscriptions:
             session.queue.append(self._gifts.pop(0))
-            self._link.hand_out()
+            self._link.send_queued()
             self._flush()
 
     def _flush(self):

@@ -1,4 +1,4 @@
-"""A scripted broker, and clients that are quick to give up and to try again: fixtures of several folders of tests."""
+"""Fixtures for several folders of tests: a scripted broker, and clients with short time-outs."""
 
 import time
 
@@ -18,7 +18,7 @@ def broker():
 
 @pytest.fixture
 def virtual(monkeypatch):
-    """A scripted broker whose blocking clients have its virtual time."""
+    """A scripted broker on virtual time, which blocking clients share."""
     broker = VirtualBroker()
     monkeypatch.setattr("inflight.cpython.time", broker.clock)
     monkeypatch.setattr("inflight.transport.poller", broker.poller())
@@ -27,13 +27,13 @@ def virtual(monkeypatch):
 
 
 class Maker:
-    """make(port, ...) is a Client with a RAM journal; its attribute `errors` lists what on_error was told."""
+    """make(port, ...) returns a Client with a RAM journal; its attribute `errors` lists the arguments of on_error."""
 
     def __init__(self):
         self.clients = []
 
     def __call__(self, port, device=None, client_id="dev", **options):
-        """`device`: the flash of the journal, a new one if None; False: a client without a journal."""
+        """`device`: the flash of the journal, None: a new one, False: a client without a journal."""
         journal = None if device is False else Journal(RamFlash() if device is None else device)
         errors = []
         settings = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
@@ -43,7 +43,7 @@ class Maker:
         return client
 
     def cut_power(self, client):
-        """The client is no more: its connection ends without a word, only its flash remains."""
+        """Ends the client by a power cut: its connection closes without DISCONNECT; only its flash remains."""
         if client._transport:
             client._transport.close()
             client._transport = None

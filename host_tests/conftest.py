@@ -16,7 +16,7 @@ RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
 @pytest.fixture(params=runtimes.NAMES)
 def runtime(request):
-    """Each interpreter that there is."""
+    """Each available interpreter."""
     found = runtimes.runtime(request.param)
     if found.reason:
         pytest.skip(f"{found.name} is unavailable: {found.reason}")
@@ -24,36 +24,36 @@ def runtime(request):
 
 
 def pytest_configure(config):
-    # What a test starts sees the same checkout, wherever it runs.
+    # Processes started by a test import from this checkout, whatever their working directory.
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, config.getini("pythonpath")))
     config.addinivalue_line("markers", "long(variable): it takes minutes, and runs if that is in the environment")
 
 
 def pytest_collection_modifyitems(config, items):
-    """What takes long begins first, so that no worker is left alone with it at the end; what takes very long is
-    deselected, not skipped: nothing is missing here, and nobody needs to read of each."""
+    """Long tests start first, so that no worker is left alone with one at the end. Tests for which the environment
+    variable is not set are deselected rather than skipped, to keep the summary short."""
     config.hook.pytest_deselected(items=[item for item in items if not _is_asked_for(item)])
     items[:] = sorted(filter(_is_asked_for, items), key=_own_limit, reverse=True)
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Tests that share what takes long to begin go to one worker, or each worker would begin it again. Not by marks of
-    groups: pytest-xdist 3.8 does not see them under pytest 9.2."""
-    from xdist.scheduler import LoadScopeScheduling  # here: without workers there is none to make
+    """Tests that share a slow fixture run on one worker, otherwise each worker would create it again. Not done by the
+    marker xdist_group: pytest-xdist 3.8 does not see it under pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling  # imported only if there are workers
 
     class Sharing(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             path = nodeid.split("::")[0]
-            if "/device/" in path:  # a file's run on a runtime
+            if "/device/" in path:  # one file on one runtime
                 return path + nodeid[nodeid.rfind("[") :]
             return next((shared for shared in _SHARED if shared in path), nodeid)
 
-    config.option.loadscopereorder = False  # else the largest groups come first, and not what takes long
+    config.option.loadscopereorder = False  # otherwise the largest groups start first, not the slowest
     return Sharing(config, log)
 
 
 def _own_limit(item):
-    """Seconds that the test may take, if it says so."""
+    """The test's own time-out in seconds, 0 if it has none."""
     asked = item.get_closest_marker("timeout")
     return asked.args[0] if asked else 0
 
@@ -84,7 +84,7 @@ class DeviceFile(pytest.File):
 
 
 class DeviceRun:
-    """One file on one runtime: runs at the first question, remembers the answers."""
+    """One file on one runtime: runs when the first result is needed, then keeps the results."""
 
     def __init__(self, path, runtime):
         self.path, self.runtime = path, runtime
@@ -111,7 +111,7 @@ class DeviceRun:
 
 
 def parse(text, names):
-    """{test: (verdict, text)} out of the harness's lines; what follows a FAIL line is its traceback."""
+    """Returns {test: (verdict, text)} from the harness's output; lines after FAIL are its traceback."""
     results, last = {}, None
     for line in text.splitlines():
         found = RESULT.match(line)
@@ -124,14 +124,14 @@ def parse(text, names):
 
 
 class DeviceFailure(Exception):
-    """The text is what the runtime printed."""
+    """The text is the runtime's output."""
 
 
 class DeviceItem(pytest.Item):
     def __init__(self, *, test, run, **kwargs):
         super().__init__(**kwargs)
         self.test, self.run = test, run
-        self.add_marker(pytest.mark.timeout(0))  # its subprocess has a limit of its own
+        self.add_marker(pytest.mark.timeout(0))  # its subprocess has its own time-out
 
     def runtest(self):
         if self.run.runtime.reason:
@@ -152,7 +152,7 @@ class DeviceItem(pytest.Item):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Says how many instants the power was cut at."""
+    """Prints at how many points the power was cut."""
     passed = terminalreporter.stats.get("passed", ())
     recorded = [pair for report in passed for pair in report.user_properties]
     cuts = sum(n for name, n in recorded if name in ("cut points", "second cuts"))

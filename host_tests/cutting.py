@@ -1,17 +1,17 @@
-"""What tests of power cuts share: the kinds of flash, a tape of all that is programmed, a CRC that is quick."""
+"""Shared by tests of power cuts: granularities of flash, a recording of all operations, a fast CRC."""
 
 import zlib
 from collections import namedtuple
 
-# Bytes of a program.
+# Bytes of the smallest program operation.
 GRANULARITIES = {"page-1": 1, "page-4": 4, "page-64": 64, "page-256": 256}
 
-# An operation of the flash, the flash before it, what of that was not synced, and what had been promised by then.
+# An operation of the flash; before it: the flash, the unsynced operations, and the judge's state.
 Operation = namedtuple("Operation", "name at old new flash unsynced promised")
 
 
 class Tape:
-    """Every operation of a run. `promised` is what the run's judge knows, with a method copy()."""
+    """Records every operation. `promised`: the judge's state, with a method copy()."""
 
     def __init__(self, flash, promised):
         self.flash = flash
@@ -28,18 +28,18 @@ class Tape:
         return self.operations
 
 
-def cut(flash, operation, how, lost=None):
-    """Puts the flash back as it was before the operation, and lets how(old, new) stand of that. Returns what had been
-    promised. lost: what was not synced is lost in part, a number tells which."""
+def cut(flash, operation, outcome, lost=None):
+    """Restores the flash before the operation and puts outcome(old, new) in its place. Returns the judge's state. lost:
+    a seed; the operation has not begun, and some unsynced ones before it are lost."""
     if lost is not None:
         flash.restore(operation.flash, operation.unsynced, lost)
         return operation.promised.copy()
     flash.restore(operation.flash)
-    flash.land(operation.at, how(operation.old, operation.new))
+    flash.overwrite(operation.at, outcome(operation.old, operation.new))
     return operation.promised.copy()
 
 
 def quick_sum(self, data, i, end):
-    """The journal's CRC loop, twenty times as fast; device/test_journal.py has tests of the loop itself."""
+    """The same CRC as Journal._sum, twenty times as fast; device/test_journal.py tests Journal._sum itself."""
     crc = zlib.crc32(data[i:end], ~(self._low | self._high << 16) & 0xFFFFFFFF) ^ 0xFFFFFFFF
     self._low, self._high = crc & 0xFFFF, crc >> 16

@@ -1,4 +1,4 @@
-"""Lines of mosquitto's configuration: who may connect, and TLS."""
+"""Lines of mosquitto's configuration for authentication and TLS."""
 
 import base64
 import hashlib
@@ -7,7 +7,7 @@ from dev import certificates
 
 
 def only(folder, user, password):
-    """Nobody may but this user with this password."""
+    """Only this user with this password may connect."""
     salt = b"salt" * 3
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, 101, 64)
     file = folder / "passwords"

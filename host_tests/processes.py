@@ -1,4 +1,4 @@
-"""Scripts as processes on each interpreter."""
+"""Runs scripts as processes on each interpreter."""
 
 import contextlib
 import subprocess
@@ -12,7 +12,7 @@ INFLIGHT = (sys.executable, "-u", "-m", "inflight_tools")  # the command `inflig
 
 @contextlib.contextmanager
 def running(found, script, *words, heap=None, lib=device_run.LIB):
-    """The script, a Path, on a runtime, as a process whose output can be read line by line."""
+    """Runs the script (a Path) on a runtime, as a process whose output can be read line by line."""
     process = subprocess.Popen(
         [*found.command(heap), str(script), *map(str, words)],
         cwd=CHECKOUT,

@@ -1,5 +1,5 @@
-"""Time-outs of the blocking client, without waiting for them: a scripted broker, and a client whose time passes only
-while both wait for each other. They take turns, so that a test is the same on any machine, however loaded."""
+"""Virtual time for the blocking client: a scripted broker and a client run in turns, and time passes only while both
+wait. So time-outs take no real time, and tests do not depend on the machine's load."""
 
 import contextlib
 import socket
@@ -11,7 +11,7 @@ from host_tests.broker import Broker, Connection
 
 
 class Clock:
-    """What the client knows as the module `time`."""
+    """Replaces the client's module `time`."""
 
     def __init__(self, idle):
         self.now = 1000.0  # seconds
@@ -40,7 +40,7 @@ class _Connection(Connection):
 
 
 class VirtualBroker(Broker):
-    """A Broker whose script runs when the client waits, until it needs more of the client; `clock` is the client's."""
+    """A Broker whose script runs while the client waits, and the other way round. `clock`: the client's time."""
 
     def __init__(self):
         super().__init__()
@@ -50,17 +50,17 @@ class VirtualBroker(Broker):
         self._playing = self._over = False
 
     def narrow(self):
-        """Connections take little before it is read."""
+        """New connections get a small receive buffer."""
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
     def idle(self):
-        """The client waits: the script has its turn."""
+        """The client waits: runs the script."""
         if self._playing:
             self._script_may.release()
             self._client_may.acquire()
 
     def _wait(self):
-        # The script waits: the client has its turn.
+        # The script waits: the client runs.
         if self._over:
             raise Violation("the broker was closed while it waited for the client")
         self._client_may.release()
@@ -95,7 +95,7 @@ class VirtualBroker(Broker):
                 self.idle()
 
     def poller(self):
-        """What the client is to wait with."""
+        """The poller class for the client."""
         broker = self
 
         class Poller(inflight.cpython.poller):

@@ -1,11 +1,11 @@
-"""Waits, with an end."""
+"""Waiting with a time-out."""
 
 import time
 
 
 def wait_for(happened, seconds, what="", pause_s=0.01):
-    """Returns what happened() returns once that is true; fails if it is not within so many seconds. what: a text, or a
-    function that returns one, for whoever reads of the failure."""
+    """Returns the result of happened() as soon as it is true; fails after so many seconds. what: a text for the
+    failure message, or a function that returns it."""
     end = time.monotonic() + seconds
     while not (found := happened()):
         assert time.monotonic() < end, f"not within {seconds} s: {what() if callable(what) else what}"

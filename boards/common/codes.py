@@ -1,8 +1,8 @@
-# What every board says in the same words: the state of its Wi-Fi, and why it started.
-# They are text because they travel in health messages as they are.
+# Codes shared by all boards: the state of Wi-Fi, and the reset cause.
+# Strings, since health messages contain them.
 
 # wifi_connect(), wifi_status()
-IDLE = "idle"  # not asked to connect yet, or disconnected
+IDLE = "idle"  # not connecting yet, or disconnected
 CONNECTING = "connecting"
 ONLINE = "online"  # has an address
 NO_AP = "no access point"
@@ -13,7 +13,7 @@ FAILED = "failed"  # for another reason
 # reset_cause()
 POWER_ON = "power-on"
 POWER_CUT = "power-cut"  # stopped without warning: brown-out, SIGKILL
-RESET = "reset"  # the button, or whoever flashed it
+RESET = "reset"  # the reset button, or a flashing tool
 WATCHDOG = "watchdog"
 DEEP_SLEEP = "deep-sleep"
-SOFT = "soft"  # the firmware asked for it
+SOFT = "soft"  # requested by the firmware

@@ -1,9 +1,9 @@
-# Reads what is on a board, so that a sensor that fails silences no other.
+# Reads the sensors of a board; a failing sensor does not affect others.
 
 
 def readings(sensors):
-    """Yields (name, unit, value) of `sensors`, a sequence of (name, unit, function). The value is what
-    the function returns, or the exception that it raised; one that returns None is left out."""
+    """Yields (name, unit, value) of `sensors`, a sequence of (name, unit, function). The value is the function's
+    result, or the exception that it raised; None is omitted."""
     for name, unit, read in sensors:
         try:
             value = read()

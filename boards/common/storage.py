@@ -1,9 +1,9 @@
-# Where a board's journal lives: the first of three places that there is. A board calls
-# journal_flash() with what it has; `where` of the result says for people what was picked.
+# Selects the storage of a board's journal: the first available of three. The attribute `where` of the result
+# describes it for users.
 
 
 class _Partition:
-    # A block device that takes no attributes of ours, with those that the journal and health ask for.
+    # Wraps a block device that cannot have attributes, with those that the journal and health messages need.
     where = "partition"
     repaired = 0
 
@@ -33,7 +33,7 @@ def journal_flash(partition=None, raw=None, folder="/journal", root="", page=256
         try:
             return PinnedFlash(raw, folder, root=root, page=page)
         except OSError as e:
-            if e.errno != ENODEV:  # what it raises where no littlefs lives on `raw`
+            if e.errno != ENODEV:  # raised if there is no littlefs on `raw`
                 raise
     from inflight.slots import SlotFlash
 

@@ -1,27 +1,25 @@
-# How a board joins a Wi-Fi network. The quirks of a port stand in its folder, in a class of its own
-# made from this one.
+# Connects a board to a Wi-Fi network. The peculiarities of a port are in its folder, in a subclass.
 
 import network
 
 from codes import CONNECTING, FAILED, IDLE, NO_ADDRESS, ONLINE, WRONG_KEY
 from inflight.compat import const, sleep_ms, ticks_diff, ticks_ms
 
-_LIMIT_MS = const(20_000)  # a join that has no outcome by then has failed
-_STALE_MS = const(5_000)  # for so long a port may go on telling how the attempt before ended
+_LIMIT_MS = const(20_000)  # an attempt without a result after this time has failed
+_STALE_MS = const(5_000)  # for so long a port may report the result of the previous attempt
 _LEAVE_MS = const(500)
 _POLL_MS = const(20)
 
 
 class Wifi:
-    """The Wi-Fi of a board whose identity is `name`. A port adds
-    word(code): the word of codes.py for a status code of the port,
-    connect(): starts to join `ssid` with `key`,
-    joined(): True if an access point has let it in, with an address or not."""
+    """The Wi-Fi of a board whose identity is `name`. A port adds word(code): the code of codes.py for a status code of
+    the port, connect(): starts to connect to `ssid` with `key`, joined(): True if an access point has accepted the
+    station, with an address or not."""
 
     ssid = key = None
     _address = None
-    _verdict = None  # how the last attempt to join failed
-    _waiting = False  # for the outcome of an attempt
+    _verdict = None  # why the last attempt failed
+    _waiting = False  # for the result of an attempt
     _before = None  # status code when the attempt began
     _began = _dialled = 0
 
@@ -31,16 +29,16 @@ class Wifi:
         self.setup()
 
     def setup(self, hostname=None, country=None, address=None):
-        """Counts from the next join() on: host name, two letters of the country whose rules the radio
-        obeys, (address, mask, gateway, name server) where there is no DHCP. Raises ValueError."""
+        """Takes effect with the next join(): host name, two letters of the country with the radio's rules, (address,
+        mask, gateway, name server) without DHCP. Raises ValueError."""
         network.hostname(hostname or self._name)
         self._address = tuple(address) if address else None
         if country:
             network.country(country)
-            self.wlan.active(False)  # the radio learns it when it starts
+            self.wlan.active(False)  # takes effect when the radio starts
 
     def join(self, ssid, key, timeout_ms):
-        """Starts to join, and waits for an outcome for at most `timeout_ms`. Returns status()."""
+        """Starts to connect, and waits for the result for at most `timeout_ms`. Returns status()."""
         self.ssid = ssid
         self.key = key
         self._limit = timeout_ms if timeout_ms > 0 else _LIMIT_MS
@@ -59,8 +57,8 @@ class Wifi:
         try:
             wlan.active(True)
             self._before = wlan.status()
-            self._leave()  # one attempt at a time: a driver that is busy with one refuses the next
-            # With power saving an answer waits for the next beacon, and the Pico W loses some.
+            self._leave()  # a driver that is connecting refuses another attempt
+            # With power saving an answer waits for the next beacon, and the Pico W loses some packets.
             wlan.config(pm=network.WLAN.PM_NONE)
             if self._address:
                 wlan.ifconfig(self._address)
@@ -69,7 +67,7 @@ class Wifi:
             self._give_up(WRONG_KEY if "Password" in str(e) else FAILED)
 
     def _leave(self):
-        # A driver that still believes in the old connection would be believed.
+        # The driver may still report the old connection.
         self.wlan.disconnect()
         start = ticks_ms()
         while self.wlan.isconnected() and ticks_diff(ticks_ms(), start) < _LEAVE_MS:
@@ -80,8 +78,7 @@ class Wifi:
         self._verdict = verdict
 
     def status(self):
-        """Returns a word of codes.py. A failure stands until the next join(), unless the port makes it
-        after all."""
+        """Returns a code of codes.py. A failure stays until the next join(), unless the port connects after all."""
         code = self.wlan.status()
         word = self.word(code)
         if word == ONLINE:
@@ -92,7 +89,7 @@ class Wifi:
                 self._give_up(word)
         elif self._verdict:
             word = self._verdict
-        elif word == CONNECTING:  # by itself: it has lost its address, or joins again
+        elif word == CONNECTING:  # the driver has lost its address, or reconnects
             self._limit = _LIMIT_MS
             self._began = ticks_ms()
             self._waiting = True
@@ -110,11 +107,11 @@ class Wifi:
         """dBm, None if it is not connected."""
         try:
             return self.wlan.status("rssi") if self.wlan.isconnected() else None
-        except OSError:  # lost between the two
+        except OSError:  # the connection was lost meanwhile
             return None
 
     def off(self):
-        """Leaves the network and stops the radio."""
+        """Disconnects and stops the radio."""
         try:
             self.wlan.disconnect()
             self.wlan.active(False)

@@ -19,7 +19,7 @@ from inflight.compat import const, sleep_ms, ticks_diff, ticks_ms
 from wifi import Wifi
 
 NAME = "esp32"
-_DIRECTED_MS = const(4_000)  # for the access point of last time, before any other is asked
+_DIRECTED_MS = const(4_000)  # time-out for the remembered access point, before others are tried
 
 _id = _station = _cause = _dog = None
 
@@ -35,16 +35,16 @@ def device_id():
     return _id
 
 
-# --- what survives a deep sleep and a reset: RTC memory ---
+# --- RTC memory, which survives a deep sleep and a reset ---
 
 _MAGIC = b"IF"
 _NOTE = const(2)  # 1: this firmware asked for the reset
-_COUNT = const(3)  # bytes that are remembered
+_COUNT = const(3)  # number of remembered bytes
 _DATA = const(4)
 _AP = const(20)  # its address, 6 bytes, and its channel
-_NETWORK = const(27)  # 2 bytes that tell its network from another
+_NETWORK = const(27)  # 2 bytes that identify its network
 _CHECK = const(29)
-_SIZE = const(33)  # what lies behind is the application's
+_SIZE = const(33)  # the application may use the memory after this
 
 
 def _check(data):
@@ -81,7 +81,7 @@ def recall():
     return bytes(kept[_DATA : _DATA + kept[_COUNT]]) or None
 
 
-# --- life and death ---
+# --- reset, sleep and watchdog ---
 
 
 def reset_cause():
@@ -91,7 +91,7 @@ def reset_cause():
         asked = _kept()[_NOTE]
         if asked:
             _keep(_NOTE, b"\0")
-        if cause == machine.PWRON_RESET:  # a brown-out too, the port does not tell them apart
+        if cause == machine.PWRON_RESET:  # or a brown-out: the port does not distinguish them
             _cause = POWER_ON
         elif cause == machine.WDT_RESET:
             _cause = WATCHDOG
@@ -103,7 +103,7 @@ def reset_cause():
 
 
 def sleep(ms, deep=False):
-    # The journal has nothing to flush: whoever sleeps has committed it.
+    # The journal is committed already.
     if deep:
         if ms and _station:
             _station.note()
@@ -139,17 +139,16 @@ class _Wifi(Wifi):
     _directed = False
 
     def word(self, code):
-        # Reasons below 1000 are those of the driver (wifi_err_reason_t). MicroPython has names for some,
-        # others in each version.
+        # Codes below 1000 are the driver's (wifi_err_reason_t). MicroPython names only some, depending on its version.
         if code == 1010:
             return ONLINE
         if code == 1001:
             return CONNECTING
-        if code in (1000, 8):  # 8: it left by itself
+        if code in (1000, 8):  # 8: it disconnected by itself
             return IDLE
-        if code in (200, 201, 210, 211, 212):  # no beacons any more; none found, or none that suits
+        if code in (200, 201, 210, 211, 212):  # beacons lost; no access point, or no suitable one
             return NO_AP
-        if code in (14, 15, 23, 202, 204, 205):  # handshakes that failed or found no end
+        if code in (14, 15, 23, 202, 204, 205):  # handshakes that failed or timed out
             return WRONG_KEY
         return FAILED
 
@@ -161,7 +160,7 @@ class _Wifi(Wifi):
             return False
 
     def connect(self):
-        # The driver would try again for ever, and hide why it has to: the firmware tries again.
+        # The driver would retry without end, and hide the reason: the firmware retries instead.
         self.wlan.config(reconnects=0)
         kept = _kept()
         channel = kept[_AP + 6]
@@ -180,15 +179,15 @@ class _Wifi(Wifi):
         if self._directed and word != ONLINE:
             waited = ticks_diff(ticks_ms(), self._dialled)
             if word != CONNECTING or (waited >= _DIRECTED_MS and not self.joined()):
-                # That access point is gone, or not what it was: any will do.
+                # That access point is gone, or has changed: use any other.
                 _keep(_AP, bytes(9))
                 self._dial()
                 word = CONNECTING
         return word
 
     def note(self):
-        """Keeps which access point it is, so that the next start finds it sooner. There is no other way to
-        learn its address than to look around, so this is done once and not before it pays."""
+        """Remembers the access point, so that the next start connects faster. Its address is only known from a scan,
+        so this is done once, and only when it is useful."""
         if self.status() != ONLINE or self._directed:
             return
         channel = self.wlan.config("channel")
@@ -246,7 +245,7 @@ def journal_flash():
     own = _partition("mqtt")
     raw = own or _partition("vfs")
     if raw and raw.info()[5]:
-        return journal_flash()  # erased encrypted flash does not read as FF, which the journal relies on
+        return journal_flash()  # erased encrypted flash does not read as FF, as the journal requires
     return journal_flash(own, raw, page=64)
 
 

@@ -32,7 +32,7 @@ def device_id():
     if _id is None:
         wlan = _radio()
         if not wlan.active():
-            wlan.active(True)  # the address stands in the Wi-Fi chip, and reads as zeros before that
+            wlan.active(True)  # the Wi-Fi chip has the address; before that it reads as zeros
         mac = wlan.config("mac")
         _id = (mac if any(mac) else machine.unique_id()[-6:]).hex()
     return _id
@@ -44,11 +44,10 @@ def _radio():
     return WLAN(STA_IF)
 
 
-# --- what survives a reset: scratch registers of the watchdog ---
+# --- scratch registers of the watchdog, which survive a reset ---
 #
-# 0 to 3 hold what is remembered. MicroPython's reset uses 4 alone, and 5 to 7 only to start at an
-# address: 5 holds how many bytes are remembered (bits 0-4), a note why the board stops (5-6), and a check
-# of all that (8-31).
+# 0 to 3 contain the remembered data. MicroPython's reset uses 4, and 5 to 7 only to start at an address. 5 contains
+# the number of remembered bytes (bits 0-4), why the board stops (5-6), and a checksum of all that (8-31).
 
 _CTRL = const(0)
 _SCRATCH = const(0x0C)
@@ -105,7 +104,7 @@ def recall():
     return _kept()[0] or None
 
 
-# --- life and death ---
+# --- reset, sleep and watchdog ---
 
 
 def reset_cause():
@@ -114,28 +113,28 @@ def reset_cause():
         data, note = _kept()
         if note:
             _keep(data)
-        if machine.reset_cause() == machine.PWRON_RESET:  # the port tells it from the button no more
+        if machine.reset_cause() == machine.PWRON_RESET:  # the port does not distinguish it from the button any more
             _cause = POWER_ON
         elif note:
             _cause = DEEP_SLEEP if note == _ASLEEP else SOFT
-        else:  # every reset by software is one by the watchdog
+        else:  # every software reset uses the watchdog
             bitten = machine.mem32[_watchdog() + _BITTEN] & 0xFFFFFFFF == 0x6AB73121
             _cause = WATCHDOG if bitten else RESET
     return _cause
 
 
 def sleep(ms, deep=False):
-    # The journal has nothing to flush: whoever sleeps has committed it.
+    # The journal is committed already.
     if not deep:
-        sleep_ms(ms)  # lightsleep() stops the clocks that Wi-Fi, USB and the watchdog live by, and ends early
+        sleep_ms(ms)  # lightsleep() stops the clocks of Wi-Fi, USB and watchdog, and ends early
         return
     data = _kept()[0]
     _keep(data, _ASLEEP if ms else _ASKED)
-    if _id:  # that is: the Wi-Fi chip runs
+    if _id:  # the Wi-Fi chip is running
         _wifi().off()
         _radio().deinit()
-    machine.mem32[_watchdog() + _CLEAR + _CTRL] = _ENABLE  # it would end the sleep too early
-    # lightsleep() takes an hour at most and may end early; the clock runs on meanwhile.
+    machine.mem32[_watchdog() + _CLEAR + _CTRL] = _ENABLE  # it would end the sleep
+    # lightsleep() is limited to an hour and may end early; the clock keeps running.
     end = ticks_add(ticks_ms(), ms)
     left = ms
     while left > 0:
@@ -144,7 +143,7 @@ def sleep(ms, deep=False):
     machine.reset()
 
 
-_BITES_MS = const(8_000)  # the hardware's watchdog, which takes 8,388 ms at most
+_BITES_MS = const(8_000)  # the hardware's watchdog: at most 8,388 ms
 
 _dog = _timer = None
 _deadline = 0
@@ -239,8 +238,8 @@ def _temperature():
 
 
 def _vsys():
-    # A third of it reaches pin 29 while the Wi-Fi chip is not selected, as it is between two transfers. The
-    # pin is that chip's clock as well: for a moment it must not drive, and nobody may begin a transfer.
+    # Pin 29 has a third of the voltage while the Wi-Fi chip is not selected, as between two transfers. The pin is also
+    # that chip's clock: meanwhile it must not be an output, and no transfer may begin.
     if not _id:
         return None  # the Wi-Fi chip is not running
     pad = (0x40038000 if _rp2350() else 0x4001C000) + 0x78

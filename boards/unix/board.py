@@ -1,9 +1,9 @@
-# A Linux box as a device. Its home folder holds what a board keeps in flash: the journal, the
-# configuration, and the cause of the next start.
+# Linux as a device. Its home folder contains the data that a board keeps in flash: the journal, the configuration, and
+# the reset cause of the next start.
 #
 #   INFLIGHT_DEVICE_ID     identity, default: the MAC address
 #   INFLIGHT_HOME          home folder, default: ~/.inflight/<identity>
-#   INFLIGHT_ACCEPTED_LOG  file that gets a line for each message accepted, default: none
+#   INFLIGHT_ACCEPTED_LOG  file to which a line is appended for each accepted message, default: none
 
 import os
 import sys
@@ -13,7 +13,7 @@ from codes import DEEP_SLEEP, ONLINE, POWER_CUT, POWER_ON, SOFT
 from inflight.compat import sleep_ms
 
 NAME = "unix"
-AGAIN = 75  # exit status of a deep sleep that is over: whoever started the process starts it again
+AGAIN = 75  # exit status after a deep sleep: the parent process restarts this one
 
 _cause = None
 _log = None
@@ -51,7 +51,7 @@ def config_path():
     return home() + "/config.json"
 
 
-# --- identity, life and death ---
+# --- identity, reset, sleep ---
 
 
 def device_id():
@@ -59,7 +59,7 @@ def device_id():
     if own:
         return own
     for name in sorted(os.listdir("/sys/class/net")):
-        # Hardware with an address of its own: what software makes up may be another one tomorrow.
+        # Only hardware addresses: those of virtual interfaces may change.
         folder = "/sys/class/net/%s/" % name
         address = (_text(folder + "address") or "").strip().replace(":", "")
         if len(address) == 12 and _text(folder + "addr_assign_type") == "0\n" and _text(folder + "device/uevent"):
@@ -73,14 +73,14 @@ def _note(cause):
 
 
 def _goodbye():
-    # An orderly exit; after a deep sleep the note says so already.
+    # An orderly exit; after a deep sleep the file contains that already.
     path = home() + "/next-start"
     if _text(path) == POWER_CUT:
         os.remove(path)
 
 
 def reset_cause():
-    # While it runs, the note says what it would mean to be killed now.
+    # While it runs, the file contains the reset cause that a kill would have.
     global _cause
     if _cause is None:
         note = _text(home() + "/next-start")
@@ -111,7 +111,7 @@ def _forget():
 def remember(data):
     if len(data) > 16:
         raise ValueError("remember: 16 bytes at most")
-    reset_cause()  # it forgets what a board would have forgotten
+    reset_cause()  # discards data that a board would have lost
     with open(home() + "/remembered", "wb") as f:
         f.write(data)
 
@@ -126,10 +126,10 @@ def recall():
 
 
 def watchdog(ms):
-    pass  # a process that hangs is its supervisor's business
+    pass  # the process supervisor handles a process that hangs
 
 
-# --- network and clock: the operating system's business ---
+# --- network and clock, managed by the operating system ---
 
 
 def wifi_setup(hostname=None, country=None, address=None):

@@ -1,4 +1,4 @@
-"""The promise, kept in front of your eyes: a fleet of sensors, a real broker, power cuts."""
+"""The command behind `make demo`: a fleet of sensors, mosquitto, collector and Spark under power cuts and kills."""
 
 import random
 import shutil
@@ -14,34 +14,34 @@ from dev.demo.downstream import Downstream
 from dev.demo.mosquitto import Mosquitto
 from dev.demo.network import Network
 from dev.demo.sensors import HEAP, ROOT, Fleet
-from dev.demo.witness import Witness
+from dev.demo.subscriber import Subscriber
 from dev.reference.oracle import judge
 from dev.setup.common import CHECKOUT
 from dev.shown import table
 
-_DRAIN_S = 300  # at most, until every sensor has delivered what its journal holds,
-_SETTLE_S = 90  # and until all of that has arrived everywhere
+_DRAIN_S = 300  # time-out until every sensor has delivered the messages in its journal
+_SETTLE_S = 90  # time-out until subscriber and collector have received them
 _CUTS_PER_S = 4
 _BROKER_RESTARTS = (1 / 3, 2 / 3)  # parts of the time
 _NETWORK_CUTS = (0.2, 0.5, 0.8)
 _COLLECTOR_KILLS = (0.25, 0.6)
-_SPARK_KILL = 0.4  # or when it has done a batch, if that takes longer
+_SPARK_KILL = 0.4  # but not before its first batch is complete
 REPORT = CHECKOUT / "build" / "demo-report.html"
 
 
 def _parse_qos(text):
     levels = [int(part) for part in text.replace(",", " ").split() if part in ("1", "2")]
     if not levels or len(levels) != len(text.replace(",", " ").split()):
-        raise typer.BadParameter('1, 2 or "1,2": QoS 0 promises nothing, so there is nothing to show')
+        raise typer.BadParameter('1, 2 or "1,2": QoS 0 messages may be lost')
     return levels
 
 
 class Show:
-    """Runs the fleet and its misfortunes, and says what is going on."""
+    """Runs the fleet, causes faults, and reports progress."""
 
-    def __init__(self, console, fleet, broker, network, witness, downstream, duration, cuts, seed):
+    def __init__(self, console, fleet, broker, network, subscriber, downstream, duration, cuts, seed):
         self._console = console
-        self._fleet, self._broker, self._network, self._witness = fleet, broker, network, witness
+        self._fleet, self._broker, self._network, self._subscriber = fleet, broker, network, subscriber
         self._downstream = downstream
         self._duration, self._cuts = duration, cuts
         self._random = random.Random(seed)
@@ -59,7 +59,7 @@ class Show:
         self._console.print(f"[dim]{self._now():5.1f} s[/dim]  {what}", highlight=False)
 
     def run(self):
-        """Misfortunes until the time is over and the cuts are made."""
+        """Causes faults until the time is over and the power cuts are made."""
         step = self._duration / self._cuts
         report = 0
         next_cut = self._now()
@@ -83,13 +83,12 @@ class Show:
         self.say("network cut")
 
     def _restart_broker(self):
-        # mosquitto may hand a QoS 2 message out twice to who is connected while it restarts: the
-        # witness goes and comes back, so that what it counts twice was published twice.
-        self._witness.leave()
+        # mosquitto may deliver a QoS 2 message twice to a client that is connected while it restarts.
+        self._subscriber.leave()
         self._broker.stop()
         time.sleep(self._random.uniform(0.2, 1.0))  # the outage itself
         self._broker.start()
-        self._witness.join()
+        self._subscriber.join()
         self.restarts += 1
         self.say("broker restarted")
 
@@ -108,29 +107,29 @@ class Show:
             self._kill("Spark", spark)
 
     def progress(self):
-        accepted, seen = self._fleet.accepted(), self._witness.counts()
+        accepted, seen = self._fleet.accepted(), self._subscriber.counts()
         arrived = sum(1 for device, seq, _ in accepted if seen[device, seq])
         self.say(f"{self._fleet.cuts} power cuts, {len(accepted)} messages accepted, {arrived} delivered")
 
     def drain(self):
-        """The sensors accept nothing more and deliver what they have. Returns (device, sequence number) of all that
-        they ever accepted: more than they have noted, when power was cut before the note."""
-        self.say("the power of all sensors is cut, and each delivers what its journal holds")
+        """The sensors stop publishing and deliver their journals. Returns (device, sequence number) of all accepted
+        messages, including those that a power cut kept out of accepted.log."""
+        self.say("the power of all sensors is cut, and each delivers the messages in its journal")
         numbers = self._fleet.drain(_DRAIN_S)
         return {(device, seq) for device, next_seq in numbers.items() for seq in range(next_seq)}
 
     def settle(self, wanted):
-        """Waits until all of `wanted` has arrived everywhere, or clearly never will."""
+        """Waits until subscriber and collector have received all of `wanted`, with a time-out."""
         self.say(f"{len(wanted)} messages accepted, waiting for the last of them")
         end = time.monotonic() + _SETTLE_S
-        while time.monotonic() < end and not wanted <= set(self._witness.counts()):
+        while time.monotonic() < end and not wanted <= set(self._subscriber.counts()):
             time.sleep(0.1)
         while time.monotonic() < end and not wanted <= self._downstream.landed():
             time.sleep(0.5)
 
 
 def check_tables(accepted, facts, raw, measurements):
-    """What is wrong with the report and the rows of the tables, when devices have accepted this: a list."""
+    """Returns a list of errors in the report and the tables, given the messages that devices accepted."""
     first = Counter((row["device"], row["seq"]) for row in raw if row["first"] and row["seq"] is not None)
     missing = [key for key in ((device, seq) for device, seq, _ in accepted) if not first[key]]
     rows = Counter((row["device"], row["seq"], row["place"]) for row in measurements)
@@ -143,11 +142,9 @@ def check_tables(accepted, facts, raw, measurements):
         "measurements have two rows": sum(1 for n in rows.values() if n > 1),
         "packs have no measurements": len(told - measured),
         "messages that the report does not count": max(0, len(accepted) - fleet["delivered"]),
-        "numbers that the report knows nothing of": fleet["before"],
+        "numbers before the report's first message": fleet["before"],
     }
-    found |= {
-        f"{name}, says the report": fleet[name] for name in ("lost", "late", "doubled", "dead_letters", "conflicts")
-    }
+    found |= {f"{name} in the report": fleet[name] for name in ("lost", "late", "doubled", "dead_letters", "conflicts")}
     return [f"{n} {what}" for what, n in found.items() if n]
 
 
@@ -156,23 +153,23 @@ def _show_report(console, facts):
     rows = [(words, fleet[name]) for name, words in _TOLD.items()]
     if latency := fleet["latency_ms"]:
         rows.append(("latency " + " / ".join(latency), " / ".join(f"{ms / 1000:.1f} s" for ms in latency.values())))
-    console.print(table("What the report tells, from Spark's tables", [("", "all"), *rows]))
+    console.print(table("Figures of the report, from Spark's tables", [("", "all"), *rows]))
 
 
 _TOLD = {
     "accepted": "messages accepted",
     "delivered": "in the tables",
     "lost": "lost",
-    "doubled": "rows that stand twice",
+    "doubled": "duplicate rows",
     "repeated": "repetitions removed",
     "measurements": "measurements",
     "dead_letters": "dead letters",
-    "restarts": "restarts that devices told of",
+    "restarts": "restarts reported by a device",
 }
 
 
-def _result(console, accepted, fleet, network, witness, restarts):
-    seen = witness.counts()
+def _result(console, accepted, fleet, network, subscriber, restarts):
+    seen = subscriber.counts()
     rows = {}
     for qos in sorted({q for _, _, q in accepted}):
         mine = {(device, seq): qos for device, seq, q in accepted if q == qos}
@@ -186,7 +183,7 @@ def _result(console, accepted, fleet, network, witness, restarts):
         }
     names = ("accepted", "delivered", "lost", "duplicated", "resent with DUP")
     lines = [(name, *(row[name] for row in rows.values())) for name in names]
-    console.print(table("What a subscriber got", [("", *(f"QoS {qos}" for qos in rows)), *lines]))
+    console.print(table("Messages at a subscriber", [("", *(f"QoS {qos}" for qos in rows)), *lines]))
     console.print(
         f"power cuts survived: {fleet.cuts}   broker restarts: {restarts}   network cuts: {network.cuts}\n"
         "(QoS 1 is at least once: a duplicate there is allowed)",
@@ -195,12 +192,12 @@ def _result(console, accepted, fleet, network, witness, restarts):
     problems = [f"{row['lost']} messages of QoS {qos} lost" for qos, row in rows.items() if row["lost"]]
     if rows.get(2, {}).get("duplicated"):
         problems.append(f"{rows[2]['duplicated']} messages of QoS 2 came twice")
-    if witness.unreadable:
-        problems.append(f"{len(witness.unreadable)} messages cannot be read, the first: {witness.unreadable[0]}")
-    if any(len(epochs) > 1 for epochs in witness.epochs.values()):
+    if subscriber.unreadable:
+        problems.append(f"{len(subscriber.unreadable)} messages cannot be read, the first: {subscriber.unreadable[0]}")
+    if any(len(epochs) > 1 for epochs in subscriber.epochs.values()):
         problems.append("a sensor lost its journal")
     if fleet.deaths:
-        problems.append("a sensor ended by itself: see its console.log")
+        problems.append("a sensor exited unexpectedly: see its console.log")
     if not accepted:
         problems.append("nothing was accepted")
     return problems
@@ -208,15 +205,15 @@ def _result(console, accepted, fleet, network, witness, restarts):
 
 def main(
     devices: int = typer.Option(20, min=1, max=200, help="virtual sensors"),
-    duration: float = typer.Option(30.0, min=1, help="seconds of misfortunes"),
+    duration: float = typer.Option(30.0, min=1, help="seconds with faults"),
     qos: str = typer.Option("1,2", help="QoS of the sensors in turn"),
     interval: int = typer.Option(200, min=100, help="ms between two readings of a sensor"),
-    seed: int = typer.Option(None, help="repeat the same misfortunes"),
-    keep: Path = typer.Option(None, help="keep the fleet's files here"),
+    seed: int = typer.Option(None, help="repeats the faults of an earlier run"),
+    keep: Path = typer.Option(None, help="keep the fleet's files in this folder"),
 ):
-    """Runs a fleet of virtual sensors against mosquitto, with a collector and Spark behind it; cuts power, network and
-    broker, kills collector and Spark, and counts. Exit status 0 only if nothing accepted was lost, no QoS 2 message
-    came twice, and each message stands in the tables once."""
+    """Runs virtual sensors, mosquitto, a collector and Spark; cuts power and network, restarts the broker, and kills
+    collector and Spark. Exit status 0 only if no accepted message was lost, no QoS 2 message came twice, and each
+    message is in the tables exactly once."""
     console = Console()
     levels = _parse_qos(qos)
     seed = random.randrange(1 << 32) if seed is None else seed
@@ -229,9 +226,7 @@ def main(
     if problems:
         console.print(f"[bold red]FAILED[/bold red]: {'; '.join(problems)}. Files: {folder}", highlight=False)
         raise typer.Exit(1)
-    console.print(
-        "[bold green]Nothing was lost, no QoS 2 message came twice, and each stands in the tables once.[/bold green]"
-    )
+    console.print("[bold green]Nothing was lost, no QoS 2 message came twice, each is in the tables once.[/bold green]")
     if not keep:
         shutil.rmtree(folder)
 
@@ -241,7 +236,7 @@ def _perform(console, folder, devices, duration, levels, interval, seed):
     with (
         Mosquitto(folder / "broker") as broker,
         Network(broker.port) as network,
-        Witness(broker.port) as witness,
+        Subscriber(broker.port) as subscriber,
         Downstream(folder / "pipeline", broker.port, ROOT) as downstream,
         Fleet(folder, [(network.port, levels[i % len(levels)]) for i in range(devices)], interval, seed) as fleet,
     ):
@@ -250,13 +245,13 @@ def _perform(console, folder, devices, duration, levels, interval, seed):
             f"mosquitto on 127.0.0.1:{broker.port}; {cuts} power cuts in {duration:g} s; seed {seed}",
             highlight=False,
         )
-        show = Show(console, fleet, broker, network, witness, downstream, duration, cuts, seed)
+        show = Show(console, fleet, broker, network, subscriber, downstream, duration, cuts, seed)
         show.run()
-        # A number that is missing is lost once a later one has come: not while a journal still holds it.
+        # The report counts a missing number as lost once a later one has arrived. So deliver all journals first.
         show.settle(show.drain())
         accepted = fleet.accepted()
-        problems = _result(console, accepted, fleet, network, witness, show.restarts)
-        show.say("Spark goes through the rest, and the report is made")
+        problems = _result(console, accepted, fleet, network, subscriber, show.restarts)
+        show.say("Spark processes the rest, and the report is made")
         facts = downstream.finish()
         _show_report(console, facts)
         kept = f"collector killed: {downstream.collector.kills}   Spark killed: {downstream.spark.kills}"

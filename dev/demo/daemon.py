@@ -15,11 +15,11 @@ def free_port():
 
 
 class Daemon:
-    """A process that listens on `port`; its files stand in `folder`. Subclasses give `name`, and `argv`."""
+    """A process that listens on `port`, with its files in `folder`. Subclasses define `name` and `argv`."""
 
     name = None
     argv = ()
-    environ = None  # None: as ours
+    environ = None  # None: inherited
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -29,11 +29,11 @@ class Daemon:
 
     @property
     def file(self):
-        """Where it speaks."""
+        """Its log file."""
         return self.folder / f"{self.name}.log"
 
     def start(self):
-        """Returns when it takes connections. Raises RuntimeError if it does not."""
+        """Returns when it accepts connections. Raises RuntimeError if it does not."""
         with open(self.file, "ab") as log:
             self._process = subprocess.Popen(self.argv, stdout=log, stderr=log, env=self.environ, cwd=self.folder)
         end = time.monotonic() + _PATIENCE_S
@@ -47,15 +47,15 @@ class Daemon:
         raise RuntimeError(f"{self.name} does not start:\n{self.log()}")
 
     def log(self):
-        """The end of what it said."""
+        """The end of its log."""
         return self.file.read_text(errors="replace")[-4000:]
 
     def stop(self):
-        """An orderly end: it saves what it keeps."""
+        """Ends it by SIGTERM: it saves its state."""
         self._end(subprocess.Popen.terminate)
 
     def kill(self):
-        """It vanishes: what it had not saved is forgotten."""
+        """Ends it by SIGKILL: unsaved state is lost."""
         self._end(subprocess.Popen.kill)
 
     def _end(self, how):
@@ -63,7 +63,7 @@ class Daemon:
             how(self._process)
             try:
                 self._process.wait(_PATIENCE_S)
-            except subprocess.TimeoutExpired:  # an end that is none
+            except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
                 raise RuntimeError(f"{self.name} does not end when asked to:\n{self.log()}") from None

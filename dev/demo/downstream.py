@@ -1,4 +1,4 @@
-"""What stands behind the broker: a collector, Spark, and the report, each a process that can be killed."""
+"""The pipeline behind the broker: collector, Spark and report, each a process that can be killed."""
 
 import json
 import os
@@ -7,19 +7,19 @@ import subprocess
 import sys
 import time
 
-from .witness import number
+from .subscriber import number
 
 _FLEET = ("-m", "inflight_tools", "fleet")
-_PATIENCE_S = 600  # a batch of Spark's that takes a second may take a minute on a machine with other work
-# A Java that lives for a minute: what it would compile more thoroughly, on the other core, it would hardly run.
-_SHORT_LIFE = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+_PATIENCE_S = 600  # a batch takes Spark a second, but up to a minute on a loaded machine
+# These Java processes run for a minute: full optimization would cost more time than it saves.
+_QUICK_JIT = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 
 class _Program:
-    """One of our command lines; switching it off is SIGKILL, for it and all that it has started."""
+    """A Python process. off() kills it with all processes that it has started."""
 
     def __init__(self, log, *words, out=None):
-        """log: the file for what it says. out: another one for its standard output."""
+        """log: the file for its output. out: another file for its standard output."""
         self._log, self._out = log, out or log
         self._argv = [sys.executable, *map(str, words)]
         self._process = None
@@ -28,11 +28,11 @@ class _Program:
     def on(self):
         with open(self._log, "ab") as log, open(self._out, "ab") as out:
             self._process = subprocess.Popen(
-                self._argv, stdout=out, stderr=log, start_new_session=True, env=_SHORT_LIFE | os.environ
+                self._argv, stdout=out, stderr=log, start_new_session=True, env=_QUICK_JIT | os.environ
             )
 
     def off(self):
-        """Returns False if it had ended by itself, which it never should."""
+        """Returns False if it had already exited, which is an error."""
         alive = self._process.poll() is None
         if alive:
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -41,12 +41,12 @@ class _Program:
         return alive
 
     def stop(self):
-        """Asks it to end."""
+        """Ends it by SIGTERM."""
         self._process.terminate()
         self._end()
 
     def _end(self):
-        """Waits for its end. Raises RuntimeError if that is none in good order; nothing of it goes on then."""
+        """Waits until it exits. Raises RuntimeError if it fails, or has to be killed after a time-out."""
         try:
             status = self._process.wait(_PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -60,7 +60,7 @@ class _Program:
         self._end()
 
     def wait_for(self, words):
-        """Until it has said them. Raises RuntimeError if it never does."""
+        """Waits until its log contains these words. Raises RuntimeError if it never does."""
         end = time.monotonic() + _PATIENCE_S
         while words not in self.said():
             if time.monotonic() > end or self._process.poll() is not None:
@@ -72,7 +72,7 @@ class _Program:
 
 
 class Downstream:
-    """A pipeline for the devices below `root` at the broker on `port`; its files stand in `folder`."""
+    """A pipeline for the devices below the topic `root` at the broker on `port`, with its files in `folder`."""
 
     def __init__(self, folder, port, root):
         folder.mkdir(parents=True)
@@ -103,12 +103,12 @@ class Downstream:
         return len(list(self.folder.glob("tables/raw/batch=*/_SUCCESS")))
 
     def landed(self):
-        """(device, sequence number) of all that the collector has written."""
+        """(device, sequence number) of all messages that the collector has written."""
         places = "landing/*.ndjson", "landing/.*.spool", "tables/landed/**/*.ndjson"
         return set().union(*(_numbers(file) for place in places for file in self.folder.glob(place)))
 
     def finish(self):
-        """Everything goes through, Spark being killed once more. Returns the facts of the report; the page is
+        """Kills Spark once more, processes all remaining messages, and makes the report. Returns its facts; the page is
         report.html in the folder."""
         self.collector.stop()
         self.spark.off()
@@ -121,7 +121,7 @@ class Downstream:
 
     def rows(self, table):
         """All rows of a table, read without Spark: a list of dicts."""
-        import pyarrow.dataset as parquet  # of the pipeline's own packages
+        import pyarrow.dataset as parquet  # installed for the pipeline only
 
         folder = self.folder / "tables" / table
         files = [str(file) for batch in folder.glob("batch=*") for file in batch.glob("*.parquet")]
@@ -131,7 +131,7 @@ class Downstream:
 def _numbers(file):
     try:
         lines = file.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:  # renamed in this moment: it is met under its other name, or at the next look
+    except FileNotFoundError:  # just renamed: found under its new name, at the latest by the next call
         return set()
     found = (number(line["topic"], line["text"]) for line in map(json.loads, lines))
     return {(device, seq) for device, _, seq in filter(None, found)}

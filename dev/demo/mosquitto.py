@@ -17,8 +17,8 @@ def unavailable():
 
 
 class Mosquitto(Daemon):
-    """A mosquitto on a free port whose files stand in `folder`. `lines` of configuration are added;
-    a line replaces the default of the same name. Raises RuntimeError if there is no mosquitto."""
+    """A mosquitto on a free port, with its files in `folder`. `lines` are added to its configuration; a line replaces
+    the default of the same name. Raises RuntimeError if there is no mosquitto."""
 
     name = "mosquitto"
 
@@ -32,7 +32,7 @@ class Mosquitto(Daemon):
             "persistence true",
             f"persistence_location {self.folder}/",
             f"user {getpass.getuser()}",
-            "max_queued_messages 0",  # nothing of a backlog is thrown away
+            "max_queued_messages 0",  # no limit
         ]
         given = {line.split()[0] for line in lines}
         kept = [line for line in defaults if line.split()[0] not in given]

@@ -1,4 +1,4 @@
-"""The network between sensors and broker: a TCP proxy, and one that can be cut and that watches what sensors send."""
+"""The network between sensors and broker: a TCP proxy, and one that can be cut and counts repeated PUBLISH packets."""
 
 import asyncio
 import contextlib
@@ -27,8 +27,8 @@ class _Frames:
 
 
 class Relay:
-    """Listens on `port` of loopback and forwards to the port `target`, in a thread. `listening`: what else
-    asyncio.start_server() is given."""
+    """Listens on `port` of loopback and forwards to the port `target`, in a thread. `listening`: further arguments of
+    asyncio.start_server()."""
 
     def __init__(self, target, **listening):
         self._target = target
@@ -42,7 +42,7 @@ class Relay:
     def __enter__(self):
         self._thread.start()
         if not self._ready.wait(10):
-            raise RuntimeError("the network does not come up")
+            raise RuntimeError("the proxy does not start")
         return self
 
     def __exit__(self, *_):
@@ -65,13 +65,13 @@ class Relay:
             writer.transport.abort()
             return
         self._writers |= {writer, downstream}
-        # Cancelled when the network comes to its end: that is no error.
+        # Cancelled when the proxy ends: not an error.
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(self._pump(reader, downstream, self._watcher()), self._pump(upstream, writer))
         self._writers -= {writer, downstream}
 
     def _watcher(self):
-        """A function that is to see what one sensor sends, None if nobody watches."""
+        """A function that receives a copy of one sensor's data, or None."""
         return None
 
     async def _pump(self, reader, writer, watch=None):
@@ -88,7 +88,7 @@ class Relay:
 
 
 class Network(Relay):
-    """A relay that can be cut. cut() and join() come from any thread; `repeated` counts the PUBLISH packets with DUP of
+    """A relay that can be cut. Any thread may call cut() and join(). `repeated` counts the PUBLISH packets with DUP of
     all sensors, by QoS."""
 
     def __init__(self, target):
@@ -98,12 +98,12 @@ class Network(Relay):
         self.repeated = Counter()
 
     def cut(self):
-        """Every connection breaks, in the middle of whatever it carries; new ones fail until join()."""
+        """Breaks every connection at once; new ones fail until join()."""
         self.cuts += 1
         self._loop.call_soon_threadsafe(self._break)
 
     def join(self):
-        self._loop.call_soon_threadsafe(self._mend)  # after a cut() that has not happened yet
+        self._loop.call_soon_threadsafe(self._mend)  # in the loop's queue behind a pending cut()
 
     def _break(self):
         self._down = True

@@ -1,4 +1,4 @@
-"""Virtual sensors: the firmware application with the unix board, a MicroPython process each."""
+"""Virtual sensors: MicroPython processes with the firmware and the unix board."""
 
 import contextlib
 import json
@@ -18,8 +18,7 @@ _DRAIN = Path(__file__).parent / "device" / "drain.py"
 
 
 def best_runtime():
-    """The 32-bit MicroPython where the machine can run it, else the 64-bit one. RuntimeError if
-    there is neither."""
+    """The 32-bit MicroPython if this machine can run it, else the 64-bit one. RuntimeError if there is neither."""
     found = [runtime(name) for name in ("micropython-x86", "micropython-x64")]
     for candidate in found:
         if not candidate.reason:
@@ -28,14 +27,14 @@ def best_runtime():
 
 
 def build(folder):
-    """Compiles what the unix board carries into `folder`, as it is deployed. Returns how many files."""
+    """Compiles the files of the unix board into `folder`, as in a deployment. Returns how many files."""
     found = compile_all(sources("unix"))
     write_below(folder, {f"{place}.mpy": code for place, code in found.items()})
     return len(found)
 
 
 class Sensor:
-    """The device `name`. Its flash is a folder; switching it off is SIGKILL."""
+    """The device `name`. Its flash is a folder; a power cut is SIGKILL."""
 
     def __init__(self, name, folder, code, interpreter, port, qos, interval_ms):
         self.name, self.qos = name, qos
@@ -59,33 +58,33 @@ class Sensor:
             )
 
     def start_drain(self, timeout_s):
-        """Gives the power back to deliver what the journal holds, and for nothing else."""
+        """Starts the device only to deliver the messages in its journal."""
         self._start(str(_DRAIN), str(timeout_s * 1000), stdout=subprocess.PIPE)
 
     def end_drain(self, timeout_s):
-        """Waits until all of the journal is delivered. Returns its next sequence number. RuntimeError if that takes
-        longer than timeout_s."""
+        """Waits until the whole journal is delivered. Returns its next sequence number. RuntimeError after a time-out
+        of timeout_s."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            told, _ = self._process.communicate(timeout=timeout_s)
+            output, _ = self._process.communicate(timeout=timeout_s)
             if not self._process.returncode:
-                return int(told.split()[-1])
-        raise RuntimeError(f"{self.name} does not deliver what its journal holds: see its console.log")
+                return int(output.split()[-1])
+        raise RuntimeError(f"{self.name} does not deliver the messages in its journal: see its console.log")
 
     def off(self):
-        """Cuts the power. Returns False if the device had ended by itself, which it never should."""
+        """Cuts the power. Returns False if the process had already exited, which is an error."""
         alive = self._process.poll() is None
         self._process.kill()
         self._process.wait()
         return alive
 
     def accepted(self):
-        """What publish() has taken: {(sequence, QoS)}. A line that the cut left unfinished does not count."""
+        """Messages that publish() accepted: {(sequence number, QoS)}. A line cut short by a power cut is ignored."""
         lines = self.log.read_text().split("\n")[:-1] if self.log.exists() else []
         return {(int(seq), int(qos)) for seq, qos, _ in (line.split(" ", 2) for line in lines)}
 
 
 class Fleet:
-    """A sensor for each (port of the broker, QoS) of `links`; each carries so many `files`."""
+    """A sensor for each (port of the broker, QoS) of `links`. `files`: how many files of firmware each has."""
 
     def __init__(self, folder, links, interval_ms, seed=None):
         interpreter, code = best_runtime(), folder / "code"
@@ -108,7 +107,7 @@ class Fleet:
             sensor.off()
 
     def cut_one(self):
-        """Cuts the power of a random sensor at this instant, and gives it back."""
+        """Cuts the power of a random sensor, and restarts it."""
         sensor = self._random.choice(self.sensors)
         if sensor.off():
             self.cuts += 1
@@ -117,8 +116,8 @@ class Fleet:
         sensor.on()
 
     def drain(self, timeout_s):
-        """Cuts the power of all sensors, then each delivers what its journal holds and accepts nothing more. Returns
-        {device: next sequence number}. RuntimeError if that takes longer than timeout_s."""
+        """Cuts the power of all sensors, then each delivers its journal without publishing new messages. Returns
+        {device: next sequence number}. RuntimeError after a time-out of timeout_s."""
         for sensor in self.sensors:
             self.deaths += not sensor.off()
         for sensor in self.sensors:

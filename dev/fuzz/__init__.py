@@ -1,12 +1,12 @@
-"""Fuzzing: grammars that make inputs, workers that run targets on them, blindly or guided by coverage, the corpus.
-The targets themselves, device code, lie in host_tests/fuzz/targets."""
+"""Fuzzing: grammars that generate inputs, workers with and without coverage guidance, the corpus. The targets, which
+also run on devices, are in host_tests/fuzz/targets."""
 
 from dev.setup.common import CHECKOUT
 
 TARGETS = CHECKOUT / "host_tests/fuzz/targets"
 CORPUS = CHECKOUT / "host_tests/fuzz/corpus.txt"
-# Target: its share of the inputs, of those the share that coverage guides, and its share of the time. What is cheap
-# gets most inputs.
+# Target: its share of the inputs, the part of these guided by coverage, and its share of the time. Fast targets get
+# most inputs.
 SHARES = {
     "decoder": (0.80, 0.06, 0.45),
     "topic": (0.1625, 0.01, 0.05),

@@ -22,11 +22,11 @@ from dev.runtimes import runtime
 
 OUT = CHECKOUT / "build/fuzz"
 HEAP = "192k"
-_GROWTH_KB = 65536  # what a worker's memory may grow by: libFuzzer keeps its corpus there
+_GROWTH_KB = 65536  # largest growth of a worker's memory, which contains libFuzzer's corpus
 
 
 def _row(parts):
-    # What workers with the same target did together.
+    # The sums over all workers with the same target.
     spent = sum(part.spent for part in parts)
     done = sum(part.done for part in parts)
     edges, features = max(part.edges for part in parts), max(part.features for part in parts)
@@ -65,7 +65,7 @@ def keep_findings(console, parts):
 
 
 def kept(parts):
-    """{target: [input, ...]}: what the parts kept; of what coverage found first."""
+    """{target: [input, ...]}: the inputs kept by all parts, those found by coverage first."""
     inputs = {}
     for part in sorted(parts, key=lambda part: not part.guided):
         inputs.setdefault(part.target, []).extend(part.kept)
@@ -73,7 +73,7 @@ def kept(parts):
 
 
 def replay(console, parts, name, heap):
-    """What the parts kept, on MicroPython. Returns how many findings that gave."""
+    """Replays the kept inputs on MicroPython. Returns the number of findings."""
     found = runtime(name)
     if found.reason:
         console.print(f"not replayed: {name} is unavailable: {found.reason}", markup=False)

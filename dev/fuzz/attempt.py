@@ -1,10 +1,10 @@
-"""One target, one input: what came of it, and the shortest input of which the same comes. For the main thread alone."""
+"""Runs one input on a target, and minimizes inputs. For the main thread only."""
 
 import re
 import signal
 import traceback
 
-LIMIT_S = 20  # what one input may take
+LIMIT_S = 20  # time-out of one input
 
 
 def _too_late(signum, frame):
@@ -12,14 +12,14 @@ def _too_late(signum, frame):
 
 
 def broken(run, data):
-    """What `run` made of data in one line, None if all was well."""
+    """The finding of `run` with data in one line, None if there is none."""
     signal.signal(signal.SIGALRM, _too_late)
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
     try:
         run(data)
-    except TimeoutError as error:  # it may stand anywhere
+    except TimeoutError as error:  # the traceback's position is arbitrary
         return f"TimeoutError: {error}"
-    except Exception as error:  # whatever it is: a finding
+    except Exception as error:  # any other exception is a finding too
         last = traceback.extract_tb(error.__traceback__)[-1]
         text = re.sub(r"\s+", " ", str(error))[:200]
         return f"{type(error).__name__} at {last.filename.rsplit('/', 1)[-1]}:{last.lineno}: {text}"
@@ -33,10 +33,10 @@ def _place(told):
 
 
 def minimized(run, data, tries=3000):
-    """The shortest input found that breaks at the same place: pieces are left out, ever smaller ones."""
+    """The shortest input found that fails at the same place, by removing ever smaller chunks."""
     place = _place(broken(run, data))
     if not place or place.startswith("Timeout"):
-        return data  # each try would take as long
+        return data  # each attempt would take as long
     size = max(1, len(data) // 2)
     while size and tries > 0:
         at, before = 0, len(data)

@@ -1,4 +1,4 @@
-"""Runs the workers, so many at a time, and gathers what they tell."""
+"""Runs the workers, a limited number at a time, and collects their reports."""
 
 import importlib.util
 import json
@@ -25,7 +25,7 @@ def can_be_guided():
 
 @dataclass
 class Part:
-    """What one worker does with one target, and how it went."""
+    """One worker's part of one target, and its results."""
 
     target: str
     guided: bool
@@ -41,8 +41,8 @@ class Part:
     findings: list = field(default_factory=list)  # (what, input)
     kept: list = field(default_factory=list)
 
-    def hear(self, told):
-        """A line of a worker that is not guided."""
+    def read_report(self, told):
+        """Reads a line of an unguided worker."""
         if "finding" in told:
             self.findings.append((told["finding"], bytes.fromhex(told["data"])))
             return
@@ -53,7 +53,7 @@ class Part:
 
 
 def plan(inputs, seed, seconds, jobs, guided):
-    """Parts for all targets, the long ones first. If each keeps to its seconds, all of them do."""
+    """The parts for all targets, long ones first. Each has its share of the time."""
     parts = []
     for name, (share, of_guided, of_time) in SHARES.items():
         by_coverage = int(inputs * share * of_guided) if guided else 0
@@ -76,7 +76,7 @@ def _run_blind(part):
     last = ""
     for line in process.stdout:
         if line.startswith("{"):
-            part.hear(json.loads(line))
+            part.read_report(json.loads(line))
         else:
             last = line.strip() or last
     if process.wait():
@@ -116,8 +116,8 @@ def _artifacts(part, folder, trouble):
 
 
 def run(parts, jobs, folder, progress):
-    """Runs the parts, `jobs` at a time; what coverage finds goes below `folder`. progress(parts) is called each
-    second."""
+    """Runs the parts, `jobs` at a time; inputs found by coverage are stored below `folder`. progress(parts) is called
+    each second."""
 
     def one(part):
         if part.guided:

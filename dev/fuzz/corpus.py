@@ -1,4 +1,4 @@
-"""Corpora: inputs and what comes of them here, in one file of text, which MicroPython replays as well."""
+"""Corpora: inputs and their outcomes on CPython, in one text file, which MicroPython can replay."""
 
 import subprocess
 from pathlib import Path
@@ -22,7 +22,7 @@ def read(path=CORPUS):
 
 
 def seeds(folder):
-    """Writes the inputs of the corpus as libFuzzer wants them, below `folder` by target."""
+    """Writes the inputs of the corpus in libFuzzer's format, below `folder` by target."""
     for name, some in read().items():
         (Path(folder) / name).mkdir(parents=True)
         for k, data in enumerate(some):
@@ -30,7 +30,8 @@ def seeds(folder):
 
 
 def save(inputs, each=60, longest=160):
-    """Adds to the corpus what fits of each target, spread over those given. Returns how many it has then."""
+    """Adds inputs of each target to the corpus up to its limit, evenly spread over those given. Returns how many it
+    contains."""
     kept = read()
     for name, some in inputs.items():
         fresh = [data for data in some if len(data) <= longest and data not in kept.get(name, ())]
@@ -40,7 +41,7 @@ def save(inputs, each=60, longest=160):
 
 
 def write(path, inputs):
-    """Writes {target: [input, ...]}; whatever breaks a target is not there to be kept. Returns how many."""
+    """Writes {target: [input, ...]} without inputs that lead to findings. Returns how many."""
     lines = []
     for name, some in inputs.items():
         run = target(name).run
@@ -51,7 +52,7 @@ def write(path, inputs):
 
 
 def replayed(runtime, path, heap, seconds=900):
-    """(inputs, most bytes of heap in use) of a replay on a Runtime of MicroPython; RuntimeError with what it said."""
+    """(inputs, largest heap use in bytes) of a replay on a Runtime of MicroPython; RuntimeError with its output."""
     script = TARGETS / "replay.py"
     command = [*runtime.command(heap), str(script), str(path)]
     env = device_run.environment(LIB, script)

@@ -1,4 +1,4 @@
-"""What inputs of each target look like. Every function takes a random.Random and returns bytes."""
+"""Generates inputs of each target. Every function has an argument random.Random and returns bytes."""
 
 from .packets import packet, stream
 
@@ -11,13 +11,13 @@ def decoder(rng):
 
 def topic(rng):
     names = [b"/".join(rng.choices(_LEVELS, k=rng.randrange(1, 5))) for _ in range(2)]
-    if rng.random() < 0.5:  # of the same levels, or nothing would ever match
+    if rng.random() < 0.5:  # with the same levels, so that some match
         names[1] = b"/".join(level if level not in b"+#" else b"c/d" for level in names[0].split(b"/"))
     return bytes((len(names[0]) & 255,)) + names[0] + names[1]
 
 
 def _history(rng):
-    # Steps as worn_flash.History takes them, most of which write.
+    # Steps for worn_flash.History, most of which write.
     steps = []
     for _ in range(rng.randrange(24)):
         kind = rng.random()
@@ -35,7 +35,7 @@ def _history(rng):
 def mount(rng):
     steps = _history(rng)
     damages = rng.randbytes(rng.choice((0, 4, 4, 8, 8, 16, 40)))
-    if rng.random() < 0.05:  # no journal at all
+    if rng.random() < 0.05:  # no journal
         steps, damages = [], b"\x0a\x00\x00" + bytes((255,)) + rng.randbytes(255) + damages
     return bytes((rng.randrange(256), len(steps), *steps)) + damages
 
@@ -46,7 +46,7 @@ def session(rng):
         out.append(0xA0 | rng.choice((0, 1, 1, 2)))
         for _ in range(rng.randrange(8)):
             out += _move(rng)
-        if rng.random() < 0.1:  # a full journal, and a broker that releases nothing
+        if rng.random() < 0.1:  # a full journal, and a broker that sends no PUBREL
             out += bytes(rng.choices((0x80, 0x81, 0x9E, 0x9F), k=8)) + b"".join(
                 b"\x08\x34\x06\0\1t\0" + bytes((k,)) + b"x" for k in range(1, rng.randrange(2, 24))
             )
@@ -64,7 +64,7 @@ def _move(rng):
 
 
 def _to(rng):
-    # Of QoS 2, with few ids: so that repetitions meet.
+    # QoS 2 with few Message IDs, so that there are repetitions.
     number = b"\0" + bytes((rng.randrange(1, 4),))
     if rng.random() < 0.5:
         return b"\x62\x02" + number
@@ -76,7 +76,7 @@ _PAYLOADS = (b"", b"5000", b"0", b"-1", b"1e9", b"9" * 400, b"\xff\xfe", b"{}", 
 
 
 def firmware(rng):
-    if rng.random() < 0.3:  # fields of a configuration, and what stands in them
+    if rng.random() < 0.3:  # fields of a configuration and their values
         return b"\0" + bytes(rng.randrange(256) for _ in range(2 * rng.randrange(9)))
     if rng.random() < 0.2:
         text = b'{"host": "h", "sensors": [{"driver": "dht22", "pin": 4}], "password": "p", "user": "u"}'

@@ -1,6 +1,6 @@
-"""A worker guided by coverage: `python -m dev.fuzz.guided TARGET libFuzzer's options, FOLDER [SEEDS]`. libFuzzer's own
-mutations, and the grammar's; inputs that reach something new stay in FOLDER. Whatever is raised ends it, with the input
-in a file."""
+"""A worker guided by coverage: `python -m dev.fuzz.guided TARGET libFuzzer's options, FOLDER [SEEDS]`. Mutates inputs
+by libFuzzer and by the grammar; inputs with new coverage are stored in FOLDER. An exception ends it, with the input in
+a file."""
 
 import random
 import sys
@@ -26,7 +26,7 @@ def _mutator(make):
 
 def main():
     name, *options = sys.argv[1:]
-    # What is judged, not what judges.
+    # Only the code under test, not the checks.
     with atheris.instrument_imports(include=["inflight", "config", "commands", "node", "telemetry"]):
         run = target(name).run
         import inflight.recovery  # noqa: F401 (when it is first needed it would be too late)

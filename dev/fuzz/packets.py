@@ -1,4 +1,4 @@
-"""MQTT packets as a server sends them, and every way of getting a field wrong. Inputs are bytes, made from a Random."""
+"""MQTT packets as a server sends them, with and without invalid fields, generated from a Random."""
 
 from dev.reference.kinds import PUBLISH, PUBREL, SUBACK
 from dev.reference.wire import string
@@ -6,7 +6,7 @@ from dev.reference.wire import string
 _KINDS = (2, 3, 3, 3, 3, 4, 5, 6, 7, 9, 11, 13)
 _GOOD_TEXT = ("a", "a/b", "dev/command/ping", "", "/", "$SYS/x", "ü", "温度/1", "😀")
 _LONG_TEXT = ("x" * 40, "long/" * 30)
-# Wildcards, controls, and what is no UTF-8: overlong, surrogates, beyond the last, cut short, non-characters.
+# Wildcards, control characters, and ill-formed UTF-8: overlong, surrogates, too large, incomplete, non-characters.
 _BAD_TEXT = [
     "23",
     "2b",
@@ -26,7 +26,7 @@ _BAD_TEXT = [
 
 
 def varint(n, digits=1):
-    """A remaining length, with as many digits as asked for at least."""
+    """A remaining length with at least so many digits."""
     out = bytearray()
     while n or len(out) < digits:
         out.append(n & 127 | 128)
@@ -66,7 +66,7 @@ def _body(rng, kind):
 
 
 def packet(rng, wrong=0.2):
-    """One packet; `wrong` of them have a field that is not as it should be."""
+    """One packet; the share `wrong` of packets has an invalid field."""
     kind = rng.choice(_KINDS)
     flags, body = _body(rng, kind)
     if rng.random() >= wrong:
@@ -82,7 +82,7 @@ def packet(rng, wrong=0.2):
     elif how == 3:
         n = rng.choice((0, 1, 2, 127, 128, 16383, 16384, 2097151, 2097152, 268435455))
     elif how == 4:
-        digits = rng.randrange(2, 6)  # with a fifth it is no remaining length any more
+        digits = rng.randrange(2, 6)  # five are invalid
     elif how == 5:
         body = body[: rng.randrange(len(body) + 1)]
     elif how == 6 and len(body) > 1:
@@ -103,7 +103,7 @@ def _with_a_bit_flipped(rng, data):
 
 
 def stream(rng, most=2):
-    """Packets one after the other, sometimes cut short."""
+    """A sequence of packets, sometimes incomplete."""
     wrong = rng.choice((0, 0.1, 0.5))
     data = b"".join(packet(rng, wrong) for _ in range(rng.randrange(1, most + 1)))
     return data[: rng.randrange(len(data) + 1)] if rng.random() < 0.2 else data

@@ -1,5 +1,5 @@
-"""A worker: `python -m dev.fuzz.work TARGET INPUTS SEED SECONDS KEEP` runs inputs of a grammar, tells how far it is in
-lines of JSON, and keeps some. It ends early when the seconds are over, or after a few findings."""
+"""An unguided worker: `python -m dev.fuzz.work TARGET INPUTS SEED SECONDS KEEP` runs inputs of a grammar, reports
+progress as JSON lines, and keeps some inputs. It ends early when the time is over, or after a few findings."""
 
 import json
 import random
@@ -16,7 +16,7 @@ _MANY = 5  # findings
 
 
 def quick_crc():
-    """The journal's own CRC loop takes most of the time; the replay on MicroPython has it as it is."""
+    """Replaces the journal's CRC loop, which takes most of the time; the replay on MicroPython uses the original."""
     from inflight.journal import Journal
 
     Journal._sum = quick_sum
@@ -27,7 +27,7 @@ def _peak_kb():
 
 
 def work(name, inputs, seed, seconds, keep, tell):
-    """Runs `inputs` inputs of target `name`; tell(dict) hears how far it is. Keeps `keep` of them."""
+    """Runs `inputs` inputs of target `name`, and keeps `keep` of them. tell(dict) is called with the progress."""
     run, make = target(name).run, getattr(grammar, name)
     rng = random.Random(seed)
     began = told = time.monotonic()

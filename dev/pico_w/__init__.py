@@ -1,4 +1,3 @@
-"""An emulated Pico W that runs the real, unmodified MicroPython firmware.
-
-rp2040py emulates the chip and its Wi-Fi. This package mends what its version 0.3.6 has wrong, keeps every packet
-on this machine, writes and reads the flash, cuts the power, and copies a running board by forking the process."""
+"""An emulated Pico W that runs MicroPython's unmodified firmware. rp2040py emulates the chip and its Wi-Fi. This
+package fixes defects of its version 0.3.6, keeps every packet on this machine, reads and writes the flash, cuts the
+power, and copies a running board."""

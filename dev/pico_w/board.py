@@ -1,4 +1,4 @@
-"""The emulated board: rp2040py's, with its defects mended."""
+"""The emulated board: rp2040py's, with fixes."""
 
 import asyncio
 import dataclasses
@@ -20,13 +20,13 @@ _PACE_NS = 4_000_000
 _HOST_ANSWERS_NS = 50_000  # from a byte for an idle USB endpoint to its delivery
 
 # Two registers that nothing else uses carry numbers between board and test: it costs no time and needs no USB.
-NOTE_REGISTER = 0x4005_8000 + watchdog.SCRATCH7  # what the board tells
-TASK_REGISTER = 0x4005_8000 + watchdog.SCRATCH6  # what it is told
+NOTE_REGISTER = 0x4005_8000 + watchdog.SCRATCH7  # from the board
+TASK_REGISTER = 0x4005_8000 + watchdog.SCRATCH6  # to the board
 
 
 class _Simulator(Simulator):
-    """Emulated time may not outrun the wall clock while a connection is open: an idle board would otherwise see its
-    time-outs pass before a broker on this machine could answer."""
+    """While a connection is open, emulated time does not run ahead of real time: otherwise an idle board's time-outs
+    would expire before a broker on this machine could answer."""
 
     def __init__(self, rp2040, radio):
         super().__init__(rp2040=rp2040)
@@ -68,9 +68,9 @@ class _Simulator(Simulator):
         self._halt = self.stopped = True
 
 
-def _mend_usb(cdc):
-    """The emulated USB host answers a board that wants to read, when there is nothing to read, with an empty packet,
-    37,000 times a second. A real host lets it wait, and so does this one."""
+def _fix_usb(cdc):
+    """If the board has nothing to read, the emulated USB host sends it an empty packet, 37,000 times a second. A real
+    host waits, and so does this one."""
     usb = cdc.usb
     waiting = []
     read, send, reset = usb.on_endpoint_read, cdc.send_serial_byte, usb.on_reset
@@ -101,9 +101,9 @@ def _mend_usb(cdc):
 
 
 class Board(MicroPythonDevice):
-    """A Pico W with `flash` beside its firmware: {address: bytes}; `uf2`: another image than MicroPython's own. radio,
-    power: its parts. console: what it printed while nobody executed code. notes: what it wrote to NOTE_REGISTER;
-    at `stop_at` it stops."""
+    """A Pico W with `flash` in addition to its firmware: {address: bytes}; `uf2`: another image than MicroPython's
+    own. radio, power: its parts. console: its output outside run(). notes: values that it wrote to NOTE_REGISTER; it
+    stops at the value `stop_at`."""
 
     def __init__(self, flash=(), uf2=None):
         self.radio = Radio()
@@ -114,7 +114,7 @@ class Board(MicroPythonDevice):
         self.console = bytearray()
         self.notes = []
         self.stop_at = None
-        _mend_usb(self.cdc)
+        _fix_usb(self.cdc)
         self._watch_notes()
         self.listen()
         self.write(flash)
@@ -133,16 +133,16 @@ class Board(MicroPythonDevice):
         block.write_uint32 = on_write
 
     def listen(self):
-        """What the board prints goes to `console`, until code is executed."""
+        """Collects the board's output in `console`, until run()."""
         self.cdc.on_serial_data = self.console.extend
 
     def write(self, flash):
-        """Puts {address: bytes} into the flash, which must not happen under a program that runs from there."""
+        """Writes {address: bytes} to the flash; no program may be executing from there."""
         for address, data in dict(flash).items():
             self.mcu.flash[address : address + len(data)] = data
 
     def snapshot(self):
-        """What the flash holds."""
+        """The content of the flash."""
         return bytes(self.mcu.flash[:FLASH_SIZE])
 
     def network_away(self):
@@ -153,19 +153,19 @@ class Board(MicroPythonDevice):
         self.radio.appear()
 
     def give_task(self, number):
-        """What the board finds in TASK_REGISTER."""
+        """Sets the value in TASK_REGISTER."""
         self.mcu.watchdog.write_uint32(watchdog.SCRATCH6, number)
 
-    # --- its life, inside an event loop ---
+    # --- running, inside an event loop ---
 
     def switch_on(self):
-        """From cold: the firmware boots, and starts the application that it finds."""
+        """Cold start: the firmware boots, and starts its application."""
         self._started = True
         self.mcu.core.pc = _START
         self.thaw()
 
     def thaw(self):
-        """Goes on where freeze() stopped it, maybe in another process."""
+        """Continues after freeze(), perhaps in another process."""
         self._repl_lock = asyncio.Lock()
         self.simulator.bind_loop()
         self.simulator._execute_task = None
@@ -179,8 +179,8 @@ class Board(MicroPythonDevice):
             await asyncio.wait([task])
 
     async def until(self, happened, seconds, what):
-        """Waits until happened() is true, and returns what it returned. TimeoutError with the end of the console if it
-        does not come within so many seconds of wall time, RuntimeError if the board stops before."""
+        """Waits until happened() is true, and returns its result. TimeoutError with the end of the console after so
+        many seconds of real time, RuntimeError if the board stops before."""
         end = time.monotonic() + seconds
         while True:
             found = happened()
@@ -196,11 +196,11 @@ class Board(MicroPythonDevice):
             await asyncio.sleep(0.005)
 
     def tail(self):
-        """The end of what it printed."""
+        """The end of its output."""
         return self.console[-2000:].decode(errors="replace")
 
     async def run(self, code, seconds=120):
-        """Executes `code` at the prompt, interrupting what runs. Returns what it prints; RuntimeError with the
+        """Executes `code` at the prompt, interrupting the running program. Returns its output; RuntimeError with the
         traceback if it raises."""
         output, error = await self.aexec(code, timeout=seconds)
         if error:

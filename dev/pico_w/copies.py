@@ -10,8 +10,8 @@ import traceback
 
 
 def staged(work, board, start):
-    """Runs coroutine work(board) while the board runs; afterwards it is frozen. `start` sets it going. Returns what
-    work returns."""
+    """Runs coroutine work(board) while the board runs, then freezes it. `start` starts the board. Returns the result
+    of work."""
 
     async def stage():
         start()
@@ -24,9 +24,9 @@ def staged(work, board, start):
 
 
 def forked(work, board, seconds, start=None):
-    """Runs coroutine work(board) with a copy of the frozen board, in a child process. `start` sets it going, default:
-    board.thaw. Returns what work returns; RuntimeError with the child's traceback if it raises, TimeoutError if it
-    takes longer than so many seconds."""
+    """Runs coroutine work(board) with a copy of the frozen board, in a child process. `start` starts it, default:
+    board.thaw. Returns the result of work; RuntimeError with the child's traceback if it raises, TimeoutError after so
+    many seconds."""
     read, write = os.pipe()
     child = os.fork()
     if not child:

@@ -12,10 +12,10 @@ from rich.table import Table
 
 from dev.certificates import der, server_context
 from dev.demo import mosquitto
-from dev.ear import Ear
 from dev.pico_w import copies, filesystem, image, mounting, sensor
 from dev.pico_w.board import Board
-from dev.tls_relay import tls_relay
+from dev.subscriber import Subscriber
+from dev.tls_proxy import tls_proxy
 from inflight_tools.boards.bundle import LIB, files
 
 _PROMPT_S = 600
@@ -48,11 +48,12 @@ def of_a_sensor(broker, fields, more=()):
     fields = {"port": broker.port, "interval_ms": 2_000, "health_ms": 3_000} | fields
 
     async def live(board):
-        with Ear(broker.port, "inflight/figures/#") as ear:
-            await board.until(lambda: ear.find("inflight/figures/status"), _SENSOR_S, "the birth message")
-            known = len(ear.find("inflight/figures/health"))
-            await board.until(lambda: len(ear.find("inflight/figures/health")) > known, _SENSOR_S, "a health message")
-            return ear.find("inflight/figures/health")[-1].fields["heap"]
+        with Subscriber(broker.port, "inflight/figures/#") as subscriber:
+            await board.until(lambda: subscriber.find("inflight/figures/status"), _SENSOR_S, "the birth message")
+            topic = "inflight/figures/health"
+            known = len(subscriber.find(topic))
+            await board.until(lambda: len(subscriber.find(topic)) > known, _SENSOR_S, "a health message")
+            return subscriber.find(topic)[-1].fields["heap"]
 
     board = Board(sensor.flash(sensor.config(device="figures", **fields), dict(more)))
     return copies.staged(live, board, board.switch_on)
@@ -67,7 +68,7 @@ def measure(folder):
     ca = trustme.CA()
     with mosquitto.Mosquitto(folder) as broker:
         yield "the sensor, connected", of_a_sensor(broker, {})
-        with tls_relay(broker.port, server_context(ca, sensor.TLS_HOST)) as relay:
+        with tls_proxy(broker.port, server_context(ca, sensor.TLS_HOST)) as relay:
             secure = {"host": sensor.TLS_HOST, "port": relay.port, "tls_ca": "/ca.der"}
             yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": der(ca)})
 

@@ -1,4 +1,4 @@
-"""The kinds of packets: the upper four bits of the first byte. Runs on MicroPython."""
+"""Control packet types: the upper four bits of the first byte. Runs on MicroPython."""
 
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = range(1, 8)
 SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT = range(8, 15)

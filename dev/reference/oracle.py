@@ -1,6 +1,6 @@
-"""What became of messages, judged from calls that returned, from packets and from what was delivered, without knowing
-how the client works. Power may go in the middle of a call or of the handling of a packet; then both outcomes are right,
-and the client shows later which one it was. Runs on MicroPython."""
+"""Checks a client's message exchanges from the outside: from its API calls, its packets and its deliveries. If power is
+cut during a call or while a packet is handled, both outcomes are correct, and later packets show which one it was. Runs
+on MicroPython."""
 
 from collections import namedtuple
 
@@ -11,11 +11,11 @@ from .wire import Violation
 LOST, TWICE, REUSED, ORDER, OTHER = "lost", "duplicated", "ids reused", "out of order", "other"
 KINDS = (LOST, TWICE, REUSED, ORDER, OTHER)
 
-_LATEST = 200  # ids that a judged session remembers: more than any client has in flight
+_LATEST = 200  # Message IDs that a JudgedSession remembers: more than any client has in flight
 
 
 class Finding(Violation):
-    """What must never happen has happened. `kind` is one of KINDS."""
+    """The client broke a promise. `kind` is one of KINDS."""
 
     def __init__(self, kind, text):
         super().__init__(kind, text)
@@ -26,11 +26,11 @@ class Finding(Violation):
 
 
 class JudgedSession(Session):
-    """A session that judges its client by what arrives."""
+    """A session that checks each packet of its client."""
 
     def __init__(self):
         super().__init__()
-        self.seen = {}  # Message ID: (what was published under it last, whether that was released), of the latest ids
+        self.seen = {}  # Message ID: (its last (topic, payload), whether that was released), for the latest ids
 
     def copy(self):
         other = super().copy()
@@ -48,17 +48,17 @@ class JudgedSession(Session):
             raise Finding(TWICE, "%r after its PUBREL" % p)
         if before == body and not p.dup:  # [MQTT-3.3.1-1]
             raise Finding(OTHER, "%r was sent before: DUP is missing" % p)
-        # [MQTT-2.3.1-2] An id that another journal left in use, for a message unknown, swallows QoS 2 alone.
-        if before != body and p.mid in self.held and (before or p.qos == 2):
-            raise Finding(LOST, "%r comes under the id of %r" % (p, before))
+        # [MQTT-2.3.1-2] If another journal left this id in use (before is None), only a QoS 2 message would be lost.
+        if before != body and p.mid in self.unreleased and (before or p.qos == 2):
+            raise Finding(LOST, "%r reuses the Message ID of %r" % (p, before))
         self.seen[p.mid] = body, False
         if len(self.seen) > _LATEST:
             del self.seen[next(iter(self.seen))]
 
-    def release_arrived(self, p):
-        if p.mid in self.held:
-            self.seen[p.mid] = self.held[p.mid], True
-        super().release_arrived(p)
+    def pubrel_arrived(self, p):
+        if p.mid in self.unreleased:
+            self.seen[p.mid] = self.unreleased[p.mid], True
+        super().pubrel_arrived(p)
 
     def ack_arrived(self, p):
         message, released = self.flight.get(p.mid, (None, False))
@@ -68,46 +68,57 @@ class JudgedSession(Session):
         super().ack_arrived(p)
 
 
-# --- messages of the client ---
+# --- messages from the client to the server ---
 
-# What the client's journal may say of its session with the server: it goes on; a clean session was asked for, which
-# would end it; it is a clean one; it was lost.
+# What the client's journal may record about its session with the server:
+# PERSISTENT: it continues. ENDING: a clean session was requested, which would end it. CLEAN: it is a clean session.
+# UNSURE: the record was damaged.
 PERSISTENT, ENDING, CLEAN, UNSURE = range(4)
 # phase: publish() was called; it returned; PUBREC was handled.
-BEGUN, HELD, RELEASED = range(3)
+BEGUN, ACCEPTED, RELEASED = range(3)
 # tried: whether the PUBLISH was ever sent, as far as the client can know.
 NEVER, PERHAPS, SENT = range(3)
-# unsure: power went while its acknowledgement was handled. fresh: no restart since publish(). orphaned: the server had
-# lost the session when the client last connected, and with it the exchange.
+# unsure: power was cut while its acknowledgement was handled. fresh: no restart since publish(). orphaned: the server
+# had no session when the client last connected, so it does not know the exchange.
 _FIELDS = ("number", "qos", "mid", "phase", "unsure", "tried", "fresh", "orphaned")
 Exchange = namedtuple("Exchange", _FIELDS)
 
 
 class Outgoing:
-    """The messages that the application published, by their numbers: 0, 1, ..."""
+    """The messages that the application published, numbered 0, 1, ..."""
 
     def __init__(self):
         self.messages = {}  # number: server.Message
         self.accepted = set()
-        self.taken = set()  # that the server took over
-        self.open = {}  # number: Exchange, for what is not completed
-        self.may_go = set()  # what a full journal may have given up,
-        self.gone = 0  # and how many it has at most
-        self.rotten = set()  # what may have been lost with records that flash spoilt,
-        self.spoilt = 0  # and how many of these were counted
-        self.ended = set()  # what was given up, or may have been, with a session that ended
-        self.doubtful = set()  # what the client cannot know never to have left: it may have been about to send it
-        self.window = 0  # the largest one of a life with a connection,
-        self.reach = 0  # which can have sent messages of a lower number
-        self.modes = (PERSISTENT,)  # what the journal may say
+        self.received = set()  # the server has them
+        self.open = {}  # number: Exchange, until it is completed
+        self.may_be_dropped = set()  # a full journal may have dropped these
+        self.dropped = 0  # how many it dropped, by the client's count
+        self.maybe_damaged = set()  # messages whose journal records may be damaged
+        self.damaged = 0  # damaged records, by the client's count
+        self.given_up = set()  # discarded, or perhaps discarded, when a session ended
+        self.maybe_sent = set()  # after a restart the client cannot know that these were never sent
+        self.max_inflight = 0  # the largest of all runs of the client that had a connection
+        self.sendable_below = 0  # these runs can only have sent messages below this number
+        self.modes = (PERSISTENT,)  # what the journal may record
         self.connected()
-        self.acknowledging = None  # (kind, Message ID) of the packet that the client handles; CONNACK, all given up
-        self.noted = ()  # exchanges as they were before acknowledgements that need not be durable yet
-        self.asking = 0  # Message ID of the SUBSCRIBE or UNSUBSCRIBE under way
+        self.acknowledging = None  # (kind, Message ID) of the packet being handled; (CONNACK, whether all are given up)
+        self.not_durable = ()  # exchanges as they were before acknowledgements that need not be durable yet
+        self.request_mid = 0  # Message ID of the pending SUBSCRIBE or UNSUBSCRIBE
         self.last_seq = -1
 
     def copy(self):
-        return copied(self, "messages", "accepted", "taken", "open", "may_go", "rotten", "ended", "doubtful")
+        return copied(
+            self,
+            "messages",
+            "accepted",
+            "received",
+            "open",
+            "may_be_dropped",
+            "maybe_damaged",
+            "given_up",
+            "maybe_sent",
+        )
 
     def _set(self, e, **new):
         self.open[e.number] = Exchange(*[new.get(name, old) for name, old in zip(_FIELDS, e)])
@@ -115,17 +126,17 @@ class Outgoing:
     # --- the application ---
 
     def begin(self, message, online=False):
-        """publish() is called with a server.Message; `online`: with a connection. Returns the message's number."""
+        """publish() is called with a server.Message; `online`: while connected. Returns the message's number."""
         number = len(self.messages)
         if online:
-            self.reach = number + 1
+            self.sendable_below = number + 1
         self.messages[number] = message
         if message.qos:
             self.open[number] = Exchange(number, message.qos, 0, BEGUN, False, NEVER, True, False)
         return number
 
     def accept(self, number, mid, seq):
-        """publish() returned this Message ID, and the journal gave this sequence number."""
+        """publish() returned this Message ID, and the journal assigned this sequence number."""
         e = self.open[number]
         if e.mid not in (0, mid):
             raise Finding(REUSED, "message %d was sent as %d, and publish() returned %d" % (number, e.mid, mid))
@@ -135,17 +146,17 @@ class Outgoing:
             raise Finding(OTHER, "sequence number %d after %d" % (seq, self.last_seq))
         self.last_seq = seq
         self.accepted.add(number)
-        self._set(e, mid=mid, phase=HELD)
+        self._set(e, mid=mid, phase=ACCEPTED)
 
     def refuse(self, number):
         """publish() refused the message, or a full journal dropped it."""
         self.open.pop(number, None)
 
-    def let_go(self):
-        """The full journal may give up what nobody has seen."""
+    def may_drop(self):
+        """The full journal may drop messages that were never sent."""
         for e in self.open.values():
-            if e.tried == NEVER and e.phase == HELD:
-                self.may_go.add(e.number)
+            if e.tried == NEVER and e.phase == ACCEPTED:
+                self.may_be_dropped.add(e.number)
 
     def owner(self, mid):
         """The Exchange that uses this Message ID, None if none does."""
@@ -154,51 +165,51 @@ class Outgoing:
                 return e
         return None
 
-    def _may_be_gone(self, e):
-        return e.unsure or e.number in self.may_go or e.number in self.ended
+    def _may_be_completed(self, e):
+        return e.unsure or e.number in self.may_be_dropped or e.number in self.given_up
 
     def _check_free(self, mid, number):
         # [MQTT-2.3.1-2]
         for e in [e for e in self.open.values() if e.mid == mid and e.number != number]:
-            if not self._may_be_gone(e):
+            if not self._may_be_completed(e):
                 raise Finding(REUSED, "Message ID %d for message %s is in use for %d" % (mid, number, e.number))
-            del self.open[e.number]  # it was completed, then
-        if mid == self.asking:
+            del self.open[e.number]  # the reused id shows that it was completed
+        if mid == self.request_mid:
             raise Finding(REUSED, "Message ID %d for message %s is in use for a SUBSCRIBE" % (mid, number))
 
     # --- what the client writes ---
 
-    def will_ask_clean(self):
-        """The client will ask for clean sessions: its journal says so before a CONNECT leaves."""
+    def clean_session_requested(self):
+        """The client will request clean sessions, and records that in its journal before it sends CONNECT."""
         if PERSISTENT in self.modes:
             self.modes = tuple(set(self.modes) | {ENDING})
 
     def connected(self, repeats=False, clean=False):
-        """A CONNECT left the client. `repeats`: it may say all again when nothing was answered for long."""
+        """The client sent CONNECT. `repeats`: it may retransmit on this connection after a time-out."""
         self.repeats = repeats
         self.clean = clean
         if clean:
             self.modes = tuple({ENDING if mode == PERSISTENT else mode for mode in self.modes})
-        # Each is replaced when it grows, and so needs no copy.
-        self.sent = ()  # numbers whose PUBLISH left on this connection,
-        self.here = ()  # in its order, since the client last began to repeat them
-        self.releasing = ()  # numbers whose PUBREL left on this connection
-        self.foreign = ()  # Message IDs whose PUBREC answers no PUBLISH of this connection
+        # Tuples are replaced when they grow, so copy() need not copy them.
+        self.sent = ()  # numbers of PUBLISH packets sent on this connection
+        self.order = ()  # the same since the client last began to retransmit
+        self.pubrels_sent = ()  # numbers of PUBREL packets sent on this connection
+        self.foreign_pubrecs = ()  # Message IDs of PUBRECs that answer no PUBLISH of this connection
 
     def tried(self, number):
-        """A PUBLISH went into a connection that is broken."""
+        """The client wrote a PUBLISH to a broken connection."""
         e = self.open.get(number)
         if e and e.tried == NEVER:
             self._set(e, tried=PERHAPS)
 
     def publish_written(self, number, p):
-        """A PUBLISH left the client, of the message with this number."""
+        """The client sent the PUBLISH of the message with this number."""
         if (p.topic, p.payload, p.qos, p.retain) != self.messages.get(number):
-            raise Finding(OTHER, "message %s was spoilt: %r" % (number, p))
+            raise Finding(OTHER, "message %s was altered: %r" % (number, p))
         if p.qos:
             self._check_publish(number, p)
             self._set(self.open[number], mid=p.mid, unsure=False, tried=SENT)
-            self.ended.discard(number)
+            self.given_up.discard(number)
             self.sent += (number,)
 
     def _check_publish(self, number, p):
@@ -211,53 +222,53 @@ class Outgoing:
         if not e.mid:
             self._check_free(p.mid, number)
         if e.phase == RELEASED:
-            raise Finding(TWICE, "message %d is sent though PUBREC had come" % number)
+            raise Finding(TWICE, "message %d is sent after its PUBREC" % number)
         if e.tried == SENT and not p.dup:  # [MQTT-3.3.1-1]
             raise Finding(OTHER, "message %d is sent again without DUP" % number)
         if e.tried == NEVER and e.fresh and p.dup:
-            raise Finding(OTHER, "message %d has DUP at the first time" % number)
-        if self.repeats and number in self.here:
-            self.here = ()
+            raise Finding(OTHER, "message %d has DUP in its first PUBLISH" % number)
+        if self.repeats and number in self.order:
+            self.order = ()
         self._check_order(number)
 
     def _check_order(self, number):
-        # [MQTT-4.4.0-1] [MQTT-4.6.0-1]: all that is owed, in the order of publish(), and nothing left out.
-        if self.here and number <= self.here[-1]:
-            raise Finding(ORDER, "message %d after %d" % (number, self.here[-1]))
+        # [MQTT-4.4.0-1] [MQTT-4.6.0-1]: every unacknowledged message is sent, in the order of publish().
+        if self.order and number <= self.order[-1]:
+            raise Finding(ORDER, "message %d after %d" % (number, self.order[-1]))
         for e in self.open.values():
-            owed = e.number < number and e.phase == HELD and not self._may_be_gone(e)
-            owed = owed and e.number not in self.rotten  # but the Message ID of such a one must not come again
-            if owed and e.number not in self.here:
+            due = e.number < number and e.phase == ACCEPTED and not self._may_be_completed(e)
+            due = due and e.number not in self.maybe_damaged  # though its Message ID must not be reused
+            if due and e.number not in self.order:
                 raise Finding(ORDER, "message %d overtakes %d" % (number, e.number))
-        self.here += (number,)
+        self.order += (number,)
 
-    def release_written(self, mid):
-        """A PUBREL left the client."""
+    def pubrel_written(self, mid):
+        """The client sent PUBREL."""
         e = self.owner(mid)
-        if not e or e.qos == 1 or e.tried == NEVER or mid in self.foreign:
-            return  # it frees the id, which another journal may have left in use
-        if e.phase == HELD and not e.unsure:
-            raise Finding(OTHER, "PUBREL for message %d, whose PUBREC has not come" % e.number)
+        if not e or e.qos == 1 or e.tried == NEVER or mid in self.foreign_pubrecs:
+            return  # the client frees an id that another journal may have left in use
+        if e.phase == ACCEPTED and not e.unsure:
+            raise Finding(OTHER, "PUBREL for message %d before its PUBREC" % e.number)
         self._set(e, phase=RELEASED, unsure=False)
-        self.releasing += (e.number,)
+        self.pubrels_sent += (e.number,)
 
-    def ask_written(self, mid):
-        """A SUBSCRIBE or UNSUBSCRIBE left the client."""
+    def request_written(self, mid):
+        """The client sent SUBSCRIBE or UNSUBSCRIBE."""
         self._check_free(mid, None)
-        self.asking = mid
+        self.request_mid = mid
 
-    # --- what it reads ---
+    # --- what the client reads ---
 
-    def handed(self, kind, mid):
-        """The client gets a packet of the server: what came before has been handled."""
+    def packet_read(self, kind, mid):
+        """The client reads a packet, so it has handled the packet before."""
         self.handled()
         if PUBACK <= kind <= PUBCOMP and kind != PUBREL:
             self.acknowledging = (kind, mid)
         elif kind in (SUBACK, UNSUBACK):
-            self.asking = 0
+            self.request_mid = 0
 
     def handled(self):
-        """The client is through with what it got last."""
+        """The client has handled the packet that it read last."""
         if self.acknowledging:
             kind, mid = self.acknowledging
             self.acknowledging = None
@@ -267,211 +278,214 @@ class Outgoing:
         if kind == CONNACK:
             self._begin_session(mid)
         elif kind == PUBREC and (not e or e.number not in self.sent):
-            self.foreign += (mid,)
+            self.foreign_pubrecs += (mid,)
         elif kind == PUBREC and e.qos == 2:
-            self.noted += (e,)
+            self.not_durable += (e,)
             self._set(e, phase=RELEASED, unsure=False)
         elif e and (
             (kind == PUBACK and e.qos == 1 and e.number in self.sent)
-            or (kind == PUBCOMP and e.number in self.releasing)
+            or (kind == PUBCOMP and e.number in self.pubrels_sent)
         ):
-            self.noted += (e,)
+            self.not_durable += (e,)
             del self.open[e.number]
 
     def durable(self):
-        """All that the client handled must be durable: it wrote a packet, was idle, disconnected, or has mounted."""
-        self.noted = ()
+        """All that the client handled must be durable now: it wrote a packet, was idle, disconnected, or mounted its
+        journal."""
+        self.not_durable = ()
 
-    def connack_handed(self, none, window):
-        """The client gets a CONNACK that accepts it, with such a window of its own. `none`: it says that the server
-        has no session."""
+    def connack_read(self, none, window):
+        """The client reads a CONNACK that accepts it. `none`: it tells that the server has no session. `window`: the
+        client's max_inflight."""
         self.handled()
         over = [mode == CLEAN or (mode != UNSURE and self.clean) or (mode == ENDING and none) for mode in self.modes]
         self.acknowledging = (CONNACK, all(over))
         if any(over):
-            self.ended.update(e.number for e in self.open.values() if e.tried != NEVER or e.number in self.doubtful)
-        self.window = max(self.window, window)
-        self.reach = len(self.messages)
+            self.given_up.update(
+                e.number for e in self.open.values() if e.tried != NEVER or e.number in self.maybe_sent
+            )
+        self.max_inflight = max(self.max_inflight, window)
+        self.sendable_below = len(self.messages)
 
     def _begin_session(self, over):
-        # What the CONNACK said has been handled, and noted perhaps.
+        # The CONNACK has been handled; its effect on the journal may not be durable yet.
         for e in [e for e in self.open.values() if over and e.tried != NEVER]:
-            self.noted += (e,)
+            self.not_durable += (e,)
             del self.open[e.number]
         self.modes = tuple(set(self.modes) | {CLEAN if self.clean else PERSISTENT})
 
     def session_begun(self):
-        """The client wrote a packet behind its CONNECT: what CONNACK told is durable."""
+        """The client wrote a packet after CONNECT: the effect of CONNACK is durable."""
         self.modes = (CLEAN if self.clean else PERSISTENT,)
 
     def session_lost(self):
-        """A CONNACK tells the client that the server has no session: PUBREL goes out once more, and the next
-        connection ends the exchange if nothing answers."""
+        """A CONNACK tells the client that the server has no session. The client sends PUBREL once more; if nothing
+        answers, the exchange ends with the next connection."""
         for e in list(self.open.values()):
             if e.orphaned:
                 del self.open[e.number]
             elif e.phase == RELEASED:
                 self._set(e, orphaned=True)
 
-    # --- the end of it ---
+    # --- faults, and the verdict ---
 
-    def spoil(self, records):
-        """So many records of the journal were damaged, says the client."""
-        self.spoilt += records
+    def records_damaged(self, records):
+        """The client reports so many damaged records in its journal."""
+        self.damaged += records
         if records:
-            self.rotten.update(self.open)
+            self.maybe_damaged.update(self.open)
             self.modes = tuple(set(self.modes) | {UNSURE})
 
     def disconnected(self):
         self.acknowledging = None
-        self.asking = 0
+        self.request_mid = 0
 
     def power_cut(self, lost=False):
-        """lost: perhaps also what had been noted and was not durable."""
-        for e in self.noted if lost else ():
+        """lost: changes that were not durable may be lost as well."""
+        for e in self.not_durable if lost else ():
             self._set(e, unsure=True)
         kind, mid = self.acknowledging or (0, 0)
         for e in list(self.open.values()):
-            if e.number in self.ended if kind == CONNACK else kind and e.mid == mid:
+            if e.number in self.given_up if kind == CONNACK else kind and e.mid == mid:
                 self._set(e, unsure=True)
         if kind == CONNACK:
             self.modes = tuple(set(self.modes) | {CLEAN if self.clean else PERSISTENT})
-        places = self.window
+        places = self.max_inflight
         for e in self.open.values():
-            if places and e.number < self.reach:
-                self.doubtful.add(e.number)
-                places -= e.phase != BEGUN and not self._may_be_gone(e)
+            if places and e.number < self.sendable_below:
+                self.maybe_sent.add(e.number)
+                places -= e.phase != BEGUN and not self._may_be_completed(e)
         for e in list(self.open.values()):
             self._set(e, fresh=False, orphaned=False)
         self.disconnected()
 
     def judge(self):
-        """Everything is over."""
-        lost = self.accepted - self.taken - self.ended
-        may_be = self.gone + self.spoilt
-        if len(lost) > may_be or not lost <= self.may_go | self.rotten:
-            raise Finding(LOST, "messages %s were accepted; %d may have been given up" % (sorted(lost), may_be))
+        """Raises Finding if a message was lost; called when all exchanges have ended."""
+        lost = self.accepted - self.received - self.given_up
+        may_be = self.dropped + self.damaged
+        if len(lost) > may_be or not lost <= self.may_be_dropped | self.maybe_damaged:
+            raise Finding(LOST, "messages %s were accepted; %d may be missing" % (sorted(lost), may_be))
 
 
-# --- messages to the client ---
+# --- messages from the server to the client ---
 
 
 class Incoming:
-    """The messages that the server gave the client, by their numbers: 0, 1, ..."""
+    """The messages that the server sends to the client, numbered 0, 1, ..."""
 
     def __init__(self):
         self.messages = {}  # number: server.Message
-        self.excused = set()  # need not arrive: the server has forgotten them
-        self.attempts = {}  # number: how often the client was handed it
-        self.heard = {}  # number: how often the application was
-        self.done = set()  # answered: must not be heard again
-        self.owed = ()  # (kind, Message ID): what the client has to answer, in this order; replaced when it changes
-        self.handing = None  # number of the message that the client is being handed
-        self.ended = False  # the application has had all of it
-        self.spoilt = 0  # damaged records of the journal: so often the client may not know that it had a message
+        self.excused = set()  # need not arrive: the server lost them with a session
+        self.attempts = {}  # number: how often the client read its PUBLISH
+        self.deliveries = {}  # number: how often the application received it
+        self.done = set()  # acknowledged: must not be delivered again
+        self.unanswered = ()  # (kind, Message ID) of the answers due, in order; replaced when it changes
+        self.current = None  # number of the message that the client is reading
+        self.complete = False  # the application has received all of it
+        self.damaged = 0  # damaged records of the journal: each may make the client forget one message
         self._at = 0
 
     def copy(self):
-        return copied(self, "messages", "excused", "attempts", "heard", "done")
+        return copied(self, "messages", "excused", "attempts", "deliveries", "done")
 
-    def give(self, message):
+    def add(self, message):
         number = len(self.messages)
         self.messages[number] = message
         return number
 
-    def publish_handed(self, number, mid):
-        """The server's PUBLISH reaches the client."""
+    def publish_read(self, number, mid):
+        """The client reads a PUBLISH."""
         qos = self.messages[number].qos
         if qos:
-            self.owed += ((PUBACK if qos == 1 else PUBREC, mid),)
+            self.unanswered += ((PUBACK if qos == 1 else PUBREC, mid),)
         self.attempts[number] = self.attempts.get(number, 0) + 1
-        self.handing, self.ended = number, False
+        self.current, self.complete = number, False
 
-    def release_handed(self, mid):
-        """The server's PUBREL reaches the client."""
-        self.owed += ((PUBCOMP, mid),)
+    def pubrel_read(self, mid):
+        """The client reads a PUBREL."""
+        self.unanswered += ((PUBCOMP, mid),)
 
     def answer_written(self, kind, mid):
-        """A PUBACK, PUBREC or PUBCOMP left the client."""
+        """The client sent PUBACK, PUBREC or PUBCOMP."""
         # [MQTT-4.6.0-2] [MQTT-4.6.0-3]
-        if self.owed[:1] != ((kind, mid),):
-            raise Finding(OTHER, "type %d for Message ID %d answers nothing, or out of turn" % (kind, mid))
-        self.owed = self.owed[1:]
-        if kind != PUBCOMP and self.handing is not None:
-            self.done.add(self.handing)
-            self.handing = None
+        if self.unanswered[:1] != ((kind, mid),):
+            raise Finding(OTHER, "type %d for Message ID %d is unexpected or out of order" % (kind, mid))
+        self.unanswered = self.unanswered[1:]
+        if kind != PUBCOMP and self.current is not None:
+            self.done.add(self.current)
+            self.current = None
 
-    def hear(self, number, offset, data, redelivered):
-        """The application gets a piece of it."""
+    def application_received(self, number, offset, data, redelivered):
+        """The application receives a chunk of a message."""
         payload = self.messages[number].payload
-        if number != self.handing or payload[offset : offset + len(data)] != data:
-            raise Finding(OTHER, "the application got something else than message %s" % self.handing)
+        if number != self.current or payload[offset : offset + len(data)] != data:
+            raise Finding(OTHER, "the application received other data than message %s" % self.current)
         if not offset:
-            self._begin(number, redelivered)
+            self._count_delivery(number, redelivered)
             self._at = 0
         if offset != self._at:
-            raise Finding(OTHER, "piece at %d of message %d, not at %d" % (offset, number, self._at))
+            raise Finding(OTHER, "chunk at %d of message %d, not at %d" % (offset, number, self._at))
         self._at += len(data)
-        self.ended = self._at == len(payload)
+        self.complete = self._at == len(payload)
 
-    def _begin(self, number, redelivered):
-        again = self.heard.get(number, 0)
-        self.heard[number] = again + 1
+    def _count_delivery(self, number, redelivered):
+        before = self.deliveries.get(number, 0)
+        self.deliveries[number] = before + 1
         if self.messages[number].qos != 2:
             return
-        if self.spoilt and (number in self.done or (again and not redelivered)):
-            self.spoilt -= 1
+        if self.damaged and (number in self.done or (before and not redelivered)):
+            self.damaged -= 1
             return
         if number in self.done:
-            raise Finding(TWICE, "the application gets message %d again" % number)
-        if again and not redelivered:
-            raise Finding(TWICE, "the application gets message %d again, and is not told so" % number)
+            raise Finding(TWICE, "the application receives message %d again" % number)
+        if before and not redelivered:
+            raise Finding(TWICE, "the application receives message %d again without `redelivered`" % number)
         if redelivered and self.attempts[number] < 2 and number not in self.excused:
-            raise Finding(OTHER, "message %d comes as a repetition, and is none" % number)
+            raise Finding(OTHER, "message %d has `redelivered` at its first delivery" % number)
 
     def disconnected(self):
-        if self.handing is not None and self.ended:
-            self.done.add(self.handing)
+        if self.current is not None and self.complete:
+            self.done.add(self.current)
         self.power_cut()
 
     def power_cut(self):
-        self.handing = None
-        self.owed = ()
+        self.current = None
+        self.unanswered = ()
 
     def judge(self):
-        """Everything is over."""
-        owed = {number for number, message in self.messages.items() if message.qos} - self.excused
-        lost = owed - (set(self.heard) & self.done)
+        """Raises Finding if a message was lost; called when all exchanges have ended."""
+        expected = {number for number, message in self.messages.items() if message.qos} - self.excused
+        lost = expected - (set(self.deliveries) & self.done)
         if lost:
-            raise Finding(LOST, "the application never got messages %s" % sorted(lost))
+            raise Finding(LOST, "the application never received messages %s" % sorted(lost))
 
 
-# --- what came of all of them ---
+# --- counting ---
 
 
 class Tally:
-    """Which of the numbers 1, 2, 3... came, a byte for each; `repeated`: how many came again."""
+    """Records which of the numbers 1, 2, 3... were received, a byte each; `repeated`: how many came more than once."""
 
     def __init__(self, numbers=()):
         self.repeated = 0
-        self._came = bytearray()
+        self._received = bytearray()
         for number in numbers:
             self.add(number)
 
     def add(self, number):
-        if number > len(self._came):
-            self._came.extend(bytes(number - len(self._came)))
-        self.repeated += self._came[number - 1]
-        self._came[number - 1] = 1
+        if number > len(self._received):
+            self._received.extend(bytes(number - len(self._received)))
+        self.repeated += self._received[number - 1]
+        self._received[number - 1] = 1
 
     def missing(self, accepted):
-        """How many of 1 to `accepted` did not come."""
-        return accepted - sum(self._came[:accepted])
+        """How many of 1 to `accepted` were not received."""
+        return accepted - sum(self._received[:accepted])
 
 
 def judge(accepted, delivered):
-    """(lost, twice, repeated): keys that were not delivered; of QoS 2 and delivered again, which never may be; of QoS 1
-    and delivered again. `accepted`: {key: QoS}; `delivered`: {key: times}."""
+    """Returns three lists of keys: not delivered, QoS 2 delivered more than once (an error), QoS 1 delivered more than
+    once (allowed). `accepted`: {key: QoS}; `delivered`: {key: times}."""
     lost = [key for key in accepted if not delivered.get(key)]
     again = [key for key in accepted if delivered.get(key, 0) > 1]
     return lost, [key for key in again if accepted[key] == 2], [key for key in again if accepted[key] == 1]

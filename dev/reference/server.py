@@ -1,8 +1,8 @@
-"""A server without sockets, threads or time: packets of a client in, packets for it out. It is well behaved; what is to
-go wrong its users do: they lose, delay, reorder and repeat what it says, and let it forget().
+"""A server without sockets, threads or time: packets of a client in, packets for it out. The server itself is correct;
+its users inject faults: they lose, delay, reorder and repeat its packets, and call forget().
 
-Its state is plain containers of immutable values, so that copy() is quick: the crash explorer keeps a copy of each
-instant."""
+Its state is plain containers of immutable values, so copy() is quick: the crash explorer copies it before each
+operation of the flash."""
 
 from collections import namedtuple
 
@@ -11,7 +11,7 @@ from .kinds import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 
 Message = namedtuple("Message", "topic payload qos retain")
 
-# Whose Message ID a packet bears. Packets of one id keep their order; with NOBODY they keep it among themselves.
+# Who assigned the Message ID of a packet (NOBODY: it has none). Packets with the same owner and id keep their order.
 NOBODY, CLIENT, SERVER = range(3)
 
 
@@ -26,39 +26,39 @@ def copied(thing, *names):
 
 
 class Session:
-    """What the server keeps of a client, beyond its connections unless it asked for a clean session."""
+    """The session state of a client; without clean session it outlives the connection."""
 
     def __init__(self):
         self.subscriptions = {}  # filter: QoS
-        self.held = {}  # Message ID of a QoS 2 PUBLISH whose PUBREL has not come: (topic, payload)
-        self.flight = {}  # Message ID: (Message, whether PUBREC has come), towards the client, in order
-        self.queue = []  # Messages that wait for a place in flight
+        self.unreleased = {}  # Message ID of a QoS 2 PUBLISH received before its PUBREL: (topic, payload)
+        self.flight = {}  # Message ID: (Message, whether PUBREC was received), to the client, in order
+        self.queue = []  # Messages that wait until fewer are in flight
         self.last_mid = 0
 
     def copy(self):
-        return copied(self, "subscriptions", "held", "flight", "queue")
+        return copied(self, "subscriptions", "unreleased", "flight", "queue")
 
     def publish_arrived(self, p):
-        """A PUBLISH of the client. Returns whether it is a new message."""
-        new = p.qos < 2 or p.mid not in self.held
+        """Handles a PUBLISH. Returns whether it is a new message."""
+        new = p.qos < 2 or p.mid not in self.unreleased
         if p.qos == 2:
-            self.held[p.mid] = (p.topic, p.payload)
+            self.unreleased[p.mid] = (p.topic, p.payload)
         return new
 
-    def release_arrived(self, p):
-        """A PUBREL of the client."""
-        self.held.pop(p.mid, None)
+    def pubrel_arrived(self, p):
+        """Handles a PUBREL."""
+        self.unreleased.pop(p.mid, None)
 
     def ack_arrived(self, p):
-        """A PUBACK, PUBREC or PUBCOMP of the client. Those of no message in flight change nothing."""
+        """Handles a PUBACK, PUBREC or PUBCOMP. It is ignored if no message is in flight under its id."""
         message, _ = self.flight.get(p.mid, (None, False))
         if message and p.kind == PUBREC:
             self.flight[p.mid] = (message, True)
         elif message:
             del self.flight[p.mid]
 
-    def take_off(self):
-        """The next Message of the queue gets a Message ID. Returns (id, Message), id 0 for QoS 0."""
+    def dequeue(self):
+        """Takes the next Message from the queue. Returns (Message ID, Message), id 0 for QoS 0."""
         message = self.queue.pop(0)
         if not message.qos:
             return 0, message
@@ -83,12 +83,12 @@ class Server:
         return other
 
     def forget(self):
-        """Loses all sessions, as a server that is restarted without persistence."""
+        """Loses all sessions, like a server restarted without persistence."""
         self.sessions.clear()
 
 
 class Connection:
-    """A connection of a client. `out`: what there is to send: (whose Message ID, that id, packet)."""
+    """A connection of a client. `out`: packets to send: (NOBODY, CLIENT or SERVER, Message ID, packet)."""
 
     def __init__(self, server):
         self.server = server
@@ -106,38 +106,37 @@ class Connection:
         return other
 
     def data_to_send(self):
-        """Takes all there is, in order."""
+        """Returns all packets to send, in order, and removes them from `out`."""
         out, self.out = self.out, []
         return b"".join(raw for _, _, raw in out)
 
-    def _say(self, whose, mid, raw):
+    def _send(self, whose, mid, raw):
         self.out.append((whose, mid, raw))
 
     def packet_received(self, p):
-        """Handles a Packet of the client. Returns whether it is a PUBLISH that brings a new message."""
+        """Handles a Packet of the client. Returns whether it is a PUBLISH with a new message."""
         return bool(_HANDLERS[p.kind](self, p))
 
-    def hand_out(self):
-        """The next message that waits for the client goes on its way, if the window has a place. Returns whether one
-        did."""
+    def send_queued(self):
+        """Sends the next queued message if fewer than `window` are in flight. Returns whether it did."""
         session = self.session
         if not session or not session.queue or len(session.flight) >= self.server.window:
             return False
-        mid, message = session.take_off()
-        self._say_publish(mid, message, 0)
+        mid, message = session.dequeue()
+        self._send_publish(mid, message, 0)
         return True
 
-    def repeat(self, mid):
-        """A message in flight goes out once more."""
+    def redeliver(self, mid):
+        """Sends the PUBLISH or PUBREL of a message in flight again."""
         message, released = self.session.flight[mid]
         if released:
-            self._say(SERVER, mid, wire.pubrel(mid, int(self.level == 3)))
+            self._send(SERVER, mid, wire.pubrel(mid, int(self.level == 3)))
         else:
-            self._say_publish(mid, message, 1)
+            self._send_publish(mid, message, 1)
 
-    def _say_publish(self, mid, message, dup):
+    def _send_publish(self, mid, message, dup):
         raw = wire.publish(message.topic, message.payload, message.qos, mid, dup, message.retain)
-        self._say(SERVER if mid else NOBODY, mid, raw)
+        self._send(SERVER if mid else NOBODY, mid, raw)
 
     def _connect(self, p):
         self.level = p.level
@@ -148,39 +147,39 @@ class Connection:
         self.session = sessions[p.client_id] if present else self.server.session()
         if not p.clean:
             sessions[p.client_id] = self.session
-        self._say(NOBODY, 0, wire.connack(int(present and p.level > 3)))
+        self._send(NOBODY, 0, wire.connack(int(present and p.level > 3)))
         for mid in self.session.flight:
-            self.repeat(mid)
+            self.redeliver(mid)
 
     def _publish(self, p):
         new = self.session.publish_arrived(p)
         if p.qos:
-            self._say(CLIENT, p.mid, wire.puback(p.mid) if p.qos == 1 else wire.pubrec(p.mid))
+            self._send(CLIENT, p.mid, wire.puback(p.mid) if p.qos == 1 else wire.pubrec(p.mid))
         return new
 
     def _pubrel(self, p):
-        self.session.release_arrived(p)
-        self._say(CLIENT, p.mid, wire.pubcomp(p.mid))
+        self.session.pubrel_arrived(p)
+        self._send(CLIENT, p.mid, wire.pubcomp(p.mid))
 
     def _ack(self, p):
         self.session.ack_arrived(p)
         if p.kind == PUBREC:
-            self._say(SERVER, p.mid, wire.pubrel(p.mid))
+            self._send(SERVER, p.mid, wire.pubrel(p.mid))
 
     def _subscribe(self, p):
         self.session.subscriptions.update(p.filters)
-        self._say(CLIENT, p.mid, wire.suback(p.mid, *(qos for _, qos in p.filters)))
+        self._send(CLIENT, p.mid, wire.suback(p.mid, *(qos for _, qos in p.filters)))
 
     def _unsubscribe(self, p):
         for name, _ in p.filters:
             self.session.subscriptions.pop(name, None)
-        self._say(CLIENT, p.mid, wire.unsuback(p.mid))
+        self._send(CLIENT, p.mid, wire.unsuback(p.mid))
 
     def _ping(self, p):
-        self._say(NOBODY, 0, wire.pingresp())
+        self._send(NOBODY, 0, wire.pingresp())
 
     def _disconnect(self, p):
-        pass  # whoever has the socket closes it
+        pass  # the owner of the socket closes it
 
 
 _HANDLERS = {

@@ -1,5 +1,5 @@
-"""The wire format: what a server writes, and what it reads, with everything refused that the standard forbids a client.
-Runs on MicroPython."""
+"""The wire format: encodes a server's packets and parses a client's, refusing everything that the standard forbids a
+client. Runs on MicroPython."""
 
 import struct
 
@@ -7,7 +7,7 @@ from .kinds import CONNECT, DISCONNECT, NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH
 
 
 class Violation(AssertionError):
-    """The client broke the protocol, or did not do what a test expects."""
+    """The client broke the protocol, or did not behave as a test expects."""
 
 
 # --- what a server writes ---
@@ -23,7 +23,7 @@ def string(data):
 
 
 def packet(first, body=b""):
-    """A packet with this first byte, any body, and the remaining length that fits."""
+    """A packet with this first byte and body, and their remaining length."""
     n = len(body)
     digits = bytearray()
     while True:
@@ -74,7 +74,7 @@ def pingresp():
 
 
 def span(data, at=0):
-    """(start of the body, end) of the packet that begins at data[at]; None while that cannot be told."""
+    """(start of the body, end) of the packet that begins at data[at]; None if the remaining length is incomplete."""
     size = shift = 0
     i = at + 1
     while i < len(data):
@@ -90,7 +90,7 @@ def span(data, at=0):
 
 
 def spans(data):
-    """Yields (start, start of the body, end) of each whole packet that data begins with."""
+    """Yields (start, start of the body, end) of each whole packet at the beginning of data."""
     start, found = 0, span(data)
     while found and found[1] <= len(data):
         yield start, found[0], found[1]
@@ -98,7 +98,7 @@ def spans(data):
 
 
 class Packet:
-    """A packet of the client. Fields that its type does not have keep their defaults."""
+    """A parsed packet of the client. Fields that its type does not have keep their defaults."""
 
     mid = 0
     topic = ""
@@ -123,7 +123,7 @@ class Packet:
 
 
 class _Fields:
-    """Takes a packet's body apart; everything must be used up."""
+    """Reads the fields of a packet's body one after the other; end() checks that nothing is left."""
 
     def __init__(self, body):
         self.body = body
@@ -151,7 +151,7 @@ class _Fields:
 
     def text(self):
         try:
-            text = self.data().decode("utf-8")  # CPython refuses surrogates and overlong forms as well
+            text = self.data().decode("utf-8")  # CPython also refuses surrogates and overlong forms
         except UnicodeError as error:
             raise Violation("ill-formed UTF-8: %s" % error) from None
         if "\0" in text:
@@ -257,18 +257,18 @@ _PARSERS = {
 
 
 class Stream:
-    """A client's packets out of the bytes of one connection, CONNECT first and only once, and none after DISCONNECT."""
+    """Splits the bytes of one connection into packets. CONNECT must be first and only once, DISCONNECT last."""
 
     def __init__(self):
         self.level = 4
         self._data = bytearray()
         self._at = 0  # where the next packet begins
         self._count = 0  # packets so far
-        self._left = False  # the last one was DISCONNECT
+        self._disconnected = False  # DISCONNECT was received
 
     @property
     def incomplete(self):
-        """Bytes received that are no whole packet yet."""
+        """How many bytes of an incomplete packet were received."""
         return len(self._data) - self._at
 
     def bytes_received(self, data):
@@ -276,7 +276,7 @@ class Stream:
         self._at = 0
 
     def next_packet(self):
-        """The next Packet, None if it is not complete. Raises Violation."""
+        """Returns the next Packet, None if it is not complete. Raises Violation."""
         found = span(self._data, self._at)
         if not found or len(self._data) < found[1]:
             return None
@@ -285,9 +285,9 @@ class Stream:
         self._count += 1
         if (p.kind == CONNECT) != (self._count == 1):
             raise Violation("%r is packet %d of the connection" % (p, self._count))
-        if self._left:
+        if self._disconnected:
             raise Violation("%r after DISCONNECT" % p)
         if p.kind == CONNECT:
             self.level = p.level
-        self._left = p.kind == DISCONNECT
+        self._disconnected = p.kind == DISCONNECT
         return p

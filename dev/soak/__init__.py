@@ -1,1 +1,1 @@
-"""Bad networks, many devices, long hours: what `make soak` is made of."""
+"""The soak test: many devices in bad networks, for hours of virtual time."""

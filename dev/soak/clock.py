@@ -1,4 +1,4 @@
-"""A clock that jumps: an event loop whose time passes only when nobody has anything to do, and then at once."""
+"""An event loop on a virtual clock: when no task is ready, the clock jumps to the next timer."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ import inflight.cpython
 
 
 class _Selector(selectors.DefaultSelector):
-    """What is there is there; instead of waiting for more, the time passes."""
+    """Never waits; advances the clock by the time-out instead."""
 
     now = 0.0
 
@@ -17,13 +17,13 @@ class _Selector(selectors.DefaultSelector):
         found = super().select(0)
         if not found:
             if timeout is None:
-                raise RuntimeError("everybody waits for something that will never come")
+                raise RuntimeError("deadlock: no task is ready, and no timer is set")
             self.now += timeout
         return found
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Sockets that it waits for must not need time of their own: pairs within this process."""
+    """Works only with sockets that deliver at once: socket pairs within this process."""
 
     def __init__(self):
         self._clock = _Selector()
@@ -42,7 +42,7 @@ async def _end_all():
 
 @contextlib.contextmanager
 def virtual_time():
-    """The time of clients is that of the loop that this gives."""
+    """Yields a VirtualLoop; clients use its time."""
     loop = VirtualLoop()
     real = inflight.cpython.time
     inflight.cpython.time = types.SimpleNamespace(monotonic_ns=lambda: int(loop.time() * 1e9))

@@ -1,4 +1,4 @@
-"""A virtual device: the asyncio client with a journal that outlives a restart, and numbers what it publishes."""
+"""A virtual device: the asyncio client with a journal that survives restarts. It numbers its messages."""
 
 import asyncio
 import json
@@ -15,14 +15,14 @@ from .excused import Excused
 ROOT = "demo"
 _WINDOWS = (1, 4, 20)
 _NUMBER = re.compile(rb'"seq": (\d+)')
-_CUT_WITHIN = 12  # operations of the flash
+_CUT_WITHIN = 12  # the power is cut at one of the next so many flash operations
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a device lives. clean: each life draws its clean_session from these; when_full: with a journal that gets
-    full; power_cuts: on flash with a volatile cache, and its power may go in place of a restart; burst: so many
-    messages at a time, now and then."""
+    """How a device behaves. clean: values of clean_session, one is chosen at each start; when_full: the journal is
+    small and fills up; power_cuts: the flash has a volatile cache, and some restarts are power cuts; burst: how many
+    messages it sometimes publishes at a time."""
 
     clean: tuple = (False,)
     when_full: str | None = None
@@ -45,8 +45,9 @@ WAYS = (
 
 
 class Device:
-    """Publishes at `qos` every `interval` seconds; what it accepted has the numbers 1 to `accepted`, of which `excused`
-    need not arrive. `commands` has a Tally of the numbers that it was sent, `damaged` counts what its mounts found."""
+    """Publishes at `qos` every `interval` seconds. Accepted messages have the numbers 1 to `accepted`; those in
+    `excused` need not arrive. `commands`: a Tally of the commands that it received. `damaged`: damaged records that its
+    mounts found."""
 
     def __init__(self, name, kind, qos, port, interval, random, way=Way(), **options):
         self.name, self.kind, self.qos = name, kind, qos
@@ -54,19 +55,19 @@ class Device:
         self.accepted = self.full = 0
         self._newest = 0  # the number of the last publish()
         self.errors = self.cuts = self.damaged = 0
-        self.quiet = False  # publishes nothing new
+        self.paused = False  # publishes nothing new
         self.commands = Tally()
-        self._heard = self._cut_after = None  # the command that it heard last; that before the power went
+        self._last_command = self._cut_after = None  # the last command; the last one before a power cut
         self._interval, self._random, self._way = interval, random, way
         self._topic = f"{ROOT}/{name}/telemetry"
         self._flash = way.flash()
         self._settings = {"timeout_ms": 8_000, "keepalive": 10, "backoff_ms": (500, 10_000), "port": port, **options}
         self._excused = Excused()
-        self._dropped = 0  # in earlier lives
+        self._dropped = 0  # before the last restart
         self._start(8)
 
     def _start(self, window):
-        self._leaves = False
+        self._stopping = False
         journal = Journal(self._flash)
         self.damaged += journal.damaged
         clean = self._random.choice(self._way.clean)
@@ -86,7 +87,7 @@ class Device:
         self._watch(self.client.session)
 
     def _watch(self, session):
-        # All that leaves is offered in one place; the journal may say before that a message is about to leave.
+        # Every packet passes data_to_send(). The journal may record before that that a message will be sent.
         offer, out = session.data_to_send, session.out
 
         def data_to_send(now):
@@ -100,29 +101,28 @@ class Device:
         session.data_to_send = data_to_send
 
     def restart(self):
-        """The program ends when it has nothing under way, or within an operation of the flash; it starts with other
-        settings."""
+        """Restarts the program with other settings, in an orderly way or by a power cut within a flash operation."""
         if not self._way.power_cuts or self._random.random() < 0.5:
-            self._leaves = True
+            self._stopping = True
             return
         seed = self._random.randrange(1000)
         how = self._random.choice((before, after, scattered(seed), mixed(seed)))
         self._flash.cut_at(self._random.randrange(_CUT_WITHIN), how, lost=seed)
 
     def finish(self):
-        """Publishes nothing new, and keeps its power."""
-        self.quiet = True
+        """Stops publishing and cancels a pending power cut."""
+        self.paused = True
         if self._way.power_cuts:
             self._flash.cut_at(-1, None)
 
     def _note(self, error):
         self.errors += 1
 
-    def _obey(self, message):
+    def _on_command(self, message):
         number = int(message.payload)
         if not (message.redelivered and number == self._cut_after):
             self.commands.add(number)
-        self._heard = number
+        self._last_command = number
 
     @property
     def settled(self):
@@ -130,7 +130,7 @@ class Device:
 
     @property
     def dropped(self):
-        """How many messages a full journal dropped, and sessions took with them, by the client's own count."""
+        """How many messages a full journal dropped or a session's end discarded, by the client's own count."""
         return self._dropped + self.client.counters()["dropped"]
 
     @property
@@ -138,15 +138,15 @@ class Device:
         return self._excused.numbers
 
     async def run(self, subscribe=False):
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         while True:
             try:
-                await self._live(subscribe)
+                await self._run_once(subscribe)
                 self._start_anew()
-            except PowerCut:  # in the mount, perhaps
+            except PowerCut:  # perhaps during the mount
                 self.cuts += 1
                 self._flash.power_on()
-                self._cut_after = self._heard
+                self._cut_after = self._last_command
                 self._start_anew()
 
     def _start_anew(self):
@@ -154,15 +154,15 @@ class Device:
         self._start(self._random.choice(_WINDOWS))
         self._dropped = dropped
 
-    async def _live(self, subscribe):
+    async def _run_once(self, subscribe):
         if subscribe:
-            await self.client.subscribe(f"{ROOT}/{self.name}/command", 2, self._obey)
+            await self.client.subscribe(f"{ROOT}/{self.name}/command", 2, self._on_command)
         async with self.client:
             await asyncio.sleep(self._random.uniform(0, self._interval))
-            while not self._leaves:
+            while not self._stopping:
                 if self._way.power_cuts and self._flash.off:
                     raise PowerCut
-                if not self.quiet:
+                if not self.paused:
                     await self._publish()
                 await asyncio.sleep(self._interval * self._random.uniform(0.5, 1.5))
 

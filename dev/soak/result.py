@@ -1,4 +1,4 @@
-"""What became of the messages, by kind of network; as a table, and as a verdict."""
+"""Results for each kind of network, as a table and as a list of problems."""
 
 from dataclasses import dataclass
 
@@ -11,24 +11,24 @@ class Row:
 
     devices: int = 0
     connections: int = 0
-    faults: int = 0  # of the connections, those that met one
+    faults: int = 0  # connections with a fault
     accepted: int = 0
     lost: int = 0
     repeated: int = 0  # QoS 1: allowed
     twice: int = 0  # QoS 2: never
     stuck: int = 0
-    full: int = 0  # refused by a full journal, which publish() said
-    given_up: int = 0  # with a clean session
-    dropped: int = 0  # by full journals, as these devices count it
-    miscounted: int = 0  # counted as dropped, and delivered
+    full: int = 0  # refused by publish(): the journal was full
+    given_up: int = 0  # discarded with a clean session
+    dropped: int = 0  # by full journals, as the devices count them
+    miscounted: int = 0  # counted as dropped but delivered
 
-    def met(self, connections):
-        """Counts Weather.connections."""
+    def add_connections(self, connections):
+        """Counts Proxy.connections."""
         self.connections += sum(connections.values())
         self.faults += sum(connections.values()) - connections["clear"]
 
     def add(self, device, tally):
-        """Counts a device, and what came of it."""
+        """Counts a device, and the messages received from it."""
         self.devices += 1
         self.accepted += device.accepted
         self.full += device.full

@@ -1,14 +1,14 @@
-"""The witness of a soak: what the broker delivers, and what real firmware tells of its heap."""
+"""The subscriber of a soak: records delivered messages, and the free heap that real firmware reports."""
 
 import json
 import time
 from collections import defaultdict
 
-from dev.demo.witness import Witness
+from dev.demo.subscriber import Subscriber
 
 
-class Watcher(Witness):
-    """`heap`: (seconds since the start, free bytes) of each device that tells it in its health messages."""
+class Watcher(Subscriber):
+    """`heap`: for each device, (seconds since the start, free bytes) from its health messages."""
 
     def __init__(self, port):
         super().__init__(port)

@@ -1,4 +1,4 @@
-"""Tests of the exploration: what it is made of stands beside them."""
+"""Fixtures for the tests of the crash explorer."""
 
 import pytest
 
@@ -8,5 +8,5 @@ from inflight import Journal
 
 @pytest.fixture(autouse=True)
 def quick_crc(monkeypatch):
-    """The journal's CRC loop, twenty times as fast."""
+    """Replaces the journal's CRC loop, twenty times as fast."""
     monkeypatch.setattr(Journal, "_sum", quick_sum)

@@ -1,24 +1,24 @@
-"""Cuts the power of a script at every operation of its flash, and again while the device recovers, and once more.
+"""Cuts the power at the flash operations of a script, and up to three times more during the recovery.
 
-A script is recorded once: the flash and what had been promised before each operation. A cut puts that back, spoils the
-operation in some way, and lets the device start from there."""
+A script is recorded once, with a snapshot of the flash and of the simulation's state before each operation. A cut
+restores such a snapshot, completes the operation in part, and restarts the device."""
 
 import random
 from collections import Counter, namedtuple
 
 import nor
-from host_tests.crash.wired import aged
-from host_tests.crash.world import STUMBLES, World
+from host_tests.crash.device import aged
+from host_tests.crash.simulation import FAULTS, Simulation
 from host_tests.cutting import Tape, cut
 
-_ROT = 0.1  # of the operations
-_STUMBLING = 0.04  # the same: each takes a whole script
-_DEEPEST = 4  # cuts of one device, each during the recovery from the one before
+_ROT = 0.1  # share of the operations that get a bit flip
+_FAULTY = 0.04  # share of the operations that fail; few, as each replays the whole script
+_DEEPEST = 4  # cuts in a row, each during the recovery from the one before
 _MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0, 0x01, 0x80, 0x7F, 0xFE, 0)
 
 
-class Found(Exception):
-    """A counterexample: `cuts` lead to `error`."""
+class Counterexample(Exception):
+    """`cuts` lead to `error`."""
 
     def __init__(self, error, cuts):
         super().__init__(f"{type(error).__name__}: {error}")
@@ -26,16 +26,17 @@ class Found(Exception):
         self.cuts = cuts
 
 
-# --- the ways of cutting, as data ---
+# --- the ways of cutting, as data: a list of a name and numbers ---
 #
-# "lost" and a number: the operation has not begun, and of those before it that were not synced some are lost.
-# "rot" and a number: nor has it here, and then a bit flips in what is programmed.
-# STUMBLES: no cut at all; World tells them.
+# torn, suffix, scattered, mixed, before, after, zeros: as the functions of nor; byte indexes count changed bytes only
+# fading, wild: an interrupted erase, as the functions below
+# lost, and a seed: the operation has not begun, and some of the unsynced operations before it are lost
+# rot, and a number: the operation has not begun, and a programmed bit flips
+# a member of FAULTS: no cut; the operation fails while the device keeps running
 
 
-def how(way):
-    """The function of (old, new) that `way` means: the name of a function of nor or here, and numbers. Places are
-    counted among the bytes that change."""
+def outcome(way):
+    """The function that returns the bytes after a cut from (old, new)."""
     name, *numbers = way
     if name in ("lost", "rot"):
         return nor.before
@@ -47,8 +48,8 @@ def how(way):
     return {"fading": _fading, "wild": _wild}[name](*numbers) if numbers else getattr(nor, name)
 
 
-def lost(way):
-    """Which of the operations that were not synced are lost, None: none."""
+def cache_seed(way):
+    """The seed that decides which unsynced operations are lost, None if none is."""
     return way[1] if way[0] == "lost" else None
 
 
@@ -58,17 +59,17 @@ def _place(old, new, index):
 
 
 def _fading(seed):
-    # An erase programs everything to zero first.
+    # An interrupted erase that was still programming all bits to zero.
     return lambda old, new: bytes(o & r for o, r in zip(old, nor.noise(seed), strict=False))
 
 
 def _wild(seed):
-    # It then lets go of the zeros, each cell in its own time.
+    # An interrupted erase that had set some of the bits to one.
     return lambda old, new: bytes(r & 0xFF for _, r in zip(old, nor.noise(seed), strict=False))
 
 
 def every_way(operation):
-    """All bytes of an operation, one after the other."""
+    """Ways that cut an operation at each of its bytes."""
     changed = sum(o != n for o, n in zip(operation.old, operation.new, strict=True))
     yield ["before"]
     yield ["after"]
@@ -83,135 +84,134 @@ def every_way(operation):
         yield from (["zeros"], ["fading", 1], ["wild", 1])
 
 
-def some_way(operation, dice):
-    """One way of cutting a "program" or an "erase"."""
+def some_way(operation, rng):
+    """A random way of cutting a "program" or an "erase"."""
     names = ["torn", "suffix", "scattered", "mixed", "after", "lost"]
     if operation == "erase":
         names += ["zeros", "fading", "wild", "before", "mixed"]
-    name = dice.choice(names)
+    name = rng.choice(names)
     if name in ("torn", "suffix"):
-        return [name, dice.randrange(4096), dice.choice(_MASKS)]
-    return [name] if name in ("after", "before", "zeros") else [name, dice.randrange(1000)]
+        return [name, rng.randrange(4096), rng.choice(_MASKS)]
+    return [name] if name in ("after", "before", "zeros") else [name, rng.randrange(1000)]
 
 
 # --- exploration ---
 
-# A cut that showed something: it is tried at all operations, or near its own if it struck a recovery.
+# A cut to repeat: the first one at all operations, later ones at operations near `operation`.
 Focus = namedtuple("Focus", "way arrive resume operation")
 _NEAR = 2
 
 
 class Explorer:
-    """Explores scripts. `flash`: as for World. `count`: the cuts made, by what they struck."""
+    """Explores one script. `flash`: as for Simulation. `count`: statistics of the cuts."""
 
     def __init__(self, setup, steps, seed=0, ways=2, deepest=_DEEPEST, flash=aged):
         self.setup = setup
         self.steps = steps
         self.count = Counter()
-        self._dice = random.Random(seed)
-        self._ways = ways  # of cutting an operation, None: each byte of it
+        self._rng = random.Random(seed)
+        self._ways = ways  # how many for each operation, None: every_way()
         self._deepest = deepest
         self._flash = flash
-        self._world = self._most = None
+        self._simulation = self._max_cuts = None
 
     def explore(self, focus=None, most=None):
-        """Raises Found. focus: a list of Focus, one for each cut; then these alone are made. most: cuts at most, here
-        and there."""
-        self._most = most
+        """Raises Counterexample. focus: a list of Focus; only these cuts are made. most: how many cuts at most."""
+        self._max_cuts = most
         self._walk(self.record(), [], focus)
 
     def record(self):
-        """The operations of the script without a cut."""
-        self._world = World(self.setup, self._flash)
-        return self._taped([], lambda: self._world.play(self.steps))
+        """Plays the script without a cut, and returns its operations."""
+        self._simulation = Simulation(self.setup, self._flash)
+        return self._taped([], lambda: self._simulation.play(self.steps))
 
     def _taped(self, cuts, run):
-        tape = Tape(self._world.flash, self._world.state)
+        tape = Tape(self._simulation.flash, self._simulation.state)
         try:
             run()
         except Exception as error:
-            raise Found(error, cuts) from error
+            raise Counterexample(error, cuts) from error
         return tape.stop()
 
     def _walk(self, operations, cuts, focus):
         for k, way, arrive, resume in self._choose(operations, len(cuts), focus):
-            if self.count["cuts"] == self._most:
+            if self.count["cuts"] == self._max_cuts:
                 return
             here = [*cuts, [k, way, arrive, resume]]
-            again = self._live_on(here) if way[0] in STUMBLES else self._branch(operations[k], here)
-            self._tell(operations[k], here)
+            again = self._inject_fault(here) if way[0] in FAULTS else self._branch(operations[k], here)
+            self._tally(operations[k], here)
             if len(here) < (len(focus) if focus else self._deepest):
                 self._walk(again, here, focus)
 
     def _choose(self, operations, depth, focus):
-        dice = self._dice
+        rng = self._rng
         if focus:
             way, arrive, resume, near = focus[depth]
             for k in range(len(operations)):
                 if not depth or abs(k - near) <= _NEAR:
                     yield k, way, arrive, resume
         elif not depth:
-            for k in dice.sample(range(len(operations)), len(operations)):
+            for k in rng.sample(range(len(operations)), len(operations)):
                 for way in self._ways_of(operations[k]):
-                    yield k, way, dice.choice((None, 0, 1)), dice.random() < 0.3
+                    yield k, way, rng.choice((None, 0, 1)), rng.random() < 0.3
         else:
-            for k in self._again(operations, depth):
-                yield k, some_way(operations[k].name, dice), dice.choice((None, 0, 1)), dice.random() < 0.3
+            for k in self._recovery_cuts(operations, depth):
+                yield k, some_way(operations[k].name, rng), rng.choice((None, 0, 1)), rng.random() < 0.3
 
-    def _again(self, operations, depth):
-        # Where a recovery is cut: mounting does little, but it matters most. Not the mount that finds a record spoilt:
-        # what is known of that stands nowhere else until its end.
-        dice = self._dice
-        if self._world.state.rotten:
+    def _recovery_cuts(self, operations, depth):
+        # A mount has few operations but is the most critical part, so it is cut more often. A mount that finds damage
+        # is not cut: it knows of the damage only in RAM until it ends.
+        rng = self._rng
+        if self._simulation.state.bit_flipped:
             working = [k for k, operation in enumerate(operations) if operation.promised.phase != "mount"]
-            if working and dice.random() < 0.3:
-                yield dice.choice(working)
+            if working and rng.random() < 0.3:
+                yield rng.choice(working)
             return
         mounting = sum(operation.promised.phase == "mount" for operation in operations)
-        if mounting and dice.random() < (0.3, 0.6, 0.6)[depth - 1]:
-            yield dice.randrange(mounting)
-        if operations and dice.random() < 0.15:
-            yield dice.randrange(len(operations))
+        if mounting and rng.random() < (0.3, 0.6, 0.6)[depth - 1]:
+            yield rng.randrange(mounting)
+        if operations and rng.random() < 0.15:
+            yield rng.randrange(len(operations))
 
     def _ways_of(self, operation):
         if self._ways is None:
             return every_way(operation)
-        dice = self._dice
-        ways = [some_way(operation.name, dice) for _ in range(self._ways)]
-        if dice.random() < _ROT:
-            ways[0] = ["rot", dice.randrange(1 << 20)]
-        elif dice.random() < _STUMBLING:
-            ways[0] = [dice.choice(STUMBLES)]
+        rng = self._rng
+        ways = [some_way(operation.name, rng) for _ in range(self._ways)]
+        if rng.random() < _ROT:
+            ways[0] = ["rot", rng.randrange(1 << 20)]
+        elif rng.random() < _FAULTY:
+            ways[0] = [rng.choice(FAULTS)]
         return ways
 
     def _branch(self, operation, cuts):
-        """Lets the last of the cuts happen to this operation, and the device recover. Returns what that programs."""
-        world = self._world
+        """Makes the last of the cuts at this operation, and restarts the device. Returns the operations of that."""
+        simulation = self._simulation
         _, way, arrive, resume = cuts[-1]
 
         def recover():
-            world.peer.power_cut(arrive, lost(way) is not None)
-            world.power_on()
-            world.play(self.steps if resume else [])
+            simulation.peer.power_cut(arrive, cache_seed(way) is not None)
+            simulation.power_on()
+            simulation.play(self.steps if resume else [])
 
-        world.state = cut(world.flash, operation, how(way), lost(way))
+        simulation.state = cut(simulation.flash, operation, outcome(way), cache_seed(way))
         if way[0] == "rot":
-            world.rot(way[1])
+            simulation.rot(way[1])
         return self._taped(cuts, recover)
 
-    def _live_on(self, cuts):
-        """The whole script, and an operation that fails in it."""
+    def _inject_fault(self, cuts):
+        """Plays the whole script; one of its operations fails."""
         k, way, _, _ = cuts[0]
-        world = World(self.setup, self._flash)
+        simulation = Simulation(self.setup, self._flash)
         try:
-            world.stumble(k, way[0], self.steps)
+            simulation.inject_fault(k, way[0], self.steps)
         except Exception as error:
-            raise Found(error, cuts) from error
+            raise Counterexample(error, cuts) from error
         return []
 
-    def _tell(self, operation, cuts):
+    def _tally(self, operation, cuts):
         way = cuts[-1][1]
-        self.count["faults"] += way[0] in STUMBLES
+        self.count["faults"] += way[0] in FAULTS
         self.count["rot"] += way[0] == "rot"
         self.count["cuts"] += 1
         self.count[f"cut {len(cuts)}"] += 1
@@ -219,5 +219,5 @@ class Explorer:
         self.count["within bytes"] += way[0] in ("torn", "suffix", "scattered", "mixed", "zeros", "fading", "wild")
         self.count["cache lost"] += way[0] == "lost"
         self.count[operation.promised.phase] += 1
-        self.count[self._world.setup["granularity"]] += 1
-        self.count["accepted"] += len(self._world.peer.out.accepted)
+        self.count[self._simulation.setup["granularity"]] += 1
+        self.count["accepted"] += len(self._simulation.peer.out.accepted)

@@ -1,11 +1,11 @@
-"""Scripts that once showed a defect, one JSON file each in kept/: what is to be seen (`why`), setup, steps, and cuts:
-[operation, way, packets that still arrive, whether the script goes on]."""
+"""Scripts that once showed a defect, one JSON file each in kept/: the finding (`why`), setup, steps, and cuts. A cut is
+[operation, way, packets that still arrive, whether the script continues]."""
 
 import json
 from pathlib import Path
 
-from host_tests.crash.explorer import Explorer, Focus, how, lost
-from host_tests.crash.world import STUMBLES, World
+from host_tests.crash.explorer import Explorer, Focus, cache_seed, outcome
+from host_tests.crash.simulation import FAULTS, Simulation
 from nor import PowerCut
 
 FOLDER = Path(__file__).parent / "kept"
@@ -20,7 +20,7 @@ def load(path):
 
 
 def text(setup, steps, cuts, why):
-    """A script as it is kept: one step, and one cut, a line."""
+    """The text of a script's file: one line for each step and each cut."""
     lines = ["{", f' "why": {json.dumps(why)},', f' "setup": {json.dumps(setup)},']
     lines += [' "steps": [', _rows(steps), " ],", ' "cuts": [', _rows(cuts), " ]", "}"]
     return "\n".join(line for line in lines if line) + "\n"
@@ -31,35 +31,35 @@ def _rows(rows):
 
 
 def replay(script):
-    """Plays a kept script with its cuts, in one go as it would happen. Raises what is found."""
-    world = World(script["setup"])
+    """Plays a kept script with its cuts. Raises the finding."""
+    simulation = Simulation(script["setup"])
     steps = script["steps"]
     for k, way, arrive, resume in script["cuts"]:
-        if way[0] in STUMBLES:
-            world.stumble(k, way[0], steps)
+        if way[0] in FAULTS:
+            simulation.inject_fault(k, way[0], steps)
             return
-        world.flash.cut_at(k, how(way), lost(way))
+        simulation.flash.cut_at(k, outcome(way), cache_seed(way))
         try:
-            _run(world, steps)
+            _run(simulation, steps)
         except PowerCut:
             pass
         else:
-            return  # the script has fewer operations by now
-        world.power_cut(arrive, lost(way))
+            return  # the code has changed, and the script has fewer operations now
+        simulation.power_cut(arrive, cache_seed(way))
         if way[0] == "rot":
-            world.rot(way[1])
+            simulation.rot(way[1])
         if not resume:
             steps = []
-    _run(world, steps)
+    _run(simulation, steps)
 
 
-def _run(world, steps):
-    if world.device is None:
-        world.power_on()
-    world.play(steps)
+def _run(simulation, steps):
+    if simulation.device is None:
+        simulation.power_on()
+    simulation.play(steps)
 
 
-def look_around(script):
-    """The same cuts at other operations as well: code that changes moves them."""
+def replay_nearby(script):
+    """Tries the same cuts at other operations too, since changed code shifts the operations."""
     focus = [Focus(way, arrive, resume, k) for k, way, arrive, resume in script["cuts"]]
     Explorer(script["setup"], script["steps"]).explore(focus)

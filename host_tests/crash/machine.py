@@ -1,5 +1,5 @@
-"""Hypothesis writes the scripts: a state machine whose rules are the steps of a World. At its end a script is explored.
-What is found is shrunk here: Hypothesis would explore some thousand scripts for that."""
+"""Generates scripts with Hypothesis: a state machine whose rules are the steps of a Simulation. Each script is then
+explored. Findings are shrunk here, since Hypothesis would explore thousands of scripts for that."""
 
 from collections import Counter
 from itertools import count
@@ -8,15 +8,15 @@ from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from host_tests.crash.explorer import Explorer, Focus, Found
-from host_tests.crash.world import SETUP, World
+from host_tests.crash.explorer import Counterexample, Explorer, Focus
+from host_tests.crash.simulation import SETUP, Simulation
 from host_tests.cutting import GRANULARITIES
 
 SIZES = st.one_of(st.integers(0, 300), st.sampled_from([0, 1, 20, 20, 60, 60, 100, 200, 500, -1]))
 QOS = st.sampled_from([1, 2, 1, 2, 0])
 FEW = st.integers(0, 3)
 ARRIVE = st.sampled_from([None, 0, 1, 2])
-# Small ones go round quickly, so there are more of them.
+# Small rings wrap around quickly, so there are more of them.
 RINGS = [
     (4, 512),
     (4, 1024),
@@ -42,13 +42,13 @@ SETUPS = st.fixed_dictionaries(
         "when_full": st.sampled_from([None, None, "oldest", "newest"]),
         "buffer": st.sampled_from([256, 128, 1024]),
         "clean_session": st.sampled_from([False, False, True]),
-        "stranger": st.sampled_from([[], [], [], [41, 42, 43, 44], [1, 2, 3, 65535]]),
+        "foreign_ids": st.sampled_from([[], [], [], [41, 42, 43, 44], [1, 2, 3, 65535]]),
     }
 )
 
 
 class Script(RuleBasedStateMachine):
-    """Plays what the rules say, and keeps it as a script. `search` says on which flash, and explores it."""
+    """Plays the rules and records them as a script. `search` chooses the flash, and explores the script."""
 
     search = None
     steps = None
@@ -56,12 +56,12 @@ class Script(RuleBasedStateMachine):
     @initialize(setup=SETUPS)
     def begin(self, setup):
         sectors, size = setup.pop("sectors, size")
-        # Ids that are never released take places.
+        # Ids that are never released count towards receive_maximum.
         setup["receive_maximum"] = max(setup["receive_maximum"], setup["stuck"])
         setup = {"granularity": self.search.granularity, "sectors": sectors, "size": size, **setup}
         self.setup, self.steps = setup, []
-        self.world = World(setup)
-        self.world.power_on()
+        self.simulation = Simulation(setup)
+        self.simulation.power_on()
         self.failed = False
 
     def _do(self, *step):
@@ -69,13 +69,13 @@ class Script(RuleBasedStateMachine):
             return
         self.steps.append(list(step))
         try:
-            self.world.do(list(step))
-        except Exception:  # the exploration meets it again
+            self.simulation.do(list(step))
+        except Exception:  # the exploration finds it again
             self.failed = True
 
     @property
-    def _up(self):
-        return self.world.device and self.world.device.connected
+    def _connected(self):
+        return self.simulation.device and self.simulation.device.connected
 
     @rule(size=SIZES, qos=QOS, retain=st.sampled_from([0, 0, 1]))
     def publish(self, size, qos, retain):
@@ -86,90 +86,90 @@ class Script(RuleBasedStateMachine):
         for _ in range(n):
             self._do("publish", size, qos, 0)
 
-    @precondition(lambda self: not self._up and self.setup["sectors"] * self.setup["size"] <= 4096)
+    @precondition(lambda self: not self._connected and self.setup["sectors"] * self.setup["size"] <= 4096)
     @rule(size=st.sampled_from([20, 60, 100, 200, 300, 450]), qos=QOS)
     def fill(self, size, qos):
         self._do("fill", size, qos)
 
-    @precondition(lambda self: not self._up)
-    @rule(patience=st.sampled_from([None, None, None, 0, 1, 2, 3, 4]), arrive=ARRIVE)
-    def connect(self, patience, arrive):
-        self._do("connect", patience, arrive)
+    @precondition(lambda self: not self._connected)
+    @rule(max_answers=st.sampled_from([None, None, None, 0, 1, 2, 3, 4]), arrive=ARRIVE)
+    def connect(self, max_answers, arrive):
+        self._do("connect", max_answers, arrive)
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule(n=ARRIVE)
-    def up(self, n):
-        self._do("up", n)
+    def arrive(self, n):
+        self._do("arrive", n)
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule(i=FEW)
-    def answer(self, i):
-        self._do("up", None)
-        self._do("answer", i)
+    def receive(self, i):
+        self._do("arrive", None)
+        self._do("receive", i)
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule(n=st.integers(1, 12), i=FEW)
-    def answer_many(self, n, i):
+    def receive_many(self, n, i):
         for _ in range(n):
-            self._do("up", None)
-            self._do("answer", i)
+            self._do("arrive", None)
+            self._do("receive", i)
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule(qos=QOS, size=st.sampled_from([0, 5, 60, 300]))
-    def give(self, qos, size):
-        self._do("give", qos, size)
+    def incoming(self, qos, size):
+        self._do("incoming", qos, size)
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule(i=FEW)
-    def again(self, i):
-        self._do("again", i)
+    def redeliver(self, i):
+        self._do("redeliver", i)
 
     @rule(mode=st.sampled_from([["ok"], ["raise"], ["publish", 20, 2], ["publish", 90, 1], ["publish", -1, 2]]))
     def handler(self, mode):
         self._do("handler", *mode)
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule(which=FEW, qos=FEW.map(lambda n: n % 3))
     def subscribe(self, which, qos):
         self._do("subscribe", which, qos)
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule(which=FEW)
     def unsubscribe(self, which):
         self._do("unsubscribe", which)
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule(arrive=ARRIVE)
-    def drop(self, arrive):
-        self._do("drop", arrive)
+    def break_link(self, arrive):
+        self._do("break", arrive)
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule()
-    def look(self):
-        self._do("look")
+    def poll(self):
+        self._do("poll")
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule()
     def disconnect(self):
         self._do("disconnect")
 
     @rule()
-    def tidy(self):
-        self._do("tidy")
+    def collect(self):
+        self._do("collect")
 
     @rule()
-    def amnesia(self):
-        self._do("amnesia")
+    def lose_session(self):
+        self._do("lose_session")
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule(kind=st.sampled_from([4, 5, 7]), mid=st.sampled_from([1, 45, 70, 65535]))
-    def stray(self, kind, mid):
-        self._do("stray", kind, mid)
+    def stray_ack(self, kind, mid):
+        self._do("stray_ack", kind, mid)
 
-    @precondition(lambda self: self._up)
+    @precondition(lambda self: self._connected)
     @rule(i=FEW)
-    def wrong(self, i):
-        self._do("wrong", i)
+    def wrong_ack(self, i):
+        self._do("wrong_ack", i)
 
     @rule(
         window=st.integers(1, 8),
@@ -184,10 +184,10 @@ class Script(RuleBasedStateMachine):
         settings = {"max_inflight": window, "receive_maximum": inbound, "when_full": drop, "clean_session": clean}
         self._do("restart", settings, arrive, lost)
 
-    @precondition(lambda self: self._up and self.setup["protocol_level"] == 3)
+    @precondition(lambda self: self._connected and self.setup["protocol_level"] == 3)
     @rule()
-    def repeat(self):
-        self._do("repeat")
+    def retransmit(self):
+        self._do("retransmit")
 
     @rule()
     def settle(self):
@@ -199,7 +199,7 @@ class Script(RuleBasedStateMachine):
 
 
 class Search:
-    """Runs scripts until `cuts` are made. `found`: (setup, steps, Found), a counterexample, shrunk."""
+    """Explores scripts until `cuts` are made. `found`: (setup, steps, Counterexample), shrunk, or None."""
 
     def __init__(self, number, cuts, ways=1, scripts=6, each=500):
         self.count = Counter()
@@ -207,8 +207,8 @@ class Search:
         self._number = number
         self._cuts = cuts
         self._ways = ways
-        self._scripts = scripts  # of one kind of flash in a row
-        self._each = each  # cuts of one script at most
+        self._scripts = scripts  # in a row on flash of one granularity
+        self._each = each  # most cuts of one script
 
     def run(self):
         """Returns True if nothing was found."""
@@ -242,14 +242,14 @@ class Search:
         run_state_machine_as_test(seed(number)(Machine), settings=options)
 
     def explore(self, setup, steps):
-        """One script: its operations are cut."""
+        """Cuts the operations of one script."""
         if self.is_over():
             return
         left = self._cuts - self.count["cuts"]
         explorer = Explorer(setup, steps, self.count["scripts"], self._ways)
         try:
             explorer.explore(most=min(left, self._each))
-        except Found as found:
+        except Counterexample as found:
             self.found = setup, steps, found
         self.count["scripts"] += 1
         self.count += explorer.count
@@ -259,7 +259,7 @@ class Search:
 
 
 def shrunk(setup, steps, found):
-    """A shorter script, in a plainer setup, and as few cuts as possible, that show a finding of the same kind."""
+    """Returns a shorter script, simpler setup and fewer cuts that still lead to a finding of the same kind."""
     best = setup, steps, found
     for cuts in _fewer(found.cuts):
         better = _shows(setup, steps, cuts, found)
@@ -290,14 +290,14 @@ def _try(best, setup, steps):
 
 
 def _shows(setup, steps, cuts, found):
-    """What the script shows under these cuts, at all operations, if it is of the same kind."""
+    """The Counterexample that these cuts lead to at any operation, None if none is of the same kind."""
     explorer = Explorer(setup, steps)
     try:
         if cuts:
             explorer.explore([Focus(*cut[1:], cut[0]) for cut in cuts])
         else:
             explorer.record()
-    except Found as other:
+    except Counterexample as other:
         if _kind(other) == _kind(found):
             return other
     return None

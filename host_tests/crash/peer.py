@@ -1,7 +1,7 @@
-"""The other end: the reference server with one session, which judges what reaches it.
+"""The broker side of a simulation: the reference server with one session, which checks the packets that it receives.
 
-What the client wrote waits in `uplink` until the network lets it arrive. What the server would say waits in `answers`:
-the script decides when each goes out, and in which order."""
+Packets of the client wait in `uplink` until arrive() is called. Packets of the server wait in `answers`; the script
+decides when each is delivered, and in which order."""
 
 import re
 
@@ -19,11 +19,11 @@ class Peer:
         self.out = Outgoing()
         self.inc = Incoming()
         self.level = 4  # of the client's last CONNECT
-        self.window = 1  # of the client
+        self.window = 1  # max_inflight of the client
         self.server = Server(JudgedSession, 10)
-        self.provoked = False  # the broker broke the rules: the client may end the connection
-        self.new = False  # this connection began a new session,
-        self.told = True  # and the client knows
+        self.provoked = False  # the broker violated the protocol: the client may close the connection
+        self.new = False  # this connection began a new session
+        self.client_knows = True  # the client knows that its session is new
         self.uplink = []  # packets, parsed
         self._connection = Connection(self.server)
 
@@ -34,65 +34,66 @@ class Peer:
 
     @property
     def session(self):
-        """What the server keeps for the client, None if that is nothing."""
+        """The client's session on the server, None if it has none."""
         return self._connection.session or self.server.sessions.get(NAME)
 
     @property
     def answers(self):
         return self._connection.out
 
-    # --- what befalls it ---
+    # --- events ---
 
-    def stranger(self, mids):
-        """A session of the client's name, by another journal, with these ids in use and messages queued."""
+    def add_foreign_session(self, mids):
+        """Adds a session under the client's id that belongs to another journal: these Message IDs are in use, and
+        messages are queued."""
         self.server.sessions[NAME] = JudgedSession()
-        self.session.held = dict.fromkeys(mids)
+        self.session.unreleased = dict.fromkeys(mids)
         self.session.subscriptions["in/#"] = 2
         for mid in mids:
-            self.give(1 + mid % 2, 20)
+            self.publish_to_client(1 + mid % 2, 20)
 
-    def amnesia(self):
-        """The session is lost, with all messages on their way to the client."""
+    def lose_session(self):
+        """The server loses the session, and all messages to the client with it."""
         self._excuse()
         self.server.forget()
 
-    def give(self, qos, size):
-        """Somebody publishes to the client, which gets it if it has subscribed."""
+    def publish_to_client(self, qos, size):
+        """Queues a message for the client if it has subscribed."""
         if self.session and self.session.subscriptions:
             message = incoming(len(self.inc.messages), qos, size)
-            self.inc.give(message)
+            self.inc.add(message)
             self.session.queue.append(message)
-            if not self.told:
+            if not self.client_knows:
                 self._excuse()
 
     def _excuse(self):
-        # What is on its way need not arrive: the session is lost, or the client could not learn that it is new, and its
-        # old ids may swallow messages. MQTT has no remedy.
+        # Queued and in-flight messages need not arrive in two cases: the session is lost, or the client does not know
+        # that it is new and takes messages under known ids for repetitions. MQTT has no remedy for the latter.
         if self.session:
             on_its_way = [message for message, _ in self.session.flight.values()] + self.session.queue
             self.inc.excused.update(number_of(message.topic, message.payload) for message in on_its_way)
 
     def disconnected(self, arrive=None):
-        """The connection ends; of what the client wrote only so many packets still arrive (None: all)."""
+        """The connection ends; `arrive` packets of the client still reach the server (None: all)."""
         self._end(arrive)
         self.out.disconnected()
         self.inc.disconnected()
 
     def power_cut(self, arrive, lost=False):
-        """The client is gone in the middle of something; lost: also what it had not made durable."""
+        """The client loses power; lost: changes that were not durable may be lost as well."""
         self._end(arrive)
         self.out.power_cut(lost)
         self.inc.power_cut()
 
-    def stumble(self):
-        """The client is interrupted in something, and lives on: it may have happened or not."""
+    def interrupted(self):
+        """The client's operation fails or is interrupted; it may have taken effect or not."""
         self.out.power_cut()
         self.inc.power_cut()
 
-    def damaged(self, records):
-        """So many records of the client were lost with flash that was spoilt."""
-        self.out.spoil(records)
-        self.inc.spoilt += records
+    def records_damaged(self, records):
+        """The client found so many damaged records."""
+        self.out.records_damaged(records)
+        self.inc.damaged += records
 
     def _end(self, arrive):
         self.arrive(arrive)
@@ -105,7 +106,7 @@ class Peer:
     # --- from the client ---
 
     def lost(self, raw):
-        """The client wrote a packet, or its beginning, into a connection that is broken."""
+        """The client wrote a packet, or its beginning, to a broken connection."""
         self._wrote()
         if raw[0] >> 4 == PUBLISH and raw[0] & 6:
             topic = re.search(rb"out/(all|\d+)", raw)
@@ -124,13 +125,13 @@ class Peer:
         if p.kind == PUBLISH:
             self.out.publish_written(number_of(p.topic, p.payload), p)
         elif p.kind == PUBREL:
-            self.out.release_written(p.mid)
+            self.out.pubrel_written(p.mid)
         elif p.kind in (PUBACK, PUBREC, PUBCOMP):
             self.inc.answer_written(p.kind, p.mid)
         elif p.kind in (SUBSCRIBE, UNSUBSCRIBE):
-            self.out.ask_written(p.mid)
+            self.out.request_written(p.mid)
         if self.new and self.level > 3:
-            self.told = True  # it has read our CONNACK
+            self.client_knows = True  # it has read CONNACK
         self.uplink.append(p)
 
     def _wrote(self):
@@ -138,64 +139,63 @@ class Peer:
         self.out.durable()
 
     def arrive(self, n=None):
-        """So many packets of the client reach the broker, None: all."""
+        """The next n packets of the client reach the server (None: all)."""
         for p in self.uplink[:n]:
             if p.kind == CONNECT:
                 self._begin(p)
             if self._connection.packet_received(p):
-                self.out.taken.add(number_of(p.topic, p.payload))
+                self.out.received.add(number_of(p.topic, p.payload))
         del self.uplink[:n]
 
     def _begin(self, p):
         if p.clean:
-            self.amnesia()
+            self.lose_session()
         self.new = not self.session
         if self.new:
-            self.told = p.clean or not self.inc.messages
+            self.client_knows = p.clean or not self.inc.messages
 
     # --- to the client ---
 
-    def hand_out(self):
-        """Messages that wait go on their way, as far as the window has room."""
-        while self._connection.hand_out():
+    def send_queued(self):
+        """Sends queued messages until the server's window is full."""
+        while self._connection.send_queued():
             pass
 
-    def again(self, i):
-        """A message that the client has not acknowledged goes out once more."""
+    def redeliver(self, i):
+        """Sends a message that the client has not acknowledged again."""
         session = self._connection.session
         mids = [mid for mid, (_, released) in session.flight.items() if not released] if session else []
         if mids:
-            self._connection.repeat(mids[i % len(mids)])
+            self._connection.redeliver(mids[i % len(mids)])
 
     def next(self, i=0):
-        """The packet that the client gets next: the i-th that waits, but for one Message ID they keep their order."""
+        """Delivers the i-th waiting packet, or the first one with the same Message ID: those keep their order."""
         i %= len(self.answers)
         key = self.answers[i][:2]
         i = next(k for k in range(i + 1) if self.answers[k][:2] == key)
         raw = self.answers.pop(i)[2]
-        self._handed(raw)
+        self._deliver(raw)
         return raw
 
-    def _handed(self, raw):
+    def _deliver(self, raw):
         kind = raw[0] >> 4
         if kind == CONNACK:
-            self.out.connack_handed(self.level > 3 and not raw[2], self.window)
+            self.out.connack_read(self.level > 3 and not raw[2], self.window)
             return
         mid = int.from_bytes(raw[-2:], "big")
-        self.out.handed(kind, mid)
+        self.out.packet_read(kind, mid)
         if kind == PUBLISH:
             p = parse(raw)
-            self.inc.publish_handed(number_of(p.topic, p.payload), p.mid)
+            self.inc.publish_read(number_of(p.topic, p.payload), p.mid)
         elif kind == PUBREL:
-            self.inc.release_handed(mid)
+            self.inc.pubrel_read(mid)
 
     def judge(self):
-        """Everything is over."""
+        """Raises Finding if a message was lost or an exchange is incomplete; called when all have ended."""
         self.out.judge()
         self.inc.judge()
         left = self.session
-        held = (
-            left and not self.out.spoilt and any(left.held.values())
-        )  # a stranger's ids stay, and those of lost records
-        if left and (held or left.flight or left.queue):
-            raise Finding(OTHER, f"nobody completes {left.held} {left.flight} {left.queue}")
+        # Ids of a foreign session (their value is None) and of damaged records may stay in use.
+        unreleased = left and not self.out.damaged and any(left.unreleased.values())
+        if left and (unreleased or left.flight or left.queue):
+            raise Finding(OTHER, f"incomplete exchanges: {left.unreleased} {left.flight} {left.queue}")

@@ -1,16 +1,17 @@
-"""The exploration explored: a client with a defect is found out, one without is not."""
+"""Tests of the crash explorer: it finds every injected defect of the client, and nothing without one."""
 
 import json
 
 import pytest
 
+import inflight.discarding
 import inflight.recovery
 from dev.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 from host_tests.crash import kept
-from host_tests.crash.explorer import Explorer, Focus, Found
+from host_tests.crash.explorer import Counterexample, Explorer, Focus
 from host_tests.crash.machine import Search
-from host_tests.crash.wear import Life
-from host_tests.crash.world import STUMBLES, World
+from host_tests.crash.simulation import FAULTS, Simulation
+from host_tests.crash.wear import Endurance
 from host_tests.cutting import GRANULARITIES
 from inflight import Journal
 from inflight.inbound import Inbound
@@ -18,38 +19,38 @@ from inflight.outbound import Outbound
 from inflight.pages import Pages
 from inflight.session import Session
 
-# Messages both ways, the end of a sector, an outage.
+# Messages in both directions, the end of a sector, an outage.
 SETUP = {"granularity": "page-4", "sectors": 5, "size": 512, "age": 30, "max_inflight": 3}
 STEPS = [
     ["publish", 40, 2],
     ["publish", 20, 1],
     ["connect"],
-    ["give", 2, 20],
-    ["up"],
-    ["answer"],
-    ["answer"],
+    ["incoming", 2, 20],
+    ["arrive"],
+    ["receive"],
+    ["receive"],
     ["publish", 60, 1],
-    ["drop"],
-    ["look"],
+    ["break"],
+    ["poll"],
     ["connect"],
     ["publish", 90, 2],
-    ["up"],
-    ["answer"],
-    ["answer"],
+    ["arrive"],
+    ["receive"],
+    ["receive"],
     ["publish", 60, 1],
 ]
-# A message whose PUBREC does not come, while others fill the ring: it has to be carried on.
+# A message without PUBREC while others fill the ring: its record has to be copied.
 BEHIND = [["connect"], ["publish", 40, 2]]
-BEHIND += 24 * [["publish", 60, 1], ["up"], ["answer", 1]]
-# Messages that left and others that did not, when a session ends or only might have.
+BEHIND += 24 * [["publish", 60, 1], ["arrive"], ["receive", 1]]
+# Sent and unsent messages when a session ends, or may have ended.
 ENDED = [
     ["connect"],
     ["publish", 40, 2],
     ["publish", 30, 1],
-    ["up"],
-    ["give", 2, 20],
-    ["drop"],
-    ["look"],
+    ["arrive"],
+    ["incoming", 2, 20],
+    ["break"],
+    ["poll"],
     ["publish", 20, 2],
     ["restart", {"clean_session": True}],
     ["connect", 0, 0],
@@ -58,7 +59,7 @@ ENDED = [
     ["restart", {"clean_session": True}],
     ["publish", 20, 1],
     ["connect"],
-    ["give", 2, 20],
+    ["incoming", 2, 20],
     ["restart", {"clean_session": False}],
 ]
 
@@ -88,14 +89,14 @@ def _nothing_copied(monkeypatch):
     monkeypatch.setattr(Journal, "_empty", lambda self, sector: None)
 
 
-def _torn_counts(monkeypatch):
+def _torn_accepted(monkeypatch):
     def has_header(reader, at):
         return bool(reader.size_in_header(at)) and reader.buf[reader.load(at, 1)] in inflight.recovery._KINDS
 
     monkeypatch.setattr(inflight.recovery._SectorReader, "has_record", has_header)
 
 
-def _release_unnoted(monkeypatch):
+def _release_unrecorded(monkeypatch):
     mark = Journal.mark
 
     def done_only(self, at, state):
@@ -105,11 +106,11 @@ def _release_unnoted(monkeypatch):
     monkeypatch.setattr(Journal, "mark", done_only)
 
 
-def _heard_unnoted(monkeypatch):
+def _delivery_unrecorded(monkeypatch):
     monkeypatch.setattr(Inbound, "_mark", lambda self, i, mark: None)
 
 
-def _release_sent_before_noted(monkeypatch):
+def _release_sent_before_recorded(monkeypatch):
     acked = Outbound.acknowledged
 
     def hasty(self, kind, mid):
@@ -122,7 +123,7 @@ def _release_sent_before_noted(monkeypatch):
     monkeypatch.setattr(Outbound, "acknowledged", hasty)
 
 
-def _originals_stand(monkeypatch):
+def _originals_stay(monkeypatch):
     monkeypatch.setattr(inflight.recovery, "_drop_original", lambda j, at: None)
 
 
@@ -131,26 +132,26 @@ def _erased_unretired(monkeypatch):
     monkeypatch.setattr(Journal, "_clear_bits", lambda j, at, data, n: clear(j, at, data, n) if n != 24 else None)
 
 
-def _all_given_up(monkeypatch):
+def _all_discarded(monkeypatch):
     def discard(self):
         while self.rows:
-            self._finish(0)
+            self.finish(0)
         return 0
 
-    monkeypatch.setattr(Outbound, "discard", discard)
+    monkeypatch.setattr(inflight.discarding, "discard", discard)
 
 
-def _nothing_given_up(monkeypatch):
-    monkeypatch.setattr(Outbound, "discard", lambda self: 0)
+def _nothing_discarded(monkeypatch):
+    monkeypatch.setattr(inflight.discarding, "discard", lambda window: 0)
 
 
-def _given_up_too_early(monkeypatch):
+def _discarded_too_early(monkeypatch):
     connect = Session.connect
 
     def hasty(self, now, clean, *rest, **more):
         connect(self, now, clean, *rest, **more)
         if clean:
-            self._outbound.discard()
+            inflight.discarding.discard(self.outbound)
 
     monkeypatch.setattr(Session, "connect", hasty)
 
@@ -161,19 +162,19 @@ def _nothing_synced(monkeypatch):
 
 DEFECTS = {
     "DUP is forgotten": (_without_dup, {OTHER}),
-    "an id is given twice": (_same_id, {REUSED}),
-    "the last message goes first": (_last_first, {ORDER}),
-    "live records are not carried on": (_nothing_copied, {LOST, OTHER}),
-    "a torn record counts": (_torn_counts, {OTHER, TWICE}),
-    "PUBREC is not noted": (_release_unnoted, {TWICE, OTHER}),
-    "what the application had is not noted": (_heard_unnoted, {TWICE, OTHER}),
-    "PUBREL leaves before PUBREC is noted": (_release_sent_before_noted, {TWICE}),
-    "a copy and its original stand": (_originals_stand, {OTHER, TWICE, REUSED}),
-    "a sector is erased that was not retired": (_erased_unretired, {OTHER, TWICE}),
-    "what never left is given up with its session": (_all_given_up, {LOST}),
-    "what left is sent in another session": (_nothing_given_up, {TWICE}),
-    "what left is given up before its session ends": (_given_up_too_early, {LOST, ORDER}),
-    "what leaves is not durable": (_nothing_synced, {LOST, TWICE, OTHER, REUSED}),
+    "a Message ID is used twice": (_same_id, {REUSED}),
+    "the last message is sent first": (_last_first, {ORDER}),
+    "live records are not copied before an erase": (_nothing_copied, {LOST, OTHER}),
+    "a torn record is accepted": (_torn_accepted, {OTHER, TWICE}),
+    "PUBREC is not recorded": (_release_unrecorded, {TWICE, OTHER}),
+    "delivery to the application is not recorded": (_delivery_unrecorded, {TWICE, OTHER}),
+    "PUBREL is sent before PUBREC is recorded": (_release_sent_before_recorded, {TWICE}),
+    "a copied record's original stays": (_originals_stay, {OTHER, TWICE, REUSED}),
+    "a sector is erased before it is retired": (_erased_unretired, {OTHER, TWICE}),
+    "unsent messages are discarded with their session": (_all_discarded, {LOST}),
+    "sent messages are sent again in another session": (_nothing_discarded, {TWICE}),
+    "sent messages are discarded before their session ends": (_discarded_too_early, {LOST, ORDER}),
+    "packets are sent before the journal is synced": (_nothing_synced, {LOST, TWICE, OTHER, REUSED}),
 }
 
 
@@ -181,7 +182,7 @@ DEFECTS = {
 def test_a_defect_is_found(defect, monkeypatch):
     breaks, kinds = DEFECTS[defect]
     breaks(monkeypatch)
-    with pytest.raises(Found) as found:
+    with pytest.raises(Counterexample) as found:
         for steps in (STEPS, BEHIND, ENDED):
             Explorer(SETUP, steps, ways=4).explore()
     assert getattr(found.value.error, "kind", OTHER) in kinds
@@ -195,30 +196,29 @@ def test_nothing_is_found_without_a_defect():
         assert {"program", "erase", "mount", "work", "finish", "cut 2", "cut 3"} <= set(explorer.count)
 
 
-@pytest.mark.parametrize("what", STUMBLES)
-def test_the_device_lives_on(what):
-    """An operation of the flash that fails, does nothing, cannot be read back, or is interrupted."""
+@pytest.mark.parametrize("what", FAULTS)
+def test_client_survives_a_flash_fault(what):
     for steps in (STEPS, BEHIND, ENDED):
         explorer = Explorer(SETUP, steps)
         explorer.explore([Focus([what], None, True, 0)])
         assert explorer.count["faults"] > 30
 
 
-def test_rot():
-    """A bit flips while the power is off: one record is lost at most, and counted."""
+def test_bit_rot():
+    """A bit flips while the power is off: at most one record is lost, and it is counted."""
     for n in range(12):
         explorer = Explorer(SETUP, STEPS)
         explorer.explore([Focus(["rot", n * 7919], None, n % 2 == 0, 0)])
         assert explorer.count["rot"] > 30
 
 
-def test_a_program_that_is_ignored_is_seen(monkeypatch):
+def test_missing_verification_is_found(monkeypatch):
     monkeypatch.setattr(Pages, "_verify", lambda self, exact: None)
-    with pytest.raises(Found):
+    with pytest.raises(Counterexample):
         Explorer(SETUP, STEPS).explore([Focus(["ignored"], None, True, 0)])
 
 
-def test_damage_that_is_not_counted_is_seen(monkeypatch):
+def test_uncounted_damage_is_found(monkeypatch):
     mount = inflight.recovery.mount
 
     def silent(j, *counts):
@@ -226,16 +226,16 @@ def test_damage_that_is_not_counted_is_seen(monkeypatch):
         j.damaged = j.skipped = 0
 
     monkeypatch.setattr(inflight.recovery, "mount", silent)
-    with pytest.raises(Found):
+    with pytest.raises(Counterexample):
         for n in range(12):
             Explorer(SETUP, STEPS).explore([Focus(["rot", n * 7919], None, True, 0)])
 
 
-def test_settings_that_change_between_lives():
+def test_restart_with_other_settings():
     settings = {"max_inflight": 1, "receive_maximum": 1, "protocol_level": 3, "buffer": 128}
-    world = World(SETUP)
-    world.play([["restart", settings]])
-    assert world.peer.level == 3
+    simulation = Simulation(SETUP)
+    simulation.play([["restart", settings]])
+    assert simulation.peer.level == 3
     explorer = Explorer(
         SETUP, [*STEPS[:12], ["restart", settings, 1, 5], *STEPS[10:], ["restart", {"protocol_level": 4}]]
     )
@@ -243,10 +243,10 @@ def test_settings_that_change_between_lives():
     assert explorer.count["cuts"] > 100
 
 
-def test_what_is_found_can_be_kept_and_played(monkeypatch):
-    """A cut is found on a tape and played on flash that loses power in earnest."""
-    _heard_unnoted(monkeypatch)
-    with pytest.raises(Found) as found:
+def test_counterexample_can_be_saved_and_replayed(monkeypatch):
+    """The explorer finds it by restoring snapshots; replay() cuts the power of a running simulation."""
+    _delivery_unrecorded(monkeypatch)
+    with pytest.raises(Counterexample) as found:
         Explorer(SETUP, STEPS).explore()
     script = json.loads(kept.text(SETUP, STEPS, found.value.cuts, str(found.value)))
     with pytest.raises(type(found.value.error)):
@@ -255,7 +255,7 @@ def test_what_is_found_can_be_kept_and_played(monkeypatch):
     kept.replay(script)
 
 
-def test_scripts_of_chance(record_property):
+def test_random_scripts(record_property):
     search = Search(1, 1000, scripts=4, each=60)
     assert search.run(), search.found
     record_property("cut points", search.count["cuts"])
@@ -263,7 +263,7 @@ def test_scripts_of_chance(record_property):
     assert set(GRANULARITIES) <= set(search.count)
 
 
-def test_a_run_is_the_same_again():
+def test_same_seed_makes_the_same_cuts():
     counts = []
     for _ in range(2):
         search = Search(3, 100, scripts=2, each=20)
@@ -273,7 +273,7 @@ def test_a_run_is_the_same_again():
 
 
 @pytest.mark.timeout(300)
-def test_a_script_of_chance_finds_a_defect_and_shrinks(monkeypatch):
+def test_random_script_finds_a_defect_and_is_shrunk(monkeypatch):
     _without_dup(monkeypatch)
     search = Search(1, 10_000)
     assert not search.run()
@@ -283,11 +283,11 @@ def test_a_script_of_chance_finds_a_defect_and_shrinks(monkeypatch):
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_sectors_wear_evenly(interrupted):
-    life = Life("page-64", 1, interrupted)
-    assert life.live(40) <= (0.2 if interrupted else 0.03)
-    assert bool(life.cuts) == interrupted
+    endurance = Endurance("page-64", 1, interrupted)
+    assert endurance.run(40) <= (0.2 if interrupted else 0.03)
+    assert bool(endurance.cuts) == interrupted
 
 
-def test_uneven_wear_is_seen(monkeypatch):
-    monkeypatch.setattr(Life, "_day", lambda self: self._world.flash.ioctl(6, 0))
-    assert Life("page-4", 1, False).live(5) > 1
+def test_uneven_wear_is_measured(monkeypatch):
+    monkeypatch.setattr(Endurance, "_round", lambda self: self._simulation.flash.ioctl(6, 0))
+    assert Endurance("page-4", 1, False).run(5) > 1

@@ -1,4 +1,4 @@
-"""The judge judged: what the peer and the promises refuse, played on them by hand."""
+"""Tests of the simulated broker and the oracle: each wrong exchange leads to a Finding."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def lose(peer):
     peer.judge()
 
 
-def take_twice(peer):
+def release_without_pubrec(peer):
     number = accept(peer, 1)
     send(peer, number, 1)
     peer.written(pubrel(1))
@@ -60,7 +60,7 @@ def send_after_pubrec(peer):
     send(peer, number, 1, dup=1)
 
 
-def complete_and_send_again(peer):
+def send_after_puback(peer):
     number = accept(peer, 1, qos=1)
     send(peer, number, 1, qos=1)
     peer.arrive()
@@ -105,7 +105,7 @@ def backwards(peer):
     send(peer, first, 1, qos=1, dup=1)
 
 
-def spoil(peer):
+def alter(peer):
     number = accept(peer, 1)
     peer.written(publish(SHARED, payload(number, 8)[:7] + b"?", 2, 1))
 
@@ -120,47 +120,47 @@ def answer_nothing(peer):
     peer.written(packet(0x40, b"\0\5"))
 
 
-def answer_out_of_turn(peer):
+def answer_out_of_order(peer):
     for qos in (2, 2):
-        peer.give(qos, 3)
-    peer.hand_out()
+        peer.publish_to_client(qos, 3)
+    peer.send_queued()
     peer.next()
     peer.next()
     peer.written(pubrec(2))
 
 
-def hear(peer, times, redelivered):
-    peer.give(2, 3)
-    peer.hand_out()
+def deliver(peer, times, redelivered):
+    peer.publish_to_client(2, 3)
+    peer.send_queued()
     peer.next()
     for _ in range(times):
-        peer.inc.hear(0, 0, payload(0, 3), redelivered)
+        peer.inc.application_received(0, 0, payload(0, 3), redelivered)
 
 
-def hear_nothing(peer):
-    peer.give(1, 3)
-    peer.hand_out()
+def deliver_nothing(peer):
+    peer.publish_to_client(1, 3)
+    peer.send_queued()
     peer.judge()
 
 
 REFUSED = {
     "accepted and never sent": (lose, LOST),
-    "PUBREL before PUBREC": (take_twice, OTHER),
+    "PUBREL before PUBREC": (release_without_pubrec, OTHER),
     "PUBLISH after PUBREC": (send_after_pubrec, TWICE),
-    "PUBLISH after PUBACK": (complete_and_send_again, TWICE),
-    "again without DUP": (no_dup, OTHER),
-    "DUP at the first time": (dup_at_once, OTHER),
-    "again under another id": (another_id, REUSED),
+    "PUBLISH after PUBACK": (send_after_puback, TWICE),
+    "repeated without DUP": (no_dup, OTHER),
+    "DUP in the first PUBLISH": (dup_at_once, OTHER),
+    "repeated under another id": (another_id, REUSED),
     "an id in use": (id_in_use, REUSED),
-    "one overtakes another": (overtake, ORDER),
-    "one after the other, backwards": (backwards, ORDER),
-    "other bytes than published": (spoil, OTHER),
+    "a message skipped": (overtake, ORDER),
+    "messages in reverse order": (backwards, ORDER),
+    "other bytes than published": (alter, OTHER),
     "a sequence number again": (sequence_again, OTHER),
-    "an answer to nothing": (answer_nothing, OTHER),
-    "an answer out of turn": (answer_out_of_turn, OTHER),
-    "heard twice": (lambda peer: hear(peer, 2, False), TWICE),
-    "redelivered without a reason": (lambda peer: hear(peer, 1, True), OTHER),
-    "never heard": (hear_nothing, LOST),
+    "an unexpected answer": (answer_nothing, OTHER),
+    "an answer out of order": (answer_out_of_order, OTHER),
+    "delivered twice": (lambda peer: deliver(peer, 2, False), TWICE),
+    "redelivered at the first delivery": (lambda peer: deliver(peer, 1, True), OTHER),
+    "never delivered": (deliver_nothing, LOST),
 }
 
 
@@ -173,7 +173,7 @@ def test_refused(what):
 
 
 def test_accepted():
-    """A whole exchange, interrupted wherever it may be, is none of these."""
+    """A correct exchange with interruptions leads to no Finding."""
     peer = connected()
     number = accept(peer, 1)
     send(peer, number, 1)
@@ -191,7 +191,7 @@ def test_accepted():
     assert accept(peer, 1) == 1
 
 
-def test_a_cut_while_an_acknowledgement_is_handled_may_go_either_way():
+def test_cut_during_an_acknowledgement_allows_both_outcomes():
     for again in (False, True):
         peer = connected()
         number = accept(peer, 1, qos=1)

@@ -1,4 +1,4 @@
-"""Every script that once showed a defect, played again: as it was, and with its cuts at other operations."""
+"""Replays every script that once showed a defect: as it was, and with its cuts at other operations."""
 
 import pytest
 
@@ -9,13 +9,13 @@ from host_tests.crash import kept
 def test_kept(path):
     script = kept.load(path)
     kept.replay(script)
-    kept.look_around(script)
+    kept.replay_nearby(script)
 
 
-def test_how_a_script_is_kept():
+def test_format_of_a_kept_script():
     cuts = [[3, ["torn", 5, 90], None, True]]
-    text = kept.text({"age": 2}, [["connect"], ["up", 1]], cuts, "lost")
+    text = kept.text({"age": 2}, [["connect"], ["arrive", 1]], cuts, "lost")
     assert text == (
-        '{\n "why": "lost",\n "setup": {"age": 2},\n "steps": [\n  ["connect"],\n  ["up", 1]\n ],\n "cuts": [\n'
+        '{\n "why": "lost",\n "setup": {"age": 2},\n "steps": [\n  ["connect"],\n  ["arrive", 1]\n ],\n "cuts": [\n'
         '  [3, ["torn", 5, 90], null, true]\n ]\n}\n'
     )

@@ -1,54 +1,61 @@
-"""A device that lives long: messages without end, power cuts among them or not, and how evenly its sectors wear."""
+"""Endurance run of one device, with or without power cuts, that measures how evenly its sectors wear."""
 
 import random
 
-from host_tests.crash.explorer import how, some_way
-from host_tests.crash.world import World
+from host_tests.crash.explorer import outcome, some_way
+from host_tests.crash.simulation import Simulation
 from nor import PowerCut
 
 _SETUP = {"sectors": 5, "size": 1024, "age": 0, "max_inflight": 4}
 
 
-class Life:
-    """One device on flash of this granularity. `cuts`: how often its power went."""
+class Endurance:
+    """One device on flash of this granularity. `cuts`: how many power cuts it had."""
 
     def __init__(self, granularity, seed, interrupted):
-        self._dice = random.Random(seed)
-        self._world = World({**_SETUP, "granularity": granularity})
+        self._rng = random.Random(seed)
+        self._simulation = Simulation({**_SETUP, "granularity": granularity})
         self._interrupted = interrupted
         self.cuts = 0
 
-    def live(self, erases):
-        """Until each sector has been erased so often, on average. Returns by how much the most or least worn differs
-        from that, as a part of it."""
-        flash = self._world.flash
+    def run(self, erases):
+        """Runs until each sector has been erased so often on average. Returns the largest deviation from the average,
+        relative to it."""
+        flash = self._simulation.flash
         while sum(flash.erases) < erases * flash.blocks:
-            self._day()
+            self._round()
         mean = sum(flash.erases) / flash.blocks
         return max(abs(n - mean) for n in flash.erases) / mean
 
-    def _day(self):
-        world, dice = self._world, self._dice
+    def _round(self):
+        simulation, rng = self._simulation, self._rng
         lost = None
         if self._interrupted:
-            lost = dice.choice((None, dice.randrange(1000)))
-            world.flash.cut_at(dice.randrange(300), self._spoil, lost)
+            lost = rng.choice((None, rng.randrange(1000)))
+            simulation.flash.cut_at(rng.randrange(300), self._outcome, lost)
         try:
-            if not world.device:
-                world.power_on()
-            for _ in range(dice.randrange(10, 60)):
-                world.do(self._step())
-            world.finish()
+            if not simulation.device:
+                simulation.power_on()
+            for _ in range(rng.randrange(10, 60)):
+                simulation.do(self._step())
+            simulation.finish()
         except PowerCut:
             self.cuts += 1
-            world.power_cut(dice.choice((None, 0, 1)), lost)
+            simulation.power_cut(rng.choice((None, 0, 1)), lost)
 
-    def _spoil(self, old, new):
-        name = "erase" if len(new) == self._world.flash.block_size else "program"
-        return how(some_way(name, self._dice))(old, new)
+    def _outcome(self, old, new):
+        name = "erase" if len(new) == self._simulation.flash.block_size else "program"
+        return outcome(some_way(name, self._rng))(old, new)
 
     def _step(self):
-        dice = self._dice
-        steps = [["publish", dice.randrange(200), dice.choice((1, 2)), 0]] * 6
-        steps += [["connect"], ["drop", 1], ["give", 2, 20], ["give", 1, 9], ["up"], ["answer", dice.randrange(4)]]
-        return dice.choice(steps)
+        rng = self._rng
+        steps = [["publish", rng.randrange(200), rng.choice((1, 2)), 0]] * 6
+        steps += [
+            ["connect"],
+            ["break", 1],
+            ["incoming", 2, 20],
+            ["incoming", 1, 9],
+            ["arrive"],
+            ["receive", rng.randrange(4)],
+        ]
+        return rng.choice(steps)

@@ -1,4 +1,4 @@
-"""dev/crash.py, small: what it prints, and what it leaves when it finds something."""
+"""Tests of dev/crash.py with few cuts: its output, and the file that it saves after a finding."""
 
 import json
 
@@ -25,18 +25,18 @@ def run(*words):
     return CliRunner().invoke(app, ["--cuts", "80", "--seed", "5", "--erases", "3", "--jobs", "1", *words])
 
 
-def test_nothing_is_found(folder):
+def test_no_finding(folder):
     result = run()
-    assert result.exit_code in (0, 1)  # so few erases tell nothing of wear
+    assert result.exit_code in (0, 1)  # too few erases for even wear
     assert "80 power cuts in" in result.output and "seed 5" in result.output
     for kind in ("lost", "duplicated", "ids reused", "out of order"):
         assert f"│ {kind:17} │ 0" in result.output, result.output
     assert not list(folder.iterdir())
 
 
-def test_a_finding_is_kept(folder, monkeypatch):
+def test_finding_is_saved(folder, monkeypatch):
     monkeypatch.setattr(Outbound, "free_mid", lambda self, other: 7)
-    monkeypatch.setattr(crash.Life, "live", lambda self, erases: 0)
+    monkeypatch.setattr(crash.Endurance, "run", lambda self, erases: 0)
     result = run()
     assert result.exit_code == 1
     assert "ids reused" in result.output

@@ -1,4 +1,4 @@
-"""The demonstration itself, small: it counts rightly, and it fails when it should."""
+"""Tests of the demonstration: a small run, its counters, and the failures that it reports."""
 
 import importlib.util
 import json
@@ -19,7 +19,7 @@ from dev.demo.downstream import _Program
 from dev.demo.mosquitto import Mosquitto
 from dev.demo.network import Network, _Frames
 from dev.demo.sensors import Fleet, best_runtime
-from dev.demo.witness import Witness, number
+from dev.demo.subscriber import Subscriber, number
 from dev.runtimes import program
 from dev.setup.common import CHECKOUT
 from inflight_tools.fleet.spark.java import java_home
@@ -48,7 +48,7 @@ def _run(*options):
 
 
 def _table(text):
-    """{first cell: the others} of what looks like a table."""
+    """{first cell: the other cells} of the tables in the text."""
     lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
     return {name: cells for name, *cells in lines}
 
@@ -59,65 +59,69 @@ def test_a_small_fleet_loses_nothing():
     done = _run("--devices", "4", "--duration", "6", "--seed", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Nothing was lost" in done.stdout
-    heard, told = (_table(part) for part in done.stdout.split("What the report tells"))
-    rows = {name: cells[:2] for name, cells in heard.items()}
+    received, reported = (_table(part) for part in done.stdout.split("Figures of the report"))
+    rows = {name: cells[:2] for name, cells in received.items()}
     assert [int(n) for n in rows["lost"]] == [0, 0]
     assert int(rows["duplicated"][1]) == 0
     assert all(int(n) > 0 for n in rows["accepted"])
     assert rows["accepted"] == rows["delivered"]
     assert "power cuts survived: 10" in done.stdout
-    assert told["lost"][0] == told["rows that stand twice"][0] == told["dead letters"][0] == "0"
-    assert int(told["in the tables"][0]) >= sum(map(int, rows["accepted"]))
+    assert reported["lost"][0] == reported["duplicate rows"][0] == reported["dead letters"][0] == "0"
+    assert int(reported["in the tables"][0]) >= sum(map(int, rows["accepted"]))
     assert "collector killed: 2" in done.stdout
     assert "Nothing was lost" in (CHECKOUT / "build/demo-report.html").read_text()
 
 
 @pytest.fixture
 def offline(tmp_path):
-    """Sensors that have accepted messages and never had a network: (fleet, network, witness)."""
-    with Mosquitto(tmp_path / "broker") as broker, Network(broker.port) as network, Witness(broker.port) as witness:
+    """(fleet, network, subscriber); the sensors have accepted messages and were never online."""
+    with (
+        Mosquitto(tmp_path / "broker") as broker,
+        Network(broker.port) as network,
+        Subscriber(broker.port) as subscriber,
+    ):
         network.cut()
         with Fleet(tmp_path, [(network.port, 1), (network.port, 2)], 100, 1) as fleet:
             while not all(len(sensor.accepted()) > 5 for sensor in fleet.sensors):
                 time.sleep(0.01)
-            yield fleet, network, witness
+            yield fleet, network, subscriber
 
 
 @pytest.mark.skipif(_fleet_needs() is not None, reason=str(_fleet_needs()))
-def test_sensors_deliver_what_their_journals_hold_and_accept_no_more(offline):
-    fleet, network, witness = offline
+def test_drain_delivers_the_journals_and_accepts_no_more(offline):
+    fleet, network, subscriber = offline
     network.join()
     numbers = fleet.drain(120)
     assert numbers.keys() == {sensor.name for sensor in fleet.sensors}
     delivered = {(name, seq) for name, next_seq in numbers.items() for seq in range(next_seq)}
     assert delivered >= {(name, seq) for name, seq, _ in fleet.accepted()}
-    while not delivered <= set(witness.counts()):  # the broker has them, and passes them on
+    while not delivered <= set(subscriber.counts()):  # the broker has them, and delivers them
         time.sleep(0.01)
-    assert set(witness.counts()) == delivered
+    assert set(subscriber.counts()) == delivered
     assert fleet.deaths == 0
 
 
 @pytest.mark.skipif(_fleet_needs() is not None, reason=str(_fleet_needs()))
 def test_a_sensor_that_cannot_deliver_is_named(offline):
     fleet, _, _ = offline
-    with pytest.raises(RuntimeError, match="sensor000 does not deliver what its journal holds"):
+    with pytest.raises(RuntimeError, match="sensor000 does not deliver the messages in its journal"):
         fleet.drain(1)
 
 
 def test_a_network_that_was_joined_stays_up():
     with socket.create_server(("127.0.0.1", 0)) as server, Network(server.getsockname()[1]) as network:
-        server.settimeout(20)  # for one that never comes
+        server.settimeout(20)
         running, go_on = threading.Event(), threading.Event()
-        network._loop.call_soon_threadsafe(lambda: (running.set(), go_on.wait()))  # a loaded machine
+        network._loop.call_soon_threadsafe(lambda: (running.set(), go_on.wait()))  # delays cut() and join()
         running.wait()
         network.cut()
         network.join()
         go_on.set()
         with socket.create_connection(("127.0.0.1", network.port)), server.accept()[0]:
-            pass  # and not: accepted, and reset
+            pass  # forwarded, not reset
 
 
-def test_a_program_without_an_end_is_ended(tmp_path, monkeypatch):
+def test_an_endless_program_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr("dev.demo.downstream._PATIENCE_S", 0.1)
     endless = tmp_path / "endless.py"
     endless.write_text("import time\nwhile True:\n    time.sleep(1)\n")
@@ -131,11 +135,11 @@ def test_a_program_without_an_end_is_ended(tmp_path, monkeypatch):
 def test_qos_that_promises_nothing_is_refused(qos):
     done = _run("--qos", qos)
     assert done.returncode == 2
-    assert "QoS 0 promises nothing" in done.stderr
+    assert "QoS 0 messages may be lost" in done.stderr
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_repetitions_are_counted_however_they_are_cut(size):
+def test_repetitions_are_counted_in_chunks_of_any_size(size):
     repeated = Counter()
     stream = (
         bytes((0x10, 3))
@@ -167,15 +171,15 @@ def test_numbers_of_messages():
 
 
 def _judge(accepted, seen, **oddities):
-    """What the demonstration finds wrong with a fleet that accepted and a witness that saw this."""
+    """Problems that the demonstration reports if the fleet accepted and the subscriber saw these messages."""
     fleet = SimpleNamespace(cuts=1, deaths=oddities.get("deaths", 0))
     network = SimpleNamespace(cuts=1, repeated=Counter())
     epochs = oddities.get("epochs", {"s1": {9}})
-    witness = SimpleNamespace(counts=lambda: Counter(seen), unreadable=oddities.get("unreadable", []), epochs=epochs)
-    return _result(Console(file=open(os.devnull, "w")), accepted, fleet, network, witness, 2)
+    subscriber = SimpleNamespace(counts=lambda: Counter(seen), unreadable=oddities.get("unreadable", []), epochs=epochs)
+    return _result(Console(file=open(os.devnull, "w")), accepted, fleet, network, subscriber, 2)
 
 
-def test_what_the_demonstration_takes_for_a_failure():
+def test_problems_of_a_run():
     accepted = {("s1", 0, 1), ("s1", 1, 2)}
     good = {("s1", 0): 2, ("s1", 1): 1}
     assert _judge(accepted, good) == []
@@ -183,13 +187,13 @@ def test_what_the_demonstration_takes_for_a_failure():
     assert _judge(accepted, {("s1", 1): 1}) == ["1 messages of QoS 1 lost"]
     assert _judge(accepted, good | {("s1", 1): 2}) == ["1 messages of QoS 2 came twice"]
     assert _judge(set(), {}) == ["nothing was accepted"]
-    assert _judge(accepted, good, deaths=1) == ["a sensor ended by itself: see its console.log"]
+    assert _judge(accepted, good, deaths=1) == ["a sensor exited unexpectedly: see its console.log"]
     assert _judge(accepted, good, epochs={"s1": {9, 10}}) == ["a sensor lost its journal"]
     assert len(_judge(accepted, good, unreadable=[("t", b"?")])) == 1
 
 
 def _check(raw, measurements, **fleet):
-    """What the demonstration finds wrong with these rows, if s1 has accepted messages 0 and 1."""
+    """Problems that the demonstration reports with these rows, if s1 has accepted messages 0 and 1."""
     figures = ("before", "lost", "late", "doubled", "dead_letters", "conflicts")
     facts = {"fleet": dict.fromkeys(figures, 0) | {"delivered": 2} | fleet}
     rows = [dict(zip(("device", "seq", "kind", "first"), row, strict=True)) for row in raw]
@@ -197,7 +201,7 @@ def _check(raw, measurements, **fleet):
     return check_tables({("s1", 0, 1), ("s1", 1, 2)}, facts, rows, places)
 
 
-def test_what_the_demonstration_finds_wrong_with_tables():
+def test_problems_of_the_tables():
     raw = [("s1", 0, "telemetry", True), ("s1", 1, "health", True), ("s1", 1, "health", False)]
     raw.append(("s1", None, "status", True))  # a will
     rows = [("s1", 0, 0), ("s1", 0, 1)]
@@ -207,8 +211,8 @@ def test_what_the_demonstration_finds_wrong_with_tables():
     assert _check(raw, rows + rows[:1]) == ["1 measurements have two rows"]
     assert _check(raw, []) == ["1 packs have no measurements"]
     assert _check(raw, rows, delivered=1) == ["1 messages that the report does not count"]
-    assert _check(raw, rows, before=2) == ["2 numbers that the report knows nothing of"]
-    assert _check(raw, rows, lost=1, doubled=2) == ["1 lost, says the report", "2 doubled, says the report"]
+    assert _check(raw, rows, before=2) == ["2 numbers before the report's first message"]
+    assert _check(raw, rows, lost=1, doubled=2) == ["1 lost in the report", "2 doubled in the report"]
 
 
 def test_sensor_without_a_configuration():

@@ -143,7 +143,7 @@ def says(connection, raw):
 
 def give(connection, *payloads, qos=2):
     connection.session.queue += [Message("t", payload, qos, False) for payload in payloads]
-    while connection.hand_out():
+    while connection.send_queued():
         pass
     return connection.data_to_send()
 
@@ -207,7 +207,7 @@ def test_a_copy_is_on_its_own():
     says(connection, pubrel(5))
     says(connection, pubrec(1))
     assert again.session is other.sessions["dev"]
-    assert again.session.held and not again.session.flight[1][1]
+    assert again.session.unreleased and not again.session.flight[1][1]
     assert says(again, publish("t", b"x", 2, 5, dup=1)) == pubrec(5)
     with pytest.raises(Finding, match="after its PUBREL"):
         says(connection, publish("t", b"x", 2, 5, dup=1))

@@ -1,4 +1,4 @@
-"""What tests of sensors share: pins made up, and how an application reads."""
+"""Fake pins for tests of sensors, and helpers that read sensors like the application."""
 
 import sys
 
@@ -8,7 +8,7 @@ from sensors import Sensor
 
 
 class With:
-    """`with With(machine=...)`: these modules are on the device, None: they are not."""
+    """`with With(machine=...)`: replaces modules of the device; None: the module is missing."""
 
     def __init__(self, **modules):
         self._modules = modules
@@ -62,14 +62,14 @@ class SoftPin(Pin):
 
 
 def read(errors, *entries):
-    """What sensors of these entries read, as an application does it."""
+    """Values of the sensors of these entries."""
     sources = [Sensor(entry) for entry in entries]
     telemetry.start(sources)
     return list(telemetry.read(sources, errors))
 
 
 def fails(entry):
-    """The one error of the sensor of this entry, which reads nothing."""
+    """The only error of the sensor of this entry, which has no value."""
     errors = {}
     eq(read(errors, entry), [])
     eq(list(errors), [entry.get("name") or entry["driver"]])

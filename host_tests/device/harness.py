@@ -1,12 +1,12 @@
-"""The device side of the tests: runs every `test_*` of one module, on MicroPython and CPython alike."""
+"""Runs every `test_*` of a module on MicroPython and CPython."""
 
 import gc
 import sys
 
 _ARCH = getattr(sys.implementation, "_mpy", 0) >> 10 & 15  # MicroPython's: 1 x86, 2 x64, then ARM; 0 CPython
 EMULATED = _ARCH > 2 or sys.platform == "webassembly"  # takes ten times as long: fewer inputs, fewer kinds of flash
-# CPython and 64-bit MicroPython try each place that the power can be cut at, or a bit can flip at. The same lines are
-# tried again on 32-bit ones, at every third and every ninth. Odd, so that all bits of a byte have their turn.
+# CPython and 64-bit MicroPython try every power cut and bit flip; 32-bit x86 every third, emulated ones every ninth.
+# Odd steps, so that all bits of a byte are covered.
 CUT_STEP = 9 if EMULATED else 3 if _ARCH == 1 else 1
 
 
@@ -15,7 +15,7 @@ class SkipTest(Exception):
 
 
 def eq(a, b):
-    """Assert that a == b, and say both when they differ."""
+    """Assert that a == b; the error shows both."""
     if a != b:
         raise AssertionError("%r != %r" % (a, b))
 

@@ -1,5 +1,5 @@
-"""A board's stock littlefs on NOR flash, mounted at /flash. Its power can be cut: cut_at() as in nor.py, then PowerCut,
-then boot() again, which finds the same bytes and nothing else."""
+"""A board's littlefs on simulated NOR flash, mounted at /flash. cut_at() as in nor.py; after PowerCut, boot() mounts
+the same bytes again."""
 
 import os
 
@@ -11,15 +11,15 @@ try:
 
     vfs.VfsLfs2
 except (ImportError, AttributeError):
-    raise SkipTest("mounts no littlefs") from None
+    raise SkipTest("has no littlefs") from None
 
 ROOT = "/flash"
 
 
 class Supply:
-    """The flash for as long as there is power. Afterwards nothing is done, and nobody told: what a cut left open is
-    closed when it is collected (which prints an error 84), and must not reach the flash that the next start finds.
-    Nothing can be allocated then, so these methods are small."""
+    """The flash while there is power. After a power cut its operations do nothing, without an error: files left open
+    are closed when they are collected (which prints an error 84), and must not change the flash. Nothing can be
+    allocated then, so these methods are small."""
 
     def __init__(self, flash):
         self._flash = flash
@@ -43,7 +43,7 @@ class Supply:
 
 
 class Board:
-    supply = None  # block device of the one board that is running
+    supply = None  # block device of the running board
 
     def __init__(self, blocks=40, block_size=512, page=32):
         self.flash = NorFlash(blocks, block_size, page)
@@ -51,7 +51,7 @@ class Board:
         self.cut_at = self.flash.cut_at
 
     def boot(self):
-        """Mounts what the flash holds."""
+        """Mounts the flash."""
         self.power_off()
         self.flash.power_on()
         Board.supply = Supply(self.flash)
@@ -68,7 +68,7 @@ class Board:
         self.flash.restore(snapshot)
 
 
-# --- what a user does ---
+# --- files of a user ---
 
 
 def write(path, data):
@@ -87,7 +87,7 @@ def free():
 
 
 def files(folder=""):
-    """{path: content} of everything below a folder but the journal's files."""
+    """{path: content} of all files except the journal's."""
     found = {}
     for entry in os.ilistdir(ROOT + folder):
         path = folder + "/" + entry[0]

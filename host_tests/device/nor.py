@@ -1,24 +1,25 @@
-"""A model of NOR flash that refuses what real flash would spoil in silence, and loses power where it is told to.
+"""A model of NOR flash that refuses programs which real flash would corrupt silently, and that can lose power:
 
     flash = NorFlash(4, 512, page=4)
-    flash.cut_at(17, torn(3, 0xA5))    # operation 17 counted from now: programs and erases
+    flash.cut_at(17, torn(3, 0xA5))    # at operation 17 from now, counting programs and erases
     ...                                # PowerCut is raised there, and by every operation afterwards
     flash.power_on()
 
-What stands after a cut is said by a function of (old, new), the bytes before and after the whole operation:
-before, after, torn(), suffix(), scattered(), mixed(), zeros.
+A function of (old, new), the bytes before and after the whole operation, returns the bytes after the cut: before,
+after, torn(), suffix(), scattered(), mixed(), zeros.
 
-Other faults of flash:
-    NorFlash(cache=True)               # what was not synced may be lost at the cut, each operation by itself
+Other faults:
+
+    NorFlash(cache=True)               # unsynced operations may be lost at a cut, each independently
     flash.fail_at(3, "program")        # operation 3 from now raises OSError; "ignore": it does nothing; "read"
-    flash.undecided[at] = 0x10         # these bits of a byte read as they like after each power_on()
+    flash.unstable[at] = 0x10          # these bits of a byte read at random after each power_on()
 """
 
 from errno import EIO
 
 
 class PowerCut(BaseException):
-    """Not an Exception: no handler of the code under test may survive it."""
+    """Not an Exception, so that no handler of the code under test catches it."""
 
 
 class NorFlash:
@@ -31,41 +32,41 @@ class NorFlash:
         self.programs = 0
         self.erases = [0] * blocks
         self.syncs = 0
-        self.watch = None  # called with ("program" or "erase", place, old, new) before each operation
+        self.watch = None  # called with ("program" or "erase", address, old, new) before each operation
         self.off = False
-        self.undecided = {}
-        self._toss = noise(1)
-        self._cache = [] if cache else None  # (place, old, new) of each operation since the last sync
-        self._left = -1  # operations until the cut
-        self._how = self._lost = None
-        self._until = {}  # kind of fault: operations until then
+        self.unstable = {}
+        self._random = noise(1)
+        self._cache = [] if cache else None  # (address, old, new) of each operation since the last sync
+        self._left = -1  # operations before the power cut
+        self._outcome = self._lost = None
+        self._until = {}  # kind of fault: operations before it
 
     # --- power ---
 
-    def cut_at(self, k, how, lost=None):
-        """Lets operation `k` from now (0: the next one) leave how(old, new) and no power. lost: a number that tells
-        which of the operations that were not synced are lost with it."""
+    def cut_at(self, k, outcome, lost=None):
+        """Cuts the power at operation `k` from now (0: the next one), which leaves outcome(old, new). lost: a seed;
+        some unsynced operations before it are lost too."""
         self._left = k
-        self._how = how
+        self._outcome = outcome
         self._lost = lost
 
     def lose_cache(self):
-        """What was not synced is lost or kept, each operation by itself; those that are kept stay in their order."""
+        """Each unsynced operation is lost or kept independently; the order of those kept stays."""
         if not self._cache:
             return
         for at, old, _ in reversed(self._cache):
             self.data[at : at + len(old)] = old
         for at, old, new in self._cache:
-            if next(self._toss) & 1:
+            if next(self._random) & 1:
                 self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, new)
         del self._cache[:]
 
     def is_durable(self):
-        """True if a cut would lose nothing."""
+        """True if a power cut would lose nothing."""
         return not self._cache
 
     def lose_power(self):
-        """Nothing of what was not synced is kept."""
+        """Loses all unsynced operations."""
         for at, old, _ in reversed(self._cache):
             self.data[at : at + len(old)] = old
         del self._cache[:]
@@ -76,18 +77,18 @@ class NorFlash:
         self._left = -1
         self._until.clear()
         self.lose_cache()
-        for at, mask in self.undecided.items():
-            self.data[at] = self.data[at] & ~mask | next(self._toss) & mask
+        for at, mask in self.unstable.items():
+            self.data[at] = self.data[at] & ~mask | next(self._random) & mask
 
-    def fail_at(self, k, how="program"):
+    def fail_at(self, k, outcome="program"):
         """Operation `k` from now (0: the next one) fails: "program", a program or erase that raises OSError; "ignore",
         one that does nothing; "read"."""
-        self._until[how] = k
+        self._until[outcome] = k
 
-    def _fails(self, how):
-        k = self._until.pop(how, -1)
+    def _fails(self, outcome):
+        k = self._until.pop(outcome, -1)
         if k > 0:
-            self._until[how] = k - 1
+            self._until[outcome] = k - 1
         return k == 0
 
     def snapshot(self):
@@ -98,27 +99,27 @@ class NorFlash:
         return tuple(self._cache or ())
 
     def restore(self, snapshot, unsynced=(), seed=1):
-        """Puts the flash back. Of the operations `unsynced` some are lost, which ones tells `seed`."""
+        """Restores a snapshot. Some of the operations `unsynced` are lost, as `seed` decides."""
         self.data[:] = snapshot
-        self.undecided.clear()
+        self.unstable.clear()
         if self._cache is not None:
             self._cache[:] = unsynced
-            self._toss = noise(seed)
+            self._random = noise(seed)
         self.power_on()
 
     # --- the extended block protocol ---
 
     def readblocks(self, block, buf, offset=0):
-        self._alive()
+        self._check_power()
         if self._fails("read"):
             raise OSError(EIO, "read")
-        at = self._place(block, offset, len(buf))
+        at = self._address(block, offset, len(buf))
         buf[:] = self.data[at : at + len(buf)]
 
     def writeblocks(self, block, buf, offset=0):
-        self._alive()
+        self._check_power()
         n = len(buf)
-        at = self._place(block, offset, n)
+        at = self._address(block, offset, n)
         if n == 0 or n % self.page or offset % self.page or offset + n > self.block_size:
             raise ValueError("program of %d bytes at %d: pages are of %d bytes" % (n, offset, self.page))
         old = bytes(self.data[at : at + n])
@@ -133,7 +134,7 @@ class NorFlash:
         self._operate("program", at, old, bytes(new))
 
     def ioctl(self, op, arg):
-        self._alive()
+        self._check_power()
         if op == 3:
             self.syncs += 1
             if self._cache:
@@ -148,16 +149,16 @@ class NorFlash:
 
     def _erase(self, block):
         size = self.block_size
-        at = self._place(block, 0, size)
+        at = self._address(block, 0, size)
         self.erases[block] += 1
         old = bytes(self.data[at : at + size])
         self._operate("erase", at, old, b"\xff" * size)
 
-    def _alive(self):
+    def _check_power(self):
         if self.off:
             raise PowerCut()
 
-    def _place(self, block, offset, n):
+    def _address(self, block, offset, n):
         at = block * self.block_size + offset
         if block < 0 or offset < 0 or at + n > len(self.data):
             raise ValueError("%d bytes at block %d, offset %d: outside the flash" % (n, block, offset))
@@ -171,9 +172,9 @@ class NorFlash:
             if self._lost is None:
                 self._cache = self._cache and []
             else:
-                self._toss = noise(self._lost)
+                self._random = noise(self._lost)
                 self.lose_cache()
-            self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, self._how(old, new))
+            self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, self._outcome(old, new))
             raise PowerCut()
         self._left -= 1
         if self._fails("program"):
@@ -182,30 +183,29 @@ class NorFlash:
             return
         if self._cache is not None:
             self._cache.append((at, old, new))
-        for i in list(self.undecided):
+        for i in list(self.unstable):
             if at <= i < at + len(new) and (name == "erase" or new[i - at] != old[i - at]):
-                del self.undecided[i]
+                del self.unstable[i]
         self.data[at : at + len(new)] = new
 
-    def land(self, at, left):
-        """Puts what a cut left there."""
+    def overwrite(self, at, left):
+        """Puts the outcome of a cut operation at this address."""
         self.data[at : at + len(left)] = left
 
 
 def _applied(now, old, new):
-    # What the change from old to new makes of what is there now, where operations before it may have been lost.
+    # Applies the change from old to new to the present bytes, which differ if earlier operations were lost.
     return bytes(b if o == n else n if n & ~o else b & n for b, o, n in zip(now, old, new))
 
 
 def refuse_setting(old, new, at):
-    # A one leaves a bit alone, and what writes FF leaves a byte alone. A nibble that is neither
-    # left alone nor cleared further means that the writer took this place for erased.
+    # A nibble may stay (written as F) or lose bits. Otherwise the writer took programmed bytes for erased.
     for nibble in (0x0F, 0xF0):
         if new & nibble != nibble and new & nibble & ~old:
             raise ValueError("%02x programmed over %02x at %d: bits cannot be set" % (new, old, at))
 
 
-# --- what is left of an operation ---
+# --- outcomes of a cut operation ---
 
 
 def before(old, new):
@@ -217,27 +217,27 @@ def after(old, new):
 
 
 def zeros(old, new):
-    """An erase that got no further than programming everything first."""
+    """An erase that was cut while it programmed all bits to zero."""
     return bytes(len(old))
 
 
 def torn(b, mask):
-    """All before byte b landed, of byte b the bits of `mask`, nothing behind it."""
+    """All bytes before byte b are new, of byte b the bits of `mask`; later bytes are old."""
     return lambda old, new: bytes(new[:b]) + bytes([_mix(old[b], new[b], mask)]) + old[b + 1 :]
 
 
 def suffix(b, mask):
-    """The same from the end: some chips do it backwards."""
+    """The same from the end: some chips program backwards."""
     return lambda old, new: old[:b] + bytes([_mix(old[b], new[b], mask)]) + bytes(new[b + 1 :])
 
 
 def scattered(seed):
-    """Whole bytes landed, here and there."""
+    """Random bytes are new."""
     return lambda old, new: bytes(_mix(o, n, 0xFF if r & 64 else 0) for o, n, r in zip(old, new, noise(seed)))
 
 
 def mixed(seed):
-    """Single bits landed, here and there."""
+    """Random bits are new."""
     return lambda old, new: bytes(_mix(o, n, r & 0xFF) for o, n, r in zip(old, new, noise(seed)))
 
 
@@ -246,7 +246,7 @@ def _mix(old, new, mask):
 
 
 def noise(seed):
-    """Endless small numbers, the same ones for the same seed on every interpreter."""
+    """Endless pseudo-random small numbers, the same for a seed on every interpreter."""
     x = (seed * 7919 + 12345) & 0xFFFFFF
     while True:
         x = (x * 1140671 + 12820163) & 0xFFFFFF

@@ -1,5 +1,5 @@
-"""What fakes of MicroPython's ports share: a clock that only sleeping moves, the air, a station, a way to start a
-board. A fake chip has `did`, what was asked of it, in order, and start(), which is a start of its interpreter."""
+"""Shared by the fakes of MicroPython's ports: a clock that only sleeping advances, access points, a station, starting
+a board. A fake chip records the calls that it receives in `did`; start() starts its interpreter."""
 
 import gc
 import sys
@@ -13,7 +13,7 @@ if not hasattr(gc, "mem_free"):
 
 
 class Module:
-    """Stands in sys.modules for a module that this interpreter has not."""
+    """Replaces a module in sys.modules that this interpreter does not have."""
 
     def __init__(self, **names):
         for name in names:
@@ -21,14 +21,14 @@ class Module:
 
 
 class Clock:
-    """Time passes when somebody sleeps, and then things happen."""
+    """Sleeping advances the time, and runs scheduled events."""
 
     def __init__(self):
         self.now = 1_000_000
         self._due = []
 
     def at(self, ms, what, *args):
-        """Lets what(*args) happen in `ms`."""
+        """Schedules what(*args) in `ms`."""
         self._due.append((self.now + ms, what, args))
 
     def ticks_ms(self):
@@ -46,8 +46,8 @@ class Clock:
 
 
 class AccessPoint:
-    """One on the air. `answers`: it has a DHCP server that works. `refuses`: why it lets nobody in, as a status
-    code of the port."""
+    """`answers`: it has a working DHCP server. `refuses`: the port's status code with which it refuses stations, or
+    None."""
 
     def __init__(self, ssid="attic", key="secret-key", bssid=b"\x02\0\0\0\0\x01", channel=6, rssi=-60):
         self.ssid = ssid
@@ -60,17 +60,17 @@ class AccessPoint:
 
 
 class Restart(BaseException):
-    """The board stops here, and its next start is the test's business. No handler of the board's survives it."""
+    """The board restarts; the test performs the next start. No handler of the board catches it."""
 
 
 def install(**modules):
-    """These modules are what an import finds from now on."""
+    """Replaces these modules for imports."""
     for name in modules:
         sys.modules[name] = modules[name]
 
 
 def load(folder, clock):
-    """Imports the board in boards/`folder` as if its interpreter had just started."""
+    """Imports the board in boards/`folder` like a new interpreter."""
     for name in ("board", "wifi", "clock"):
         if name in sys.modules:
             del sys.modules[name]
@@ -87,22 +87,22 @@ def load(folder, clock):
 
 
 class WLAN:
-    """A station, as far as ports agree. A port adds start(): the attempt `attempt` begins, lost(code): it failed, or
-    the connection went, and status()."""
+    """The behaviour of a station that all ports share. A port adds start() (attempt `attempt` begins), lost(code) (it
+    failed, or the connection was lost), and status()."""
 
     PM_NONE = 0
     settings = ("pm",)
-    says = None  # status code that is told instead of the true one
-    broken = False  # the driver refuses everything
+    says = None  # a wrong status code to report
+    broken = False  # every call of the driver fails
     static = wanted = None
-    slow = 1000  # ms that the access point takes for anything
+    slow = 1000  # response time of the access point in ms
 
     def __init__(self, chip):
         self.chip = chip
         self.clock = chip.clock
         self.did = chip.did
         self.set = {}
-        self.attempt = 0  # what was begun in an attempt before is over
+        self.attempt = 0  # events of earlier attempts are ignored
         self.up = False
         self.leave()
 
@@ -138,7 +138,7 @@ class WLAN:
         return self.access_point.rssi
 
     def begin(self, ssid, key, **more):
-        """Joins the first access point that may be meant."""
+        """Joins the first matching access point."""
         if self.broken:
             raise OSError("Wifi Internal Error")
         self.did.append(("connect", ssid, more))
@@ -172,7 +172,7 @@ class WLAN:
 
 
 class Watchdog:
-    """machine.WDT. Restarts the chip if it is not fed."""
+    """machine.WDT. Restarts the chip unless it is fed."""
 
     def __init__(self, chip, timeout):
         self.chip = chip
@@ -191,7 +191,7 @@ class Watchdog:
 
 
 class Ntp:
-    """The module ntptime. `answers`: seconds, or what is raised, one after the other."""
+    """The module ntptime. `answers`: seconds or exceptions, one for each call."""
 
     host = "pool.ntp.org"
     timeout = 5
@@ -209,7 +209,7 @@ class Ntp:
 
 
 class _Get:
-    # network.WLAN, of a port that has one station.
+    # network.WLAN of a port with one station.
 
     def __init__(self, wlan):
         self.wlan = wlan
@@ -241,7 +241,7 @@ class Network:
 
 
 def outcome(chip, ms=60_000):
-    """What the board says of its Wi-Fi when it is not connecting any more, or still after `ms`."""
+    """The board's Wi-Fi status when connecting has ended, or after `ms`."""
     end = chip.clock.now + ms
     while chip.board.wifi_status() == codes.CONNECTING and chip.clock.now < end:
         chip.clock.sleep_ms(100)
@@ -249,17 +249,17 @@ def outcome(chip, ms=60_000):
 
 
 def vanish(chip, ap):
-    """The access point is gone; the station notices that when beacons have been missing for a while."""
+    """The access point disappears; the station notices after some missing beacons."""
     chip.air.remove(ap)
     if chip.wlan.access_point is ap:
         chip.clock.at(6000, chip.wlan.lost, chip.wlan.GONE)
 
 
 def stops(chip, fn, *args):
-    """fn(*args) has to end in a restart. Returns what was asked of the chip meanwhile."""
+    """fn(*args) must restart the chip. Returns the calls that the chip received meanwhile."""
     del chip.did[:]
     try:
         fn(*args)
     except Restart:
         return list(chip.did)
-    raise AssertionError("%r came back" % fn)
+    raise AssertionError("%r returned" % fn)

@@ -1,10 +1,10 @@
-"""A fake of what boards/esp32 uses of MicroPython's esp32 port."""
+"""A fake of the parts of MicroPython's esp32 port that boards/esp32 uses."""
 
 from ports import PWRON_RESET, WLAN, Clock, Module, Network, Ntp, Restart, Watchdog, install, load
 
 
 class Station(WLAN):
-    """With the driver's way of answering late: what disconnect() does is told as an event, a moment later."""
+    """Like the driver, it reports the effect of disconnect() by a later event."""
 
     NO_AP = 201
     WRONG_KEY = 202
@@ -95,14 +95,14 @@ class Station(WLAN):
 
 
 class StationWithChannel(Station):
-    """Of a firmware whose connect() knows the channel."""
+    """The station of a firmware whose connect() has the argument `channel`."""
 
     def connect(self, ssid, key, *, bssid=None, channel=0):
         self.dial(ssid, key, {"bssid": bssid, "channel": channel} if bssid else {})
 
 
 class Partition:
-    """One on the flash."""
+    """A partition of the flash."""
 
     TYPE_DATA = 1
     parts = {}
@@ -122,7 +122,7 @@ class Partition:
 
 
 class Esp32:
-    """`air`: the access points that can be heard. `kept`: its RTC memory. `inside`: the module esp32."""
+    """`air`: the access points in range. `kept`: its RTC memory. `inside`: the module esp32."""
 
     def __init__(self, *air, station=Station):
         self.air = list(air)
@@ -133,7 +133,7 @@ class Esp32:
         self.start()
 
     def start(self, cause=PWRON_RESET):
-        """Starts it, `cause` being what the port calls the cause."""
+        """Starts it with the port's reset cause `cause`."""
         del self.did[:]
         self.clock = Clock()
         self.wlan = self.station(self)

@@ -1,4 +1,4 @@
-"""A fake of what boards/rp2040 uses of MicroPython's rp2 port: of the chip, and of the Wi-Fi chip beside it."""
+"""A fake of the parts of MicroPython's rp2 port that boards/rp2040 uses: the chip and its Wi-Fi chip."""
 
 from ports import PWRON_RESET, WDT_RESET, WLAN, Clock, Module, Network, Ntp, Restart, Watchdog, install, load
 
@@ -10,7 +10,7 @@ class Station(WLAN):
     NO_AP = -2
     WRONG_KEY = -3
     GONE = 0
-    state = 0  # how the last attempt goes, or went
+    state = 0  # state or result of the last attempt
 
     def connect(self, ssid, key):
         if not self.up:
@@ -41,9 +41,9 @@ class Station(WLAN):
 
 
 class Registers:
-    """machine.mem32 with those that a board may touch: which chip it is, its watchdog, the pad of pin 29."""
+    """machine.mem32 with the registers that a board may access: chip id, watchdog, the pad of pin 29."""
 
-    charged = False  # pin 29 was driven: the next reading is wrong
+    charged = False  # pin 29 was an output: the next reading is wrong
 
     def __init__(self, rp2350=False):
         self.dog = 0x400D8000 if rp2350 else 0x40058000
@@ -70,8 +70,8 @@ class Registers:
             raise KeyError(hex(at))
 
 
-class Dog(Watchdog):
-    """Its counter has 24 bits and counts half microseconds."""
+class WatchdogTimer(Watchdog):
+    """The watchdog: its counter has 24 bits and counts half microseconds."""
 
     def __init__(self, chip, timeout):
         if timeout > 8388:
@@ -86,8 +86,8 @@ class Dog(Watchdog):
 
 
 class Rp2040:
-    """`air`: the access points that can be heard. `volts`: what its converter reads on a channel. `nap`: no light
-    sleep is longer."""
+    """`air`: the access points in range. `volts`: the converter's reading of each channel. `nap`: the longest light
+    sleep."""
 
     def __init__(self, *air, rp2350=False):
         self.air = list(air)
@@ -101,7 +101,7 @@ class Rp2040:
         self.start()
 
     def start(self, cause=PWRON_RESET):
-        """Starts it, `cause` being what the port calls the cause."""
+        """Starts it with the port's reset cause `cause`."""
         del self.did[:]
         self.clock = Clock()
         self.wlan = Station(self)
@@ -121,7 +121,7 @@ class Rp2040:
             reset_cause=lambda: cause,
             mem32=self.mem32,
             RTC=lambda: Module(datetime=self.set_date),
-            WDT=lambda timeout: Dog(self, timeout),
+            WDT=lambda timeout: WatchdogTimer(self, timeout),
             Timer=Timer,
             ADC=ADC,
             disable_irq=self.disable_irq,
@@ -172,7 +172,7 @@ class _ADC:
             raise volts
         if self.channel == 3:
             if chip.irq or chip.mem32[chip.mem32.pad] != 0x80:
-                return 0  # pin 29 drives
+                return 0  # pin 29 is an output
             if chip.mem32.charged:
                 chip.mem32.charged = False
                 return 0x5555

@@ -1,4 +1,4 @@
-# The other end of a session under test: feeds it packets, and reads what it sends.
+# The broker's side of a session under test: feeds it packets, and reads the packets that it sends.
 
 
 import inflight.packet as packet
@@ -26,7 +26,7 @@ def message(topic, payload, qos=0, mid=1, dup=0, retain=0):
 
 
 def split(data):
-    """The packets of data."""
+    """Splits data into packets."""
     out = []
     i = 0
     while i < len(data):
@@ -37,13 +37,13 @@ def split(data):
 
 
 def mid_of(raw):
-    """The Message ID of a short PUBLISH that was sent."""
+    """The Message ID of a short PUBLISH packet."""
     at = 4 + (raw[2] << 8 | raw[3])
     return raw[at] << 8 | raw[at + 1]
 
 
 class Peer:
-    """A session, its broker's end in the test's hands, and a clock that the test turns."""
+    """A session with a test in the broker's place, and a clock that the test advances."""
 
     def __init__(self, device=None, buffer=256, **options):
         self.now = 0
@@ -52,7 +52,7 @@ class Peer:
         self.session = Session(journal, bytearray(buffer), b"dev", **options)
 
     def written(self):
-        """Everything that is due, as one."""
+        """All pending bytes."""
         s = self.session
         out = b""
         n = s.data_to_send(self.now)
@@ -62,11 +62,11 @@ class Peer:
         return out
 
     def sent(self):
-        """The packets that are due."""
+        """All pending packets."""
         return split(self.written())
 
     def feed(self, data):
-        """Gives data to the session; returns the packets it sends meanwhile."""
+        """Gives data to the session. Returns the packets that it sends meanwhile."""
         s = self.session
         out = b""
         i = 0
@@ -91,7 +91,7 @@ class Peer:
             self.got.append((bytes(d.buf[d.at : d.at + d.n]), s.redelivered))
 
     def up(self, present=0, clean=False):
-        """A new connection; returns what is sent behind CONNACK."""
+        """Makes a new connection. Returns the packets that the session sends after CONNACK."""
         self.session.connect(self.now, clean, 60, None, None, None)
         eq(self.sent()[0][0], 0x10)
         eq(self.feed(bytes([0x20, 2, present, 0])), [])

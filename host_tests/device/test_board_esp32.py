@@ -1,5 +1,4 @@
-"""The ESP32 as a board, on a fake of its port; what its Wi-Fi does as others do: test_board_network, its flash:
-test_board_flash."""
+"""The ESP32 board with a fake of its port. Wi-Fi that all boards share: test_board_network; flash: test_board_flash."""
 
 import codes
 from codes import CONNECTING, ONLINE, WRONG_KEY
@@ -22,14 +21,14 @@ KEY = "secret-key"
 
 
 def online(*air, **more):
-    """A chip that has joined."""
+    """A chip with a Wi-Fi connection."""
     chip = Esp32(*(air or (AccessPoint(),)), **more)
     eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
     return chip
 
 
 def sleeps(chip):
-    """Deeply, for a minute; it has started again."""
+    """Sleeps deeply for a minute, and starts again."""
     stops(chip, chip.board.sleep, 60_000, True)
     chip.start(DEEPSLEEP_RESET)
 
@@ -38,7 +37,7 @@ def dials(chip):
     return [what for what in chip.did if what[0] == "connect"]
 
 
-def test_the_whole_interface_is_there():
+def test_interface_is_complete():
     board = Esp32().board
     names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
     for name in (names + " remember recall watchdog sensors").split():
@@ -47,10 +46,10 @@ def test_the_whole_interface_is_there():
     eq((board.device_id(), board.device_id()), ("240ac4123456", "240ac4123456"))
 
 
-# --- the access point of last time ---
+# --- the remembered access point ---
 
 
-def test_a_deep_sleep_keeps_which_access_point_it_was():
+def test_access_point_is_remembered_in_deep_sleep():
     near = AccessPoint()
     others = (
         AccessPoint(bssid=b"\x02\0\0\0\0\x02", rssi=-80),
@@ -63,13 +62,13 @@ def test_a_deep_sleep_keeps_which_access_point_it_was():
         sleeps(chip)
         eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
         eq(dials(chip), [("connect", "attic", more)])
-        assert "scan" not in stops(chip, chip.board.sleep, 60_000, True)  # it is known
+        assert "scan" not in stops(chip, chip.board.sleep, 60_000, True)  # the access point is remembered
         chip.start(DEEPSLEEP_RESET)
         eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
         eq(dials(chip), [("connect", "attic", more)])
 
 
-def test_any_other_will_do_when_that_access_point_is_gone():
+def test_another_access_point_when_the_remembered_one_is_gone():
     for timeout_ms in (0, 20_000):
         near, far = AccessPoint(), AccessPoint(bssid=b"\x02\0\0\0\0\x02", channel=11, rssi=-80)
         chip = online(near, far)
@@ -78,12 +77,12 @@ def test_any_other_will_do_when_that_access_point_is_gone():
         chip.start(DEEPSLEEP_RESET)
         chip.board.wifi_connect("attic", KEY, timeout_ms)
         eq((outcome(chip), len(dials(chip)), dials(chip)[1]), (ONLINE, 2, ("connect", "attic", {})))
-        chip.start(WDT_RESET)  # and it is asked no more
+        chip.start(WDT_RESET)  # the old one is not tried again
         eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
         eq(dials(chip), [("connect", "attic", {})])
 
 
-def test_a_slow_address_at_that_access_point_is_waited_for():
+def test_waits_for_slow_dhcp_at_the_remembered_access_point():
     chip = online()
     sleeps(chip)
     chip.air[0].answers = False
@@ -93,7 +92,7 @@ def test_a_slow_address_at_that_access_point_is_waited_for():
     eq((outcome(chip), len(dials(chip))), (ONLINE, 1))
 
 
-def test_an_access_point_that_hangs_is_not_waited_for_for_long():
+def test_short_time_out_for_a_remembered_access_point_that_hangs():
     near, far = AccessPoint(), AccessPoint(bssid=b"\x02\0\0\0\0\x02")
     chip = online(near, far)
     sleeps(chip)
@@ -104,24 +103,24 @@ def test_an_access_point_that_hangs_is_not_waited_for_for_long():
     eq((outcome(chip), len(dials(chip))), (ONLINE, 2))
 
 
-def test_another_network_is_joined_without_that_access_point():
+def test_another_network_ignores_the_remembered_access_point():
     chip = online(AccessPoint(), AccessPoint("cellar"))
     sleeps(chip)
     eq(chip.board.wifi_connect("cellar", KEY, 10_000), ONLINE)
     eq(dials(chip), [("connect", "cellar", {})])
 
 
-def test_a_wrong_key_at_that_access_point_is_told():
+def test_wrong_key_at_the_remembered_access_point_is_reported():
     chip = online()
     sleeps(chip)
     chip.air[0].key = "another-key"
     eq(chip.board.wifi_connect("attic", KEY, 10_000), WRONG_KEY)
 
 
-# --- what survives ---
+# --- memory that survives a reset ---
 
 
-def test_what_is_remembered_survives_a_deep_sleep_and_resets():
+def test_remembered_data_survives_deep_sleep_and_resets():
     chip = Esp32()
     eq(chip.board.recall(), None)
     for data in (b"sixteen bytes ok", b"short", b"\0" * 16):
@@ -136,7 +135,7 @@ def test_what_is_remembered_survives_a_deep_sleep_and_resets():
     eq(chip.board.recall(), None)
 
 
-def test_a_power_cut_leaves_nothing_to_recall():
+def test_power_cut_clears_remembered_data():
     for left in (b"", b"IF", bytes(33), b"\xff" * 33, bytes((i * 73 + 11) & 255 for i in range(2048)), b"IF" * 20):
         chip = Esp32()
         chip.board.remember(b"sixteen bytes ok")
@@ -147,7 +146,7 @@ def test_a_power_cut_leaves_nothing_to_recall():
         eq(board.recall(), b"again")
 
 
-def test_a_byte_that_changed_is_noticed():
+def test_a_changed_byte_is_detected():
     chip = Esp32()
     chip.board.remember(b"sixteen bytes ok")
     for i in range(33):
@@ -158,7 +157,7 @@ def test_a_byte_that_changed_is_noticed():
     eq(chip.board.recall(), b"sixteen bytes ok")
 
 
-def test_the_applications_own_rtc_memory_is_left_alone():
+def test_the_applications_rtc_memory_is_not_changed():
     chip = online()
     chip.board.remember(b"1")
     chip.kept += b"the application's"
@@ -168,7 +167,7 @@ def test_the_applications_own_rtc_memory_is_left_alone():
     eq((chip.kept[33:], chip.board.recall()), (b"the application's", b"sixteen bytes ok"))
 
 
-# --- life and death ---
+# --- reset, sleep and watchdog ---
 
 
 def test_reset_causes():
@@ -184,8 +183,8 @@ def test_reset_causes():
         eq((board.reset_cause(), board.reset_cause()), (word, word))
 
 
-def test_a_reset_that_was_asked_for_is_soft_once():
-    for cause in (HARD_RESET, SOFT_RESET):  # a chip says one or the other
+def test_a_requested_reset_is_reported_once():
+    for cause in (HARD_RESET, SOFT_RESET):  # chips report one or the other
         chip = Esp32()
         eq(stops(chip, chip.board.sleep, 0, True)[-1], ("reset",))
         board = chip.start(cause)
@@ -203,7 +202,7 @@ def test_wifi_is_off_before_the_board_sleeps():
     eq(stops(chip, chip.board.sleep, 5, True), [("deepsleep", 5)])
 
 
-def test_nothing_keeps_the_board_from_sleeping():
+def test_the_board_sleeps_despite_driver_errors():
     chip = online()
     chip.wlan.broken = True
     eq(stops(chip, chip.board.sleep, 5, True)[-1], ("deepsleep", 5))
@@ -224,7 +223,7 @@ def test_a_light_sleep_keeps_the_connection():
     eq(chip.did, [("lightsleep", 2_000)])
 
 
-def test_the_watchdog_bites_who_does_not_come_back():
+def test_watchdog_resets_a_board_that_hangs():
     chip = Esp32()
     for _ in range(5):
         chip.board.watchdog(20_000)
@@ -247,7 +246,7 @@ def test_sensors():
     eq([(name, unit, round(value)) for name, unit, value in board.sensors()][0], ("temperature", "Cel", 50))
 
 
-def test_a_sensor_that_fails_gives_its_exception_and_stops_no_other():
+def test_a_failing_sensor_does_not_affect_others():
     def broken():
         raise OSError("no sensor")
 

@@ -1,4 +1,4 @@
-"""Which flash the boards hand the journal, on a fake of each port and a real littlefs."""
+"""Which flash the boards choose for the journal, with fakes of the ports and a real littlefs."""
 
 import os
 
@@ -14,7 +14,7 @@ _journal_flash = storage.journal_flash
 
 
 def picks(chip, root=ROOT):
-    """What the board picks, its file system being the one at `root`."""
+    """The flash that the board chooses; its file system is at `root`."""
     storage.journal_flash = lambda *args, **more: _journal_flash(*args, root=root, **more)
     try:
         return chip.board.journal_flash()
@@ -28,7 +28,7 @@ def running(page=32):
     return stock.supply
 
 
-def test_esp32_with_a_partition_of_its_own():
+def test_esp32_with_a_journal_partition():
     flash = NorFlash(16, 4096, 64)
     Partition.parts = {"vfs": Partition(running()), "mqtt": Partition(flash)}
     device = picks(Esp32())
@@ -37,12 +37,12 @@ def test_esp32_with_a_partition_of_its_own():
     assert flash.programs > 60 and os.listdir(ROOT) == []
 
 
-def test_esp32_with_a_partition_that_is_not_encrypted():
+def test_esp32_with_an_unencrypted_journal_partition():
     Partition.parts = {"vfs": Partition(running(), True), "mqtt": Partition(NorFlash(16, 4096, 64))}
     eq(picks(Esp32()).where, "partition")
 
 
-def test_esp32_without_it():
+def test_esp32_without_a_journal_partition():
     Partition.parts = {"vfs": Partition(running())}
     device = picks(Esp32())
     eq((device.where, device.repaired, device.page, device.ioctl(4, 0)), ("pinned files", 0, 64, 16))
@@ -65,7 +65,7 @@ def test_esp32_whose_flash_is_encrypted():
 
 
 def test_esp32_with_another_file_system():
-    Partition.parts = {"vfs": Partition(NorFlash(8, 512, 32))}  # FAT, as far as littlefs is concerned
+    Partition.parts = {"vfs": Partition(NorFlash(8, 512, 32))}  # not littlefs: stands for FAT
     running()
     device = picks(Esp32())
     eq(device.where, "slot files")

@@ -1,4 +1,4 @@
-"""Wi-Fi and clock of the boards, on a fake of each port: what they do alike."""
+"""Wi-Fi and clock, with a fake of each port: behaviour that all boards share."""
 
 from codes import CONNECTING, FAILED, IDLE, NO_ADDRESS, NO_AP, ONLINE, WRONG_KEY
 from harness import eq, raises
@@ -8,13 +8,13 @@ from ports_rp2040 import Rp2040
 
 CHIPS = (Esp32, Rp2040)
 KEY = "secret-key"
-OUTCOMES = (  # of joining "attic" and, without DHCP, "cellar"
+OUTCOMES = (  # of connecting to "attic" and, without DHCP, "cellar"
     ("attic", "wrong-key", WRONG_KEY),
     ("nowhere", KEY, NO_AP),
     ("cellar", KEY, NO_ADDRESS),
     ("attic", KEY, ONLINE),
 )
-REFUSALS = {  # why a port says that it was not let in
+REFUSALS = {  # status codes of refused connections by port
     Esp32: (
         (2, FAILED),
         (14, WRONG_KEY),
@@ -40,7 +40,7 @@ STATES = {
 
 
 def online(new):
-    """A chip that has joined."""
+    """A chip with a Wi-Fi connection."""
     chip = new(AccessPoint())
     eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
     return chip
@@ -53,7 +53,7 @@ def silent(ssid="attic"):
     return ap
 
 
-# --- words ---
+# --- status codes ---
 
 
 def test_every_status_code_has_a_word():
@@ -64,7 +64,7 @@ def test_every_status_code_has_a_word():
             eq((code, chip.board.wifi_status()), (code, word))
 
 
-def test_every_refusal_has_a_word_that_stands():
+def test_every_refusal_has_a_status_that_stays():
     for new in CHIPS:
         for code, word in REFUSALS[new]:
             chip = new(AccessPoint())
@@ -74,14 +74,14 @@ def test_every_refusal_has_a_word_that_stands():
             eq(chip.board.wifi_status(), word)
 
 
-def test_wrong_key_no_access_point_and_no_address_are_told_apart():
+def test_wrong_key_no_access_point_and_no_address_differ():
     for new in CHIPS:
         chip = new(AccessPoint(), silent("cellar"))
         for ssid, key, word in (("attic", "short", WRONG_KEY),) + OUTCOMES:
             eq(chip.board.wifi_connect(ssid, key, 10_000), word)
 
 
-def test_wifi_is_off_until_somebody_joins():
+def test_wifi_is_off_until_it_connects():
     for new in CHIPS:
         chip = new(AccessPoint())
         eq((chip.board.wifi_status(), chip.board.rssi(), chip.wlan.up), (IDLE, None, False))
@@ -90,7 +90,7 @@ def test_wifi_is_off_until_somebody_joins():
 # --- waiting ---
 
 
-def test_without_a_time_out_the_outcome_comes_later():
+def test_without_a_time_out_connecting_returns_at_once():
     for new in CHIPS:
         chip = new(AccessPoint(), silent("cellar"))
         for ssid, key, word in OUTCOMES:
@@ -99,7 +99,7 @@ def test_without_a_time_out_the_outcome_comes_later():
             eq(outcome(chip), word)
 
 
-def test_the_outcome_is_not_waited_for_longer_than_asked():
+def test_connecting_ends_with_the_time_out():
     for new in CHIPS:
         for ms, word in ((300, FAILED), (3_000, NO_ADDRESS)):
             chip = new(silent())
@@ -108,7 +108,7 @@ def test_the_outcome_is_not_waited_for_longer_than_asked():
             assert ms <= chip.clock.now - before <= ms + 20
 
 
-def test_an_address_that_comes_late_counts():
+def test_a_late_address_is_accepted():
     for new in CHIPS:
         chip = new(silent())
         eq(chip.board.wifi_connect("attic", KEY, 5_000), NO_ADDRESS)
@@ -118,7 +118,7 @@ def test_an_address_that_comes_late_counts():
         eq(chip.board.wifi_status(), ONLINE)
 
 
-def test_an_address_that_is_lost_is_waited_for():
+def test_waits_for_a_lost_address():
     for new in CHIPS:
         chip = online(new)
         chip.clock.sleep_ms(60_000)
@@ -131,16 +131,16 @@ def test_an_address_that_is_lost_is_waited_for():
         eq(chip.board.wifi_status(), ONLINE)
 
 
-# --- again ---
+# --- reconnecting ---
 
 
-def test_joins_again_when_the_access_point_is_back():
+def test_reconnects_when_the_access_point_returns():
     for new in CHIPS:
         chip = online(new)
         ap = chip.air[0]
         vanish(chip, ap)
         chip.clock.sleep_ms(7_000)
-        assert chip.board.wifi_status() in (NO_AP, IDLE)  # the firmware connects again on either
+        assert chip.board.wifi_status() in (NO_AP, IDLE)  # the firmware reconnects in both states
         eq(chip.board.rssi(), None)
         for timeout_ms in (0, 10_000):
             chip.board.wifi_connect("attic", KEY, timeout_ms)
@@ -150,7 +150,7 @@ def test_joins_again_when_the_access_point_is_back():
         eq((outcome(chip), chip.board.rssi()), (ONLINE, -60))
 
 
-def test_joins_while_it_is_joining_or_has_joined():
+def test_connects_while_connecting_or_connected():
     for new in CHIPS:
         chip = new(AccessPoint(), AccessPoint("cellar"))
         for ssid in ("attic", "attic", "cellar", "cellar", "attic"):
@@ -160,21 +160,21 @@ def test_joins_while_it_is_joining_or_has_joined():
             eq((outcome(chip), chip.wlan.access_point.ssid), (ONLINE, ssid))
 
 
-def test_how_the_attempt_before_ended_says_nothing_of_this_one():
+def test_status_of_an_earlier_attempt_is_ignored():
     for new in CHIPS:
         chip = new(AccessPoint())
         eq(chip.board.wifi_connect("attic", "wrong-key", 10_000), WRONG_KEY)
-        chip.wlan.says = chip.wlan.WRONG_KEY  # as some drivers do until they know better
+        chip.wlan.says = chip.wlan.WRONG_KEY  # some drivers report the earlier result at first
         eq(chip.board.wifi_connect("attic", KEY, 0), CONNECTING)
         chip.clock.sleep_ms(4_000)
         eq(chip.board.wifi_status(), CONNECTING)
         chip.wlan.says = None
         eq(chip.board.wifi_status(), ONLINE)
         chip.wlan.says = chip.wlan.WRONG_KEY
-        eq(chip.board.wifi_connect("attic", "wrong-key", 20_000), WRONG_KEY)  # it stays with it
+        eq(chip.board.wifi_connect("attic", "wrong-key", 20_000), WRONG_KEY)  # the status stays
 
 
-def test_a_driver_that_refuses_raises_nothing():
+def test_driver_errors_are_not_raised():
     for new in CHIPS:
         chip = new(AccessPoint())
         chip.wlan.broken = True
@@ -204,7 +204,7 @@ def test_host_name_country_and_address():
         raises(ValueError, chip.board.wifi_setup, None, "DEU")
 
 
-def test_a_radio_that_is_on_learns_the_country_by_starting_again():
+def test_setting_the_country_restarts_the_radio():
     for new in CHIPS:
         chip = online(new)
         del chip.did[:]
@@ -232,7 +232,7 @@ def test_time_from_the_network():
         eq((chip.date, chip.ntp.asked[-1]), ((2023, 11, 19, 7, 22, 13, 20, 0), ("ntp.example", 1)))
 
 
-def test_a_clock_that_cannot_be_set_stays_as_it_is():
+def test_failed_synchronisation_keeps_the_clock():
     for new in CHIPS:
         chip = new()
         for wrong in (2_085_978_496, OSError(-2), OSError(110), IndexError("half an answer"), OverflowError()):

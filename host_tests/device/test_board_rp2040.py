@@ -1,4 +1,4 @@
-"""Pico W and Pico 2 W as a board, on a fake of their port; their Wi-Fi: test_board_network, flash: test_board_flash."""
+"""Pico W and Pico 2 W with a fake of their port. Their Wi-Fi: test_board_network; flash: test_board_flash."""
 
 import codes
 from codes import ONLINE
@@ -11,7 +11,7 @@ CHIPS = (False, True)  # RP2040, RP2350
 
 
 def online(*air, **more):
-    """A chip that has joined."""
+    """A chip with a Wi-Fi connection."""
     chip = Rp2040(*(air or (AccessPoint(),)), **more)
     eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
     return chip
@@ -20,7 +20,7 @@ def online(*air, **more):
 # --- identity ---
 
 
-def test_the_whole_interface_is_there():
+def test_interface_is_complete():
     board = Rp2040().board
     names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
     for name in (names + " remember recall watchdog sensors").split():
@@ -30,23 +30,23 @@ def test_the_whole_interface_is_there():
 
 def test_identity_is_the_address_of_the_wifi_chip():
     chip = Rp2040()
-    eq(chip.wlan.config("mac"), bytes(6))  # as it reads while that chip is off
+    eq(chip.wlan.config("mac"), bytes(6))  # its value while that chip is off
     eq(chip.board.device_id(), "28cdc1123456")
     chip.wlan.active(False)
     chip.mac = b"other!"
     eq(chip.board.device_id(), "28cdc1123456")
 
 
-def test_identity_is_the_chips_own_where_that_is_silent():
+def test_identity_is_the_chips_own_without_wifi():
     chip = Rp2040()
     chip.mac = bytes(6)
     eq(chip.board.device_id(), "010203040506")
 
 
-# --- what survives ---
+# --- memory that survives a reset ---
 
 
-def test_what_is_remembered_survives_a_deep_sleep_and_resets():
+def test_remembered_data_survives_deep_sleep_and_resets():
     for rp2350 in CHIPS:
         chip = Rp2040(rp2350=rp2350)
         eq(chip.board.recall(), None)
@@ -63,7 +63,7 @@ def test_what_is_remembered_survives_a_deep_sleep_and_resets():
         eq(chip.board.recall(), None)
 
 
-def test_a_power_cut_leaves_nothing_to_recall():
+def test_power_cut_clears_remembered_data():
     for rp2350 in CHIPS:
         for word in (0, 0xFFFFFFFF, 0x55AA00FF, 0x00000010):
             chip = Rp2040(rp2350=rp2350)
@@ -76,7 +76,7 @@ def test_a_power_cut_leaves_nothing_to_recall():
             eq(board.recall(), b"again")
 
 
-def test_a_bit_that_changed_is_noticed():
+def test_a_changed_bit_is_detected():
     chip = Rp2040()
     chip.board.remember(b"sixteen bytes ok")
     for i in (0, 1, 2, 3, 5):
@@ -88,7 +88,7 @@ def test_a_bit_that_changed_is_noticed():
     eq(chip.board.recall(), b"sixteen bytes ok")
 
 
-def test_the_boot_roms_registers_are_left_alone():
+def test_the_boot_roms_registers_are_not_changed():
     chip = Rp2040()
     for i in (4, 6, 7):
         chip.mem32[chip.mem32.scratch(i)] = 0xB007
@@ -96,7 +96,7 @@ def test_the_boot_roms_registers_are_left_alone():
     eq([chip.mem32[chip.mem32.scratch(i)] for i in (4, 6, 7)], [0xB007] * 3)
 
 
-# --- life and death ---
+# --- reset, sleep and watchdog ---
 
 
 def test_reset_causes():
@@ -109,7 +109,11 @@ def test_reset_causes():
             (lambda: stops(chip, chip.reset), WDT_RESET, codes.RESET),
             (lambda: boot_rom(chip), WDT_RESET, codes.RESET),
             (lambda: hangs(chip, 5_000), WDT_RESET, codes.WATCHDOG),
-            (lambda: stops(chip, chip.board.sleep, 5, True), PWRON_RESET, codes.POWER_ON),  # power went meanwhile
+            (
+                lambda: stops(chip, chip.board.sleep, 5, True),
+                PWRON_RESET,
+                codes.POWER_ON,
+            ),  # a power cut during the sleep
             (lambda: stops(chip, chip.reset), WDT_RESET, codes.RESET),
         ):
             restart()
@@ -118,24 +122,24 @@ def test_reset_causes():
 
 
 def boot_rom(chip):
-    """The boot drive took a new firmware."""
+    """A reset after new firmware was copied to the boot drive."""
     chip.mem32[chip.mem32.scratch(4)] = 0xB007C0D3
 
 
 def hangs(chip, ms):
-    """Lets the watchdog bite. Returns how long that took."""
+    """Waits for the watchdog's reset. Returns how long that took."""
     chip.board.watchdog(ms)
     before = chip.clock.now
     eq(stops(chip, chip.clock.sleep_ms, 600_000), ["bite"])
     return chip.clock.now - before
 
 
-def test_the_watchdog_bites_when_it_should():
+def test_watchdog_resets_after_its_time_out():
     for ms in (1_000, 8_000):
         eq(hangs(Rp2040(), ms), ms)
 
 
-def test_a_deadline_that_the_hardware_cannot_count_to_is_kept():
+def test_watchdog_time_out_longer_than_the_hardwares():
     for ms in (9_000, 60_000, 300_000):
         chip = Rp2040()
         for _ in range(4):
@@ -162,7 +166,7 @@ def test_wifi_and_watchdog_are_off_before_the_board_sleeps():
     eq(stops(chip, chip.board.sleep, 5, True), [("lightsleep", 5), "reset"])
 
 
-def test_a_light_sleep_that_ends_early_is_slept_on():
+def test_a_light_sleep_that_ends_early_is_continued():
     chip = Rp2040()
     chip.nap = 3_000_000
     before = chip.clock.now
@@ -191,10 +195,10 @@ def test_sensors():
         eq((readings["temperature"][0], round(readings["temperature"][1])), ("Cel", 27))
         eq((readings["vsys"][0], round(readings["vsys"][1], 2)), ("V", 5.0))
         assert readings["memory"][0] == "B" and readings["memory"][1] > 10_000
-        eq((chip.irq, chip.mem32[chip.mem32.pad]), (True, 0x56))  # as it was: Wi-Fi needs that pin
+        eq((chip.irq, chip.mem32[chip.mem32.pad]), (True, 0x56))  # restored: Wi-Fi needs that pin
 
 
-def test_a_sensor_that_fails_gives_its_exception_and_stops_no_other():
+def test_a_failing_sensor_does_not_affect_others():
     chip = online()
     for channel, name, other in ((3, "vsys", "temperature"), (4, "temperature", "vsys")):
         before = chip.volts[channel]

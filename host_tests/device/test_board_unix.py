@@ -1,4 +1,4 @@
-"""The Linux box as a board."""
+"""The unix board: Linux as a board."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ def put(name, value):
 
 
 class Home:
-    """A board with a home of its own, as a process that has just started sees it."""
+    """A board with its own home folder, as a new process sees it."""
 
     def __enter__(self):
         base = os.getenv("TMPDIR") or "/tmp"
@@ -56,14 +56,14 @@ def _exists(path):
         return False
 
 
-def test_the_whole_interface_is_there():
+def test_interface_is_complete():
     names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
     for name in (names + " remember recall watchdog sensors accepted").split():
         assert callable(getattr(board, name)), name
     eq(board.NAME, "unix")
 
 
-def test_the_network_is_the_systems_business():
+def test_the_system_manages_the_network():
     eq(board.wifi_status(), codes.ONLINE)
     eq(board.wifi_connect("ssid", "key", 0), codes.ONLINE)
     eq(board.sync_time(), True)
@@ -80,7 +80,7 @@ def test_identity_comes_from_the_environment():
         assert c in "0123456789abcdef"
 
 
-def test_home_is_made_when_needed():
+def test_home_is_created_when_needed():
     with Home() as home:
         eq(board.config_path(), home.path + "/config.json")
         assert _exists(home.path)
@@ -92,7 +92,7 @@ def test_first_start_is_a_power_on():
         eq(board.reset_cause(), codes.POWER_ON)
 
 
-def test_a_start_after_a_kill_is_told_apart():
+def test_a_start_after_a_kill_has_its_own_reset_cause():
     with Home() as home:
         board.reset_cause()
         home.start_again()
@@ -108,7 +108,7 @@ def test_a_start_after_an_orderly_exit_is_a_power_on():
         eq(board.reset_cause(), codes.POWER_ON)
 
 
-def test_a_note_cut_short_is_a_power_cut():
+def test_an_incomplete_state_file_is_a_power_cut():
     with Home() as home:
         board.home()
         open(home.path + "/next-start", "w").close()
@@ -128,7 +128,7 @@ def test_deep_sleep_ends_the_process_and_is_remembered():
             eq(board.reset_cause(), cause)
 
 
-def test_what_is_remembered_survives_a_deep_sleep_or_reboot_and_no_power_cut():
+def test_remembered_data_survives_deep_sleep_and_reboot_only():
     with Home() as home:
         eq(board.recall(), None)
         board.remember(b"sixteen bytes ok")
@@ -145,7 +145,7 @@ def test_what_is_remembered_survives_a_deep_sleep_or_reboot_and_no_power_cut():
         raises(ValueError, board.remember, bytes(17))
 
 
-def test_a_light_sleep_lasts_as_long_as_it_should_and_is_no_reset():
+def test_a_light_sleep_has_its_length_and_is_no_reset():
     with Home():
         board.remember(b"kept")
         start = ticks_ms()
@@ -154,7 +154,7 @@ def test_a_light_sleep_lasts_as_long_as_it_should_and_is_no_reset():
         eq(board.recall(), b"kept")
 
 
-def test_the_journals_flash_keeps_what_is_written():
+def test_the_journals_flash_is_persistent():
     with Home():
         flash = board.journal_flash()
         eq((flash.ioctl(4, 0), flash.ioctl(5, 0)), (16, 4096))
@@ -181,7 +181,7 @@ def test_sensors_read_this_machine():
         assert -60 < readings["temperature"][1] < 150
 
 
-def test_a_sensor_that_fails_gives_its_exception_and_stops_no_other():
+def test_a_failing_sensor_does_not_affect_others():
     whole = board._text
     board._text = lambda path, most=512: "garbage" if "loadavg" in path else whole(path, most)
     try:
@@ -192,7 +192,7 @@ def test_a_sensor_that_fails_gives_its_exception_and_stops_no_other():
     assert readings["uptime"] >= 0
 
 
-def test_a_sensor_that_is_not_there_is_left_out():
+def test_a_missing_sensor_is_omitted():
     whole = board._text
     board._text = lambda path, most=512: None if "thermal" in path else whole(path, most)
     try:
@@ -204,7 +204,7 @@ def test_a_sensor_that_is_not_there_is_left_out():
 
 def test_accepted_messages_are_logged_at_once():
     with Home() as home:
-        board.accepted(1, 1, "telemetry")  # nobody asked for a log
+        board.accepted(1, 1, "telemetry")  # no log is configured
         path = board.home() + "/accepted"
         assert not _exists(path)
         put("INFLIGHT_ACCEPTED_LOG", path)

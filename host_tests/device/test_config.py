@@ -1,4 +1,4 @@
-"""The configuration: what is taken, and what the errors tell a person to do."""
+"""The configuration: accepted fields, and errors that tell the user what to do."""
 
 import json
 import os
@@ -16,13 +16,13 @@ def refused(**fields):
     return str(raises(ConfigError, lambda: config(**fields)))
 
 
-def test_a_host_is_enough():
+def test_only_the_host_is_required():
     c = config()
     eq((c.host, c.device, c.root, c.qos, c.protocol_level), ("broker", "a1b2c3", "inflight", 1, 4))
     eq((c.password, c.tls_ca, c.wifi_ssid, c.when_full), (None, None, None, None))
 
 
-def test_given_fields_are_taken():
+def test_given_fields_are_used():
     c = config(device="attic", root="home/upstairs", qos=2, port=1884, interval_ms=250, when_full="oldest", user="me")
     eq(
         (c.device, c.root, c.qos, c.port, c.interval_ms, c.when_full),
@@ -30,7 +30,7 @@ def test_given_fields_are_taken():
     )
 
 
-def test_null_is_left_out():
+def test_null_is_the_default():
     c = config(user=None, device=None)
     eq((c.user, c.device), (None, "a1b2c3"))
 
@@ -44,12 +44,12 @@ def test_not_an_object():
         assert "JSON object" in str(raises(ConfigError, check, given, "d"))
 
 
-def test_unknown_field_is_named_with_those_that_exist():
+def test_unknown_field_error_lists_the_known_fields():
     text = refused(intervall_ms=5)
     assert '"intervall_ms"' in text and "interval_ms" in text.replace("intervall_ms", "")
 
 
-def test_numbers_say_their_range():
+def test_number_errors_show_the_range():
     for value in (0, 3, "1", 1.5, True, None, [1]):
         text = refused(qos=value)
         assert text.startswith("qos:") and "1 to 2" in text, text
@@ -63,12 +63,12 @@ def test_numbers_say_their_range():
         assert refused(**{name: value}).startswith(name)
 
 
-def test_texts_want_text():
+def test_text_fields_require_strings():
     for value in (1, "", [], {}, False):
         assert refused(user=value).startswith("user:")
 
 
-def test_names_are_fit_for_topics():
+def test_names_are_valid_in_topics():
     for device in ("a/b", "a+", "#", "a b", "\u00e4", "a:b", "a\n"):
         assert refused(device=device).startswith("device:"), device
     for root in ("/a", "a/", "a//b", "a/#", "$SYS", "a b"):
@@ -133,7 +133,7 @@ def test_sensors():
     assert "write a list" in refused(sensors={"driver": "adc"})
 
 
-def test_the_identity_is_asked_for_only_if_there_is_none():
+def test_the_boards_identity_is_used_only_without_a_name():
     asked = []
     eq(check({"host": "h", "device": "attic"}, lambda: asked.append(1)).device, "attic")
     eq((check({"host": "h"}, lambda: "a1b2").device, asked), ("a1b2", []))
@@ -153,7 +153,7 @@ def test_no_secret_is_shown():
         assert secret not in text, text
 
 
-def test_check_number_takes_what_the_file_takes():
+def test_check_number_agrees_with_the_file():
     eq(check_number("interval_ms", 100), 100)
     raises(ConfigError, check_number, "interval_ms", None)
 
@@ -177,12 +177,12 @@ def test_load_names_the_file_and_the_field():
     assert ".json: qos:" in text, text
 
 
-def test_load_of_what_is_not_json():
+def test_load_of_invalid_json():
     for text in ("", "{", '{"host": "h", "qos": 2', '{"password": hunter2}'):
         error = str(raises(ConfigError, in_file, text))
         assert "not JSON" in error and "hunter2" not in error, error
 
 
-def test_load_of_nothing_tells_what_to_create():
+def test_load_without_a_file_tells_what_to_create():
     error = str(raises(ConfigError, load, "no-such-file.json", "d"))
     assert "no-such-file.json" in error and "create it" in error

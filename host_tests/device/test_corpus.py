@@ -1,4 +1,4 @@
-"""The corpus of the fuzzers, the same on every interpreter: what came of each input on CPython comes of it here."""
+"""The fuzzers' corpus on every interpreter: each input has the same outcome as on CPython."""
 
 from harness import EMULATED, eq
 from outcome import Finding
@@ -34,7 +34,7 @@ def test_mount():
 
 
 def test_numbers_tell_outcomes_apart():
-    """Otherwise equal numbers would say nothing."""
+    """Different outcomes have different numbers."""
     for name in ("decoder", "session", "mount"):
         numbers = [number for target, number, _ in entries(CORPUS) if target == name]
         assert len(set(numbers)) * 2 > len(numbers), name

@@ -1,8 +1,9 @@
-"""What the fuzzers found, one test each: flash that somebody forged or restored in part, brokers without manners."""
+"""One test for each finding of the fuzzers: forged or partly restored flash, brokers that violate the protocol."""
 
 from errno import ENOBUFS
 
 from harness import eq
+from inflight.discarding import discard, drop_oldest
 from inflight.journal import DONE, OUT, Journal
 from inflight.outbound import Outbound
 from inflight.packet import PUBACK
@@ -13,8 +14,8 @@ from worn_flash import EPOCH, SECRET, blank
 
 
 def forged(seqs, records=()):
-    """The flash of a journal of four sectors with these numbers (-1: no header), and (sector, sequence number)s of
-    records at their beginnings."""
+    """The flash of a journal of four sectors with these sequence numbers in their headers (-1: no header), and records
+    at the beginning of sectors, given as (sector, sequence number)."""
     flash, shape = blank(0)
     for i, seq in enumerate(seqs):
         flash.put(i * shape.size, shape.header(seq, EPOCH, SECRET) if seq >= 0 else bytes(HEADER))
@@ -28,7 +29,7 @@ def forged(seqs, records=()):
 
 
 def put(journal, n=30):
-    """Appends and settles n messages, then one that stays. Returns its number."""
+    """Appends and completes n messages, then one that stays. Returns its sequence number."""
     for _ in range(n):
         journal.mark(journal.append(OUT, 9, bytes(90), 90), DONE)
     journal.append(OUT, 9, b"stays", 5)
@@ -36,7 +37,7 @@ def put(journal, n=30):
 
 
 def test_sector_with_a_number_too_high():
-    """What is accepted after a mount of it is there at the next."""
+    """A message accepted after the mount is there after the next mount."""
     flash = forged((8, 0, 2, 3), [(3, 5)])
     journal = Journal(flash)
     for _ in range(4):
@@ -46,8 +47,8 @@ def test_sector_with_a_number_too_high():
         journal.mark(journal.find(OUT, last), DONE)
 
 
-def test_sector_with_a_number_that_no_flash_lives_to_see():
-    """It is invalid, like any other header that we have not written."""
+def test_sector_with_an_impossible_number():
+    """The number exceeds any flash's endurance: the header is invalid."""
     for seq in (0xFFFFFFFF, 0xFF000000):
         journal = Journal(forged((4, 5, seq, 7), [(0, 5), (1, 6), (2, 7)]))
         eq(numbers(journal), [5, 6])
@@ -63,8 +64,8 @@ def test_record_with_a_number_that_cannot_be_counted_on():
 
 
 def test_unfinished_copy_beside_a_damaged_sector():
-    """The power was cut in an evacuation, and another sector is spoilt: still no message stands twice, nor is there a
-    sector less to write to."""
+    """Power was cut while records were copied, and another sector is damaged: no message is there twice, and no sector
+    is unusable."""
     flash = forged((4, 5, -1, 7), [(0, 5), (0, 6), (1, 7), (3, 5)])
     journal = Journal(flash)
     eq(sorted(numbers(journal)), [5, 6, 7])
@@ -72,8 +73,8 @@ def test_unfinished_copy_beside_a_damaged_sector():
     eq(sorted(numbers(Journal(flash))), [5, 6, 7, last])
 
 
-def test_copies_of_messages_on_flash_that_was_restored_in_part():
-    """Each is sent once, by this life and by the next."""
+def test_copies_of_messages_on_partly_restored_flash():
+    """Each is sent once, now and after a restart."""
     flash = forged((4, 5, 6, 7), [(0, 5), (0, 6), (1, 5), (1, 6), (2, 7)])
     outbound = Outbound(Journal(flash), 2)
     sent = []
@@ -87,11 +88,11 @@ def test_copies_of_messages_on_flash_that_was_restored_in_part():
     eq(Journal(flash).live, 0)
 
 
-def test_copies_are_no_message_to_drop():
+def test_copies_are_not_dropped_as_messages():
     flash = forged((4, 5, 6, 7), [(0, 5), (1, 5)])
     outbound = Outbound(Journal(flash), 1, 9, 9)
-    assert not outbound.drop_oldest()
-    eq((outbound.rows, outbound.queued, outbound.discard()), (1, 0, 1))
+    assert not drop_oldest(outbound)
+    eq((outbound.rows, outbound.queued, discard(outbound)), (1, 0, 1))
 
 
 # --- a broker that never releases a QoS 2 message ---
@@ -122,7 +123,7 @@ def qos_2(mid):
 
 
 def flood(s, first):
-    """Messages until there is no room for one more; returns how many there was."""
+    """Sends messages until the client refuses one. Returns how many it accepted."""
     n = 0
     while True:
         try:
@@ -134,12 +135,12 @@ def flood(s, first):
 
 
 def test_qos_2_without_pubrel_over_restarts():
-    """Neither memory nor flash grows with each start: twice `inbound` ids, then none."""
+    """Memory and flash do not grow with restarts: at most twice `receive_maximum` ids."""
     flash, _ = blank(3)
     room = [flood(session(flash, 8), 1 + 100 * life) for life in range(12)]
     eq(room, [8, 8] + [0] * 10)
     s = session(flash, 8)
-    eq(len(s._inbound.mids), 16)
+    eq(len(s.inbound.mids), 16)
     assert sum(flash.erases) < 4
     for life in range(2):
         for k in range(8):
@@ -148,8 +149,7 @@ def test_qos_2_without_pubrel_over_restarts():
 
 
 def test_qos_2_and_a_full_journal():
-    """Its id has nowhere to stand: the connection ends, and no error but this one reaches the application; every
-    message of ours is still there."""
+    """There is no space for its id: the connection ends with this error only; all outgoing messages are still there."""
     for shape in range(7):
         flash, _ = blank(shape)
         s = session(flash, 200)

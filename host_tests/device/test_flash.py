@@ -1,4 +1,4 @@
-"""Block devices of a file and of RAM."""
+"""Block devices in a file and in RAM."""
 
 import os
 import sys
@@ -48,7 +48,7 @@ def test_blocks():
         eq(bytes(buf[100:126]), b"\xff" * 12 + b"mnopqrstuvwxyz")
 
 
-def test_a_journal_lives_there():
+def test_journal_on_it():
     for device in devices():
         journal = Journal(device)
         assert journal.largest > 400
@@ -67,7 +67,7 @@ def test_file_is_durable_when_append_returns():
     device = FileFlash(PATH, 4, 512)
     journal = Journal(device)
     journal.append(OUT, 1, b"first message", 13)
-    assert b"first message" in content()  # through another file, while ours is open
+    assert b"first message" in content()  # through another file object, while the first is open
     device.close()
     device = FileFlash(PATH, 4, 512)
     again = Journal(device)
@@ -93,7 +93,7 @@ def test_file_of_another_size_is_not_touched():
     remove()
 
 
-def test_creation_cut_short():
+def test_interrupted_creation():
     remove()
     with open(PATH + ".new", "wb") as f:
         f.write(b"half")
@@ -103,7 +103,7 @@ def test_creation_cut_short():
     remove()
 
 
-def test_folder_that_does_not_exist():
+def test_missing_folder():
     raises(OSError, FileFlash, PATH + "-nowhere/journal", 4, 512)
 
 
@@ -115,7 +115,7 @@ def test_one_user_at_a_time():
     error = raises(OSError, FileFlash, PATH, 4, 512)
     eq(error.errno, EAGAIN)
     assert PATH + " is in use: stop the other program" in str(error), error
-    first.program(100, b"mine", 0, 4)  # it goes on
+    first.program(100, b"mine", 0, 4)  # it still works
     first.close()
     second = FileFlash(PATH, 4, 512)
     buf = bytearray(4)
@@ -125,7 +125,7 @@ def test_one_user_at_a_time():
     remove()
 
 
-def test_a_user_who_was_refused_the_file_does_not_keep_it():
+def test_a_refused_user_does_not_hold_the_file():
     remove()
     FileFlash(PATH, 4, 512).close()
     raises(ValueError, FileFlash, PATH, 5, 512)
@@ -154,7 +154,7 @@ def test_sync_reaches_the_disk():
     remove()
 
 
-def test_a_new_file_is_in_its_folder_after_a_power_cut():
+def test_a_new_files_directory_entry_is_durable():
     if not hasattr(os, "fsync"):
         raise SkipTest("nobody sees MicroPython's fsync")
     remove()

@@ -1,4 +1,4 @@
-# A session that the broker has and the journal does not know: its Message IDs are proven free before they are used.
+# A session that the journal does not know: Message IDs are freed before they are used at QoS 2.
 
 
 from harness import eq
@@ -11,8 +11,9 @@ def probed(packets, first):
     return packets == [ack(0x62, first + k) for k in range(16)]
 
 
-def test_ids_are_freed_in_a_session_of_somebody_else():
-    """[MQTT-4.3.3-2] [MQTT-2.3.1-2] PUBREL and its PUBCOMP before the first use of an id at QoS 2; QoS 1 needs none."""
+def test_ids_are_freed_in_an_unknown_session():
+    """[MQTT-4.3.3-2] [MQTT-2.3.1-2] PUBREL and PUBCOMP come before the first use of an id at QoS 2; QoS 1 needs
+    neither."""
     for level, present in ((4, 1), (3, 0)):
         device = NorFlash(8, 1024, 16, cache=True)
         peer = Peer(device, protocol_level=level)
@@ -27,7 +28,7 @@ def test_ids_are_freed_in_a_session_of_somebody_else():
         eq([p[0] for p in peer.feed(ack(0x70, 1))], [0x34, 0x32])
         for _ in range(14):
             peer.publish(b"x", 2)
-        # The next fifteen ids were freed with the first.
+        # The next fifteen ids were freed together with the first.
         eq([p[0] for p in peer.sent()], [0x34] * 5)
         for mid in range(1, 4):
             peer.feed(ack(0x40, mid) if mid != 2 else ack(0x50, mid) + ack(0x70, mid))
@@ -35,7 +36,7 @@ def test_ids_are_freed_in_a_session_of_somebody_else():
 
 
 def test_freed_ids_are_known_after_a_power_cut():
-    """[MQTT-4.3.3-1] A message that was sent is not released before its PUBREC, whatever is to be freed."""
+    """[MQTT-4.3.3-1] A message that was sent is not released before its PUBREC, even while ids are freed."""
     device = NorFlash(8, 1024, 16, cache=True)
     peer = Peer(device)
     peer.up(1)
@@ -59,7 +60,7 @@ def test_freed_ids_are_known_after_a_power_cut():
 
 
 def test_a_new_session_has_no_ids_to_be_freed():
-    """[MQTT-3.2.2-3] Session present 0: all ids are free, also in the lives behind."""
+    """[MQTT-3.2.2-3] Session present = 0: all ids are free, after restarts as well."""
     device = NorFlash(8, 1024, 16, cache=True)
     peer = Peer(device)
     peer.up(1)
@@ -71,9 +72,9 @@ def test_a_new_session_has_no_ids_to_be_freed():
     eq([p[0] for p in Peer(device).up(1)], [0x3C])
 
 
-def test_a_broker_that_does_not_answer_for_free_ids():
-    """It has had the PUBRELs when it answers the PINGREQ behind them: nobody waits for ever. One that answers
-    them later breaks no rule."""
+def test_a_broker_that_does_not_answer_pubrel():
+    """An answer to a later PINGREQ shows that it has received the PUBRELs; the client does not wait longer. A late
+    PUBCOMP is no error."""
     peer = Peer()
     peer.up(1)
     peer.publish(b"x", 2)
@@ -86,7 +87,7 @@ def test_a_broker_that_does_not_answer_for_free_ids():
 
 
 def test_probes_are_repeated_at_level_3():
-    """[MQTT31-12] As everything else that is not answered."""
+    """[MQTT31-12] Like every packet without answer."""
     peer = Peer(protocol_level=3, retry_ms=1000)
     peer.up()
     peer.publish(b"x", 2)

@@ -1,4 +1,4 @@
-# Messages from the broker: the table of received ids, acknowledgements, what an interrupted handler leaves.
+# Messages from the broker: the table of received Message IDs, acknowledgements, interrupted handlers.
 
 from errno import ENOBUFS
 
@@ -27,7 +27,7 @@ def test_table_of_the_receiver():
 
 
 def test_receiver_without_a_journal():
-    """The same in RAM alone."""
+    """The same in RAM only."""
     inbound = Inbound(None, 2)
     eq(inbound.received(1), NEW)
     inbound.delivered(1)
@@ -42,7 +42,7 @@ def test_receiver_without_a_journal():
 
 
 def test_receiver_recovers():
-    """[MQTT-4.1.0-1] Ids come back from the journal with what was known about them, beside `limit` new ones."""
+    """[MQTT-4.1.0-1] Ids and their states are recovered from the journal, in addition to `limit` new ones."""
     device = RamFlash()
     inbound = Inbound(Journal(device), 3)
     for mid in (5, 6, 7):
@@ -61,7 +61,7 @@ def test_receiver_recovers():
 
 
 def test_answers():
-    """[MQTT-3.3.4-1] [MQTT-4.6.0-2] [MQTT-4.6.0-3] None, PUBACK, PUBREC; in the order of arrival."""
+    """[MQTT-3.3.4-1] [MQTT-4.6.0-2] [MQTT-4.6.0-3] None, PUBACK and PUBREC, in the order of arrival."""
     peer = Peer()
     peer.up()
     data = message(b"t", b"0") + message(b"t", b"1", 1, 5) + message(b"t", b"2", 2, 6) + message(b"t", b"3", 1, 4)
@@ -70,7 +70,7 @@ def test_answers():
 
 
 def test_qos_2_once():
-    """[MQTT-4.3.3-2] Repeats are answered and not delivered, across connections and lives, until PUBREL."""
+    """[MQTT-4.3.3-2] Repetitions until PUBREL are answered and not delivered, across connections and restarts."""
     device = RamFlash()
     peer = Peer(device)
     peer.up()
@@ -91,7 +91,8 @@ def test_qos_2_once():
 
 
 def test_interrupted_handler():
-    """[MQTT-4.3.3-2] Power is cut before delivered(): delivered again, marked; then never again."""
+    """[MQTT-4.3.3-2] Power is cut before delivered(): the message is delivered again with `redelivered`, then never
+    again."""
     device = RamFlash()
     peer = Peer(device)
     peer.up()
@@ -106,8 +107,8 @@ def test_interrupted_handler():
         eq(peer.got, [(b"x", True)] if k == 0 else [])
 
 
-def test_broker_that_forgot():
-    """[MQTT-3.2.2-3] Session present 0: received ids are forgotten, what was sent is sent again."""
+def test_session_lost_by_the_broker():
+    """[MQTT-3.2.2-3] Session present = 0: received ids are discarded, sent messages are sent again."""
     peer = Peer()
     peer.up()
     peer.feed(message(b"t", b"x", 2, 5))
@@ -120,7 +121,7 @@ def test_broker_that_forgot():
 
 
 def test_level_3_ignores_the_reserved_byte():
-    """[MQTT31-5] Received ids are kept, whatever byte 1 says."""
+    """[MQTT31-5] Received ids are kept, whatever byte 1 of CONNACK is."""
     for reserved in (0, 1, 255):
         peer = Peer(protocol_level=3)
         peer.up(reserved)
@@ -132,17 +133,17 @@ def test_level_3_ignores_the_reserved_byte():
 
 
 def test_limit_of_received_ids():
-    """Nothing the peer sends can grow memory."""
+    """A broker cannot make the client use more memory."""
     peer = Peer(receive_maximum=2)
     peer.up()
     peer.feed(message(b"t", b"x", 2, 1) + message(b"t", b"x", 2, 2))
     error = raises(OSError, peer.feed, message(b"t", b"x", 2, 3))
     eq(error.errno, ENOBUFS)
-    assert not peer.session.busy  # the journal is well
+    assert not peer.session.busy  # the journal has not failed
 
 
 def test_unknown_acks():
-    """[MQTT-4.3.3-1] [MQTT-4.3.3-2] Answered or counted, never an error."""
+    """[MQTT-4.3.3-1] [MQTT-4.3.3-2] They are answered or counted; none is an error."""
     peer = Peer()
     peer.up()
     eq(peer.feed(ack(0x40, 9) + ack(0x70, 9)), [])

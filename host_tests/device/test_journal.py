@@ -1,12 +1,11 @@
-"""The journal on flash of every granularity: what it keeps, in which order, and what it does not touch."""
+"""The journal on flash of every granularity: what it keeps, in which order, and which flash it does not change."""
 
 import struct
 from binascii import crc32
 
-import inflight.journal
 from harness import CUT_STEP, EMULATED, eq, raises
 from inflight import RamFlash
-from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull, erase
 from nor import NorFlash
 
 TIMEOUT_S = 300
@@ -24,8 +23,8 @@ def body(k, n=40):
     return bytes([(k * 7 + i) & 0xFF for i in range(n)])
 
 
-class Places(dict):
-    """Where records are, for a journal that it owns."""
+class RecordOwner(dict):
+    """Owns a journal, and knows the addresses of its records."""
 
     def moved(self, old, new):
         for key in self:
@@ -48,7 +47,7 @@ def numbers(journal):
 
 
 def bodies(journal, kind=OUT):
-    """[(Message ID, state)] in the order of their numbers, or of their places; every body is compared."""
+    """[(Message ID, state)] in the order of sequence numbers, or of addresses; compares every body."""
     found = []
     seq = 0
     at = journal.find(OUT, 0) if kind == OUT else journal.scan(kind, -1)
@@ -64,14 +63,14 @@ def bodies(journal, kind=OUT):
 
 
 def fill(journal, k=0):
-    """Appends until it is full; returns the places."""
+    """Appends until the journal is full. Returns the addresses."""
     places = []
     while journal.fits(OUT, 40):
         places.append(put(journal, k + len(places)))
     return places
 
 
-# --- what every journal does ---
+# --- records ---
 
 
 def test_format_and_round_trip():
@@ -147,7 +146,7 @@ def test_largest_record():
         eq(journal.next_seq, 9)
 
 
-def test_one_long_message_leaves_room_for_received_ids():
+def test_one_long_message_leaves_space_for_received_ids():
     for flash in rings():
         journal = Journal(flash)
         at = put(journal, 0, journal.largest)
@@ -157,7 +156,7 @@ def test_one_long_message_leaves_room_for_received_ids():
         eq(len(bodies(Journal(flash), IN)), 5)
 
 
-def test_full_costs_no_write():
+def test_a_full_journal_writes_nothing():
     for flash in rings(6):
         journal = Journal(flash)
         places = fill(journal)
@@ -168,7 +167,7 @@ def test_full_costs_no_write():
         raises(OutboxFull, put, journal, 1, journal.largest)
         eq((flash.programs, flash.erases, bytes(flash.data)), before)
         eq(journal.fits(OUT, 40), False)
-        assert journal.fits(IN, 0)  # what is received still has room
+        assert journal.fits(IN, 0)  # received ids still fit
         journal.mark(places[0], DONE)
         put(journal, len(places))
         eq([mid for mid, _ in bodies(Journal(flash))], list(range(1, len(places) + 1)))
@@ -193,12 +192,12 @@ def test_many_laps_wear_evenly():
         eq((journal.next_seq, journal.erases), (400, sum(flash.erases)))
 
 
-def test_order_after_evacuation():
+def test_order_after_records_were_copied():
     for flash in rings():
         journal = Journal(flash)
-        old = journal.owner = Places({k: put(journal, k) for k in range(3)})
+        old = journal.owner = RecordOwner({k: put(journal, k) for k in range(3)})
         journal.mark(old[1], RELEASED)
-        for k in range(3, 120):  # the three oldest stay, and travel
+        for k in range(3, 120):  # the three oldest stay live, and are copied
             at = put(journal, k)
             if k % 20 == 0:
                 for again in (journal, Journal(flash)):
@@ -215,8 +214,8 @@ def test_order_after_evacuation():
         assert max(flash.erases) - min(flash.erases) <= 1
 
 
-def test_the_newest_number_outlives_its_record():
-    # The newest message is long done; the ring turns under records that take no number, so its sector is erased.
+def test_the_newest_sequence_number_survives_its_record():
+    # The newest message is done. Records without sequence numbers fill the ring, so its sector is erased.
     for flash in rings():
         journal = Journal(flash)
         for k in range(5):
@@ -242,7 +241,7 @@ def test_collection_erases_ahead():
         eq(Journal(flash).next_seq, journal.next_seq)
 
 
-# --- what a mount finds ---
+# --- mounting ---
 
 
 def test_blank_and_garbage():
@@ -256,7 +255,7 @@ def test_blank_and_garbage():
 
 
 def test_half_cleared_marks_are_finished():
-    """Two bits of four, or more: what a power cut left. One bit alone may as well have rotten, and means nothing."""
+    """A cut can leave two or more of a mark's four bits cleared. One cleared bit may be bit rot, and is ignored."""
     for page, size in RINGS:
         for state in range(0, 256, CUT_STEP):
             zeros = [bin(nibble).count("0") - 1 for nibble in (16 | state >> 4, 16 | state & 15)]
@@ -277,18 +276,18 @@ def test_half_cleared_marks_are_finished():
             eq(bodies(Journal(flash)), found)
 
 
-def test_a_mount_of_a_sound_journal_programs_little():
+def test_mounting_an_intact_journal_programs_little():
     for flash in rings():
         journal = Journal(flash)
         for k in range(30):
             journal.mark(put(journal, k), DONE)
         programs = flash.programs
         Journal(flash)
-        assert flash.programs - programs <= 2  # the last record again
+        assert flash.programs - programs <= 2  # copies the last record
 
 
-def test_done_records_cost_a_start_nothing():
-    """A client looks for live records of each kind when it starts: sectors without any are not read."""
+def test_sectors_without_live_records_are_not_read():
+    """A starting client searches live records of each kind."""
     for flash in rings():
         journal = Journal(flash)
         while min(flash.erases) < 2:
@@ -302,7 +301,7 @@ def test_done_records_cost_a_start_nothing():
         eq(reads, [])
 
 
-def test_another_geometry_or_version_is_not_touched():
+def test_another_geometry_or_version_is_not_changed():
     flash = NorFlash(8, 1024, 256)
     put(Journal(flash), 1)
     for other in (NorFlash(4, 2048, 256), NorFlash(4, 1024, 256), NorFlash(8, 512, 256)):
@@ -310,15 +309,15 @@ def test_another_geometry_or_version_is_not_touched():
         image = bytes(other.data)
         raises(ValueError, Journal, other)
         eq(bytes(other.data), image)
-    # The format before this one.
+    # The previous version of the format.
     old = b"IFJ\x01\x08\x0a\x08\0\0\0\0\0epoc"
     flash.data[:20] = old + struct.pack("<I", crc32(old))
     assert "format 1" in str(raises(ValueError, Journal, flash))
-    inflight.journal.erase(flash)
+    erase(flash)
     eq(Journal(flash).next_seq, 0)
 
 
-def test_impossible_devices():
+def test_unusable_devices():
     class Device:
         def __init__(self, blocks, size, page):
             self.page = page

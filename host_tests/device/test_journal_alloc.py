@@ -1,4 +1,4 @@
-"""What a record costs: no byte of heap, and as few of flash as the granularity allows."""
+"""The cost of a record: no heap, and as little flash as the granularity allows."""
 
 import gc
 import os
@@ -17,7 +17,7 @@ COSTS = {1: (110, 37), 4: (110, 37), 256: (110, 37)}
 
 
 class Quiet:
-    """Real flash allocates nothing: this is RAM behind writeblocks()."""
+    """RAM behind writeblocks(); real flash drivers do not allocate."""
 
     def __init__(self, page):
         self.page = page
@@ -45,7 +45,7 @@ class Quiet:
 
 
 def allocated(fn, *args):
-    fn(*args)  # once for what is made at first use
+    fn(*args)  # warm-up
     gc.collect()
     gc.disable()
     try:
@@ -100,7 +100,7 @@ def test_no_heap():
         eq(allocated(look, journal, bytearray(64)), 0)
 
 
-def test_flash_per_message():
+def test_flash_used_per_message():
     messages = 300 if EMULATED else 1000
     for page, (span, records) in COSTS.items():
         flash = NorFlash(4, 4096, page)
@@ -116,7 +116,7 @@ def test_flash_per_message():
         erased = sum(flash.erases) - erased
         often = messages / erased
         print("page %d: %.1f bytes programmed per message, %d messages per erase" % (page, programmed, often))
-        # Three sectors were clean, or the head, from the format on.
+        # Three sectors were erased when the journal was formatted.
         assert messages // records - 3 <= erased <= messages // records, erased
         assert programmed <= 1.3 * MESSAGE
         assert 4096 / records <= 1.3 * MESSAGE

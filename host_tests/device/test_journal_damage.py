@@ -1,16 +1,16 @@
-"""What damage of the flash costs: the records it touches, never more, never uncounted, and no number comes again."""
+"""Damaged flash costs only the records that are damaged; they are counted, and no sequence number or id is reused."""
 
 from harness import CUT_STEP, eq
 from inflight.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
 from nor import NorFlash, mixed, noise
-from test_journal import Places, bodies, fill, put, rings
+from test_journal import RecordOwner, bodies, fill, put, rings
 
 TIMEOUT_S = 300
 
 
 def filled(page=64, blocks=6, size=512):
-    """A flash with live records of all kinds in each state, and done ones between them; and where they are: {address:
-    (kind, Message ID, state)}."""
+    """A flash with live records of all kinds in each state, with done ones between them, and their addresses:
+    {address: (kind, Message ID, state)}."""
     flash = NorFlash(blocks, size, page)
     journal = Journal(flash)
     live = {}
@@ -41,7 +41,7 @@ def size_of(kind, mid):
 
 
 def test_one_bit_anywhere():
-    """A flipped bit costs the record it is in, at most, and if it costs one that is counted. A second mount agrees."""
+    """A flipped bit costs at most its record, and a lost record is counted. A second mount agrees."""
     flash, journal, live = filled()
     image = flash.snapshot()
     everything = set(live.values())
@@ -66,13 +66,14 @@ def test_one_bit_anywhere():
             eq((again.next_seq, again.last_mid), told)
 
 
-def test_a_spoilt_header_loses_nothing():
-    """Of every sector but the oldest all of it; of the oldest eight bytes: more looks like an erase cut short."""
+def test_a_damaged_header_loses_nothing():
+    """In every sector but the oldest the whole header may be damaged; in the oldest eight bytes, since more looks like
+    an interrupted erase."""
     for flash in rings(5):
         journal = Journal(flash)
         places = fill(journal)
         image = flash.snapshot()
-        for sector in range(flash.blocks - 1):  # the last one is blank: its erase may have been cut short
+        for sector in range(flash.blocks - 1):  # the last one is blank: its erase may have been interrupted
             flash.restore(image)
             at = sector * flash.block_size
             n = 8 if sector == 0 else 24
@@ -84,8 +85,8 @@ def test_a_spoilt_header_loses_nothing():
 
 
 def test_a_lost_sector():
-    """It reads blank, or as noise, or as it was long ago. What was in it is lost, and told; ids and numbers do not come
-    again."""
+    """The sector reads blank, as noise, or as it was long ago. Its records are lost and counted; ids and sequence
+    numbers are not reused."""
     for flash in rings(5):
         journal = Journal(flash)
         early = flash.snapshot()
@@ -100,12 +101,12 @@ def test_a_lost_sector():
         for sector in {at // size for at in places} - {oldest}:
             for content in (b"\xff" * size, garbage, early[sector * size : (sector + 1) * size]):
                 if content[:24] == image[sector * size : sector * size + 24]:
-                    continue  # as it was since its last erase: nobody can tell
+                    continue  # as it was after its last erase: not detectable
                 flash.restore(image)
                 flash.data[sector * size : (sector + 1) * size] = content
                 again = Journal(flash)
                 eq(bodies(again), [(40 + k, 0) for k, at in enumerate(places) if at // size != sector])
-                eq(again.damaged, 2)  # more than one record was in it, perhaps
+                eq(again.damaged, 2)  # it may have contained more than one record
                 assert again.skipped > 0
                 assert again.next_seq >= 40 + len(places) and again.last_mid >= 40 + len(places) - 1
                 told = again.next_seq, again.last_mid
@@ -122,7 +123,7 @@ def test_damaged_body_loses_one_record():
         again = Journal(flash)
         eq(bodies(again), [(k, 0) for k in range(6) if k != 2])
         eq((again.next_seq, again.damaged, again.skipped), (6, 1, 0))
-        eq(Journal(flash).damaged, 0)  # told once
+        eq(Journal(flash).damaged, 0)  # counted once
 
 
 def test_two_neighbours_count_as_two():
@@ -136,7 +137,7 @@ def test_two_neighbours_count_as_two():
         eq(again.damaged, 2)
 
 
-def test_the_newest_record_keeps_its_numbers():
+def test_damaged_newest_record_keeps_its_numbers_used():
     for flash in rings(6):
         journal = Journal(flash)
         for k in range(6):
@@ -150,7 +151,7 @@ def test_the_newest_record_keeps_its_numbers():
 
 
 def test_a_payload_is_never_a_record():
-    """A payload with the image of a whole record is in one whose header is spoilt: it stays a payload."""
+    """The payload contains the image of a whole record, and the header of its own record is damaged."""
     for flash in rings():
         journal = Journal(flash)
         at = put(journal, 1)
@@ -168,8 +169,8 @@ def test_a_payload_is_never_a_record():
                 journal.mark(place, DONE)
 
 
-def test_a_page_that_was_never_finished_reads_as_it_likes():
-    """Bits that a cut left undecided read otherwise at each start: what one mount found the next one finds."""
+def test_a_page_with_unstable_bits():
+    """Bits of an interrupted program read differently at each start; all mounts agree."""
     for seed in range(0, 60, CUT_STEP):
         for flash in rings(6):
             journal = Journal(flash)
@@ -183,7 +184,7 @@ def test_a_page_that_was_never_finished_reads_as_it_likes():
             flash.restore(torn)
             for at in range(len(torn)):
                 if clean[at] != whole[at]:
-                    flash.undecided[at] = (seed * 37 + at * 11 & 255) & (clean[at] ^ whole[at])
+                    flash.unstable[at] = (seed * 37 + at * 11 & 255) & (clean[at] ^ whole[at])
             flash.power_on()
             again = Journal(flash)
             found = bodies(again)
@@ -192,20 +193,20 @@ def test_a_page_that_was_never_finished_reads_as_it_likes():
             put(again, k)
             found.append((k, 0))
             for _ in range(4):
-                for at, mask in list(flash.undecided.items()):  # what was programmed since is decided
+                for at, mask in list(flash.unstable.items()):  # programmed bits are stable
                     if clean[at] == 0xFF and not flash.data[at] & ~whole[at]:
-                        flash.undecided[at] = mask & flash.data[at]
+                        flash.unstable[at] = mask & flash.data[at]
                 flash.power_on()
                 again = Journal(flash)
                 eq(bodies(again), found)
                 eq((again.next_seq, again.last_mid), (seq + 1, k))
 
 
-def test_what_is_copied_is_looked_at():
-    """A live record that rotted while the device ran is not copied on, nor passed by: it fails, and is counted."""
+def test_records_are_checked_before_they_are_copied():
+    """A live record damaged while the device runs is neither copied nor skipped: it fails, and is counted."""
     for flash in rings():
         journal = Journal(flash)
-        old = journal.owner = Places({k: put(journal, k) for k in range(3)})
+        old = journal.owner = RecordOwner({k: put(journal, k) for k in range(3)})
         flash.data[old[1] + 15] ^= 4
         k = failures = 3
         while len(set(flash.erases)) == 1 or min(flash.erases) < 2:
@@ -221,7 +222,7 @@ def test_what_is_copied_is_looked_at():
         eq([mid for mid, _ in bodies(journal)][:2], [0, 2])
 
 
-def test_a_record_is_looked_at_before_it_is_sent():
+def test_records_are_checked_before_they_are_sent():
     for flash in rings():
         journal = Journal(flash)
         at = put(journal, 1)
@@ -232,13 +233,13 @@ def test_a_record_is_looked_at_before_it_is_sent():
         except OSError:
             assert journal.failed
         else:
-            raise AssertionError("nothing was wrong")
+            raise AssertionError("the damage was not detected")
         journal.recover()
         eq((journal.failed, bodies(journal), journal.skipped), (False, [], 1))
 
 
 def test_numbers_after_a_second_damage():
-    """Where the numbers of a first damage are unknown, those given since are known all the same."""
+    """After damage that hid earlier sequence numbers, the numbers used since then are still known."""
     for part in (0, 12):  # of the header, of the body
         flash = NorFlash(4, 1024, 16)
         journal = Journal(flash)
@@ -254,8 +255,9 @@ def test_numbers_after_a_second_damage():
         assert journal.next_seq >= given + 3, (given, journal.next_seq)
 
 
-def test_one_note_is_not_enough():
-    """Power was cut between the two that tell the numbers: the next mount writes a pair, of which one may be lost."""
+def test_sequence_notes_are_written_in_pairs():
+    """Power was cut between the two notes of the sequence numbers: the next mount writes a pair, of which one may be
+    lost."""
     flash = NorFlash(4, 1024, 16)
     journal = Journal(flash)
     for k in range(4 * 1024 // 20):

@@ -1,9 +1,10 @@
-"""Flash that fails, lies or is interrupted: nothing is programmed after that before a recovery, and nothing is lost."""
+"""Flash operations that fail, have no effect or are interrupted: nothing is programmed before a recovery, and nothing
+is lost."""
 
 from harness import CUT_STEP, EMULATED, eq, raises
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 from nor import NorFlash, PowerCut, after, before, mixed, torn
-from test_journal import RINGS, Places, bodies, fill, put, rings
+from test_journal import RINGS, RecordOwner, bodies, fill, put, rings
 
 TIMEOUT_S = 300
 
@@ -13,7 +14,7 @@ class Interrupted(BaseException):
 
 
 class Interrupting(NorFlash):
-    """Raises before or behind operation `left` of any kind."""
+    """Raises before or after operation `left` of any kind."""
 
     left = -1
     late = False
@@ -43,18 +44,18 @@ class Interrupting(NorFlash):
         return 0
 
 
-class Life:
-    """An application with messages of every state; what it was promised: {(kind, Message ID): state}."""
+class Application:
+    """Has messages in every state; the expected journal: {(kind, Message ID): state}."""
 
     def __init__(self, flash):
         self.journal = Journal(flash)
-        self.places = self.journal.owner = Places()
+        self.places = self.journal.owner = RecordOwner()
         self.promised = {}
         self.begun = None
         self.k = 0
 
     def work(self, steps):
-        """Appends, marks, collects: goes around the ring."""
+        """Appends, marks and collects, around the ring."""
         for _ in range(steps):
             self.k = k = self.k + 1
             self._append((OUT, OUT, IN, OUT, SESSION)[k % 5], k)
@@ -84,14 +85,14 @@ class Life:
         self.begun = None
 
     def recover(self):
-        """The journal finds what was promised; what was begun may have been finished."""
+        """Recovers the journal, which has the expected content; an interrupted operation may have taken effect."""
         journal = self.journal
         journal.recover()
         eq(journal.failed, False)
         self.judge(journal)
 
     def judge(self, journal):
-        """The same of another journal on that flash."""
+        """The same for another journal on that flash."""
         found = {}
         self.places.clear()
         for kind in (OUT, IN, SESSION):
@@ -115,12 +116,12 @@ class Life:
 
 
 def test_an_interrupt_anywhere():
-    """Between any two operations of the flash: what follows programs nothing; after recover() all is there."""
+    """Between any two operations of the flash: nothing is programmed afterwards, and recover() finds all messages."""
     for page, size in RINGS[1:3] if EMULATED else RINGS:
         for late in (False, True):
             for k in range(0, 700, 29 * CUT_STEP):
                 flash = Interrupting(4, size, page)
-                life = Life(flash)
+                life = Application(flash)
                 life.work(20)
                 flash.late = late
                 flash.left = k
@@ -143,25 +144,25 @@ def test_an_interrupt_anywhere():
 
 
 def test_every_kind_of_failure():
-    """A program or erase that raises, one that does nothing, a read that raises."""
+    """A program or erase that raises, one without effect, a read that raises."""
     for page, size in RINGS[1:3]:
         for how in ("program", "ignore", "read"):
             for k in range(0, 300, 23 * CUT_STEP):
                 flash = NorFlash(4, size, page)
-                life = Life(flash)
+                life = Application(flash)
                 life.work(20)
                 flash.fail_at(k, how)
                 try:
                     life.work(40)
                 except OSError:
                     life.recover()
-                flash.power_on()  # an operation that was to fail later does not
+                flash.power_on()  # cancels failures that have not happened
                 life.work(30)
                 life.judge(Journal(flash))
 
 
-def test_a_page_that_takes_nothing_is_passed_by():
-    """It reads blank whatever is programmed: publish() is not told that it is there, and goes on elsewhere."""
+def test_a_page_that_cannot_be_programmed_is_skipped():
+    """It always reads blank; publish() succeeds with another page."""
 
     class Worn(NorFlash):
         worn = ()
@@ -189,11 +190,11 @@ def test_a_page_that_takes_nothing_is_passed_by():
 
 
 def test_power_cuts_with_a_volatile_cache():
-    """What was not synced is lost or kept in any order: what commit() returned for stands."""
+    """Unsynced operations are lost or kept in any combination; what was done before commit() is durable."""
     for page, size in RINGS[1:3] if EMULATED else RINGS:
         for k in range(0, 130, 3 * CUT_STEP):
             flash = NorFlash(4, size, page, cache=True)
-            life = Life(flash)
+            life = Application(flash)
             life.work(20)
             flash.cut_at(k, (before, after, torn(k % 7, 0xA5), mixed(k))[k % 4], k)
             try:
@@ -211,13 +212,13 @@ def test_power_cuts_with_a_volatile_cache():
             life.judge(Journal(flash))
 
 
-def test_a_message_fits_whenever_the_bytes_in_use_say_so():
-    """Whatever is live where: no append erases more than two sectors, none is refused for want of order."""
+def test_a_message_fits_whenever_enough_bytes_are_free():
+    """Wherever the live records are, no append erases more than two sectors."""
     for blocks in (3, 4, 6, 12):
         for seed in range(6):
             flash = NorFlash(blocks, 512, 64)
             journal = Journal(flash)
-            places = journal.owner = Places()
+            places = journal.owner = RecordOwner()
             k = 0
             for step in range(40 if EMULATED else 120):
                 n = (journal.largest, 20, 46, journal.largest // 2)[(step // 20 + seed) % 4]

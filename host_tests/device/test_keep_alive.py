@@ -1,4 +1,4 @@
-# Timers: keep alive, time-outs, and the repetitions of level 3.
+# Timers: keep alive, time-outs, and retransmission at level 3.
 
 
 from harness import eq
@@ -10,7 +10,7 @@ STARTS = (0, 12345, -500, -1)
 
 
 def test_keep_alive():
-    """[MQTT-3.1.2-23] PINGREQ after the silence asked for, not before, once; around the end of the clock too."""
+    """[MQTT-3.1.2-23] One PINGREQ, after the keep alive and not before; also when the ticks wrap around."""
     for start in STARTS:
         peer = Peer(keepalive=1000, timeout_ms=1000)
         peer.now = t = ticks_add(0, start)
@@ -32,8 +32,8 @@ def test_keep_alive():
         eq(peer.sent(), [PING])
 
 
-def test_pubrel_that_nobody_answers():
-    """A broker without the session owes no PUBCOMP: asked twice in vain, the message is done with."""
+def test_pubrel_without_pubcomp():
+    """A broker without the session need not answer: after two PUBRELs the message is completed."""
     peer = Peer(max_inflight=1)
     peer.up()
     mid = peer.publish(b"one", 2)
@@ -50,7 +50,7 @@ def test_pubrel_that_nobody_answers():
 
 
 def test_half_a_handshake_is_not_dropped():
-    """when_full="oldest" gives up what the broker has certainly never seen, nothing else."""
+    """when_full="oldest" drops only messages that were certainly never sent."""
     device = NorFlash(4, 1024, 64)
     peer = Peer(device, max_inflight=4)
     peer.up()
@@ -72,7 +72,8 @@ def test_half_a_handshake_is_not_dropped():
 
 
 def test_silence_of_the_broker_is_noticed():
-    """[MQTT-3.12.4-1] However much we send: a broker that says nothing is asked, and missed."""
+    """[MQTT-3.12.4-1] Even while the client sends packets, it sends PINGREQ to a silent broker and detects a missing
+    answer."""
     peer = Peer(keepalive=1000, timeout_ms=250)
     peer.up()
     peer.now = 600
@@ -84,8 +85,8 @@ def test_silence_of_the_broker_is_noticed():
     assert peer.session.keep_alive.overdue(1250)
 
 
-def test_any_byte_is_life():
-    """[MQTT-3.12.4-1] A broker that sends slowly is not missed, however late its PINGRESP is; but it is some time."""
+def test_any_received_byte_counts():
+    """[MQTT-3.12.4-1] A broker that sends slowly may delay its PINGRESP, but not without limit."""
     for start in STARTS:
         peer = Peer(keepalive=1000, timeout_ms=500)
         peer.now = t = ticks_add(0, start)
@@ -108,8 +109,8 @@ def test_any_byte_is_life():
             eq((k, s.keep_alive.overdue(peer.now)), (k, k >= 3))
 
 
-def test_a_slow_long_packet_is_life():
-    """A message longer than the buffer may take its time, if enough of it comes at all."""
+def test_a_slow_long_packet_counts():
+    """A message longer than the buffer may be slow, above a minimum rate."""
     for piece, alive in ((30, True), (20, False)):
         peer = Peer(keepalive=1000, timeout_ms=500)
         peer.up()
@@ -125,8 +126,8 @@ def test_a_slow_long_packet_is_life():
         eq(k == 59, alive)
 
 
-def test_a_week_without_a_look():
-    """Half a period of the clock and more: keep alive, its time-out and the repetition of level 3 go on."""
+def test_a_week_without_polling():
+    """More than half a period of the ticks: keep alive, its time-out and the retry of level 3 still work."""
     for days in (7, 12, 20):
         later = days * 86_400_000
         peer = Peer(protocol_level=3, keepalive=60_000, retry_ms=20_000)
@@ -142,7 +143,7 @@ def test_a_week_without_a_look():
 
 
 def test_keep_alive_counts_what_is_sent():
-    """[MQTT-3.1.2-23] Packets of ours put it off; packets of the broker do not."""
+    """[MQTT-3.1.2-23] Packets of the client postpone PINGREQ; packets of the broker do not."""
     peer = Peer(keepalive=1000)
     peer.up()
     for t in range(600, 3000, 600):
@@ -164,8 +165,8 @@ def test_no_keep_alive():
     eq(peer.sent(), [])
 
 
-def test_ping_begins_anew_with_a_connection():
-    """A PINGREQ of the last connection is not waited for on the next."""
+def test_ping_ends_with_its_connection():
+    """The answer to a PINGREQ of the previous connection is not expected."""
     peer = Peer(keepalive=1000)
     peer.up()
     peer.now = 1000
@@ -177,7 +178,7 @@ def test_ping_begins_anew_with_a_connection():
 
 
 def test_retry_of_level_3():
-    """[MQTT31-9] [MQTT31-12] Repeated with DUP after the time-out, which doubles; an answer sets it back."""
+    """[MQTT31-9] [MQTT31-12] Repeated with DUP after the time-out, which doubles; an answer resets it."""
     for start in STARTS:
         peer = Peer(protocol_level=3, retry_ms=1000)
         peer.now = t = ticks_add(0, start)
@@ -223,7 +224,7 @@ def test_retry_of_subscribe_at_level_3():
 
 
 def test_first_subscribe_after_a_pause():
-    """[MQTT31-9] However long the session was idle, the first SUBSCRIBE has no DUP."""
+    """[MQTT31-9] After any idle time the first SUBSCRIBE has no DUP."""
     peer = Peer(protocol_level=3, retry_ms=1000)
     peer.now = 50000
     peer.up()
@@ -233,7 +234,7 @@ def test_first_subscribe_after_a_pause():
 
 
 def test_publish_after_a_pause_is_not_repeated_early():
-    """[MQTT31-12] The time-out begins when the message leaves."""
+    """[MQTT31-12] The time-out begins when the message is sent."""
     peer = Peer(protocol_level=3, retry_ms=1000)
     peer.now = 50000
     peer.up()
@@ -247,7 +248,7 @@ def test_publish_after_a_pause_is_not_repeated_early():
 
 
 def test_no_retry_at_level_4():
-    """[MQTT31-12] [MQTT-4.4.0-1] The next connection is the only occasion."""
+    """[MQTT31-12] [MQTT-4.4.0-1] Messages are repeated on the next connection only."""
     peer = Peer()
     peer.up()
     peer.publish(b"x")

@@ -1,4 +1,4 @@
-# Messages to the broker: the table of states, Message IDs, the window, what is dropped, what a restart recovers.
+# Messages to the broker: the table of states, Message IDs, max_inflight, dropped messages, recovery after a restart.
 
 
 from harness import eq, raises
@@ -31,7 +31,7 @@ def test_table_of_the_sender():
             want = OUTBOUND[state][k]
             got = outbound.acknowledged(kind, 7)
             if state in (0, 3) and kind == PUBREC and got == REPEAT:
-                continue  # answering it at once is as good
+                continue  # answering at once is correct too
             eq((state, kind, got), (state, kind, want))
             eq(journal.live, 0 if want == FINISH else 1)
             eq(outbound.rows, journal.live)
@@ -42,7 +42,7 @@ def test_table_of_the_sender():
 
 
 def test_ids_go_around():
-    """[MQTT-2.3.1-1] [MQTT-2.3.1-2] 1 to 65535, then 1 again: never 0, never one in use."""
+    """[MQTT-2.3.1-1] [MQTT-2.3.1-2] 1 to 65535, then 1 again; never 0, never one in use."""
     outbound = Outbound(Journal(RamFlash()), 4)
     eq(outbound.free_mid(0), 1)
     outbound.last_mid = 65534
@@ -56,18 +56,18 @@ def test_ids_go_around():
 
 
 def test_ids_go_on_after_a_restart():
-    """[MQTT-2.3.1-2] Behind those of the last life."""
+    """[MQTT-2.3.1-2] They follow those used before."""
     device = RamFlash()
     peer = Peer(device)
     eq([peer.publish(b"x") for _ in range(3)], [1, 2, 3])
     eq(Peer(device).publish(b"x"), 4)
 
 
-# --- out ---
+# --- sending ---
 
 
-def test_pipeline_and_window():
-    """[MQTT-4.6.0-1] The window is filled in order, and again when its first message is done."""
+def test_max_inflight():
+    """[MQTT-4.6.0-1] Messages are sent in order up to max_inflight, and further ones when the first is completed."""
     peer = Peer(max_inflight=3)
     peer.up()
     for k in range(5):
@@ -82,7 +82,7 @@ def test_pipeline_and_window():
 
 
 def test_first_attempt_has_no_dup():
-    """[MQTT-3.3.1-1] [MQTT-4.3.2-1] Accepted before or after the connection: DUP is 0 the first time, then 1."""
+    """[MQTT-3.3.1-1] [MQTT-4.3.2-1] Accepted before or after connecting: DUP is 0 the first time, then 1."""
     peer = Peer()
     peer.publish(b"a")
     out = peer.up()
@@ -94,8 +94,7 @@ def test_first_attempt_has_no_dup():
 
 
 def test_recovered_has_dup():
-    """[MQTT-3.3.1-1] [MQTT-4.4.0-1] After a restart it is known what can have been sent: that has DUP, the rest has
-    not."""
+    """[MQTT-3.3.1-1] [MQTT-4.4.0-1] After a restart, messages that may have been sent have DUP, the others have not."""
     device = RamFlash()
     peer = Peer(device)
     peer.publish(b"a")
@@ -111,7 +110,7 @@ def test_recovered_has_dup():
 
 
 def test_released_is_recovered_as_released():
-    """[MQTT-4.3.3-1] PUBREL, never the PUBLISH again."""
+    """[MQTT-4.3.3-1] PUBREL is sent, not the PUBLISH."""
     device = RamFlash()
     peer = Peer(device)
     peer.up()
@@ -126,8 +125,8 @@ def test_released_is_recovered_as_released():
     eq(Peer(device).session.pending, 0)
 
 
-def test_released_behind_a_smaller_window():
-    """[MQTT-4.3.3-1] [MQTT-4.6.0-4] A later life with a smaller window releases the rest in its turn."""
+def test_released_with_a_smaller_max_inflight():
+    """[MQTT-4.3.3-1] [MQTT-4.6.0-4] After a restart with a smaller max_inflight all PUBRELs are sent, in order."""
     device = RamFlash()
     peer = Peer(device, max_inflight=6)
     peer.up()
@@ -147,7 +146,7 @@ def test_released_behind_a_smaller_window():
 
 
 def test_retain_is_kept():
-    """RETAIN is part of the message: also when it is sent again."""
+    """A repeated message has RETAIN too."""
     peer = Peer()
     peer.up()
     peer.session.publish(b"t", b"x", 1, True)
@@ -157,8 +156,9 @@ def test_retain_is_kept():
     eq([p[0] for p in peer.up(1)], [0x3B, 0x3D])
 
 
-def test_ids_of_an_earlier_larger_window():
-    """[MQTT-2.3.1-2] What a larger window left out of order, behind a smaller one, keeps its id to itself."""
+def test_ids_of_an_earlier_larger_max_inflight():
+    """[MQTT-2.3.1-2] Messages sent out of order with a larger max_inflight keep their ids after a restart with a
+    smaller one."""
     device = NorFlash(8, 1024, 16)
     peer = Peer(device, max_inflight=8)
     peer.up()
@@ -168,7 +168,7 @@ def test_ids_of_an_earlier_larger_window():
     for mid in (2, 3, 4, 6, 8):
         peer.feed(ack(0x40, mid))
     peer = Peer(device, max_inflight=1)
-    outbound = peer.session._outbound
+    outbound = peer.session.outbound
     outbound.last_mid = 65534
     mids = []
     for _ in range(8):
@@ -177,8 +177,8 @@ def test_ids_of_an_earlier_larger_window():
     eq(Peer(device, max_inflight=1).publish(b"z"), 11)
 
 
-def test_redelivery_in_order_across_lives():
-    """[MQTT-4.6.0-1] [MQTT-2.3.1-3] Ten lives with a message each: the same ids, the same order."""
+def test_redelivery_in_order_across_restarts():
+    """[MQTT-4.6.0-1] [MQTT-2.3.1-3] Ten restarts with a message each: the same ids, the same order."""
     device = RamFlash()
     for k in range(10):
         Peer(device, max_inflight=4).publish(b"%d" % k, 1 + k % 2)
@@ -199,7 +199,7 @@ def test_redelivery_in_order_across_lives():
 
 
 def test_pubrel_in_the_order_of_pubrec():
-    """[MQTT-4.6.0-4] Whatever the order of the messages was."""
+    """[MQTT-4.6.0-4] Whatever the order of the messages."""
     peer = Peer()
     peer.up()
     for _ in range(3):
@@ -209,7 +209,7 @@ def test_pubrel_in_the_order_of_pubrec():
 
 
 def test_wrong_acks():
-    """[MQTT-4.8.0-1] Of the wrong kind for a known id: a violation; the message stays."""
+    """[MQTT-4.8.0-1] An acknowledgement of the wrong kind for an id in use is a protocol error; the message stays."""
     for qos, first in ((1, 0x50), (1, 0x70), (2, 0x40), (2, 0x70)):
         peer = Peer()
         peer.up()
@@ -220,7 +220,7 @@ def test_wrong_acks():
 
 
 def test_packets_out_of_place():
-    """[MQTT-3.2.0-1] [MQTT-4.8.0-1] Nothing before CONNACK, no second CONNACK, nothing on a session that is not
+    """[MQTT-3.2.0-1] [MQTT-4.8.0-1] No packet before CONNACK, no second CONNACK, no packet in a session that is not
     connected."""
     for data in (ack(0x40, 1), message(b"t", b"x"), b"\xd0\x00"):
         peer = Peer()
@@ -233,7 +233,7 @@ def test_packets_out_of_place():
 
 
 def test_nothing_before_connack():
-    """[MQTT-3.1.0-1] [MQTT31-24] Not even what waits."""
+    """[MQTT-3.1.0-1] [MQTT31-24] Queued messages wait too."""
     peer = Peer(keepalive=1000)
     peer.publish(b"x")
     eq(peer.sent(), [])
@@ -244,7 +244,8 @@ def test_nothing_before_connack():
 
 
 def test_dropped_when_full():
-    """The oldest behind the window is dropped, or the newest; without a policy OutboxFull, and nothing changes."""
+    """The oldest message that was not sent is dropped, or the newest. Without a policy OutboxFull is raised, and
+    nothing changes."""
     for drop in ("oldest", "newest"):
         peer = Peer(when_full=drop, max_inflight=2)
         for k in range(100):
@@ -260,13 +261,14 @@ def test_dropped_when_full():
     except OutboxFull:
         pass
     eq(peer.session.pending, n)
-    for p in peer.up()[:2]:  # one makes up for what the session itself has noted
+    for p in peer.up()[:2]:  # one more for the space of the session record
         peer.feed(ack(0x40, mid_of(p)))
     peer.publish(b"%060d" % n)
 
 
 def test_dropped_after_a_restart_as_before_it():
-    """The oldest that can never have left are dropped one by one; what may have left stays, in a smaller window too."""
+    """The oldest messages that cannot have been sent are dropped one by one; those that may have been sent stay, with
+    a smaller max_inflight as well."""
     for window in (2, 8, 12):
         device = NorFlash(8, 1024, 16)
         peer = Peer(device, max_inflight=8)
@@ -300,19 +302,18 @@ def test_dropped_after_a_restart_as_before_it():
         eq(got, list(range(rest)) + list(range(rest + dropped, k + 10)))
 
 
-def test_message_that_would_not_fit_drops_nobody():
-    """[MQTT-3.3.1-1] Dropping all that can be dropped would not free enough space for it: it is dropped itself."""
+def test_message_that_would_not_fit_drops_no_other():
+    """[MQTT-3.3.1-1] Dropping all unsent messages would not free enough space for it: it is dropped itself."""
     peer = Peer(NorFlash(5, 2048, 16), max_inflight=20, when_full="oldest")
     while peer.publish(b"%040d" % 0):
-        if peer.session._outbound.queued == 3:
+        if peer.session.outbound.queued == 3:
             break
     assert not peer.publish(bytes(900))
     eq((peer.count("dropped"), peer.session.pending), (1, 23))
 
 
-def test_held_message_outlives_the_ring():
-    """[MQTT-2.3.1-3] [MQTT-4.4.0-1] A message that stays unacknowledged is moved as the ring goes around; it is sent
-    again, whole."""
+def test_unacknowledged_message_is_copied_around_the_ring():
+    """[MQTT-2.3.1-3] [MQTT-4.4.0-1] It is sent again, whole."""
     device = RamFlash()
     peer = Peer(device, max_inflight=4)
     peer.up()
@@ -330,8 +331,8 @@ def test_held_message_outlives_the_ring():
     eq(Peer(device, max_inflight=4).up(1), want)
 
 
-def test_received_ids_outlive_the_ring():
-    """[MQTT-4.3.3-2] The same for the ids of received messages."""
+def test_received_ids_are_copied_around_the_ring():
+    """[MQTT-4.3.3-2] The same for received Message IDs."""
     device = RamFlash()
     peer = Peer(device)
     peer.up()
@@ -354,7 +355,7 @@ def test_buffer_longer_than_the_journal():
 
 
 def test_long_messages_stream_from_flash():
-    """A payload longer than the buffer goes into flash whole, and out of it in pieces, again and again."""
+    """A payload longer than the buffer is written to flash whole, and sent from it in chunks, repeatedly."""
     payload = bytes([i & 255 for i in range(600)])
     peer = Peer(RamFlash(4, 4096), 128)
     for qos in (1, 2):

@@ -1,10 +1,12 @@
-# The wire format: what is encoded byte for byte, what is decoded however it is cut, what is refused.
+# The wire format: encoded bytes, decoding of input split at any byte, refused packets.
 
 from binascii import unhexlify
 
 import inflight.packet as packet
 from harness import eq, raises
+from inflight.handshake import connect_packet
 from inflight.packet import ProtocolError
+from inflight.subscribing import request_packet
 
 
 def h(text):
@@ -12,16 +14,16 @@ def h(text):
 
 
 def made(encode, *args):
-    """What an encoder writes; the buffer is larger than needed and must stay clean behind the packet."""
+    """The output of an encoder; the buffer is larger than needed, and must not change after the packet."""
     buf = bytearray(b"\xa5" * 400)
     n = encode(buf, *args)
-    # Copying may zero what follows the packet, as far as it is inside the buffer.
+    # Copying may zero bytes of the buffer after the packet.
     eq(len(buf), 400)
     return bytes(buf[:n])
 
 
 def server_publish(topic, payload=b"", qos=0, mid=1, dup=0, retain=0):
-    """A PUBLISH as a server sends it, written without the code under test."""
+    """A PUBLISH as a server sends it, encoded without the code under test."""
     body = bytes([len(topic) >> 8, len(topic) & 255]) + topic
     if qos:
         body += bytes([mid >> 8, mid & 255])
@@ -42,20 +44,21 @@ def remaining(n):
 
 def test_connect_smallest():
     """[MQTT-3.1.0-1] [MQTT-3.1.3-3] [MQTT31-1] A CONNECT of level 4, byte for byte."""
-    eq(made(packet.connect, 4, b"dev", True, 60), h("10 0f 0004 4d515454 04 02 003c 0003 646576"))
-    eq(made(packet.connect, 4, b"dev", False, 0), h("10 0f 0004 4d515454 04 00 0000 0003 646576"))
-    eq(made(packet.connect, 4, b"", True, 65535), h("10 0c 0004 4d515454 04 02 ffff 0000"))
+    eq(made(connect_packet, 4, b"dev", True, 60), h("10 0f 0004 4d515454 04 02 003c 0003 646576"))
+    eq(made(connect_packet, 4, b"dev", False, 0), h("10 0f 0004 4d515454 04 00 0000 0003 646576"))
+    eq(made(connect_packet, 4, b"", True, 65535), h("10 0c 0004 4d515454 04 02 ffff 0000"))
 
 
 def test_connect_level_3():
-    """[MQTT31-1] [MQTT31-2] Level 3 is called MQIsdp, two bytes longer."""
-    eq(made(packet.connect, 3, b"dev", False, 60), h("10 11 0006 4d5149736470 03 00 003c 0003 646576"))
+    """[MQTT31-1] [MQTT31-2] The protocol name of level 3 is MQIsdp, two bytes longer."""
+    eq(made(connect_packet, 3, b"dev", False, 60), h("10 11 0006 4d5149736470 03 00 003c 0003 646576"))
 
 
 def test_connect_everything():
-    """[MQTT-3.1.3-1] [MQTT-3.1.2-9] [MQTT-3.1.2-19] [MQTT-3.1.2-21] Flags and the order of the payload."""
+    """[MQTT-3.1.3-1] [MQTT-3.1.2-9] [MQTT-3.1.2-19] [MQTT-3.1.2-21] The flags, and the order of the fields in the
+    payload."""
     will = (b"w/t", b"\x00gone", 2, True)
-    data = made(packet.connect, 4, b"dev", False, 10, b"user", b"\xffpw", will)
+    data = made(connect_packet, 4, b"dev", False, 10, b"user", b"\xffpw", will)
     eq(
         data,
         h("10 26 0004 4d515454 04 f4 000a 0003 646576 0003 772f74 0005 00676f6e65 0004 75736572 0003 ff7077"),
@@ -63,12 +66,12 @@ def test_connect_everything():
 
 
 def flags_of(*args):
-    return made(packet.connect, 4, b"d", False, 0, *args)[9]
+    return made(connect_packet, 4, b"d", False, 0, *args)[9]
 
 
 def test_connect_flags():
     """[MQTT-3.1.2-3] [MQTT-3.1.2-11] [MQTT-3.1.2-13] [MQTT-3.1.2-14] [MQTT-3.1.2-15] [MQTT-3.1.2-18] [MQTT-3.1.2-20]
-    Each flag stands for its field; bit 0 is never set."""
+    Each flag belongs to its field; bit 0 is never set."""
     eq(flags_of(), 0)
     eq(flags_of(b"u"), 0x80)
     eq(flags_of(b"", b""), 0xC0)
@@ -78,15 +81,15 @@ def test_connect_flags():
 
 
 def test_connect_fields_absent():
-    """[MQTT-3.1.2-11] [MQTT-3.1.2-18] [MQTT-3.1.2-20] What has no flag is not in the payload."""
-    eq(len(made(packet.connect, 4, b"d", False, 0)), 15)
-    eq(len(made(packet.connect, 4, b"d", False, 0, b"u")), 18)
-    eq(len(made(packet.connect, 4, b"d", False, 0, b"u", b"p")), 21)
+    """[MQTT-3.1.2-11] [MQTT-3.1.2-18] [MQTT-3.1.2-20] A field without its flag is not in the payload."""
+    eq(len(made(connect_packet, 4, b"d", False, 0)), 15)
+    eq(len(made(connect_packet, 4, b"d", False, 0, b"u")), 18)
+    eq(len(made(connect_packet, 4, b"d", False, 0, b"u", b"p")), 21)
 
 
 def test_connect_empty_fields():
-    """An empty user name, password or will message is not the same as none."""
-    data = made(packet.connect, 4, b"d", False, 0, b"", b"", (b"t", b"", 0, False))
+    """An empty user name, password or will message differs from a missing one."""
+    data = made(connect_packet, 4, b"d", False, 0, b"", b"", (b"t", b"", 0, False))
     eq(data, h("10 16 0004 4d515454 04 c4 0000 0001 64 0001 74 0000 0000 0000"))
 
 
@@ -114,7 +117,7 @@ def test_publish_returns_where_the_payload_goes():
 
 
 def test_remaining_length_boundaries():
-    """One to four bytes, the shortest that hold the length."""
+    """The shortest encoding, of one to four bytes."""
     for total, text in (
         (127, "7f"),
         (128, "8001"),
@@ -131,13 +134,13 @@ def test_remaining_length_boundaries():
 
 
 def test_length_inside_a_buffer():
-    """length() finds a packet that begins anywhere."""
+    """length() works at any offset."""
     eq(packet.length(b"\xff\xff\x30\x02\x00", 2), 4)
     eq(packet.length(b"\x00\x30\x80\x01", 1), 131)
 
 
 def test_longest_topic():
-    """[MQTT-4.7.3-3] A topic of 65535 bytes keeps its length; it is not cut to 16 bits of it."""
+    """[MQTT-4.7.3-3] A topic of 65535 bytes keeps its length, and a longer one is not truncated to 16 bits."""
     buf = bytearray(65535 + 9)
     topic = bytes(65535).replace(b"\0", b"t")
     at = packet.publish(buf, topic, 0, 0, False, 0)
@@ -147,14 +150,14 @@ def test_longest_topic():
 
 
 def test_acks():
-    """[MQTT-2.2.2-1] [MQTT-2.3.1-6] [MQTT-3.6.1-1] The four acknowledgements, flags and ids."""
+    """[MQTT-2.2.2-1] [MQTT-2.3.1-6] [MQTT-3.6.1-1] The four acknowledgements with their flags and ids."""
     for kind, text in ((4, "40"), (5, "50"), (6, "62"), (7, "70")):
         eq(made(packet.ack, kind, 0x1234), h(text + "021234"))
     eq(made(packet.ack, 4, 65535), h("4002ffff"))
 
 
 def test_pubrel_dup_of_level_3():
-    """[MQTT31-9] Only PUBREL takes the flag."""
+    """[MQTT31-9] Only PUBREL has the DUP flag."""
     eq(made(packet.ack, 6, 1, 8), h("6a020001"))
     for kind in (4, 5, 7):
         eq(made(packet.ack, kind, 1, 8)[0], kind << 4)
@@ -162,20 +165,20 @@ def test_pubrel_dup_of_level_3():
 
 def test_subscribe():
     """[MQTT-3.8.1-1] [MQTT-2.2.2-1] [MQTT-3.8.3-3] [MQTT-3-8.3-4] Filters with a QoS byte each."""
-    eq(made(packet.subscribe, 10, [b"a/#"], [1]), h("82 08 000a 0003 612f23 01"))
-    eq(made(packet.subscribe, 1, [b"a", b"+/b"], [0, 2]), h("82 0c 0001 0001 61 00 0003 2b2f62 02"))
+    eq(made(request_packet, 10, [b"a/#"], [1]), h("82 08 000a 0003 612f23 01"))
+    eq(made(request_packet, 1, [b"a", b"+/b"], [0, 2]), h("82 0c 0001 0001 61 00 0003 2b2f62 02"))
 
 
 def test_unsubscribe():
-    """[MQTT-3.10.1-1] [MQTT-3.10.3-1] [MQTT-3.10.3-2] Filters, packed one after another."""
-    eq(made(packet.subscribe, 10, [b"a/#"], None), h("a2 07 000a 0003 612f23"))
-    eq(made(packet.subscribe, 1, [b"a", b"+/b"], None), h("a2 0a 0001 0001 61 0003 2b2f62"))
+    """[MQTT-3.10.1-1] [MQTT-3.10.3-1] [MQTT-3.10.3-2] Filters without QoS bytes."""
+    eq(made(request_packet, 10, [b"a/#"], None), h("a2 07 000a 0003 612f23"))
+    eq(made(request_packet, 1, [b"a", b"+/b"], None), h("a2 0a 0001 0001 61 0003 2b2f62"))
 
 
 def test_subscribe_dup_of_level_3():
-    """[MQTT31-9] 8A and AA when re-sent."""
-    eq(made(packet.subscribe, 1, [b"a"], [0], 8)[0], 0x8A)
-    eq(made(packet.subscribe, 1, [b"a"], None, 8)[0], 0xAA)
+    """[MQTT31-9] Repeated packets begin with 8A and AA."""
+    eq(made(request_packet, 1, [b"a"], [0], 8)[0], 0x8A)
+    eq(made(request_packet, 1, [b"a"], None, 8)[0], 0xAA)
 
 
 def test_bare():
@@ -185,7 +188,7 @@ def test_bare():
 
 
 def test_copy_every_length():
-    """Copies of any length, to any place, to the last byte of the buffer, and not one further."""
+    """Copies of any length to any offset, up to the last byte of the buffer, and not further."""
     data = bytes([i & 255 for i in range(1, 700)])
     for size in (700, 64, 9):
         for n in (0, 1, 7, 8, 9, 31, 32, 33, 127, 128, 129, 511, 512, 513, 600):
@@ -208,16 +211,16 @@ def test_copy_of_views():
 
 
 def test_buffers_too_small():
-    """What does not fit is refused before a byte is written."""
+    """A packet that does not fit is refused before a byte is written."""
     for size in range(16):
         buf = bytearray(size)
-        raises(ValueError, packet.connect, buf, 4, b"dev", True, 60)
+        raises(ValueError, connect_packet, buf, 4, b"dev", True, 60)
         eq(bytes(buf), bytes(size))
     for size in range(7):
         buf = bytearray(size)
         raises(ValueError, packet.publish, buf, b"abc", 0, 1, False, 1)
-        raises(ValueError, packet.subscribe, buf, 1, [b"abc"], [0])
-        raises(ValueError, packet.subscribe, buf, 1, [b"abc"], None)
+        raises(ValueError, request_packet, buf, 1, [b"abc"], [0])
+        raises(ValueError, request_packet, buf, 1, [b"abc"], None)
         eq(bytes(buf), bytes(size))
 
 
@@ -225,7 +228,7 @@ def test_buffers_too_small():
 
 
 def note(d, kind, out):
-    """Appends what the decoder found to `out`, the pieces of a PUBLISH joined."""
+    """Appends the decoder's event to `out`; chunks of a PUBLISH are joined."""
     data = bytes(d.buf[d.at : d.at + d.n])
     if kind != packet.PUBLISH:
         mid = d.mid if kind not in (packet.CONNACK, packet.PINGRESP) else 0
@@ -243,7 +246,7 @@ def note(d, kind, out):
 
 
 def decoded(data, step=0, split=0, size=256, level=4):
-    """The events of `data`, read in steps, or cut once at `split`, as far as the decoder has space."""
+    """The events of `data`, read in steps, or split once at `split`, as the decoder has space."""
     d = packet.Decoder(bytearray(size), level)
     out = []
     i = 0
@@ -291,25 +294,25 @@ EVENTS = [
 
 
 def test_decode_whole():
-    """[MQTT-2.3.1-5] [MQTT-3.3.2-1] Everything that a server sends."""
+    """[MQTT-2.3.1-5] [MQTT-3.3.2-1] All packets that a server sends."""
     eq(decoded(STREAM), EVENTS)
 
 
 def test_decode_byte_by_byte():
-    """Any split of the input gives the same events: one byte at a time, and a few."""
+    """Input in steps of one byte, and of a few bytes, gives the same events."""
     for step in (1, 2, 3, 5, 7, 11):
         for size in (64, 80, 256):
             eq(decoded(STREAM, step, 0, size), EVENTS)
 
 
 def test_decode_every_split():
-    """Any split of the input gives the same events: in two, at every byte."""
+    """Input split in two at every byte gives the same events."""
     for split in range(1, len(STREAM)):
         eq(decoded(STREAM, 0, split, 64), EVENTS)
 
 
-def test_decode_at_every_place_of_the_buffer():
-    """The end of the buffer falls on every byte of every packet."""
+def test_decode_at_every_offset_of_the_buffer():
+    """Every byte of every packet is once the last one in the buffer."""
     for k in range(64):
         lead = h("d000") * (k // 2) + (server_publish(b"x", b"") if k % 2 else b"")
         eq(decoded(lead + STREAM + STREAM, 0, 0, 64)[-22:], EVENTS + EVENTS)
@@ -321,13 +324,13 @@ def test_decode_many_small_packets():
 
 
 def test_decode_longer_remaining_length():
-    """A remaining length may be written with more bytes than it needs (up to 4)."""
+    """A remaining length may be longer than necessary, up to 4 bytes."""
     eq(decoded(h("40 82 00 0001")), [(4, 1, b"")])
     eq(decoded(h("40 82 80 80 00 0001"), 1), [(4, 1, b"")])
 
 
-def test_reset_forgets():
-    """A new connection begins with nothing left of the old one, wherever it ended."""
+def test_reset():
+    """A new connection does not depend on where the previous one ended."""
     long = server_publish(b"topic", bytes(500), 1, 9)
     for data in (STREAM, long, server_publish(bytes(60).replace(b"\0", b"t"), bytes(100), 2, 9)):
         for n in range(1, min(len(data), 90)):
@@ -356,7 +359,7 @@ def pattern(n):
 
 
 def test_payload_longer_than_the_buffer():
-    """A payload of any size comes in pieces, its topic with each of them."""
+    """A payload of any size arrives in chunks, each with its topic."""
     for qos in range(3):
         for n in (55, 56, 57, 64, 65, 127, 128, 200, 1000):
             data = server_publish(b"a/b", pattern(n), qos, 300)
@@ -366,7 +369,7 @@ def test_payload_longer_than_the_buffer():
 
 
 def test_payload_longer_every_split():
-    """A long PUBLISH among others, cut at every byte."""
+    """A long PUBLISH among others, split at every byte."""
     data = h("40020001") + server_publish(b"a/b", pattern(150), 2, 300) + h("50020002")
     want = [(4, 1, b""), (3, 300, 4, b"a/b", 150, pattern(150)), (5, 2, b"")]
     for split in range(len(data)):
@@ -381,7 +384,7 @@ def test_two_long_payloads():
 
 
 def test_long_payload_of_a_megabyte():
-    """Nothing the peer sends can grow memory: a megabyte passes through 128 bytes."""
+    """A megabyte passes through a buffer of 128 bytes."""
     d = packet.Decoder(bytearray(128))
     data = server_publish(b"t", b"", 1, 5)
     total = 1000000
@@ -398,7 +401,7 @@ def test_long_payload_of_a_megabyte():
             eq(d.left, total - got)
         else:
             n = min(d.space, total - sent)
-            d.bytes_received(n)  # what was there before is as good as anything else
+            d.bytes_received(n)  # the old bytes of the buffer serve as payload
             sent += n
     eq(got, total)
     eq(d.left, 0)
@@ -409,7 +412,7 @@ def topic_of(n):
 
 
 def test_topic_too_long_to_keep():
-    """[MQTT-4.5.0-2] Its message is still read to the end, with its id: it must be acknowledged."""
+    """[MQTT-4.5.0-2] The message is read to its end, and its id is known for the acknowledgement."""
     for n in (40, 61, 62, 63, 64, 65, 128, 300):
         for size in (0, 1, 30, 100):
             for qos in range(3):
@@ -424,8 +427,8 @@ def test_topic_too_long_to_keep():
                     eq(got[1], (4, 3, b""))
 
 
-def test_topic_too_long_to_keep_is_cut_inside_a_character():
-    """[MQTT-1.5.3-1] Where a read ends is not where a character does: any split of the input gives the same events."""
+def test_topic_too_long_to_keep_is_split_inside_a_character():
+    """[MQTT-1.5.3-1] A read may end within a character: any split gives the same events."""
     for character in ("c3a9", "e282ac", "f09f9880"):
         for ahead in range(4):
             topic = topic_of(ahead) + h(character) * (80 // (len(character) // 2))
@@ -438,7 +441,7 @@ def test_topic_too_long_to_keep_is_cut_inside_a_character():
 
 
 def test_topic_kept_when_it_fits():
-    """A packet that fits the buffer keeps its topic, however long."""
+    """A packet that fits the buffer keeps its topic, whatever its length."""
     eq(decoded(server_publish(topic_of(58), b"ab"), 0, 0, 64)[0][3], topic_of(58))
     eq(decoded(server_publish(topic_of(27), pattern(90)), 0, 0, 64)[0][3], topic_of(27))
 
@@ -452,7 +455,7 @@ def refused(data, level=4, size=256):
 
 
 def test_types_that_a_server_never_sends():
-    """[MQTT-4.8.0-1] Reserved types, and those of a client."""
+    """[MQTT-4.8.0-1] Reserved types, and types that only a client sends."""
     for text in ("00 00", "f0 00", "c0 00", "e0 00", "10 02 0001", "82 05 0001 0001 61 00", "a2 05 0001 0001 61"):
         refused(h(text))
 
@@ -478,13 +481,13 @@ def test_flags():
 
 
 def test_flags_at_level_3():
-    """[MQTT31-17] [MQTT31-9] Bits that are "not used" are ignored; a re-sent PUBREL has DUP."""
+    """[MQTT31-17] [MQTT31-9] Bits that are "not used" are ignored; a repeated PUBREL has DUP."""
     eq(decoded(h("6a 02 0001"), level=3), [(6, 1, b"")])
     eq(decoded(h("41 02 0001 d8 00"), 1, level=3), [(4, 1, b""), (13, 0, b"")])
 
 
 def test_sizes():
-    """[MQTT-4.8.0-1] An acknowledgement of any other size than its own."""
+    """[MQTT-4.8.0-1] An acknowledgement with another length than its own."""
     for first in ("20", "40", "50", "62", "70", "b0"):
         for rest in ("00", "01 01", "03 000100", "04 00010000", "82 01" + "01" * 130):
             refused(h(first + rest))
@@ -498,13 +501,13 @@ def test_sizes_at_level_3():
 
 
 def test_wrong_size_is_refused_at_once():
-    """A length that cannot be right is refused before its bytes arrive: they may never come."""
+    """A wrong remaining length is refused before the body arrives."""
     for text in ("40 7f", "20 ff ff ff 7f", "90 ff ff ff 7f", "d0 01"):
         refused(h(text))
 
 
 def test_remaining_length_of_five_bytes():
-    """[MQTT-4.8.0-1] The fifth byte of a remaining length is not waited for."""
+    """[MQTT-4.8.0-1] Refused without waiting for the fifth byte."""
     for first in ("30", "32", "40", "90", "d0"):
         refused(h(first + "ff ff ff ff"))
         refused(h(first + "ff ff ff ff 7f"))
@@ -512,7 +515,7 @@ def test_remaining_length_of_five_bytes():
 
 
 def test_message_id_0():
-    """[MQTT-2.3.1-1] [MQTT31-8] Message ID 0 in each packet that has one."""
+    """[MQTT-2.3.1-1] [MQTT31-8] Message ID 0, in each packet with a Message ID."""
     for text in ("40 02 0000", "50 02 0000", "62 02 0000", "70 02 0000", "90 03 0000 00", "b0 02 0000"):
         refused(h(text))
         refused(h(text), 3)
@@ -530,12 +533,12 @@ def test_publish_qos_3():
 
 
 def test_publish_dup_at_qos_0():
-    """[MQTT-3.3.1-2] [MQTT31-10] DUP has no place at QoS 0."""
+    """[MQTT-3.3.1-2] [MQTT31-10] DUP is not allowed at QoS 0."""
     refused(server_publish(b"a", b"x", 0, 0, 1))
 
 
 def test_publish_lengths():
-    """[MQTT-4.8.0-1] Topics longer than their packet, or none; no room for the Message ID."""
+    """[MQTT-4.8.0-1] Topics longer than their packet, empty topics, no space for the Message ID."""
     for text in (
         "30 00",
         "30 01 00",
@@ -553,7 +556,7 @@ def test_publish_lengths():
 
 
 def test_long_publish_lengths():
-    """[MQTT-4.8.0-1] The same in a packet that is longer than the buffer."""
+    """[MQTT-4.8.0-1] The same in a packet longer than the buffer."""
     refused(h("30 e807 0000") + bytes(100), 4, 64)
     refused(h("30 e807 ffff") + bytes(100), 4, 64)
     refused(h("32 e807 03e7") + bytes(100), 4, 64)
@@ -610,8 +613,8 @@ def test_topics_ill_formed():
         refused(server_publish(b"a" + h(text), pattern(300), 1), 4, 64)
 
 
-def test_topics_cut_at_the_end_of_a_character():
-    """[MQTT-1.5.3-1] A character that the payload would complete is not complete."""
+def test_topics_that_end_inside_a_character():
+    """[MQTT-1.5.3-1] The payload's first bytes would complete the character."""
     refused(server_publish(b"\xe2\x82", b"\xac"))
 
 
@@ -622,7 +625,7 @@ def test_topic_nul():
 
 
 def test_topic_control_characters():
-    """A receiver may refuse them; a retained message with one would keep a device offline for ever."""
+    """They are accepted: if a retained message with one closed the connection, the device would stay offline."""
     for text in CONTROLS + NON_CHARACTERS:
         topic = b"a" + h(text)
         for step in (0, 1):
@@ -630,41 +633,41 @@ def test_topic_control_characters():
 
 
 def test_dup_at_qos_0():
-    """[MQTT-3.3.1-2] [MQTT31-27] A violation at level 4, and nothing at level 3."""
+    """[MQTT-3.3.1-2] [MQTT31-27] An error at level 4, ignored at level 3."""
     raw = server_publish(b"t", b"x", dup=1)
     refused(raw)
     eq(decoded(raw, level=3)[0][0], packet.PUBLISH)
 
 
 def test_topic_wildcards():
-    """[MQTT-3.3.2-2] [MQTT-4.7.1-1] A name that is a filter."""
+    """[MQTT-3.3.2-2] [MQTT-4.7.1-1] A topic name with a wildcard."""
     for topic in (b"#", b"+", b"a/#", b"a/+/b", b"a+", b"a#b"):
         refused(server_publish(topic, b"x"))
         refused(server_publish(topic, pattern(200), 2), 4, 64)
 
 
 def test_topic_too_long_to_keep_is_checked_too():
-    """[MQTT-1.5.3-1] [MQTT-3.3.2-2] A topic that is only read past obeys the same rules."""
+    """[MQTT-1.5.3-1] [MQTT-3.3.2-2] The same rules apply to a topic that is not stored."""
     for bad in (b"#", b"\0", b"\xff", b"\xed\xa0\x80"):
         refused(server_publish(topic_of(100) + bad, b"x", 1), 4, 64)
         refused(server_publish(bad + topic_of(100), b"x", 1), 4, 64)
 
 
-def test_topics_that_are_right():
-    """[MQTT-1.5.3-1] The neighbours of what is forbidden."""
+def test_valid_topics():
+    """[MQTT-1.5.3-1] Valid topics close to the invalid ones."""
     for text in GOOD:
         topic = b"a" + h(text) + b"/" + h(text)
         eq(decoded(server_publish(topic))[0][3], topic)
 
 
 def test_byte_order_mark_stays():
-    """[MQTT-1.5.3-3] EF BB BF is a character like any other."""
+    """[MQTT-1.5.3-3] EF BB BF is an ordinary character."""
     eq(decoded(server_publish(b"\xef\xbb\xbfa"))[0][3], b"\xef\xbb\xbfa")
     assert packet.valid(b"\xef\xbb\xbf", 0, 3, True)
 
 
 def test_valid_of_a_part():
-    """Only the part counts."""
+    """Only the given part is checked."""
     assert packet.valid(b"\xff#ab\0", 2, 4, True)
     assert not packet.valid(b"ab#", 0, 3, True)
     assert packet.valid(b"ab#+", 0, 4, False)
@@ -676,6 +679,6 @@ def test_valid_of_a_part():
 
 
 def test_valid_at_the_edge_of_its_buffer():
-    """[MQTT-1.5.3-1] A character cut by the end of the part does not read on behind it."""
+    """[MQTT-1.5.3-1] A character that ends after the part is invalid; bytes after the part are not read."""
     assert not packet.valid(b"\xe2\x82\xac", 0, 2, True)
     assert not packet.valid(b"\xf0\x9f\x98\x80", 0, 3, True)

@@ -1,4 +1,4 @@
-"""Pinned files on a littlefs: a journal lives there and in no other block; nothing that was tampered with is obeyed."""
+"""Pinned files on a littlefs: the journal writes to their blocks only, and detects files that were changed."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from inflight.pinned import PinnedFlash
 from inflight.pinning import Finder
 from littlefs_model import ROOT, Board, files, free, read, write
 from nor import PowerCut, before, torn
-from test_journal import Places, bodies, put
+from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange, look
 
 TIMEOUT_S = 300
@@ -22,7 +22,7 @@ USER = {"/main.py": b"import this\n" * 100, "/lib": None, "/lib/data.bin": bytes
 
 
 def stocked(*args):
-    """A board with files of the user's, running."""
+    """A running board with other files."""
     board = Board(*args)
     board.boot()
     os.mkdir(ROOT + "/lib")
@@ -51,7 +51,7 @@ def content(flash, slot):
 
 
 def on_flash(board, flash, slot):
-    # Whoever it belongs to.
+    # To whatever file it belongs.
     buf = bytearray(board.flash.block_size)
     board.flash.readblocks(flash._blocks[slot], buf)
     return buf
@@ -68,7 +68,7 @@ def used(board):
     return journal
 
 
-# --- a journal lives there ---
+# --- journal ---
 
 
 def test_first_use():
@@ -96,7 +96,7 @@ def test_read_on_into_the_next_block():
         eq(bytes(buf[max(0, k - 3) : k + 5]), b"endbegin"[max(0, 3 - k) :][: n - max(0, k - 3)])
 
 
-def test_journal_goes_round_and_is_found_again():
+def test_journal_wraps_around_and_is_mounted_again():
     for size, page, n, count in ((512, 32, 6, 150), (4096, 256, 4, 700)):
         board = stocked(20, size, page)
         flash = pin(board, n)
@@ -110,10 +110,10 @@ def test_journal_goes_round_and_is_found_again():
                 programs.add((at % page, len(new)))
 
         board.flash.watch = watch
-        places = journal.owner = Places()
+        places = journal.owner = RecordOwner()
         for k in range(count):
             places[k] = put(journal, k)
-            if k >= 5 and k % 40:  # every fortieth stays and is copied on, around the ring
+            if k >= 5 and k % 40:  # every fortieth stays live, and is copied around the ring
                 journal.mark(places.pop(k), DONE)
         board.flash.watch = None
         assert journal.erases > 2 * n
@@ -147,7 +147,7 @@ def test_no_heap():
 
 
 class Still:
-    """The same bytes, by a driver that allocates nothing, as those of boards."""
+    """The same flash, with a driver that does not allocate, like those of boards."""
 
     def __init__(self, flash):
         self._data = flash.data
@@ -170,7 +170,7 @@ class Still:
         return 0
 
 
-# --- what people do to files ---
+# --- changed files ---
 
 
 def remove(*slots):
@@ -179,7 +179,7 @@ def remove(*slots):
 
 
 def copy_back(slot):
-    # Under another name first, so that it cannot get the block that it had.
+    # Written under another name first, so that it gets another block.
     path = path_of(slot)
     write("/copy", read(path))
     os.remove(ROOT + path)
@@ -214,7 +214,7 @@ def exchange_names(a, b):
 
 
 def renumber(slot, other):
-    # It is where its name says, but it is not the other.
+    # Its name fits its content, but it is not the right file.
     name = names()[slot]
     remove(other)
     os.rename(FOLDER + "/" + name, FOLDER + "/%02d" % other + name[2:])
@@ -240,7 +240,7 @@ TAMPERING = (
 )
 
 
-def test_tampering_is_detected_and_not_obeyed():
+def test_changed_files_are_detected():
     for tamper, slots in TAMPERING:
         board = stocked()
         used(board)
@@ -253,7 +253,7 @@ def test_tampering_is_detected_and_not_obeyed():
         journal = Journal(flash)
         k = 200
         round_it = journal.erases + 7
-        while journal.erases < round_it:  # over everything
+        while journal.erases < round_it:  # around the whole ring
             journal.mark(put(journal, k), DONE)
             k = (k + 1) % 256
         put(journal, 77)
@@ -264,7 +264,7 @@ def test_tampering_is_detected_and_not_obeyed():
         assert 77 in [mid for mid, _ in bodies(Journal(flash))]
 
 
-def test_a_copy_in_the_very_block_has_another_time():
+def test_a_copy_in_the_same_block_has_another_time():
     board = stocked()
     used(board)
     made = time.time()
@@ -273,7 +273,7 @@ def test_a_copy_in_the_very_block_has_another_time():
     while int(time.time()) <= made:
         pass
     fill_up()
-    os.remove(ROOT + path)  # nowhere else is room
+    os.remove(ROOT + path)  # the only free block
     write(path, backup)
     for name in os.listdir(ROOT):
         if name.startswith("hog"):
@@ -286,8 +286,8 @@ def test_a_copy_in_the_very_block_has_another_time():
 
 
 class Port:
-    """A port that counts from 1 January of `year`, for as long as the with statement lasts; littlefs keeps that files
-    were changed so many seconds after 1970, None: it keeps no times."""
+    """Replaces the port within a with statement: its epoch is 1 January of `year`; littlefs stores modification times
+    with this value in seconds since 1970, None: it stores none."""
 
     def __init__(self, year, changed):
         self._year = year
@@ -295,7 +295,7 @@ class Port:
         self._os = os
 
     def __enter__(self):
-        sys.modules.pop("inflight.pinning", None)  # it imports anew
+        sys.modules.pop("inflight.pinning", None)  # imports it again
         sys.modules["os"] = sys.modules["time"] = self
 
     def __exit__(self, *_):
@@ -343,7 +343,7 @@ def where(board, path):
 
 
 def fill_up(folder=""):
-    """Files of the user's until there is no room for another block."""
+    """Fills the file system with other files."""
     size = os.statvfs(ROOT)[0]
     k = 0
     while size >= 512:
@@ -361,7 +361,7 @@ def test_other_files_in_the_folder_stay():
     own = {"/journal/notes.txt": b"mine", "/journal/0110-1-2-3": b"x", "/journal/a.new": b"y"}
     for path, text in own.items():
         write(path, text)
-    write("/journal/03.new", b"\xff" * 512)  # what power cut while a file was replaced
+    write("/journal/03.new", b"\xff" * 512)  # left by a power cut while a file was replaced
     board.boot()
     flash = pin(board)
     eq(flash.repaired, 0)
@@ -371,7 +371,7 @@ def test_other_files_in_the_folder_stay():
     eq(len(bodies(Journal(flash))), 5)
 
 
-def test_a_name_of_no_slot_is_somebody_elses():
+def test_other_names_are_not_slots():
     board = stocked()
     pin(board)
     name = names()[0]
@@ -384,7 +384,7 @@ def test_a_name_of_no_slot_is_somebody_elses():
     eq(forged in names(), True)
 
 
-def test_running_journal_does_not_write_into_blocks_that_were_given_away():
+def test_running_journal_does_not_write_to_reused_blocks():
     board = stocked()
     flash = pin(board)
     journal = Journal(flash)
@@ -402,7 +402,7 @@ def test_running_journal_does_not_write_into_blocks_that_were_given_away():
     for i in taken:
         eq(raises(OSError, flash.ioctl, 6, i).errno, EIO)
         eq(raises(OSError, flash.writeblocks, i, b"\0" * 64, 0).errno, EIO)
-        eq(raises(OSError, flash.readblocks, i, bytearray(8), 40).errno, EIO)  # somebody else's secrets
+        eq(raises(OSError, flash.readblocks, i, bytearray(8), 40).errno, EIO)  # another file's data
         if i:
             eq(raises(OSError, flash.readblocks, i - 1, bytearray(8), 508).errno, EIO)
     eq((board.flash.programs, sum(board.flash.erases)), operations)
@@ -410,7 +410,7 @@ def test_running_journal_does_not_write_into_blocks_that_were_given_away():
     eq(files(), users)
 
 
-def test_running_journal_stops_at_the_one_sector_that_was_given_away():
+def test_running_journal_stops_at_one_reused_sector():
     stopped = 0
     for slot in range(6):
         board = stocked()
@@ -432,13 +432,13 @@ def test_running_journal_stops_at_the_one_sector_that_was_given_away():
             eq(raises(OSError, go_round).errno, EIO)
             stopped += 1
         else:
-            go_round()  # free: nobody is harmed
+            go_round()  # a free block: no other file is changed
         board.boot()
         eq(files(), users)
     assert stopped >= 4
 
 
-# --- what a file system may be ---
+# --- other file systems ---
 
 
 def test_another_number_of_files():
@@ -514,8 +514,8 @@ def test_not_on_this_device():
 
 
 def cut_everywhere(board, act, check):
-    """Cuts power at every program and erase of act(), in two ways, then at one of the next start, and lets check() look
-    at the one after that."""
+    """Cuts the power at every program and erase of act(), in two ways, and at one during the next start; check()
+    examines the state after the start that follows."""
     board.power_off()
     start = board.flash.snapshot()
     cuts = 0
@@ -537,7 +537,7 @@ def cut_everywhere(board, act, check):
 
 
 def is_cut(board, k, how, act):
-    """True if power went off at operation k of act(), False if act() had fewer."""
+    """True if the power was cut at operation k of act(), False if act() had fewer."""
     board.cut_at(k, how)
     try:
         act()

@@ -1,4 +1,4 @@
-"""BME280 and BMP280: what their numbers mean, and what is said of a chip that is not there."""
+"""BME280 and BMP280: conversion of their values, and errors of a missing chip."""
 
 import struct
 from errno import EIO, ENODEV
@@ -8,14 +8,14 @@ from harness import eq
 from ports import Module
 from sensor_bme280 import Driver
 
-# The worked example of the data sheet of the BMP280, whose formulas the BME280 shares.
+# The example in the data sheet of the BMP280; the BME280 has the same formulas.
 CALIBRATION = (27504, 26435, -1000, 36477, -10685, 3024, 2855, 140, -7, 15500, -14600, 6000)
 RAW_T = 519888
 RAW_P = 415148
 
 
 class SoftI2C:
-    """A bus with a chip at address 118; a measurement takes until the status register was read `busy` times."""
+    """A bus with a chip at address 118. A measurement is complete after `busy` reads of the status register."""
 
     chip = 0x60
     busy = 0
@@ -57,7 +57,7 @@ def bosch(chip=0x60, busy=0, **fields):
     return readings, errors
 
 
-def test_bme280_gives_what_the_data_sheet_says():
+def test_bme280_agrees_with_the_data_sheet():
     readings, errors = bosch(name="roof")
     eq(errors, {})
     eq([name for name, _, _ in readings], ["roof-temperature", "roof-pressure", "roof-humidity"])
@@ -65,7 +65,7 @@ def test_bme280_gives_what_the_data_sheet_says():
     temperature, pressure, humidity = [value for _, _, value in readings]
     assert abs(temperature - 25.08) < 0.005, temperature
     assert abs(pressure - 100653.27) < 0.1, pressure  # a float of 32 bits has 100653.266
-    # The sheet's formula for 32-bit integers, whose steps round.
+    # The data sheet's formula for 32-bit integers rounds at each step.
     assert abs(humidity - whole_humidity(30281)) < 0.05, (humidity, whole_humidity(30281))
 
 
@@ -92,12 +92,12 @@ def test_bme280_numbers_of_twelve_bits_keep_their_sign():
         eq(driver._read_humidity()[3:5], (-2, -43))
 
 
-def test_bme280_that_is_not_there():
-    for chip, says in ((0, "nothing answers at address 118"), (0x55, "chip 85 at address 118")):
+def test_missing_bme280():
+    for chip, says in ((0, "no answer at address 118"), (0x55, "chip 85 at address 118")):
         readings, errors = bosch(chip)
         eq(readings, [])
         assert says in errors["bme280"], errors
-    assert "nothing answers at address 119" in bosch(address=119)[1]["bme280"]
+    assert "no answer at address 119" in bosch(address=119)[1]["bme280"]
 
 
 def test_bme280_that_does_not_measure():

@@ -1,4 +1,4 @@
-"""The sensors of the configuration, with the hardware made up: what they read, and what they say when they cannot."""
+"""The configured sensors on fake hardware: their values, and their errors."""
 
 from errno import ETIMEDOUT
 
@@ -11,12 +11,12 @@ from sensors import Sensor
 # --- entries ---
 
 
-def test_unknown_driver_is_told_with_those_that_exist():
+def test_unknown_driver_error_lists_the_known_drivers():
     text = fails({"driver": "dht33", "pin": 4})
     assert '"dht33"' in text and "adc, bme280, bmp280, counter, dht11, dht22, digital, ds18x20" in text, text
 
 
-def test_fields_are_told_what_is_wrong_with_them():
+def test_errors_name_the_invalid_field():
     with With(machine=Module(Pin=Pin)):
         assert 'write "pin": ...' in fails({"driver": "digital"})
         text = fails({"driver": "digital", "pim": 4})
@@ -29,26 +29,26 @@ def test_fields_are_told_what_is_wrong_with_them():
         assert '"falling" or "rising"' in fails({"driver": "counter", "pin": 4, "edge": "both"})
 
 
-def test_bad_pins_are_told_by_their_number():
+def test_errors_name_the_invalid_pin():
     with With(machine=Module(Pin=Pin)):
         for number in (99, -1, "X9", None, 1.5):
             text = fails({"driver": "digital", "pin": number})
             assert "pin %s: not a pin of this board" % number in text, text
 
 
-def test_a_machine_without_pins_says_so():
+def test_a_machine_without_pins():
     with With(machine=Module()):
         assert "no such pins" in fails({"driver": "digital", "pin": 4})
 
 
-def test_a_missing_library_is_told_with_how_to_get_it():
+def test_missing_library_error_tells_how_to_install_it():
     with With(machine=Module(Pin=Pin), dht=None):
         assert "mpremote mip install dht" in fails({"driver": "dht22", "pin": 4})
     with With(machine=Module(Pin=Pin), onewire=Module(OneWire=list), ds18x20=None):
         assert "mpremote mip install ds18x20" in fails({"driver": "ds18x20", "pin": 4})
 
 
-def test_one_that_fails_stops_no_other():
+def test_a_failing_sensor_does_not_affect_others():
     errors = {}
     Pin.level = 1
     with With(machine=Module(Pin=Pin)):
@@ -79,7 +79,7 @@ def test_digital():
 
 
 def counted(kind, pulses, **fields):
-    """What a counter reads after some pulses, on a machine with pins of this kind, and its pin."""
+    """(value of a counter after some pulses, its pin), on a machine with this class of pins."""
     Pin.made.clear()
     fields.update({"driver": "counter", "pin": 3, "name": "rain"})
     sensor = Sensor(fields)
@@ -95,7 +95,7 @@ def counted(kind, pulses, **fields):
     return readings, Pin.made[0]
 
 
-def test_counter_counts_by_hard_interrupts_where_there_are_some():
+def test_counter_uses_hard_interrupts_if_available():
     readings, pin = counted(Pin, 5)
     eq(readings, [("rain", "count", 5)])
     eq((pin.trigger, pin.hard), (Pin.IRQ_FALLING, True))
@@ -108,7 +108,7 @@ def test_counter_allocates_nothing():
     import gc
 
     if not hasattr(gc, "mem_alloc"):
-        return  # CPython has no interrupts to fear
+        return  # CPython has no interrupts
     _, pin = counted(Pin, 1)
     handler = pin.handler
     gc.disable()
@@ -140,7 +140,7 @@ class CalibratedADC(RawADC):
         return 1_250_000
 
 
-def test_adc_of_a_board_that_knows_no_volts():
+def test_adc_without_read_uv():
     with With(machine=Module(Pin=Pin, ADC=RawADC)):
         name, unit, value = works({"driver": "adc", "pin": 26})[0]
         eq((name, unit), ("adc", "V"))
@@ -150,7 +150,7 @@ def test_adc_of_a_board_that_knows_no_volts():
         assert "pin 2: not analogue" in fails({"driver": "adc", "pin": 2})
 
 
-def test_adc_of_a_board_that_knows_volts():
+def test_adc_with_read_uv():
     with With(machine=Module(Pin=Pin, ADC=CalibratedADC)):
         ((name, unit, value),) = works({"driver": "adc", "pin": 26, "name": "level", "unit": "%", "scale": 80})
     eq((name, unit, CalibratedADC.attenuation), ("level", "%", CalibratedADC.ATTN_11DB))
@@ -200,14 +200,14 @@ def test_a_sensor_plugged_in_later_appears():
             DHT22.plugged = plugged
             telemetry.start([sensor])
             eq(len(list(telemetry.read([sensor], errors))), 2 if plugged else 0)
-            eq("look at the wires" in errors.get("attic", ""), not plugged)
+            eq("check the wires" in errors.get("attic", ""), not plugged)
 
 
 # --- DS18x20 ---
 
 
 class DS18X20:
-    """A bus with these sensors: {number: degrees}, which have measured after convert_temp()."""
+    """A bus with these sensors, {number: degrees}; values are available after convert_temp()."""
 
     there = {}
 
@@ -229,7 +229,7 @@ class DS18X20:
 ONE_WIRE = With(machine=Module(Pin=Pin), onewire=Module(OneWire=lambda pin: pin), ds18x20=Module(DS18X20=DS18X20))
 
 
-def test_ds18x20_measures_while_the_application_goes_on():
+def test_ds18x20_measures_in_the_background():
     DS18X20.there = {1: 20.5, 2: -4.0}
     sensor = Sensor({"driver": "ds18x20", "pin": 5, "name": "tank"})
     with ONE_WIRE:
@@ -240,7 +240,7 @@ def test_ds18x20_measures_while_the_application_goes_on():
     eq(errors, {})
 
 
-def test_ds18x20_that_vanishes_or_has_no_power_is_told_by_its_number():
+def test_error_names_a_ds18x20_that_vanishes_or_has_no_power():
     DS18X20.there = {1: 20.5, 2: -4.0}
     sensor = Sensor({"driver": "ds18x20", "pin": 5, "name": "tank"})
     errors = {}

@@ -1,4 +1,4 @@
-# What is sent is durable; requests; packets out of place; the counters.
+# Durability before sending, requests, unexpected packets, counters.
 
 
 import inflight.packet as packet
@@ -7,11 +7,11 @@ from inflight.packet import ProtocolError
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of, two
 
-# --- what leaves never runs ahead of what is durable ---
+# --- durable before sent ---
 
 
 class Wary(Peer):
-    """Whenever something leaves or is handed over, flash must hold it: power may go there."""
+    """Checks at each sent packet and each delivery that the flash already contains what it depends on."""
 
     def __init__(self, device, **options):
         self.device = device
@@ -32,8 +32,8 @@ class Wary(Peer):
         super().note()
 
 
-def test_nothing_leaves_before_it_is_durable():
-    """[MQTT-4.1.0-1] [MQTT-4.3.3-2] PUBLISH, PUBREL and every answer, at level 4 and 3, a clean session as well."""
+def test_nothing_is_sent_before_it_is_durable():
+    """[MQTT-4.1.0-1] [MQTT-4.3.3-2] PUBLISH, PUBREL and every answer, at levels 4 and 3, with clean sessions too."""
     for level in (4, 3):
         device = NorFlash(4, 1024, 16, cache=True)
         for clean in (False, True, False):
@@ -60,8 +60,8 @@ def test_nothing_leaves_before_it_is_durable():
             device.lose_power()
 
 
-def test_power_cut_at_rest_behind_pubcomp():
-    """[MQTT-4.3.3-2] The broker may use the id again: its next message is not swallowed, however often that happens."""
+def test_power_cut_while_idle_after_pubcomp():
+    """[MQTT-4.3.3-2] The broker may reuse the id: its next message is delivered, however often that happens."""
     device = NorFlash(4, 1024, 16, cache=True)
     for k in range(40):
         peer = Peer(device, receive_maximum=4)
@@ -73,7 +73,7 @@ def test_power_cut_at_rest_behind_pubcomp():
 
 
 def test_idle_makes_durable():
-    """What was acknowledged does not go out again after a power cut in an idle moment, nor after none was ever idle."""
+    """Acknowledged messages are not sent again after a power cut in idle time, or without any idle time before it."""
     device = NorFlash(4, 1024, 16, cache=True)
     peer = Peer(device)
     peer.up()
@@ -89,8 +89,8 @@ def test_idle_makes_durable():
     eq(Peer(device).up(1), [])
 
 
-def test_handler_is_interrupted_behind_a_cache():
-    """[MQTT-4.3.3-2] The application had the message, the power went: it comes again and says so."""
+def test_handler_interrupted_with_a_volatile_cache():
+    """[MQTT-4.3.3-2] Power is cut in the handler: the message is delivered again with `redelivered`."""
     device = NorFlash(4, 1024, 16, cache=True)
     peer = Peer(device)
     peer.up()
@@ -105,7 +105,7 @@ def test_handler_is_interrupted_behind_a_cache():
 
 
 def test_qos_0_costs_no_sync():
-    """Nothing is spent where nothing is promised."""
+    """QoS 0 needs no durability."""
     device = NorFlash(4, 1024, 16, cache=True)
     peer = Peer(device)
     peer.up()
@@ -123,7 +123,8 @@ def test_qos_0_costs_no_sync():
 
 
 def test_subscribe_ids():
-    """[MQTT-2.3.1-2] [MQTT-2.3.1-7] [MQTT-3.8.4-2] Its id is its own, and only its own answer ends it."""
+    """[MQTT-2.3.1-2] [MQTT-2.3.1-7] [MQTT-3.8.4-2] The id is used by this request only, and only its own answer
+    completes it."""
     peer = Peer()
     peer.up()
     mid = peer.publish(b"x")
@@ -137,9 +138,9 @@ def test_subscribe_ids():
     assert not peer.session.requesting
 
 
-def test_answers_to_requests_that_nobody_made():
-    """[MQTT-3.8.4-2] [MQTT-3.10.4-4] [MQTT31-9] Also a second answer, to a request that was repeated: counted, like
-    other acknowledgements of unknown ids."""
+def test_answers_without_a_request():
+    """[MQTT-3.8.4-2] [MQTT-3.10.4-4] [MQTT31-9] A second answer to a repeated request too: counted, like other
+    acknowledgements of unknown ids."""
     for level in (4, 3):
         peer = Peer(protocol_level=level, retry_ms=1000)
         peer.up(0, True)
@@ -158,7 +159,7 @@ def test_answers_to_requests_that_nobody_made():
 
 
 def test_bad_answers_to_subscribe():
-    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] Count, codes and kind."""
+    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] Wrong number of codes, wrong codes, wrong kind of packet."""
     for first, mid, codes in (
         (0x90, 1, b"\x00"),
         (0x90, 1, b"\x00\x00\x00"),
@@ -175,7 +176,7 @@ def test_bad_answers_to_subscribe():
 
 
 def test_disconnect_is_the_last():
-    """[MQTT-3.14.1-1] [MQTT-3.14.4-2] Nothing behind it."""
+    """[MQTT-3.14.1-1] [MQTT-3.14.4-2] No packet follows."""
     peer = Peer(keepalive=1000)
     peer.up()
     peer.session.disconnect()
@@ -186,7 +187,7 @@ def test_disconnect_is_the_last():
 
 
 def test_counters():
-    """Nothing is hidden."""
+    """All counters."""
     peer = Peer()
     peer.up()
     peer.publish(b"0", 0)

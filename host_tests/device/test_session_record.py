@@ -1,4 +1,4 @@
-# Whose session it is, and what of it outlives the power: the SESSION record and its two copies.
+# The SESSION record and its two copies: the client id, and what a restart needs to know about the session.
 
 
 from harness import eq, raises
@@ -10,7 +10,7 @@ from session_peer import Peer, ack, message, mid_of
 
 
 def test_owner():
-    """[MQTT-3.1.3-2] A journal that has met a broker serves one client id."""
+    """[MQTT-3.1.3-2] A journal with a session belongs to one client id."""
     device = RamFlash()
     peer = Peer(device)
     assert not peer.session.has_session
@@ -21,7 +21,7 @@ def test_owner():
 
 
 def test_known_is_written_once():
-    """Connecting costs no flash, but for the first time."""
+    """Only the first connection writes to flash."""
     device = NorFlash(4, 1024, 64)
     Peer(device).up()
     before = device.snapshot()
@@ -31,8 +31,8 @@ def test_known_is_written_once():
     eq(device.snapshot(), before)
 
 
-def test_clean_session_gives_up():
-    """[MQTT-3.1.2-6] What was in flight, and received ids; not what never left."""
+def test_clean_session_discards():
+    """[MQTT-3.1.2-6] Messages in flight and received ids, not messages that were never sent."""
     peer = Peer(max_inflight=2)
     peer.up()
     for k in range(4):
@@ -47,8 +47,8 @@ def test_clean_session_gives_up():
     eq(len(peer.got), 2)
 
 
-def test_recovered_messages_are_given_up_by_a_clean_session():
-    """[MQTT-3.1.2-6] After a restart they belong to the session before."""
+def test_recovered_messages_are_discarded_by_a_clean_session():
+    """[MQTT-3.1.2-6] After a restart they belong to the previous session."""
     device = RamFlash()
     peer = Peer(device, max_inflight=2)
     peer.up()
@@ -57,15 +57,15 @@ def test_recovered_messages_are_given_up_by_a_clean_session():
     peer.sent()
     peer = Peer(device, max_inflight=2)
     peer.publish(b"new")
-    eq([(p[0], p[-1:]) for p in peer.up(0, True)], [(0x32, b"2"), (0x32, b"3")])  # behind the window
+    eq([(p[0], p[-1:]) for p in peer.up(0, True)], [(0x32, b"2"), (0x32, b"3")])  # not yet in flight
     eq(peer.count("dropped"), 2)
     eq([p[-3:] for p in peer.feed(ack(0x40, 3))], [b"new"])
     eq(peer.session.pending, 2)
     eq(Peer(device).session.pending, 2)
 
 
-def test_what_never_left_survives_a_power_cut_and_a_clean_session():
-    """Accepted offline, it goes out, DUP 0, whatever was connected or sent before."""
+def test_unsent_messages_survive_a_power_cut_and_a_clean_session():
+    """Messages accepted offline are sent with DUP 0, whatever was connected or sent before."""
     for present, clean in ((0, True), (0, False)):
         device = NorFlash(8, 1024, 16)
         peer = Peer(device)
@@ -87,11 +87,11 @@ def test_what_never_left_survives_a_power_cut_and_a_clean_session():
             if not k:
                 eq(peer.count("dropped"), 1)
                 eq([(p[0], p[-2:]) for p in sent], [(0x32, b"%02d" % k) for k in range(8)])
-        eq((peer.count("dropped"), peer.session.pending), (8, 52))  # the window had left
+        eq((peer.count("dropped"), peer.session.pending), (8, 52))  # those in flight had been sent
 
 
-def test_nothing_is_given_up_before_connack():
-    """[MQTT-3.1.2-6] A CONNECT with clean session that never arrives ends nothing, at level 4 and 3."""
+def test_nothing_is_discarded_before_connack():
+    """[MQTT-3.1.2-6] A CONNECT with clean session that is not confirmed ends no session, at levels 4 and 3."""
     for level in (4, 3):
         device = NorFlash(8, 1024, 16)
         peer = Peer(device, protocol_level=level)
@@ -111,15 +111,15 @@ def test_nothing_is_given_up_before_connack():
 
 
 def test_a_session_that_ended_sends_nothing_again():
-    """[MQTT-3.1.2-6] Neither PUBLISH nor PUBREL, whether the next session is clean or not, at level 4 and 3; the ids
-    that were received in it are free."""
+    """[MQTT-3.1.2-6] Neither PUBLISH nor PUBREL, whether the next session is clean or not, at levels 4 and 3; its
+    received ids are free."""
     for level in (4, 3):
         for arrived in (True, False):
             for clean in (True, False):
                 device = NorFlash(8, 1024, 16, cache=True)
                 peer = Peer(device, protocol_level=level)
                 peer.up(0, True)
-                if arrived:  # else CONNACK of a later clean session never came
+                if arrived:  # otherwise the CONNACK of a later clean session was lost
                     peer.publish(b"a", 2)
                     peer.publish(b"b", 2)
                     peer.publish(b"c", 1)
@@ -137,7 +137,7 @@ def test_a_session_that_ended_sends_nothing_again():
                     peer.sent()
                 device.lose_power()
                 if level == 3 and not (arrived or clean):
-                    continue  # nobody can tell: nothing is lost, then
+                    continue  # undecidable: nothing is discarded
                 peer = Peer(device, protocol_level=level)
                 eq((level, arrived, clean, peer.up(0, clean)), (level, arrived, clean, []))
                 eq((peer.session.pending, peer.count("dropped")), (0, 3 if arrived else 1))
@@ -146,8 +146,8 @@ def test_a_session_that_ended_sends_nothing_again():
 
 
 def test_a_clean_session_costs_no_flash_again():
-    """Connecting anew in the same way, and sending on that connection, writes no SESSION record. The first messages
-    that ever leave do: from then on some can have left."""
+    """Connecting and sending again in the same way writes no SESSION record. Only the first message ever sent does:
+    since then messages may have been sent."""
     for clean in (True, False):
         device = NorFlash(4, 1024, 16)
         used = []
@@ -165,7 +165,7 @@ def test_a_clean_session_costs_no_flash_again():
 
 
 def after_sending(messages, qos=1):
-    """The flash of a peer that has sent b"0", b"1" and so on, and heard nothing of them."""
+    """The flash of a peer that has sent b"0", b"1" and so on, without an answer."""
     device = NorFlash(4, 1024, 16)
     peer = Peer(device)
     peer.up()
@@ -175,8 +175,8 @@ def after_sending(messages, qos=1):
     return device
 
 
-def spoil(device, copies):
-    """Bits flip in the SESSION record, in so many of its copies."""
+def damage(device, copies):
+    """Flips bits in so many copies of the SESSION record."""
     at = len(device.data)
     for _ in range(copies):
         at = bytes(device.data).rindex(b"dev", 0, at)
@@ -184,32 +184,31 @@ def spoil(device, copies):
         device.data[at + 1] &= 0xFE
 
 
-def test_a_copy_of_the_session_record_that_was_spoilt():
-    """The other one tells all, and there are two again before anything else may happen to it."""
+def test_one_damaged_copy_of_the_session_record():
+    """The other copy is used, and a second one is written before anything else."""
     device = after_sending(1)
     for life in range(3):
-        spoil(device, 1)
+        damage(device, 1)
         peer = Peer(device)
         eq([p[0] & 8 for p in peer.up(1)], [8] * (life + 1))
         peer.publish(b"new", 2)
-        eq([p[0] for p in peer.sent()], [0x34])  # no id needs to be proven free
+        eq([p[0] for p in peer.sent()], [0x34])  # no id needs to be freed
 
 
-def test_session_record_that_was_spoilt():
-    """[MQTT-4.4.0-1] Both copies: what can have left goes out again, with DUP, also into a clean session; nothing is
-    given up, and the new record says so to the lives behind."""
+def test_damaged_session_record():
+    """[MQTT-4.4.0-1] Both copies: messages that may have been sent are sent with DUP, into a clean session too;
+    nothing is discarded, and the new record keeps that for later restarts."""
     for clean in (False, True):
         device = after_sending(3)
-        spoil(device, 2)
+        damage(device, 2)
         Peer(device)
         peer = Peer(device)
         eq([(p[0], p[-1:]) for p in peer.up(0, clean)], [(0x3A, b"%d" % k) for k in range(3)])
         eq(peer.count("dropped"), 0)
 
 
-def test_both_copies_lost_with_what_lies_around_them():
-    """A page of flash is gone. What was accepted with a connection can have left: DUP, and no PUBREL ends a handshake
-    that is under way."""
+def test_both_copies_lost_with_their_page():
+    """Messages accepted while connected may have been sent: they have DUP, and no PUBREL ends their handshake."""
     device = after_sending(3, 2)
     at = bytes(device.data).index(b"dev") - 21
     device.data[at : at + 58] = bytes(range(1, 59))
@@ -217,10 +216,10 @@ def test_both_copies_lost_with_what_lies_around_them():
     eq([(p[0], p[-1:]) for p in peer.up(1)], [(0x3C, b"%d" % k) for k in range(3)])
 
 
-def test_a_lost_record_is_noticed_once():
-    """Until a broker answers: starts without one write nothing more, and no id counts as proven."""
+def test_a_lost_record_is_replaced_once():
+    """Until a broker answers: further starts write nothing, and no id counts as freed."""
     device = after_sending(1)
-    spoil(device, 2)
+    damage(device, 2)
     Peer(device)
     before = device.snapshot()
     for _ in range(5):
@@ -229,7 +228,7 @@ def test_a_lost_record_is_noticed_once():
 
 
 def test_a_full_journal_has_space_for_the_record():
-    """Filled before the first connection, it is delivered all the same."""
+    """A journal filled before the first connection is delivered."""
     for sectors, size in ((4, 512), (4, 1024), (3, 1024)):
         device = NorFlash(sectors, size, 16)
         peer = Peer(device, max_inflight=4)

@@ -1,4 +1,4 @@
-"""The sensor that sleeps, without a network: what it writes, and what it remembers, on every runtime."""
+"""The sleeping sensor without a network: its journal, and the data that it remembers, on every runtime."""
 
 from codes import DEEP_SLEEP, IDLE
 from config import check
@@ -42,7 +42,7 @@ class Board:
 
 
 def wake(board, flash, sources=None, began=None, **fields):
-    """One wake: (how long it is to sleep, its journal)."""
+    """Wakes once. Returns (length of the next sleep, its journal)."""
     fields.update({"host": "nowhere.example", "sleep_ms": 60_000})
     config = check(fields, "dev")
     journal = Journal(flash)
@@ -50,7 +50,7 @@ def wake(board, flash, sources=None, began=None, **fields):
     return SleepingApp(board, config, journal, client, flash, sources, began).run(), journal
 
 
-def test_what_is_remembered_comes_back():
+def test_remembered_data_is_restored():
     memory = Memory(None)
     assert memory.fresh
     memory.since = 3
@@ -63,7 +63,7 @@ def test_what_is_remembered_comes_back():
     eq(again.phases, [1200, 5, 2500, 300, 65535])
 
 
-def test_numbers_stop_at_the_most_they_can_be():
+def test_counters_saturate():
     memory = Memory(None)
     memory.since = memory.sync = memory.full = memory.missed = 70_000
     memory.health = 70_000
@@ -73,7 +73,7 @@ def test_numbers_stop_at_the_most_they_can_be():
     eq(again.phases, [65535] * 5)
 
 
-def test_what_another_firmware_remembered_is_none_of_ours():
+def test_data_of_another_firmware_is_ignored():
     for data in (None, b"", b"x", bytes(15), bytes(17)):
         assert Memory(data).fresh, data
 
@@ -100,12 +100,12 @@ def test_wakes_between_reports_are_counted():
     eq(Memory(board.memory).missed, 2)
 
 
-def test_sleep_is_what_the_wake_left_of_it():
+def test_time_awake_is_subtracted_from_the_sleep():
     left, _ = wake(Board(), RamFlash(16, 1024), began=ticks_add(ticks_ms(), -50_000))
     assert 0 < left <= 10_000, left
 
 
-def test_a_full_journal_is_counted_and_ends_nothing():
+def test_a_full_journal_is_counted():
     board = Board()
     flash = RamFlash(3, 1024)
     for _ in range(40):

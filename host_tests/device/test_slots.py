@@ -1,4 +1,4 @@
-"""Slot files on a littlefs: a journal lives there, also when power is cut at any operation of the flash below."""
+"""Slot files on a littlefs: a journal in them, with power cuts at any operation of the flash."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from inflight.journal import DONE, RELEASED, Journal
 from inflight.slots import SlotFlash
 from littlefs_model import ROOT, Board, files, vfs, write
 from nor import PowerCut, before, torn
-from test_journal import Places, bodies, put
+from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange
 
 TIMEOUT_S = 300
@@ -23,7 +23,7 @@ def running(*args):
 
 
 class Disk:
-    """What FAT lives on: 128 KiB of RAM."""
+    """A block device of 128 KiB of RAM for FAT."""
 
     def __init__(self):
         self.data = bytearray(256 * 512)
@@ -39,7 +39,7 @@ class Disk:
 
 
 def each_file_system(check):
-    """check(folder, stop) on littlefs and on FAT; stop(device) is a restart, or where that does harm an orderly end."""
+    """Calls check(folder, stop) with littlefs and with FAT; stop(device) restarts, orderly with FAT."""
     board = running()
     check(FOLDER, lambda device: board.boot())
     disk = Disk()
@@ -65,9 +65,9 @@ def check_blocks(folder, stop):
     device.program(512 + 500, b"..abcdefghijkl..", 2, 12)
     device.program(1024 + 3, b"mnop", 0, 4)
     blank = bytearray(8)
-    device.readblocks(2, blank, 300)  # behind the end of the file that is written
+    device.readblocks(2, blank, 300)  # beyond the end of the file
     eq(blank, b"\xff" * 8)
-    device.readblocks(1, buf, 400)  # into the next one
+    device.readblocks(1, buf, 400)  # into the next block
     eq(bytes(buf), b"\xff" * 100 + b"abcdefghijkl" + b"\xff" * 3 + b"mnop" + b"\xff" * 481)
     device.program(512 + 502, b"C", 0, 1)
     device.ioctl(6, 2)
@@ -88,14 +88,14 @@ def test_durable_when_sync_returns():
     eq(bytes(buf), b"hello\xff")
 
 
-def test_journal_goes_round_and_is_found_again():
+def test_journal_wraps_around_and_is_mounted_again():
     each_file_system(check_journal)
 
 
 def check_journal(folder, stop):
     device = SlotFlash(folder, 5, 512)
     journal = Journal(device)
-    places = journal.owner = Places()
+    places = journal.owner = RecordOwner()
     for k in range(120):
         places[k] = put(journal, k)
         if k >= 3 and k % 40:
@@ -158,7 +158,7 @@ def fill(journal, accepted):
 def test_no_heap_within_a_sector():
     if sys.maxsize > 2**31:
         raise SkipTest("measures the heap of 32-bit MicroPython")
-    folder = "/tmp/inflight-test-slots-" + os.urandom(4).hex()  # on no littlefs, whose driver here allocates
+    folder = "/tmp/inflight-test-slots-" + os.urandom(4).hex()  # not on littlefs: its test driver allocates
     device = SlotFlash(folder, 4, 16384)
     try:
         journal = Journal(device)
@@ -174,10 +174,10 @@ def test_no_heap_within_a_sector():
 
 
 def work(device, noted):
-    """A journal's life, around the ring; `noted` is what it promised, and what it was about to promise."""
+    """Uses a journal, around the ring; `noted` holds what it has promised, and what it is about to promise."""
     journal = Journal(device)
     noted["live"], noted["next"] = {mid: None for mid, _ in bodies(journal)}, None
-    places = journal.owner = Places()
+    places = journal.owner = RecordOwner()
     for k in range(100, 114):
         noted["next"] = k
         places[k] = put(journal, k)
@@ -186,7 +186,7 @@ def work(device, noted):
         if k % 8:
             noted["next"] = -k
             journal.mark(places.pop(k), DONE)
-            noted["done"] = k  # a mark is durable with the next record: it may be forgotten
+            noted["done"] = k  # a mark is durable with the next record: it may be lost
             del noted["live"][k]
     noted["next"] = None
 

@@ -1,4 +1,4 @@
-# What a device does when its application ends: it sleeps, and starts again, whatever it ended by.
+# What a device does when its application ends or crashes: it sleeps, and starts again.
 
 import sys
 
@@ -25,7 +25,7 @@ class Config:
 
 
 class Application:
-    """Ends by returning, or raising, `end`."""
+    """Ends by returning or raising `end`."""
 
     def __init__(self, sleep_ms, end):
         self.config = Config(sleep_ms)
@@ -39,7 +39,7 @@ class Application:
 
 
 def slept(sleep_ms, end):
-    """(ms, deep) of each sleep of a device whose application ends like this."""
+    """[(ms, deep)] of the device's sleeps if its application ends like this."""
     board = Board()
     kept = sys.modules.get("board"), start.build
     sys.modules["board"] = board
@@ -54,17 +54,17 @@ def slept(sleep_ms, end):
     return board.slept
 
 
-def test_an_application_says_how_long_its_device_sleeps():
+def test_the_application_chooses_how_long_the_device_sleeps():
     eq(slept(SLEEP_MS, 12_345), [(12_345, True)])
     eq(slept(0, 0), [(0, True)])
 
 
 def test_a_sleeper_that_crashed_sleeps_before_it_starts_again():
-    """A bug that strikes at each wake must not empty the battery."""
+    """A bug that occurs at each wake must not empty the battery."""
     eq(slept(SLEEP_MS, ValueError("a bug")), [(1000, False), (SLEEP_MS, True)])
 
 
-def test_an_application_that_stays_awake_starts_again_after_a_moment():
+def test_an_application_that_stays_awake_restarts_soon():
     eq(slept(0, ValueError("a bug")), [(1000, False), (0, True)])
 
 

@@ -1,4 +1,5 @@
-"""Where a board's journal lives: the first place that there is, and nowhere else because something is wrong there."""
+"""Where a board's journal is stored: the first storage available. A faulty storage is an error, not a reason for the
+next."""
 
 import os
 
@@ -11,7 +12,7 @@ from test_journal import bodies, put
 
 
 class Bare:
-    """A driver's block device, which takes no attributes."""
+    """A driver's block device, which cannot have attributes."""
 
     __slots__ = ()
     flash = None
@@ -65,7 +66,7 @@ def test_then_pinned_files():
 
 def test_then_slot_files():
     running()
-    other = NorFlash(8, 512, 32)  # nothing on it
+    other = NorFlash(8, 512, 32)  # blank
     for raw in (None, other):
         device = journal_flash(None, raw, "/outbox", ROOT)
         eq((device.where, device.repaired, device.page), ("slot files", 0, 64))
@@ -74,7 +75,7 @@ def test_then_slot_files():
     eq(os.listdir(ROOT), ["outbox"])
 
 
-def test_what_is_wrong_with_pinned_files_is_told():
+def test_errors_of_pinned_files_are_raised():
     board = running()
     write("/hog", b"x" * 512 * (free() - 10))
     assert "KiB" in str(raises(OSError, journal_flash, None, board.supply, "/journal", ROOT, 32))

@@ -1,4 +1,4 @@
-"""SenML packs: what they say, on every runtime."""
+"""SenML packs on every runtime."""
 
 import json
 import time
@@ -11,7 +11,7 @@ def pack(*readings, clock="0", seq=7, epoch=9):
     return json.loads(telemetry.pack("a1b2c3d4e5f6", clock, seq, epoch, readings))
 
 
-def test_first_record_tells_base_name_time_and_number():
+def test_first_record_has_base_name_time_and_number():
     records = pack(("load", "/", 0.5), ("uptime", "s", 12), clock="1700000000", seq=41, epoch=4_000_000_000)
     first = {"bn": "urn:dev:mac:a1b2c3d4e5f6:", "bt": 1700000000, "seq": 41, "epoch": 4_000_000_000}
     first.update({"n": "load", "u": "/", "v": 0.5})
@@ -32,7 +32,7 @@ def test_numbers_of_any_size_are_json():
         assert abs(got - value) <= abs(value) * 1e-6, (got, value)
 
 
-def test_nothing_read_is_no_pack():
+def test_no_values_make_no_pack():
     eq(telemetry.pack("a", "0", 1, 2, ()), None)
 
 
@@ -42,7 +42,7 @@ def test_unsynchronised_clock_is_relative():
 
 def test_synchronised_clock_counts_from_1970():
     eq(telemetry.now(True).count("e"), 0)
-    # 2025-01-01, as this runtime counts it.
+    # 2025-01-01 in this runtime's epoch.
     start = 1_735_689_600
     assert float(telemetry.now(True)) > start, telemetry.now(True)
     assert abs(float(telemetry.now(True)) - (time.time() + telemetry.EPOCH)) < 5
@@ -60,7 +60,7 @@ def whole():
     yield "bad", "V", 2
 
 
-def test_failures_are_noted_and_stop_nothing_else():
+def test_failures_are_recorded_and_do_not_affect_others():
     errors = {}
     eq(list(telemetry.read([broken, whole], errors))[0], ("good", "V", 1))
     errors = {}
@@ -70,7 +70,7 @@ def test_failures_are_noted_and_stop_nothing_else():
     assert "OSError" in errors["bad"]
 
 
-def test_a_sensor_that_works_again_is_struck_off():
+def test_a_working_sensor_has_no_recorded_failure():
     errors = {"bad": "OSError: 5", "whole": "RuntimeError: bus", "other": "x"}
     eq(list(telemetry.read([whole], errors)), [("bad", "V", 2)])
     eq(errors, {"other": "x"})

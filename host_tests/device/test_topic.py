@@ -1,11 +1,12 @@
-# Topic names and filters: what a caller may write, and what matches.
+# Topic names and filters: validation and matching.
 
 from harness import eq, raises
-from inflight.topic import encode, encode_filter, encode_name, matches
+from inflight.subscribing import encode_filter
+from inflight.topic import encode, encode_name, matches
 
 
 def test_encode():
-    """[MQTT-1.5.3-1] str and bytes become the bytes of the wire."""
+    """[MQTT-1.5.3-1] str and bytes become UTF-8 bytes."""
     eq(encode("a/b"), b"a/b")
     eq(encode(b"a/b"), b"a/b")
     eq(encode("\u20ac\U0001f600"), b"\xe2\x82\xac\xf0\x9f\x98\x80")
@@ -13,12 +14,12 @@ def test_encode():
 
 
 def test_encode_keeps_the_byte_order_mark():
-    """[MQTT-1.5.3-3] U+FEFF is a character like any other."""
+    """[MQTT-1.5.3-3] U+FEFF is an ordinary character."""
     eq(encode("\ufeffa"), b"\xef\xbb\xbfa")
 
 
 def test_encode_refuses_ill_formed():
-    """[MQTT-1.5.3-1] [MQTT-3.1.3-4] [MQTT-3.1.3-10] [MQTT-3.1.3-11] [MQTT-3.8.3-1] Surrogates and broken UTF-8."""
+    """[MQTT-1.5.3-1] [MQTT-3.1.3-4] [MQTT-3.1.3-10] [MQTT-3.1.3-11] [MQTT-3.8.3-1] Surrogates and ill-formed UTF-8."""
     for text in (b"\xff", b"a\xc0\x80", b"\xed\xa0\x80", b"\xe2\x82", b"\xf4\x90\x80\x80"):
         for check in (encode, encode_name, encode_filter):
             raises(ValueError, check, text)
@@ -61,7 +62,7 @@ def test_names():
 
 
 def test_filters():
-    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-1] # is last and alone, + takes a whole level."""
+    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-1] # is last and a whole level, + is a whole level."""
     for name in ("#", "+", "+/+", "/+", "/#", "a/#", "+/#", "a/+/b", "a//#", "/", "$SYS/#", "a/+"):
         eq(encode_filter(name), name.encode())
     for name in ("", "a#", "a/b#", "#/", "#/a", "a/#/b", "##", "a/##", "a+", "+a", "a/+b", "++", "a/b+/c", "+#", "#+"):
@@ -69,7 +70,7 @@ def test_filters():
 
 
 def match(pattern, name):
-    """The answer of matches(), the same wherever the name stands in its buffer."""
+    """The result of matches(), the same at every offset of the name in its buffer."""
     pattern, name = pattern.encode(), name.encode()
     one = matches(pattern, name, 0, len(name))
     assert one in (True, False)
@@ -139,7 +140,8 @@ DIFFERENT = (
 
 
 def test_matching():
-    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] # takes any number of levels and the parent, + exactly one, be it empty."""
+    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] # matches any number of levels and the parent; + matches exactly one, which may be
+    empty."""
     for pattern, name in MATCHING:
         assert match(pattern, name), "%s should match %s" % (pattern, name)
     for pattern, name in DIFFERENT:
@@ -147,14 +149,14 @@ def test_matching():
 
 
 def test_dollar_topics():
-    """[MQTT-4.7.2-1] Wildcards in front leave $ topics alone."""
+    """[MQTT-4.7.2-1] Wildcards in the first level do not match $ topics."""
     for pattern in ("#", "+", "+/monitor/Clients", "+/#", "+/+"):
         assert not match(pattern, "$SYS/monitor/Clients")
         assert not match(pattern, "$SYS")
 
 
 def test_no_normalisation():
-    """[MQTT-4.7.3-4] Names are compared byte for byte: case, spaces, accents and slashes count."""
+    """[MQTT-4.7.3-4] Names are compared byte for byte: case, spaces, accents and slashes matter."""
     for pattern, name in (
         ("ACCOUNTS", "Accounts"),
         ("a b", "ab"),
@@ -169,7 +171,7 @@ def test_no_normalisation():
 
 
 def slowly(pattern, name):
-    """Matching as the standard tells it, level by level."""
+    """Matching level by level, as the standard defines it."""
     if name[0] == "$" and pattern[0] in "+#":
         return False
     p, n = pattern.split("/"), name.split("/")

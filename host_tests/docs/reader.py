@@ -47,7 +47,7 @@ class World(Automatic):
     def content(self):
         """True if every message that it handed out was acknowledged, and those of the client are completed."""
         sessions = self.sessions.values()
-        return not (self._gifts or any(s.flight or s.queue or s.held for s in sessions))
+        return not (self._gifts or any(s.flight or s.queue or s.unreleased for s in sessions))
 
 
 def expected_names(text):

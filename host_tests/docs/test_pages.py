@@ -10,7 +10,7 @@ import config
 import sensors
 from host_tests.docs.pages import CHECKOUT
 from inflight import Client, Journal, RamFlash
-from inflight.base import Base
+from inflight.options import configure
 
 GUIDE = (CHECKOUT / "docs/guide.md").read_text()
 CONFIGURATION = (CHECKOUT / "docs/configuration.md").read_text()
@@ -64,7 +64,7 @@ def test_every_argument_of_a_client_is_explained_with_its_default():
     told = {}
     for names, default, _ in _rows(GUIDE, "Arguments"):
         told |= dict.fromkeys(_code(names), default)
-    arguments = inspect.signature(Base).parameters
+    arguments = dict([*inspect.signature(configure).parameters.items()][1:])
     assert list(told) == list(arguments)
     for name, argument in arguments.items():
         if name not in ("host", "port"):
@@ -80,7 +80,7 @@ def test_capacities_are_those_of_the_journal():
     class Flash(RamFlash):
         volatile = False
 
-    for sectors, size, limit, messages in _rows(GUIDE, "How large"):
+    for sectors, size, limit, messages in _rows(GUIDE, "Size"):
         journal = Journal(Flash(int(sectors), 4096))
         numbers = [int(text.replace(",", "")) for text in (size, limit, messages)]
         assert numbers == [int(sectors) * 4, journal.limit, journal.limit // 110]

@@ -4,8 +4,8 @@ import random
 import time
 from collections import Counter
 
-from dev.ear import Ear
 from dev.power import HOW, KINDS
+from dev.subscriber import Subscriber
 
 _LIFE_S = 600
 _NONE = 1 << 30
@@ -67,28 +67,28 @@ class Cuts:
         return self._ended(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
 
     def first(self, bench, task, flash, port, topic):
-        """A life that ends when it was heard on `topic`. Returns what that leaves in the flash."""
+        """A life that ends when it was delivered on `topic`. Returns what that leaves in the flash."""
 
         async def life(board):
-            with Ear(port, topic, f"first{task}") as ear:  # here: the threads of a process are not copied
-                await board.until(lambda: ear.heard, _LIFE_S, f"a message to {topic}")
+            with Subscriber(port, topic, f"first{task}") as subscriber:  # here: the threads of a process are not copied
+                await board.until(lambda: subscriber.messages, _LIFE_S, f"a message to {topic}")
             board.power.off("between operations")
             return board.snapshot(), board.notes, board.power.cut
 
         return self._ended(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
 
-    def last(self, bench, task, flash, port, topic, over=lambda ear: True):
-        """A life that ends when messages of QoS 1 and of QoS 2 came to `topic` that it has published itself (order is
-        kept at each level, so what waited before them has come), and over(ear) is true. What it accepted after those is
-        still on its way, so nothing that it accepted is judged."""
+    def last(self, bench, task, flash, port, topic, over=lambda subscriber: True):
+        """The board runs until QoS 1 and QoS 2 messages of this run arrived at `topic` (so earlier ones of the same
+        QoS have arrived too), and over(subscriber) is true. Messages accepted in this run may still be in flight, and
+        are not judged."""
 
         async def life(board):
-            with Ear(port, topic, f"last{task}") as ear:
+            with Subscriber(port, topic, f"last{task}") as subscriber:
 
                 def caught_up():
                     own = min((note >> 2 for note in _accepted(board.notes)), default=_NONE)
-                    levels = {one.qos for one in list(ear.heard) if one.fields.get("seq", -1) >= own}
-                    return levels >= {1, 2} and over(ear)
+                    levels = {one.qos for one in list(subscriber.messages) if one.fields.get("seq", -1) >= own}
+                    return levels >= {1, 2} and over(subscriber)
 
                 await board.until(caught_up, _LIFE_S, "the end of the backlog")
 
@@ -107,18 +107,18 @@ def _accepted(notes):
     return [note for note in notes if note < MARKS]
 
 
-def judge(cuts, heard):
-    """Returns (lost, doubled): sequence numbers that were accepted and not heard, and those of QoS 2 heard twice.
-    heard() returns all messages so far."""
-    lost, doubled = _judge(cuts, heard())
+def judge(cuts, delivered):
+    """Returns (lost, doubled): sequence numbers that were accepted and not delivered, and those of QoS 2 delivered
+    twice. delivered() returns all messages so far."""
+    lost, doubled = _judge(cuts, delivered())
     end = time.monotonic() + 20  # what the broker delivered last is on its way
     while lost and time.monotonic() < end:
         time.sleep(0.1)
-        lost, doubled = _judge(cuts, heard())
+        lost, doubled = _judge(cuts, delivered())
     return lost, doubled
 
 
-def _judge(cuts, heard):
-    times = Counter((one.fields["seq"], one.qos) for one in heard if "seq" in one.fields)
+def _judge(cuts, delivered):
+    times = Counter((one.fields["seq"], one.qos) for one in delivered if "seq" in one.fields)
     lost = set(cuts.accepted.items()) - set(times)
     return sorted(lost), sorted(seq for (seq, qos), n in times.items() if qos == 2 and n > 1)

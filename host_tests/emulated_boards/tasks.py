@@ -7,7 +7,7 @@ import trustme
 
 from dev.certificates import der, server_context
 from dev.demo.mosquitto import Mosquitto
-from dev.tls_relay import tls_relay
+from dev.tls_proxy import tls_proxy
 from inflight_tools.boards.bundle import compile_mpy, files
 
 # Tasks: a sensor with a configuration file of that number, QoS 0, or a publisher with that number as its name, which is
@@ -28,7 +28,7 @@ class Brokers:
         self.plain = Mosquitto(folder / "plain")
         self.frail = Mosquitto(folder / "frail")
         contexts = (server_context(self.ca, name, days=_SINCE_2000) for name in (sensor.TLS_HOST, "other.test"))
-        self._tls, self._other = (tls_relay(self.plain.port, context) for context in contexts)
+        self._tls, self._other = (tls_proxy(self.plain.port, context) for context in contexts)
 
     def __enter__(self):
         with ExitStack() as running:

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from dev import ntp
-from dev.ear import Ear
+from dev.subscriber import Subscriber
 from inflight_tools.boards.bundle import files
 from inflight_tools.boards.device.files import RECORD
 from inflight_tools.boards.image import make
@@ -33,15 +33,15 @@ def online(emulated, broker, tmp_path, fields):
     image = make(emulated.VARIANT, firmware.find(), firmware.sha256, tmp_path / "config.json", None, None, None, None)
 
     async def live(board):
-        with Ear(broker.port, "inflight/bare/#") as ear:
-            await board.until(lambda: ear.find("inflight/bare/status"), 400, "the birth message")
-            ear.say("inflight/bare/command/ping", "hello")
-            await board.until(lambda: ear.find("inflight/bare/reply/ping"), 60, "the reply to a command")
-            await board.until(lambda: len(ear.find("inflight/bare/telemetry")) > 5, 60, "telemetry")
-            return ear.heard
+        with Subscriber(broker.port, "inflight/bare/#") as subscriber:
+            await board.until(lambda: subscriber.find("inflight/bare/status"), 400, "the birth message")
+            subscriber.publish("inflight/bare/command/ping", "hello")
+            await board.until(lambda: subscriber.find("inflight/bare/reply/ping"), 60, "the reply to a command")
+            await board.until(lambda: len(subscriber.find("inflight/bare/telemetry")) > 5, 60, "telemetry")
+            return subscriber.messages
 
-    heard, kept = emulated.run_image(tmp_path, image.file(), live)
-    told = {one.topic.rpartition("bare/")[2]: one for one in heard}
+    delivered, kept = emulated.run_image(tmp_path, image.file(), live)
+    told = {one.topic.rpartition("bare/")[2]: one for one in delivered}
     assert told["status"].fields["state"] == "online"
     assert told["telemetry"].qos == 2
     assert told["reply/ping"].fields["echo"] == "hello"
@@ -51,7 +51,7 @@ def online(emulated, broker, tmp_path, fields):
     return told
 
 
-def test_it_goes_online_publishes_and_obeys(emulated, broker, tmp_path):
+def test_it_connects_publishes_and_executes_commands(emulated, broker, tmp_path):
     health = online(emulated, broker, tmp_path, {})["health"].fields
     assert health["journal"]["where"] == emulated.WHERE
     assert health["errors"] == {}

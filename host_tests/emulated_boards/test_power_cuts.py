@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from dev.ear import Ear
 from dev.power import HOW
+from dev.subscriber import Subscriber
 from host_tests.emulated_boards.ageing import aged
 from host_tests.emulated_boards.judge import ASLEEP, Cuts, judge
 from host_tests.emulated_boards.tasks import CUT, OFFLINE, PUBLISHER, SLEEP
@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.boards("pico_w", "esp32", "esp32_pinned"), pytest.mark
 CHAINS, SENSOR_LIVES = 6, 12
 
 
-def verdict(cuts, ear, record_property):
-    """Judges, and tells what there was to judge."""
-    lost, doubled = judge(cuts, lambda: list(ear.heard))
+def verdict(cuts, subscriber, record_property):
+    """Judges, and records the numbers of the run."""
+    lost, doubled = judge(cuts, lambda: list(subscriber.messages))
     record_property("power cuts", dict(cuts.cuts))
-    told = {"messages accepted": len(cuts.accepted), "delivered": len(ear.heard)}
+    told = {"messages accepted": len(cuts.accepted), "delivered": len(subscriber.messages)}
     record_property("messages", told | {"lost": len(lost), "of QoS 2 doubled": len(doubled)})
     assert not lost and not doubled and not cuts.reused
 
@@ -37,14 +37,14 @@ def test_a_publisher(bench, number, record_property):
     flash = bench.flash
     if full:
         flash, cuts.accepted = aged(flash, f"publisher{number}", topic.replace("#", "n"))
-    with Ear(port, topic, f"judge{number}") as ear:
+    with Subscriber(port, topic, f"judge{number}") as subscriber:
         for life in range(bench.LIVES):
             task, most, longest = (OFFLINE, 8, 0.15) if life % 4 else (PUBLISHER, 20, 0.3)
             flash = cuts.live(bench, task + number, flash, most, longest)
         cuts.last(bench, PUBLISHER + number, flash, port, topic)
-        verdict(cuts, ear, record_property)
+        verdict(cuts, subscriber, record_property)
     assert len(cuts.accepted) > bench.LIVES // 4 and sum(cuts.cuts.values()) == bench.LIVES
-    assert len({one.fields["epoch"] for one in ear.heard}) == 1
+    assert len({one.fields["epoch"] for one in subscriber.messages}) == 1
     assert not full or any("erase" in cut for cut in cuts.cuts)
 
 
@@ -54,21 +54,30 @@ def test_the_sensor(bench, record_property):
     cuts = Cuts(0)
     port = bench.brokers.plain.port
 
-    def echoes(ear):
-        replies = {one.fields["seq"]: one.fields for one in ear.find("inflight/sensor/reply/ping")}  # QoS 1: once each
+    def echoes(subscriber):
+        replies = {
+            one.fields["seq"]: one.fields for one in subscriber.find("inflight/sensor/reply/ping")
+        }  # QoS 1: once each
         return [(int(reply["echo"]), "redelivered" in reply) for reply in replies.values()]
 
-    with Ear(port, "inflight/sensor/#", "judge") as ear:
+    with Subscriber(port, "inflight/sensor/#", "judge") as subscriber:
         flash = cuts.first(bench, CUT, None, port, "inflight/sensor/status")
-        ear.say("inflight/sensor/command/ping", "0")
+        subscriber.publish("inflight/sensor/command/ping", "0")
         for life in range(1, SENSOR_LIVES):
             flash = cuts.live(bench, CUT, flash, 20, 0.6)
-            ear.say("inflight/sensor/command/ping", str(life))
-        cuts.last(bench, CUT, flash, port, "inflight/sensor/#", lambda ear: SENSOR_LIVES - 1 in dict(echoes(ear)))
-        verdict(cuts, ear, record_property)
-    assert {number for number, _ in echoes(ear)} == set(range(SENSOR_LIVES))
+            subscriber.publish("inflight/sensor/command/ping", str(life))
+        cuts.last(
+            bench,
+            CUT,
+            flash,
+            port,
+            "inflight/sensor/#",
+            lambda subscriber: SENSOR_LIVES - 1 in dict(echoes(subscriber)),
+        )
+        verdict(cuts, subscriber, record_property)
+    assert {number for number, _ in echoes(subscriber)} == set(range(SENSOR_LIVES))
     assert sum(cuts.cuts.values()) == SENSOR_LIVES
-    for number, times in Counter(number for number, again in echoes(ear) if not again).items():
+    for number, times in Counter(number for number, again in echoes(subscriber) if not again).items():
         assert times == 1, f"command {number} was obeyed twice, and passed for new"
 
 
@@ -77,7 +86,7 @@ def test_a_sensor_that_sleeps(bench, record_property):
     """Every other cut comes while it sleeps or just wakes."""
     cuts = Cuts(2)
     port = bench.brokers.plain.port
-    with Ear(port, "inflight/sleeper/#", "judge") as ear:
+    with Subscriber(port, "inflight/sleeper/#", "judge") as subscriber:
         flash = bench.flash
         for life in range(SENSOR_LIVES):
             if life % 2:
@@ -85,11 +94,11 @@ def test_a_sensor_that_sleeps(bench, record_property):
             else:
                 flash = cuts.live_until(bench, SLEEP, flash, ASLEEP, 3)
         cuts.last(bench, SLEEP, flash, port, "inflight/sleeper/#")
-        verdict(cuts, ear, record_property)
+        verdict(cuts, subscriber, record_property)
     assert sum(cuts.cuts.values()) == SENSOR_LIVES
 
 
-def test_the_first_start_of_all(bench, record_property):
+def test_the_first_start(bench, record_property):
     """Cut while it makes its journal, and again while it tidies up after that: each time from cold."""
     dice = random.Random(1)
     flash, cuts = None, Counter()

@@ -2,33 +2,33 @@
 
 import pytest
 
-from dev.ear import Ear
+from dev.subscriber import Subscriber
 from host_tests.emulated_boards.tasks import TLS, WRONG_AUTHORITY, WRONG_NAME
 
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_the_right_authority(bench):
+def test_known_authority(bench):
     async def live(board):
-        with Ear(bench.brokers.plain.port, "inflight/tls/#") as ear:
-            await board.until(lambda: ear.find("inflight/tls/status"), 400, "the birth message")
-            ear.say("inflight/tls/command/ping", "over TLS")
-            return (await board.until(lambda: ear.find("inflight/tls/reply/ping"), 100, "the reply"))[0].fields
+        with Subscriber(bench.brokers.plain.port, "inflight/tls/#") as subscriber:
+            await board.until(lambda: subscriber.find("inflight/tls/status"), 400, "the birth message")
+            subscriber.publish("inflight/tls/command/ping", "over TLS")
+            return (await board.until(lambda: subscriber.find("inflight/tls/reply/ping"), 100, "the reply"))[0].fields
 
     assert bench.copy(live, TLS, 600)["echo"] == "over TLS"
 
 
 @pytest.mark.parametrize("task, who", [(WRONG_AUTHORITY, "impostor"), (WRONG_NAME, "astray")])
-def test_a_broker_that_is_not_the_right_one(bench, task, who):
-    """It is told nothing; the sensor goes on measuring, and says what is wrong."""
+def test_untrusted_broker(bench, task, who):
+    """It receives no packet; the sensor continues to measure, and reports the reason."""
 
     async def live(board):
-        with Ear(bench.brokers.plain.port, f"inflight/{who}/#") as ear:
+        with Subscriber(bench.brokers.plain.port, f"inflight/{who}/#") as subscriber:
             await board.until(lambda: b"inflight:" in board.console, 400, "a word about it")
             held = len(board.notes)
             await board.until(lambda: len(board.notes) > held, 300, "a message is accepted")
-            return board.tail(), ear.heard
+            return board.tail(), subscriber.messages
 
-    said, heard = bench.copy(live, task, 750)
+    said, delivered = bench.copy(live, task, 750)
     assert "certificate" in said or "CERT" in said or "X509" in said, said
-    assert not heard
+    assert not delivered

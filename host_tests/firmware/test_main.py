@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from dev.certificates import der, server_context, write
-from dev.tls_relay import tls_relay
+from dev.tls_proxy import tls_proxy
 
 CUTS = {"cpython": 4, "micropython-x86": 16}
 AGAIN = 75  # exit status of a board that wants to be started again
@@ -116,7 +116,7 @@ def ca(tmp_path, authority):
 def test_tls_with_the_right_authority(machine, broker, ca, authority, context, form, told):
     if form == "der":
         ca.write_bytes(der(authority))
-    with tls_relay(broker.port, context) as tls:
+    with tls_proxy(broker.port, context) as tls:
         machine.configure(host="localhost", port=tls.port, tls_ca=str(ca))
         machine.start()
         machine.wait_for(lambda: told("status"))
@@ -124,7 +124,7 @@ def test_tls_with_the_right_authority(machine, broker, ca, authority, context, f
 
 def test_tls_with_another_authority_says_nothing_to_the_broker(machine, broker, ca, context):
     trustme.CA().cert_pem.write_to_path(ca)
-    with tls_relay(broker.port, context) as tls:
+    with tls_proxy(broker.port, context) as tls:
         machine.configure(host="localhost", port=tls.port, tls_ca=str(ca))
         machine.start()
         line = machine.process.stdout.readline().decode()
@@ -138,7 +138,7 @@ def test_tls_shows_its_own_certificate(machine, broker, tmp_path, authority, con
     ca, cert, key = write(tmp_path, authority, "box")
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(ca)
-    with tls_relay(broker.port, context) as tls:
+    with tls_proxy(broker.port, context) as tls:
         machine.configure(host="localhost", port=tls.port, tls_ca=ca, tls_cert=cert, tls_key=key)
         machine.start()
         machine.wait_for(lambda: told("status"))

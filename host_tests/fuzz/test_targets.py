@@ -1,4 +1,4 @@
-"""The fuzzers' targets: what stands in the checkout passes, and what is broken on purpose is found."""
+"""Tests of the fuzzers' targets: the code passes, and injected defects are found."""
 
 import random
 
@@ -7,6 +7,7 @@ import pytest
 import inflight.packet
 import inflight.recovery
 import inflight.session
+import inflight.subscribing
 import inflight.topic
 from dev.fuzz import CORPUS, SHARES, corpus, grammar, target
 from dev.fuzz.attempt import broken, minimized
@@ -18,7 +19,7 @@ SMOKE = {"decoder": 1500, "topic": 3000, "session": 150, "firmware": 400, "mount
 
 
 def tried(name, n, seed=1):
-    """The first thing found in n inputs: (what, input), None if there is nothing."""
+    """The first finding in n inputs: (what, input), None if there is none."""
     rng = random.Random(seed)
     run = target(name).run
     for _ in range(n):
@@ -35,12 +36,12 @@ def test_smoke(name):
 
 
 @pytest.mark.parametrize("name", SHARES)
-def test_bytes_of_no_grammar(name):
+def test_random_bytes(name):
     rng = random.Random(2)
     assert [broken(target(name).run, rng.randbytes(rng.randrange(40))) for _ in range(60)] == [None] * 60
 
 
-def test_same_number_each_time():
+def test_outcomes_are_reproducible():
     for name, inputs in corpus.read().items():
         assert [target(name).run(data) for data in inputs[:10]] == [target(name).run(data) for data in inputs[:10]]
 
@@ -50,11 +51,11 @@ def test_corpus_is_small_and_of_all_targets():
     assert set(corpus.read()) == set(SHARES)
 
 
-# --- what is broken is found ---
+# --- injected defects ---
 
 
 def wrongly(function, change):
-    """The function, with a word to say about what it returns."""
+    """The function with a changed result."""
 
     def wrong(*args):
         return change(function(*args), *args)
@@ -62,52 +63,52 @@ def wrongly(function, change):
     return wrong
 
 
-BROKEN = {
-    "any text is valid": ("decoder", inflight.packet, "valid", lambda told, *_: True),
-    "no Message ID is wrong": ("decoder", inflight.packet.Decoder, "_id", None),
-    "pieces lose a byte": ("decoder", inflight.packet.Decoder, "bytes_received", None),
-    "everything matches": ("topic", inflight.topic, "matches", lambda told, *_: True),
-    "nothing matches": ("topic", inflight.topic, "matches", lambda told, *_: False),
-    "filters are not looked at": ("topic", inflight.topic, "encode_filter", None),
+DEFECTS = {
+    "any text is valid": ("decoder", inflight.packet, "valid", lambda result, *_: True),
+    "any Message ID is valid": ("decoder", inflight.packet.Decoder, "_id", None),
+    "chunks lose a byte": ("decoder", inflight.packet.Decoder, "bytes_received", None),
+    "everything matches": ("topic", inflight.topic, "matches", lambda result, *_: True),
+    "nothing matches": ("topic", inflight.topic, "matches", lambda result, *_: False),
+    "filters are not checked": ("topic", inflight.subscribing, "encode_filter", None),
     "a PUBREC completes": ("session", Outbound, "acknowledged", None),
-    "a QoS 2 message is always new": ("session", Inbound, "received", lambda told, *_: 0),
-    "marks do not last": ("session", Journal, "mark", None),
-    "every other record is spoilt": ("mount", inflight.recovery._SectorReader, "has_record", None),
-    "no header is": ("mount", inflight.recovery, "_read_headers", None),
-    "the end is not found": ("mount", inflight.recovery._SectorReader, "last_byte", lambda told, *_: -1),
+    "a QoS 2 message is always new": ("session", Inbound, "received", lambda result, *_: 0),
+    "marks are not durable": ("session", Journal, "mark", None),
+    "every other record is damaged": ("mount", inflight.recovery._SectorReader, "has_record", None),
+    "no header is found": ("mount", inflight.recovery, "_read_headers", None),
+    "the end is not found": ("mount", inflight.recovery._SectorReader, "last_byte", lambda result, *_: -1),
 }
 
 
 def breakage(what):
-    name, where, attribute, change = BROKEN[what]
+    name, where, attribute, change = DEFECTS[what]
     whole = vars(where)[attribute]
     special = {
-        "no Message ID is wrong": lambda d, i: d.buf[i] << 8 | d.buf[i + 1],
-        "pieces lose a byte": lambda d, n: whole(d, n - (n > 3)),
-        "filters are not looked at": lambda text, limit=65535: text,
+        "any Message ID is valid": lambda d, i: d.buf[i] << 8 | d.buf[i + 1],
+        "chunks lose a byte": lambda d, n: whole(d, n - (n > 3)),
+        "filters are not checked": lambda text, limit=65535: text,
         "a PUBREC completes": lambda o, kind, mid: whole(o, 4 if kind == 5 else kind, mid),
-        "marks do not last": lambda j, at, state: None if state == 2 else whole(j, at, state),
-        "every other record is spoilt": lambda w, at: at % 2 == 0 and whole(w, at),
-        "no header is": lambda j: [None, None, *whole(j)[2:]],
+        "marks are not durable": lambda j, at, state: None if state == 2 else whole(j, at, state),
+        "every other record is damaged": lambda w, at: at % 2 == 0 and whole(w, at),
+        "no header is found": lambda j: [None, None, *whole(j)[2:]],
     }
     return name, where, attribute, special.get(what) or wrongly(whole, change)
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_what_is_broken_is_found(monkeypatch, what):
+@pytest.mark.parametrize("what", DEFECTS)
+def test_injected_defects_are_found(monkeypatch, what):
     name, where, attribute, wrong = breakage(what)
     module = target(name)
     monkeypatch.setattr(where, attribute, wrong)
-    if hasattr(module, attribute):  # it has a name of its own for it
+    if hasattr(module, attribute):  # the module has imported it by name
         monkeypatch.setattr(module, attribute, wrong)
     found = tried(name, 3 * SMOKE[name])
-    assert found, "nobody noticed"
+    assert found, "not found"
     short = minimized(module.run, found[1], tries=300)
     assert len(short) <= len(found[1]) and broken(module.run, short)
 
 
-def test_what_does_not_end_is_found(monkeypatch):
-    """An input may not take for ever, nor read for ever."""
+def test_endless_runs_are_found(monkeypatch):
+    """An input must not run for ever, nor read for ever."""
     monkeypatch.setattr("dev.fuzz.attempt.LIMIT_S", 0.3)
 
     def endless(data):

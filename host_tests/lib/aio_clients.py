@@ -1,4 +1,4 @@
-"""What the tests of the asyncio client share: clients, scenes that they play with the scripted broker."""
+"""Shared by the tests of the asyncio client: clients, and scenes played with the scripted broker."""
 
 import asyncio
 import errno
@@ -12,23 +12,23 @@ import pytest
 from host_tests.broker import PATIENCE_S, Automatic
 from inflight import AsyncClient, Journal, RamFlash
 
-# A test that leaves a socket or a task behind fails.
+# A test fails if it leaves a socket or a task behind.
 STRICT = [
     pytest.mark.filterwarnings("error::ResourceWarning"),
     pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
 ]
 LIMIT_S = 10
-LONG = bytes(range(256)) * 400  # in many pieces, through a narrow socket
+LONG = bytes(range(256)) * 400  # needs many writes through a narrow socket
 
 
 def run(main, limit=LIMIT_S):
-    """Runs the coroutine in a loop of its own; nothing may be left behind: no task, no unheard exception."""
+    """Runs the coroutine in a new loop; fails if a task or an unhandled exception remains."""
     problems = []
 
     async def watched():
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
         result = await asyncio.wait_for(main, limit)
-        for _ in range(3):  # cancelled tasks come to their end
+        for _ in range(3):  # lets cancelled tasks finish
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return result
@@ -40,7 +40,7 @@ def run(main, limit=LIMIT_S):
 
 
 def make(port, device=None, client_id="dev", **options):
-    """An AsyncClient with a RAM journal; `errors` lists what on_error was told. device False: no journal."""
+    """An AsyncClient with a RAM journal; `errors` lists the arguments of on_error. device False: no journal."""
     device = RamFlash() if device is None else device
     errors = []
     settings = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
@@ -51,26 +51,26 @@ def make(port, device=None, client_id="dev", **options):
 
 
 def play(broker, script, scene):
-    """The broker plays script(broker) in its thread while scene() runs in the event loop."""
+    """Plays script(broker) in a thread while scene() runs in the event loop."""
     with broker.play(script):
         return run(scene())
 
 
 async def times_out(work):
-    """It ends with the time-out."""
+    """It must end with a time-out."""
     with pytest.raises(OSError) as told:
         await work
     assert told.value.args[0] == errno.ETIMEDOUT
 
 
 async def until(condition):
-    """Lets the loop run until the condition holds; run() bounds it."""
+    """Runs the loop until the condition holds; run() limits the time."""
     while not condition():
         await asyncio.sleep(0.001)
 
 
 def plain(script):
-    """A script between a welcome and a goodbye."""
+    """A script that begins with CONNECT, CONNACK and ends with DISCONNECT."""
 
     @functools.wraps(script)
     def whole(b):
@@ -82,7 +82,7 @@ def plain(script):
 
 
 def subscribed(script, *filters):
-    """A script between a welcome with its SUBSCRIBE for "t" and a goodbye."""
+    """A script that begins with CONNECT, CONNACK and the SUBSCRIBE to "t", and ends with DISCONNECT."""
 
     @functools.wraps(script)
     def whole(b):
@@ -95,7 +95,7 @@ def subscribed(script, *filters):
 
 
 def narrow(end):
-    """A connected client, or a broker before anybody comes, whose socket takes little at once."""
+    """Gives the sockets of a connected client, or of a broker's new connections, small buffers."""
     if isinstance(end, AsyncClient):
         end._transport.stream._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     else:
@@ -103,7 +103,7 @@ def narrow(end):
 
 
 class Slow(Automatic):
-    """Reads nothing while `reads` is clear."""
+    """Does not read while `reads` is clear."""
 
     def __init__(self):
         self.reads = threading.Event()
@@ -116,7 +116,7 @@ class Slow(Automatic):
 
 
 async def long_first(client, b):
-    """Another task's long packet is half written: whoever comes now has to wait."""
+    """Another task's long packet is half written, so other writers have to wait."""
     b.reads.clear()
     task = asyncio.create_task(client.publish("long", LONG))
     await asyncio.sleep(0)

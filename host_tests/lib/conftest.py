@@ -1,4 +1,4 @@
-"""Fixtures of the client's tests: a scripted broker, and clients."""
+"""Fixtures for the tests of the clients."""
 
 import socket
 
@@ -12,13 +12,13 @@ from inflight.transport import Transport
 
 @pytest.fixture
 def quick_crc(monkeypatch):
-    """The journal's CRC loop, twenty times as fast."""
+    """Replaces the journal's CRC loop, twenty times as fast."""
     monkeypatch.setattr(Journal, "_sum", quick_sum)
 
 
 @pytest.fixture
-def looks(monkeypatch):
-    """A list that grows with each look that a client takes at its socket."""
+def reads(monkeypatch):
+    """A list that grows with each read of a client from its socket."""
     taken = []
     receive = Transport.receive
     monkeypatch.setattr(Transport, "receive", lambda *of: taken.append(of) or receive(*of))
@@ -26,8 +26,8 @@ def looks(monkeypatch):
 
 
 @pytest.fixture
-def pit():
-    """A port that neither takes connections nor refuses them: its queue is full."""
+def unresponsive_port():
+    """A port that neither accepts connections nor refuses them: its backlog is full."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
         others = []
         for _ in range(4):

@@ -18,7 +18,7 @@ pytestmark = STRICT
 # --- connecting ---
 
 
-def test_connect_and_leave(broker):
+def test_connect_and_disconnect(broker):
     """[MQTT-3.1.0-1] [MQTT-3.14.4-1]"""
     client = make(broker.port, user="u", password="p", will=("w", b"gone", 1, True))
 
@@ -26,7 +26,7 @@ def test_connect_and_leave(broker):
         async with client:
             await client.connect()
             assert client.connected
-            await client.connect()  # it stands: nothing happens
+            await client.connect()  # already connected: no effect
         assert not client.connected
 
     def script(b):
@@ -39,7 +39,7 @@ def test_connect_and_leave(broker):
 
 @pytest.mark.parametrize("code", range(1, 6))
 def test_refused(broker, code):
-    """[MQTT-3.2.2-5] connect() says why; the next attempt may do better."""
+    """[MQTT-3.2.2-5] connect() raises with the reason; the next attempt may succeed."""
     client = make(broker.port)
 
     async def scene():
@@ -72,8 +72,8 @@ def test_nobody_listens(broker):
     run(scene())
 
 
-def test_no_answer_to_the_dial(pit):
-    client = make(pit, timeout_ms=100)
+def test_tcp_connect_times_out(unresponsive_port):
+    client = make(unresponsive_port, timeout_ms=100)
 
     async def scene():
         await times_out(client.connect())
@@ -115,13 +115,13 @@ def test_protocol_error(broker):
 
 
 def test_connect_packet_longer_than_the_buffer():
-    """It is told when the client is made."""
+    """Reported when the client is created."""
     with pytest.raises(ValueError, match="buffer too small"):
         make(1, buffer=bytearray(128), will=("w", b"x" * 100, 0, False))
 
 
-def test_comes_back_by_itself(broker):
-    """Cut before CONNACK, after it, and in the middle of it."""
+def test_reconnects(broker):
+    """After a cut before CONNACK, after it, and within it."""
     client = make(broker.port)
 
     async def scene():
@@ -143,7 +143,7 @@ def test_comes_back_by_itself(broker):
 
 
 def test_back_off(broker):
-    """The pauses grow to the longest, jittered; a connection that stands sets them back."""
+    """Pauses grow to the maximum, with jitter; an established connection resets them."""
     broker.close()
     now = [0]
     client = make(broker.port, backoff_ms=(100, 1000), on_error=lambda e: None)
@@ -183,7 +183,7 @@ def test_publish(broker):
 
 
 def test_bad_arguments(broker):
-    """Refused before a byte is written, connected or not."""
+    """Refused before a byte is sent, connected or not."""
     client = make(broker.port, device=False)
 
     async def scene():
@@ -200,7 +200,7 @@ def test_bad_arguments(broker):
 
 
 def test_offline(broker):
-    """QoS 1 and 2 wait, in order; QoS 0 and questions have nowhere to go."""
+    """QoS 1 and 2 are queued in order; QoS 0 and requests raise."""
     client = make(broker.port)
 
     async def scene():
@@ -226,7 +226,8 @@ def test_offline(broker):
 
 
 def test_redelivery(broker):
-    """[MQTT-4.4.0-1] [MQTT-3.3.1-1] The same ids, in order, with DUP; what was released is not published again."""
+    """[MQTT-4.4.0-1] [MQTT-3.3.1-1] Same Message IDs, same order, with DUP; a released message is not published
+    again."""
     client = make(broker.port)
 
     async def scene():
@@ -256,7 +257,7 @@ def test_redelivery(broker):
 
 
 def test_session_forgotten(broker):
-    """[MQTT-3.2.2-3] Session present 0: subscriptions are made again, messages go out again."""
+    """[MQTT-3.2.2-3] Session present 0: the client subscribes again and retransmits its messages."""
     client = make(broker.port)
 
     async def scene():
@@ -300,8 +301,8 @@ def test_clean_session(broker):
     play(broker, script, scene)
 
 
-def test_session_of_a_stranger(broker):
-    """In a session that this journal has never met ids are freed before they are used at QoS 2."""
+def test_unknown_session(broker):
+    """In a session that the journal does not know, Message IDs are freed before they are used at QoS 2."""
     client = make(broker.port)
 
     async def scene():
@@ -323,7 +324,7 @@ def test_session_of_a_stranger(broker):
 
 
 def test_subscribe(broker):
-    """[MQTT-3.8.4-5] Before connect() and after, several at once, refused; unsubscribe."""
+    """[MQTT-3.8.4-5] Before and after connect(), several at once, refused; unsubscribe."""
     client = make(broker.port)
 
     async def scene():
@@ -351,7 +352,7 @@ def test_subscribe(broker):
 
 
 def test_subscribe_while_connecting(broker):
-    """Asked for when the connection has asked for its handlers already: not forgotten until the next one."""
+    """Subscribed after the reconnecting client has sent its SUBSCRIBEs: it is sent on this connection too."""
     client = make(broker.port)
     asked = threading.Event()
 
@@ -367,7 +368,7 @@ def test_subscribe_while_connecting(broker):
         asked.set()
         with pytest.raises(TimeoutError):
             b.connection.sock.settimeout(0.05)
-            b.connection.sock.recv(1)  # it waits for its turn
+            b.connection.sock.recv(1)  # the SUBSCRIBE waits behind a packet
         b.connection.sock.settimeout(PATIENCE_S)
         b.send(suback(mid, 0))
         b.grant(1, filters=[("second", 1)])
@@ -375,8 +376,8 @@ def test_subscribe_while_connecting(broker):
     play(broker, script, scene)
 
 
-def test_link_lost_while_asking(broker):
-    """The caller hears of it; the next connection asks again."""
+def test_connection_lost_during_a_request(broker):
+    """The caller gets the error; the client sends the request again on the next connection."""
     client = make(broker.port)
 
     async def scene():
@@ -405,8 +406,8 @@ def test_link_lost_while_asking(broker):
 
 @pytest.mark.parametrize("ask", [lambda c: c.subscribe("s"), lambda c: c.ping(), lambda c: c.unsubscribe("s")])
 def test_no_answer(broker, ask):
-    """[MQTT-3.12.4-1] A question has a time limit; the connection goes with it. Whoever notices first, the caller hears
-    of the reason."""
+    """[MQTT-3.12.4-1] A request has a time-out, which ends the connection. The caller gets the reason, whoever notices
+    first."""
     client = make(broker.port, timeout_ms=500)
 
     async def scene():
@@ -424,7 +425,7 @@ def test_no_answer(broker, ask):
 
 
 def test_no_answer_within_the_keep_alive(broker):
-    """[MQTT-3.12.4-1] It is the client's own task that notices; the caller hears the same."""
+    """[MQTT-3.12.4-1] The client's own task notices; the caller gets the same error."""
     client = make(broker.port, keepalive=1)
 
     async def scene():
@@ -440,8 +441,8 @@ def test_no_answer_within_the_keep_alive(broker):
     play(broker, script, scene)
 
 
-def test_disconnected_while_asking(broker):
-    """No error of an earlier connection is told for it."""
+def test_disconnect_during_a_request(broker):
+    """The caller does not get an error of an earlier connection."""
     client = make(broker.port)
 
     async def scene():
@@ -468,7 +469,7 @@ def test_disconnected_while_asking(broker):
 
 
 def test_keep_alive(broker):
-    """[MQTT-3.1.2-23] Pings while nobody does anything; one without answer ends the connection."""
+    """[MQTT-3.1.2-23] Pings are sent while the client is idle; one without answer ends the connection."""
     client = make(broker.port, keepalive=1, timeout_ms=300)
 
     async def scene():
@@ -487,15 +488,15 @@ def test_keep_alive(broker):
     assert client.errors[0].args[0] == errno.ETIMEDOUT
 
 
-def test_waiting_sleeps(broker, looks):
-    """A client with nothing to do looks at its socket when a timer is due, not all the time."""
+def test_idle_client_sleeps(broker, reads):
+    """An idle client reads its socket only when a timer expires."""
     client = make(broker.port)
 
     async def scene():
         await client.connect()
-        del looks[:]
+        del reads[:]
         await asyncio.sleep(0.3)
-        assert len(looks) <= 4
+        assert len(reads) <= 4
         await client.disconnect()
 
     def script(b):

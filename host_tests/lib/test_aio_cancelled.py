@@ -1,4 +1,4 @@
-"""Callers of the asyncio client that are cancelled, at every await."""
+"""Cancels callers of the asyncio client at every await."""
 
 import asyncio
 import copy
@@ -18,7 +18,7 @@ pytestmark = STRICT
 
 @pytest.mark.parametrize("code", [1, 128])
 def test_subscribe_cancelled_before_its_answer(broker, code):
-    """Its SUBACK counts for it, and not for the one that asks next, for another filter or the same one."""
+    """Its SUBACK is not taken for that of the next request, for another filter or the same one."""
     client = make(broker.port)
     got = []
 
@@ -62,7 +62,7 @@ def test_subscribe_cancelled_before_its_answer(broker, code):
         assert again.wait(PATIENCE_S)
         b.cut()
         b.welcome(1)
-        b.goodbye()  # all has been asked for
+        b.goodbye()  # no request is missing
 
     play(broker, script, scene)
     assert [h[0] for h in client._handlers] == ([b"a"] if code == 1 else []) + [b"b", b"s"]
@@ -70,8 +70,8 @@ def test_subscribe_cancelled_before_its_answer(broker, code):
 
 @types.coroutine
 def cut_short(coroutine, k, late, waits_now):
-    """Runs the coroutine, cancelling its task at its k-th suspension: as soon as it waits, or (late) at the very moment
-    it would be woken. Calls waits_now() at the first one. Returns what the coroutine returns."""
+    """Runs the coroutine, cancelling its task at its k-th suspension: as soon as it waits, or (late) just when it
+    would be resumed. Calls waits_now() at the first one. Returns the coroutine's result."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     steps = coroutine.__await__()
@@ -97,7 +97,7 @@ def cut_short(coroutine, k, late, waits_now):
 
 
 async def _full(client, b):
-    """The journal is full."""
+    """Fills the journal."""
     with pytest.raises(OutboxFull):
         while True:
             client._try_publish("fill", b"x" * 150, 1, False, False)
@@ -124,12 +124,12 @@ CALLS = {
 @pytest.mark.parametrize("late", [False, True], ids=["waiting", "waking"])
 @pytest.mark.parametrize("name", CALLS)
 def test_cancelled_anywhere(name, late):
-    """Whatever await a caller is cancelled at: afterwards the same client does all it promises."""
+    """At whatever await a caller is cancelled, the client works as before."""
     k = 1
     while cancelled_once(name, k, late):
         k += 1
         assert k < 200
-    assert k > 1  # it has waited somewhere
+    assert k > 1  # it was suspended at least once
 
 
 def cancelled_once(name, k, late):
@@ -209,13 +209,13 @@ def check_arrived(b, name, cancelled):
     if name.startswith("publish"):
         assert times <= 1 if cancelled else times == 1
         if cancelled and name.startswith(("publish 1", "publish 2")):
-            assert times == 0  # not taken
+            assert times == 0  # not delivered
     last = b.connections[-1]
     assert last._parsed == len(last.received)
 
 
 def check_journal(client):
-    """Mounted anew on a copy of its flash, it says what the client says."""
+    """A journal mounted on a copy of the flash agrees with the client."""
     anew = Journal(copy.deepcopy(client.device))
     assert (anew.live, anew.epoch) == (client.pending, client.session.journal.epoch)
     assert anew.next_seq == client.session.journal.next_seq

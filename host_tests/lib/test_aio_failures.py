@@ -1,4 +1,4 @@
-"""The asyncio client on flash that fails, and in programs that are interrupted."""
+"""The asyncio client with failing flash, and in interrupted programs."""
 
 import asyncio
 import errno
@@ -14,13 +14,13 @@ from nor import NorFlash
 
 pytestmark = STRICT
 
-POINTS = 150  # of one life at which it is interrupted
+POINTS = 150  # of one run at which it is interrupted
 
 
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("asleep", [False, True], ids=["connected", "offline"])
 def test_flash_fails_in_publish(qos, asleep):
-    """The journal is mounted again in place, and publish() returns as if nothing had been."""
+    """The journal is mounted again, and publish() succeeds."""
     with Automatic() as b:
         client = make(b.port, NorFlash())
 
@@ -43,7 +43,7 @@ def test_flash_fails_in_publish(qos, asleep):
 @pytest.mark.parametrize("how", ["program", "read"])
 @pytest.mark.parametrize("qos", [1, 2])
 def test_flash_fails_while_acknowledging(qos, how):
-    """The acknowledgements of the broker, and those of a consumer's messages: the client's task lives on."""
+    """Acknowledgements by the broker and by a consumer; the client's task continues."""
     with Automatic() as b:
         client = make(b.port, NorFlash())
         got = []
@@ -74,7 +74,7 @@ def test_flash_fails_while_acknowledging(qos, how):
 
 
 def test_flash_that_fails_for_longer():
-    """publish() raises what the flash says, nothing else ends; the client is back when the flash is."""
+    """publish() raises the flash's error; the client recovers when the flash does."""
     with Automatic() as b:
 
         async def scene():
@@ -92,10 +92,10 @@ def test_flash_that_fails_for_longer():
         class Unplugged(NorFlash):
             off_line = False
 
-            def _alive(self):
+            def _check_power(self):
                 if self.off_line:
                     raise OSError(errno.EIO)
-                super()._alive()
+                super()._check_power()
 
         client = make(b.port, Unplugged())
         run(scene())
@@ -103,7 +103,7 @@ def test_flash_that_fails_for_longer():
 
 
 class Interrupt:
-    """Raises `error` before bytecode `at` of the code in lib/ that runs here, and counts them."""
+    """Raises `error` before bytecode `at` of the code in lib/ that runs here, and counts bytecodes."""
 
     def __init__(self, error, at=-1):
         self.error, self.at, self.count, self.where = error, at, 0, None
@@ -133,8 +133,8 @@ class Interrupt:
         sys.settrace(self._before)
 
 
-def interrupted_life(error, at):
-    """Publishes and receives with one interrupt; whoever runs the loop goes on. Returns the bytecodes of that."""
+def interrupted_run(error, at):
+    """Publishes and receives with one interrupt, then continues the loop. Returns how many bytecodes ran."""
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda *_: None)  # tasks of the application that the interrupt ended
     out = [(b"%d" % k, 1 + k % 2) for k in range(4)]
@@ -194,11 +194,11 @@ def interrupted_life(error, at):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_interrupted_between_two_bytecodes(error):
-    """What publish() took arrives, what the broker gave is handed over, and a packet that was cut is the last one of
-    its connection: the broker checks each."""
-    n = interrupted_life(error, -1)
+    """Accepted messages arrive, the broker's messages are delivered, and a packet sent in part is the last one of its
+    connection. The broker checks each."""
+    n = interrupted_run(error, -1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a socket or a coroutine that has no name yet is the collector's
         for at in range(1, n, max(1, n // POINTS)):
-            interrupted_life(error, at)
+            interrupted_run(error, at)
         gc.collect()

@@ -1,4 +1,4 @@
-"""disconnect() of the asyncio client, whatever it is at."""
+"""disconnect() of the asyncio client in every state."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,8 @@ from inflight.transport import Transport
 pytestmark = STRICT
 
 
-def test_leave_while_dialling(pit):
-    client = make(pit)
+def test_disconnect_during_tcp_connect(unresponsive_port):
+    client = make(unresponsive_port)
 
     async def scene():
         waiting = asyncio.create_task(client.connect())
@@ -29,7 +29,7 @@ def test_leave_while_dialling(pit):
     run(scene())
 
 
-def test_leave_while_connecting(broker):
+def test_disconnect_before_connack(broker):
     client = make(broker.port)
     came = threading.Event()
 
@@ -39,7 +39,7 @@ def test_leave_while_connecting(broker):
         await client.disconnect()
         with pytest.raises(OSError):
             await waiting
-        await client.connect()  # and again, in the same turn of the loop
+        await client.connect()  # and again, in the same iteration of the loop
         await client.disconnect()
 
     def script(b):
@@ -52,7 +52,7 @@ def test_leave_while_connecting(broker):
     play(broker, script, scene)
 
 
-def test_leave_between_attempts(broker):
+def test_disconnect_between_attempts(broker):
     broker.close()
     client = make(broker.port, backoff_ms=(10_000, 10_000))
 
@@ -66,7 +66,7 @@ def test_leave_between_attempts(broker):
 
 
 def test_other_tasks_run_while_there_is_no_network(monkeypatch):
-    """A name that cannot be looked up fails at once, again and again."""
+    """Name resolution fails at once, again and again."""
 
     async def dial(*args):
         raise OSError(errno.EHOSTUNREACH, "no network")
@@ -84,14 +84,15 @@ def test_other_tasks_run_while_there_is_no_network(monkeypatch):
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_leave_with_a_message_held(broker, inside):
-    """[MQTT-4.3.3-2] It was not acknowledged, so the broker sends it again: who had it does not get it again."""
+def test_disconnect_while_a_consumer_holds_a_message(broker, inside):
+    """[MQTT-4.3.3-2] The message was not acknowledged, so the broker sends it again; the consumer that had it does not
+    get it twice."""
     client = make(broker.port)
     got = []
 
     async def scene():
         async with client:
-            await client.connect()  # a grant is known when subscribe() returns
+            await client.connect()
             await client.subscribe("t", 2)
             messages = client.__aiter__()
             if inside:
@@ -116,8 +117,8 @@ def test_leave_with_a_message_held(broker, inside):
     assert got == [b"x", b"last"]
 
 
-def test_leave_with_a_packet_half_written(broker):
-    """[MQTT-3.14.4-1] The rest is written first, so that DISCONNECT can be understood: no will is sent."""
+def test_disconnect_with_a_packet_half_written(broker):
+    """[MQTT-3.14.4-1] The rest is written before DISCONNECT, so that the broker does not publish the will."""
     narrow(broker)
     client = make(broker.port)
     payload = bytes(100_000)
@@ -143,7 +144,7 @@ def test_leave_with_a_packet_half_written(broker):
 
 
 class Resets:
-    """From operation `at` on, counted once it is armed, the link is reset."""
+    """From operation `at` on, counted from arm(), the connection is reset."""
 
     def __init__(self, monkeypatch):
         self.armed = False
@@ -162,8 +163,8 @@ class Resets:
 
 
 @pytest.mark.parametrize("half_written", [False, True])
-def test_a_reset_while_leaving(monkeypatch, half_written):
-    """Whenever it comes, `async with` ends without an error, nothing goes on, and nobody connects again."""
+def test_a_reset_during_disconnect(monkeypatch, half_written):
+    """Whenever it comes, `async with` ends without an error, no task remains, and the client does not reconnect."""
     resets = Resets(monkeypatch)
 
     async def scene(client, b):
@@ -191,8 +192,8 @@ def test_a_reset_while_leaving(monkeypatch, half_written):
     assert resets.at > 1
 
 
-def test_leaving_a_peer_that_takes_nothing(broker):
-    """It ends with the time-out."""
+def test_disconnect_from_a_broker_that_reads_nothing(broker):
+    """Ends with the time-out."""
     narrow(broker)
     client = make(broker.port, timeout_ms=200)
     done = threading.Event()
@@ -214,8 +215,8 @@ def test_leaving_a_peer_that_takes_nothing(broker):
     play(broker, script, scene)
 
 
-def test_leaving_when_all_tasks_were_cancelled(broker):
-    """As a program does that is stopped: the client's own tasks are among them."""
+def test_disconnect_when_all_tasks_were_cancelled(broker):
+    """As in a program that is stopped; the client's own tasks are among them."""
     client = make(broker.port, timeout_ms=200)
     done = threading.Event()
 
@@ -247,12 +248,12 @@ def test_leaving_when_all_tasks_were_cancelled(broker):
 
 
 def watched_files():
-    """How many files the loop waits for, beside its own."""
+    """How many files the loop watches, besides its own."""
     return len(asyncio.get_running_loop()._selector.get_map()) - 1
 
 
-def test_nothing_is_watched_after_leaving(broker, pit):
-    """Not for reading or writing, whatever the client was at: dialling, connecting, waiting, writing."""
+def test_no_socket_is_watched_after_disconnect(broker, unresponsive_port):
+    """Neither for reading nor for writing, after TCP connecting, MQTT connecting, waiting or writing."""
 
     async def leave(client, when):
         waiting = asyncio.create_task(client.connect())
@@ -262,7 +263,7 @@ def test_nothing_is_watched_after_leaving(broker, pit):
         await asyncio.gather(waiting, return_exceptions=True)
 
     async def scene():
-        dialling = make(pit)
+        dialling = make(unresponsive_port)
         await leave(dialling, lambda: dialling._waiter._fd >= 0)
         client = make(broker.port)
         await leave(client, asked.is_set)

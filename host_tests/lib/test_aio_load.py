@@ -1,4 +1,4 @@
-"""The asyncio client with much to do: back-pressure, many tasks, a full outbox, outages."""
+"""The asyncio client under load: back-pressure, many tasks, a full outbox, outages."""
 
 import asyncio
 import errno
@@ -17,7 +17,7 @@ pytestmark = STRICT
 
 
 def test_backpressure(broker):
-    """A QoS 0 payload longer than all buffers waits for the broker, then goes on; others wait their turn."""
+    """A QoS 0 payload larger than all buffers waits for the broker; other tasks wait for it."""
     narrow(broker)
     client = make(broker.port, timeout_ms=2000)
     payload = bytes(range(256)) * 500
@@ -55,8 +55,8 @@ def test_backpressure(broker):
     play(broker, script, scene)
 
 
-def test_large_qos_1_goes_on_alone(broker):
-    """Accepted and half written: no caller is left, and the socket takes it piece by piece all the same."""
+def test_large_qos_1_is_written_in_the_background(broker):
+    """publish() has returned; the client's task writes the rest as the socket takes it."""
     narrow(broker)
     client = make(broker.port, RamFlash(8, 32768), timeout_ms=4000)
     payload = bytes(range(250)) * 100
@@ -69,7 +69,7 @@ def test_large_qos_1_goes_on_alone(broker):
             for _ in range(4):
                 await client.publish("big", payload, 1)
             assert await client.drain(3000)
-            assert time.monotonic() - start < client._tick / 1000  # not at the pace of the timers
+            assert time.monotonic() - start < client._tick / 1000  # woken by the socket, not by timers
 
     @plain
     def script(b):
@@ -79,8 +79,8 @@ def test_large_qos_1_goes_on_alone(broker):
     play(broker, script, scene)
 
 
-def test_a_peer_that_takes_nothing(broker):
-    """Bounded, also without a keep alive; QoS 0 is told, QoS 1 goes out on the next connection."""
+def test_a_broker_that_reads_nothing(broker):
+    """The wait has a time-out, even without keep alive. QoS 0 raises; QoS 1 is sent on the next connection."""
     narrow(broker)
     client = make(broker.port, timeout_ms=200)
     done = threading.Event()
@@ -97,7 +97,7 @@ def test_a_peer_that_takes_nothing(broker):
 
     def script(b):
         b.welcome()
-        b.accept()  # the next connection, while the first one stands unread
+        b.accept()  # the next connection, while the first one is still open
         b.expect(CONNECT)
         b.send(connack(1))
         b.take(qos=1, topic="kept", dup=True)
@@ -108,7 +108,7 @@ def test_a_peer_that_takes_nothing(broker):
 
 
 def test_many_publishers():
-    """Order per task, packets whole, ids unique; with large ones in between."""
+    """Each task's order is kept, packets are whole, Message IDs unique; some messages are large."""
     with Automatic() as b:
         client = make(b.port, RamFlash(16, 4096), timeout_ms=LIMIT_S * 1000)
 
@@ -138,7 +138,7 @@ def test_many_publishers():
 
 
 def test_many_requests():
-    """Subscriptions, pings and messages from many tasks at once: every question gets its own answer."""
+    """Subscriptions, pings and messages from many tasks at once: each request gets its own answer."""
     with Automatic() as b:
         client = make(b.port)
 
@@ -158,7 +158,7 @@ def test_many_requests():
 
 
 def test_outbox_full(broker):
-    """Offline: at once. While the broker takes messages: when there is room; not for ever."""
+    """Offline it raises at once. While the broker acknowledges messages it waits for space, with a time-out."""
     client = make(broker.port, timeout_ms=300)
     sent = []
 
@@ -198,7 +198,7 @@ def test_outbox_full(broker):
 
 @pytest.mark.parametrize("reset", [False, True])
 def test_outages(reset):
-    """The link breaks every few bytes: all arrives, QoS 2 once."""
+    """The connection breaks every few bytes: all messages arrive, QoS 2 once."""
     faults = Faults(in_bytes=45, reset=reset)
     with Automatic(faults) as b:
 

@@ -1,4 +1,4 @@
-"""The asyncio client on every MicroPython there is: what it does, and what it takes of the heap."""
+"""The asyncio client on every available MicroPython: its features and its heap use."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ LIMIT_S = 60
 
 
 def test_everything(runtime, tmp_path):
-    """Against mosquitto, which is restarted in the middle."""
+    """With mosquitto, which is restarted meanwhile."""
     if unavailable():
         pytest.skip(unavailable())
     broker = Mosquitto(tmp_path).start()
@@ -32,7 +32,7 @@ def test_everything(runtime, tmp_path):
 
 
 class Echo(Automatic):
-    """Answers each message on "ask" with one of QoS n, n being the length of its payload."""
+    """Answers each message on "ask" with one of QoS n, where n is the length of its payload."""
 
     def _on_publish(self, p):
         super()._on_publish(p)
@@ -42,7 +42,7 @@ class Echo(Automatic):
 
 @pytest.mark.parametrize("name", ["micropython-x86", "micropython-armhf"])
 def test_heap(name, capsys):
-    """As deployed, on 32 bits: publish() allocates what awaiting an empty coroutine does, not a byte more."""
+    """As deployed, on 32 bits: publish() allocates no more than awaiting an empty coroutine."""
     found = runtimes.runtime(name)
     if found.reason:
         pytest.skip(f"{found.name} is unavailable: {found.reason}")

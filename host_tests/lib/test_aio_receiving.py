@@ -1,4 +1,4 @@
-"""What the asyncio client receives: handlers, `async for`, consumers that leave."""
+"""What the asyncio client receives: handlers, `async for`, consumers that end."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ pytestmark = STRICT
 
 
 def test_handlers(broker):
-    """[MQTT-4.3.2-2] [MQTT-4.3.3-2] One that raises is reported, its message acknowledged."""
+    """[MQTT-4.3.2-2] [MQTT-4.3.3-2] A handler's exception is reported, and its message acknowledged."""
     client = make(broker.port)
     got = []
     done = threading.Event()
@@ -54,7 +54,7 @@ def test_handlers(broker):
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_iterator(broker, qos):
-    """In order; a message is acknowledged when the next one is asked for, and not before."""
+    """Messages come in order; each is acknowledged when the next one is requested, and not before."""
     client = make(broker.port)
     steps = []
     acknowledged = {0: None, 1: PUBACK, 2: PUBREC}[qos]
@@ -86,8 +86,8 @@ def test_iterator(broker, qos):
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_link_lost_in_the_body(broker, qos):
-    """The message stays readable; at QoS 1 it comes again, at QoS 2 it does not."""
+def test_connection_lost_in_the_loop_body(broker, qos):
+    """The message stays readable; at QoS 1 it is delivered again, at QoS 2 it is not."""
     client = make(broker.port)
     got = []
     here, cut = threading.Event(), threading.Event()
@@ -130,8 +130,9 @@ def test_link_lost_in_the_body(broker, qos):
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_consumer_cancelled_in_the_body(broker, qos):
-    """A new loop asks for the next message: so the first one is through. One ends meanwhile, nothing is lost."""
+def test_consumer_cancelled_in_the_loop_body(broker, qos):
+    """A new loop requests the next message, so the first one counts as handled. Another consumer ends meanwhile; no
+    message is lost."""
     client = make(broker.port)
     got = []
     inside = asyncio.Event()
@@ -166,8 +167,8 @@ def test_consumer_cancelled_in_the_body(broker, qos):
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_requests_in_the_body(broker, qos):
-    """Whatever waits for an answer of the broker gets it while a message is in use, and others wait behind that."""
+def test_requests_in_the_loop_body(broker, qos):
+    """Requests of the consumer get their answers while its message is in use; other messages wait."""
     client = make(broker.port)
 
     async def scene():
@@ -194,8 +195,8 @@ def test_requests_in_the_body(broker, qos):
     assert client.errors == []
 
 
-def test_pings_in_the_body(broker):
-    """[MQTT-3.1.2-24] A body longer than the keep alive does not end the connection."""
+def test_pings_during_the_loop_body(broker):
+    """[MQTT-3.1.2-24] A loop body that takes longer than the keep alive does not end the connection."""
     client = make(broker.port, keepalive=1, timeout_ms=300)
     done = threading.Event()
 
@@ -220,7 +221,7 @@ def test_pings_in_the_body(broker):
 
 
 def test_too_long_for_the_iterator(broker):
-    """Counted and acknowledged; a stream handler would have had it in pieces."""
+    """Counted and acknowledged; a stream handler would have received it in chunks."""
     client = make(broker.port, buffer=bytearray(256))
     pieces = []
 
@@ -246,8 +247,8 @@ def test_too_long_for_the_iterator(broker):
     assert [at for at, _, _ in pieces] == [sum(len(p[1]) for p in pieces[:k]) for k in range(len(pieces))]
 
 
-def test_a_flood_leaves_time_to_others(broker):
-    """The broker never pauses: other tasks run all the same."""
+def test_a_flood_does_not_block_other_tasks(broker):
+    """The broker sends without pause; other tasks still run."""
     client = make(broker.port)
     turns = []
     stop = threading.Event()
@@ -274,11 +275,11 @@ def test_a_flood_leaves_time_to_others(broker):
     assert len(turns) > 10
 
 
-# --- consumers that leave ---
+# --- consumers that end ---
 
 
-def test_iterator_that_leaves_lets_the_others_go_on(broker):
-    """Who broke out of the loop and is gone holds nothing up, and what it had counts as taken."""
+def test_a_consumer_that_ends_does_not_block_others(broker):
+    """After a break out of the loop the message in use counts as handled."""
     client = make(broker.port)
 
     async def first():
@@ -310,7 +311,7 @@ def test_iterator_that_leaves_lets_the_others_go_on(broker):
 
 
 def test_iterator_ends_with_disconnect(broker):
-    """`async for` does not wait for ever for what cannot come."""
+    """`async for` ends, since no message can come."""
     client = make(broker.port)
 
     async def everything():
@@ -387,8 +388,8 @@ LEAVING = [breaks, cancelled_in_the_body, raises, waits_for, another_consumer, n
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("leave", LEAVING)
-def test_whoever_leaves_holds_nothing_up(leave, qos):
-    """Acknowledgements are read, answers come, handlers run, and the message stays what it was."""
+def test_nothing_waits_for_an_ended_consumer(leave, qos):
+    """Acknowledgements are read, answers arrive, handlers run, and the message stays readable."""
     handled = []
     with Automatic() as b:
         client = make(b.port, timeout_ms=1000)
@@ -421,8 +422,9 @@ def test_whoever_leaves_holds_nothing_up(leave, qos):
 
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("leave", LEAVING)
-def test_nothing_is_acknowledged_that_was_not_handed_over(leave, qos):
-    """What the broker sends again after a power cut and what consumers had are together all messages."""
+def test_only_delivered_messages_are_acknowledged(leave, qos):
+    """The messages that consumers received and those that the broker sends after a power cut are together all
+    messages."""
     with Automatic() as b:
         client = make(b.port, timeout_ms=1000)
         had = []
@@ -447,8 +449,8 @@ def test_nothing_is_acknowledged_that_was_not_handed_over(leave, qos):
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_no_consumer_for_more_than_fits(qos):
-    """Reading goes on beyond the inbox: the broker keeps what did not fit, and sends it when somebody comes."""
+def test_more_messages_than_the_inbox_holds(qos):
+    """The client keeps reading: the broker keeps the surplus, and sends it when a consumer comes."""
     count = 12 if qos == 2 else 40
     with Automatic() as b:
         client = make(b.port, timeout_ms=400, buffer=bytearray(512))
@@ -475,8 +477,8 @@ def test_no_consumer_for_more_than_fits(qos):
             assert got == [0, 1, 2, 3] and client.counters()["unhandled"] > 0 and client.counters()["connects"] == 1
 
 
-def test_a_message_for_a_handler_waits_for_its_turn(broker):
-    """[MQTT-4.6.0-2] A consumer that is quick is waited for, one that is not is overtaken."""
+def test_a_handler_message_waits_for_a_consumer(broker):
+    """[MQTT-4.6.0-2] Its acknowledgement waits for a quick consumer, and overtakes a slow one."""
     client = make(broker.port, timeout_ms=400)
     order = []
     overtaken = threading.Event()
@@ -514,7 +516,8 @@ def test_a_message_for_a_handler_waits_for_its_turn(broker):
 
 
 def test_two_consumers(broker):
-    """[MQTT-4.6.0-2] Each message goes to one of them, and is acknowledged in its turn, when its consumer is done."""
+    """[MQTT-4.6.0-2] Each message goes to one of them, and is acknowledged in order, when its consumer has handled
+    it."""
     client = make(broker.port)
     acknowledged = threading.Event()
     gates = {b"1": asyncio.Event(), b"2": asyncio.Event(), b"3": asyncio.Event()}
@@ -550,7 +553,7 @@ def test_two_consumers(broker):
     @subscribed
     def script(b):
         b.send(*(publish("t", b"%d" % k, 1, k) for k in (1, 2, 3)))
-        b.answer_ping()  # 2 is through, and waits for its turn
+        b.answer_ping()  # 2 is handled; its acknowledgement waits for that of 1
         b.expect(PUBACK, mid=1)
         b.expect(PUBACK, mid=2)
         acknowledged.set()
@@ -563,7 +566,7 @@ def test_two_consumers(broker):
 
 @pytest.mark.parametrize("qos", [0, 1])
 def test_a_burst_for_an_idle_consumer(broker, qos):
-    """More than the inbox holds, while another consumer has been busy for long: all of it comes, at once."""
+    """More messages than the inbox holds, while another consumer was busy for long: all arrive at once."""
     client = make(broker.port, buffer=bytearray(256))
     inside, ready = asyncio.Event(), threading.Event()
     got = []
@@ -577,7 +580,7 @@ def test_a_burst_for_an_idle_consumer(broker, qos):
         await inside.wait()
         ready.set()
         while len(got) < 12:
-            client._consumer_active_at = ticks_add(ticks_ms(), -client._timeout_ms)  # nobody has asked for long
+            client._consumer_active_at = ticks_add(ticks_ms(), -client._timeout_ms)  # no message was requested for long
             got.append((await client.__anext__()).payload[0])
 
     async def scene():
@@ -594,7 +597,7 @@ def test_a_burst_for_an_idle_consumer(broker, qos):
         assert ready.wait(PATIENCE_S)
         b.send(*(publish("t", bytes([k]) + bytes(40), qos, k + 1) for k in range(12)))
         acknowledged = 0
-        while qos and acknowledged != 11:  # the consumer is not through with the last one
+        while qos and acknowledged != 11:  # the consumer has not handled the last one
             acknowledged = b.expect(PUBACK).mid
 
     play(broker, script, scene)

@@ -1,4 +1,5 @@
-"""The asyncio client through TLS, with certificates made here: right, of a stranger, of somebody else."""
+"""The asyncio client with TLS. Certificates are made here: a good one, one of an unknown authority, one for another
+host."""
 
 import asyncio
 
@@ -32,7 +33,7 @@ class TlsBroker(Broker):
     def expect_refusal(self):
         with pytest.raises(Gone):
             self.accept()
-            self.receive()  # some learn of it only behind the handshake
+            self.receive()  # some clients reject it only after the handshake
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def make(port, ca=AUTHORITY, **options):
 
 
 def test_right_authority(serve):
-    """Short and long, out and in, over records of every length; across an outage."""
+    """Short and long payloads in both directions, in TLS records of every length, with an outage."""
     broker = serve()
     client = make(broker.port)
     long = bytes(range(256)) * 300
@@ -86,7 +87,7 @@ def test_right_authority(serve):
 
 @pytest.mark.parametrize("why", ["authority", "host name"])
 def test_wrong(serve, why):
-    """An OSError that says why, at once; and no packet for him whom we do not trust."""
+    """An OSError with the reason, at once; the untrusted broker receives no packet."""
     broker = serve("127.0.0.2" if why == "host name" else "127.0.0.1")
     client = make(broker.port, trustme.CA() if why == "authority" else AUTHORITY, backoff_ms=(60_000, 60_000))
 
@@ -100,7 +101,7 @@ def test_wrong(serve, why):
 
 
 def test_silent_peer():
-    """A peer that takes the connection and never shakes hands: bounded, and waited for without spinning."""
+    """The broker accepts the connection and never answers the handshake: a time-out, and no busy waiting."""
     broker = Broker()
     client = make(broker.port, timeout_ms=200)
     flushes = []
@@ -143,8 +144,8 @@ def test_peer_without_tls():
 
 
 @pytest.mark.parametrize("when", ["dial", "handshake", "connect"])
-def test_leave(serve, when):
-    """disconnect() in the middle of it closes the socket."""
+def test_disconnect_during_the_handshake(serve, when):
+    """It closes the socket."""
     broker = serve() if when == "connect" else Broker()
     client = make(broker.port)
 

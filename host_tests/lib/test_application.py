@@ -1,4 +1,4 @@
-"""What an application learns of its connection and of its messages, and how it runs one connection: both clients."""
+"""What an application learns about its connection and its messages, with both clients."""
 
 import asyncio
 import errno
@@ -14,8 +14,8 @@ from inflight import AsyncClient, ConnectRefused, Journal, ProtocolError, RamFla
 TOLD = ("connect", "disconnect", "complete", "error")
 
 
-class Diary(list):
-    """What the callbacks were told, in order: (name, value)."""
+class CallbackLog(list):
+    """The calls of the callbacks, in order: (name, value)."""
 
     def options(self):
         return {"on_" + name: (lambda value, name=name: self.append((name, value))) for name in TOLD}
@@ -25,7 +25,7 @@ class Diary(list):
 
 
 class Blocking:
-    """Drives either client in the same words; this one the blocking client."""
+    """A common interface for tests of both clients; this one drives the blocking client."""
 
     def __init__(self, port, **options):
         options = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, **options}
@@ -75,7 +75,7 @@ class Asyncio(Blocking):
 
 @pytest.fixture(params=[Blocking, Asyncio])
 def drive(request):
-    """drive(port, ...) makes a client and drives it."""
+    """drive(port, ...) creates a client and its driver."""
     made = []
 
     def make(port, **options):
@@ -90,9 +90,9 @@ def drive(request):
 # --- connections ---
 
 
-def test_a_connection_is_told_with_its_session_and_its_end(broker, drive):
-    """on_disconnect gets the error, None after disconnect(); neither is told to on_error."""
-    diary = Diary()
+def test_on_connect_and_on_disconnect(broker, drive):
+    """on_disconnect gets the error, or None after disconnect(); on_error is not called."""
+    diary = CallbackLog()
     d = drive(broker.port, **diary.options())
 
     up = threading.Event()
@@ -115,9 +115,9 @@ def test_a_connection_is_told_with_its_session_and_its_end(broker, drive):
     assert isinstance(diary.of("disconnect")[0], OSError) and diary.of("disconnect")[1] is None
 
 
-def test_an_attempt_that_fails_is_an_error(broker, drive):
-    """What never stood has no end: on_error hears of it, of a broken protocol as well."""
-    diary = Diary()
+def test_a_failed_attempt_calls_on_error(broker, drive):
+    """on_disconnect is not called, even after a protocol error."""
+    diary = CallbackLog()
     d = drive(broker.port, **diary.options())
 
     def script(b):
@@ -133,9 +133,9 @@ def test_an_attempt_that_fails_is_an_error(broker, drive):
     assert [type(e) for e in diary.of("error")] == [ConnectRefused, ProtocolError]
 
 
-def test_it_stands_when_its_subscriptions_are_made(broker, drive):
-    """A refused one is told before; a callback that raises is told, and does no harm."""
-    diary = Diary()
+def test_on_connect_comes_after_the_subscriptions(broker, drive):
+    """A refused subscription is reported before. An exception in the callback is reported, and has no other effect."""
+    diary = CallbackLog()
 
     def on_connect(present):
         diary.append(("connect", present))
@@ -179,7 +179,7 @@ def test_without_on_disconnect_errors_go_to_on_error(broker, drive):
 
 @pytest.mark.parametrize("callback", ["on_connect", "on_disconnect", "on_complete"])
 def test_a_callback_may_publish(broker, drive, callback):
-    """At QoS 1: it goes out with whatever connection there is."""
+    """At QoS 1; the message is sent on the current or the next connection."""
     said = []
 
     def publish(value):
@@ -204,7 +204,7 @@ def test_a_callback_may_publish(broker, drive, callback):
             b.cut()
             b.welcome(1)
             p = b.receive()
-            if p.topic == "first":  # its acknowledgement went with the reset
+            if p.topic == "first":  # the reset lost its acknowledgement
                 b.send(puback(p.mid))
                 p = b.receive()
             assert p.topic == "from"
@@ -221,9 +221,9 @@ def test_a_callback_may_publish(broker, drive, callback):
 # --- one connection ---
 
 
-def test_one_connection_raises_what_ended_it(broker, drive):
-    """reconnect=False: no other one is made, and the error is told once."""
-    diary = Diary()
+def test_one_connection_raises_its_error(broker, drive):
+    """reconnect=False: the client does not reconnect, and raises the error once."""
+    diary = CallbackLog()
     d = drive(broker.port, reconnect=False, **diary.options())
 
     def script(b):
@@ -276,7 +276,7 @@ def test_one_connection_that_was_not_made(drive):
         d.do("connect")
 
 
-def test_the_iterator_raises_what_ended_the_one_connection(broker):
+def test_the_iterator_raises_the_error_of_the_one_connection(broker):
     d = Asyncio(broker.port, reconnect=False)
 
     async def everything():
@@ -299,7 +299,7 @@ def test_the_iterator_raises_what_ended_the_one_connection(broker):
 
 @pytest.mark.parametrize("code", range(1, 6))
 def test_a_refusal_has_its_code_and_an_errno(code):
-    """[MQTT-3.2.2-5] errno is one of the system's, which code is not."""
+    """[MQTT-3.2.2-5] `code` is that of CONNACK, `errno` one of the system's."""
     e = ConnectRefused(code)
     assert (e.code, e.errno) == (code, errno.EACCES if code > 3 else errno.ECONNREFUSED)
     assert "refused" in str(e)
@@ -310,8 +310,8 @@ def test_a_refusal_has_its_code_and_an_errno(code):
 
 @pytest.mark.parametrize("qos", [1, 2])
 def test_one_message_is_completed(broker, drive, qos):
-    """The one and not the other: on_complete tells, drain() waits for it, is_pending() says no more."""
-    diary = Diary()
+    """Of two messages: on_complete reports it, drain() waits for it, is_pending() becomes False for it."""
+    diary = CallbackLog()
     d = drive(broker.port, **diary.options())
     go = threading.Event()
 
@@ -342,9 +342,9 @@ def test_one_message_is_completed(broker, drive, qos):
     assert diary.of("complete") == [second, first]
 
 
-def test_a_broker_that_loses_its_session_twice_has_completed_what_it_had(broker, drive):
-    """[MQTT-4.3.3-1] It has the message since its PUBREC, and nobody is left to answer the PUBREL."""
-    diary = Diary()
+def test_message_is_completed_after_two_lost_sessions(broker, drive):
+    """[MQTT-4.3.3-1] The broker has the message since its PUBREC, and never answers the PUBREL."""
+    diary = CallbackLog()
     d = drive(broker.port, **diary.options())
 
     def script(b):
@@ -366,14 +366,14 @@ def test_a_broker_that_loses_its_session_twice_has_completed_what_it_had(broker,
     assert d.client.counters()["completed"] == 1
 
 
-def test_messages_behind_the_window_and_from_before_a_restart_are_pending(drive):
-    """Each until the broker has it; ids that were never given are not."""
+def test_queued_and_recovered_messages_are_pending(drive):
+    """Until the broker has each; ids that were never used are not pending."""
     device = RamFlash(8, 4096)
     before = drive(1, device=device, max_inflight=2)
     mids = [before.do("publish", "t", b"%d" % k, 1) for k in range(10)]
     assert all(before.client.is_pending(mid) for mid in mids)
     with Automatic() as b:
-        diary = Diary()
+        diary = CallbackLog()
         d = drive(b.port, device=device, max_inflight=3, **diary.options())
         assert all(d.client.is_pending(mid) for mid in mids)
         assert not any(d.client.is_pending(mid) for mid in (0, mids[-1] + 1, 65535, 65536, -1))
@@ -383,9 +383,9 @@ def test_messages_behind_the_window_and_from_before_a_restart_are_pending(drive)
     assert not any(d.client.is_pending(mid) for mid in mids)
 
 
-def test_a_message_that_was_given_up_is_not_pending(drive):
-    """Nor is it told as completed."""
-    diary = Diary()
+def test_a_discarded_message_is_not_pending(drive):
+    """Nor is it reported as completed."""
+    diary = CallbackLog()
     d = drive(1, when_full="oldest", max_inflight=1, **diary.options())
     mids = [d.do("publish", "t", bytes(200), 1) for _ in range(60)]
     dropped = d.client.counters()["dropped"]
@@ -394,17 +394,17 @@ def test_a_message_that_was_given_up_is_not_pending(drive):
     assert diary.of("complete") == []
 
 
-def test_ids_that_come_round(drive):
-    """Behind the window they go on from 65535 with 1."""
+def test_is_pending_across_the_wrap_of_ids(drive):
+    """Queued messages have the ids 65535, then 1."""
     d = drive(1, max_inflight=1)
-    d.client.session._outbound.last_mid = 65532
+    d.client.session.outbound.last_mid = 65532
     mids = [d.do("publish", "t", b"", 1) for _ in range(6)]
     assert mids == [65533, 65534, 65535, 1, 2, 3]
     assert all(d.client.is_pending(mid) for mid in mids)
     assert not d.client.is_pending(4) and not d.client.is_pending(65532)
 
 
-def test_a_message_tells_its_id(broker, drive):
+def test_a_message_has_its_id(broker, drive):
     """0 at QoS 0 [MQTT-2.3.1-5]."""
     got = []
     d = drive(broker.port, on_message=lambda m: got.append((m.qos, m.mid)))

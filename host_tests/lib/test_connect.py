@@ -1,4 +1,4 @@
-"""Connecting, refusals, keep alive, disconnecting: the blocking client against a scripted broker."""
+"""Connecting, refusals, keep alive, disconnecting: the blocking client with a scripted broker."""
 
 import itertools
 import select
@@ -14,7 +14,7 @@ from inflight import Client, ConnectRefused, Journal, ProtocolError, RamFlash
 
 
 def silent(b):
-    """The client has not sent another byte so far."""
+    """The client has sent no further byte."""
     assert not select.select([b.connection.sock], [], [], 0)[0]
 
 
@@ -22,7 +22,8 @@ def silent(b):
 
 
 def test_first_packet_is_connect(broker, make):
-    """[MQTT-3.1.0-1] [MQTT-3.1.0-2] [MQTT-3.1.2-1] [MQTT-3.1.3-3] CONNECT comes first, and once (the judge checks)."""
+    """[MQTT-3.1.0-1] [MQTT-3.1.0-2] [MQTT-3.1.2-1] [MQTT-3.1.3-3] CONNECT is the first packet, and is sent once (the
+    broker checks)."""
     client = make(broker.port, client_id="dev-1", keepalive=30)
 
     def script(b):
@@ -37,7 +38,7 @@ def test_first_packet_is_connect(broker, make):
 
 
 def test_nothing_is_sent_before_connack(broker, make):
-    """[MQTT-3.1.4-5] [MQTT31-24] What waits in the journal waits for CONNACK too."""
+    """[MQTT-3.1.4-5] [MQTT31-24] Messages in the journal wait for CONNACK too."""
     client = make(broker.port)
     client.publish("t", b"1", qos=1)
 
@@ -62,7 +63,7 @@ def test_will(broker, make, qos, retain):
 
 
 def test_user_and_password(broker, make):
-    """[MQTT-3.1.2-19] [MQTT-3.1.2-21] [MQTT-3.1.3-1] [MQTT-3.1.3-11] Both, after the will."""
+    """[MQTT-3.1.2-19] [MQTT-3.1.2-21] [MQTT-3.1.3-1] [MQTT-3.1.3-11] Both follow the will."""
     client = make(broker.port, user="jürgen", password="geheim", will=("w", "text", 0, False))
     wanted = {"user": "jürgen", "password": b"geheim", "will": ("w", b"text", 0, False)}
     with broker.play(lambda b: b.welcome(**wanted)):
@@ -122,14 +123,14 @@ BAD_ARGUMENTS = [
 @pytest.mark.parametrize("options", BAD_ARGUMENTS, ids=lambda o: "-".join(o)[:40])
 def test_bad_arguments(options):
     """[MQTT-1.5.3-1] [MQTT-1.5.3-2] [MQTT-3.1.2-14] [MQTT-3.1.2-22] [MQTT-3.1.3-4] [MQTT-3.1.3-7] [MQTT-3.1.3-10]
-    [MQTT-3.1.3-11] [MQTT31-3] [MQTT31-4] [MQTT31-20] ValueError, and nobody was called."""
+    [MQTT-3.1.3-11] [MQTT31-3] [MQTT31-4] [MQTT31-20] ValueError, before a connection is opened."""
     options = dict(options)
     with pytest.raises(ValueError):
         Client("127.0.0.1", options.pop("client_id"), Journal(RamFlash()), port=1, **options)
 
 
 def test_tls_context_without_verification():
-    """A context that believes anybody is refused."""
+    """A context that does not verify certificates is refused."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -138,7 +139,7 @@ def test_tls_context_without_verification():
 
 
 def test_connect_that_does_not_fit_the_buffer(make):
-    """ValueError when the client is made, not on the way."""
+    """ValueError when the client is created."""
     with pytest.raises(ValueError, match="buffer too small"):
         make(1, user="u" * 500, buffer=bytearray(256))
 
@@ -148,7 +149,8 @@ def test_connect_that_does_not_fit_the_buffer(make):
 
 @pytest.mark.parametrize("code", [1, 2, 3, 4, 5])
 def test_refused(broker, make, code):
-    """[MQTT-3.1.2-2] [MQTT-3.1.3-8] [MQTT-3.1.3-9] [MQTT-3.2.2-5] The code reaches the caller, the connection ends."""
+    """[MQTT-3.1.2-2] [MQTT-3.1.3-8] [MQTT-3.1.3-9] [MQTT-3.2.2-5] The caller gets the code, and the connection is
+    closed."""
     client = make(broker.port)
 
     def script(b):
@@ -201,7 +203,7 @@ def test_connack_that_breaks_the_rules(broker, make, answer):
 
 
 def test_clean_session_with_session_present(broker, make):
-    """[MQTT-3.2.2-1] Session present is a lie after a clean session."""
+    """[MQTT-3.2.2-1] Session present = 1 after a clean session is a protocol error."""
     client = make(broker.port, clean_session=True)
 
     def script(b):
@@ -214,7 +216,7 @@ def test_clean_session_with_session_present(broker, make):
 
 
 def test_second_connack(broker, make):
-    """[MQTT-4.8.0-1] CONNACK has its place once."""
+    """[MQTT-4.8.0-1] A second CONNACK is a protocol error."""
     client = make(broker.port)
 
     def script(b):
@@ -244,7 +246,7 @@ def test_closed_without_connack(broker, make):
 
 @pytest.mark.parametrize("part", [b"", b"\x20", b"\x20\x02", b"\x20\x02\x00"])
 def test_connack_never_comes(virtual, make, part):
-    """[MQTT-3.2.2-6] Every wait is bounded, with nothing or a part of the answer."""
+    """[MQTT-3.2.2-6] The wait has a time-out, with no answer or a part of one."""
     client = make(virtual.port, timeout_ms=150)
 
     def script(b):
@@ -270,8 +272,8 @@ def test_connack_byte_by_byte(broker, make):
         client.connect()
 
 
-def test_nobody_listens(make):
-    """OSError; nothing is lost."""
+def test_connection_refused(make):
+    """OSError; no message is lost."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     client = make(port)
@@ -281,8 +283,8 @@ def test_nobody_listens(make):
     assert client.pending == 1
 
 
-def test_error_in_connect_reaches_the_caller_then_it_tries_again(broker, make, pump):
-    """[MQTT-3.2.2-5] run_for() goes on after a refusal, which is told to on_error."""
+def test_connect_raises_and_run_for_retries(broker, make, pump):
+    """[MQTT-3.2.2-5] run_for() continues after a refusal, which it reports to on_error."""
     client = make(broker.port)
 
     def script(b):
@@ -301,7 +303,7 @@ def test_error_in_connect_reaches_the_caller_then_it_tries_again(broker, make, p
 
 
 def test_session_present_is_accepted(broker, make):
-    """[MQTT-3.2.2-2] [MQTT-3.1.2-4] Session present 1 for a session that this journal has met."""
+    """[MQTT-3.2.2-2] [MQTT-3.1.2-4] Session present = 1 for a session that this journal knows."""
     device = RamFlash()
 
     def script(b):
@@ -320,9 +322,9 @@ def test_session_present_is_accepted(broker, make):
         assert second.session.present
 
 
-def test_ids_are_freed_in_a_session_of_a_stranger(broker, make, pump):
-    """[MQTT-4.3.3-2] A broker's session that this journal never met may hold ids that would swallow new messages: they
-    are freed first. The session goes on."""
+def test_ids_are_freed_in_an_unknown_session(broker, make, pump):
+    """[MQTT-4.3.3-2] A session that this journal does not know may have Message IDs in use, under which new QoS 2
+    messages would be discarded. The client frees ids first, and keeps the session."""
     client = make(broker.port)
     client.publish("t", b"kept", qos=2)
 
@@ -337,9 +339,9 @@ def test_ids_are_freed_in_a_session_of_a_stranger(broker, make, pump):
         assert client.drain(3000)
 
 
-def test_what_a_session_of_a_stranger_holds_is_delivered(broker, make, pump):
-    """[MQTT-4.4.0-1] [MQTT-4.3.3-2] Whatever the broker has queued for a session that the journal never met comes, at
-    level 4 and 3; half a handshake is finished."""
+def test_messages_of_an_unknown_session_are_delivered(broker, make, pump):
+    """[MQTT-4.4.0-1] [MQTT-4.3.3-2] Messages queued in a session that the journal does not know are delivered, at
+    levels 4 and 3; half-finished handshakes are completed."""
     for level in (4, 3):
         got = []
         client = make(broker.port, protocol_level=level, on_message=lambda m, got=got: got.append(m.payload))
@@ -364,7 +366,7 @@ def test_what_a_session_of_a_stranger_holds_is_delivered(broker, make, pump):
 
 
 def test_broker_that_accepts_and_closes(virtual, make):
-    """[MQTT-3.1.4-2] No storm of connections: the pauses grow although each connection is accepted."""
+    """[MQTT-3.1.4-2] Pauses grow although each connection is accepted."""
     client = make(virtual.port, backoff_ms=(40, 10_000))
 
     def script(b):
@@ -376,11 +378,11 @@ def test_broker_that_accepts_and_closes(virtual, make):
     with virtual.play(script):
         while client.counters()["outages"] < 40:
             client.run_for(100)
-    assert virtual.clock.now - start > 60  # two and a half minutes on the average; 0.8 s if they did not grow
+    assert virtual.clock.now - start > 60  # 150 s on average; 0.8 s if pauses did not grow
 
 
 def test_first_address_of_another_family(broker, make, monkeypatch):
-    """A family of addresses that this machine has not is passed over."""
+    """An address family that this machine does not support is skipped."""
     real = socket.getaddrinfo
     odd = (socket.AF_UNIX + 1000, socket.SOCK_STREAM, 0, "", ("::1", broker.port, 0, 0))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a: [odd, *real(*a)])
@@ -390,8 +392,9 @@ def test_first_address_of_another_family(broker, make, monkeypatch):
         assert client.connected
 
 
-def test_stranger_session_and_a_restart(broker, make):
-    """[MQTT-4.1.0-1] What was accepted offline, before a power cut, goes out in a stranger's session."""
+def test_unknown_session_and_a_restart(broker, make):
+    """[MQTT-4.1.0-1] Messages accepted offline before a power cut are sent in a session that the journal does not
+    know."""
     device = RamFlash()
     make(broker.port, device).publish("t", b"kept", qos=1)
     client = make(broker.port, device)
@@ -405,9 +408,9 @@ def test_stranger_session_and_a_restart(broker, make):
         assert client.drain(3000)
 
 
-def test_session_met_by_a_short_connection(broker, make):
-    """[MQTT-4.1.0-1] The connection ends right after CONNACK and a PUBLISH: that session is no stranger's, and its
-    messages are not given up."""
+def test_session_known_after_a_short_connection(broker, make):
+    """[MQTT-4.1.0-1] The connection ends right after CONNACK and a PUBLISH: the journal knows this session, and does
+    not discard its messages."""
     client = make(broker.port)
     client.publish("t", b"kept", qos=2)
 
@@ -423,7 +426,7 @@ def test_session_met_by_a_short_connection(broker, make):
 
 
 def test_session_without_a_journal(broker, make):
-    """A client without a journal takes the broker's word."""
+    """A client without a journal accepts the broker's session."""
     client = make(broker.port, False)
 
     def script(b):
@@ -436,7 +439,7 @@ def test_session_without_a_journal(broker, make):
 
 
 def test_journal_of_another_client(broker, make):
-    """[MQTT-3.1.3-2] The client id is the key of the session: a journal serves one."""
+    """[MQTT-3.1.3-2] A journal belongs to one client id."""
     device = RamFlash()
     first = make(broker.port, device, client_id="one")
 
@@ -459,7 +462,8 @@ def test_journal_of_another_client(broker, make):
 
 @pytest.mark.parametrize("reserved", [0, 1, 2, 255])
 def test_level_3(broker, make, reserved):
-    """[MQTT31-1] [MQTT31-2] [MQTT31-3] [MQTT31-5] MQIsdp, 23 characters, the reserved byte of CONNACK ignored."""
+    """[MQTT31-1] [MQTT31-2] [MQTT31-3] [MQTT31-5] MQIsdp, ids of 23 characters; the reserved byte of CONNACK is
+    ignored."""
     client = make(broker.port, client_id="a" * 23, protocol_level=3, clean_session=True)
 
     def script(b):
@@ -473,8 +477,8 @@ def test_level_3(broker, make, reserved):
 
 
 def test_level_3_has_no_session_present(broker, make):
-    """[MQTT31-5] [MQTT31-22] A fresh journal cannot know whether the broker has a session: it frees ids before it uses
-    them at QoS 2."""
+    """[MQTT31-5] [MQTT31-22] A new journal cannot know whether the broker has a session: ids are freed before they are
+    used at QoS 2."""
     client = make(broker.port, protocol_level=3)
 
     def script(b):
@@ -494,7 +498,7 @@ def test_level_3_has_no_session_present(broker, make):
 
 
 def test_ping(broker, make):
-    """[MQTT-3.12.4-1] PINGREQ is answered; the round trip comes back in ms."""
+    """[MQTT-3.12.4-1] PINGREQ is answered; ping() returns the round trip in ms."""
     client = make(broker.port)
 
     def script(b):
@@ -524,7 +528,7 @@ def test_keep_alive(virtual, make):
 
 
 def test_keep_alive_while_waiting_for_an_answer(virtual, make):
-    """[MQTT-3.1.2-23] Waiting for a SUBACK is no reason to be silent for longer than the keep alive."""
+    """[MQTT-3.1.2-23] The client also sends PINGREQ while it waits for a SUBACK."""
     client = make(virtual.port, keepalive=1, timeout_ms=2500)
 
     def script(b):
@@ -541,8 +545,7 @@ def test_keep_alive_while_waiting_for_an_answer(virtual, make):
 
 
 def test_answer_behind_a_slow_packet(broker, make):
-    """A broker that is visibly alive is not left: a long packet may take its time, from byte to byte at most the
-    time-out."""
+    """The time-out counts from the last byte received, so a long packet may take longer in all."""
     got = []
     client = make(broker.port, timeout_ms=400, on_message=lambda m: got.append(m.payload))
 
@@ -562,8 +565,7 @@ def test_answer_behind_a_slow_packet(broker, make):
 
 
 def test_keep_alive_without_answer(virtual, make):
-    """[MQTT-3.12.4-1] A dead connection is noticed by the keep alive and replaced: a PINGREQ has `timeout` to be
-    answered in."""
+    """[MQTT-3.12.4-1] If PINGREQ is not answered within `timeout_ms`, the connection is replaced."""
     client = make(virtual.port, keepalive=4, timeout_ms=900)
 
     def script(b):
@@ -594,8 +596,8 @@ def test_no_keep_alive(broker, make):
         client.disconnect()
 
 
-def test_waiting_sleeps(broker, make, looks):
-    """A client with nothing to do looks at its socket when a timer is due, not all the time."""
+def test_idle_client_sleeps(broker, make, reads):
+    """An idle client reads its socket only when a timer expires."""
     client = make(broker.port)
 
     def script(b):
@@ -604,17 +606,17 @@ def test_waiting_sleeps(broker, make, looks):
 
     with broker.play(script):
         client.connect()
-        del looks[:]
+        del reads[:]
         client.run_for(300)
-        assert len(looks) <= 4
+        assert len(reads) <= 4
         client.disconnect()
 
 
-# --- the end ---
+# --- disconnecting ---
 
 
 def test_disconnect(broker, make):
-    """[MQTT-3.14.1-1] [MQTT-3.14.4-1] [MQTT-3.14.4-2] E0 00, then nothing more, then the end."""
+    """[MQTT-3.14.1-1] [MQTT-3.14.4-1] [MQTT-3.14.4-2] E0 00 is the last packet, then the connection is closed."""
     client = make(broker.port)
 
     def script(b):
@@ -630,8 +632,8 @@ def test_disconnect(broker, make):
     client.disconnect()
 
 
-def test_disconnect_is_meant(broker, make):
-    """After disconnect() nobody connects but connect()."""
+def test_no_reconnect_after_disconnect(broker, make):
+    """After disconnect() only connect() connects again."""
     client = make(broker.port)
 
     def script(b):
@@ -649,7 +651,7 @@ def test_disconnect_is_meant(broker, make):
         client.connect()
 
 
-def test_disconnect_says_first_what_is_due(broker, make):
+def test_disconnect_sends_pending_packets_first(broker, make):
     client = make(broker.port)
 
     def script(b):
@@ -664,7 +666,7 @@ def test_disconnect_says_first_what_is_due(broker, make):
 
 
 def test_evicted(broker, make, pump):
-    """[MQTT-3.1.4-2] A connection that the broker ends is replaced, with a pause between attempts."""
+    """[MQTT-3.1.4-2] A connection that the broker closes is replaced, with a pause between attempts."""
     client = make(broker.port, backoff_ms=(40, 40))
 
     def script(b):
@@ -703,8 +705,8 @@ GARBAGE = {
 
 @pytest.mark.parametrize("kind", GARBAGE)
 def test_garbage_closes_the_connection(broker, make, pump, kind):
-    """[MQTT-4.8.0-1] [MQTT-2.2.2-2] [MQTT-1.5.3-1] [MQTT-1.5.3-2] [MQTT-3.3.1-4] [MQTT-3.6.1-1] [MQTT31-27]
-    After a violation the connection is closed, nothing is delivered, it is counted, and the next one is made."""
+    """[MQTT-4.8.0-1] [MQTT-2.2.2-2] [MQTT-1.5.3-1] [MQTT-1.5.3-2] [MQTT-3.3.1-4] [MQTT-3.6.1-1] [MQTT31-27] A protocol
+    error closes the connection; nothing is delivered, it is counted, and the client reconnects."""
     got = []
     client = make(broker.port, on_message=got.append)
 
@@ -728,7 +730,7 @@ def test_garbage_closes_the_connection(broker, make, pump, kind):
 
 
 class FakeTime:
-    """Time that passes only by sleeping."""
+    """Time that passes only in sleep()."""
 
     def __init__(self):
         self.now = 1000.0
@@ -741,8 +743,8 @@ class FakeTime:
 
 
 @pytest.fixture
-def nobody(monkeypatch):
-    """Virtual time, in which no broker is found; `dials` lists the times, in ms, at which a client tried to connect."""
+def no_broker(monkeypatch):
+    """Virtual time without a broker; `dials` lists the times, in ms, at which a client tried to connect."""
     clock = FakeTime()
     clock.dials = []
 
@@ -755,43 +757,43 @@ def nobody(monkeypatch):
     return clock
 
 
-def test_back_off(nobody, make):
-    """Pauses grow to the longest, with full jitter; a broker that is away is not stormed."""
+def test_back_off(no_broker, make):
+    """Pauses grow to the maximum, with full jitter."""
     make(1, backoff_ms=(1000, 60_000)).run_for(3_600_000)
-    gaps = [b - a for a, b in itertools.pairwise(nobody.dials)]
+    gaps = [b - a for a, b in itertools.pairwise(no_broker.dials)]
     for k, gap in enumerate(gaps):
         assert gap <= min(60_000, 1000 << k) + 60, (k, gap)
-    assert 60 < len(gaps) < 400  # half a minute each, on the average
+    assert 60 < len(gaps) < 400  # half a minute each on average
     assert len(set(gaps)) > 20
     assert min(gaps[8:]) < 20_000 < 40_000 < max(gaps)
 
 
 @pytest.mark.parametrize("days", [7, 12, 13, 20])
-def test_a_week_without_run_for(nobody, make, days):
-    """However often the clock's ticks went round meanwhile: the next run_for() connects within the longest pause."""
+def test_a_week_without_run_for(no_broker, make, days):
+    """Although the ticks counter has wrapped around meanwhile, run_for() connects within the longest pause."""
     client = make(1, backoff_ms=(1000, 60_000))
     client.run_for(10_000)
-    nobody.now += days * 86_400
-    del nobody.dials[:]
+    no_broker.now += days * 86_400
+    del no_broker.dials[:]
     client.run_for(61_000)
-    assert nobody.dials
+    assert no_broker.dials
 
 
-def test_back_off_differs_between_clients(monkeypatch, nobody, make):
-    """A fleet does not come back in step, even when its randomness does."""
+def test_back_off_differs_between_clients(monkeypatch, no_broker, make):
+    """Clients with the same random seed still draw different pauses."""
     import random
 
     monkeypatch.setattr(random, "getrandbits", lambda n: 0)
-    dials, start = [], nobody.now
+    dials, start = [], no_broker.now
     for client_id in ("one", "two"):
-        nobody.now, nobody.dials = start, []
+        no_broker.now, no_broker.dials = start, []
         make(1, client_id=client_id, backoff_ms=(1000, 60_000)).run_for(300_000)
-        dials.append(nobody.dials)
+        dials.append(no_broker.dials)
     assert dials[0] != dials[1]
 
 
-def test_back_off_starts_anew(broker, make, pump):
-    """A connection that stood forgets the pauses before it."""
+def test_back_off_is_reset(broker, make, pump):
+    """An established connection resets the pauses."""
     client = make(broker.port, backoff_ms=(1, 60_000))
 
     def script(b):
@@ -808,8 +810,8 @@ def test_back_off_starts_anew(broker, make, pump):
 # --- a second broker: several addresses ---
 
 
-def test_reconnects_where_it_was_told(make, pump):
-    """The broker comes back on the same port after being gone."""
+def test_reconnects_to_the_same_port(make, pump):
+    """The broker returns on the same port."""
     first = Broker()
     client = make(first.port)
     with first.play(lambda b: b.welcome()):
@@ -833,7 +835,7 @@ def test_reconnects_where_it_was_told(make, pump):
 
 
 def test_subscriptions_wait_for_connect(broker, make):
-    """Handlers told before connect() are asked for before it returns."""
+    """Handlers set before connect() are subscribed before it returns."""
     client = make(broker.port)
 
     def script(b):

@@ -1,4 +1,4 @@
-"""Connections that come to nothing: both clients let go of the socket, and of a broker that has fallen silent."""
+"""Failed connections: both clients close the socket, and asyncio's closes one without answers to pings."""
 
 import asyncio
 import errno
@@ -14,7 +14,7 @@ from inflight.transport import Transport
 
 
 class Wrapping:
-    """A context that verifies, and cannot wrap any socket; `socks` are those that it was to wrap."""
+    """A verifying TLS context that fails to wrap any socket; `socks`: the sockets that it should have wrapped."""
 
     verify_mode = ssl.CERT_REQUIRED
     check_hostname = True
@@ -71,9 +71,9 @@ def test_a_socket_that_cannot_be_waited_for_is_closed(broker, monkeypatch):
     assert ours.fileno() == -1
 
 
-def test_asyncio_leaves_a_broker_that_does_not_answer_pings(monkeypatch):
-    """[MQTT-3.12.4-1] A PINGREQ has `timeout` to be answered in; then the connection is replaced."""
-    brokers = []  # the other ends of connections, and when each was made
+def test_asyncio_closes_a_connection_without_pingresp(monkeypatch):
+    """[MQTT-3.12.4-1] If PINGREQ is not answered within `timeout_ms`, the connection is replaced."""
+    brokers = []  # the broker's sockets, and when each connection was made
 
     async def dial(*_):
         ours, theirs = socket.socketpair()
@@ -94,6 +94,6 @@ def test_asyncio_leaves_a_broker_that_does_not_answer_pings(monkeypatch):
     assert first.recv(1000).endswith(b"\xc0\x00")
     assert (
         3.9 <= ended - begun < 4.7
-    )  # PINGREQ goes after three quarters of the keep alive; timers are looked at in turns
+    )  # PINGREQ is sent after three quarters of the keep alive; timers have a resolution
     first.close()
     second.close()

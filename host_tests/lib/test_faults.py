@@ -1,5 +1,6 @@
-"""Every fault: the connection cut at every packet and every byte, acknowledgements lost, repeated, out of order,
-brokers that forget or never answer, power cut at each of these. Afterwards nothing may be lost, no QoS 2 twice."""
+"""Fault injection: connections cut at every packet and every byte; acknowledgements lost, repeated or out of order;
+brokers that lose sessions or never answer; power cuts at each of these. No message may be lost, no QoS 2 message
+delivered twice."""
 
 import contextlib
 import random
@@ -20,13 +21,13 @@ IN = [(f"cmd/{k}", b"command %d" % k, qos) for k, qos in enumerate((2, 1, 2))]
 
 
 class Run:
-    """One client life, or several, against an Automatic broker; `check` is the verdict."""
+    """One run of a client, or several, with an Automatic broker; `check` gives the verdict."""
 
     def __init__(self, make, faults=None, restart=False, again=False, flash=None, out=OUT, gifts=IN, **options):
         self.make, self.out, self.gifts = make, out, gifts
         self.options = {"timeout_ms": 2000, **options}
-        self.idle = -1  # counts steps without progress
-        self.again = again  # connect again when nothing goes on
+        self.idle = -1  # steps without progress
+        self.again = again  # reconnect when there is no progress
         self.device = flash or RamFlash()
         self.got = []
         self.lives = 0
@@ -45,7 +46,7 @@ class Run:
         self.client = self.make(port, self.device, **self.options)
         self.client.subscribe("cmd/#", 2, self.handler)
         if self.restart:
-            # Losing the connection stands for losing the power.
+            # A lost connection also means a power cut here.
             self.client.on_error = self.die
 
     def die(self, error):
@@ -111,7 +112,7 @@ def total(make, what, **options):
 
 
 def test_no_fault(make):
-    """[MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-4.3.3-2] What the others are measured by."""
+    """[MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-4.3.3-2] The baseline."""
     run = Run(make).go()
     assert run.broker.cuts == 0
     assert len(run.broker.arrived) == len(OUT)
@@ -123,7 +124,7 @@ def test_no_fault(make):
 @pytest.mark.parametrize("what", ["in_packets", "out_packets"])
 def test_cut_after_every_packet(make, what, reset, restart):
     """[MQTT-4.1.0-1] [MQTT-4.1.0-2] [MQTT-4.4.0-1] [MQTT-3.3.1-1] [MQTT-4.6.0-1] [MQTT-2.3.1-3] [MQTT31-13] The
-    connection, or the power, is cut after the k-th packet, for every k."""
+    connection is cut, or the power, after the k-th packet, for every k."""
     n = total(make, what)
     for k in range(1, n + 1):
         run = Run(make, Faults(**{what: k}, reset=reset), restart).go()
@@ -142,7 +143,7 @@ def test_cut_after_every_byte(make, what, restart):
 
 
 @pytest.mark.parametrize("what", ["in_bytes", "out_bytes"])
-def test_cut_while_pieces_stream(make, what):
+def test_cut_while_a_long_payload_is_sent(make, what):
     """[MQTT-4.3.3-1] [MQTT-4.3.3-2] Payloads longer than the buffer, cut at every 7th byte."""
     out = [("t", bytes(range(256)) * 2, 2), ("t", b"short", 1)]
     options = {"buffer": bytearray(256), "out": out, "gifts": []}
@@ -153,8 +154,9 @@ def test_cut_while_pieces_stream(make, what):
 
 @pytest.mark.parametrize("restart", [False, True], ids=["cut", "restart"])
 @pytest.mark.parametrize("what", ["in_bytes", "out_bytes"])
-def test_cut_while_pieces_arrive(make, what, restart):
-    """[MQTT-4.3.3-2] [MQTT-4.3.2-2] Payloads that come in pieces begin anew, and are complete once at QoS 2."""
+def test_cut_while_a_long_payload_arrives(make, what, restart):
+    """[MQTT-4.3.3-2] [MQTT-4.3.2-2] A payload that arrives in chunks starts again at offset 0; at QoS 2 it is
+    completed once."""
     gifts = [("cmd/a", bytes(range(256)) * 2, 2), ("cmd/b", bytes(range(255, -1, -1)) * 2, 1), ("cmd/c", b"short", 2)]
 
     class Streaming(Run):
@@ -177,15 +179,14 @@ def test_cut_while_pieces_arrive(make, what, restart):
         run(Faults(**{what: k}))
 
 
-def test_broker_forgets_with_every_cut(make):
-    """[MQTT-3.2.2-3] [MQTT-3.1.2-4] After each cut the broker knows nothing any more: QoS 1 and 2 arrive, subscriptions
-    are made again."""
+def test_broker_loses_sessions_at_every_cut(make):
+    """[MQTT-3.2.2-3] [MQTT-3.1.2-4] QoS 1 and 2 arrive, and the client subscribes again."""
     n = total(make, "in_packets", gifts=[])
     for k in range(2, n):
         faults = Faults(in_packets=k)
         run = Run(make, faults, gifts=[])
         faults.after_cut = lambda run=run: run.broker.forget()
-        # Without its memory no broker can keep QoS 2 to once: what counts is that nothing is lost.
+        # Without its sessions a broker cannot deliver QoS 2 exactly once. So only check that nothing is lost.
         run.check = lambda run=run: None
         run.go()
         arrived = {(m.topic, m.payload, m.qos) for m in run.broker.arrived}
@@ -196,8 +197,8 @@ def test_broker_forgets_with_every_cut(make):
 @pytest.mark.parametrize("kind", [PUBACK, PUBREC, PUBREL, PUBCOMP])
 @pytest.mark.parametrize("n", [1, 2])
 def test_ack_lost(make, kind, n):
-    """[MQTT-4.4.0-1] [MQTT-4.3.2-2] [MQTT31-14] An acknowledgement that never comes is waited for until the next
-    connection; then what it should have answered goes out again."""
+    """[MQTT-4.4.0-1] [MQTT-4.3.2-2] [MQTT31-14] The client waits for a lost acknowledgement until the next connection,
+    then repeats its packet."""
     count = [0]
 
     def answer(raw):
@@ -223,7 +224,7 @@ def test_everything_repeated(make, kind):
 
 @pytest.mark.parametrize("kinds", [(PUBACK,), (PUBREC,), (PUBCOMP,)])
 def test_acks_out_of_order(make, kinds):
-    """[MQTT-4.3.2-1] [MQTT-4.3.3-1] Two acknowledgements at a time change places."""
+    """[MQTT-4.3.2-1] [MQTT-4.3.3-1] Each two acknowledgements are swapped."""
     held = []
 
     def answer(raw):
@@ -241,7 +242,7 @@ def test_acks_out_of_order(make, kinds):
 
 
 def test_cut_again_and_again(make):
-    """[MQTT-4.4.0-1] Every connection ends after some packets; still all arrives, in both directions."""
+    """[MQTT-4.4.0-1] Every connection is cut after some packets; all messages arrive, in both directions."""
     for every in range(4, 9):
         faults = Faults(in_packets=every)
         run = Run(make, faults)
@@ -254,7 +255,7 @@ def test_cut_again_and_again(make):
 
 
 def test_power_cut_again_and_again(make):
-    """[MQTT-4.1.0-1] The same with a new life after each cut."""
+    """[MQTT-4.1.0-1] The same with a restart after each cut."""
     for every in range(6, 10):
         faults = Faults(in_packets=every)
         run = Run(make, faults, restart=True)
@@ -268,14 +269,14 @@ def test_power_cut_again_and_again(make):
 
 @pytest.mark.parametrize("window", [1, 2, 3])
 def test_cut_with_a_small_window(make, window):
-    """[MQTT-4.6.0-1] [MQTT-4.6.0-6] Messages behind the window keep their place."""
+    """[MQTT-4.6.0-1] [MQTT-4.6.0-6] Queued messages keep their order."""
     n = total(make, "in_packets", max_inflight=window)
     for k in range(1, n):
         Run(make, Faults(in_packets=k), restart=bool(k % 2), max_inflight=window).go()
 
 
 def test_level_3_cut_after_every_packet(make):
-    """[MQTT31-9] [MQTT31-13] [MQTT31-22] The same at level 3, where no CONNACK tells of a session."""
+    """[MQTT31-9] [MQTT31-13] [MQTT31-22] The same at level 3, where CONNACK has no session present flag."""
     out = [(f"t/{k}", b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2))]
     n = total(make, "in_packets", out=out, gifts=[], protocol_level=3)
     for k in range(1, n):
@@ -284,8 +285,8 @@ def test_level_3_cut_after_every_packet(make):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_everything_at_once(make, seed):
-    """[MQTT-4.1.0-1] [MQTT-4.4.0-1] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Cuts, restarts, lost and repeated answers by chance
-    (the same ones every time), small windows: nothing is lost, no QoS 2 twice."""
+    """[MQTT-4.1.0-1] [MQTT-4.4.0-1] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Random cuts, restarts, lost and repeated answers
+    (with a fixed seed) and small windows: nothing is lost, no QoS 2 message comes twice."""
     dice = random.Random(seed)
     out = [(f"t/{k}", b"message %d" % k, dice.choice((1, 2))) for k in range(30)]
     gifts = [(f"cmd/{k}", b"command %d" % k, dice.choice((1, 2))) for k in range(15)]
@@ -309,11 +310,11 @@ def test_everything_at_once(make, seed):
     assert run.broker.cuts > 2
 
 
-# --- nobody answers ---
+# --- no answer ---
 
 
 def test_connect_is_never_answered(make):
-    """[MQTT-3.2.2-6] run_for() tries again and again, each time in bounds, and returns in time."""
+    """[MQTT-3.2.2-6] run_for() retries, each time with a time-out, and returns in time."""
     with Automatic(Faults(silent=(CONNECT,))) as broker:
         client = make(broker.port, timeout_ms=50)
         client.publish("t", b"1", qos=1)
@@ -338,8 +339,8 @@ def test_publish_is_never_answered(make):
         assert client.pending == 2
 
 
-def test_window_stays_shut(make):
-    """publish() does not wait for a broker that acknowledges nothing: the journal takes it."""
+def test_publish_without_acknowledgements(make):
+    """publish() does not wait for acknowledgements: it writes to the journal."""
     with Automatic(Faults(silent=(PUBLISH,))) as broker:
         client = make(broker.port, timeout_ms=2000, max_inflight=2)
         client.connect()
@@ -351,7 +352,7 @@ def test_window_stays_shut(make):
 
 
 def test_broker_that_reads_nothing(make):
-    """A write that the peer never takes is given up after the time-out."""
+    """A write that blocks ends with the time-out."""
     import socket
     import threading
 
@@ -378,7 +379,7 @@ def test_broker_that_reads_nothing(make):
 
 
 def test_a_slow_answer_is_in_time(make):
-    """Answers held back and sent together after many messages."""
+    """Acknowledgements are delayed and sent together after many messages."""
     held = []
 
     def answer(raw):
@@ -396,7 +397,8 @@ def test_a_slow_answer_is_in_time(make):
 
 
 def test_ack_of_an_earlier_connection(make):
-    """An acknowledgement that the first connection lost comes on the second, before the redelivery is read."""
+    """An acknowledgement lost with the first connection arrives on the second, before the broker reads the repeated
+    PUBLISH."""
     lost = []
 
     def answer(raw):
@@ -429,8 +431,8 @@ class FailingFlash(NorFlash):
 
 
 def test_flash_fails_before_pubrec(make, pump):
-    """[MQTT-4.8.0-2] An error of the flash while a packet is processed closes the connection: nothing was delivered or
-    acknowledged; after a restart it comes again."""
+    """[MQTT-4.8.0-2] A flash error while a packet is processed closes the connection. Nothing was delivered or
+    acknowledged; after a restart the message comes again."""
     device = FailingFlash()
     got = []
     with Automatic() as broker:
@@ -451,7 +453,7 @@ def test_flash_fails_before_pubrec(make, pump):
 
 @pytest.mark.parametrize("online", [False, True])
 def test_flash_fails_in_publish(make, online):
-    """publish() does not return as if the message were durable: OSError, and it never was."""
+    """publish() raises OSError, and the message is not sent."""
     device = FailingFlash()
     with Automatic() as broker:
         client = make(broker.port, device)
@@ -470,8 +472,8 @@ def test_flash_fails_in_publish(make, online):
         assert broker.payloads() == [b"2"]
 
 
-def test_link_breaks_while_publish_waits_for_room(make):
-    """A full journal, a connection that ends meanwhile: OutboxFull, nothing else."""
+def test_connection_lost_while_publish_waits_for_space(make):
+    """The journal is full: publish() raises OutboxFull."""
     with Automatic(Faults(silent=(PUBLISH,))) as broker:
         client = make(broker.port, timeout_ms=1000)
         fill(client)
@@ -491,8 +493,8 @@ def fill(client):
         n += 1
 
 
-def test_received_ids_have_room_in_a_full_journal(make, pump):
-    """[MQTT-4.3.3-2] Messages out do not keep those of QoS 2 from coming in."""
+def test_received_ids_fit_a_full_journal(make, pump):
+    """[MQTT-4.3.3-2] Outgoing messages do not prevent the reception of QoS 2 messages."""
     got = []
     with Automatic(Faults(silent=(PUBLISH, PUBREC))) as broker:
         client = make(broker.port)

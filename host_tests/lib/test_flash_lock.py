@@ -1,4 +1,4 @@
-"""A journal file and two programs: the lock holds between all interpreters, and goes with its process."""
+"""A journal file is locked against a second program, between all interpreters, until its process ends."""
 
 from errno import EAGAIN
 from pathlib import Path
@@ -11,7 +11,7 @@ from inflight import FileFlash
 SCRIPT = Path(__file__).parent / "device_scripts" / "hold_flash.py"
 
 
-def test_the_lock_goes_with_the_process(runtime, tmp_path):
+def test_lock_ends_with_its_process(runtime, tmp_path):
     path = str(tmp_path / "journal.bin")
     with running(runtime, SCRIPT, path) as holder:
         assert holder.stdout.readline() == "in use\n"

@@ -1,4 +1,4 @@
-"""The flows of QoS 0, 1 and 2 in both directions, packet by packet, against a scripted broker."""
+"""The flows of QoS 0, 1 and 2 in both directions, packet by packet, with a scripted broker."""
 
 import contextlib
 import threading
@@ -15,17 +15,17 @@ from nor import NorFlash, PowerCut
 
 @pytest.fixture(params=["ram", "file"])
 def device(request, tmp_path):
-    """The flash of a journal, RAM and a file."""
+    """The flash of a journal, in RAM or in a file."""
     flash = RamFlash() if request.param == "ram" else FileFlash(str(tmp_path / "flash"), blocks=6, block_size=1024)
     yield flash
     flash.close()
 
 
-# --- out ---
+# --- publishing ---
 
 
 def deliver(client, qos):
-    """Connects, publishes b"0", b"1" and so on at these QoS, and has them acknowledged."""
+    """Connects, publishes b"0", b"1" and so on at these QoS, and acknowledges them."""
     client.connect()
     for k, level in enumerate(qos):
         client.publish("t", b"%d" % k, qos=level)
@@ -33,7 +33,7 @@ def deliver(client, qos):
 
 
 def test_qos_0(broker, make):
-    """[MQTT-4.3.1-1] [MQTT-3.3.1-2] [MQTT-2.3.1-5] [MQTT-3.3.2-1] Once, without DUP or a Message ID."""
+    """[MQTT-4.3.1-1] [MQTT-3.3.1-2] [MQTT-2.3.1-5] [MQTT-3.3.2-1] Sent once, without DUP or a Message ID."""
     client = make(broker.port)
 
     def script(b):
@@ -53,7 +53,7 @@ def test_qos_0(broker, make):
 
 
 def test_qos_0_offline(make):
-    """A message of QoS 0 is sent now or not at all, and says so."""
+    """publish() raises, since a QoS 0 message is not kept."""
     client = make(1)
     with pytest.raises(OSError):
         client.publish("a", b"x")
@@ -83,7 +83,7 @@ def test_qos_1(broker, make, device):
 
 
 def test_qos_2(broker, make, device, pump):
-    """[MQTT-4.3.3-1] [MQTT-2.3.1-6] [MQTT-3.6.1-1] PUBLISH, PUBREC, PUBREL, PUBCOMP under one id."""
+    """[MQTT-4.3.3-1] [MQTT-2.3.1-6] [MQTT-3.6.1-1] PUBLISH, PUBREC, PUBREL and PUBCOMP have the same Message ID."""
     client = make(broker.port, device)
 
     def script(b):
@@ -106,8 +106,8 @@ def test_qos_2(broker, make, device, pump):
     assert client.counters()["resent"] == 0
 
 
-def test_a_packet_leaves_in_one_write(broker, make, monkeypatch):
-    """A PUBLISH in two writes costs 40 ms of delayed acknowledgement on a default socket."""
+def test_a_packet_is_sent_in_one_write(broker, make, monkeypatch):
+    """Two writes would cost 40 ms of delayed acknowledgement on a default socket."""
     import inflight.transport
 
     client = make(broker.port)
@@ -131,7 +131,7 @@ def test_a_packet_leaves_in_one_write(broker, make, monkeypatch):
 
 
 def test_offline_outbox(broker, make, device):
-    """[MQTT-4.6.0-1] Accepted offline, delivered in order after connect, a first attempt without DUP."""
+    """[MQTT-4.6.0-1] Messages accepted offline are sent in order after connect(), at first without DUP."""
     client = make(broker.port, device)
     for k in range(20):
         client.publish("t", b"%d" % k, qos=1 + k % 2)
@@ -159,14 +159,14 @@ def test_offline_outbox(broker, make, device):
     assert got == [b"%d" % k for k in range(20)]
 
 
-def test_window(broker, make, pump):
-    """Messages are pipelined up to the window, and wait behind it; they enter in order."""
+def test_max_inflight(broker, make, pump):
+    """Up to max_inflight messages are pipelined; the others wait, and follow in order."""
     client = make(broker.port, max_inflight=3)
 
     def script(b):
         b.welcome()
         mids = [b.expect(PUBLISH, payload=b"%d" % k).mid for k in range(3)]
-        b.answer_ping()  # nothing behind the window has left
+        b.answer_ping()  # no more messages were sent
         b.send(puback(mids[0]), puback(mids[1]))
         mids += [b.expect(PUBLISH, payload=b"%d" % k).mid for k in (3, 4)]
         b.answer_ping()
@@ -184,8 +184,8 @@ def test_window(broker, make, pump):
         assert client.drain(3000)
 
 
-def test_window_of_one(broker, make):
-    """[MQTT-4.6.0-6] One message in flight: strictly one after the other."""
+def test_max_inflight_of_one(broker, make):
+    """[MQTT-4.6.0-6] Each message waits for the completion of the one before."""
     client = make(broker.port, max_inflight=1)
 
     def script(b):
@@ -211,7 +211,7 @@ def test_acks_out_of_order(broker, make):
 
 
 def test_pubrel_in_the_order_of_pubrec(broker, make):
-    """[MQTT-4.6.0-4] Also when PUBRECs come in another order than the messages went."""
+    """[MQTT-4.6.0-4] Even if PUBRECs arrive in another order than the messages were sent."""
     client = make(broker.port)
 
     def script(b):
@@ -227,7 +227,7 @@ def test_pubrel_in_the_order_of_pubrec(broker, make):
 
 
 def test_repeated_acks(broker, make):
-    """[MQTT-4.3.3-1] PUBACK and PUBCOMP twice are ignored, PUBREC twice is answered twice."""
+    """[MQTT-4.3.3-1] A second PUBACK or PUBCOMP is ignored, a second PUBREC is answered again."""
     client = make(broker.port)
 
     def script(b):
@@ -248,7 +248,7 @@ def test_repeated_acks(broker, make):
 
 
 def test_acks_for_unknown_ids(broker, make, pump):
-    """[MQTT-4.3.3-1] [MQTT-4.3.3-2] After a power cut they are legitimate: PUBREC is answered with PUBREL, PUBREL
+    """[MQTT-4.3.3-1] [MQTT-4.3.3-2] These are legitimate after a power cut: PUBREC is answered with PUBREL, PUBREL
     with PUBCOMP, the others are counted."""
     client = make(broker.port)
 
@@ -278,7 +278,8 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_acks_of_the_wrong_kind(broker, make, case):
-    """[MQTT-4.8.0-1] [MQTT-4.3.2-1] [MQTT-4.3.3-1] A violation; the message stays, and goes out again."""
+    """[MQTT-4.8.0-1] [MQTT-4.3.2-1] [MQTT-4.3.3-1] A protocol error; the message stays in the journal, and is sent
+    again."""
     client = make(broker.port)
     qos, answers = WRONG[case]
 
@@ -301,12 +302,12 @@ def test_acks_of_the_wrong_kind(broker, make, case):
     assert client.counters()["protocol_errors"] == 1
 
 
-# --- out again ---
+# --- redelivery ---
 
 
 def test_redelivery(broker, make, device):
     """[MQTT-4.4.0-1] [MQTT-3.3.1-1] [MQTT-4.6.0-1] [MQTT-2.3.1-3] [MQTT31-13] Every unacknowledged PUBLISH and PUBREL
-    again: same ids, DUP, in the original order."""
+    is sent again: same ids, DUP, original order."""
     client = make(broker.port, device)
 
     def script(b):
@@ -332,7 +333,7 @@ def test_redelivery(broker, make, device):
 
 
 def test_no_redelivery_while_connected(broker, make):
-    """[MQTT31-12] [MQTT-4.4.0-1] At level 4 nothing is repeated on a connection that stands."""
+    """[MQTT31-12] [MQTT-4.4.0-1] At level 4 nothing is repeated on the same connection."""
     client = make(broker.port)
 
     def script(b):
@@ -350,7 +351,7 @@ def test_no_redelivery_while_connected(broker, make):
 
 
 def test_retry_of_level_3(broker, make, pump):
-    """[MQTT31-9] [MQTT31-12] Repeated with DUP while connected, ever more slowly; PUBREL with DUP too."""
+    """[MQTT31-9] [MQTT31-12] Repeated with DUP while connected, at growing intervals; PUBREL with DUP too."""
     client = make(broker.port, protocol_level=3, retry_ms=30, clean_session=True)
 
     def script(b):
@@ -370,7 +371,7 @@ def test_retry_of_level_3(broker, make, pump):
 
 
 def test_pubrel_again_at_level_3(broker, make):
-    """[MQTT31-9] [MQTT31-13] On the next connection PUBREL has DUP as well."""
+    """[MQTT31-9] [MQTT31-13] On the next connection PUBREL has DUP too."""
     client = make(broker.port, protocol_level=3)
 
     def script(b):
@@ -388,8 +389,8 @@ def test_pubrel_again_at_level_3(broker, make):
         deliver(client, [2])
 
 
-def test_session_forgotten_by_the_broker(broker, make):
-    """[MQTT-3.2.2-3] [MQTT-3.1.2-4] Session present 0: PUBLISH goes out again, PUBREL goes out again."""
+def test_session_lost_by_the_broker(broker, make):
+    """[MQTT-3.2.2-3] [MQTT-3.1.2-4] Session present = 0: PUBLISH and PUBREL are sent again."""
     client = make(broker.port)
 
     def script(b):
@@ -416,7 +417,8 @@ def test_session_forgotten_by_the_broker(broker, make):
 
 
 def test_clean_session(broker, make, pump):
-    """[MQTT-3.1.2-6] [MQTT-4.1.0-2] What was in flight ends with its connection; old ids mean nothing."""
+    """[MQTT-3.1.2-6] [MQTT-4.1.0-2] Messages in flight are discarded with their connection, and old ids have no
+    meaning."""
     client = make(broker.port, clean_session=True)
 
     def script(b):
@@ -441,7 +443,7 @@ def test_clean_session(broker, make, pump):
 
 
 def test_clean_session_of_a_journal(broker, make):
-    """[MQTT-3.1.2-6] A clean session discards what an earlier one has sent, when it stands."""
+    """[MQTT-3.1.2-6] A confirmed clean session discards the messages that an earlier session has sent."""
     device = RamFlash()
     first = make(broker.port, device)
 
@@ -462,8 +464,8 @@ def test_clean_session_of_a_journal(broker, make):
     assert second.pending == 0
 
 
-def test_drain_tells_what_was_given_up(broker, make):
-    """True only if the broker completed all: not if a clean session gave up what it had been sent."""
+def test_drain_after_messages_were_discarded(broker, make):
+    """drain() returns True only if the broker completed all messages, not if a clean session discarded some."""
     client = make(broker.port, clean_session=True)
 
     def script(b):
@@ -482,19 +484,19 @@ def test_drain_tells_what_was_given_up(broker, make):
         assert client.drain(3000)
 
 
-# --- a flash behind a cache ---
+# --- flash with a volatile cache ---
 
 
 def acknowledged(b):
-    """A script: one message of QoS 1 and one of QoS 2 are completed."""
+    """A script that completes a message of QoS 1 and one of QoS 2."""
     b.welcome()
     b.take(qos=1)
     b.take(qos=2)
 
 
 @pytest.mark.parametrize("rest", ["drain", "disconnect", "idle", "offline"])
-def test_what_was_acknowledged_is_not_sent_after_a_power_cut(broker, make, pump, rest):
-    """Whoever drains, disconnects or is idle may lose the power or sleep: the broker has seen it all, once."""
+def test_acknowledged_messages_are_not_sent_after_a_power_cut(broker, make, pump, rest):
+    """After drain(), disconnect() or idle time the acknowledgements are durable."""
     device = NorFlash(4, 1024, 16, cache=True)
     client = make(broker.port, device, backoff_ms=(60_000, 60_000))
 
@@ -532,8 +534,8 @@ def restart(make, broker, device, client, **options):
 
 
 def test_restart_after_publish(broker, make, device):
-    """[MQTT-4.1.0-1] [MQTT-3.3.1-1] [MQTT-2.3.1-3] [MQTT-4.6.0-1] Power is cut before any answer: all again, same ids,
-    same order, DUP."""
+    """[MQTT-4.1.0-1] [MQTT-3.3.1-1] [MQTT-2.3.1-3] [MQTT-4.6.0-1] Power is cut before any answer: all messages are
+    sent again, with the same ids and order, and DUP."""
     client = make(broker.port, device)
     mids = []
 
@@ -560,7 +562,7 @@ def test_restart_after_publish(broker, make, device):
 
 
 def test_restart_after_pubrel(broker, make, device, pump):
-    """[MQTT-4.3.3-1] [MQTT-4.1.0-1] Power is cut after PUBREL: PUBREL again, never the PUBLISH."""
+    """[MQTT-4.3.3-1] [MQTT-4.1.0-1] Power is cut after PUBREL: PUBREL is sent again, not the PUBLISH."""
     client = make(broker.port, device)
 
     def script(b):
@@ -585,7 +587,7 @@ def test_restart_after_pubrel(broker, make, device, pump):
 
 
 def test_restart_offline(broker, make, device):
-    """[MQTT-4.1.0-1] [MQTT-3.3.1-1] Accepted, never sent, power cut: delivered, for the first time."""
+    """[MQTT-4.1.0-1] [MQTT-3.3.1-1] Accepted, never sent, power cut: the message is delivered."""
     client = make(broker.port, device)
     mid = client.publish("t", b"1", qos=2)
     client = restart(make, broker, device, client)
@@ -604,7 +606,7 @@ def test_restart_offline(broker, make, device):
 
 
 def test_restart_does_not_reuse_ids(broker, make, device):
-    """[MQTT-2.3.1-2] New messages take ids that recovered ones do not have."""
+    """[MQTT-2.3.1-2] New messages do not use the ids of recovered ones."""
     client = make(broker.port, device)
     old = [client.publish("t", b"%d" % k, qos=1) for k in range(5)]
     client = restart(make, broker, device, client)
@@ -613,7 +615,7 @@ def test_restart_does_not_reuse_ids(broker, make, device):
 
 
 def test_restart_many_times(broker, make, device):
-    """Twenty lives, a message each, none of them ever online; then all arrive in order."""
+    """Twenty restarts with a message each, all offline; then all arrive in order."""
     for k in range(20):
         make(broker.port, device).publish("t", b"%d" % k, qos=1)
     client = make(broker.port, device)
@@ -628,12 +630,13 @@ def test_restart_many_times(broker, make, device):
         assert client.drain(3000)
 
 
-# --- in ---
+# --- receiving ---
 
 
 @pytest.fixture
 def listen(make, broker):
-    """listen() is a client that notes what its handler gets: (topic, payload, qos, dup, retain, redelivered)."""
+    """listen() creates a client that records what its handler receives: (topic, payload, qos, dup, retain,
+    redelivered)."""
 
     def start(device=None, **options):
         got = []
@@ -649,7 +652,7 @@ def listen(make, broker):
 
 
 def test_receive_qos_0(broker, listen):
-    """[MQTT-3.3.4-1] [MQTT-3.3.1-8] [MQTT-3.3.1-9] [MQTT-3.3.1-10] Handed over with its retain flag, not answered."""
+    """[MQTT-3.3.4-1] [MQTT-3.3.1-8] [MQTT-3.3.1-9] [MQTT-3.3.1-10] Delivered with its retain flag, not acknowledged."""
     client = listen()
 
     def script(b):
@@ -664,7 +667,8 @@ def test_receive_qos_0(broker, listen):
 
 
 def test_receive_qos_1(broker, listen, pump):
-    """[MQTT-3.3.4-1] [MQTT-4.3.2-2] [MQTT-2.3.1-6] Handler, then PUBACK; afterwards the id is new, whatever its DUP."""
+    """[MQTT-3.3.4-1] [MQTT-4.3.2-2] [MQTT-2.3.1-6] The handler runs before PUBACK; afterwards the id belongs to a new
+    message, even with DUP."""
     client = listen()
 
     def script(b):
@@ -684,7 +688,7 @@ def test_receive_qos_1(broker, listen, pump):
 
 @pytest.mark.parametrize("qos, kind", [(1, PUBACK), (2, PUBREC)], ids=["PUBACK", "PUBREC"])
 def test_answers_in_order(broker, listen, pump, qos, kind):
-    """[MQTT-4.6.0-2] [MQTT-4.6.0-3] PUBACKs, and PUBRECs, in the order of the messages."""
+    """[MQTT-4.6.0-2] [MQTT-4.6.0-3] PUBACKs and PUBRECs are sent in the order of the messages."""
     client = listen()
 
     def script(b):
@@ -698,7 +702,7 @@ def test_answers_in_order(broker, listen, pump, qos, kind):
 
 
 def test_answers_of_all_kinds_in_order(broker, listen, pump):
-    """[MQTT-4.6.0-2] [MQTT-4.6.0-3] [MQTT-4.6.0-4] Mixed together in one read."""
+    """[MQTT-4.6.0-2] [MQTT-4.6.0-3] [MQTT-4.6.0-4] Packets of all kinds in one read are answered in order."""
     client = listen()
 
     def script(b):
@@ -713,15 +717,15 @@ def test_answers_of_all_kinds_in_order(broker, listen, pump):
 
 
 def test_receive_qos_2(broker, listen, device, pump):
-    """[MQTT-4.3.3-2] [MQTT-3.3.4-1] [MQTT-2.3.1-6] [MQTT31-18] PUBREC, repeats answered and not delivered, PUBCOMP,
-    then the id is new."""
+    """[MQTT-4.3.3-2] [MQTT-3.3.4-1] [MQTT-2.3.1-6] [MQTT31-18] Repetitions are answered and not delivered; after
+    PUBCOMP the id belongs to a new message."""
     client = listen(device)
 
     def script(b):
         b.welcome()
         b.deliver("a", b"x", 2, 9)
         b.deliver("a", b"x", 2, 9, dup=1)
-        b.send(publish("a", b"x", 2, 9, dup=0))  # the id counts, not the flag
+        b.send(publish("a", b"x", 2, 9, dup=0))  # the id decides, not DUP
         b.expect(PUBREC, mid=9)
         b.release(9)
         b.release(9)
@@ -736,7 +740,7 @@ def test_receive_qos_2(broker, listen, device, pump):
 
 
 def test_both_directions_have_their_own_ids(broker, listen):
-    """[MQTT-2.3.1-4] [MQTT31-8] The broker's id 1 has nothing to do with ours."""
+    """[MQTT-2.3.1-4] [MQTT31-8] The broker's Message ID 1 is independent of the client's."""
     client = listen()
 
     def script(b):
@@ -754,7 +758,8 @@ def test_both_directions_have_their_own_ids(broker, listen):
 
 
 def test_receive_qos_2_across_connections(broker, listen, pump):
-    """[MQTT-4.3.3-2] [MQTT-4.4.0-1] A PUBREC lost with its connection: PUBREC again, not delivered again."""
+    """[MQTT-4.3.3-2] [MQTT-4.4.0-1] PUBREC was lost with its connection: PUBREC is sent again, the message is not
+    delivered again."""
     client = listen()
 
     def script(b):
@@ -775,8 +780,8 @@ def test_receive_qos_2_across_connections(broker, listen, pump):
     assert len(client.got) == 1
 
 
-def test_broker_that_forgot_begins_anew(broker, listen, pump):
-    """[MQTT-3.2.2-3] Session present 0: ids of received messages are new ones."""
+def test_received_ids_end_with_the_session(broker, listen, pump):
+    """[MQTT-3.2.2-3] Session present = 0: the ids of received messages belong to new messages."""
     client = listen()
 
     def script(b):
@@ -793,7 +798,8 @@ def test_broker_that_forgot_begins_anew(broker, listen, pump):
 
 
 def test_restart_after_pubrec(broker, listen, device, make, pump):
-    """[MQTT-4.1.0-1] [MQTT-4.3.3-2] The id outlives a power cut: not delivered again, PUBREC, PUBCOMP."""
+    """[MQTT-4.1.0-1] [MQTT-4.3.3-2] The id survives a power cut: the message is not delivered again; PUBREC and
+    PUBCOMP are sent."""
     client = listen(device)
 
     def script(b):
@@ -818,8 +824,8 @@ def test_restart_after_pubrec(broker, listen, device, make, pump):
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_power_cut_in_the_handler(broker, make, device, pump, qos):
-    """[MQTT-4.3.3-2] [MQTT-4.3.2-2] Interrupted by a power cut it is delivered again, marked at QoS 2; nothing was
-    acknowledged before."""
+    """[MQTT-4.3.3-2] [MQTT-4.3.2-2] Nothing was acknowledged, and the message is delivered again, at QoS 2 with
+    `redelivered`."""
 
     def dying(m):
         raise PowerCut
@@ -854,7 +860,8 @@ def test_power_cut_in_the_handler(broker, make, device, pump, qos):
 
 
 def test_too_many_qos_2_without_pubrel(broker, make):
-    """Nothing the peer sends can grow memory. It breaks no rule: no CONNECT tells it how many the client takes."""
+    """The client's memory is limited; it closes the connection. This is not a protocol error, since CONNECT of 3.1.1
+    cannot announce the limit."""
     client = make(broker.port, receive_maximum=3)
 
     def script(b):
@@ -873,8 +880,8 @@ def test_too_many_qos_2_without_pubrel(broker, make):
     assert client.counters()["protocol_errors"] == 0
 
 
-def test_more_in_flight_than_a_client_takes(broker, make, pump):
-    """Each connection takes some: a client with a small table gets them all, once, and none keeps it away."""
+def test_more_in_flight_than_receive_maximum(broker, make, pump):
+    """Each connection receives some; a client with a small table receives all of them, once."""
     got = []
     client = make(broker.port, receive_maximum=1, backoff_ms=(1, 1), on_message=lambda m: got.append(m.payload))
 
@@ -899,7 +906,8 @@ def test_more_in_flight_than_a_client_takes(broker, make, pump):
 
 
 def test_pubrel_before_pubrec(broker, make):
-    """[MQTT-4.8.0-1] PUBREL for a message that was never acknowledged (the handler died) is a violation."""
+    """[MQTT-4.8.0-1] PUBREL for a message that was not acknowledged, since its handler was interrupted, is a protocol
+    error."""
     device = RamFlash()
 
     def dying(m):
@@ -928,7 +936,7 @@ def test_pubrel_before_pubrec(broker, make):
             second.ping()
 
 
-# --- large ---
+# --- large payloads ---
 
 
 def big(n):
@@ -938,7 +946,8 @@ def big(n):
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("size", [100, 117, 118, 119, 120, 121, 122, 128, 129, 500, 20_000])
 def test_large_payload_out(broker, make, qos, size):
-    """A payload longer than the buffer streams, at QoS 0 from the caller, above from flash."""
+    """A payload longer than the buffer is sent in chunks, at QoS 0 from the caller's buffer, at QoS 1 and 2 from
+    flash."""
     client = make(broker.port, RamFlash(16, 32768) if size > 900 else RamFlash(4, 2048), buffer=bytearray(256))
 
     def script(b):
@@ -992,7 +1001,7 @@ def test_payload_types(broker, make, form, size):
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize("size", [3, 300])
 def test_payload_of_wide_items(broker, make, qos, size):
-    """A memoryview of 16-bit items is its bytes, or a ValueError; never a part of it."""
+    """A memoryview of 16-bit items is sent as its bytes or raises ValueError; never a part of it."""
     client = make(broker.port, RamFlash(4, 4096), buffer=bytearray(256))
     items = array("H", range(size))
 
@@ -1009,7 +1018,7 @@ def test_payload_of_wide_items(broker, make, qos, size):
 
 
 def test_payload_longer_than_the_journal(broker, make):
-    """ValueError, nothing is written; the next message is not harmed."""
+    """ValueError, and nothing is written; the next message is sent."""
     client = make(broker.port)
 
     def script(b):
@@ -1026,7 +1035,7 @@ def test_payload_longer_than_the_journal(broker, make):
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_large_payload_in(broker, make, pump, qos):
-    """A payload longer than the buffer comes to a streaming handler in pieces, and is acknowledged once."""
+    """A streaming handler receives a payload longer than the buffer in chunks; it is acknowledged once."""
     pieces = []
     client = make(broker.port, buffer=bytearray(256))
     client.subscribe("big", qos, lambda m: pieces.append((m.topic, m.offset, m.payload, m.size)), stream=True)
@@ -1048,7 +1057,7 @@ def test_large_payload_in(broker, make, pump, qos):
 
 @pytest.mark.parametrize("qos", [1, 2])
 def test_too_large_for_the_handler(broker, make, pump, qos):
-    """[MQTT-4.5.0-2] Without a streaming handler it is counted and acknowledged all the same."""
+    """[MQTT-4.5.0-2] Without a streaming handler the message is counted and acknowledged."""
     got = []
     client = make(broker.port, on_message=lambda m: got.append(m.payload), buffer=bytearray(256))
 
@@ -1065,7 +1074,7 @@ def test_too_large_for_the_handler(broker, make, pump, qos):
     assert client.counters()["too_long"] == 2
 
 
-# --- the caller's mistakes ---
+# --- invalid arguments ---
 
 
 BAD = [
@@ -1090,7 +1099,7 @@ BAD = [
 @pytest.mark.parametrize("mistake", BAD, ids=lambda m: repr(m)[:30])
 def test_bad_publish(broker, make, mistake):
     """[MQTT-3.3.2-1] [MQTT-3.3.2-2] [MQTT-4.7.1-1] [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT-4.7.3-3] [MQTT-1.5.3-1]
-    [MQTT-3.3.1-4] ValueError before a byte is sent; what follows is not swallowed."""
+    [MQTT-3.3.1-4] ValueError before a byte is sent; the next packet is sent correctly."""
     client = make(broker.port)
 
     def script(b):
@@ -1107,7 +1116,7 @@ def test_bad_publish(broker, make, mistake):
 
 
 def test_topic_longer_than_the_buffer(broker, make):
-    """ValueError: the head of a packet must fit."""
+    """ValueError: the header of a packet must fit the buffer."""
     client = make(broker.port, buffer=bytearray(128))
 
     def script(b):
@@ -1124,14 +1133,14 @@ def test_topic_longer_than_the_buffer(broker, make):
 
 
 def test_topics_of_level_3(make):
-    """[MQTT31-23] 32767 bytes at most."""
+    """[MQTT31-23] At most 32767 bytes."""
     client = make(1, False, protocol_level=3, buffer=bytearray(200_000))
     with pytest.raises(ValueError, match="32767"):
         client.publish("t" * 32_768, b"")
 
 
 def test_qos_without_a_journal(make):
-    """Nothing above QoS 0 is promised without a place to keep it."""
+    """Without a journal only QoS 0 is possible."""
     client = make(1, False)
     for qos in (1, 2):
         with pytest.raises(ValueError):
@@ -1139,7 +1148,7 @@ def test_qos_without_a_journal(make):
 
 
 def test_name_changed_between_publishes(broker, make):
-    """Topics kept from the last call are not mixed up."""
+    """A cached topic is not used for another one."""
     client = make(broker.port)
     topics = ["a", "b", "b", "a", b"a", "a" * 1]
 
@@ -1156,7 +1165,7 @@ def test_name_changed_between_publishes(broker, make):
             client.publish("#", b"")
 
 
-# --- the bound ---
+# --- a full outbox ---
 
 
 def fill(client, qos=1):
@@ -1171,7 +1180,7 @@ def fill(client, qos=1):
 
 
 def test_outbox_full(broker, make, device):
-    """Beyond its bound the journal says so; what it took arrives, in order, and there is room again."""
+    """A full journal raises OutboxFull; accepted messages arrive in order, and then there is space again."""
     client = make(broker.port, device)
     n = fill(client)
     assert n > 10
@@ -1192,7 +1201,7 @@ def test_outbox_full(broker, make, device):
 
 
 def test_full_outbox_empties_while_publishing(broker, make):
-    """A broker that takes messages keeps the outbox open: publish() waits for it, in bounds."""
+    """While the broker acknowledges messages, publish() waits for space, with a time-out."""
     client = make(broker.port)
 
     def script(b):
@@ -1209,7 +1218,7 @@ def test_full_outbox_empties_while_publishing(broker, make):
 
 @pytest.mark.parametrize("drop", ["oldest", "newest"])
 def test_drop_policies(broker, make, drop):
-    """The policy that the caller chose, counted; the window is never dropped."""
+    """The caller's policy applies, and drops are counted; messages in flight are never dropped."""
     client = make(broker.port, when_full=drop, max_inflight=4)
     n = 200
     for k in range(n):
@@ -1236,8 +1245,8 @@ def test_drop_policies(broker, make, drop):
         assert got == [0, 1, 2, 3, *range(n - kept + 4, n)]
 
 
-def test_dropped_is_dropped_for_good(broker, make):
-    """What when_full="oldest" gave up does not come back after a restart."""
+def test_dropped_messages_stay_dropped(broker, make):
+    """A message dropped by when_full="oldest" does not return after a restart."""
     device = RamFlash()
     client = make(broker.port, device, when_full="oldest")
     for k in range(100):
@@ -1249,9 +1258,9 @@ def test_dropped_is_dropped_for_good(broker, make):
 
 
 def test_ids_wrap(broker, make, pump):
-    """[MQTT-2.3.1-1] [MQTT-2.3.1-2] After 65535 comes 1, and an id in use is passed over."""
+    """[MQTT-2.3.1-1] [MQTT-2.3.1-2] 1 follows 65535; an id in use is skipped."""
     client = make(broker.port, max_inflight=4)
-    client.session._outbound.last_mid = 65533
+    client.session.outbound.last_mid = 65533
 
     def script(b):
         b.welcome()
@@ -1263,7 +1272,7 @@ def test_ids_wrap(broker, make, pump):
             mids.append(p.mid)
             b.send(puback(p.mid))
         assert mids == [65535, 1, 2]
-        client.session._outbound.last_mid = 65533
+        client.session.outbound.last_mid = 65533
         b.send(puback(60000))
         p = b.expect(PUBLISH)
         assert p.mid == 65535
@@ -1279,11 +1288,11 @@ def test_ids_wrap(broker, make, pump):
         assert client.drain(3000)
 
 
-def test_ids_behind_the_window_are_in_use(broker, make):
-    """[MQTT-2.3.1-2] Also those of messages that wait in the journal, around the wrap."""
+def test_ids_of_queued_messages_are_in_use(broker, make):
+    """[MQTT-2.3.1-2] Messages that wait in the journal keep their ids, across the wrap as well."""
     device = RamFlash()
     client = make(broker.port, device, max_inflight=2)
-    client.session._outbound.last_mid = 65530
+    client.session.outbound.last_mid = 65530
     mids = [client.publish("t", b"x", qos=1) for _ in range(20)]
     assert len(set(mids)) == 20 and 0 not in mids
     client = make(broker.port, device, max_inflight=2)
@@ -1292,9 +1301,9 @@ def test_ids_behind_the_window_are_in_use(broker, make):
 
 
 def test_ids_after_many_messages(broker, make):
-    """[MQTT-2.3.1-2] 66,000 ids, one of them held: none is 0, none is the held one."""
+    """[MQTT-2.3.1-2] Of 66,000 ids none is 0, and none is the one that stays in use."""
     client = make(broker.port, RamFlash(8, 4096), max_inflight=2)
-    outbound = client.session._outbound
+    outbound = client.session.outbound
     held = client.publish("t", b"held", qos=1)
     seen = set()
     for _ in range(66_000):
@@ -1304,8 +1313,8 @@ def test_ids_after_many_messages(broker, make):
     assert len(seen) == 65534
 
 
-def test_refused_publishes_take_no_ids(make):
-    """[MQTT-2.3.1-2] However often a full journal refuses: the next message gets the next id."""
+def test_refused_publishes_use_no_ids(make):
+    """[MQTT-2.3.1-2] After any number of OutboxFull the next message gets the next id."""
     client = make(1)
     last = 0
     with pytest.raises(OutboxFull):
@@ -1314,12 +1323,12 @@ def test_refused_publishes_take_no_ids(make):
     for _ in range(100):
         with pytest.raises(OutboxFull):
             client.publish("t", bytes(60), qos=1)
-    assert client.session._outbound.free_mid(0) == last + 1
+    assert client.session.outbound.free_mid(0) == last + 1
 
 
 @pytest.mark.parametrize("drop", ["oldest", "newest"])
-def test_message_too_long_drops_nobody(make, drop):
-    """Whatever the policy of a full journal, a message that never fits is the caller's mistake."""
+def test_message_too_long_drops_no_other(make, drop):
+    """A message that never fits raises ValueError, whatever the policy of a full journal."""
     client = make(1, when_full=drop)
     for n in range(12):
         client.publish("t", b"%d" % n, qos=1)
@@ -1330,7 +1339,7 @@ def test_message_too_long_drops_nobody(make, drop):
 
 
 def test_connect_again_inside_a_flow(broker, make):
-    """connect() on a standing connection takes leave of it, so that no will is published; nothing is lost."""
+    """connect() while connected sends DISCONNECT first, so that the will is not published; nothing is lost."""
     client = make(broker.port)
 
     def script(b):

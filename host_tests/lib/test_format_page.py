@@ -1,4 +1,4 @@
-"""lib/inflight/FORMAT.md: its example is what the code writes, and its rules are enough to read a journal."""
+"""lib/inflight/FORMAT.md: its example is what the code writes, and its rules are sufficient to read a journal."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import inflight.journal
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal
 from journal_reader import Image, Shape
 from nor import NorFlash
-from test_journal import Places
+from test_journal import RecordOwner
 
 PAGE = Path(inflight.journal.__file__).with_name("FORMAT.md").read_text()
 
@@ -33,19 +33,20 @@ def test_worked_example(monkeypatch):
 
 
 def decode(image, n, page):
-    """Reads an image by the rules of the page alone. Returns {(kind, id): (sequence, body, state)}, next number."""
+    """Reads an image by the rules of the page alone. Returns {(kind, id): (sequence number, body, state)}, next
+    number."""
     found = Image(Shape(n, len(image) // n, page), image)
     return {(r.kind, r.mid): (r.seq, r.body, r.state) for r in found.records}, found.next_seq
 
 
 @pytest.mark.parametrize("page", [4, 64, 256])
-def test_rules_are_enough(page):
+def test_rules_are_sufficient(page):
     flash = NorFlash(5, 512, page)
     flash.watch = lambda name, at, old, new: snapshots.append((bytes(flash.data), dict(expected), pending[:]))
     snapshots, expected, pending = [], {}, []
     journal = Journal(flash)
     del snapshots[:]
-    places = journal.owner = Places()
+    places = journal.owner = RecordOwner()
     for k in range(150):
         key = ((OUT, IN, SESSION)[k % 3], k)
         body = bytes((k + i) & 0xFF for i in range(0 if key[0] == IN else k % 40))

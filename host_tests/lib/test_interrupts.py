@@ -1,14 +1,14 @@
-"""Ctrl-C and MemoryError at any line of the library: no message is lost, none of QoS 2 comes twice, no half packet is
-followed by another one, and the client goes on by itself.
+"""Ctrl-C and MemoryError at any line of the library: no message is lost, no QoS 2 message comes twice, no packet
+follows one sent in part, and the client continues.
 
-A trace function raises where a signal could; the crash explorer's broker and oracle judge."""
+A trace function raises where a signal could. The crash explorer's broker and oracle check the result."""
 
 import sys
 
 import pytest
 
 from dev.reference.oracle import Finding
-from host_tests.crash.world import World
+from host_tests.crash.simulation import Simulation
 from inflight import OutboxFull
 from inflight.packet import ProtocolError
 
@@ -17,13 +17,13 @@ STEPS = [
     ["publish", 20, 1],
     ["connect", None, None],
     ["publish", 60, 2],
-    ["give", 2, 20],
+    ["incoming", 2, 20],
     ["settle"],
     ["publish", 300, 1],
-    ["give", 1, 5],
+    ["incoming", 1, 5],
     ["publish", 20, 0],
     ["publish", 20, 2],
-    ["drop", 1],
+    ["break", 1],
     ["publish", 20, 2],
     ["connect", None, None],
     ["settle"],
@@ -34,8 +34,8 @@ _OF_A_MESSAGE = ("topic", "payload", "view", "offset", "redelivered")
 
 
 class Interrupt:
-    """Raises `error` at line `k` of lib/inflight that runs from now on, once. `left`: lines until then. names: only
-    lines of these functions count."""
+    """Raises `error` once, at line `k` of lib/inflight that runs from now on. `left`: lines until then. names: count
+    only lines of these functions."""
 
     def __init__(self, k, error, names=()):
         self.left, self.error, self._names = k, error, names
@@ -49,7 +49,7 @@ class Interrupt:
 
     def _call(self, frame, event, arg):
         code = frame.f_code
-        # What a handler reads raises in the handler, which is the application's.
+        # An error in a property that a handler reads would be the application's own error.
         wanted = code.co_name in self._names if self._names else code.co_name not in _OF_A_MESSAGE
         return self._line if "/lib/inflight/" in code.co_filename and wanted else None
 
@@ -64,25 +64,25 @@ class Interrupt:
 
 def lines(names=()):
     """How many lines of the library run in the whole script."""
-    world = World(SETUP)
-    world.power_on()
+    simulation = Simulation(SETUP)
+    simulation.power_on()
     with Interrupt(1 << 60, None, names) as counter:
-        world.play(STEPS)
+        simulation.play(STEPS)
     return (1 << 60) - counter.left
 
 
 def interrupted(k, error, names=()):
-    """The script with an interrupt at line k, and what follows: everything is delivered, and judged."""
-    world = World(SETUP)
-    world.power_on()
+    """Plays the script with an interrupt at line k, delivers everything, and checks the result."""
+    simulation = Simulation(SETUP)
+    simulation.power_on()
     with Interrupt(k, error, names):
         try:
-            world.play(STEPS)
+            simulation.play(STEPS)
         except (KeyboardInterrupt, MemoryError):
-            world.interrupted()
+            simulation.interrupted()
         except (OSError, ProtocolError, OutboxFull) as e:
-            raise AssertionError(f"{e!r} where the program had been interrupted") from e
-    world.play(STEPS)
+            raise AssertionError(f"{e!r} after the interrupt") from e
+    simulation.play(STEPS)
 
 
 @pytest.mark.timeout(600)
@@ -102,7 +102,7 @@ def test_an_interrupt_at_any_line(error):
 @pytest.mark.usefixtures("quick_crc")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupt_around_the_application(error):
-    """Whatever line around a handler or callback it comes at, the client knows that none runs any more."""
+    """At every line around a handler or callback: afterwards the client knows that none is running."""
     around = ("_report", "_deliver")
     for k in range(lines(around)):
         interrupted(k, error, around)

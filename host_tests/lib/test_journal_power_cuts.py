@@ -1,5 +1,5 @@
-"""Cuts the power at every program, every erase and every byte within them, and has an independent oracle judge what
-the journal finds afterwards; then again while the journal recovers from the first cut."""
+"""Cuts the power at every program, every erase and every byte within them, and again during the recovery. An
+independent oracle checks the recovered journal."""
 
 import random
 
@@ -16,7 +16,7 @@ MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0)
 
 
 class Oracle:
-    """What was promised: knows records by (kind, Message ID), which this workload uses once each."""
+    """The expected content of the journal: records by (kind, Message ID), which this workload uses once each."""
 
     def __init__(self):
         self.records = {}  # key: (seq, body, state), not DONE
@@ -45,7 +45,7 @@ class Oracle:
             self.records[key] = (seq, body, value)
 
     def judge(self, journal, order=True):
-        """Asserts that the journal keeps the promises; settles what the cut left open as the journal did."""
+        """Asserts that the journal has the expected content, and adopts the outcome of an interrupted call."""
         found = contents(journal)
         if self.pending:
             what, key, value = self.pending
@@ -66,14 +66,14 @@ class Oracle:
 
 
 def contents(journal):
-    """{(kind, Message ID): (sequence number, body, state)} of what lives, in the order that scan() gives."""
+    """{(kind, Message ID): (sequence number, body, state)} of live records, in the order of scan()."""
     found = {}
     for kind in (OUT, IN, SESSION):
         at = journal.scan(kind, -1)
         while at >= 0:
             key = kind, journal.found_mid
             assert key not in found, "twice"
-            seq = journal.found_seq if kind == OUT else 0  # the others have none of their own
+            seq = journal.found_seq if kind == OUT else 0  # the other kinds have no sequence number
             found[key] = seq, body_at(journal, at), journal.found_state
             at = journal.scan(kind, at)
     return found
@@ -96,7 +96,7 @@ def in_order(journal):
 
 
 class Player:
-    """Uses a journal as the client does, and tells the oracle."""
+    """Uses a journal like the client does, and updates the oracle."""
 
     def __init__(self, journal, oracle):
         self.journal = journal
@@ -135,7 +135,8 @@ class Player:
             del self.places[key]
 
     def run(self, seed, steps, first_mid):
-        """Records of several sizes; marks in an odd order, some very late, so that they are evacuated."""
+        """Appends records of several sizes, and marks them in irregular order, some very late, so that they are
+        copied."""
         dice = random.Random(seed)
         for step in range(steps):
             mid = first_mid + step
@@ -154,7 +155,7 @@ class Player:
 
 
 def record(flash, oracle, seed, steps, first_mid):
-    """The tape of a mount and what follows."""
+    """The tape of a mount and the workload after it."""
     tape = Tape(flash, oracle)
     journal = Journal(flash)
     if oracle.epoch is None:
@@ -164,7 +165,7 @@ def record(flash, oracle, seed, steps, first_mid):
 
 
 def every_byte(name, old, new):
-    """What may be left of one operation: a list of ways."""
+    """The possible outcomes of cutting one operation: a list of ways."""
     ways = [nor.before, nor.after]
     for b in range(len(old)):
         if old[b] != new[b]:
@@ -217,7 +218,7 @@ def test_nothing_is_lost_at_any_cut(ring, record_property):
                 if points % 300 == 0:
                     second += cut_again(flash, oracle.copy(), a_few)
                 elif points % 60 == 0:
-                    go_on(flash, oracle)
+                    continue_work(flash, oracle)
             except (AssertionError, ValueError, KeyError) as error:
                 raise AssertionError(explain(operation, how, number)) from error
     record_property("cut points", points)
@@ -226,7 +227,7 @@ def test_nothing_is_lost_at_any_cut(ring, record_property):
 
 
 def cut_again(flash, oracle, choose):
-    """The same for a mount of the flash as it is, and a little work behind it."""
+    """The same for a mount of the flash in its present state, and a small workload after it."""
     points = 0
     for operation in record(flash, oracle, seed=7, steps=3, first_mid=2000):
         for how in ways_of(operation, choose):
@@ -236,7 +237,7 @@ def cut_again(flash, oracle, choose):
     return points
 
 
-def go_on(flash, oracle):
-    """The ring works on as ever: more than a lap."""
+def continue_work(flash, oracle):
+    """The journal works for more than a lap of the ring."""
     Player(Journal(flash), oracle).run(seed=11, steps=45, first_mid=3000)
     oracle.judge(Journal(flash))

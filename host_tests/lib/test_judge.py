@@ -1,4 +1,4 @@
-"""The scripted broker judged: that it refuses what it should, and that its refusal reaches the test."""
+"""Tests of the scripted broker: it detects violations, and reports them to the test."""
 
 import socket
 
@@ -75,16 +75,16 @@ def test_end_inside_a_packet(broker):
         sock.sendall(GOOD_CONNECT[:5])
 
 
-AUTOMATIC = {
+VIOLATIONS = {
     "again without DUP": [publish("t", b"x", 1, 5), publish("t", b"x", 1, 5)],
     "another message under the id": [publish("t", b"x", 2, 5), publish("t", b"y", 2, 5, dup=1)],
     "PUBLISH after PUBREL": [publish("t", b"x", 2, 5), packet(0x62, b"\0\5"), publish("t", b"x", 2, 5, dup=1)],
 }
 
 
-@pytest.mark.parametrize("kind", AUTOMATIC)
-def test_automatic_judges(kind):
+@pytest.mark.parametrize("kind", VIOLATIONS)
+def test_automatic_detects_violations(kind):
     broker = Automatic()
-    talk(broker.port, GOOD_CONNECT, *AUTOMATIC[kind])
+    talk(broker.port, GOOD_CONNECT, *VIOLATIONS[kind])
     with pytest.raises(Violation):
         broker.stop()

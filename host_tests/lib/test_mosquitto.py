@@ -1,4 +1,4 @@
-"""The blocking client against a mosquitto that asks who it is, and through TLS; host_tests/brokers has all the rest."""
+"""The blocking client and a mosquitto that requires a password or TLS; host_tests/brokers tests the rest."""
 
 import pytest
 import trustme
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "available")
 
 @pytest.fixture
 def serve(tmp_path):
-    """serve(*configuration lines) is a running Mosquitto."""
+    """serve(*configuration lines) starts a Mosquitto."""
     started = []
 
     def start(*lines):
@@ -29,9 +29,9 @@ def serve(tmp_path):
 # --- a session that the journal does not know ---
 
 
-def test_a_fresh_journal_gets_what_is_queued(serve, make, pump):
-    """[MQTT-4.3.3-2] [MQTT-4.4.0-1] The session goes on: what is queued comes, new messages of QoS 2 are not taken for
-    those that an earlier journal left half way."""
+def test_a_new_journal_receives_queued_messages(serve, make, pump):
+    """[MQTT-4.3.3-2] [MQTT-4.4.0-1] The session continues: queued messages are delivered, and new QoS 2 messages are
+    not taken for repetitions of those that an earlier journal left unfinished."""
     port = serve().port
     got, heard = [], []
     lost = make(port)
@@ -41,7 +41,7 @@ def test_a_fresh_journal_gets_what_is_queued(serve, make, pump):
         lost.session.publish(b"out", b"old", 2, False)
     lost._flush()
     came = 0
-    while came < 12:  # three PUBRECs, which nobody answers: mosquitto has the ids, and waits for PUBREL
+    while came < 12:  # three PUBRECs without PUBREL: mosquitto keeps the ids in use
         lost._transport.wait(1000)
         came += lost._transport.receive(bytearray(12), 12 - came)
     make.cut_power(lost)
@@ -63,26 +63,26 @@ def test_a_fresh_journal_gets_what_is_queued(serve, make, pump):
     assert [p for p in heard if p != b"old"] == [b"%d" % k for k in range(20)]
 
 
-# --- who may ---
+# --- passwords ---
 
 
 @pytest.fixture
-def guarded(serve, tmp_path):
-    """A broker that knows the user "me" with the password "right"."""
+def password_broker(serve, tmp_path):
+    """A broker that accepts the user "me" with the password "right" only."""
     return serve(*mosquitto_lines.only(tmp_path, "me", "right"))
 
 
-def test_password(guarded, make):
-    """[MQTT-3.1.2-19] [MQTT-3.1.2-21] The right one."""
-    client = make(guarded.port, user="me", password="right")
+def test_password(password_broker, make):
+    """[MQTT-3.1.2-19] [MQTT-3.1.2-21] The right password is accepted."""
+    client = make(password_broker.port, user="me", password="right")
     client.connect()
     assert client.ping() >= 0
 
 
 @pytest.mark.parametrize("options", [{"user": "me", "password": "wrong"}, {"user": "me"}, {}], ids=repr)
-def test_wrong_password(guarded, make, options):
-    """[MQTT-3.2.2-5] Refused, with the code of the CONNACK."""
-    client = make(guarded.port, **options)
+def test_wrong_password(password_broker, make, options):
+    """[MQTT-3.2.2-5] Refused, with the return code of CONNACK."""
+    client = make(password_broker.port, **options)
     with pytest.raises(ConnectRefused) as caught:
         client.connect()
     assert caught.value.code in (4, 5)
@@ -95,7 +95,7 @@ AUTHORITY = trustme.CA()
 
 @pytest.fixture
 def secure(serve, tmp_path):
-    """secure(certificate's name, *lines) is a running Mosquitto with TLS."""
+    """secure(certificate's name, *lines) starts a Mosquitto with TLS."""
 
     def start(name, *lines):
         return serve(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
@@ -104,7 +104,7 @@ def secure(serve, tmp_path):
 
 
 def trusting(ca, *, shows=None):
-    """The context of a client that trusts this authority, and shows a certificate by that one."""
+    """The TLS context of a client that trusts this authority, with a certificate by that one."""
     context = client_context(ca)
     if shows:
         shows.issue_cert("client").configure_cert(context)
@@ -112,7 +112,7 @@ def trusting(ca, *, shows=None):
 
 
 def test_tls(secure, make, pump):
-    """[MQTT-7.1.2-1] A verified connection carries every QoS, and payloads longer than a record."""
+    """[MQTT-7.1.2-1] All QoS, and payloads longer than a TLS record."""
     got = []
     client = make(secure("127.0.0.1").port, tls=trusting(AUTHORITY))
     client.subscribe("t", 2, lambda m: got.append(m.payload), stream=True)
@@ -125,7 +125,7 @@ def test_tls(secure, make, pump):
     assert sorted(g for g in got if len(g) == 1) == [b"0", b"1", b"2"]
 
 
-def test_tls_outlives_a_restart_of_the_broker(secure, make):
+def test_tls_after_a_restart_of_the_broker(secure, make):
     broker = secure("127.0.0.1")
     client = make(broker.port, tls=trusting(AUTHORITY))
     client.connect()
@@ -136,7 +136,7 @@ def test_tls_outlives_a_restart_of_the_broker(secure, make):
 
 
 def test_wrong_ca(secure, make):
-    """A broker that nobody we know vouches for."""
+    """A certificate of an unknown authority."""
     client = make(secure("127.0.0.1").port, tls=trusting(trustme.CA()))
     with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
         client.connect()
@@ -144,7 +144,7 @@ def test_wrong_ca(secure, make):
 
 
 def test_wrong_host_name(secure, make):
-    """A good certificate of somebody else."""
+    """A valid certificate for another host."""
     client = make(secure("elsewhere.example").port, tls=trusting(AUTHORITY))
     with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
         client.connect()
@@ -167,7 +167,7 @@ def test_client_certificate_refused(secure, make, shows):
 
 
 def test_tls_to_a_broker_without(serve, make):
-    """A plain broker in the place of a TLS one: an error, in bounds."""
+    """A broker without TLS: an error, within the time-out."""
     client = make(serve().port, tls=trusting(AUTHORITY), timeout_ms=500)
     with pytest.raises(OSError):
         client.connect()

@@ -1,4 +1,4 @@
-"""A journal in pinned files while the file system around it is used hard; looked at afterwards by another littlefs."""
+"""A journal in pinned files while other files of the file system are written; another littlefs then reads the image."""
 
 import json
 import re
@@ -16,11 +16,11 @@ from nor import NorFlash
 SCRIPT = Path(__file__).parent / "device_scripts" / "pinned_churn.py"
 SIZE = 4096
 LIMIT_S = 240
-NAMES = [name for name in runtimes.NAMES if name != "cpython"]  # it mounts no littlefs
+NAMES = [name for name in runtimes.NAMES if name != "cpython"]  # it has no littlefs
 
 
 def churned(found, image, seed, operations, page):
-    """What the script says has to be in the image."""
+    """Runs the script. Returns the expected content of the image."""
     command = [*found.command("8M"), str(SCRIPT), str(image), str(seed), str(operations), str(page)]
     environment = device_run.environment(device_run.LIB, SCRIPT)
     done = subprocess.run(
@@ -44,7 +44,7 @@ def content(fs, path):
 
 
 def user_files(fs):
-    """{path: [length, CRC-32]} of all that is not the journal's."""
+    """{path: [length, CRC-32]} of all files but the journal's."""
     found = {}
     for folder, _, names in fs.walk("/"):
         for name in names:
@@ -56,7 +56,7 @@ def user_files(fs):
 
 
 def journal_of(fs, page):
-    """The journal, put together from its files by the rules of the page about its format."""
+    """Reads the journal from its files by the rules of FORMAT.md."""
     sectors = []
     for name in sorted(fs.listdir("/journal")):
         slot, n, block, changed, check = re.fullmatch(r"(..)(..)-([^-]+)-([^-]+)-(....)", name).groups()
@@ -88,7 +88,7 @@ def messages(journal):
 @pytest.mark.parametrize("runtime", NAMES, indirect=True)
 @pytest.mark.timeout(LIMIT_S + 60)
 @pytest.mark.parametrize("page", [32, 256])
-def test_neither_harms_the_other(runtime, page, tmp_path, record_property):
+def test_journal_and_file_system_do_not_corrupt_each_other(runtime, page, tmp_path, record_property):
     operations = 1_000 if runtime.name == "micropython-armhf" else 6_000  # emulated: slow
     image = tmp_path / "littlefs.bin"
     told = churned(runtime, image, 7 * page, operations, page)

@@ -1,4 +1,4 @@
-"""Messages like the one before take a shorter way; on the wire nobody can tell."""
+"""Messages with the topic of the one before are encoded on a shorter path; the packets are the same."""
 
 import random
 import socket
@@ -24,7 +24,7 @@ def plain(payload):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_message_arrives_as_it_was_published(make, seed):
-    """[MQTT-3.3.1-2] [MQTT-3.3.2-1] [MQTT-4.6.0-1] Whatever came before it, in the order of its QoS."""
+    """[MQTT-3.3.1-2] [MQTT-3.3.2-1] [MQTT-4.6.0-1] Whatever message came before it; in order for each QoS."""
     choice = random.Random(seed)
     with Automatic() as broker:
         client = make(broker.port)
@@ -33,8 +33,8 @@ def test_every_message_arrives_as_it_was_published(make, seed):
         for _ in range(150):
             topic, payload, qos, retain = some_message(choice)
             if choice.random() < 0.02:
-                assert client.drain(3000)  # or some would come twice
-                client.ping()  # the broker has read what there is of the old connection
+                assert client.drain(3000)  # otherwise some would be sent again
+                client.ping()  # the broker has read all of the old connection
                 client.disconnect()
                 with pytest.raises(OSError):
                     client.publish(topic, payload, 0, retain)
@@ -49,7 +49,7 @@ def test_every_message_arrives_as_it_was_published(make, seed):
 
 
 def test_a_handler_publishes_to_another_topic(make, pump):
-    """What a handler publishes meanwhile does not change what the program says next."""
+    """It does not affect the program's next message."""
     with Automatic() as broker:
         client = make(broker.port)
         heard = []
@@ -87,8 +87,8 @@ def test_bad_arguments_are_still_refused(make, topic, payload, qos):
         assert broker.payloads() == [b"1234", b"5678", b"9012"]
 
 
-def test_a_broker_that_is_slow_to_read_gets_each_message_whole(virtual, make):
-    """Each is more than the sockets hold: what does not fit at once follows. The broker reads while we wait."""
+def test_a_slow_broker_receives_whole_messages(virtual, make):
+    """Each message is larger than the socket buffers. The broker reads while the client waits."""
     client = make(virtual.port, False, buffer=bytearray(32_768))
     count = 50
     read = []
@@ -105,5 +105,5 @@ def test_a_broker_that_is_slow_to_read_gets_each_message_whole(virtual, make):
         client._transport.stream._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         for i in range(count):
             client.publish("a", b"%016000d" % i)
-        assert read  # publish() has waited
+        assert read  # publish() has blocked
         client.ping()

@@ -1,10 +1,10 @@
-"""Slot files on the file system of this machine: the same code, another interpreter."""
+"""Slot files on this machine's file system, with CPython."""
 
 from inflight.journal import DONE, OUT, Journal
 from inflight.slots import SlotFlash
 
 
-def test_journal_goes_round_and_is_found_again(tmp_path):
+def test_journal_wraps_around_and_is_mounted_again(tmp_path):
     device = SlotFlash(f"{tmp_path}/journal", 5, 512)
     journal = Journal(device)
     for mid in range(1, 301):

@@ -1,4 +1,4 @@
-"""Subscriptions and handlers: the blocking client against a scripted broker."""
+"""Subscriptions and handlers: the blocking client with a scripted broker."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from inflight import ProtocolError
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("granted", [0, 1, 2])
 def test_one_filter(broker, make, qos, granted):
-    """[MQTT-3.8.1-1] [MQTT-2.2.2-1] [MQTT-3-8.3-4] [MQTT-3.8.4-1] [MQTT-3.8.4-6] The granted QoS, lower or not."""
+    """[MQTT-3.8.1-1] [MQTT-2.2.2-1] [MQTT-3-8.3-4] [MQTT-3.8.4-1] [MQTT-3.8.4-6] The granted QoS may be lower."""
     client = make(broker.port)
 
     def script(b):
@@ -24,7 +24,7 @@ def test_one_filter(broker, make, qos, granted):
 
 
 def test_several_filters(broker, make):
-    """[MQTT-3.8.3-3] [MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] One request, the answers in its order."""
+    """[MQTT-3.8.3-3] [MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] One SUBSCRIBE, with return codes in its order."""
     client = make(broker.port)
     filters = [("a", 0), ("b/#", 2), ("+/c", 1), ("d", 2)]
 
@@ -38,8 +38,8 @@ def test_several_filters(broker, make):
         assert client.subscribe(filters) == [0, 2, 0x80, 1]
 
 
-def test_refused_filter_is_given_up(broker, make, pump):
-    """[MQTT-3.9.3-2] What the broker refused has no handler, and is not asked for again."""
+def test_refused_filter_is_removed(broker, make, pump):
+    """[MQTT-3.9.3-2] A filter that the broker refused has no handler, and is not requested again."""
     got = []
     client = make(broker.port, on_message=lambda m: got.append("rest"))
 
@@ -58,8 +58,8 @@ def test_refused_filter_is_given_up(broker, make, pump):
     assert got == ["rest"]
 
 
-def test_filter_refused_while_reconnecting_is_asked_for_again(broker, make, pump):
-    """[MQTT-3.9.3-2] A broker may change its mind: the handler stays, on_error hears of it."""
+def test_filter_refused_while_reconnecting_is_requested_again(broker, make, pump):
+    """[MQTT-3.9.3-2] The handler stays, and on_error gets the refusal."""
     got = []
     client = make(broker.port)
     client.subscribe("a", 1, lambda m: got.append(m.payload))
@@ -98,7 +98,7 @@ BAD_ANSWERS = {
 
 @pytest.mark.parametrize("kind", BAD_ANSWERS)
 def test_bad_answer(broker, make, kind):
-    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] [MQTT-3.10.4-4] A violation closes the connection."""
+    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.9.3-2] [MQTT-3.10.4-4] A protocol error closes the connection."""
     client = make(broker.port)
     request, answer = BAD_ANSWERS[kind]
 
@@ -115,7 +115,8 @@ def test_bad_answer(broker, make, kind):
 
 @pytest.mark.parametrize("asked", REQUESTS, ids=NAMES.__getitem__)
 def test_answer_never_comes(virtual, make, asked):
-    """[MQTT-3.8.4-1] [MQTT-3.10.4-4] [MQTT-3.12.4-1] [MQTT31-26] The wait is bounded, then the connection is closed."""
+    """[MQTT-3.8.4-1] [MQTT-3.10.4-4] [MQTT-3.12.4-1] [MQTT31-26] The wait has a time-out, then the connection is
+    closed."""
     client = make(virtual.port, timeout_ms=150)
 
     def script(b):
@@ -133,7 +134,8 @@ def test_answer_never_comes(virtual, make, asked):
 
 
 def test_answer_with_another_id(broker, make):
-    """[MQTT-2.3.1-7] [MQTT-3.8.4-2] [MQTT-3.10.4-4] It is that of another request: counted, and ours waited for."""
+    """[MQTT-2.3.1-7] [MQTT-3.8.4-2] [MQTT-3.10.4-4] It belongs to another request: it is counted, and the client keeps
+    waiting."""
     client = make(broker.port)
 
     def script(b):
@@ -151,7 +153,7 @@ def test_answer_with_another_id(broker, make):
 
 
 def test_suback_never_comes_while_messages_do(broker, make):
-    """[MQTT-3.8.4-1] A busy connection does not stretch the wait."""
+    """[MQTT-3.8.4-1] Incoming messages do not prolong the time-out."""
     client = make(broker.port, timeout_ms=150)
 
     def script(b):
@@ -163,7 +165,7 @@ def test_suback_never_comes_while_messages_do(broker, make):
                 b.expect(PUBACK)
             except AssertionError:
                 return
-        raise AssertionError("the client waits for ever")
+        raise AssertionError("the client waits without end")
 
     with broker.play(script):
         client.connect()
@@ -172,7 +174,7 @@ def test_suback_never_comes_while_messages_do(broker, make):
 
 
 def test_publish_before_suback(broker, make):
-    """[MQTT-3.8.4-6] A message may arrive before the SUBACK: it has its handler already."""
+    """[MQTT-3.8.4-6] A message may arrive before the SUBACK; its handler is called."""
     client = make(broker.port)
     got = []
 
@@ -197,8 +199,8 @@ BAD_REQUESTS += [("unsubscribe", filters) for filters in ([], ["a#"], ["a", ""],
 @pytest.mark.parametrize("asked, filters", BAD_REQUESTS)
 def test_bad_filters(broker, make, pump, asked, filters):
     """[MQTT-3.8.3-1] [MQTT-3.8.3-3] [MQTT-3-8.3-4] [MQTT-3.10.3-1] [MQTT-3.10.3-2] [MQTT-4.7.1-2] [MQTT-4.7.1-3]
-    [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT-4.7.3-3] [MQTT-1.5.3-1] ValueError before a byte is sent, and no trace of it
-    later."""
+    [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT-4.7.3-3] [MQTT-1.5.3-1] ValueError before a byte is sent; the filter is not
+    stored."""
     client = make(broker.port)
 
     def script(b):
@@ -218,7 +220,7 @@ def test_bad_filters(broker, make, pump, asked, filters):
 
 
 def test_filters_that_do_not_fit_the_buffer(broker, make):
-    """ValueError; the connection is as good as before."""
+    """ValueError; the connection stays usable."""
     client = make(broker.port, buffer=bytearray(128))
 
     def script(b):
@@ -249,7 +251,7 @@ def test_unsubscribe(broker, make):
 
 
 def test_messages_after_unsubscribe_are_acknowledged(broker, make, pump):
-    """[MQTT-3.10.4-3] [MQTT-4.5.0-2] Deliveries on their way are completed, without a handler."""
+    """[MQTT-3.10.4-3] [MQTT-4.5.0-2] Messages in flight are completed, without a handler."""
     client = make(broker.port)
     got = []
 
@@ -273,7 +275,7 @@ def test_messages_after_unsubscribe_are_acknowledged(broker, make, pump):
 
 
 def test_ids_are_shared_with_publish(broker, make):
-    """[MQTT-2.3.1-2] [MQTT-2.3.1-1] SUBSCRIBE, UNSUBSCRIBE and PUBLISH never use an id of each other in flight."""
+    """[MQTT-2.3.1-2] [MQTT-2.3.1-1] SUBSCRIBE, UNSUBSCRIBE and PUBLISH never use the same Message ID at a time."""
     client = make(broker.port)
 
     def script(b):
@@ -288,11 +290,11 @@ def test_ids_are_shared_with_publish(broker, make):
 
     with broker.play(script):
         client.connect()
-        client.session._outbound.last_mid = 65534
+        client.session.outbound.last_mid = 65534
         client.publish("t", b"held", qos=1)
-        client.session._outbound.last_mid = 65534
+        client.session.outbound.last_mid = 65534
         client.subscribe("a")
-        client.session._outbound.last_mid = 65534
+        client.session.outbound.last_mid = 65534
         client.unsubscribe("a")
         assert client.drain(3000)
 
@@ -302,7 +304,7 @@ def test_publish_in_a_handler_while_subscribing(broker, make):
     client = make(broker.port)
 
     def answer(m):
-        client.session._outbound.last_mid -= 1
+        client.session.outbound.last_mid -= 1
         client.publish("out", b"x", qos=1)
 
     def script(b):
@@ -319,11 +321,11 @@ def test_publish_in_a_handler_while_subscribing(broker, make):
         assert client.drain(3000)
 
 
-# --- again after a reconnection ---
+# --- after a reconnection ---
 
 
-def test_subscribed_again_when_the_broker_forgot(broker, make, pump):
-    """[MQTT-3.2.2-3] [MQTT-3.1.2-4] Session present 0: subscriptions are made again; 1: they stand."""
+def test_subscribes_again_after_a_lost_session(broker, make, pump):
+    """[MQTT-3.2.2-3] [MQTT-3.1.2-4] Session present = 0: the client subscribes again; 1: it does not."""
     client = make(broker.port)
     got = []
 
@@ -345,9 +347,9 @@ def test_subscribed_again_when_the_broker_forgot(broker, make, pump):
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["before SUBACK", "before CONNACK"])
-def test_the_broker_forgot_and_the_connection_broke(told, broker, make, pump):
-    """[MQTT-3.2.2-3] It began a new session, then the link was lost: session present is 1 the next time, and yet
-    nothing was ever subscribed to in that session."""
+def test_lost_session_and_lost_connection(told, broker, make, pump):
+    """[MQTT-3.2.2-3] The connection was lost before the client subscribed in a new session. The next CONNACK has
+    session present = 1; the client subscribes nevertheless."""
     client = make(broker.port)
 
     def script(b):
@@ -362,7 +364,7 @@ def test_the_broker_forgot_and_the_connection_broke(told, broker, make, pump):
         b.welcome(1)
         b.grant(filters=[("a", 2)])
         b.cut()
-        b.welcome(1)  # now it stands
+        b.welcome(1)  # now the subscription exists
         b.answer_ping()
 
     with broker.play(script):
@@ -373,7 +375,7 @@ def test_the_broker_forgot_and_the_connection_broke(told, broker, make, pump):
 
 
 def test_subscription_cut_short(broker, make, pump):
-    """The connection breaks before SUBACK: the caller is told, and connect() asks again."""
+    """The connection breaks before SUBACK: the caller gets an error, and connect() subscribes again."""
     client = make(broker.port)
 
     def script(b):
@@ -392,7 +394,7 @@ def test_subscription_cut_short(broker, make, pump):
         client.ping()
 
 
-def test_unsubscribed_is_not_asked_for_again(broker, make, pump):
+def test_unsubscribed_filter_is_not_requested_again(broker, make, pump):
     client = make(broker.port)
 
     def script(b):
@@ -415,7 +417,7 @@ def test_unsubscribed_is_not_asked_for_again(broker, make, pump):
 
 
 def test_refused_filter_at_reconnection(broker, make, pump):
-    """A filter that the broker refuses does not stand in the way of the others."""
+    """A refused filter does not affect the others."""
     client = make(broker.port)
     got = []
     client.subscribe("no", 1)
@@ -433,7 +435,7 @@ def test_refused_filter_at_reconnection(broker, make, pump):
 
 
 def test_subscribe_again_at_level_3(broker, make):
-    """[MQTT31-9] [MQTT31-12] [MQTT31-16] A SUBSCRIBE without an answer is repeated with DUP: 82, then 8A."""
+    """[MQTT31-9] [MQTT31-12] [MQTT31-16] A SUBSCRIBE without answer is repeated with DUP: 82, then 8A."""
     client = make(broker.port, protocol_level=3, retry_ms=30, clean_session=True)
 
     def script(b):
@@ -452,7 +454,7 @@ def test_subscribe_again_at_level_3(broker, make):
 
 
 def test_first_subscribe_after_a_retry_at_level_3(broker, make, pump):
-    """[MQTT31-9] A PUBLISH that was repeated does not put DUP on a SUBSCRIBE that is new."""
+    """[MQTT31-9] A repeated PUBLISH does not set DUP in a new SUBSCRIBE."""
     client = make(broker.port, protocol_level=3, retry_ms=30, clean_session=True)
 
     def script(b):
@@ -475,7 +477,7 @@ def test_first_subscribe_after_a_retry_at_level_3(broker, make, pump):
 
 
 def test_refused_filter_at_level_3(broker, make):
-    """[MQTT31-6] Level 3 grants 0 to 2; 0x80 is told to the caller or closes the connection."""
+    """[MQTT31-6] Level 3 has return codes 0 to 2; for 0x80 the caller gets an error, or the connection is closed."""
     client = make(broker.port, protocol_level=3, clean_session=True)
 
     def script(b):
@@ -494,8 +496,8 @@ def test_refused_filter_at_level_3(broker, make):
 
 
 def test_handlers_by_filter(broker, make):
-    """[MQTT-4.7.2-1] [MQTT-4.7.3-4] [MQTT-3.3.2-3] Every handler whose filter matches, byte for byte; on_message for
-    the rest."""
+    """[MQTT-4.7.2-1] [MQTT-4.7.3-4] [MQTT-3.3.2-3] Every handler whose filter matches is called; on_message gets the
+    other messages."""
     got = []
     client = make(broker.port, on_message=lambda m: got.append(("rest", m.topic)))
 
@@ -525,7 +527,7 @@ def test_handlers_by_filter(broker, make):
 
 
 def test_handler_is_replaced(broker, make):
-    """[MQTT-3.8.4-3] A filter subscribed to again has the new handler alone."""
+    """[MQTT-3.8.4-3] Subscribing to the same filter again replaces the handler."""
     client = make(broker.port)
     got = []
 
@@ -545,7 +547,7 @@ def test_handler_is_replaced(broker, make):
 
 
 def test_no_handler(broker, make):
-    """[MQTT-4.5.0-2] [MQTT-3.3.4-1] A message nobody wants is acknowledged all the same, and counted."""
+    """[MQTT-4.5.0-2] [MQTT-3.3.4-1] A message without handler is acknowledged and counted."""
     client = make(broker.port, buffer=bytearray(256))
 
     def script(b):
@@ -563,7 +565,7 @@ def test_no_handler(broker, make):
 
 
 def test_handler_that_is_a_coroutine(broker, make):
-    """Nobody would run it: that is told, and the message acknowledged."""
+    """It would never run: an error is reported, and the message acknowledged."""
     ran = []
 
     async def handler(message):
@@ -585,7 +587,7 @@ def test_handler_that_is_a_coroutine(broker, make):
 
 
 def test_shared_subscription(broker, make):
-    """$share/GROUP/FILTER: names match FILTER alone."""
+    """$share/GROUP/FILTER: topics match FILTER only."""
     got = []
     client = make(broker.port, on_message=lambda m: got.append(("rest", m.topic)))
     client.subscribe("$share/g/a/+", 1, lambda m: got.append(("a/+", m.topic)))
@@ -605,7 +607,7 @@ def test_shared_subscription(broker, make):
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_handler_that_raises(broker, make, qos):
-    """[MQTT-4.5.0-2] It is reported, the message acknowledged: never an endless loop."""
+    """[MQTT-4.5.0-2] The exception is reported and the message acknowledged, so there is no endless loop."""
     client = make(broker.port, on_message=lambda m: 1 / 0)
 
     def script(b):
@@ -644,7 +646,7 @@ def test_both_handlers_run_when_one_raises(broker, make):
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_publish_in_a_handler(broker, make, pump, qos):
-    """publish() from inside a handler: the message goes out, and the one being handled is intact."""
+    """The message is sent, and the one being handled is not changed."""
     client = make(broker.port, max_inflight=2)
     seen = []
 
@@ -671,7 +673,7 @@ def test_publish_in_a_handler(broker, make, pump, qos):
 
 
 def test_many_publishes_in_a_handler(broker, make, pump):
-    """More than the window holds: they wait their turn."""
+    """More than max_inflight: the others wait."""
     client = make(broker.port, max_inflight=2)
     client.subscribe("go", 0, lambda m: [client.publish("t", b"%d" % k, qos=1) for k in range(10)])
 
@@ -688,13 +690,13 @@ def test_many_publishes_in_a_handler(broker, make, pump):
 
 
 def test_connection_breaks_while_a_handler_publishes(broker, make, pump):
-    """The handler's message is in the journal; the message it handled is not handed over twice."""
+    """The handler's message is in the journal; the message that it handled is not delivered twice."""
     client = make(broker.port)
     got = []
 
     def handler(m):
         got.append(m.payload)
-        client._transport.close()  # as if the network went away right now
+        client._transport.close()  # the connection breaks now
         client.publish("t", b"kept", qos=1)
 
     client.subscribe("a", 2, handler)
@@ -724,8 +726,8 @@ def test_connection_breaks_while_a_handler_publishes(broker, make, pump):
 
 
 @pytest.mark.parametrize("call", ["connect", "disconnect", "ping", "run_for", "drain", "subscribe", "unsubscribe"])
-def test_what_a_handler_must_not_call(broker, make, call):
-    """Everything but publish() is refused inside a handler."""
+def test_calls_refused_in_a_handler(broker, make, call):
+    """A handler may only call publish()."""
     client = make(broker.port)
     arguments = {"run_for": [1], "drain": [1], "subscribe": ["b"], "unsubscribe": ["b"]}.get(call, [])
     client.subscribe("a", 0, lambda m: getattr(client, call)(*arguments))
@@ -744,7 +746,7 @@ def test_what_a_handler_must_not_call(broker, make, call):
 
 
 def test_message_views(broker, make):
-    """payload is a copy, view is none."""
+    """payload is a copy, view is not."""
     client = make(broker.port)
     got = []
 
@@ -768,7 +770,7 @@ def test_message_views(broker, make):
 
 
 def test_qos_2_duplicate_while_subscribing(broker, make):
-    """[MQTT-4.3.3-2] Inside other waits the same rules hold."""
+    """[MQTT-4.3.3-2] A repetition is not delivered during other waits either."""
     client = make(broker.port)
     got = []
 

@@ -1,4 +1,4 @@
-"""A certificate authority, brokers that have its certificates, and clients as processes on each interpreter."""
+"""A certificate authority, brokers with its certificates, and clients as processes on each interpreter."""
 
 import contextlib
 
@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from dev.certificates import der, server_context
-from dev.tls_relay import tls_relay
+from dev.tls_proxy import tls_proxy
 from host_tests.broker import Automatic
 from host_tests.clients import broker, make, pump  # noqa: F401 (fixtures)
 from host_tests.security.scripts import said
@@ -19,19 +19,19 @@ def authority():
 
 @pytest.fixture
 def serve(authority):
-    """serve(*names, days=, by=): (port, plain broker behind it) of a TLS server that goes by these names."""
+    """serve(*names, days=, by=): (port, plain broker behind it) of a TLS server with these names."""
     with contextlib.ExitStack() as stack:
 
         def start(*names, days=(-1, 1), by=authority):
             behind = stack.enter_context(Automatic())
-            return stack.enter_context(tls_relay(behind.port, server_context(by, *names, days=days))).port, behind
+            return stack.enter_context(tls_proxy(behind.port, server_context(by, *names, days=days))).port, behind
 
         yield start
 
 
 @pytest.fixture
 def attempt(runtime, tmp_path, authority):
-    """attempt(kind, port, what="", host="localhost"): what a client says of its connection there."""
+    """attempt(kind, port, what="", host="localhost"): the output of a client that connects there."""
     ca = tmp_path / "ca.der"
     ca.write_bytes(der(authority))
 

@@ -1,4 +1,4 @@
-"""Promise: a broker that takes a byte now and then cannot hold a device up for longer than a time-out or two."""
+"""Promise: a broker that reads very slowly cannot block a device for longer than about two time-outs."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ TIMEOUT_MS = 10_000
 
 
 class Clock:
-    """Time passes when somebody waits."""
+    """Time passes in waits only."""
 
     now = 0
 
@@ -22,7 +22,7 @@ class Clock:
 
 
 class Slow(Transport):
-    """A link whose peer takes `share` bytes in `pause` ms."""
+    """A connection whose peer reads `share` bytes in `pause` ms."""
 
     def __init__(self, clock, share, pause):
         self._timeout_ms = TIMEOUT_MS
@@ -51,7 +51,7 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize("share, pause", [(1, 100), (1, 9_000), (20, 1_000)])
 def test_too_slow(clock, share, pause):
-    """It is given up after one time-out without PACE bytes."""
+    """The write ends after one time-out with less than PACE bytes."""
     link = Slow(clock, share, pause)
     with pytest.raises(OSError, match="takes too little"):
         link.write(bytes(100_000), 0, 100_000)
@@ -59,7 +59,7 @@ def test_too_slow(clock, share, pause):
 
 
 def test_slow_but_fast_enough(clock):
-    """A long message over a poor radio takes its time."""
+    """A long message over a poor radio may take its time."""
     link = Slow(clock, 40, 1_000)
     link.write(bytes(10_000), 0, 10_000)
     assert link.took == 10_000 and clock.now > 20 * TIMEOUT_MS

@@ -1,4 +1,4 @@
-"""Promise: verification cannot be turned off by accident: not before a client is made, not afterwards."""
+"""Promise: verification cannot be turned off by accident, neither before a client is created nor afterwards."""
 
 import ssl
 import warnings
@@ -51,14 +51,14 @@ def test_a_context_that_verifies():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", ["none", "optional", "none later", "optional later"])
 def test_on_every_interpreter(attempt, serve, kind, what):
-    """Also if the context was right when the client was made, and changed before it connected."""
+    """Also if the context verified when the client was created, and was changed before it connected."""
     port, broker = serve("other.example")
     assert is_refused(attempt(kind, port, what), broker).startswith(REFUSAL)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_host_name_that_is_no_longer_looked_at(attempt, serve, runtime, kind):
-    """MicroPython has no such switch: it always looks."""
+def test_a_host_name_that_is_no_longer_checked(attempt, serve, runtime, kind):
+    """MicroPython has no such switch: it always checks."""
     port, broker = serve("other.example")
     told = is_refused(attempt(kind, port, "name later"), broker)
     assert runtime.micropython or told.startswith(REFUSAL)

@@ -1,5 +1,5 @@
-"""Promise: a TLS connection stands only with a broker whose certificate is by our authority, valid today and for the
-name that was asked for. Each test looks at both clients on CPython and on every MicroPython there is."""
+"""Promise: TLS connects only to a broker with a certificate by the configured authority, valid today and for the
+requested host name. Each test runs both clients on CPython and on every available MicroPython."""
 
 import pytest
 import trustme
@@ -8,7 +8,7 @@ from dev.certificates import der
 from host_tests.security.scripts import is_refused, said
 
 KINDS = ("blocking", "asyncio")
-# What is wrong with the certificate, as CPython and MicroPython say it.
+# The reasons for a refused certificate, in the words of CPython and MicroPython.
 AUTHORITY = "unable to get local issuer certificate", "not correctly signed by the trusted CA"
 NAME = "certificate is not valid for", "does not match with the expected CN"
 EXPIRED = "has expired", "validity has expired"
@@ -16,14 +16,14 @@ EARLY = "not yet valid", "validity starts in the future"
 
 
 def is_distrusted(told, broker, reasons):
-    """The client saw the broker's certificate and ended the handshake because of it."""
+    """The client ended the handshake because of the broker's certificate."""
     assert any(reason in is_refused(told, broker) for reason in reasons), told
-    assert not broker.connections  # what stands before the broker connects when the handshake is made
+    assert not broker.connections  # the TLS proxy connects to the broker after the handshake
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_right_broker(attempt, serve, kind):
-    """Or the refusals below would prove nothing."""
+    """The positive case for the tests below."""
     port, broker = serve("localhost")
     assert attempt(kind, port) == "delivered\n"
     assert [message.payload for message in broker.arrived] == [b"over TLS"]
@@ -37,14 +37,14 @@ def test_another_authority(attempt, serve, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_host(attempt, serve, kind):
-    """The right authority, but the certificate of somebody else."""
+    """The right authority, but a certificate for another host."""
     port, broker = serve("other.example", "localhost.example", "*.localhost")
     is_distrusted(attempt(kind, port), broker, NAME)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_name_of_the_host(attempt, serve, kind):
-    """The certificate has to be for the name that was asked for, not for one that leads to the same place."""
+    """The certificate must be for the requested name, not for another name of the same host."""
     port, broker = serve("localhost")
     is_distrusted(attempt(kind, port, host="127.0.0.1"), broker, NAME)
 
@@ -57,7 +57,7 @@ def test_time(attempt, serve, kind, days, reasons):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_an_authority_nobody_is_believed(runtime, serve, tmp_path, kind):
+def test_without_an_authority_no_broker_is_trusted(runtime, serve, tmp_path, kind):
     port, broker = serve("localhost")
     other = tmp_path / "other.der"
     other.write_bytes(der(trustme.CA()))

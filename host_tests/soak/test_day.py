@@ -1,41 +1,41 @@
-"""A fleet's hours on the virtual clock, and how it comes back to a broker that was away. `make soak` runs a day."""
+"""Soak tests on the virtual clock: half an hour of a fleet (`make soak` runs a day), and reconnects after an outage."""
 
 import pytest
 
 import inflight.counters as counters
+import inflight.discarding as discarding
 from dev.soak import day, storm
 from dev.soak.device import WAYS
-from dev.soak.weather import KINDS
+from dev.soak.proxy import KINDS
 from inflight import Journal
 from inflight.journal import DONE
-from inflight.outbound import Outbound
-from inflight.session import Session
 
 CLEAN = [way for way in WAYS if True in way.clean]
 FULL = [way for way in WAYS if way.when_full]
 
 
-def test_half_an_hour_in_bad_weather():
-    """Nothing lost but what may be, and that is counted; QoS 2 once, nobody stuck, in both directions."""
-    lived = day.live(0.5, 2 * len(KINDS), 30, seed=13)
-    assert lived.problems() == []
-    assert lived.restarts >= 1  # so that every device connects again
-    assert lived.lives > lived.cuts >= 10
-    assert lived.commands.accepted >= 100
-    assert sum(row.given_up for row in lived.rows.values()) >= 1
-    assert sum(row.dropped for row in lived.rows.values()) >= 10
-    for kind, row in lived.rows.items():
+def test_half_an_hour_in_bad_networks():
+    """Only messages that may be lost are lost, and these are counted; QoS 2 exactly once in both directions; no device
+    is stuck."""
+    result = day.simulate(0.5, 2 * len(KINDS), 30, seed=13)
+    assert result.problems() == []
+    assert result.broker_restarts >= 1  # so every device reconnects
+    assert result.device_restarts > result.cuts >= 10
+    assert result.commands.accepted >= 100
+    assert sum(row.given_up for row in result.rows.values()) >= 1
+    assert sum(row.dropped for row in result.rows.values()) >= 10
+    for kind, row in result.rows.items():
         assert row.accepted >= 30
         assert row.faults >= 1 or kind == "clear"
 
 
-def test_the_same_seed_is_the_same_day():
-    first, second = (day.live(0.1, len(KINDS), 20, seed=3) for _ in range(2))
+def test_same_seed_gives_the_same_day():
+    first, second = (day.simulate(0.1, len(KINDS), 20, seed=3) for _ in range(2))
     assert first.rows == second.rows
 
 
 def test_reconnects_are_spread():
-    """No storm when the broker is back: the more a second may see, the shorter it was away."""
+    """No reconnect storm after an outage; the bound is higher after a shorter one."""
     for away in (0, 30):
         connected, counts = storm.spread(60, away, 1, 60, seed=1)
         assert connected == 60
@@ -44,34 +44,34 @@ def test_reconnects_are_spread():
     assert storm.bound(60, 30, 1, 60) < 12
 
 
-def test_a_storm_is_seen():
-    """Devices without a pause come all at once: the bound is one that can be broken."""
+def test_a_storm_is_detected():
+    """Devices without back-off reconnect all at once, and exceed the bound."""
     _, counts = storm.spread(15, 30, 0, 0, seed=1)
     assert max(counts) == 15 > storm.bound(15, 30, 1, 60)
 
 
 def give_up_all(monkeypatch):
-    """With a clean session goes also what never left."""
-    discard = Outbound.discard
+    """A clean session also discards messages that were never sent."""
+    discard = discarding.discard
 
     def discard_all(self):
         n = discard(self)
         while self.rows:
             self.journal.mark(self.addresses[0], DONE)
-            self._remove(0)
+            self.remove(0)
             n += 1
         return n
 
-    monkeypatch.setattr(Outbound, "discard", discard_all)
+    monkeypatch.setattr(discarding, "discard", discard_all)
 
 
 def give_up_nothing(monkeypatch):
-    """What a clean session should have taken with it is sent in the next one."""
-    monkeypatch.setattr(Outbound, "discard", lambda self: 0)
+    """Messages that a clean session should have discarded are sent in the next one."""
+    monkeypatch.setattr(discarding, "discard", lambda window: 0)
 
 
 def drop_without_a_count(monkeypatch):
-    make_space = Session._make_space
+    make_space = discarding.make_space
 
     def uncounted(self, size):
         before = self.count[counters.DROPPED]
@@ -79,11 +79,11 @@ def drop_without_a_count(monkeypatch):
         self.count[counters.DROPPED] = before
         return made
 
-    monkeypatch.setattr(Session, "_make_space", uncounted)
+    monkeypatch.setattr(discarding, "make_space", uncounted)
 
 
 def count_twice(monkeypatch):
-    make_space = Session._make_space
+    make_space = discarding.make_space
 
     def counted_twice(self, size):
         before = self.count[counters.DROPPED]
@@ -91,7 +91,7 @@ def count_twice(monkeypatch):
         self.count[counters.DROPPED] += self.count[counters.DROPPED] - before
         return made
 
-    monkeypatch.setattr(Session, "_make_space", counted_twice)
+    monkeypatch.setattr(discarding, "make_space", counted_twice)
 
 
 def answer_before_it_is_durable(monkeypatch):
@@ -108,7 +108,6 @@ def answer_before_it_is_durable(monkeypatch):
         (answer_before_it_is_durable, CLEAN, 3, "messages of QoS 2 came twice"),
     ],
 )
-def test_a_client_that_is_wrong_is_seen(monkeypatch, mutate, ways, seed, problem):
-    """What is found of devices that do this and live in these ways."""
+def test_a_defective_client_is_detected(monkeypatch, mutate, ways, seed, problem):
     mutate(monkeypatch)
-    assert any(problem in found for found in day.live(0.25, 2 * len(KINDS), 5, seed, ways).problems())
+    assert any(problem in found for found in day.simulate(0.25, 2 * len(KINDS), 5, seed, ways).problems())

@@ -1,4 +1,4 @@
-"""How a soak counts: a verdict that could not be bad would be worth nothing."""
+"""Tests of a soak's counters: each kind of failure is reported."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ def device(**what):
 
 
 def test_row():
-    """Loss, a second QoS 2 message and a device that is stuck are problems; a second QoS 1 message is none."""
+    """Loss, a repeated QoS 2 message and a stuck device are problems; a repeated QoS 1 message is not."""
     row = Row()
     row.add(device(), Tally([1, 2, 2, 3]))
     assert row.problems("kind") == []
@@ -26,8 +26,8 @@ def test_row():
     assert (row.devices, row.accepted, row.repeated) == (2, 6, 1)
 
 
-def test_what_may_be_missing():
-    """What was given up with a session is not lost; of what full journals dropped the count must be exact."""
+def test_messages_that_may_be_missing():
+    """Messages discarded with a session are not lost. The count of messages that a full journal dropped is exact."""
     row = Row()
     row.add(device(qos=2, excused={2}), Tally([1, 3]))
     row.add(device(when_full="oldest", dropped=2), Tally([3]))
@@ -43,8 +43,8 @@ def test_what_may_be_missing():
 
 
 def excused(pending, clean=True, restart=False, online=True):
-    """The numbers that are excused: of messages 1 to 3 under these Message IDs the first left with max_inflight 2, and
-    these are pending when the next connection stands."""
+    """The excused numbers of messages 1 to 3, with the same Message IDs. The first was sent, with max_inflight 2;
+    `pending` ones are still pending at the next connection."""
     some = Excused()
     some.life_begun(pending.__contains__, 2, clean)
     for number in (1, 2, 3):
@@ -57,8 +57,8 @@ def excused(pending, clean=True, restart=False, online=True):
     return some.numbers
 
 
-def test_what_is_excused():
-    """What left and is no longer pending, if a session has ended; after a restart also what may have left."""
+def test_excused():
+    """If a session has ended: messages sent and no longer pending; after a restart also those perhaps sent."""
     assert excused([2, 3]) == {1}
     assert excused([1, 2, 3]) == set()
     assert excused([]) == {1}

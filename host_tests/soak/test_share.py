@@ -1,4 +1,4 @@
-"""A share of virtual devices against mosquitto, through every kind of bad network, in a process of its own."""
+"""A share of virtual devices with mosquitto, in every kind of bad network, in a process of its own."""
 
 import time
 
@@ -7,9 +7,9 @@ import pytest
 from dev.demo.mosquitto import Mosquitto, unavailable
 from dev.reference.oracle import Tally
 from dev.soak.fleet import Share
+from dev.soak.proxy import KINDS
 from dev.soak.result import Row
 from dev.soak.watcher import Watcher
-from dev.soak.weather import KINDS
 
 REASON = unavailable()
 pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "available")
@@ -24,7 +24,7 @@ def until(condition, seconds=90):
 
 @pytest.mark.timeout(300)
 def test_share(tmp_path):
-    """Two devices of each kind, QoS 1 and 2; the broker restarts, the access points go; nothing is lost."""
+    """Two devices of each kind, QoS 1 and 2. The broker restarts, the access points go off; nothing is lost."""
     with Mosquitto(tmp_path / "broker") as broker, Watcher(broker.port) as watcher:
         share = Share(broker.port, range(2 * len(KINDS)), 0.5, seed=1)
         assert until(lambda: share.ask("accepted") >= 100)

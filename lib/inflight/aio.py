@@ -28,7 +28,7 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from .base import OPEN, POLL, READING, WRITING, Base
-from .compat import const, passed, ticks_add, ticks_diff, ticks_ms
+from .compat import const, passed, ticks_add, ticks_diff, ticks_ms, unload
 from .inbox import Inbox
 from .io_waiter import IOWaiter, open_socket, sleep_ms
 from .journal import OutboxFull
@@ -564,12 +564,15 @@ class AsyncClient(Base):
 
     async def unsubscribe(self, *filters):
         """As Client.unsubscribe()."""
-        patterns = self._encode_filters(filters)
+        from .subscribing import encode_filters, remove_handler
+
+        patterns = encode_filters(self, filters)
         async with self._lock:
             if await self._is_ready():
                 for pattern in patterns:
-                    self._remove_handler(pattern)
+                    remove_handler(self, pattern)
             await self._request(patterns, None, None)
+        unload("subscribing")
 
     async def ping(self):
         """As Client.ping()."""

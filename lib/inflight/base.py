@@ -6,10 +6,11 @@ from errno import EACCES, ECONNABORTED, ECONNREFUSED
 
 import inflight.counters as counters
 
-from .compat import const, passed, print_exception, ticks_add, ticks_diff, ticks_ms
-from .packet import ProtocolError, connect
+from .compat import const, passed, print_exception, ticks_add, ticks_diff, ticks_ms, unload
+from .packet import ProtocolError
 from .session import Session
-from .topic import encode, encode_filter, encode_name, matched_by, matches
+from .topic import encode_name, matches
+from .transport import Transport
 
 OPEN = const(0)  # steps of connecting: open a connection,
 POLL = const(1)  # write and read once,
@@ -124,119 +125,43 @@ class Base:
 
     Raises ValueError."""
 
-    def __init__(
-        self,
-        host,
-        client_id="",
-        journal=None,
-        port=0,
-        tls=None,
-        user=None,
-        password=None,
-        will=None,
-        keepalive=60,
-        clean_session=False,
-        protocol_level=4,
-        buffer=None,
-        max_inflight=8,
-        receive_maximum=32,
-        when_full=None,
-        timeout_ms=10_000,
-        retry_ms=None,
-        backoff_ms=(1_000, 60_000),
-        reconnect=True,
-        on_message=None,
-        on_connect=None,
-        on_disconnect=None,
-        on_complete=None,
-        on_error=None,
-    ):
-        name = encode(client_id)
-        if protocol_level not in (3, 4):
-            raise ValueError("protocol_level is 3 (MQTT 3.1) or 4 (MQTT 3.1.1)")
-        if protocol_level == 3 and not 0 < len(name) < 24:
-            raise ValueError("level 3: client id of 1 to 23 characters")
-        if not name and not clean_session:
-            raise ValueError("an empty client id needs clean_session=True")
-        if password is not None and user is None:
-            raise ValueError("a password needs a user name")
-        if not 0 <= keepalive <= 65535:
-            raise ValueError("keepalive is 0 to 65535 seconds")
-        if max_inflight < 1 or receive_maximum < 1:
-            raise ValueError("max_inflight and receive_maximum are at least 1")
-        if when_full not in (None, "oldest", "newest"):
-            raise ValueError('when_full is None, "oldest" or "newest"')
-        buffer = bytearray(1024) if buffer is None else buffer
-        if len(buffer) < 128:
-            raise ValueError("buffer of 128 bytes at least")
-        self._host = host
-        self._port = port or (8883 if tls else 1883)
-        self._tls = tls
-        self._check_tls()
-        self._login = (None, None)
-        if user is not None:
-            self._login = (encode(user), None if password is None else self._encode_data(password))
-        self._will = self._encode_will(will, protocol_level)
-        self._keepalive = keepalive
-        self._clean_session = clean_session
-        self._timeout_ms = timeout_ms
-        self._backoff_ms = backoff_ms
-        self._reconnect = reconnect
-        self._on_message = on_message
-        self.on_connect = on_connect
-        self.on_disconnect = on_disconnect
-        self.on_complete = on_complete
-        self.on_error = on_error or print_exception
-        if retry_ms is None:
-            retry_ms = 20_000 if protocol_level == 3 else 0
-        # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match]
-        self._handlers = ()
-        self._no_connack = False  # the last CONNECT had no answer
-        self._topic = None  # the last topic published to; the session has it as bytes
-        # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
-        self.session = Session(
-            journal,
-            buffer,
-            name,
-            protocol_level,
-            max_inflight,
-            receive_maximum,
-            keepalive * 750,
-            retry_ms,
-            when_full,
-            timeout_ms,
-        )
-        # Whether CONNECT fits the buffer shows now, not on the way.
-        connect(self.session.out.buf, protocol_level, name, clean_session, keepalive, *self._login, will=self._will)
-        self._message = Message(self.session)
-        self._in_callback = False  # a handler or callback runs
-        self._unfinished = 0  # bytes are on their way, which an interrupt loses: READING, WRITING
-        self._connect_reported = False  # on_connect() told of the connection
-        self._last_error = None  # the error that ended the last connection, or attempt
-        self._attempts = 0
-        self._connected_at = None  # since when the connection stands
-        self._next_attempt = ticks_ms()  # the time of the next attempt to connect
+    # Of what options.configure() sets, that which others use.
+    session: Session
+    _transport: Transport
+    _host: str
+    _port: int
+    _tls: object
+    _timeout_ms: int
+    _reconnect: bool
+    _clean_session: bool
+    _on_message: object
+    on_error: object
+    _handlers: list
+    _topic: object
+    _in_callback: bool
+    _unfinished: int
+    _connect_reported: bool
+    _last_error: Exception
+    _connected_at: int
+    _next_attempt: int
 
-    def _check_tls(self):
-        # At each connection: somebody may have changed it since. 2 is CERT_REQUIRED; a MicroPython with CERT_OPTIONAL
-        # takes any certificate. CPython looks at the host name only if it is told to, MicroPython always does.
-        tls = self._tls
-        if tls and (getattr(tls, "verify_mode", 0) != 2 or not getattr(tls, "check_hostname", True)):
-            raise ValueError("tls does not verify: set verify_mode = CERT_REQUIRED, check_hostname, and load a CA")
+    def __init__(self, host, client_id="", journal=None, **options):
+        from .options import configure
 
-    def _encode_will(self, will, protocol_level):
-        if will is None:
-            return None
-        topic, payload, qos, retain = will
-        if qos not in (0, 1, 2):
-            raise ValueError("will: qos is 0, 1 or 2")
-        return (encode_name(topic, protocol_level), self._encode_data(payload), qos, retain)
+        configure(self, host, client_id, journal, **options)
+        unload("options")
+        unload("handshake")
 
-    def _encode_data(self, data):
-        data = self._encode_payload(data)
-        if len(data) > 65535:
-            raise ValueError("password and will take 65535 bytes at most")
-        return data
+    def _connect_steps(self):
+        # See handshake.
+        from .handshake import steps
+
+        try:
+            yield from steps(self)
+        finally:
+            unload("handshake")
+            unload("subscribing")
+            unload("discarding")
 
     # --- what it knows ---
 
@@ -284,42 +209,17 @@ class Base:
 
     def _add_handlers(self, filters, qos, handler, stream):
         # Returns the encoded filters and their QoS.
-        if isinstance(filters, (str, bytes)):
-            filters = ((filters, qos),)
-        qos_list = [q for _, q in filters]
-        for q in qos_list:
-            if q not in (0, 1, 2):
-                raise ValueError("qos is 0, 1 or 2")
-        patterns = self._encode_filters([f for f, _ in filters])
-        for pattern, q in zip(patterns, qos_list):
-            self._remove_handler(pattern)
-            match = matched_by(pattern)
-            only = None if b"+" in match or b"#" in match else match.decode()
-            self._handlers.append([pattern, q, handler, stream, False, only, match])
-        return patterns, qos_list
+        from .subscribing import add_handlers
 
-    def _remove_handler(self, pattern):
-        self._handlers = [h for h in self._handlers if h[0] != pattern]
-
-    def _encode_filters(self, filters):
-        protocol_level = self.session.decoder.protocol_level
-        patterns = [encode_filter(f, protocol_level) for f in filters]
-        if not patterns:
-            raise ValueError("one filter at least")
-        self.session.check_request(patterns)
-        return patterns
+        return add_handlers(self, filters, qos, handler, stream)
 
     def _granted(self, patterns, handlers):
-        # What the broker granted; a refused filter has no handler any more. handlers: among which those are that
-        # were added with the request; others of the same filter have come since.
-        granted = list(self.session.granted)
-        for pattern, code in zip(patterns, granted):
-            for h in handlers:
-                if h[0] == pattern:
-                    h[4] = code != 0x80
-                    if not h[4]:
-                        self._handlers = [other for other in self._handlers if other is not h]
-        return granted
+        # Takes what the broker granted, and returns it. The request is over.
+        from .subscribing import granted
+
+        result = granted(self, patterns, handlers)
+        unload("subscribing")
+        return result
 
     def _has_handler(self):
         # True if the message that was received is for a handler of its own.
@@ -396,46 +296,6 @@ class Base:
             self._report(self.on_complete, mid)
 
     # --- connecting again ---
-
-    def _connect_steps(self):
-        # Connecting as a sequence of steps, which each client takes in its own way. Every step
-        # but POLL gives the next polls a new time-out.
-        session = self.session
-        yield from self._open_steps()
-        session.resume()
-        for h in self._handlers[:]:
-            if not h[4]:
-                session.subscribe([h[0]], [h[1]])
-                yield REQUEST
-                while session.requesting:
-                    yield POLL
-                h[4] = session.granted[0] != 0x80
-                if not h[4]:
-                    self._report(self.on_error, OSError(EACCES, "subscription refused: %s" % h[0].decode()))
-        self._connected_at = ticks_ms()
-        self._connect_reported = True
-        if self.on_connect:
-            self._report(self.on_connect, session.present)
-
-    def _open_steps(self):
-        session = self.session
-        self._check_tls()
-        yield OPEN
-        session.connect(ticks_ms(), self._clean_session, self._keepalive, *self._login, will=self._will)
-        silent = self._no_connack
-        self._no_connack = True
-        while not (session.connected or session.code):
-            yield POLL
-        self._no_connack = silent and session.code > 0
-        if session.code:
-            raise ConnectRefused(session.code)
-        for mid in session.ended:
-            self._report_complete(mid)
-        session.ended = ()
-        if silent or not session.present:
-            # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
-            for h in self._handlers:
-                h[4] = False
 
     def _send_disconnect(self):
         # DISCONNECT, then nothing more is sent [MQTT-3.14.4-1, 3.14.4-2].

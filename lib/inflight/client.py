@@ -6,7 +6,7 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from .base import OPEN, POLL, READING, WRITING, Base
-from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms
+from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms, unload
 from .journal import OutboxFull
 from .transport import Transport, open_socket
 
@@ -310,12 +310,15 @@ class Client(Base):
         """Gives up filters; messages on their way may still come. Raises ValueError; OSError
         without a connection. [MQTT-3.10]"""
         self._check_not_in_callback()
-        patterns = self._encode_filters(filters)
+        from .subscribing import encode_filters, remove_handler
+
+        patterns = encode_filters(self, filters)
         self._check_connected()
         for pattern in patterns:
-            self._remove_handler(pattern)
+            remove_handler(self, pattern)
         self.session.subscribe(patterns, None)
         self._wait_until(self._is_answered)
+        unload("subscribing")
 
     def ping(self):
         """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""

@@ -34,9 +34,9 @@ if sys.implementation.name == "micropython":
         return end
 
     def unload(module):
-        """Gives back the RAM of a module that is needed once."""
-        del sys.modules["inflight." + module]
-        delattr(sys.modules["inflight"], module)
+        """Gives back the RAM of a module that is needed seldom, when its callers are through with it."""
+        if sys.modules.pop("inflight." + module, None):
+            delattr(sys.modules["inflight"], module)
 
     def stream(sock, tls, host):
         """A connected socket made non-blocking, through `tls` if given. The handshake happens in

@@ -10,29 +10,20 @@ _PROBES = const(16)  # PUBRELs in one write; the smallest buffer has space for t
 
 
 class ForeignIds:
-    """The ids that are not proven free: `record.unproven` of them, from `record.next_unproven` on, in the order in
-    which they are given."""
+    """The ids that are not proven free: n of them, from `mid` on, in the order in which they are given. `record` keeps
+    both numbers."""
 
-    def __init__(self, record):
+    def __init__(self, record, mid, n):
         self._record = record
+        record.stale = record.stale or record.unproven != n or record.next_unproven != mid
+        record.next_unproven = mid
+        record.unproven = n
         self.reset()
 
     def reset(self):
         """The connection ended."""
         self.asked = 0  # a bit for each PUBREL that is unanswered, from that of next_unproven on
         self.pinged = False  # a PINGREQ was sent behind them
-
-    def begin(self, mid, n=65535):
-        """n ids are not proven free, the next one is `mid`."""
-        self._record.next_unproven = mid
-        self._record.unproven = n
-        self._record.stale = True
-
-    def end(self):
-        """The broker has a new session: all ids are free."""
-        if self._record.unproven:
-            self._record.unproven = 0
-            self._record.stale = True
 
     def is_unproven(self, mid):
         """True if the broker may hold this id."""

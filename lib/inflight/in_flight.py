@@ -20,7 +20,8 @@ class InFlight:
         self.states[i] = state
         self.rows = i + 1
 
-    def _remove(self, i):
+    def remove(self, i):
+        """Row i is over; those behind it move up."""
         self.rows -= 1
         for k in range(i, self.rows):
             self.mids[k] = self.mids[k + 1]

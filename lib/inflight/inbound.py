@@ -83,7 +83,7 @@ class Inbound(InFlight):
         if self.states[i] == _RECEIVED:
             raise ProtocolError("PUBREL before PUBREC, Message ID %d" % mid)
         self._mark(i, DONE)
-        self._remove(i)
+        self.remove(i)
 
     def session_lost(self):
         """The broker has lost the session: its ids begin anew."""

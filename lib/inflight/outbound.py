@@ -37,7 +37,7 @@ REL = const(3)
 _COMP = const(4)
 STATE = const(7)  # the bits of these in states[i]
 DUP = const(8)  # it was sent before
-_ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it
+ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it
 
 ERROR = const(0)  # what acknowledged() returns
 IGNORED = const(1)
@@ -64,9 +64,9 @@ class Outbound(InFlight):
         self.journal = journal
         self.queued = 0  # messages in the journal behind the window
         self.waiting = False  # a row may be in SEND or REL
-        self._allocate(limit)  # the states with the bits DUP and _ALONE
-        self._seq = 0  # where the messages behind the window begin
-        self._sent_below = 0  # those behind the window can have left if their number is below this
+        self._allocate(limit)  # the states with the bits DUP and ALONE
+        self.seq = 0  # where the messages behind the window begin
+        self.sent_below = 0  # those behind the window can have left if their number is below this
         self.sent_before = 0  # so many had left, at most, when this life began
         self.below_stale = False  # some were accepted without a connection, and `below` does not tell
         self.last_mid = 0  # the id that was given last
@@ -77,39 +77,39 @@ class Outbound(InFlight):
             self.below_stale = journal.live > self.sent_before
             self._used = -1
             self.queued = journal.live
-            self._refill()
+            self.refill()
 
     def _find_sent(self, below, most):
         journal = self.journal
         first = bytearray(1)
         while self.sent_before < most:
-            address = journal.find(OUT, self._sent_below)
+            address = journal.find(OUT, self.sent_below)
             if address < 0:
                 break
             journal.read(address, 0, first)
             if journal.found_seq >= below and not first[0] & DUP:
                 break
-            self._sent_below = journal.found_seq + 1
+            self.sent_below = journal.found_seq + 1
             self.sent_before += 1
 
-    def _refill(self):
-        # The oldest messages behind the window enter it as far as it has space.
+    def refill(self):
+        """The oldest messages behind the window enter it as far as it has space."""
         journal = self.journal
         while self.queued and self.rows < len(self.mids):
-            address = self._oldest()
+            address = self.oldest()
             if address < 0:
                 return
             seq = journal.found_seq
             state = REL if journal.found_state else SEND
-            self._add(journal.found_mid, address, state | DUP if seq < self._sent_below else state)
+            self._add(journal.found_mid, address, state | DUP if seq < self.sent_below else state)
             self.waiting = True
-            self._seq = seq + 1
+            self.seq = seq + 1
             self.queued -= 1
 
-    def _oldest(self):
-        # Address of the oldest message behind the window. -1: what was counted there are copies of messages that
-        # had their turn, on a flash that somebody restored in part; they are done.
-        address = self.journal.find(OUT, self._seq)
+    def oldest(self):
+        """Returns the address of the oldest message behind the window. -1: what was counted there are copies of
+        messages that had their turn, on a flash that somebody restored in part; they are done."""
+        address = self.journal.find(OUT, self.seq)
         if address < 0:
             self.queued = 0
             at = self.journal.scan(OUT, -1)
@@ -178,75 +178,8 @@ class Outbound(InFlight):
             return -1
         self._add(mid, address, SEND)
         self.waiting = True
-        self._seq = self.journal.next_seq
+        self.seq = self.journal.next_seq
         return address
-
-    def can_drop(self, excess):
-        """True if the messages that drop_oldest() would give up make `excess` bytes free."""
-        journal = self.journal
-        address = self._droppable() if excess > 0 else -1
-        while address >= 0 and excess > 0:
-            excess -= journal.cost(journal.found_len)
-            address = journal.find(OUT, journal.found_seq + 1)
-        return excess <= 0
-
-    def drop_oldest(self):
-        """Gives up the oldest message behind the window. Returns False if there is none that the
-        broker has certainly never seen: half a handshake cannot be taken back."""
-        address = self._droppable()
-        if address < 0:
-            return False
-        behind = self.journal.found_seq + 1
-        self._drop(address)
-        # Nothing is left in front of the next one, so nobody need look there again.
-        if self._seq >= self._sent_below:
-            self._seq = behind
-        else:
-            self._sent_below = behind
-        return True
-
-    def _droppable(self):
-        # With rising numbers only: a journal is asked for lower ones at the price of reading it from its beginning.
-        address = self.journal.find(OUT, max(self._seq, self._sent_below)) if self.queued else -1
-        if address < 0 and self.queued:
-            self._oldest()
-        return address
-
-    def _drop(self, address):
-        self.journal.mark(address, DONE)
-        self.queued -= 1
-
-    def discard(self):
-        """Gives up the messages that were sent, or may have been: they belong to a session that
-        ends [MQTT-3.1.2-6]. Those that never left stay. Returns how many went."""
-        n = 0
-        for i in range(self.rows - 1, -1, -1):
-            if self.states[i] != SEND:  # nor DUP
-                self.journal.mark(self.addresses[i], DONE)
-                self._remove(i)
-                n += 1
-        while self.queued:
-            address = self._oldest()
-            if address < 0 or self.journal.found_seq >= self._sent_below:
-                break
-            self._drop(address)
-            n += 1
-        self._refill()
-        return n
-
-    def session_lost(self):
-        """The broker has lost the session. A PUBREL goes out once more; one that was already sent
-        to a broker without the session, and not answered, has nobody left to answer it. Returns the Message IDs
-        that end so: the broker has these messages since its PUBREC."""
-        ended = []
-        for i in range(self.rows - 1, -1, -1):
-            if self.states[i] & STATE >= REL:
-                if self.states[i] & _ALONE:
-                    ended.append(self.mids[i])
-                    self._finish(i)
-                else:
-                    self.states[i] |= _ALONE
-        return ended
 
     def retransmit(self):
         """Everything unacknowledged goes out once more, in order [MQTT-4.4.0-1]. Returns True if
@@ -256,7 +189,7 @@ class Outbound(InFlight):
             state = self.states[i] & STATE
             if state != SEND and state != REL:
                 some = True
-                self.states[i] = self.states[i] & _ALONE | DUP | (REL if state == _COMP else SEND)
+                self.states[i] = self.states[i] & ALONE | DUP | (REL if state == _COMP else SEND)
         self.waiting = True
         return some
 
@@ -276,11 +209,12 @@ class Outbound(InFlight):
         if i + 1 == self.rows:  # next() finds the first: none waits before it, none stands behind
             self.waiting = False
 
-    def _finish(self, i):
+    def finish(self, i):
+        """The broker has the message of row i."""
         self.journal.mark(self.addresses[i], DONE)
-        self._remove(i)
+        self.remove(i)
         if self.queued:
-            self._refill()
+            self.refill()
 
     def acknowledged(self, kind, mid):
         """PUBACK, PUBREC or PUBCOMP arrived. Returns what the table says, already noted in the
@@ -290,7 +224,7 @@ class Outbound(InFlight):
             return UNKNOWN
         act = _TABLE[(kind - PUBACK) * 5 + (self.states[i] & STATE)]
         if act == FINISH:
-            self._finish(i)
+            self.finish(i)
         elif act == RELEASE:
             self.journal.mark(self.addresses[i], RELEASED)
             self.states[i] += _COMP - _REC

@@ -69,7 +69,7 @@ def _whole(buf, start, end):
     return end
 
 
-def _begin(buf, first, remaining):
+def begin(buf, first, remaining):
     # Writes the fixed header; a packet is only begun when it is known to fit.
     if remaining > _MAX_REMAINING:
         raise ValueError("packet too long")
@@ -83,54 +83,24 @@ def _begin(buf, first, remaining):
     return i + 1
 
 
-def _check_size(buf, remaining):
+def check_size(buf, remaining):
     # 5 bytes are the longest fixed header.
     if remaining + 5 > len(buf):
         raise ValueError("buffer too small: %d bytes needed" % (remaining + 5))
 
 
-def _string(buf, i, data):
+def put_string(buf, i, data):
     buf[i] = len(data) >> 8
     buf[i + 1] = len(data) & 0xFF
     return copy(buf, i + 2, data)
-
-
-def connect(buf, protocol_level, client_id, clean_session, keepalive, user=None, password=None, will=None):
-    """Writes a CONNECT. All strings are bytes; will is (topic, payload, qos, retain) or None.
-    Returns its length. [MQTT-3.1]"""
-    fields = [client_id]
-    flags = 2 if clean_session else 0
-    if will:
-        fields += will[:2]
-        flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
-    if user is not None:
-        fields.append(user)
-        flags |= 0x80
-    if password is not None:
-        fields.append(password)
-        flags |= 0x40
-    name = b"MQIsdp" if protocol_level == 3 else b"MQTT"
-    remaining = len(name) + 6
-    for field in fields:
-        remaining += 2 + len(field)
-    _check_size(buf, remaining)
-    i = _string(buf, _begin(buf, 0x10, remaining), name)
-    buf[i] = protocol_level
-    buf[i + 1] = flags
-    buf[i + 2] = keepalive >> 8
-    buf[i + 3] = keepalive & 0xFF
-    i += 4
-    for field in fields:
-        i = _string(buf, i, field)
-    return i
 
 
 def publish(buf, topic, size, qos, retain, mid):
     """Writes a PUBLISH up to its payload of `size` bytes: topic is bytes, mid is not written at
     QoS 0. Returns where the payload goes. Raises ValueError if the head does not fit."""
     head = len(topic) + (4 if qos else 2)
-    _check_size(buf, head)
-    i = _string(buf, _begin(buf, 0x30 | qos << 1 | (1 if retain else 0), head + size), topic)
+    check_size(buf, head)
+    i = put_string(buf, begin(buf, 0x30 | qos << 1 | (1 if retain else 0), head + size), topic)
     if qos:
         buf[i] = mid >> 8
         buf[i + 1] = mid & 0xFF
@@ -159,32 +129,6 @@ def ack(buf, kind, mid, dup=0, i=0):
     buf[i + 2] = mid >> 8
     buf[i + 3] = mid & 0xFF
     return i + 4
-
-
-def request_size(buf, filters, qos):
-    """Returns the remaining length of the SUBSCRIBE, or UNSUBSCRIBE when qos is None, of filters
-    (bytes). Raises ValueError if it does not fit buf."""
-    remaining = 2
-    for f in filters:
-        remaining += len(f) + (2 if qos is None else 3)
-    _check_size(buf, remaining)
-    return remaining
-
-
-def subscribe(buf, mid, filters, qos, dup=0):
-    """Writes a SUBSCRIBE of filters with qos[i] each, or an UNSUBSCRIBE when qos is None.
-    Returns its length. [MQTT-3.8, 3.10]"""
-    remaining = request_size(buf, filters, qos)
-    i = _begin(buf, (0xA2 if qos is None else 0x82) | dup, remaining)
-    buf[i] = mid >> 8
-    buf[i + 1] = mid & 0xFF
-    i += 2
-    for k, f in enumerate(filters):
-        i = _string(buf, i, f)
-        if qos is not None:
-            buf[i] = qos[k]
-            i += 1
-    return i
 
 
 def bare(buf, kind):

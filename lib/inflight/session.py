@@ -39,13 +39,12 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from .journal import OUT, OutboxFull  # isort: skip (from here: each import within an import takes stack)
-from .compat import const, passed
-from .foreign import ForeignIds
+from .compat import const, passed, unload
 from .inbound import DUPLICATE, REDELIVERED, Inbound
 from .keep_alive import KeepAlive
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
 from .send_buffer import SendBuffer
-from .session_record import CLEAN, ENDING, PERSISTENT, SessionRecord
+from .session_record import SessionRecord
 
 _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of ForeignIds will be answered
 
@@ -90,7 +89,7 @@ class Session:
         self.client_id = client_id
         self._retry = retry_ms
         self.tick = min(1000, keepalive * 2 // 15 or 1000, retry_ms or 1000)  # its timers are looked at this often, ms
-        self._when_full = when_full
+        self.when_full = when_full
         self._max_inflight = max_inflight
         self._receive_maximum = receive_maximum
         self.busy = False  # an operation is under way, or one that did not come to its end left things half done
@@ -106,7 +105,7 @@ class Session:
             self._load()
         self.busy = False
 
-    def _begin(self):
+    def begin(self):
         # What changes the session is whole when `busy` is off again; whatever interrupts it leaves it on.
         if self.busy:
             raise OSError(ECONNABORTED, "an operation was interrupted")
@@ -115,49 +114,58 @@ class Session:
     def _load(self):
         # Builds what the journal knows, at a start and after it was mounted again in place.
         journal = self.journal
-        record = self._record = SessionRecord(journal, self.client_id)
-        self._foreign = ForeignIds(record)
-        self._outbound = Outbound(journal, self._max_inflight, record.below, record.most)
-        self._inbound = Inbound(journal, self._receive_maximum)
-        self._most = self._outbound.sent_before  # how many messages can have left
+        record = self.record = SessionRecord(journal, self.client_id)
+        self.foreign = None  # ForeignIds, as long as there are some
+        self.outbound = Outbound(journal, self._max_inflight, record.below, record.most)
+        self.inbound = Inbound(journal, self._receive_maximum)
+        self._most = self.outbound.sent_before  # how many messages can have left
         if journal:
             journal.owner = self
             if record.lost or (journal.damaged and journal.skipped and record.has_session):
                 # Nobody knows which Message IDs are free, but those of messages that are still there: a PUBREL of ours
                 # would end their handshakes.
-                last = self._outbound.last_mid
-                self._foreign.begin(last % 65535 + 1, (self._outbound.oldest_mid() - last - 1) % 65535 or 65535)
+                last = self.outbound.last_mid
+                self.suspect(last % 65535 + 1, (self.outbound.oldest_mid() - last - 1) % 65535 or 65535)
+            elif record.unproven:
+                self.suspect(record.next_unproven, record.unproven)
             if record.stale:
-                self._write_record()
+                self.write_record()
 
-    def _write_record(self):
-        self._record.write(self._most)
+    def suspect(self, mid, n=65535):
+        """The broker may hold n Message IDs, the next one is `mid`, for messages that the journal does not know."""
+        from .foreign import ForeignIds
+
+        unload("foreign")
+        self.foreign = ForeignIds(self.record, mid, n)
+
+    def write_record(self):
+        self.record.write(self._most)
 
     @property
     def has_session(self):
         """True if the journal knows its session."""
-        return self._record.has_session
+        return self.record.has_session
 
     def moved(self, old, new):
         """The journal copied a record to another address."""
-        self._outbound.moved(old, new)
-        self._inbound.moved(old, new)
-        self._record.moved(old, new)
+        self.outbound.moved(old, new)
+        self.inbound.moved(old, new)
+        self.record.moved(old, new)
         self.out.moved(old, new)
 
     @property
     def pending(self):
         """Messages of QoS 1 and 2 that the broker has not completed."""
-        return self._outbound.rows + self._outbound.queued
+        return self.outbound.rows + self.outbound.queued
 
     def is_pending(self, mid):
         """True if the message of QoS 1 or 2 with this Message ID has not been completed."""
-        return self._outbound.is_pending(mid)
+        return self.outbound.is_pending(mid)
 
     @property
     def window_full(self):
         """True if messages wait because the window is full."""
-        return self._outbound.queued > 0
+        return self.outbound.queued > 0
 
     # --- the connection ---
 
@@ -167,15 +175,18 @@ class Session:
         self._resumed = False
         self.decoder.reset()
         self.out.clear()
-        self._foreign.reset()
-        self._clean = False
+        if self.foreign and self.record.unproven:
+            self.foreign.reset()
+        else:
+            self.foreign = None
+        self.clean = False
         self._ack_due = 0  # the acknowledgement that is due: type, DUP of a PUBREL, Message ID
-        self._request = self._request_qos = None  # filters asked for
-        self._request_mid = 0
-        self._request_due = False
-        self._request_dup = 0
+        self.request = self.request_qos = None  # filters asked for
+        self.request_mid = 0
+        self.request_due = False
+        self.request_dup = 0
         self._late_proofs = False  # PUBRELs of ForeignIds may still be answered, or once more
-        self._now = self._progress_at = 0
+        self.now = self.progress_at = 0
         self._retry_pause = self._retry
         self.keep_alive.begin(0)
 
@@ -187,65 +198,21 @@ class Session:
     def connect(self, now, clean_session, keepalive, user, password, will):
         """A connection stands, CONNECT is its first packet [MQTT-3.1.0-1]; keepalive in seconds,
         strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
-        self._begin()
+        self.begin()
         self.reset()
-        out = self.out
-        out.send(
-            packet.connect(
-                out.buf, self.decoder.protocol_level, self.client_id, clean_session, keepalive, user, password, will
-            )
-        )
-        self._clean = clean_session
-        self.code = 0
-        self.keep_alive.begin(now)
-        if clean_session and self.has_session and self._record.mode == PERSISTENT:
-            self._record.mode = ENDING
-            self._write_record()
+        from .handshake import connect
+
+        connect(self, now, clean_session, keepalive, user, password, will)
         self.busy = False
-
-    def _handle_connack(self):
-        d = self.decoder
-        # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
-        present = d.buf[d.at] if d.protocol_level > 3 else 0
-        self.code = d.buf[d.at + 1]
-        if present > 1 or self.code > 5 or (present and (self.code or self._clean)):
-            raise packet.ProtocolError("CONNACK %d %d" % (present, self.code))
-        self.present = present == 1
-        if self.code:
-            self.count[counters.REFUSED] += 1
-            return
-        self.connected = True
-        self.count[counters.CONNECTS] += 1
-        self._start_session(not present and d.protocol_level > 3)
-
-    def _start_session(self, none):
-        # `none`: the broker says that it has none of ours.
-        record = self._record
-        mode = record.mode
-        new = self._clean or none or mode == CLEAN
-        if new:
-            self._inbound.session_lost()
-        if mode == CLEAN or (mode == ENDING and new):
-            self.count[counters.DROPPED] += self._outbound.discard()
-        elif none and not self._clean:
-            self.ended = self._outbound.session_lost()
-            self.count[counters.COMPLETED] += len(self.ended)
-        if new:
-            self._foreign.end()
-        elif self.journal and not self.has_session:
-            self._foreign.begin(self._outbound.oldest_mid())
-        record.mode = CLEAN if self._clean else PERSISTENT
-        if record.mode != mode or not self.has_session:
-            record.stale = True
 
     def resume(self):
         """Lets messages go, those in flight first [MQTT-4.4.0-1]. From now on the broker may know
         Message IDs of ours: the journal knows of the session before the first one leaves. Raises
         OSError if flash fails."""
-        self._begin()
-        if self.journal and self._record.stale:
-            self._write_record()
-        self._outbound.retransmit()
+        self.begin()
+        if self.journal and self.record.stale:
+            self.write_record()
+        self.outbound.retransmit()
         self._resumed = True
         self.busy = False
 
@@ -253,7 +220,7 @@ class Session:
 
     def commit(self):
         """Makes durable what the journal took. Raises OSError."""
-        self._begin()
+        self.begin()
         if self.journal:
             self.journal.commit()
         self.busy = False
@@ -261,7 +228,7 @@ class Session:
     def collect(self, idle=True):
         """The client has time: `idle`, all that was noted becomes durable; a sector may be erased ahead of
         its use (one at most). Raises OSError."""
-        self._begin()
+        self.begin()
         if self.journal:
             if idle:
                 self.journal.commit()
@@ -275,7 +242,7 @@ class Session:
         data_to_send() offers next (there must be nothing left to offer). name is bytes.
         Returns the Message ID, 0 at QoS 0 or if the full journal dropped it.
         Raises ValueError, OutboxFull, OSError if flash fails."""
-        self._begin()
+        self.begin()
         try:
             mid = self._publish_message(name, payload, qos, retain)
         except (ValueError, OutboxFull):  # nothing has changed
@@ -286,15 +253,18 @@ class Session:
 
     def _publish_message(self, name, payload, qos, retain):
         out = self.out
-        outbound = self._outbound
-        mid = outbound.free_mid(self._request_mid) if qos else 0
+        outbound = self.outbound
+        mid = outbound.free_mid(self.request_mid) if qos else 0
         n = out.publish(name, payload, qos, retain, mid)
         if not qos:
             out.send(n)
             self.count[counters.SENT] += 1
             return 0
-        if self._when_full and out.size <= self.journal.largest and not self._make_space(out.size):
-            return 0
+        if self.when_full and out.size <= self.journal.largest and not self.journal.fits(OUT, out.size):
+            from .discarding import make_space
+
+            if not make_space(self, out.size):
+                return 0
         first = out.buf[0]
         if self._resumed:
             out.buf[0] = first | DUP
@@ -305,41 +275,19 @@ class Session:
         self.count[counters.ACCEPTED] += 1
         return mid
 
-    def _make_space(self, size):
-        # Drops messages when the journal is full: the oldest waiting ones, if that frees enough, else the new one.
-        journal = self.journal
-        if journal.fits(OUT, size):
-            return True
-        helps = self._when_full == "oldest" and self._outbound.can_drop(
-            journal.used + journal.cost(size) - journal.limit
-        )
-        while not journal.fits(OUT, size):
-            self.count[counters.DROPPED] += 1
-            if not (helps and self._outbound.drop_oldest()):
-                return False
-        return True
-
-    def check_request(self, filters):
-        """Raises ValueError if a SUBSCRIBE of filters (bytes) does not fit the buffer."""
-        packet.request_size(self.out.buf, filters, ())
-
     def subscribe(self, filters, qos):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. next_event()
         returns the SUBACK or UNSUBACK. One request at a time."""
-        self._begin()
-        self._request_mid = self._outbound.last_mid = self._outbound.free_mid(0)
-        if qos and 2 in qos:
-            self._inbound.prepare()
-        self._request = filters
-        self._request_qos = qos
-        self._request_due = True
-        self._request_dup = 0
+        self.begin()
+        from .subscribing import request
+
+        request(self, filters, qos)
         self.busy = False
 
     @property
     def requesting(self):
         """True while a SUBSCRIBE or UNSUBSCRIBE is unanswered."""
-        return self._request is not None
+        return self.request is not None
 
     def disconnect(self):
         """DISCONNECT is the last packet to leave [MQTT-3.14.4-2]."""
@@ -351,8 +299,8 @@ class Session:
         """Returns how many bytes of out.view, from out.at on, are to be written next, whole and
         before anything else; 0 if there is nothing to say. What they say is durable by then: all that
         leaves is offered here. Raises OSError if flash fails."""
-        self._begin()
-        self._now = now
+        self.begin()
+        self.now = now
         n = self._select()
         if n:
             if self.journal:
@@ -371,18 +319,20 @@ class Session:
             return n
         if not self.connected:
             return 0
-        if self._resumed and self._retry and passed(self._now, self._progress_at, self._retry_pause):
+        if self._resumed and self._retry and passed(self.now, self.progress_at, self._retry_pause):
             self._retransmit()
-        if self._request_due:
-            return self._send_subscribe()
-        if self._resumed and self._outbound.waiting and not self._foreign.asked:
-            i = self._outbound.next()
+        if self.request_due:
+            from .subscribing import write
+
+            return write(self)
+        foreign = self.foreign
+        if self._resumed and self.outbound.waiting and not (foreign and foreign.asked):
+            i = self.outbound.next()
             if i >= 0:
                 return self._send_message(i)
-        foreign = self._foreign
-        if foreign.asked and not foreign.pinged and passed(self._now, self._progress_at, _PROBES_MS):
+        if foreign and foreign.asked and not foreign.pinged and passed(self.now, self.progress_at, _PROBES_MS):
             self.keep_alive.requested = True  # some brokers do not answer PUBRELs for ids that they do not hold
-        if self.keep_alive.ping_due(self._now):
+        if self.keep_alive.ping_due(self.now):
             return self._send_ping()
         return 0
 
@@ -394,13 +344,14 @@ class Session:
 
     def _retransmit(self):
         # Nothing was answered for a while: level 3 lets a sender repeat, ever more slowly.
-        self._progress_at = self._now
-        self._late_proofs = self._late_proofs or self._foreign.asked > 0
-        self._foreign.asked = 0
-        some = self._outbound.retransmit()
-        if self._request and not self._request_due:
-            some = self._request_due = True
-            self._request_dup = self._dup()
+        self.progress_at = self.now
+        if self.foreign and self.foreign.asked:
+            self._late_proofs = True
+            self.foreign.asked = 0
+        some = self.outbound.retransmit()
+        if self.request and not self.request_due:
+            some = self.request_due = True
+            self.request_dup = self._dup()
         if some:
             self._retry_pause = min(self._retry_pause * 2, 600_000)
 
@@ -408,24 +359,19 @@ class Session:
         # The flag of a PUBREL, SUBSCRIBE or UNSUBSCRIBE that is re-sent: reserved at level 4.
         return 8 if self.decoder.protocol_level == 3 else 0
 
-    def _send_subscribe(self):
-        self.out.clear()
-        self._request_due = False
-        self._progress_at = self._now
-        return packet.subscribe(self.out.buf, self._request_mid, self._request, self._request_qos, self._request_dup)
-
     def _send_ping(self):
-        self._foreign.pinged = True
-        self.keep_alive.ping_sent(self._now)
+        if self.foreign:
+            self.foreign.pinged = True
+        self.keep_alive.ping_sent(self.now)
         self.count[counters.PINGS] += 1
         self.out.view = self.decoder.spare
         return packet.bare(self.out.view, packet.PINGREQ)
 
     def _send_message(self, i):
-        outbound = self._outbound
-        record = self._record
+        outbound = self.outbound
+        record = self.record
         mid = outbound.mids[i]
-        self._progress_at = self._now
+        self.progress_at = self.now
         if outbound.states[i] & STATE == REL:
             outbound.sent(i, 2)
             self.count[counters.RESENT] += 1
@@ -438,13 +384,13 @@ class Session:
         if self._most < self._max_inflight:
             self._most = self._max_inflight
         if record.stale or record.most < self._max_inflight:
-            self._write_record()
+            self.write_record()
         out = self.out
         n = out.load(outbound.addresses[i], dup)
         qos = out.view[out.at] >> 1 & 3
-        if qos == 2 and self._foreign.is_unproven(mid):
+        if qos == 2 and self.foreign and self.foreign.is_unproven(mid):
             out.clear()
-            return self._foreign.write_probes(out.buf)
+            return self.foreign.write_probes(out.buf)
         outbound.sent(i, qos)
         self.count[counters.RESENT if dup else counters.SENT] += 1
         return n
@@ -461,7 +407,7 @@ class Session:
         more bytes are needed. After a PUBLISH: hand it over if `deliver`, then call delivered().
         Raises, and the connection is to be closed: ProtocolError [MQTT-4.8.0-1]; OSError if flash fails;
         ENOBUFS if more QoS 2 messages are in flight than it takes, of which no CONNECT can tell the broker."""
-        self._begin()
+        self.begin()
         try:
             kind = self._handle_next(now)
         except packet.ProtocolError:  # what was noted stands
@@ -477,24 +423,28 @@ class Session:
         kind = self.decoder.next()
         if not kind:
             return 0
-        self._now = now
+        self.now = now
         if self.connected == (kind == packet.CONNACK):
             raise packet.ProtocolError("type %d out of place" % kind)
         if kind == packet.PUBLISH:
             self._handle_publish()
         elif kind == packet.CONNACK:
-            self._handle_connack()
+            from .handshake import connack
+
+            connack(self)
         elif kind == packet.PUBREL:
-            self._inbound.released(self.decoder.mid)
+            self.inbound.released(self.decoder.mid)
             self._owe_ack(packet.PUBCOMP, 0)
         elif kind <= packet.PUBCOMP:
             self._handle_ack(kind)
         elif kind == packet.PINGRESP:
             self.keep_alive.ping_answered()
-            if self._foreign.ping_answered():
+            if self.foreign and self.foreign.ping_answered():
                 self._late_proofs = True
         else:
-            self._handle_suback(kind)
+            from .subscribing import suback
+
+            suback(self, kind)
         return kind
 
     def _owe_ack(self, kind, dup):
@@ -502,9 +452,9 @@ class Session:
 
     def _handle_ack(self, kind):
         mid = self.decoder.mid
-        if kind == packet.PUBCOMP and self._foreign.asked and self._foreign.is_answer(mid):
+        if kind == packet.PUBCOMP and self.foreign and self.foreign.is_answer(mid):
             return
-        act = self._outbound.acknowledged(kind, mid)
+        act = self.outbound.acknowledged(kind, mid)
         if act == ERROR and self._late_proofs and kind == packet.PUBCOMP:
             act = IGNORED
         if act == ERROR:
@@ -512,30 +462,13 @@ class Session:
         if act == IGNORED or act == UNKNOWN:
             self.count[counters.UNKNOWN_ACKS] += 1
         else:
-            self._progress_at = self._now
+            self.progress_at = self.now
             self._retry_pause = self._retry
         if act == FINISH:
             self.count[counters.COMPLETED] += 1
             self.completed = mid
         elif act != IGNORED and kind == packet.PUBREC:
             self._owe_ack(packet.PUBREL, self._dup() if act == REPEAT else 0)
-
-    def _handle_suback(self, kind):
-        d = self.decoder
-        if d.mid != self._request_mid:
-            self.count[counters.UNKNOWN_ACKS] += 1  # of a request that was repeated, or given up
-            return
-        ok = (kind == packet.SUBACK) == (self._request_qos is not None)
-        if ok and kind == packet.SUBACK:
-            self.granted = bytes(d.buf[d.at : d.at + d.n])
-            ok = d.n == len(self._request)
-            for code in self.granted:
-                ok = ok and (code < 3 or code == 0x80)
-        if not ok:
-            raise packet.ProtocolError("type %d for Message ID %d" % (kind, d.mid))
-        self._request = None
-        self._request_mid = 0
-        self._request_due = False
 
     def _handle_publish(self):
         d = self.decoder
@@ -545,7 +478,7 @@ class Session:
             if not self.deliver:
                 self.count[counters.TOO_LONG] += 1
             if d.flags & 4:
-                self._note_received(self._inbound.received(d.mid))
+                self._note_received(self.inbound.received(d.mid))
                 if self.journal:
                     self.journal.commit()  # before the application has it: `redelivered` must tell if the power goes
 
@@ -570,9 +503,9 @@ class Session:
     def acknowledge(self, flags, mid, answer=True):
         """The application is done with the message that came with these flags and Message ID. answer False:
         not on this connection."""
-        self._begin()
+        self.begin()
         if flags & 4:
-            self._inbound.delivered(mid)
+            self.inbound.delivered(mid)
         if answer and flags & 6:
             self._ack_due = (packet.PUBACK if flags & 2 else packet.PUBREC) << 20 | mid
         self.busy = False

@@ -1,4 +1,4 @@
-# Topic names and filters of the caller, and matching of names that arrive.
+# Topic names of the caller, and matching of names that arrive.
 
 from .packet import valid
 
@@ -25,25 +25,6 @@ def encode_name(text, protocol_level=4):
     if not data or not valid(data, 0, len(data), True):
         raise ValueError("topic name is empty or has a wildcard")
     return data
-
-
-def encode_filter(text, protocol_level=4):
-    """Returns a topic filter as bytes. Raises ValueError. [MQTT-4.7.1-2, 4.7.1-3, 4.7.3-1]"""
-    data = encode(text, protocol_level)
-    parts = data.split(b"/")
-    for i, part in enumerate(parts):
-        if len(part) > 1 and (b"+" in part or b"#" in part) or (part == b"#" and i + 1 < len(parts)):
-            raise ValueError("+ takes a whole level of a filter, # the last")
-    if not data:
-        raise ValueError("topic filter is empty")
-    return data
-
-
-def matched_by(pattern):
-    """Returns the part of a filter (bytes) that topic names match: all, but for a shared subscription
-    $share/GROUP/FILTER."""
-    parts = pattern.split(b"/", 2)
-    return parts[2] if len(parts) == 3 and parts[0] == b"$share" and parts[2] else pattern
 
 
 def matches(pattern, buf, i, end):

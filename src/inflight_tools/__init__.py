@@ -1,1 +1,1 @@
-"""What users of Inflight run: the command `inflight`, for boards and for fleets."""
+"""The command `inflight`, for boards and fleets."""

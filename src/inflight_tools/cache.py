@@ -1,4 +1,4 @@
-"""The cache: what was downloaded or unpacked once, and may be deleted at any time."""
+"""The cache of downloaded and unpacked files; it may be deleted at any time."""
 
 import os
 import tempfile
@@ -14,8 +14,8 @@ def cache_dir():
 
 
 def firmware_folders():
-    """Where MicroPython's firmware images may lie: the folder `INFLIGHT_FIRMWARE` if that is set; else the cache, which
-    is also where downloads go, and that of the emulated Pico W."""
+    """Folders that may contain MicroPython's firmware images: `INFLIGHT_FIRMWARE` if it is set; otherwise the cache,
+    where downloads are stored, and the cache of the emulated Pico W."""
     chosen = os.environ.get("INFLIGHT_FIRMWARE")
     if chosen:
         return [Path(chosen).expanduser().absolute()]
@@ -36,7 +36,7 @@ def write_below(folder, files):
 
 
 def write_atomic(path, content, mode=0o644):
-    """The file holds all of `content`, text or bytes, or what it held before; its folder is made if it is missing."""
+    """Replaces the file's content by `content`, text or bytes, completely or not at all; creates its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
     with os.fdopen(handle, "wb") as file:

@@ -19,10 +19,10 @@ def main():
 
 
 def build():
-    """The Typer with all commands. A group whose packages are missing says so when it is called."""
+    """The Typer with all commands. A group with missing packages reports that when it is called."""
     import typer
 
-    # Tracebacks that show what variables hold might show a secret.
+    # A traceback with local variables could show a secret.
     app = typer.Typer(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False)
     for name, package in _GROUPS.items():
         try:
@@ -39,7 +39,7 @@ def _reason(missing, extra):
 
 
 def _stand_in(app, name, reason):
-    """The command `name` says why it cannot work, whatever its arguments are."""
+    """A command `name` that reports why it cannot work, whatever its arguments."""
 
     @app.command(name, help=reason, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
     def refuse():

@@ -1,4 +1,4 @@
-"""What stands under the help of every command."""
+"""The text below the help of every command."""
 
 
 def epilog(example):

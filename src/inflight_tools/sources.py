@@ -1,4 +1,4 @@
-"""Where the sources lie of what a device carries: in the checkout, or beside the installed package."""
+"""Where the sources of the device code are: in the checkout, or in the installed package."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -11,8 +11,8 @@ class Sources(NamedTuple):
 
 
 def device_sources():
-    """The Sources of this installation: a wheel brings boards and firmware below inflight_tools, an editable install
-    has none there."""
+    """The Sources of this installation: a wheel contains boards and firmware below inflight_tools, an editable install
+    does not."""
     package = Path(__file__).resolve().parent
     packaged = package / "device_code"
     if packaged.is_dir():

@@ -1,5 +1,5 @@
-# A virtual sensor that accepts nothing more: it delivers what its journal holds, tells the next sequence
-# number, and ends. Argument: ms that this may take. Status 1: it took longer.
+# Delivers the messages in a sensor's journal without publishing new ones, prints the next sequence number, and exits.
+# Argument: time-out in ms. Exit status 1 after a time-out.
 
 import sys
 

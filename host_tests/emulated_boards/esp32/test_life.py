@@ -2,7 +2,7 @@
 
 import pytest
 
-from dev.ear import Ear
+from dev.subscriber import Subscriber
 from host_tests.emulated_boards.judge import MARKS
 from host_tests.emulated_boards.tasks import CRASH, HANG, SLEEP
 
@@ -10,20 +10,20 @@ pytestmark = [pytest.mark.boards("esp32"), pytest.mark.timeout(900)]
 _S = 200
 
 
-def told(ear, topic, **fields):
+def told(subscriber, topic, **fields):
     """The messages to `topic` that say all of `fields`."""
-    return [one.fields for one in ear.find(topic) if fields.items() <= one.fields.items()]
+    return [one.fields for one in subscriber.find(topic) if fields.items() <= one.fields.items()]
 
 
 def test_a_sensor_that_sleeps(bench, record_property):
     """Each wake finds in RTC memory what the one before left, delivers, and sleeps again."""
 
     async def live(board):
-        with Ear(bench.brokers.plain.port, "inflight/sleeper/#") as ear:
-            health = "inflight/sleeper/health"
-            await board.until(lambda: len(told(ear, health, reset="deep-sleep")) > 2, _S, "three wakes")
-            await board.until(lambda: ear.heard[-1].fields.get("state") == "asleep", _S, "that it sleeps again")
-            return ear.find("inflight/sleeper/telemetry"), told(ear, health, reset="deep-sleep")
+        with Subscriber(bench.brokers.plain.port, "inflight/sleeper/#") as subscriber:
+            health, status = "inflight/sleeper/health", "inflight/sleeper/status"
+            await board.until(lambda: len(told(subscriber, health, reset="deep-sleep")) > 2, _S, "three wakes")
+            await board.until(lambda: told(subscriber, status, state="asleep"), _S, "that it sleeps")
+            return subscriber.find("inflight/sleeper/telemetry"), told(subscriber, health, reset="deep-sleep")
 
     telemetry, healths = bench.copy(live, SLEEP, 2 * _S)
     numbers = [one.fields["seq"] for one in telemetry]
@@ -39,12 +39,14 @@ def test_it_starts_again_when_its_firmware_fails(bench, task, who, cause):
     """A crash ends in a new start, a loop without an end too, by the watchdog. Nothing that was accepted is lost."""
 
     async def live(board):
-        with Ear(bench.brokers.plain.port, f"inflight/{who}/#") as ear:
-            await board.until(lambda: told(ear, f"inflight/{who}/health", reset=cause), _S, "health after a new start")
+        with Subscriber(bench.brokers.plain.port, f"inflight/{who}/#") as subscriber:
+            await board.until(
+                lambda: told(subscriber, f"inflight/{who}/health", reset=cause), _S, "health after a new start"
+            )
             newest = max(note >> 2 for note in board.notes if note < MARKS)
 
             def numbers():
-                return {one.fields["seq"] for one in ear.heard if "seq" in one.fields}
+                return {one.fields["seq"] for one in subscriber.messages if "seq" in one.fields}
 
             await board.until(lambda: numbers() >= set(range(newest + 1)), _S, "what was accepted before")
 

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from dev.ear import Ear
 from dev.esp32 import image, sensor
 from dev.esp32.board import Board
+from dev.subscriber import Subscriber
 from host_tests.processes import INFLIGHT
 from host_tests.waiting import wait_for
 
@@ -23,17 +23,19 @@ def test_from_a_blank_chip_to_a_sensor_that_is_watched(broker, tmp_path):
     config = tmp_path / "config.json"
     config.write_bytes(sensor.config(broker.port, "flashed", interval_ms=1000, health_ms=2000))
     options = ("--board", "esp32", "--firmware", str(image.FIRMWARE.find()), "--sha256", image.FIRMWARE.sha256)
-    with Board(BLANK) as board, Ear(broker.port, "inflight/flashed/#") as ear:
+    with Board(BLANK) as board, Subscriber(broker.port, "inflight/flashed/#") as subscriber:
         for made in ("an empty journal", "its journal as it was"):
             board.switch_on(download=True)
             done = inflight("flash", *options, "--port", board.port, "--config", str(config))
             assert done.returncode == 0 and made in done.stdout, done.stdout + done.stderr
             board.switch_off()
-            known = len(ear.heard)
+            known = len(subscriber.messages)
             board.switch_on()
-            wait_for(lambda known=known: [one for one in ear.heard[known:] if "seq" in one.fields], 120, board.tail)
+            wait_for(
+                lambda known=known: [one for one in subscriber.messages[known:] if "seq" in one.fields], 120, board.tail
+            )
             board.switch_off()
-        assert len({one.fields["epoch"] for one in ear.heard if "seq" in one.fields}) == 1
+        assert len({one.fields["epoch"] for one in subscriber.messages if "seq" in one.fields}) == 1
         board.switch_on()
         place = ("--port", board.port, "--config", str(config), "--broker", f"127.0.0.1:{broker.port}")
         with subprocess.Popen([*INFLIGHT, "board", "monitor", *place], stdout=subprocess.PIPE, text=True) as monitor:

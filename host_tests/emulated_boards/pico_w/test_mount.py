@@ -7,6 +7,6 @@ from dev.pico_w import mounting
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(1800)]
 
 
-def test_a_full_journal_is_mounted_in_a_second():
+def test_full_journal_is_mounted_within_a_second():
     for what, ms in mounting.times():
         assert ms <= 1000, what

@@ -1,7 +1,7 @@
-"""The packet decoder: whatever a peer sends, the same events however it is cut; or ProtocolError.
+"""The packet decoder: input of a server gives the same events however it is split, or ProtocolError.
 
-data: a byte (bit 0: level 3 or 4; bits 1-2: size of the buffer; the rest: how it is cut beside whole), then what
-the peer sends."""
+data: a byte (bit 0: level 3 or 4; bits 1-2: size of the buffer; the rest: how the input is split), then the server's
+bytes."""
 
 from inflight.packet import CONNACK, PINGRESP, PUBLISH, Decoder, ProtocolError
 from outcome import STRICT, Finding, Outcome, demand
@@ -13,7 +13,7 @@ BUFFERS = (64, 100, 256, 512)
 
 
 def _pieces(seed):
-    # Lengths of reads, 1 to 16, the same for the same seed.
+    # Lengths of reads, 1 to 16, determined by the seed.
     while True:
         seed = (seed * 75 + 74) % 65537
         yield 1 + seed % 16
@@ -25,7 +25,7 @@ def _always(n):
 
 
 class _Events:
-    """What the decoder told: [kind, flags, Message ID, topic, size, payload or body]."""
+    """The decoder's events: [kind, flags, Message ID, topic, size, payload or body]."""
 
     def __init__(self):
         self.list = []
@@ -76,13 +76,13 @@ def run(data):
     stream = data[1:]
     level = 3 + (first & 1)
     size = BUFFERS[first >> 1 & 3]
-    told = decode(stream, level, size, _always(size))
+    decoded = decode(stream, level, size, _always(size))
     again = decode(stream, level, size, _pieces(first) if first & 8 else _always(1))
-    demand(again == told, "cut otherwise: %r, %r", again, told)
+    demand(again == decoded, "split in another way: %r, %r", again, decoded)
     if STRICT:
-        wire_reference.judge(stream, level, size, *told)
+        wire_reference.judge(stream, level, size, *decoded)
     outcome = Outcome()
-    for event in told[0]:
+    for event in decoded[0]:
         outcome.note(*event)
-    outcome.note(told[1])
+    outcome.note(decoded[1])
     return outcome.number

@@ -1,8 +1,8 @@
-"""What a device makes of its configuration and of commands: ConfigError or fields that fit, a reply or nothing at all.
+"""A device's configuration and commands: ConfigError or valid fields; a reply or none.
 
-data: a byte; its lowest two bits: 0: a configuration as pairs (field, what stands in it); 1: a configuration's text;
-2, 3: a command: the other bits are retain, redelivered and whose topic it is; the topic's length, the topic, the
-payload."""
+data: a byte; its lowest two bits: 0: a configuration as pairs (field, value); 1: a configuration's text; 2, 3: a
+command. For a command the other bits are retain, redelivered and whose topic it is; then the topic's length, the
+topic, the payload."""
 
 import json
 
@@ -23,7 +23,7 @@ _VALUES = (
 
 
 def _checked(given):
-    # True if it was taken; the fields that decide about memory and time are then what they may be.
+    # True if it was accepted; then the fields that determine memory and time are in their ranges.
     try:
         found = config.check(given, "box")
     except config.ConfigError as e:
@@ -66,7 +66,7 @@ def _text(data):
         demand(str(e).startswith("config.json: "), "%s", e)
     finally:
         del config.open
-    return 2  # interpreters differ in what they take for JSON
+    return 2  # interpreters differ in what they accept as JSON
 
 
 class _Board:
@@ -78,16 +78,16 @@ class _Board:
 
 
 class _Client:
-    """What a device publishes, and which commands reach it."""
+    """Records what a device publishes."""
 
     def __init__(self):
-        self.said = []
+        self.published = []
 
     def subscribe(self, pattern, qos, handler):
         self.pattern, self.handler = pattern.encode(), handler
 
     def publish(self, topic, payload, qos, retain):
-        self.said.append((topic, payload, qos, retain))
+        self.published.append((topic, payload, qos, retain))
         return 1
 
 
@@ -112,18 +112,18 @@ def _command(reader, flags):
     try:
         encode_name(topic)
     except ValueError:
-        return 3  # never gets as far
+        return 3  # no broker can send it
     if matches(client.pattern, topic, 0, len(topic)):
         demand(topic.startswith((BASE + "command").encode()), "%r was obeyed", topic)
         client.handler(_Message(str(topic, "utf-8"), payload, flags))
-    for name, text, _, retain in client.said:
+    for name, text, _, retain in client.published:
         demand(name.startswith(BASE + "reply/") and not retain, "it published %r", name)
         demand(SECRET.encode() not in text, "%r tells the secret", text)
         reply = json.loads(text)
         demand(not node.stopping or (reply["ok"] and not flags & 4), "it stops, but says %r", reply)
-    demand(len(client.said) + len(node.errors) <= 1, "%d answers", len(client.said))
-    demand(len(str(node.errors)) < 200, "%r grows with what it is told", node.errors)
-    return 4 + len(client.said) + 2 * node.stopping
+    demand(len(client.published) + len(node.errors) <= 1, "%d answers", len(client.published))
+    demand(len(str(node.errors)) < 200, "%r grows with its input", node.errors)
+    return 4 + len(client.published) + 2 * node.stopping
 
 
 def run(data):

@@ -1,6 +1,5 @@
-"""A journal's flash as lib/inflight/FORMAT.md tells it, read a second time, without the code under test.
-
-It also writes sector headers and records, for those who forge them."""
+"""Reads a journal's flash by the rules of lib/inflight/FORMAT.md, without the code under test. Also writes sector
+headers and records, to forge them."""
 
 import struct
 from binascii import crc32
@@ -34,7 +33,7 @@ class Shape:
         return secret ^ (sector_seq & 0xFFFF) << 16 ^ offset
 
     def record(self, lock, kind, mid, seq, body, length=None):
-        """A live record without its state; `length` if it is to lie about that of its body."""
+        """A live record without its state; `length`: a wrong length of its body."""
         head = struct.pack("<BHHI", kind, len(body) if length is None else length, mid, seq & 0xFFFFFFFF)
         head += bytes([crc32(head) & 255])
         return head + body + struct.pack("<I", crc32(head + body) ^ lock)
@@ -45,15 +44,14 @@ class Record:
         self.place, self.kind, self.mid, self.seq, self.state, self.body = place, kind, mid, seq, state, body
 
     @property
-    def told(self):
+    def key(self):
         return self.kind, self.mid, self.seq, self.state, self.body
 
 
 class Image:
-    """What stands in the bytes `data` of a device of `shape`.
-
-    foreign: another journal is here. records: those that count, in the order of the ring. all: done ones, too.
-    next_seq: lowest number that may be given out. damaged: True if something was, or may have been."""
+    """The content of the bytes `data` of a device of `shape`. foreign: it is another journal. records: the valid live
+    ones, in the order of the ring. all: done ones, too. next_seq: the lowest free sequence number. damaged: True if
+    there is, or may be, damage."""
 
     def __init__(self, shape, data):
         self.shape, self.data = shape, data
@@ -131,7 +129,7 @@ class Image:
         return i != (self.newest + 1) % self.shape.n and self._next(i, at, end) < 0
 
     def _last(self, i):
-        # Address of the last byte of a sector that is not blank, behind its header; -1.
+        # Address of the last non-blank byte of a sector after its header, or -1.
         at = i * self.shape.size + HEADER
         written = len(self.data[at : (i + 1) * self.shape.size].rstrip(b"\xff"))
         return at + written - 1 if written else -1
@@ -180,7 +178,7 @@ class Image:
         return Record(at, kind, mid, seq, state, self.data[at + HEAD : end])
 
     def _drop_original(self):
-        # The last record, if it is a copy of the first live one of the tail.
+        # The last record, if it is a copy of the oldest sector's first live record.
         if not self.all or not self.records:
             return
         last, first = self.all[-1], self.records[0]

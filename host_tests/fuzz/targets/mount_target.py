@@ -1,4 +1,5 @@
-"""Mounting a journal from any flash: no exception, an end, and every record there that FORMAT.md finds; then it works.
+"""Mounting a journal from any flash: it ends without exception, finds every record that FORMAT.md defines, and then
+works.
 
 data: a byte (the shape of the device), the number of steps in the journal's history, these steps, then damages."""
 
@@ -11,7 +12,7 @@ from worn_flash import History, blank, body, damage, mount
 
 
 def scanned(journal):
-    """What the journal finds itself, as Record.told."""
+    """The records that the journal finds, in the form of Record.key."""
     found = []
     for kind in (OUT, IN, SESSION):
         at = journal.scan(kind, -1)
@@ -24,12 +25,12 @@ def scanned(journal):
     return sorted(found)
 
 
-def told(records):
-    return sorted([record.told for record in records])
+def keys(records):
+    return sorted([record.key for record in records])
 
 
 def _judge(journal, image, wanted, least):
-    found, left = scanned(journal), told(image.records)
+    found, left = scanned(journal), keys(image.records)
     demand(found == wanted, "it finds %r, there is %r", found, wanted)
     demand(left == wanted, "it left %r of %r", left, wanted)
     demand(journal.next_seq >= least, "number %d comes again, %d is next", journal.next_seq, least)
@@ -45,14 +46,14 @@ def _append(journal, wanted, k, n):
 
 
 def _use(journal, shape, wanted, sizes):
-    # Appends as long as there is room, and settles the oldest.
+    # Appends while there is space, and completes the oldest record.
     for k, n in enumerate(sizes):
         n = min(n, journal.largest)
         try:
             _append(journal, wanted, 100 + k, n)
         except OutboxFull:
             used = journal.used + 2 * (OVERHEAD + n)
-            full = used > journal.limit or not journal._erased  # damage may take room until messages have gone
+            full = used > journal.limit or not journal._erased  # damage may use space until messages are done
             demand(full, "no room for %d of %d", used, journal.limit)
         at = journal.find(OUT, 0)
         if at >= 0 and k & 1:
@@ -62,7 +63,7 @@ def _use(journal, shape, wanted, sizes):
 
 
 def _send(journal):
-    # What waits is found by its number and completed, as the session does it.
+    # Finds pending messages by sequence number and completes them, like the session.
     outbound = Outbound(journal, 2)
     for _ in range(journal.live + 1):
         i = outbound.next()
@@ -72,7 +73,7 @@ def _send(journal):
         outbound.sent(i, 1)
         outbound.acknowledged(PUBCOMP if released else PUBACK, outbound.mids[i])
     demand(not journal.live and not outbound.queued, "%d messages were never sent", journal.live)
-    if journal.fits(OUT, 0) and journal._erased:  # else damage has left no room at all
+    if journal.fits(OUT, 0) and journal._erased:  # otherwise damage has left no space
         journal.append(OUT, 1, b"", 0)
 
 
@@ -88,7 +89,7 @@ def run(data):
     outcome = Outcome()
     if image.foreign:
         return _refused(flash, before)
-    wanted = told(image.records)
+    wanted = keys(image.records)
     journal = mount(flash)
     _judge(journal, Image(shape, bytes(flash.data)), wanted, image.next_seq)
     outcome.note(journal.next_seq, journal.live, journal.used, journal.damaged, journal.erases, flash.data)

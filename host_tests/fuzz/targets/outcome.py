@@ -1,16 +1,16 @@
-"""What every target of the fuzzers is made with. A target is a module with run(data): it does with the bytes `data`
-what its first lines say, raises Finding if a promise is broken, and returns a number that tells what came of it, the
-same on every interpreter. Whatever else it raises is a finding too."""
+"""Shared by the fuzzers' targets. A target is a module with run(data), whose docstring describes the input. run()
+raises Finding if a promise is broken, and returns a number that represents the outcome, the same on every interpreter.
+Any other exception is a finding too."""
 
 import sys
 from binascii import crc32
 
-# References that lean on CPython's own strictness (UTF-8, say) run there alone; the numbers carry their verdict over.
+# References that need CPython's strict checks (of UTF-8) run there only; the numbers carry their result elsewhere.
 STRICT = sys.implementation.name != "micropython"
 
 
 class Finding(Exception):
-    """A promise that this input breaks."""
+    """This input breaks a promise."""
 
 
 def demand(holds, says, *values):
@@ -19,7 +19,7 @@ def demand(holds, says, *values):
 
 
 class Outcome:
-    """A number made of everything that was noted, in its order."""
+    """A number computed from everything that was noted, in order."""
 
     def __init__(self):
         self.number = 0
@@ -34,7 +34,7 @@ class Outcome:
 
 
 class Reader:
-    """Takes an input apart; zeros follow its end."""
+    """Reads an input; zeros follow its end."""
 
     def __init__(self, data):
         self._data = data

@@ -1,5 +1,5 @@
-"""Runs a corpus: lines "target number input", the input in hexadecimal digits, the number what came of it on CPython; -
-where nobody has said so yet. On MicroPython: a file of any length takes the memory of its longest line."""
+"""Runs a corpus: lines "target number input"; the input in hexadecimal digits; the number is the outcome on CPython,
+or - if unknown. The memory needed is that of the longest line."""
 
 import gc
 import sys
@@ -19,8 +19,8 @@ def entries(path):
 
 
 def replay(path, only=None, step=1):
-    """Demands that the same comes of each input as was told, or of each `step`-th. Returns how many were played, and
-    the most heap in use."""
+    """Requires that each input, or each `step`-th, has the recorded outcome. Returns how many were run, and the
+    largest heap use."""
     n = most = met = 0
     for name, number, data in entries(path):
         if only and name != only:

@@ -21,27 +21,27 @@ from worn_flash import blank
 _TX = 160
 
 
-class World:
+class Simulation:
     def __init__(self, level, window, inbound, shape):
         self.level, self.window, self.inbound = level, window, inbound
         self.flash, self.shape = blank(shape)
         self.now = 0
         self.out = Outgoing()
-        self.wires = {}  # number: (sequence number, PUBLISH) of what was accepted
-        self.handed = set()  # ids of QoS 2 messages that the application had, and that were not released
+        self.wires = {}  # number: (sequence number, PUBLISH) of accepted messages
+        self.handed = set()  # ids of QoS 2 messages delivered and not released
         self.number = Outcome()
         self.start()
 
     def start(self):
-        """Power is back: only the flash is as it was."""
+        """Restarts after a power cut: only the flash is kept."""
         self.flash.reads = 0
         self.journal = Journal(self.flash)
         buffer = bytearray(2 * _TX)
         self.out.power_cut()
         self.topic = b"t"
         self.session = Session(self.journal, buffer, b"dev", self.level, self.window, self.inbound, 60_000, 20_000)
-        self.session.out.name = self.topic  # so that a message like the last one takes the short way
-        self.capacity = self.session._inbound._capacity
+        self.session.out.name = self.topic  # to use the short path for a repeated topic
+        self.capacity = self.session.inbound._capacity
         self.dead = True
         self.seen = b""
 
@@ -79,17 +79,17 @@ class World:
         while n:
             self.seen += bytes(session.out.view[session.out.at : session.out.at + n])
             turns += 1
-            demand(turns < 200, "it never stops talking")
+            demand(turns < 200, "it never stops sending")
             n = session.data_to_send(self.now)
         self.listen()
 
     def feed(self, data):
-        """What the broker says; a client reads no more of it when it broke the protocol."""
+        """The broker's bytes; the client reads no more of them after a protocol error."""
         at = 0
         d = self.session.decoder
         while at < len(data) and not self.dead:
             n = min(d.space, len(data) - at)
-            demand(n > 0, "no room to read into")
+            demand(n > 0, "no space to read into")
             d.view[:n] = data[at : at + n]
             self.session.bytes_received(n, self.now)
             at += n
@@ -100,7 +100,7 @@ class World:
         try:
             kind = session.next_event(self.now)
             while kind and not self.dead:
-                self.heard(kind)
+                self.received(kind)
                 if kind == PUBLISH:
                     session.delivered()
                 self.flush()
@@ -110,7 +110,7 @@ class World:
                 if kind == CONNACK:
                     self.resume()
                 kind = session.next_event(self.now)
-        except (ProtocolError, OSError):  # OSError: more QoS 2 messages in flight than it takes
+        except (ProtocolError, OSError):  # OSError: more QoS 2 messages in flight than receive_maximum
             self.number.note(99)
             self.lost()
 
@@ -125,9 +125,9 @@ class World:
         self.session.connection_lost()
         self.dead = True
 
-    # --- what is demanded ---
+    # --- checks ---
 
-    def heard(self, kind):
+    def received(self, kind):
         d = self.session.decoder
         self.number.note(kind, d.mid if kind in (PUBACK, PUBREC, PUBREL, PUBCOMP) else 0)
         if kind == PUBREL:
@@ -135,28 +135,28 @@ class World:
         elif kind == PUBLISH:
             self.published(d)
         if PUBACK <= kind <= PUBCOMP:
-            self.out.handed(kind, d.mid)
+            self.out.packet_read(kind, d.mid)
             self.out.handled()
 
     def published(self, d):
         if not d.flags & 4 or not self.session.deliver or d.offset:
             return
         again = d.mid in self.handed
-        demand(not again or self.session.redelivered, "message %d was handed over twice", d.mid)
+        demand(not again or self.session.redelivered, "message %d was delivered twice", d.mid)
         self.handed.add(d.mid)
 
     def listen(self):
-        """What the client said, packet by packet, once it is whole."""
+        """Checks the packets that the client has sent completely."""
         end = 0
         for start, _, end in spans(self.seen):
-            self.said(self.seen[start:end])
+            self.sent(self.seen[start:end])
         self.seen = self.seen[end:]
 
-    def said(self, raw):
+    def sent(self, raw):
         self.number.note(raw)
         p = parse(raw, self.level)
         if p.kind == PUBREL:
-            self.out.release_written(p.mid)
+            self.out.pubrel_written(p.mid)
         elif p.kind == PUBLISH:
             e = self.out.owner(p.mid)
             demand(e, "%r was complete, or never accepted", p)
@@ -164,62 +164,62 @@ class World:
 
     def check(self):
         session = self.session
-        demand(session._outbound.rows <= self.window, "%d rows", session._outbound.rows)
-        demand(session._inbound.rows <= self.capacity, "%d ids", session._inbound.rows)
-        demand(session._inbound._capacity == self.capacity <= 2 * self.inbound, "a table of %d ids", self.capacity)
+        demand(session.outbound.rows <= self.window, "%d rows", session.outbound.rows)
+        demand(session.inbound.rows <= self.capacity, "%d ids", session.inbound.rows)
+        demand(session.inbound._capacity == self.capacity <= 2 * self.inbound, "a table of %d ids", self.capacity)
         image = Image(self.shape, bytes(self.flash.data))
         there = {r.seq: r for r in image.records if r.kind == OUT}
         for e in self.out.open.values():
             seq, wire = self.wires[e.number]
             record = there.get(seq)
-            body = record and bytes([record.body[0] & 0xF7]) + record.body[1:]  # whether DUP stands there is its own
+            body = record and bytes([record.body[0] & 0xF7]) + record.body[1:]  # without DUP, which the journal may set
             demand(body == wire, "message %d of QoS %d is lost", e.mid, e.qos)
             demand(e.phase == RELEASED or record.state != STATE_RELEASED, "%d is released without PUBREC", e.mid)
         demand(len(there) == session.pending, "%d in the journal, %d pending", len(there), session.pending)
 
 
-def step(world, op, reader):
+def step(simulation, op, reader):
     if op < 0x80:
-        world.feed(reader.bytes(op))
+        simulation.feed(reader.bytes(op))
     elif op < 0xA0:
-        if world.session.connected or world.dead:
-            world.publish(1 + (op & 1), (op & 30) * 8)
+        if simulation.session.connected or simulation.dead:
+            simulation.publish(1 + (op & 1), (op & 30) * 8)
     elif op < 0xB0:
-        world.connect(op & 3)
+        simulation.connect(op & 3)
     elif op < 0xB8:
-        if world.session.connected and not world.session.requesting:
-            world.session.subscribe([b"a/#", b"b"][: 1 + (op & 1)], bytes([op & 2, 1]) if op & 4 else None)
-            world.flush()
+        if simulation.session.connected and not simulation.session.requesting:
+            simulation.session.subscribe([b"a/#", b"b"][: 1 + (op & 1)], bytes([op & 2, 1]) if op & 4 else None)
+            simulation.flush()
     elif op < 0xC0:
-        world.now += 20_000 << (op & 3)
-        world.flush()
+        simulation.now += 20_000 << (op & 3)
+        simulation.flush()
     elif op < 0xC8:
-        world.journal.collect()
+        simulation.journal.collect()
     elif op < 0xD0:
-        world.start()
-    elif op < 0xE0 and not world.dead:
-        answer(world, op & 3, op >> 2 & 3)
+        simulation.start()
+    elif op < 0xE0 and not simulation.dead:
+        answer(simulation, op & 3, op >> 2 & 3)
 
 
-def answer(world, which, kind):
-    """What an honest broker would say about a message that is open."""
-    for e in sorted(world.out.open.values())[which : which + 1]:
+def answer(simulation, which, kind):
+    """A correct broker's answer to an open message."""
+    for e in sorted(simulation.out.open.values())[which : which + 1]:
         kind = (PUBREC if kind & 1 else PUBCOMP) if e.qos == 2 else PUBACK
-        world.feed(packet(kind << 4, e.mid.to_bytes(2, "big")))
+        simulation.feed(packet(kind << 4, e.mid.to_bytes(2, "big")))
 
 
 def run(data):
     reader = Reader(data)
     first = reader.byte()
-    world = World(3 + (first & 1), 1 << (first >> 1 & 3), (1, 2, 5, 20)[first >> 3 & 3], first >> 5)
+    simulation = Simulation(3 + (first & 1), 1 << (first >> 1 & 3), (1, 2, 5, 20)[first >> 3 & 3], first >> 5)
     steps = 0
     while reader.left and steps < 64:
-        step(world, reader.byte(), reader)
+        step(simulation, reader.byte(), reader)
         steps += 1
-    world.check()
-    erased = sum(world.flash.erases)
+    simulation.check()
+    erased = sum(simulation.flash.erases)
     demand(erased <= len(data) + 64, "%d sectors erased", erased)
-    world.start()
-    world.check()
-    world.number.note(erased, world.journal.used, crc32(world.flash.data))
-    return world.number.number
+    simulation.start()
+    simulation.check()
+    simulation.number.note(erased, simulation.journal.used, crc32(simulation.flash.data))
+    return simulation.number.number

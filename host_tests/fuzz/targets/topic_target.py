@@ -1,8 +1,7 @@
-"""Topic names and filters: what is refused, what matches what.
+"""Topic names and filters: validation and matching. data: the length of the filter, the filter, the name."""
 
-data: the length of the filter, the filter, the name."""
-
-from inflight.topic import encode_filter, encode_name, matches
+from inflight.subscribing import encode_filter
+from inflight.topic import encode_name, matches
 from outcome import STRICT, Outcome, demand
 
 if STRICT:
@@ -20,7 +19,7 @@ def _filter_is_valid(data):
 
 
 def _agree(pattern, name):
-    # Level by level, as section 4.7 tells it.
+    # Level by level, as section 4.7 of the standard defines it.
     if name[:1] == b"$" and pattern[:1] in (b"#", b"+"):
         return False
     return _levels_agree(pattern.split(b"/"), name.split(b"/"))

@@ -1,9 +1,9 @@
-"""What a server may send, read from the standard a second time: whole, slowly, without the code under test."""
+"""The packets that a server may send, by the standard, implemented without the code under test."""
 
 from dev.reference.wire import Violation, span
 from outcome import demand
 
-# Remaining length by type; None: any. A type that is not here is never sent to a client.
+# Remaining length by type; None: any. Other types are never sent to a client.
 _LENGTHS = {2: 2, 3: None, 4: 2, 5: 2, 6: 2, 7: 2, 9: None, 11: 2, 13: 0}
 
 
@@ -12,11 +12,11 @@ class _Bad(Exception):
 
 
 class _Open(Exception):
-    """The rest of the packet has not come yet."""
+    """The packet is incomplete."""
 
 
 def text_is_valid(data):
-    """UTF-8 without what MQTT forbids, or asks a sender to avoid."""
+    """UTF-8 without characters that MQTT forbids, or that senders should avoid."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -30,7 +30,7 @@ def _may_stand(c):
 
 
 def _may_come(data):
-    # A receiver has to refuse less.
+    # A receiver must refuse fewer characters.
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -43,7 +43,7 @@ def name_is_valid(data):
 
 
 def _packet(data, level, size):
-    # (event, bytes of it) of the packet that data begins with.
+    # (event, its length in bytes) of the packet at the beginning of data.
     kind, flags = data[0] >> 4, data[0] & 15
     found = span(data)
     if not found:
@@ -79,13 +79,13 @@ def _publish(flags, body, at, end, size, level):
     mid = int.from_bytes(body[2 + n : head], "big")
     if qos and not mid:
         raise _Bad
-    # Too long for the buffer, and no room for the topic beside a payload: it is not kept.
+    # Too long for the buffer, with no space for the topic beside a payload: the topic is not kept.
     kept = end <= size or at + head <= size // 2
     return [3, flags, mid, body[2 : 2 + n] if kept else None, len(body) - head, body[head:]]
 
 
 def judge(stream, level, size, events, failed):
-    """Demands that the decoder's events are right."""
+    """Requires that the decoder's events are correct."""
     at = 0
     wanted = []
     try:
@@ -97,7 +97,7 @@ def judge(stream, level, size, events, failed):
     except (_Bad, Violation):
         demand(events == wanted and failed, "%r (failed: %d), but it is %r and an error", events, failed, wanted)
     except _Open:
-        # It may have begun to hand out a long payload, and need not wait for the end of what is wrong.
+        # It may have delivered chunks of a long payload, and may raise before the end of an invalid packet.
         demand(events[: len(wanted)] == wanted, "%r, but it begins with %r", events, wanted)
         rest = events[len(wanted) :]
         demand(not rest or (len(rest) == 1 and rest[0][0] == 3 and len(rest[0][5]) < rest[0][4]), "%r too much", rest)

@@ -1,11 +1,11 @@
-"""A flash with a journal's history on it, then damaged: from an input's bytes alone, the same on each interpreter."""
+"""A flash with a journal's history and damage, determined by an input's bytes, the same on each interpreter."""
 
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 from journal_reader import HEAD, HEADER, NOTE, OVERHEAD, Shape
 from nor import NorFlash, PowerCut, noise, torn
 from outcome import demand
 
-# Sectors, bytes of each, page: every granularity that a board has, and the extremes of what a journal takes.
+# Sectors, bytes of each, page: every granularity of a board, and the extremes that a journal supports.
 SHAPES = (
     (4, 512, 1),
     (3, 512, 4),
@@ -22,7 +22,7 @@ _SEQS = (0, 1, 2, 3, 5, 8, 100, 0x7FFFFFFF, 0xFFFFFFF0, 0xFFFFFFFE, 0xFFFFFFFF)
 
 
 class Flash(NorFlash):
-    """Counts what a mount asks of it: one that reads on and on does not end by itself."""
+    """Limits the number of reads: a mount that reads without end would not end."""
 
     def __init__(self, shape):
         super().__init__(*shape)
@@ -35,13 +35,13 @@ class Flash(NorFlash):
         super().readblocks(block, buf, offset)
 
     def put(self, at, data):
-        """What is there is replaced, as no program could."""
+        """Replaces bytes, which no program could do."""
         data = data[: max(0, len(self.data) - at)]
         self.data[at : at + len(data)] = data
 
 
-class _Still:
-    """In the place of `os`: the same epoch at each format."""
+class _FixedRandom:
+    """Replaces `os`: each format gets the same epoch."""
 
     @staticmethod
     def urandom(n):
@@ -49,11 +49,11 @@ class _Still:
 
 
 def mount(flash):
-    """Returns the Journal on flash, whatever a mount makes of it."""
-    import inflight.recovery as module  # a device forgets it afterwards
+    """Returns the Journal on flash, whatever the mount does."""
+    import inflight.recovery as module  # a device unloads it afterwards
 
     flash.reads = 0
-    module.os, whole = _Still, module.os
+    module.os, whole = _FixedRandom, module.os
     try:
         return Journal(flash)
     finally:
@@ -61,7 +61,7 @@ def mount(flash):
 
 
 def blank(which):
-    """(flash, Shape): a journal just formatted."""
+    """(flash, Shape) of a newly formatted journal."""
     flash = Flash(SHAPES[which % len(SHAPES)])
     shape = Shape(flash.blocks, flash.block_size, flash.page)
     for i in range(shape.n):
@@ -74,7 +74,7 @@ def body(k, n):
 
 
 class History:
-    """Lets a journal on `flash` live through what `reader` says."""
+    """Runs a journal on `flash` through the steps that `reader` contains."""
 
     def __init__(self, flash, reader):
         self.flash = flash
@@ -191,7 +191,7 @@ def _forge_sector(flash, shape, reader, stale):
 def _forge_record(flash, shape, reader, stale):
     start = _sector(flash, reader)
     at = start + HEADER
-    for _ in range(reader.byte() & 7):  # behind what may be records
+    for _ in range(reader.byte() & 7):  # after possible records
         length = flash.data[at + 1] | flash.data[at + 2] << 8
         if at % shape.size + length + 2 * OVERHEAD > shape.size:
             break
@@ -214,7 +214,7 @@ _DAMAGES = (_flip, _byte, _noise, _fill, _copy, _swap, _older, _forget, _forge_s
 
 
 def damage(flash, shape, reader, stale, most=16):
-    """Damages the flash as long as `reader` has something to say."""
+    """Damages the flash as the rest of `reader` tells."""
     flash.reads = 0
     if not reader.left:
         return

@@ -199,7 +199,7 @@ def test_ports_that_do_not_open(tmp_path):
         pass
     with board(tmp_path) as there:
         port = there.port
-    with pytest.raises(DeviceError, match="^nothing answers at socket://"), Link(port):
+    with pytest.raises(DeviceError, match="^no answer at socket://"), Link(port):
         pass
 
 

@@ -133,9 +133,7 @@ def test_a_journal_among_the_files_is_not_overwritten(table_says_vfs):
     with EspRom() as rom:
         with_journal_among_its_files(rom, table_says_vfs)
         before = bytes(rom.flash)
-        with pytest.raises(
-            ValueError, match="keeps its journal among its files: `make deploy` leaves it alone; ERASE=1"
-        ):
+        with pytest.raises(ValueError, match="keeps its journal among its files: `make deploy` keeps it; ERASE=1"):
             flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
         assert rom.flash == before
         flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES), erase=True)
@@ -262,7 +260,7 @@ def test_a_port_without_permission():
         (["--board", "esp32", "--config", "none.json"], "no file none.json: write one"),
         (["--board", "esp32", "--config", "bad.json"], "bad.json: qos: write a whole number from 1 to 2"),
         (["--board", "esp32s3"], "no SHA-256 is pinned for ESP32_GENERIC_S3-"),
-        (["--board", "esp32", "--firmware", "config.json"], "the firmware is none"),
+        (["--board", "esp32", "--firmware", "config.json"], "this is not firmware"),
         (["--board", "esp32", "--firmware", "s3.bin"], "the firmware is for chip esp32s3, not for esp32"),
         (["--board", "esp32", "--firmware", "s3.bin", "--sha256", "0" * 64], "s3.bin: wrong SHA-256: it is "),
         (["--board", "esp32", "--firmware", "s3.bin", "--sha256", "0x12"], "SHA256=: write the 64 hexadecimal digits"),

@@ -184,8 +184,8 @@ WHOLE = esp_firmware()
     ("firmware", "problem"),
     [
         (esp_firmware("esp32s3", 0), "the firmware is for chip esp32s3, not for esp32"),
-        (b"<html>not found</html>" * 3000, "the firmware is none: FIRMWARE= takes MicroPython's .bin file"),
-        (b"", "the firmware is none"),
+        (b"<html>not found</html>" * 3000, "this is not firmware: FIRMWARE= takes MicroPython's .bin file"),
+        (b"", "this is not firmware"),
         (esp_application("esp32", 500_000), "the firmware has no partition table: FIRMWARE= takes the whole one"),
         (esp_application("esp32", 500_000, fill=b"\xff\xff\xff\xff"), "the firmware has no partition table"),
         (WHOLE[:-5000], "the firmware's application is damaged or cut short"),

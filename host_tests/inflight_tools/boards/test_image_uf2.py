@@ -124,7 +124,7 @@ def test_the_file_system_of_a_real_pico_2_w():
     assert mounted(file_system(image, booted(image, bytearray(4 << 20), PICO2_W.family)), 256) == FILES
 
 
-# --- the real firmware, booted; host_tests/pico_w shows what becomes of it ---
+# --- the real firmware, booted; host_tests/emulated_boards shows what becomes of it ---
 
 _LOOK = """
 import json, os

@@ -129,7 +129,7 @@ def test_ports_and_brokers_that_are_not_there(tmp_path):
     with Monitor("--port", "/dev/ttyNONE") as monitor:
         assert "no port /dev/ttyNONE: plug the board in" in monitor.until("monitor")
     with Monitor() as monitor:
-        assert "FAILED: nothing to look at: PORT=" in monitor.until("FAILED")
+        assert "FAILED: nothing to show: PORT=" in monitor.until("FAILED")
 
 
 def test_what_a_message_says():

@@ -1,5 +1,5 @@
-"""Bytes of heap that the asyncio client takes in steady state: `aio_heap.py PORT`, against a broker that answers each
-message on "ask" with one whose QoS is the length of its payload. Prints lines of name, QoS, bytes."""
+"""Measures the heap use of the asyncio client in steady state: `aio_heap.py PORT`. The broker answers each message on
+"ask" with one whose QoS is the length of its payload. Prints lines of name, QoS, bytes."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ PAYLOAD = bytes(64)
 
 
 class Empty:
-    """A coroutine as deep as publish(), that hands its arguments on and does nothing."""
+    """A coroutine as deep as publish() that only passes its arguments on."""
 
     def nothing(self, topic, payload, qos, retain):
         return 0
@@ -39,7 +39,7 @@ async def publishes(client, qos, pending=lambda: 0):
 
 
 async def receives(client, qos, got):
-    """Bytes per message that a handler gets, and publish(), which asks for it."""
+    """Bytes per message that a handler receives, including the publish() that requests it."""
     ask = PAYLOAD[:qos]
     got[0] = 0
     gc.collect()
@@ -65,7 +65,7 @@ async def main(port):
         await client.subscribe("t", 2, count)
         await client.connect()
         for qos in (0, 1, 2):
-            await publishes(client, qos, lambda: client.pending)  # the second time is steady
+            await publishes(client, qos, lambda: client.pending)  # warm-up
             empty = (await publishes(Empty(), qos))[0]
             call, whole = await publishes(client, qos, lambda: client.pending)
             await receives(client, qos, got)

@@ -1,4 +1,4 @@
-"""Everything the asyncio client does, as a device does it: `aio_smoke.py PORT`. Prints RESTART when the broker is to be
+"""Uses every feature of the asyncio client on a device: `aio_smoke.py PORT`. Prints RESTART when the broker is to be
 restarted, DONE at the end."""
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The user of a journal file, until it is killed: `hold_flash.py FILE`."""
+"""Holds a journal file open until it is killed: `hold_flash.py FILE`."""
 
 import sys
 import time

@@ -1,9 +1,9 @@
-"""A littlefs with a journal in pinned files, while somebody else uses the file system as well:
-`pinned_churn.py IMAGE SEED OPERATIONS PAGE`.
+"""A littlefs with a journal in pinned files, while the file system is used for other files: `pinned_churn.py IMAGE SEED
+OPERATIONS PAGE`.
 
-Thousands of creations, writes, appends, renames and deletions, until the file system is full and back, among the
-journal's appends and marks and with a restart now and then. Ends without a word, as a power cut does. Prints what has
-to be in the image, as JSON: {"files": {path: [length, crc]}, "journal": {Message ID: body's length}, ...}."""
+Does thousands of creations, writes, appends, renames and deletions, until the file system is full, among the journal's
+appends, marks and restarts. Ends abruptly, like a power cut. Prints the expected content of the image as JSON:
+{"files": {path: [length, crc]}, "journal": {Message ID: body's length}, ...}."""
 
 import json
 import os
@@ -19,12 +19,12 @@ from inflight.pinned import PinnedFlash
 ROOT = "/flash"
 BLOCKS = 64
 SIZE = 4096
-MOST = 24  # files of the user's
+MOST = 24  # other files
 ENOSPC = 28
 
 
 class Flash:
-    """NOR flash: programming only clears bits, so what was not erased before is spoilt."""
+    """NOR flash: programming only clears bits, so a missing erase corrupts data."""
 
     def __init__(self, page):
         self.page = page
@@ -53,11 +53,11 @@ class Flash:
 
 
 class User:
-    """Uses the file system at random, and knows what has to be in each file: length and CRC-32."""
+    """Uses the file system at random, and keeps the expected length and CRC-32 of each file."""
 
     def __init__(self):
         self.files = {}
-        self.full = 0  # times that the file system was
+        self.full = 0  # how often the file system was full
         self.growing = True
         self.counter = 0
 
@@ -87,7 +87,7 @@ class User:
         if len(self.files) >= MOST or not self.growing:
             return self.delete()
         path = self.new_path()
-        self.files[path] = [0, 0]  # the entry stands as soon as it is open
+        self.files[path] = [0, 0]  # the directory entry exists as soon as the file is open
         self._write(path, "wb", [0, 0])
 
     def append(self):
@@ -141,20 +141,20 @@ class User:
             with open(ROOT + path, "rb") as f:
                 data = f.read()
             if (len(data), crc32(data)) != (length, crc):
-                raise AssertionError("%s is not what it was" % path)
+                raise AssertionError("%s has changed" % path)
 
 
 class Sensor:
-    """Appends and marks, around the ring."""
+    """Appends and marks records, around the ring."""
 
     def __init__(self):
-        self.live = {}  # Message ID: (place, length of the body)
+        self.live = {}  # Message ID: (address, length of the body)
         self.mid = 0
 
     def start(self, flash):
         self.device = PinnedFlash(flash, root=ROOT, page=flash.page)
         if self.device.repaired:
-            raise AssertionError("%d files were made anew" % self.device.repaired)
+            raise AssertionError("%d pinned files were recreated" % self.device.repaired)
         self.journal = Journal(self.device)
         self.journal.owner = self
         found = {}
@@ -163,7 +163,7 @@ class Sensor:
             found[self.journal.found_mid] = at, self.journal.found_len
             seq = self.journal.found_seq + 1
         if {mid: n for mid, (_, n) in found.items()} != {mid: n for mid, (_, n) in self.live.items()}:
-            raise AssertionError("the journal forgot something")
+            raise AssertionError("the journal lost a record")
         self.live = found
 
     def moved(self, old, new):

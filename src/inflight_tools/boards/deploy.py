@@ -1,5 +1,5 @@
-"""The application and its settings onto a board that runs MicroPython, copying what changed; then it waits until the
-broker has heard from it."""
+"""Deploys the application and its settings to a board that runs MicroPython: copies changed files, and waits for the
+board's birth message at the broker."""
 
 import json
 from collections import deque
@@ -21,14 +21,14 @@ from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
 from inflight_tools.boards.settings import settings
 
-_BROKER_S = 15  # to reach the broker from here
-_TAIL = 8  # lines of the board's console that are worth reading when it stays silent
+_BROKER_S = 15  # time-out for connecting to the broker
+_TAIL = 8  # lines of the board's console to show if no birth message arrives
 
 
 def deploy(board, port, device_files=None, in_rom=False, say=lambda text: None, before_reset=lambda link: None):
-    """Installs the application for the board in folder `board`, and `device_files` ({path: content}: its settings; with
-    None it keeps those it has), on what answers at `port`, and resets it. Returns the Plan that was carried out.
-    Raises DeviceError, ValueError."""
+    """Installs the application for the board in folder `board`, and `device_files` ({path: content}: its settings;
+    None keeps the present ones) on the board at `port`, and resets it. Returns the executed Plan. Raises DeviceError,
+    ValueError."""
     application = files(board)
     with Link(port) as link:
         if device_files is None and not hashes(link, [CONFIG_PATH]):
@@ -39,7 +39,7 @@ def deploy(board, port, device_files=None, in_rom=False, say=lambda text: None, 
 
 
 class Birth:
-    """Waits until `broker` has heard from the board on `port` after its reset."""
+    """Waits until `broker` has received a birth message of the board on `port` after its reset."""
 
     def __init__(self, broker, port, seconds):
         self._broker, self._port, self._seconds = broker, port, seconds
@@ -56,14 +56,14 @@ class Birth:
         self._watch.__exit__(*what)
 
     def expect(self, link):
-        """What the broker retains until now is of an earlier start."""
+        """Messages that the broker has retained until now belong to an earlier start."""
         self._device = self._device or link.run("import board\nprint(board.device_id())").strip()
         self._watch.follow(self._device, ["status"])
         self._watch.catch_up(_BROKER_S)
         self._births.arm()
 
     def wait(self):
-        """The fields of the new birth message. Raises DeviceError, with what the board said last."""
+        """The fields of the new birth message. Raises DeviceError with the end of the board's console."""
         lines = deque(maxlen=_TAIL)
         with BoardConsole(self._port, lines.append):
             fields = self._births.wait(self._seconds)
@@ -77,7 +77,7 @@ class Birth:
 
 
 def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
-    """(Plan that was carried out, fields of the birth message or None)."""
+    """(executed Plan, fields of the birth message or None)."""
 
     def say(text):
         console.print(f"  {text}", highlight=False, markup=False)
@@ -114,7 +114,7 @@ def main(
         False, "--json", help="print what was done and the birth message as JSON, the rest to stderr"
     ),
 ):
-    """Copies what changed to the board, resets it, and succeeds when the broker has heard from it."""
+    """Copies changed files to the board, resets it, and succeeds when the broker has received its birth message."""
     console = Console(soft_wrap=True, stderr=as_json)
     try:
         plan, birth = _run(console, board, port, config, ca, cert, key, broker, wait, romfs)

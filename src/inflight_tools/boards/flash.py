@@ -35,7 +35,7 @@ def main(
         (_uf2 if made.variant.family else _esp32)(made, port, erase)
 
 
-# --- ESP32: in pieces, around the journal ---
+# --- ESP32: all partitions but the journal ---
 
 
 def _esp32(image, device, erase):
@@ -48,7 +48,7 @@ def _esp32(image, device, erase):
 
 
 def write(image, port, erase):
-    """Writes Esp32Image `image` through `port`. The board's journal stays as it is, if it has one, unless `erase`."""
+    """Writes Esp32Image `image` through `port`. A journal on the board is kept, unless `erase`."""
     size = port.flash_size()
     if size and size < image.flash_size:
         raise ValueError(
@@ -68,8 +68,8 @@ def write(image, port, erase):
 
 
 def _has_journal(image, port):
-    """True if the board's journal is where the image has it, False if it has none; ValueError if it is elsewhere, or
-    may be."""
+    """True if the board's journal is at the same place as in the image, False if it has none; ValueError if it is
+    elsewhere, or may be."""
     from inflight_tools.boards.images.esp32 import TABLE, TABLE_SIZE, files_hold_journal, read_table
 
     advice = f"ERASE=1 erases everything, {_LOST} too"
@@ -79,7 +79,7 @@ def _has_journal(image, port):
         raise ValueError(f"on the board, {e}; {advice}") from None
     journal = table and table.find(image.journal.name)
     if table and not journal and files_hold_journal(table, port.read):
-        raise ValueError(f"the board keeps its journal among its files: `make deploy` leaves it alone; {advice}")
+        raise ValueError(f"the board keeps its journal among its files: `make deploy` keeps it; {advice}")
     if not journal:
         return False
     mine = image.journal
@@ -130,8 +130,8 @@ def _into_boot_program(port):
 
 
 def _mounted(label):
-    """Where a desktop mounted the drive `label`; None if nowhere."""
-    if os.name == "nt":  # a letter tells nothing: what lies on the drive does
+    """The path at which the drive `label` is mounted, or None."""
+    if os.name == "nt":  # a drive letter says nothing: identify the drive by its files
         drives = [Path(f"{letter}:/") for letter in string.ascii_uppercase[3:]]
         return next((drive for drive in drives if (drive / _INFO).is_file()), None)
     for place in ("/media", "/run/media", "/Volumes"):
@@ -166,6 +166,6 @@ def _copy(content, drive):
         try:
             os.fsync(file.fileno())
         except OSError:
-            # The board restarts at the last block, and its drive is gone before the system is done with it.
+            # The board restarts after the last block, so its drive disappears before the system has finished writing.
             if drive.is_dir() and (drive / _INFO).exists():
                 raise

@@ -1,5 +1,5 @@
-"""Writes the library as it is frozen into a firmware with the least heap: `inflight board freeze FOLDER`, and then, in
-a port of MicroPython, `make FROZEN_MANIFEST=FOLDER/manifest.py`."""
+"""Writes the library in the form that needs the least heap when frozen: `inflight board freeze FOLDER`, then, in a
+port of MicroPython, `make FROZEN_MANIFEST=FOLDER/manifest.py`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ package("{PACKAGE}", opt=3)
 
 
 def main(folder: Annotated[Path, typer.Argument(help="is made if it is missing; its files are replaced")]):
-    """Writes the library as it is frozen into a firmware: FOLDER/inflight and FOLDER/manifest.py."""
+    """Writes the library to freeze into a firmware: FOLDER/inflight and FOLDER/manifest.py."""
     (folder / PACKAGE).mkdir(parents=True, exist_ok=True)
     for place, text in shrunk(library()).items():
         (folder / f"{place}.py").write_text(text)

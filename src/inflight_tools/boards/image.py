@@ -1,4 +1,4 @@
-"""The image of a bare board as a file: MicroPython, the journal's place, and the application with its settings."""
+"""The image of a bare board as a file: MicroPython, space for the journal, and the application with its settings."""
 
 import contextlib
 import hashlib
@@ -28,7 +28,7 @@ console = Console()
 
 @contextlib.contextmanager
 def one_line():
-    """What is wrong, as one line, and exit status 1."""
+    """Turns an error into one line and exit status 1."""
     try:
         yield
     except (ValueError, RuntimeError) as e:
@@ -42,12 +42,11 @@ def one_line():
 
 
 def make(board, firmware, sha256, config, ca, cert, key, flash_mb):
-    """The image for BOARD= `board`. Nothing is made of a configuration that is wrong, so that is looked at first.
-    ValueError, one line, for whatever is wrong."""
+    """The image for BOARD= `board`. The configuration is checked first. ValueError with one line for any error."""
     chosen = variant(board)
     own = settings(config, ca, cert, key)
     files = bundle.files(chosen.folder)
-    # What `make deploy` looks at, to know which files are the application's.
+    # The list of the application's files, for `make deploy`.
     files[RECORD] = json.dumps({path: sha(content) for path, content in files.items()}).encode()
     if taken := own.keys() & files.keys():
         raise ValueError(f"{config}: {min(taken)} belongs to the application: write another path")
@@ -79,8 +78,7 @@ def main(
     out: Annotated[Path | None, typer.Option(help="default: build/inflight-<board>.bin or .uf2")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print path, size and SHA-256 as JSON instead")] = False,
 ):
-    """Writes the image of a bare board to a file. It holds what the configuration holds, secrets too: keep it as you
-    keep that."""
+    """Writes the image of a bare board to a file. It contains the secrets of the configuration: protect it likewise."""
     with one_line():
         made = make(board, firmware, sha256, config, ca, cert, key, flash_mb)
         target = out or Path("build") / f"inflight-{board}{made.suffix}"

@@ -1,4 +1,4 @@
-"""What a board prints and what the broker hears from it, live, in one stream. Nothing is sent to the board."""
+"""Shows a board's console and its messages at the broker live, in one stream. Sends nothing to the board."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ _WIDTH = max(map(len, _STYLES))
 
 
 def flat(fields, above=""):
-    """Yields "name=value" of a message, names below others as "journal.live"; what is nothing or 0 is left out."""
+    """Yields "name=value" of a message, nested names as "journal.live"; empty and 0 values are omitted."""
     for name, value in fields.items():
         if isinstance(value, dict):
             yield from flat(value, f"{above}{name}.")
@@ -42,7 +42,7 @@ def describe(payload):
 
 
 class Stream:
-    """Collects events of both halves, each with the time it came."""
+    """Collects events of console and broker, with their times."""
 
     def __init__(self, device=None):
         self._device = device
@@ -57,7 +57,7 @@ class Stream:
         self.add(kind, f"{who}{describe(payload)}{' (retained)' if retained else ''}")
 
     def console(self, line):
-        """For BoardConsole: a traceback names functions as the source does."""
+        """For BoardConsole: translates function names in tracebacks to those of the source."""
         self.add("console", translate(line))
 
     def _next(self):
@@ -67,7 +67,7 @@ class Stream:
 
     def show(self, console):
         """Prints events until Ctrl-C."""
-        # Not by its exception, which may strike in some callback that lets it vanish.
+        # Not by KeyboardInterrupt, which a callback could swallow.
         signal.signal(signal.SIGINT, lambda *_: self._events.put(None))
         while event := self._next():
             at, source, text = event
@@ -77,7 +77,7 @@ class Stream:
 
 def _run(console, port, config, ca, cert, key, broker):
     if not port and not config:
-        raise ValueError("nothing to look at: PORT=/dev/ttyACM0 for the console, CONFIG=config.json for the broker")
+        raise ValueError("nothing to show: PORT=/dev/ttyACM0 for the console, CONFIG=config.json for the broker")
     with contextlib.ExitStack() as stack:
         stream = Stream()
         if config:
@@ -99,7 +99,7 @@ def main(
     key: Path = typer.Option(None, help="the device's private key"),
     broker: str = typer.Option(None, help="host or host:port of the broker as this computer knows it"),
 ):
-    """Shows the board's console and its status and health messages until Ctrl-C, which leaves the board running."""
+    """Shows the board's console and its status and health messages until Ctrl-C; the board keeps running."""
     console = Console()
     try:
         _run(console, port, config, ca, cert, key, broker)

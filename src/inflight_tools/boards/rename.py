@@ -1,53 +1,52 @@
-"""Names that nobody outside the library knows, made free of charge: each name that MicroPython meets for the first
-time costs heap, some 20 bytes, and one that the firmware itself uses costs nothing. rom_names.txt holds names that the
-stock firmware of ESP32 and Pico W, and the unix port, have in ROM.
+"""Renames internal names so that they cost no heap. Each name that MicroPython's firmware does not contain costs some
+20 bytes of heap. rom_names.txt lists names that the stock firmware of ESP32 and Pico W, and the unix port, have in ROM.
 
-An internal name is one that the library gives to something (a private global, a method, an attribute) and that nobody
-else can mean: it is not public, stands in no string, and is not imported from anywhere. It becomes the same word
-everywhere, so a traceback can be translated back. The name of an argument that nobody passes by its keyword becomes a
-word of the function's own."""
+An internal name is one that the library defines (a private global, a method, an attribute) and that nothing else can
+refer to: it is not public, is in no string, and is not imported from elsewhere. It becomes the same word everywhere,
+so tracebacks can be translated back. An argument that is never passed by keyword becomes any word that is unused in
+its function."""
 
 import ast
 import builtins
 from pathlib import Path
 
 PACKAGE = "inflight"
-_RESIDENT = (f"{PACKAGE}/core", f"{PACKAGE}/client")
+# There are more names than words. What each client loads comes first: a name stays when its module is unloaded.
+_FIRST = [f"{PACKAGE}/{name}" for name in ("core", "client", "options", "handshake", "subscribing", "recovery")]
 _ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BUILTIN = set(dir(builtins))
 
 
 def rename(trees, public):
-    """Renames what is internal in trees, {place: ast.Module}, in place. public: names that stay, and mean what they
-    mean. Returns {original name: new name}."""
+    """Renames internal names in trees, {place: ast.Module}, in place. public: names that keep their meaning. Returns
+    {original name: new name}."""
     library = {place: tree for place, tree in trees.items() if place.startswith(f"{PACKAGE}/")}
     public = {*public, *_BUILTIN}
     kept = {*public, *_ROM}
     for tree in library.values():
-        kept |= {*_exported(tree), *_imported(tree), *_strings(tree), *_keywords(tree)}
+        kept |= {*_imported(tree), *_strings(tree), *_keywords(tree)}
     internal = {name for tree in library.values() for name in _given(tree) if name[:2] != "__"} - kept
-    # There are more names than words: what is always loaded comes first.
-    resident = {name for place in _RESIDENT if place in library for name in _names(library[place])}
+    rank = {name: k for k, place in reversed([*enumerate(_FIRST)]) for name in _names(library.get(place, ast.Module()))}
     used = public.union(*map(_names, trees.values()))
     words = (word for word in _ROM if word not in used)
-    table = dict(zip(sorted(internal, key=lambda name: (name not in resident, name)), words, strict=False))
+    table = dict(zip(sorted(internal, key=lambda name: (rank.get(name, len(_FIRST)), name)), words, strict=False))
     for tree in trees.values():
         _Rename(table).visit(tree)
-    keywords = public.union(*map(_keywords, trees.values()))
+    keywords = _BUILTIN.union(*map(_keywords, trees.values()))
     for tree in library.values():
-        _rename_arguments(tree, keywords)
+        _rename_arguments(tree, public, keywords)
     return table
 
 
 def mentioned(text):
-    """The names that stand in a module, or in its strings."""
+    """The names in a module, including its strings."""
     tree = ast.parse(text)
     return {*_names(tree), *_strings(tree)}
 
 
 def _names(tree):
-    """Every name that stands in a module, whatever it means there."""
+    """Every name in a module, whatever it refers to."""
     for node in ast.walk(tree):
         for field in ("id", "attr", "name", "arg", "asname"):
             if isinstance(getattr(node, field, None), str):
@@ -62,28 +61,21 @@ def _strings(tree):
     return (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
-def _exported(tree):
-    """Public globals: they may be imported by their names."""
-    for node in tree.body:
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            names = [node.name]
-        else:
-            names = [name.id for name in ast.walk(node) if isinstance(name, ast.Name)]
-        yield from (name for name in names if name[0] != "_")
-
-
 def _imported(tree):
-    """What a module takes from others, its attributes there included: `packet.connect`, `alias.asname`."""
+    """What a module takes from outside the library."""
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not _is_ours(node)):
             for alias in node.names:
-                if not alias.name.startswith("_"):
-                    yield from alias.name.split(".")
-                    yield alias.asname or alias.name
+                yield from alias.name.split(".")
+                yield alias.asname or alias.name
+
+
+def _is_ours(node):
+    return node.level > 0 or node.module.split(".")[0] == PACKAGE
 
 
 def _given(tree):
-    """Names that a module gives to something."""
+    """Names that a module defines."""
     for node in ast.walk(tree):
         if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
             yield node.name
@@ -99,11 +91,26 @@ class _Rename(ast.NodeTransformer):
     def __init__(self, table):
         self._table = table
 
+    def visit_Module(self, tree):
+        if all(isinstance(node, (ast.ImportFrom, ast.Assign)) for node in tree.body):
+            return _hand_on(tree, self._table)
+        return self.generic_visit(tree)
+
     def generic_visit(self, node):
         for field in ("id", "attr", "name", "arg", "asname"):
             if getattr(node, field, None) in self._table:
                 setattr(node, field, self._table[getattr(node, field)])
         return super().generic_visit(node)
+
+
+def _hand_on(tree, table):
+    """A module that only hands on what others have goes on doing that by the names of the source."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and _is_ours(node):
+            node.names = [
+                ast.alias(table.get(alias.name, alias.name), alias.asname or alias.name) for alias in node.names
+            ]
+    return tree
 
 
 class _RenameLocals(ast.NodeTransformer):
@@ -119,10 +126,14 @@ class _RenameLocals(ast.NodeTransformer):
         return node
 
 
-def _rename_arguments(tree, kept):
+def _rename_arguments(tree, public, keywords):
     for function in ast.walk(tree):
         inner = [node for node in ast.walk(function) if isinstance(node, (*_FUNCTIONS, ast.Lambda))]
         if isinstance(function, _FUNCTIONS) and inner == [function]:
+            # What has a default, or belongs to a public function, may be passed by its keyword from outside.
+            asked = function.args.args[: len(function.args.args) - len(function.args.defaults)]
+            internal = [] if function.name in public else asked
+            kept = {argument.arg for argument in function.args.args if argument not in internal} & public | keywords
             used = kept.union(_names(function))
             words = (word for word in _ROM if word not in used and word[0].islower())
             arguments = [a.arg for a in function.args.args if a.arg not in kept and a.arg not in _ROM]

@@ -1,4 +1,4 @@
-"""What makes a device this one and no other: its configuration and its certificates, as files for its file system."""
+"""The settings of one device: its configuration and certificates, as files for its file system."""
 
 import base64
 import importlib.util
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from inflight_tools.boards.bundle import FIRMWARE
 
-CONFIG = "/config.json"  # where every board looks for it
+CONFIG = "/config.json"  # its path on every board
 _SECRET = ("password", "wifi_key")
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
 
@@ -39,7 +39,7 @@ def settings(config_file, ca=None, cert=None, key=None):
 
 
 def _checked(path):
-    """The fields of the configuration, as the firmware itself will check them."""
+    """The fields of the configuration, checked by the firmware's own code."""
     if not path.is_file():
         raise ValueError(f"no file {path}: write one, firmware/README.md tells the fields, or name it with CONFIG=")
     spec = importlib.util.spec_from_file_location("firmware_config", FIRMWARE / "config.py")
@@ -56,7 +56,7 @@ def _half(path, field, variable, place, local):
 
 
 def _der(path, private):
-    """The one certificate or private key in a PEM or DER file, as DER: MicroPython on boards reads no PEM."""
+    """The one certificate or private key in a PEM or DER file, as DER: MicroPython on boards does not read PEM."""
     kind = "private key" if private else "certificate"
     if not path.is_file():
         raise ValueError(f"no file {path}: name the {kind}'s file")
@@ -94,7 +94,7 @@ def _is_certificate(data):
 
 
 def _git(path, *words):
-    """True if git, asked about the file `path`, says yes; False too where there is no git."""
+    """True if git confirms that about the file `path`; False without git."""
     command = ["git", "-C", str(path.absolute().parent), *words, path.name]
     try:
         return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
@@ -103,7 +103,7 @@ def _git(path, *words):
 
 
 def _keep_from_git(path, why):
-    """A secret must never be committed: refuses a file that git tracks, and warns of one that it could."""
+    """Prevents the commit of secrets: refuses a file that git tracks, and warns of one that it could track."""
     if _git(path, "ls-files", "--error-unmatch", "--"):
         raise ValueError(f"{path} {why} and git tracks it: move it, or `git rm --cached` it and list it in .gitignore")
     if _git(path, "ls-files", "--error-unmatch", "--others", "--exclude-standard", "--"):

@@ -26,7 +26,6 @@ CORE = [
     "in_flight",
     "outbound",
     "inbound",
-    "foreign",
     "keep_alive",
     "send_buffer",
     "session_record",
@@ -48,7 +47,7 @@ def shrink(sources, public=None):
 
 
 def originals(sources, public):
-    """{name in what shrink() makes of these: name in the source}"""
+    """{name in the output of shrink(): name in the source}"""
     return {new: name for name, new in rename(_shrink(sources), public).items()}
 
 
@@ -75,12 +74,15 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class _Trim(ast.NodeTransformer):
-    """Takes out docstrings and what is not for MicroPython."""
+    """Takes out docstrings, declarations of types, and what is not for MicroPython."""
 
     def visit(self, node):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
         return super().visit(node)
+
+    def visit_AnnAssign(self, node):
+        return node if node.value else None
 
     def visit_If(self, node):
         self.generic_visit(node)
@@ -92,7 +94,7 @@ def _is_constant(node):
 
 
 def _constants(place, trees):
-    """{name: number} of the names that a module gives by const(number), or hands on from another one."""
+    """{name: number} of the names that a module defines by const(number), or re-exports."""
     found = {}
     for node in trees[place].body:
         if isinstance(node, ast.ImportFrom):
@@ -106,8 +108,8 @@ def _constants(place, trees):
 
 
 class _Fold(ast.NodeTransformer):
-    """Puts numbers in the place of constants, its own and imported ones. Public ones of a module that does not become
-    part of another remain, for others than ours."""
+    """Replaces constants by their numbers, the module's own and imported ones. Public constants of a module that is
+    not merged into another remain, for other modules."""
 
     def __init__(self, place, constants, merged):
         self._place, self._constants, self._merged = place, constants, merged
@@ -125,7 +127,7 @@ class _Fold(ast.NodeTransformer):
         for alias in node.names:
             if alias.name in known:
                 self._numbers[alias.asname or alias.name] = known[alias.name]
-        # No constant is left for const() to make, here; in core it stays, for others than ours.
+        # const() is unused here now; core keeps it for other modules.
         needless = ("const",) if not self._merged else ()
         node.names = [alias for alias in node.names if alias.name not in known and alias.name not in needless]
         return node if node.names else None
@@ -138,7 +140,7 @@ class _Fold(ast.NodeTransformer):
         return ast.Assign(node.targets, ast.Constant(self._numbers[node.targets[0].id]))
 
     def visit_Call(self, node):
-        # A table that is spelt out in the source is a constant, too.
+        # A literal table is a constant, too.
         self.generic_visit(node)
         if ast.unparse(node.func) == "bytes" and len(node.args) == 1 and isinstance(node.args[0], ast.Tuple):
             items = node.args[0].elts
@@ -156,11 +158,11 @@ class _Fold(ast.NodeTransformer):
         return ast.Constant(self._numbers[node.id]) if loads else node
 
 
-# --- one module of several ---
+# --- merging modules ---
 
 
 def _globals(tree):
-    """The names that a module binds by itself, not by an import."""
+    """The names that a module defines itself, not by an import."""
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
@@ -169,14 +171,14 @@ def _globals(tree):
 
 
 def _public(tree):
-    """What others may import from a module, be it its own or only handed on."""
+    """Names that others may import from a module, its own or re-exported."""
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     handed_on = [alias.asname or alias.name for node in imports for alias in node.names]
     return [name for name in (*_globals(tree), *handed_on) if not name.startswith("_")]
 
 
 def _locals(function):
-    """The names of its own that a function has, or one within it."""
+    """The local names of a function, or of one within it."""
     for node in ast.walk(function):
         if isinstance(node, ast.arg):
             yield node.arg
@@ -192,7 +194,7 @@ def _merge(trees, modules, constants):
     for place in modules:
         for name in _globals(trees[place]):
             if owner.setdefault(name, place) != place:
-                raise ValueError(f"{name} stands in {owner[name]} and in {place}: name one otherwise")
+                raise ValueError(f"{name} is defined in {owner[name]} and in {place}: rename one")
         tree = _Redirect(place, modules, core).visit(trees[place])
         for node in tree.body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -202,7 +204,7 @@ def _merge(trees, modules, constants):
     result = {core: ast.Module([*imports.values(), *body], [])}
     for place, tree in trees.items():
         if place in modules:
-            result[place] = _door(exports[place], constants[_dotted(place)])
+            result[place] = _forwarder(exports[place], constants[_dotted(place)])
         elif place == f"{PACKAGE}/__init__":
             result[place] = _Readdress().visit(tree)
         else:
@@ -210,22 +212,22 @@ def _merge(trees, modules, constants):
     return result
 
 
-def _door(names, constants):
-    """A module that only hands on what now stands in core."""
+def _forwarder(names, constants):
+    """A module that only re-exports names that are in core now."""
     lines = [f"from .core import {', '.join(names)}"] if names else []
     lines += [f"{name} = {value}" for name, value in constants.items() if not name.startswith("_")]
     return ast.parse("\n".join(lines))
 
 
 class _Readdress(ast.NodeTransformer):
-    """The table of names and modules in __init__."""
+    """Updates the table of names and modules in __init__."""
 
     def visit_Constant(self, node):
         return ast.Constant("core") if node.value in CORE else node
 
 
 class _Redirect(ast.NodeTransformer):
-    """Imports of merged modules: within core there are none, for others they become imports of core."""
+    """Rewrites imports of merged modules: within core they are removed, elsewhere they become imports of core."""
 
     def __init__(self, place, modules, core):
         self._place = place

@@ -1,1 +1,1 @@
-"""What deploy and monitor share: the board on its cable, its console, and what the broker hears of it."""
+"""Shared by deploy and monitor: the board on its cable, its console, and its messages at the broker."""

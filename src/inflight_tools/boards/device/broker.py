@@ -1,4 +1,4 @@
-"""Where the broker of a configuration is, and how to log in there."""
+"""The broker of a configuration: its address and credentials."""
 
 import ssl
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, repr=False)  # no repr: it would show the password
 class Broker:
-    """Where a device publishes, and how to log in there."""
+    """A device's broker, with credentials."""
 
     host: str
     port: int
@@ -22,8 +22,8 @@ class Broker:
 
 
 def broker_of(fields, override=None, ca=None, cert=None, key=None):
-    """The Broker of a configuration, a dict that was checked. `override` is "host" or "host:port", where this computer
-    reaches it, if not as the device does; the rest are files in PEM or DER. Raises ValueError."""
+    """The Broker of a checked configuration (a dict). `override`: its address for this computer, "host" or
+    "host:port", if it differs; the other arguments are PEM or DER files. Raises ValueError."""
     tls = _context(ca, cert, key) if fields.get("tls_ca") else None
     host, port = fields["host"], fields.get("port") or (8883 if tls else 1883)
     if override:
@@ -46,5 +46,5 @@ def _context(ca, cert, key):
         try:
             context.load_cert_chain(cert, key)
         except ssl.SSLError:
-            raise ValueError(f"{cert} and {key}: as PEM they log in from here too") from None
+            raise ValueError(f"{cert} and {key}: needed as PEM for the connection from here") from None
     return context

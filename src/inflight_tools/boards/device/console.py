@@ -1,4 +1,4 @@
-"""What a board prints, without disturbing it: not one byte is sent."""
+"""Reads a board's console without sending a byte."""
 
 import contextlib
 import threading
@@ -11,8 +11,8 @@ _LOOK_S = 0.2
 
 
 class Console:
-    """Hands each line that the board on `port` prints to on_line(text), and to on_state(text) what becomes of the port:
-    a board that is reset takes it away for a moment. Both are called from a thread of its own."""
+    """Calls on_line(text) with each line that the board on `port` prints, and on_state(text) when the port disappears
+    or returns, as during a reset. Both are called from a thread of its own."""
 
     def __init__(self, port, on_line, on_state=lambda text: None):
         self._port, self._on_line, self._on_state = port, on_line, on_state

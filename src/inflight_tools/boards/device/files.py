@@ -1,4 +1,4 @@
-"""The files of a board: which there are, and how new ones take the place of old ones all at once."""
+"""The files on a board: listing them, and replacing them all at once."""
 
 import hashlib
 import json
@@ -10,8 +10,8 @@ RECORD = "/lib/inflight.json"  # {path: SHA-256} of the application's files, so 
 _STAGE = "/lib/inflight.new"
 _SPARE_BLOCKS = 4  # for folders, and for what littlefs needs while it moves things
 
-# Prints a line for each file that is there. Bounded buffers: a board may have little heap left. Most paths asked for
-# are not there, and a folder is listed faster than its files are opened in vain.
+# Prints a line for each existing file. Buffers are small: a board may have little heap left. Most of the paths do not
+# exist, and listing a folder is faster than trying to open them.
 _HASH = """
 import hashlib, os
 from binascii import hexlify
@@ -74,7 +74,7 @@ for d in {folders!r}:
  except OSError: pass
 """
 
-# Everything new takes its place in one go, in the order given; then what is no longer wanted goes.
+# Renames all new files in the given order; then removes obsolete ones.
 _SWITCH = """
 import os
 for a, b in {moves!r}: os.rename(a, b)
@@ -85,7 +85,7 @@ os.rmdir({stage!r})
 
 @dataclass(frozen=True)
 class Identity:
-    """What runs on a board. `frozen`: the application is part of its firmware already."""
+    """The firmware on a board. `frozen`: the application is frozen into it."""
 
     implementation: str
     version: tuple
@@ -111,7 +111,7 @@ def hashes(link, paths):
 
 
 def read_record(link):
-    """{path: SHA-256} of what an earlier deploy put there; empty if there was none, or its record is damaged."""
+    """{path: SHA-256} written by an earlier deploy; empty if there is none, or it is damaged."""
     text = link.run(f"try: print(open({RECORD!r}).read())\nexcept OSError: pass")
     try:
         found = json.loads(text or "{}")
@@ -121,19 +121,18 @@ def read_record(link):
 
 
 def prepare(link):
-    """Removes what an interrupted deploy left behind. Returns (bytes in a block, blocks free)."""
+    """Removes leftovers of an interrupted deploy. Returns (bytes in a block, blocks free)."""
     return literal_eval(link.run(_CLEAR.format(stage=_STAGE)))
 
 
 def blocks(contents, block):
-    """How many blocks files of these contents take while the old ones are still there."""
+    """How many blocks these files need while the old ones still exist."""
     return sum(max(1, math.ceil(len(content) / block)) for content in contents) + _SPARE_BLOCKS
 
 
 def replace(link, files, stale, asides=(), progress=lambda path: None):
-    """Writes `files` ({path: content}, in this order) to the staging folder. When all are there they take their places
-    in one command, after the moves in `asides`, and the paths in `stale` are removed: a cable that is pulled before
-    leaves the board as it was."""
+    """Writes `files` ({path: content}, in this order) to the staging folder. Then one command moves `asides`, renames
+    the new files, and removes the paths in `stale`: if the cable is pulled before that, the board is unchanged."""
     link.run(_MAKE.format(folders=[*_folders(files), _STAGE]))
     staged = {f"{_STAGE}/{number}": path for number, path in enumerate(files)}
     link.put({place: files[path] for place, path in staged.items()}, lambda place: progress(staged[place]))

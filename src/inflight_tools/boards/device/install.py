@@ -1,4 +1,4 @@
-"""Brings the application of a board to what it should be: looks first, refuses before anything is written."""
+"""Installs the application on a board: checks everything before the first write."""
 
 import json
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _LIB = "/lib"
 
 @dataclass
 class Plan:
-    """What is to be done. Paths are those on the board."""
+    """The changes to make. Paths are those on the board."""
 
     write: dict = field(default_factory=dict)  # {path: content}
     rom: bytes = b""  # an image to write first; empty if none has to be
@@ -23,8 +23,8 @@ class Plan:
 
 
 def install(link, board, application, settings, in_rom=False, say=lambda text: None):
-    """Puts `application` and `settings` ({path: content} each) on the board of folder `board`, copying what differs;
-    with `in_rom` the modules go to the ROM file system. Returns the Plan, carried out. Raises DeviceError."""
+    """Installs `application` and `settings` ({path: content} each) on the board of folder `board`, copying changed
+    files; with `in_rom` the modules go to the ROM file system. Returns the executed Plan. Raises DeviceError."""
     identity = files.identify(link)
     _check(identity, board)
     recorded = files.read_record(link)
@@ -113,7 +113,7 @@ def _plan(wanted, settings, recorded, shadows, found):
             )
     own = {path: digest for path, digest in hashes.items() if not path.startswith(rom.LIB)}
     if plan.stale or any(recorded.get(path) != digest for path, digest in own.items()):
-        # First, and with what is to be removed: power may be cut among the moves.
+        # First, and including obsolete files: power may be cut between the moves.
         old = {path: recorded[path] for path in plan.stale if path in recorded}
         plan.write = {files.RECORD: json.dumps(own | old).encode(), **plan.write}
     plan.write |= {path: content for path, content in settings.items() if found.get(path) != files.sha(content)}

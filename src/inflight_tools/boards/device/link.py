@@ -1,4 +1,4 @@
-"""A board on its cable: code that runs on it, files that are written to it. mpremote speaks its raw REPL."""
+"""A board on its cable: runs code on it and writes files to it, by mpremote's raw REPL."""
 
 import base64
 import contextlib
@@ -12,11 +12,11 @@ from mpremote.transport_serial import SerialTransport
 from serial.tools import list_ports
 
 _PROMPT_S = 3
-_ATTEMPTS = 8  # Ctrl-C strikes in vain while a board starts, and waits while it looks up a name
+_ATTEMPTS = 8  # Ctrl-C has no effect while a board starts, and is delayed during name resolution
 _QUIET_S = 0.5
-_SILENCE_S = 60  # without a sign of life, a command has failed
+_SILENCE_S = 60  # a command without output for so long has failed
 _BATCH = 2048  # bytes of files per command: the board holds them three times
-# The watchdog that the interrupted firmware started bites still, and nobody else feeds it now.
+# The interrupted firmware's watchdog is still running, and must be fed.
 _FEED = """
 def _feed():
  import sys
@@ -26,13 +26,13 @@ def _feed():
 
 
 class DeviceError(RuntimeError):
-    """What is wrong with the board or its cable, in one line that says what to do; never what was being written."""
+    """What is wrong with the board or its cable, in one line that tells what to do; never contains written data."""
 
 
 def refusal(port):
     """Why the serial port `port` does not open."""
     if "://" in port:
-        return f"nothing answers at {port}"
+        return f"no answer at {port}"
     if not os.path.exists(port) and port not in {found.device for found in list_ports.comports()}:
         return f"no port {port}: plug the board in; `mpremote devs` lists the ports"
     if os.path.exists(port) and not os.access(port, os.R_OK | os.W_OK):
@@ -41,8 +41,8 @@ def refusal(port):
 
 
 class Link:
-    """The board on `port` (a device, or any URL that pyserial takes). What runs there is interrupted as by Ctrl-C. At
-    the end of a `with` it is reset, whatever happened, so that no board is left standing still. Raises DeviceError."""
+    """The board on `port` (a device, or any URL of pyserial). Its program is interrupted as by Ctrl-C. Leaving the
+    `with` resets it in any case, so that no board stays stopped. Raises DeviceError."""
 
     def __init__(self, port):
         self._port = port
@@ -64,7 +64,7 @@ class Link:
     def _interrupt(self):
         for attempt in range(_ATTEMPTS):
             if self._prompt():
-                if attempt:  # answers to earlier attempts may be on their way still
+                if attempt:  # answers to earlier attempts may still arrive
                     self._drain()
                     self._prompt()
                 return
@@ -74,7 +74,7 @@ class Link:
         )
 
     def _prompt(self):
-        # mpremote prints what it got instead of a prompt.
+        # mpremote prints the data that it received instead of a prompt.
         with contextlib.suppress(TransportError, OSError), contextlib.redirect_stdout(io.StringIO()):
             self.transport.enter_raw_repl(soft_reset=False, timeout_overall=_PROMPT_S)
             return True
@@ -85,20 +85,20 @@ class Link:
             self.transport.read_until(1, b"\0", timeout=_QUIET_S)
 
     def run(self, code, feed=True):
-        """Runs `code` there; returns what it printed."""
+        """Runs `code` on the board; returns its output."""
         code = ("_feed()\n" if feed else "") + code
         try:
             output, problem = self.transport.exec_raw(code, timeout=_SILENCE_S)
         except (TransportError, OSError, struct.error):
-            # Nothing of mpremote's words: they may quote what the board echoed, a configuration for example.
-            raise DeviceError(f"the connection to {self._port} broke off: check the cable and run it again") from None
+            # Not mpremote's text: it may quote data that the board echoed, such as a configuration.
+            raise DeviceError(f"the connection to {self._port} was lost: check the cable and run it again") from None
         if problem:
             raise DeviceError(_explain(problem.decode(errors="replace")))
         return output.decode(errors="replace").replace("\r\n", "\n")
 
     def put(self, contents, progress=lambda path: None):
-        """Writes new files, {path: content}, in few commands that a small heap can take. `progress` is told the path
-        of each file."""
+        """Writes new files, {path: content}, in few commands that fit a small heap. `progress` is called with each
+        path."""
         batch, size = "from binascii import a2b_base64\n", 0
         for path, content in contents.items():
             progress(path)
@@ -117,7 +117,7 @@ class Link:
     def __exit__(self, *_):
         with contextlib.suppress(TransportError, OSError, struct.error):
             self.transport.exec_raw_no_follow("import machine\nmachine.reset()")
-            time.sleep(_QUIET_S)  # who opens the port next shall not find it as it goes
+            time.sleep(_QUIET_S)  # the port must have disappeared before it is opened again
         self._close()
 
     def _close(self):

@@ -1,4 +1,4 @@
-"""The ROM file system of newer firmware: modules in it run where they lie, and take no heap for their code."""
+"""The ROM file system of newer firmware: modules in it run in place, and their code needs no heap."""
 
 import contextlib
 import io
@@ -13,7 +13,7 @@ from mpremote.transport import TransportError
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.cache import write_below
 
-LIB = "/rom/lib"  # MicroPython mounts the image at /rom, and looks for modules here
+LIB = "/rom/lib"  # MicroPython mounts the image at /rom, and imports modules from here
 
 _SIZE = """
 try:
@@ -23,7 +23,7 @@ except (ImportError, AttributeError):
  d = -1
 print(d if isinstance(d, int) else d.ioctl(4, 0) * d.ioctl(5, 0) if hasattr(d, 'ioctl') else len(d))
 """
-# As MicroPython itself does at the next start.
+# As MicroPython does at the next start.
 _MOUNT = """
 import sys, vfs
 vfs.mount(vfs.VfsRom(vfs.rom_ioctl(2, 0)), '/rom')
@@ -39,7 +39,7 @@ def image(files):
 
 
 def check(link, content):
-    """Raises DeviceError if the board has no room for this image."""
+    """Raises DeviceError if the image does not fit the board."""
     size = int(link.run(_SIZE))
     if size <= 0:
         raise DeviceError("the board's firmware has no ROM file system: leave ROMFS=1 out, or flash a variant with one")

@@ -1,4 +1,4 @@
-"""What the broker of a configuration hears from a device."""
+"""A device's messages at the broker of its configuration."""
 
 import json
 import threading
@@ -9,12 +9,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from inflight_tools.boards.device.link import DeviceError
 
-_ALIVE = ("online", "asleep")  # what a device says of itself; "offline" may be the will of the one before
+_ALIVE = ("online", "asleep")  # published by a device; "offline" may be the will of an earlier start
 
 
 class Watch:
-    """A connection to `broker`, made again when it breaks. Messages go to on_message(device, kind, payload, retained),
-    where kind is the topic below the device's; trouble to on_trouble(text); both from a thread of paho's."""
+    """A reconnecting connection to `broker`. Messages go to on_message(device, kind, payload, retained), where kind is
+    the topic below the device's; errors to on_trouble(text); both from a thread of paho's."""
 
     def __init__(self, broker, on_message, on_trouble=lambda text: None):
         self.broker = broker
@@ -38,7 +38,7 @@ class Watch:
     def __enter__(self):
         try:
             self._client.connect(self.broker.host, self.broker.port)
-        except OSError as e:  # paho tells why only here; it tries again by itself
+        except OSError as e:  # only here paho reports the reason; it retries by itself
             self._say(e.strerror or str(e))
             self._answered.set()
             self._client.connect_async(self.broker.host, self.broker.port)
@@ -50,7 +50,7 @@ class Watch:
         self._client.loop_stop()
 
     def reach(self, seconds):
-        """Returns when the broker has let us in. Raises DeviceError if the first attempt fails."""
+        """Returns when the broker has accepted the connection. Raises DeviceError if the first attempt fails."""
         self._answered.wait(seconds)
         if not self._connected.is_set():
             raise DeviceError(
@@ -66,13 +66,13 @@ class Watch:
             self._subscribe()
 
     def catch_up(self, seconds):
-        """Returns when what the broker retains for follow() has been handed on. Raises DeviceError if it is late."""
+        """Returns when the retained messages for follow() have arrived. Raises DeviceError after a time-out."""
         if not self._caught_up.wait(seconds):
             raise DeviceError(f"the broker at {self.broker.place} does not answer ({self._trouble})")
 
     def _subscribe(self):
         self._client.subscribe(self._filters)
-        # Its answer comes after what was retained for the subscription.
+        # Its answer comes after the retained messages.
         self._client.unsubscribe(f"{self.broker.root}/nothing")
 
     def _on_connect(self, client, userdata, flags, reason, properties):
@@ -90,7 +90,7 @@ class Watch:
         self._caught_up.set()
 
     def _on_disconnect(self, client, userdata, flags, reason, properties):
-        if self._connected.is_set() and reason.is_failure:  # else it was told already why
+        if self._connected.is_set() and reason.is_failure:  # otherwise the reason was reported already
             self._say(str(reason))
         self._connected.clear()
 
@@ -105,7 +105,7 @@ class Watch:
 
 
 class Births:
-    """Tells a birth message that is new from the one that the broker retained of the start before."""
+    """Distinguishes a new birth message from the retained one of the previous start."""
 
     def __init__(self):
         self._known, self._news = set(), None
@@ -118,7 +118,7 @@ class Births:
             fields = json.loads(payload)
             key = fields["epoch"], fields["seq"]
         except (ValueError, KeyError, TypeError):
-            return  # the will carries no number
+            return  # the will has no number
         if not self._armed:
             self._known.add(key)
         elif fields.get("state") in _ALIVE and key not in self._known:
@@ -126,9 +126,9 @@ class Births:
             self._born.set()
 
     def arm(self):
-        """From now on what has not been seen yet is new."""
+        """From now on, birth messages not seen before are new."""
         self._armed = True
 
     def wait(self, seconds):
-        """The fields of the new birth message; None if none came in time."""
+        """The fields of the new birth message; None after a time-out."""
         return self._news if self._born.wait(seconds) else None

@@ -1,1 +1,1 @@
-"""Images for bare boards: firmware of MicroPython, a place for the journal, and a file system with the application."""
+"""Images for bare boards: MicroPython's firmware, space for the journal, and a file system with the application."""

@@ -1,8 +1,8 @@
-"""The flash of an ESP32: MicroPython as it comes, a file system in partition `vfs`, the journal in partition `mqtt`.
+"""The flash of an ESP32: MicroPython's firmware, a file system in partition `vfs`, the journal in partition `mqtt`.
 
-`mqtt` takes the end of the flash, and `vfs` all between it and what the firmware brings. There the journal stays when
-a later firmware needs more room, so that flashing a board again loses no message. The table states both: newer
-firmware makes a `vfs` of its own behind the last partition if there is none."""
+`mqtt` is at the end of the flash, and `vfs` takes the space between the firmware and it. So the journal keeps its
+place if later firmware is larger, and flashing a board again loses no message. The table contains both: newer firmware
+creates its own `vfs` after the last partition if there is none."""
 
 import logging
 
@@ -15,7 +15,7 @@ TABLE = PartitionTable.PART_TABLE_OFFSET
 TABLE_SIZE = PartitionTable.PART_TABLE_SIZE
 FLASH_MB = (1, 2, 4, 8, 16, 32, 64, 128)
 _JOURNAL = ("mqtt", 64 * 1024)
-_FILES = ("vfs", "ffat")  # how firmware may have called its own file system
+_FILES = ("vfs", "ffat")  # names of the firmware's own file system
 _DATA = 1
 _FOLDER = "journal"  # where boards without partition `mqtt` keep theirs, see boards/common/storage.py
 _OTADATA, _UNDEFINED, _FAT = 0, 6, 0x81  # subtypes; MicroPython's vfs says FAT and is a littlefs
@@ -26,9 +26,9 @@ logging.getLogger("mp_image_tool_esp32").setLevel(logging.ERROR)  # it remarks o
 
 
 class Esp32Image:
-    """What goes into the flash of a board `variant`: `firmware` is MicroPython's .bin for it, `files` are
-    {absolute path: content}. `flash_mb`: MB of flash, if not what the firmware says. ValueError, one line, if
-    something does not fit together."""
+    """The content of the flash of a board `variant`: `firmware` is MicroPython's .bin for it, `files` are {absolute
+    path: content}. `flash_mb`: MB of flash, if it differs from the firmware's. ValueError with one line if something
+    does not fit."""
 
     suffix = ".bin"
 
@@ -51,25 +51,25 @@ class Esp32Image:
         return self.table.by_name(_JOURNAL[0])
 
     def pieces(self):
-        """[(what it is, address, content)] of all that a board is given; what lies between is left as it is: the
-        journal, and the radio's settings."""
+        """[(what it is, address, content)] to write; the flash between them stays unchanged: the journal, and the
+        radio's settings."""
         return self._pieces
 
     def file(self):
-        """All of it as one file, for the address `base`; what a board keeps when it is flashed again is blank."""
+        """All of it as one file, for the address `base`; parts that flashing keeps are blank."""
         whole = bytearray(b"\xff") * (self.flash_size - self.base)
         for _, address, content in self._pieces:
             whole[address - self.base : address - self.base + len(content)] = content
         return bytes(whole)
 
     def describe(self):
-        """Lines that tell a person what is where."""
+        """Lines that describe the layout for users."""
         for part in self.table:
             yield f"{part.name:10} 0x{part.offset:06x} {part.size // 1024:6} KiB"
 
     def _check_kind(self, firmware):
         if len(firmware) < TABLE or firmware[0] != ImageHeader.APP_IMAGE_MAGIC:
-            raise ValueError("the firmware is none: FIRMWARE= takes MicroPython's .bin file for the board")
+            raise ValueError("this is not firmware: FIRMWARE= takes MicroPython's .bin file for the board")
         chip = ImageHeader.from_bytes(firmware).chip_name
         if chip != self.variant.name:
             raise ValueError(f"the firmware is for chip {chip}, not for {self.variant.name}")
@@ -95,7 +95,7 @@ class Esp32Image:
 
 
 def read_table(data, flash_size):
-    """The PartitionTable in `data`; None if it is blank, ValueError if it is something else."""
+    """The PartitionTable in `data`; None if it is blank, ValueError if it is invalid."""
     if not data.strip(b"\xff"):
         return None
     try:
@@ -106,7 +106,7 @@ def read_table(data, flash_size):
 
 def files_hold_journal(table, read):
     """True if a board with PartitionTable `table` keeps its journal in its file system; read(address, size) reads its
-    flash. Newer firmware has its file system behind the last partition if the table states none."""
+    flash. Newer firmware has its file system after the last partition if the table has none."""
     part = next((part for part in table if part.name in _FILES), None)
     start = part.offset if part else table.next_part_offset()
     return _FOLDER in names(lambda block: read(start + block * BLOCK, BLOCK))
@@ -136,7 +136,8 @@ def _label(name):
 
 
 def _verify(data, what):
-    """The header of the bootloader or application in `data`; ValueError unless all of it is there, unchanged."""
+    """Checks that `data` begins with a complete, unchanged bootloader or application. Returns its header, or raises
+    ValueError."""
     try:
         header = ImageHeader.from_bytes(data).validate()
         _, made, stored = header.check_image_hash(data)
@@ -149,6 +150,6 @@ def _verify(data, what):
 
 
 def _trimmed(data):
-    """`data` without the blank at its end, in whole groups of 16."""
+    """`data` without blank groups of 16 bytes at its end."""
     kept = bytes(data).rstrip(b"\xff")
     return kept.ljust((len(kept) + 15) // 16 * 16, b"\xff")

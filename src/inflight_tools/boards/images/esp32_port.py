@@ -1,4 +1,4 @@
-"""An ESP32 on a serial port: what esptool can do with it, and its errors in one line each."""
+"""An ESP32 on a serial port, by esptool, with errors as one line."""
 
 import contextlib
 import re
@@ -12,7 +12,7 @@ _BAUD = 460_800
 
 
 class Esp32Port:
-    """The board on port `device`, whose chip is `chip`; a context manager. ValueError, one line, whatever fails."""
+    """The board on port `device`, whose chip is `chip`; a context manager. ValueError with one line for any error."""
 
     def __init__(self, device, chip):
         self.device, self.chip = device, chip
@@ -28,11 +28,11 @@ class Esp32Port:
         return self
 
     def __exit__(self, *exc):
-        # After an error the board stays in its boot program: what is half written must not start.
+        # After an error the board stays in its boot program: an incomplete image must not start.
         self._esp._port.close()
 
     def flash_size(self):
-        """Bytes of flash; None if the chip does not tell."""
+        """Bytes of flash; None if the chip does not report it."""
         with self._explained():
             size = cmds.detect_flash_size(self._esp)
         return flash_size_bytes(size) if size else None
@@ -53,7 +53,7 @@ class Esp32Port:
             cmds.write_flash(self._esp, [(address, content)], flash_size="keep", no_progress=True)
 
     def restart(self):
-        """Starts what was written."""
+        """Starts the written program."""
         with self._explained():
             cmds.reset_chip(self._esp, "hard-reset")
 
@@ -66,7 +66,7 @@ class Esp32Port:
 
 
 def explain(device, text):
-    """One line about an error of esptool's on port `device`: what to do about it."""
+    """One line about an error of esptool's on port `device`, with advice."""
     if re.search("No such file|FileNotFound", text):
         return f"no port {device}: is the board connected? `mpremote devs` lists the ports"
     if re.search("Permission denied|PermissionError", text):

@@ -1,4 +1,4 @@
-"""A littlefs as MicroPython makes and mounts it."""
+"""A littlefs in the format that MicroPython creates and mounts."""
 
 from littlefs import LittleFS, LittleFSError, UserContext
 
@@ -8,7 +8,7 @@ _VERSION = 0x0002_0000  # the on-disk format 2.0: every MicroPython reads it, ol
 
 
 class _Watched(UserContext):
-    """Flash that remembers which blocks were read."""
+    """Flash that records which blocks were read."""
 
     def __init__(self, size):
         super().__init__(buffer=bytearray(b"\xff") * size)
@@ -21,8 +21,8 @@ class _Watched(UserContext):
 
 def build(files, size, prog):
     """A file system of `size` bytes, programmed `prog` bytes at a time, with `files`, {absolute path: content}.
-    Returns its parts, [(offset, content), ...]; between them there may stand anything. ValueError if it does not fit.
-    """
+    Returns its parts, [(offset, content), ...]; the flash between them may have any content. ValueError if it does not
+    fit."""
     flash = _Watched(size)
     fs = LittleFS(
         flash,
@@ -46,8 +46,8 @@ def build(files, size, prog):
             raise
         total = -(-sum(map(len, files.values())) // 1024)
         raise ValueError(f"the application, {total} KiB, does not fit the file system, {size // 1024} KiB") from None
-    # Both halves of each directory count, also the one that is still blank: what an older file system left there
-    # would pass for the newer half. Reading everything touches exactly these blocks.
+    # Includes the blank halves of directories: a half left by an older file system could pass for the newer one.
+    # Reading the whole file system reads exactly these blocks.
     flash.seen.clear()
     fs.mount()
     for path, content in files.items():
@@ -70,11 +70,11 @@ def _runs(flash):
 
 
 class _Read(UserContext):
-    """Flash that `read_block(number)` reads, each block once, and nobody writes."""
+    """Read-only flash; `read_block(number)` reads each block once."""
 
     def __init__(self, read_block):
         self._read_block, self._blocks = read_block, {}
-        self.problem = None  # what the first read raised that failed; littlefs would only print it
+        self.problem = None  # the exception of the first failed read; littlefs would only print it
 
     def read(self, cfg, block, off, size):
         try:
@@ -93,8 +93,8 @@ class _Read(UserContext):
 
 
 def names(read_block):
-    """What lies at the root of the file system whose blocks `read_block(number)` reads; nothing if there is none.
-    Raises what `read_block` raises."""
+    """The names at the root of the file system whose blocks `read_block(number)` reads; none if there is no file
+    system. Raises the exceptions of `read_block`."""
     flash = _Read(read_block)
     fs = LittleFS(
         flash,

@@ -1,4 +1,4 @@
-"""Finds the MicroPython firmware for a board: the file that the person names, or the pinned one, checked."""
+"""MicroPython's firmware for a board: the file that the user names, or the pinned release, checked."""
 
 import hashlib
 import http.client
@@ -14,9 +14,9 @@ SITE = "https://micropython.org/resources/firmware"
 
 
 def obtain(variant, named=None, sha256=None, timeout_s=30, advice="name it with FIRMWARE="):
-    """The content of the firmware for `variant`: of the file `named`, else of the pinned one, downloaded if it is not
-    in the cache. Its SHA-256 is what `sha256` says, or the pin. ValueError, one line that ends with `advice`, if it
-    cannot be had; `timeout_s` is for each answer of the site."""
+    """The content of the firmware for `variant`: of the file `named`, otherwise of the pinned release, downloaded if
+    it is not in the cache. Its SHA-256 must be `sha256`, or the pinned one. ValueError with one line that ends with
+    `advice`; `timeout_s` applies to each answer of the site."""
     if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         raise ValueError("SHA256=: write the 64 hexadecimal digits of the firmware's SHA-256")
     if named:
@@ -52,7 +52,7 @@ def _check(content, wanted, name):
 
 
 def _download(name, wanted, folder, timeout_s, advice):
-    """Fetches firmware `name` into `folder`, where it appears whole and checked or not at all."""
+    """Downloads firmware `name` into `folder`; the file appears complete and checked, or not at all."""
     url = f"{os.environ.get('INFLIGHT_FIRMWARE_MIRROR', SITE).rstrip('/')}/{name}"
     try:
         with urllib.request.urlopen(url, timeout=timeout_s) as answer:

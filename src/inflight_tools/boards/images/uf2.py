@@ -1,4 +1,4 @@
-"""UF2 for a Pico W or Pico 2 W: MicroPython as it comes, and behind it, in the same file, a file system."""
+"""UF2 for a Pico W or Pico 2 W: MicroPython's firmware followed by a file system, in one file."""
 
 import struct
 

@@ -1,1 +1,1 @@
-"""From MQTT to landing files: what is acknowledged to the broker stands on disk."""
+"""From MQTT to landing files: a message is acknowledged to the broker when it is on disk."""

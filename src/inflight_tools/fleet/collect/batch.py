@@ -1,15 +1,15 @@
-"""The messages that are written and acknowledged together."""
+"""A batch of messages that are written and acknowledged together."""
 
 import time
 
 from inflight_tools.fleet.collect.line import line
 
-# At most: half of what mosquitto is told to have in flight, so that it sends on while we write and acknowledge.
+# The limit is half of mosquitto's max_inflight_messages, so that it keeps sending while a batch is written.
 _MESSAGES, _BYTES = 1000, 4 << 20
 
 
 class Batch:
-    """Lines of the collector `by`, payloads of `most` bytes; what comes in is counted in `counters`."""
+    """Lines of the collector `by`, with payloads of up to `most` bytes; messages are counted in `counters`."""
 
     def __init__(self, by, most, counters):
         self._by, self._most, self._counters = by, most, counters
@@ -34,7 +34,9 @@ class Batch:
         """A paho.MQTTMessage."""
         try:
             topic = message.topic
-        except UnicodeDecodeError:  # no broker should let it pass; an exception would bring it back for ever
+        except (
+            UnicodeDecodeError
+        ):  # no broker should deliver it; after an exception it would be redelivered without end
             topic = message._topic.decode(errors="backslashreplace")
         at, payload = time.time_ns() // 1_000_000, message.payload
         made = line(at, self._by, topic, message.qos, message.dup, message.retain, payload, self._most)

@@ -28,31 +28,31 @@ from inflight_tools.fleet.collect.counters import Counters, save, sentence
 
 KINDS = ("telemetry", "status", "health", "reply/#")
 _KEEPALIVE_S = 60
-_PAUSE_S = 0.2, 30  # between attempts to connect: the first, the longest
-_LONG_S, _SUSPICIOUS = 10, 3  # so many connections in a row that did not last: two clients throw each other out
+_PAUSE_S = 0.2, 30  # first and longest pause between attempts to connect
+_LONG_S, _SUSPICIOUS = 10, 3  # so many short connections in a row: two clients with one client id
 _DISK_PAUSE_S = 1.0
 _DISK_FAILED = "cannot write to the landing folder ({}): make room; nothing is acknowledged until then"
 _LAST_WORDS_S = 5
-_UNAVAILABLE = 136  # the one refusal of a CONNACK that passes by itself
+_UNAVAILABLE = 136  # the only temporary refusal in a CONNACK
 
 
 class Refused(Exception):
-    """The broker does not let us do our work; trying again will not help."""
+    """The broker refuses the collector permanently."""
 
 
 class NotWritten(Exception):
-    """It was stopped while the disk took nothing."""
+    """It was stopped while the disk could not be written."""
 
 
 def filters(root, share=None):
-    """What a collector subscribes to; with `share`, the name of a group, its members share the messages."""
+    """The collector's subscriptions; the members of a group `share` share the messages."""
     group = f"$share/{share}/" if share else ""
     return [f"{group}{root}/+/{kind}" for kind in KINDS]
 
 
 class Collector:
-    """Collects from `broker` (a device.broker.Broker) into `spool` as the client `name`, until stop(). Payloads are cut
-    to `most` bytes. Every `report` seconds the counters go to `say`, and to the file `figures`."""
+    """Collects from `broker` (a device.broker.Broker) into `spool` as the client `name`, until stop(). Payloads are
+    cut to `most` bytes. Every `report` seconds the counters go to `say`, and to the file `figures`."""
 
     def __init__(self, broker, name, spool, say, figures, share=None, most=1 << 20, report=10.0):
         self._broker, self._name, self._spool, self._say = broker, name, spool, say
@@ -60,8 +60,8 @@ class Collector:
         self._figures, self._every, self._next_report = figures, report, time.monotonic() + report
         self.counters = Counters(name)
         self._batch = Batch(name, most, self.counters)
-        self._trouble = {}  # what was said of "broker", "disk" and "file"
-        self._detail = ""  # what paho told of a connection that failed
+        self._trouble = {}  # the last reports about "broker", "disk" and "file"
+        self._detail = ""  # paho's reason of a failed connection
         self._refused = None
         self._connected = self._subscribed = False
         self._pause, self._since, self._short = _PAUSE_S[0], 0.0, 0
@@ -77,7 +77,7 @@ class Collector:
             self._name,
             clean_session=False,
             manual_ack=True,
-            reconnect_on_failure=False,  # it would go on as an MQTT 3.1 client by itself
+            reconnect_on_failure=False,  # it would retry with MQTT 3.1
         )
         if self._broker.user:
             client.username_pw_set(self._broker.user, self._broker.password)
@@ -86,17 +86,17 @@ class Collector:
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_message = lambda client, userdata, message: self._batch.add(message)
-        client.on_socket_register_write = lambda *_: None  # else each acknowledgement goes out as it is made
+        client.on_socket_register_write = lambda *_: None  # otherwise each acknowledgement is a write of its own
         return client
 
     def stop(self):
-        """Ends run() in good order. May be called by a signal handler."""
+        """Makes run() end in an orderly way. A signal handler may call it."""
         self._stopping = True
         with contextlib.suppress(BlockingIOError):
             self._waker.send(b"x")
 
     def run(self):
-        """Until stop(). Raises Refused, and NotWritten if it ends with messages that the disk did not take."""
+        """Runs until stop(). Raises Refused, and NotWritten if it ends with messages that could not be written."""
         try:
             while not self._stopping:
                 if self._connect():
@@ -121,13 +121,13 @@ class Collector:
             return False
 
     def _lost(self, why):
-        """Says so once, and waits: longer each time, and not as long as others who lost it at the same time."""
+        """Reports it once, and waits: longer each time, with jitter."""
         self._mention("broker", f"no connection to the broker at {self._broker.place} ({why}); trying again for ever")
         self._wait(self._pause * random.uniform(0.5, 1))
         self._pause = min(2 * self._pause, _PAUSE_S[1])
 
     def _serve(self):
-        """Until the connection ends, or stop()."""
+        """Runs until the connection ends, or stop()."""
         client = self._client
         more = False
         while not self._stopping and (sock := client.socket()):
@@ -157,14 +157,16 @@ class Collector:
         self._lost(why)
 
     def _read(self):
-        """Fills the batch with what is there. True if there is more than it takes, or may be."""
+        """Reads available messages into the batch. True if there are, or may be, more than it holds."""
         client = self._client
         while not self._batch.full:
             before = len(self._batch)
             if client.loop_read():
                 return False
-            if len(self._batch) == before:  # nothing there, or only a part of a message, or no message
-                pending = getattr(client.socket(), "pending", None)  # TLS has read ahead: select() knows nothing of it
+            if len(self._batch) == before:  # no data, an incomplete message, or no message
+                pending = getattr(
+                    client.socket(), "pending", None
+                )  # data that TLS has read ahead, which select() does not see
                 return bool(pending and pending())
         return True
 
@@ -180,10 +182,10 @@ class Collector:
             else:
                 self._refused = f"the broker at {self._broker.place} refuses {who}: {reason}"
             return
-        client.on_log = None  # it costs time with each message
+        client.on_log = None  # it costs time for each message
         self._detail = ""
         self._connected, self._since = True, time.monotonic()
-        # A session that is there has our subscriptions; made again, they would bring all retained messages again.
+        # A present session has the subscriptions; subscribing again would deliver all retained messages again.
         if not (flags.session_present and self._subscribed):
             self._subscribed = False
             client.subscribe([(name, 1) for name in self._filters])
@@ -206,7 +208,7 @@ class Collector:
     # --- the messages ---
 
     def _keep(self):
-        """Makes the batch durable, and then, if the connection that it came by still stands, acknowledges it."""
+        """Makes the batch durable, then acknowledges it if its connection still exists."""
         batch, client = self._batch, self._client
         if not batch:
             return
@@ -215,7 +217,7 @@ class Collector:
             if self._stopping:
                 raise NotWritten(f"{len(batch)} messages are not written: the broker will send them again")
             self._wait(_DISK_PAUSE_S)
-            client.loop_misc()  # the broker shall know that we live
+            client.loop_misc()  # keep alive
         if client.socket():
             for mid in batch.ids:
                 client.ack(mid, 1)
@@ -228,7 +230,7 @@ class Collector:
             self._spool.append(data)
         except OSError as e:
             self._failed("disk", _DISK_FAILED, e)
-            # What is durable already shall be read, and the next attempt have a new file, if this one is at a limit.
+            # Finishes the durable part, and gives the next attempt a new file, in case this one is at a limit.
             with contextlib.suppress(OSError):
                 self._spool.roll()
             return False
@@ -248,7 +250,7 @@ class Collector:
         self.counters.errors += 1
         self._mention(what, said.format(error.strerror or error))
 
-    # --- beside them ---
+    # --- reports and waiting ---
 
     def _now_and_then(self):
         now = time.monotonic()
@@ -261,7 +263,7 @@ class Collector:
     def _report(self):
         figures = self.counters.report(self._spool.files, self._connected)
         self._say(sentence(figures))
-        with contextlib.suppress(OSError):  # a full disk was told of already
+        with contextlib.suppress(OSError):  # a full disk was reported already
             save(self._figures, figures)
 
     def _mention(self, what, trouble):
@@ -270,14 +272,14 @@ class Collector:
             self._say(trouble)
 
     def _wait(self, seconds):
-        """Or until stop(); what is due is done meanwhile."""
+        """Waits, at most until stop(), and meanwhile does what is due."""
         end = time.monotonic() + seconds
         while not self._stopping and (left := end - time.monotonic()) > 0:
             select.select([self._wake], [], [], min(left, 0.5))
             self._now_and_then()
 
     def _leave(self):
-        """The last acknowledgements go out, the broker is told, the last file is finished."""
+        """Sends the last acknowledgements and DISCONNECT, and finishes the last file."""
         if self._client.socket():
             self._goodbye(self._client.socket())
         self._connected = False
@@ -290,8 +292,8 @@ class Collector:
         self._waker.close()
 
     def _goodbye(self, sock):
-        """Closed with messages unread, a socket is reset, and acknowledgements on their way are lost with it. So a copy
-        of it is read until the broker closes its end."""
+        """Closing a socket with unread data resets it, and acknowledgements in flight are lost. So a copy of it is
+        read until the broker closes its end."""
         client, end = self._client, time.monotonic() + _LAST_WORDS_S
         with socket.socket(fileno=os.dup(sock.fileno())) as copy, contextlib.suppress(OSError):
             client.disconnect()

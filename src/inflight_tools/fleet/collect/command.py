@@ -1,4 +1,4 @@
-"""From the broker into landing files, for ever: what is acknowledged stands on disk."""
+"""The command `inflight fleet collect`: from the broker into landing files."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def _broker(broker, config, root, ca, cert, key, user, password_file):
-    """Where to log in and how, a device.broker.Broker. Raises ValueError."""
+    """The broker and its credentials, a device.broker.Broker. Raises ValueError."""
     if not broker and not config:
         raise ValueError("no broker: name one with BROKER=host or host:port, or with CONFIG=config.json")
     fields = json.loads(settings(config, ca, cert, key)[CONFIG_PATH]) if config else {"host": "", "tls_ca": bool(ca)}
@@ -66,12 +66,12 @@ def main(
     max_payload: int = typer.Option(1 << 20, min=1024, max=16_000_000, help="longer ones are cut, and marked"),
     report: float = typer.Option(10, min=0.1, help="seconds between reports"),
 ):
-    """Collects until SIGTERM or Ctrl-C: then what it has is written, acknowledged, and the last file finished.
-    Exit status 1 if the broker refuses us, or if messages could not be written (the broker keeps those)."""
+    """Collects until SIGTERM or Ctrl-C; then it writes and acknowledges its messages, and finishes the last file. Exit
+    status 1 if the broker refuses the collector, or if messages could not be written (the broker keeps those)."""
     console = Console(stderr=True)
 
     def say(text):
-        with contextlib.suppress(OSError):  # a log on the disk that is full must not end us
+        with contextlib.suppress(OSError):  # a full disk must not end the collector through its log
             console.print(Text.assemble((time.strftime("%H:%M:%S"), "dim"), "  ", text), soft_wrap=True)
 
     try:

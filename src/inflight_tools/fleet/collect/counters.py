@@ -1,4 +1,4 @@
-"""What a collector did, for whoever looks after it."""
+"""Counters of a collector, for its operator."""
 
 import json
 import os
@@ -21,14 +21,14 @@ class Counters:
         self._lags = 0
 
     def received(self, length, dup, truncated):
-        """One message with a payload of this length."""
+        """Counts a message with a payload of this length."""
         self.messages += 1
         self.bytes += length
         self.dup += dup
         self.truncated += truncated
 
     def acknowledged(self, received):
-        """One batch: the times (of time.monotonic) at which its messages came, in order."""
+        """Counts a batch: the times (of time.monotonic) at which its messages arrived, in order."""
         now = time.monotonic()
         self.batches += 1
         self._lag += now * len(received) - sum(received)
@@ -36,7 +36,7 @@ class Counters:
         self._lags += len(received)
 
     def report(self, files, connected):
-        """All figures as a dict; a new span begins."""
+        """All figures as a dict; starts a new interval."""
         seconds = max(time.monotonic() - self._since, 1e-3)
         result = {
             "at": round(time.time(), 3),
@@ -75,7 +75,7 @@ def sentence(figures):
 
 
 def save(path, figures):
-    """As JSON, whole or not at all."""
+    """Writes them as JSON, completely or not at all."""
     made = path.with_name(path.name + ".new")
     made.write_text(json.dumps(figures) + "\n", encoding="utf-8")
     made.replace(path)

@@ -1,5 +1,5 @@
-"""Landing files, each growing as a hidden spool first. The contract: what append() returned from outlives a power cut,
-whole lines only; a file appears under its final name by rename and never changes afterwards; no name comes twice."""
+"""Landing files, each written as a hidden spool first. The contract: lines are durable when append() returns, whole
+lines only; a file appears under its final name by rename and never changes afterwards; no name is used twice."""
 
 import fcntl
 import json
@@ -10,22 +10,22 @@ from pathlib import Path
 
 
 class Busy(Exception):
-    """Another collector of this name works in this folder."""
+    """Another collector of this name uses this folder."""
 
 
 class Spool:
-    """Lines on their way into `folder`, of the collector `name`. `size`: bytes, `age`: seconds, after which due() says
-    that it is time to roll(). What an earlier run left behind is finished first. `sync` makes a file durable.
-    Raises Busy; OSError from any method, after which the same call may be made again."""
+    """The spool of the collector `name` in `folder`. due() becomes true after `size` bytes or `age` seconds; then call
+    roll(). Files left by an earlier run are finished first. `sync` makes a file durable. Raises Busy; OSError from any
+    method, after which the same call may be repeated."""
 
     def __init__(self, folder, name, size=16 << 20, age=10.0, sync=os.fsync):
         self._folder, self._name = Path(folder), name
         self._most, self._age, self._sync = size, age, sync
-        self.files = 0  # finished, those recovered included
+        self.files = 0  # finished ones, including recovered ones
         self._number = 0
         self._fd = None
-        self._size = 0  # what is durable of the spool
-        self._soiled = False  # there may be more in it, of an append() that failed
+        self._size = 0  # durable bytes of the spool
+        self._soiled = False  # the file may contain more, from a failed append()
         self._make_folder()
         self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         self._lock = self._locked()
@@ -52,15 +52,15 @@ class Spool:
         return fd
 
     def _stamp(self):
-        """The time of this start in ms. Later than that of the start before, whatever the clock says, for a reader
-        takes a name that it knows for a file that it has read."""
+        """The time of this start in ms, always later than that of the previous start, whatever the clock: readers take
+        a known name for a file that they have read."""
         before = os.pread(self._lock, 32, 0)
         stamp = max(time.time_ns() // 1_000_000, int(before) + 1 if before.strip().isdigit() else 0)
         os.pwrite(self._lock, b"%d\n" % stamp, 0)
         os.fsync(self._lock)
         return stamp
 
-    # --- what was left behind ---
+    # --- recovery ---
 
     def _recover(self):
         ours = re.compile(rf"\.({re.escape(self._name)}-\d+-\d+)\.spool")
@@ -87,7 +87,7 @@ class Spool:
     # --- the spool ---
 
     def append(self, lines):
-        """Returns when the bytes `lines`, whole lines, are durable. If it raises, nothing of them will be read."""
+        """Returns when the bytes `lines`, whole lines, are durable. If it raises, none of them will be read."""
         if self._fd is None:
             self._open()
         self._clean()
@@ -104,7 +104,7 @@ class Spool:
         path = self._path()
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
-            self._sync(self._folder_fd)  # a durable file without a durable name is lost all the same
+            self._sync(self._folder_fd)  # without a durable name the file would be lost
         except OSError:
             os.close(fd)
             path.unlink()
@@ -119,19 +119,19 @@ class Spool:
         return f"{self._name}-{self._start}-{self._number:06}"
 
     def _clean(self):
-        """Cuts off what a failed append() left. Also if only its sync failed: nobody knows then what of it is on disk,
-        and a second sync would not tell."""
+        """Cuts off the data of a failed append(), also if only its sync failed: then it is unknown which data are on
+        disk, and a second sync would not report it."""
         if self._soiled:
             os.ftruncate(self._fd, self._size)
             self._sync(self._fd)
             self._soiled = False
 
     def due(self):
-        """True when there is something to roll, and it is large or old enough."""
+        """True if there are lines to roll, and the spool is large or old enough."""
         return bool(self._size) and (self._size >= self._most or time.monotonic() - self._opened >= self._age)
 
     def roll(self):
-        """What was appended becomes a finished file; nothing happens if there is none."""
+        """Turns the spool into a finished file; does nothing without lines."""
         if not self._size:
             return
         self._clean()
@@ -139,10 +139,10 @@ class Spool:
         os.close(self._fd)
         self._fd, self._size = None, 0
         self._number += 1
-        self._sync(self._folder_fd)  # if power fails before, the next start finds a spool and renames it again
+        self._sync(self._folder_fd)  # after a power cut before this, the next start renames the spool again
 
     def close(self):
-        """Rolls, and lets another collector have the folder."""
+        """Rolls, and releases the folder."""
         try:
             self.roll()
             if self._fd is not None:  # empty
@@ -155,8 +155,8 @@ class Spool:
 
 
 def _whole_lines(path):
-    """Length of the beginning of a file that consists of whole lines. After a power cut the rest, which was never
-    acknowledged, may be anything: half a line, zeros, even a good line behind zeros."""
+    """Length of the part of a file that consists of whole lines. After a power cut the rest, which was never
+    acknowledged, may be anything: an incomplete line, zeros, even a valid line after zeros."""
     whole = 0
     with open(path, "rb") as file:
         for raw in file:

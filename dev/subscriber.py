@@ -1,4 +1,4 @@
-"""What a broker delivers, heard by a client that is not ours."""
+"""An independent MQTT client (Paho) that records what a broker delivers."""
 
 import json
 import threading
@@ -7,27 +7,26 @@ from typing import NamedTuple
 import paho.mqtt.client as paho
 
 
-class Heard(NamedTuple):
+class Delivered(NamedTuple):
     topic: str
     qos: int
     payload: bytes
 
     @property
     def fields(self):
-        """The object that a message of a sensor carries; of a SenML pack the first record. {}: it is no object, but a
-        command, say."""
+        """The JSON object in a sensor's message; the first record of a SenML pack; {} for other payloads."""
         found = json.loads(self.payload)
         if isinstance(found, list):
             found = found[0]
         return found if isinstance(found, dict) else {}
 
 
-class Ear:
-    """Subscribes to `topics` at QoS 2 on the broker at `port`, with a session of that `name` that outlives both. heard:
-    all that came, in order. A retained message that was there before is not new, and is left out."""
+class Subscriber:
+    """Subscribes to `topics` at QoS 2 on the broker at `port`, with a persistent session named `name`. messages: all
+    received messages, in order, without retained ones from before the subscription."""
 
-    def __init__(self, port, topics, name="ear"):
-        self.heard = []
+    def __init__(self, port, topics, name="subscriber"):
+        self.messages = []
         self._port = port
         self._subscribed = threading.Event()
         self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, f"{name} at {topics}", clean_session=False)
@@ -40,7 +39,7 @@ class Ear:
         self._client.connect("127.0.0.1", self._port)
         self._client.loop_start()
         if not self._subscribed.wait(10):
-            raise RuntimeError("the broker does not let the ear subscribe")
+            raise RuntimeError("the broker does not answer the subscriber")
         return self
 
     def __exit__(self, *_):
@@ -49,12 +48,12 @@ class Ear:
 
     def _take(self, client, userdata, message):
         if not message.retain:
-            self.heard.append(Heard(message.topic, message.qos, message.payload))
+            self.messages.append(Delivered(message.topic, message.qos, message.payload))
 
-    def say(self, topic, payload, qos=2):
+    def publish(self, topic, payload, qos=2):
         """Publishes."""
         self._client.publish(topic, payload, qos)
 
     def find(self, topic):
         """The messages to `topic` so far."""
-        return [one for one in list(self.heard) if one.topic == topic]
+        return [one for one in list(self.messages) if one.topic == topic]

@@ -1,5 +1,5 @@
-"""A network and a broker within the process, for clients on a virtual clock: the sockets are pairs of the kernel's own,
-so that all of the client runs but its look-up of a name and its connect()."""
+"""A network and a broker within the process, for clients on a virtual clock. Connections are socket pairs, so all code
+of the client runs except name resolution and connect()."""
 
 import asyncio
 import contextlib
@@ -14,23 +14,23 @@ from dev.reference.oracle import JudgedSession, Tally
 from dev.reference.server import Connection, Message, Server
 from dev.reference.wire import Stream, Violation
 
-_WINDOW = 20  # messages on their way to a device
+_WINDOW = 20  # most messages in flight to a device
 
 
-class World:
-    """What stands at "ports": coroutine functions (reader, writer), by number."""
+class Network:
+    """`ports`: the servers, coroutine functions of (reader, writer), by port number."""
 
     def __init__(self):
         self.ports = {}
         self._tasks = set()
 
     async def connect(self, port):
-        """The (reader, writer) of a new connection to a port."""
+        """Returns (reader, writer) of a new connection to a port."""
         return await asyncio.open_connection(sock=self._pair(port))
 
     def _pair(self, port):
         if port not in self.ports:
-            raise OSError(ECONNREFUSED, "nobody listens there")
+            raise OSError(ECONNREFUSED, "connection refused")
         ours, theirs = socket.socketpair()
         task = asyncio.ensure_future(self._serve(self.ports[port], theirs))
         self._tasks.add(task)
@@ -44,15 +44,15 @@ class World:
         finally:
             writer.close()
 
-    async def _dial(self, gate, host, port, timeout):
-        await asyncio.sleep(0.01)  # on its way
+    async def _open(self, waiter, host, port, timeout):
+        await asyncio.sleep(0.01)  # latency
         return self._pair(port)
 
     @contextlib.contextmanager
-    def reached(self):
-        """Within, asyncio clients dial into this world."""
+    def installed(self):
+        """A context in which asyncio clients connect through this network."""
         real = inflight.aio.open_socket
-        inflight.aio.open_socket = self._dial
+        inflight.aio.open_socket = self._open
         try:
             yield self
         finally:
@@ -60,29 +60,29 @@ class World:
 
 
 class _Session(JudgedSession):
-    told = True  # the client knows that it began: it has had a CONNACK of the connection that began it, or needs none
+    client_knows = True  # the client read the CONNACK that began this session, or had no session before
 
 
 class _Link:
-    """A connection of a client: the server's view of it, and its writer."""
+    """A connection of a client: its reference Connection, and its writer."""
 
     def __init__(self, server, writer):
         self.connection = Connection(server)
         self.writer = writer
         self.name = None
-        self.new = False  # it began its session
+        self.new = False  # this connection began its session
 
     def flush(self):
-        while self.connection.hand_out():
+        while self.connection.send_queued():
             pass
         if not self.writer.is_closing():
             self.writer.write(self.connection.data_to_send())
 
 
 class Broker:
-    """The reference server in this world. `seen` has a Tally of each client id, `violations` what clients did that the
-    standard forbids; `excused` has the numbers of the commands for each client id that ended with a session;
-    on_connect() is called at each CONNECT."""
+    """The reference server in this network. `seen`: a Tally for each client id. `violations`: the clients' violations
+    of the standard. `excused`: for each client id, the commands that were lost with a session. on_connect() is called
+    at each CONNECT."""
 
     def __init__(self):
         self._server = Server(_Session, _WINDOW)
@@ -91,7 +91,7 @@ class Broker:
         self.violations = []
         self.on_connect = lambda: None
         self._links = {}  # by client id
-        self._commanded = set()  # client ids that were ever sent a command, whose old Message IDs they may know
+        self._commanded = set()  # client ids that received a command, and may remember its Message ID
 
     async def serve(self, reader, writer):
         stream, link = Stream(), _Link(self._server, writer)
@@ -112,7 +112,7 @@ class Broker:
             self._excuse(link.name, link.connection.session)  # a clean session ends with its connection
 
     def _excuse(self, name, session):
-        # What was on its way to the client ends with the session.
+        # Queued and in-flight messages to the client end with the session.
         if session:
             on_its_way = [message for message, _ in session.flight.values()] + session.queue
             self.excused[name].update(int(message.payload) for message in on_its_way)
@@ -121,12 +121,12 @@ class Broker:
         if p.kind == CONNECT:
             self._begin(p, link)
         elif link.new:
-            link.connection.session.told = True
-        # What comes on a connection whose place a newer one has taken was never read.
+            link.connection.session.client_knows = True
+        # A connection that a newer one has replaced is not read any more.
         if self._links.get(link.name) is link and link.connection.packet_received(p):
             self.seen[link.name].add(json.loads(p.payload)["seq"])
         if p.kind == CONNECT and link.new:
-            link.connection.session.told = p.clean or link.name not in self._commanded
+            link.connection.session.client_knows = p.clean or link.name not in self._commanded
 
     def _begin(self, p, link):
         link.name = p.client_id
@@ -140,16 +140,16 @@ class Broker:
             self._excuse(link.name, old_session)
 
     def restart(self):
-        """All connections break; sessions are kept."""
+        """Breaks all connections, and keeps the sessions."""
         for link in self._links.values():
             link.writer.transport.abort()
         self._links.clear()
 
     def command(self, name, payload):
-        """A message of QoS 2 to a client; False if it has not subscribed, or takes none."""
+        """Sends a QoS 2 message to a client. Returns False if it has not subscribed, or its queue is full."""
         link = self._links.get(name)
         session = link.connection.session if link else self._server.sessions.get(name)
-        if not session or not session.told or not session.subscriptions:
+        if not session or not session.client_knows or not session.subscriptions:
             return False
         if len(session.flight) + len(session.queue) >= _WINDOW:
             return False

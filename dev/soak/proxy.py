@@ -1,5 +1,5 @@
-"""What networks do to a TCP connection, each as a way to carry bytes between a device and its broker. TCP hides loss
-and reordering: a connection feels them as bytes that come late and in bursts, and that is how they are made here."""
+"""Proxies that simulate bad networks between a device and its broker. TCP hides packet loss and reordering: they appear
+to a connection as delays and bursts, and are simulated as such."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ CAPTIVE = (
 
 
 class Line:
-    """One connection of a device, and the one to the broker that belongs to it."""
+    """A connection of a device, and the proxy's connection to the broker for it."""
 
     def __init__(self, reader, writer, connect, random):
         self.device = reader, writer
@@ -20,8 +20,8 @@ class Line:
         self._connect = connect
 
     async def through(self, up=None, down=None, limit=None):
-        """Carries both ways until one side ends. `up`, `down`: how to carry what the device and what the broker sends.
-        `limit`: seconds, or None; the connection to the broker stands until it is over."""
+        """Forwards in both directions until one side closes, for at most `limit` seconds. `up`, `down`: how to forward
+        data from the device and from the broker. The connection to the broker stays open afterwards."""
         self.broker = await self._connect()
         (from_device, to_device), (from_broker, to_broker) = self.device, self.broker
         both = [
@@ -36,23 +36,23 @@ class Line:
             await asyncio.wait(both)
 
     async def silence(self):
-        """Nothing is answered any more, and nothing is closed, until the device gives up."""
+        """Discards all data and keeps the connection open until the device closes it."""
         with contextlib.suppress(OSError):
             while await self.device[0].read(65536):
                 pass
 
     def close(self, abruptly):
-        """Both ends, with FIN or with RST."""
+        """Closes both connections, with FIN or (abruptly) with RST."""
         for _, writer in filter(None, (self.device, self.broker)):
             writer.transport.abort() if abruptly else writer.close()
 
-    def drop_broker(self):
-        """The broker has lost this device; nobody tells the device."""
+    def close_broker_side(self):
+        """Resets the connection to the broker; the device's connection stays open."""
         self.broker[1].transport.abort()
 
 
 class _Cut(Exception):
-    """The connection ends in the middle of what it carries."""
+    """The connection is cut within the data."""
 
 
 async def _carry(reader, writer, pieces):
@@ -77,8 +77,8 @@ def _late(random, seconds):
 
 
 def _lossy(random):
-    # A segment in five is lost, and one of those is lost again: each time the sender waits twice as long. What came
-    # behind it, also overtaking it, is handed on with it.
+    # One segment in five is lost; a retransmission is lost with the same probability, and the time-out doubles each
+    # time. TCP delivers later segments only with the missing one.
     def pieces(data):
         wait = 0
         timer = 0.2
@@ -99,7 +99,7 @@ def _sliced(size, wait):
 
 
 def _until(count):
-    # The first `count` bytes.
+    # Cuts the connection after `count` bytes.
     left = [count]
 
     def pieces(data):
@@ -147,7 +147,7 @@ async def _frozen(line):
 
 async def _half_open(line):
     await line.through(limit=line.random.uniform(0.1, 5))
-    line.drop_broker()
+    line.close_broker_side()
     await line.silence()
 
 
@@ -182,7 +182,7 @@ KINDS = {
     "narrow, 1.2 KB/s": _narrow,
     "slow-loris broker": _loris,
     "black hole": _black_hole,
-    "silent once it stood": _frozen,
+    "silent after a while": _frozen,
     "half open": _half_open,
     "reset": _reset,
     "cut within a packet, out": _cut_out,
@@ -192,21 +192,22 @@ KINDS = {
 }
 
 
-class Weather:
-    """One kind of bad network: a share of the connections through it meets its fault, the others are clear; outage() is
-    the access point's. `connect`: a coroutine function that opens a connection to the broker."""
+class Proxy:
+    """One kind of bad network. `share`: the part of its connections that have its fault; the others are clear. outage()
+    breaks all connections, like an access point that goes off. `connect`: a coroutine function that opens a connection
+    to the broker."""
 
     def __init__(self, kind, connect, random, share=0.6):
         self.kind = kind
         self.connect = connect
-        self.connections = Counter()  # by what they met: the fault, "clear", "outage"
+        self.connections = Counter()  # by fault, "clear" or "outage"
         self._random = random
         self._share = share
-        self._lines = {}  # a set has no order, and so no repetition
+        self._lines = {}  # as an ordered set: a run must be repeatable
         self._down = False
 
     async def serve(self, reader, writer):
-        """Carries one connection of a device, until it ends."""
+        """Forwards one connection of a device until it ends."""
         name = "outage" if self._down else self.kind if self._random.random() < self._share else "clear"
         self.connections[name] += 1
         line = Line(reader, writer, self.connect, self._random)
@@ -215,7 +216,7 @@ class Weather:
         try:
             await (_refused if self._down else KINDS[name])(line)
         except OSError:
-            pass  # the broker is away: the device hears of it by the end of its connection
+            pass  # the broker is down: the device's connection is closed
         except asyncio.CancelledError:
             line.close(True)
             raise
@@ -224,15 +225,15 @@ class Weather:
             line.close(False)
 
     def outage(self):
-        """Every connection breaks, and none is made until join()."""
+        """Breaks every connection, and refuses new ones until join()."""
         self._down = True
         self._break()
 
     def join(self):
         self._down = False
 
-    def clear_up(self):
-        """From now on there are no faults any more, and no connection that has met one."""
+    def end_faults(self):
+        """Ends all faults: breaks every connection; new ones are clear."""
         self._share = 0
         self.join()
         self._break()

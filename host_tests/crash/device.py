@@ -1,4 +1,4 @@
-"""The client on a wire of ours, and the flash below it: new, or with laps behind it."""
+"""The client of a simulation: its transport, and its flash, blank or with a used journal."""
 
 import os
 from errno import ECONNRESET, ETIMEDOUT
@@ -16,20 +16,20 @@ SECRETS = b"\x78\x56\x34\x12\xf0\xde\xbc\x9a"
 
 
 class HandlerError(Exception):
-    """What the application's handler raises when the script says so."""
+    """Raised by the application's handler in mode "raise"."""
 
 
-class Wire:
-    """A connection: what Client knows as its link. `patience`: how often the broker answers a client that waits, None:
-    as often as it likes; `arrive`: how many packets then still reach it."""
+class FakeTransport:
+    """A connection, in place of the client's Transport. It breaks after the client has waited for `max_answers` answers
+    (None: never); `arrive` packets of the client then still reach the broker."""
 
-    def __init__(self, peer, patience, arrive):
+    def __init__(self, peer, max_answers, arrive):
         self.peer = peer
-        self.patience = patience
+        self.max_answers = max_answers
         self.arrive = arrive
         self.broken = False
-        self.down = b""  # what the client has still to read
-        self.stream = self  # what Client writes to where nothing can be left over
+        self.down = b""  # bytes that the client has not read yet
+        self.stream = self  # Client writes some packets to `stream` directly
         self._raw = b""
 
     def write(self, buf, at, n):
@@ -56,19 +56,19 @@ class Wire:
             self._wait()
 
     def _wait(self):
-        # The client waits for an answer: the broker has one, or never will.
+        # The client waits for an answer: the broker answers now, or the connection breaks.
         self.peer.out.handled()
-        if self.patience != 0:
+        if self.max_answers != 0:
             self.peer.arrive()
-        if self.patience == 0 or not self.peer.answers:
-            self.tear(self.arrive)
+        if self.max_answers == 0 or not self.peer.answers:
+            self.break_link(self.arrive)
             raise OSError(ETIMEDOUT, "no answer")
-        if self.patience:
-            self.patience -= 1
+        if self.max_answers:
+            self.max_answers -= 1
         self.down = self.peer.next()
 
-    def tear(self, arrive=None):
-        """The connection breaks; so many packets still arrive. The client learns of it when it next reads or writes."""
+    def break_link(self, arrive=None):
+        """The connection breaks; `arrive` packets still reach the broker. The client's next read or write fails."""
         self.broken = True
         self.peer.disconnected(arrive)
 
@@ -78,11 +78,11 @@ class Wire:
 
 
 class Device(Client):
-    """A client whose links are Wires. `failure`: what it told the application of and should not have."""
+    """A client with a FakeTransport. `failure`: an unexpected error that it reported to on_error."""
 
     def __init__(self, journal, peer, **options):
         self.peer = peer
-        self.patience = self.arrive = None  # of the next Wire
+        self.max_answers = self.arrive = None  # for the next FakeTransport
         self.failure = None
         super().__init__("", "dev", journal, keepalive=0, retry_ms=0, timeout_ms=10**8, on_error=self._note, **options)
 
@@ -93,12 +93,12 @@ class Device(Client):
 
     def _do_step(self, step):
         if step == OPEN:
-            self._transport = Wire(self.peer, self.patience, self.arrive)
-            step = REQUEST  # which waits likewise
+            self._transport = FakeTransport(self.peer, self.max_answers, self.arrive)
+            step = REQUEST  # its wait suits here too
         super()._do_step(step)
 
     @property
-    def wire(self):
+    def transport(self):
         """The connection, None if the client has none."""
         return self._transport
 
@@ -106,28 +106,28 @@ class Device(Client):
     def journal(self):
         return self.session.journal
 
-    def hand(self, raw):
-        """The client reads this, and does what it has to."""
+    def feed(self, raw):
+        """The client reads and handles these bytes."""
         self._transport.down += raw
         while self._transport and self._transport.down:
-            self.turn()
+            self.poll()
         self.peer.out.handled()
 
-    def turn(self):
-        """Writes what is due and reads what has come, as run_for() does."""
+    def poll(self):
+        """Writes pending packets and handles received ones, as run_for() does."""
         try:
             self._check_interrupted()
             if self._transport:
                 self._poll(0)
         except MemoryError as error:
-            self.peer.power_cut(None)  # whatever was under way
+            self.peer.power_cut(None)  # the operation may have taken effect or not
             self._connection_failed(error)
         except (OSError, ProtocolError) as error:
             self._connection_failed(error)
 
 
 def aged(setup):
-    """Flash as a setup of the World describes it."""
+    """The flash that a Simulation's setup describes."""
     flash = NorFlash(setup["sectors"], setup["size"], GRANULARITIES[setup["granularity"]], cache=True)
     names = ("granularity", "sectors", "size", "age", "last_mid", "stuck")
     flash.restore(_old(*(setup[name] for name in names)))
@@ -136,8 +136,8 @@ def aged(setup):
 
 @lru_cache(256)
 def _old(granularity, sectors, size, age, last_mid, stuck):
-    """A snapshot of flash with a journal on it: `age` messages came and went, the last one with the id `last_mid`; so
-    many received ids (`stuck`) stand before them and are alive. age None: the flash is blank."""
+    """A snapshot of flash with a journal that has seen `stuck` received Message IDs, which are still live, and then
+    `age` messages, which are completed; the last one had the id `last_mid`. age None: the flash is blank."""
     flash = NorFlash(sectors, size, GRANULARITIES[granularity])
     if age is not None:
         journal = mounted(flash)
@@ -150,7 +150,7 @@ def _old(granularity, sectors, size, age, last_mid, stuck):
 
 
 def mounted(flash):
-    """The Journal on flash, the same again where it is formatted now."""
+    """The Journal on the flash; if it is formatted now, its random numbers are fixed."""
     urandom, os.urandom = os.urandom, lambda n: SECRETS[:n]
     try:
         return Journal(flash)

@@ -1,4 +1,4 @@
-"""A subscriber that is not our code: what the broker delivers, counted."""
+"""An independent subscriber (Paho) that counts the messages that the broker delivers."""
 
 import json
 import threading
@@ -8,17 +8,16 @@ import paho.mqtt.client as paho
 
 
 def number(topic, payload):
-    """(device, epoch, sequence number) that a message of a sensor carries; None if it carries none,
-    as the will that the broker speaks in the device's name."""
+    """(device, epoch, sequence number) of a sensor's message; None if it has no number, like a will message."""
     fields = json.loads(payload)
     if isinstance(fields, list):
         fields = fields[0]
     return None if "seq" not in fields else (topic.split("/")[1], fields["epoch"], fields["seq"])
 
 
-class Witness:
-    """Subscribes to everything at QoS 2 with a session that outlives broker restarts. `seen` counts
-    each (device, sequence number); `epochs` holds the journal epochs of each device."""
+class Subscriber:
+    """Subscribes to everything at QoS 2 with a persistent session. `seen` counts each (device, sequence number);
+    `epochs`: the journal epochs of each device."""
 
     def __init__(self, port):
         self.seen = Counter()
@@ -26,19 +25,19 @@ class Witness:
         self.unreadable = []
         self._lock = threading.Lock()
         self._subscribed = threading.Event()
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "witness", clean_session=False)
+        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "subscriber", clean_session=False)
         self._client.on_connect = lambda client, *_: client.subscribe("demo/#", 2)
         self._client.on_subscribe = lambda *_: self._subscribed.set()
         self._client.on_message = self._take
         self._port = port
 
     def join(self):
-        """Connects; the broker kept for us what came meanwhile."""
+        """Connects; the broker has queued the messages of the meantime."""
         self._subscribed.clear()
         self._client.connect("127.0.0.1", self._port)
         self._client.loop_start()
         if not self._subscribed.wait(10):
-            raise RuntimeError("the broker does not let the witness subscribe")
+            raise RuntimeError("the broker does not let the subscriber subscribe")
 
     def leave(self):
         self._client.disconnect()
