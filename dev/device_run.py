@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dev.runtimes import DEVICE_NAMES, runtime
 from dev.setup.common import CHECKOUT
-from inflight_tools.boards.bundle import LIB, compile_mpy, library, shrunk
+from inflight_tools.boards.bundle import LIB, compile_texts, library, shrunk
 from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.cache import write_below
 
@@ -47,12 +47,11 @@ def environment(lib, file):
 def compiled(lib=LIB, beside=None):
     """A temporary copy of the library as it is deployed: .mpy files made with -O3; and of modules `beside` it,
     {name: file}, which use its internal names."""
-    files = {}
-    for place, text in shrunk(library(lib) | (beside or {})).items():
-        if place.startswith(PACKAGE):
-            files[f"{place}.mpy"] = compile_mpy(text, f"{place.rpartition('/')[2]}.py")
-        else:  # with its assertions, which -O3 leaves out
-            files[f"{place}.py"] = text.encode()
+    texts = shrunk(library(lib) | (beside or {}))
+    ours = {place: text for place, text in texts.items() if place.startswith(PACKAGE)}
+    files = {f"{place}.mpy": code for place, code in compile_texts(ours).items()}
+    # The others as sources: with their assertions, which -O3 leaves out.
+    files |= {f"{place}.py": text.encode() for place, text in texts.items() if place not in ours}
     with tempfile.TemporaryDirectory(prefix="inflight-mpy-") as folder:
         write_below(Path(folder), files)
         yield Path(folder)

@@ -96,7 +96,7 @@ class Simulation:
         if self.flash.off:
             self.flash.power_on()
         elif lost is not None:
-            self.flash.restore(self.flash.snapshot(), self.flash.unsynced(), lost)
+            self.flash.lose_cache(lost)  # not restore(), which forgets a cut that is still to come
         self.peer.power_cut(arrive, lost is not None)
 
     def interrupted(self):
@@ -132,11 +132,10 @@ class Simulation:
     # --- faults of the flash ---
 
     def rot(self, n):
-        """Flips one bit, the n-th of those in programmed bytes. Not with foreign ids: the power may have been cut
-        between the two copies of the record that protects against these, so one bit could destroy the only copy."""
+        """Flips one bit, the n-th of those in programmed bytes."""
         data = self.flash.data
         places = [i for i, byte in enumerate(data) if byte != 0xFF]
-        if places and not self.setup["foreign_ids"]:
+        if places:
             data[places[n // 8 % len(places)]] ^= 1 << n % 8
             self.state.bit_flipped = True
 

@@ -50,8 +50,10 @@ class NorFlash:
         self._outcome = outcome
         self._lost = lost
 
-    def lose_cache(self):
-        """Each unsynced operation is lost or kept independently; the order of those kept stays."""
+    def lose_cache(self, seed=None):
+        """Each unsynced operation is lost or kept independently, as `seed` decides; the order of those kept stays."""
+        if seed is not None:
+            self._random = noise(seed)
         if not self._cache:
             return
         for at, old, _ in reversed(self._cache):
@@ -172,8 +174,7 @@ class NorFlash:
             if self._lost is None:
                 self._cache = self._cache and []
             else:
-                self._random = noise(self._lost)
-                self.lose_cache()
+                self.lose_cache(self._lost)
             self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, self._outcome(old, new))
             raise PowerCut()
         self._left -= 1

@@ -66,6 +66,31 @@ def test_one_bit_anywhere():
             eq((again.next_seq, again.last_mid), told)
 
 
+def test_one_bit_of_any_header():
+    """It costs nothing, whatever was under way when the power was cut: a message copied, a sector erased ahead."""
+    flash = NorFlash(4, 512, 64)
+    journal = Journal(flash)
+    put(journal, 0)
+    snapshots = []
+    flash.watch = lambda *_: snapshots.append(flash.snapshot())
+    for k in range(1, 40):
+        at = put(journal, k)
+        if k % 20:
+            journal.mark(at, DONE)
+    flash.watch = None
+    for i, image in enumerate(snapshots[:: 4 * CUT_STEP]):
+        flash.restore(image)
+        plain = Journal(flash)
+        expected, numbers = bodies(plain), (plain.next_seq, plain.last_mid)
+        for bit in range(i % 5, 4 * 24 * 8, 5 * CUT_STEP):
+            flash.restore(image)
+            flash.data[bit // 192 * 512 + bit % 192 // 8] ^= 1 << bit % 8
+            again = Journal(flash)
+            eq(bodies(again), expected)
+            eq((again.next_seq, again.last_mid), numbers)
+            eq(again.skipped, 0)
+
+
 def test_a_damaged_header_loses_nothing():
     """In every sector but the oldest the whole header may be damaged; in the oldest eight bytes, since more looks like
     an interrupted erase."""
@@ -236,6 +261,19 @@ def test_records_are_checked_before_they_are_sent():
             raise AssertionError("the damage was not detected")
         journal.recover()
         eq((journal.failed, bodies(journal), journal.skipped), (False, [], 1))
+
+
+def test_a_damaged_newest_record_whose_crc_ends_like_blank_flash():
+    """Its number is not given again."""
+    flash = NorFlash(4, 1024, 64)
+    journal = Journal(flash)
+    at = put(journal, 1)
+    while flash.data[at + 53] != 0xFF:  # the last byte of its CRC
+        journal.mark(at, DONE)
+        at = put(journal, 1)
+    given = journal.next_seq
+    flash.data[at + 12] ^= 4
+    assert Journal(flash).next_seq >= given
 
 
 def test_numbers_after_a_second_damage():

@@ -56,6 +56,8 @@ class AsyncClient(Base):
     that took it asks for the next one, or ends. Several tasks may ask; each message goes to one of them. With
     reconnect=False it raises what ended the connection."""
 
+    _transport: Transport
+
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
         self._transport = None

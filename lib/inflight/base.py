@@ -10,7 +10,6 @@ from .compat import const, passed, print_exception, ticks_add, ticks_diff, ticks
 from .packet import ProtocolError
 from .session import Session
 from .topic import encode_name, matches
-from .transport import Transport
 
 OPEN = const(0)  # steps of connecting: open a connection,
 POLL = const(1)  # write and read once,
@@ -127,7 +126,6 @@ class Base:
 
     # Of what options.configure() sets, that which others use.
     session: Session
-    _transport: Transport
     _host: str
     _port: int
     _tls: object

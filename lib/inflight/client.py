@@ -14,6 +14,8 @@ from .transport import Transport, open_socket
 class Client(Base):
     """The blocking client. Base tells its arguments."""
 
+    _transport: Transport
+
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
         self._transport = None

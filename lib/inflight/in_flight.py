@@ -4,7 +4,7 @@ from array import array
 
 
 class InFlight:
-    """Rows of Message ID, address of its record in the journal, and state; as many as allocate() says, at most."""
+    """Rows of Message ID, address of its record in the journal, and state; as many as _allocate() says, at most."""
 
     rows = 0
 

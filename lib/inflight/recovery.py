@@ -13,7 +13,7 @@ from .records import CLEARED, DONE, HEAD, HEADER, IN, NOTE, NOTES, OUT, OVERHEAD
 
 _VERSION = 2
 _NEVER = 0xFF000000  # no flash lasts so many erases
-_ALIKE = 12  # bytes of a spoilt header, of 20, that are as they ought to be; a retired or erased one has fewer
+_ALIKE = 12  # bytes of a damaged header, of 24, that are as they ought to be; a retired or erased one has fewer
 _CRC = const(4)
 _UNKEPT_IDS = 256  # Message IDs that requests may have taken in between, of which there is no record
 _KINDS = (OUT, IN, SESSION, NOTE)
@@ -101,6 +101,10 @@ class _SectorReader:
                 last = start + written - 1
                 return last if last >= at else -1
         return -1
+
+    def is_used(self):
+        """True if something is behind the sector's header."""
+        return self.last_byte(self.base + HEADER) >= 0
 
     def has_record(self, at):
         """True if a whole record is at address `at`. buf holds all of it then, if that is not longer."""
@@ -237,6 +241,8 @@ def _restore_sectors(j, reader):
     j._identity = _geometry(j) + secrets
     j.epoch = _word(secrets, 0)
     j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
+    if newest >= 0 and not headers[(newest + 1) % j._n] and _is_newest(j, reader, newest + 1):
+        newest += 1
     j.erases = newest + 1
     j._head = newest % j._n
     j._erased = 0
@@ -245,34 +251,54 @@ def _restore_sectors(j, reader):
         seq = _number(j, newest, i)
         if headers[i] == (seq, secrets):
             continue
-        if seq < 0 or (k == 1 and not _is_alike(j, i, seq)):
-            # An erase was cut short.
+        # A right header with another number is that of another time: the sector was lost.
+        alike = not headers[i] and _likeness(j, i, seq) >= _ALIKE
+        reader.aim(i)
+        if seq < 0 or (k == 1 and not (alike and reader.is_used())):
+            # An erase was cut short, or the header was damaged of a sector that was erased ahead.
             j._erase(i, j.erases)
             j._head = i
             j.erases += 1
-            continue
-        reader.aim(i)
-        found, live = reader.count_records()
-        if live or k > 1:  # else it may have been retired in part
-            j.damaged += 1
-        if not found and k > 1:
-            reader.erased += 1
-            j.damaged += 1  # more than one record may have been in it
-            j._erase(i, seq)
-        elif not _is_alike(j, i, seq):
-            reader.spoilt.append(i)
+        elif not alike or reader.is_used():
+            _read_headless(j, reader, seq, k, alike)
+
+
+def _read_headless(j, reader, seq, k, alike):
+    # The sector with the number `seq`, the k-th oldest, was in use, and its header is not right.
+    found, live = reader.count_records()
+    if live or k > 1:  # else it may have been retired in part
+        j.damaged += 1
+    if alike:
+        return
+    if found:
+        reader.spoilt.append(seq % j._n)
+        return
+    reader.erased += 1
+    j.damaged += 1  # more than one record may have been in it
+    j._erase(seq % j._n, seq)
 
 
 def _most_records(size):
-    # How many may have been in so many bytes, the last one without its state.
-    return (size + 1) // OVERHEAD
+    # How many may have been in so many bytes, the last one without its state. Below 0: none, as behind a record whose
+    # last bytes are FF.
+    return max(size + 1, 0) // OVERHEAD
 
 
-def _is_alike(j, i, seq):
-    h = bytearray(20)
+def _likeness(j, i, seq):
+    # How many bytes of sector i's header are as the number `seq` wants them.
+    h = bytearray(HEADER)
     j._read(i * j._size, h)
-    right = j._identity[:8] + struct.pack("<I", seq) + j._identity[8:]
-    return sum(a == b for a, b in zip(h, right)) >= _ALIKE
+    right = j._identity[:8] + struct.pack("<I", seq & 0xFFFFFFFF) + j._identity[8:]
+    right += struct.pack("<I", crc32(right))
+    return sum(a == b for a, b in zip(h, right))
+
+
+def _is_newest(j, reader, seq):
+    # True if the sector behind the newest one with a right header is the one in use now, with the number `seq` and a
+    # damaged header. Else it is the oldest, or blank.
+    i = seq % j._n
+    reader.aim(i)
+    return reader.is_used() and _likeness(j, i, seq) > max(_ALIKE - 1, _likeness(j, i, seq - j._n))
 
 
 def _find_head(j, reader):
@@ -280,7 +306,7 @@ def _find_head(j, reader):
     newest = j._head
     while j._erased < j._n - 1:
         reader.aim(j._head)
-        if reader.last_byte(reader.base + HEADER) >= 0:
+        if reader.is_used():
             break
         j._erased += 1
         j._head = (newest - j._erased) % j._n

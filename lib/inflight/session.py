@@ -105,7 +105,7 @@ class Session:
             self._load()
         self.busy = False
 
-    def begin(self):
+    def _begin(self):
         # What changes the session is whole when `busy` is off again; whatever interrupts it leaves it on.
         if self.busy:
             raise OSError(ECONNABORTED, "an operation was interrupted")
@@ -198,7 +198,7 @@ class Session:
     def connect(self, now, clean_session, keepalive, user, password, will):
         """A connection stands, CONNECT is its first packet [MQTT-3.1.0-1]; keepalive in seconds,
         strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
-        self.begin()
+        self._begin()
         self.reset()
         from .handshake import connect
 
@@ -209,7 +209,7 @@ class Session:
         """Lets messages go, those in flight first [MQTT-4.4.0-1]. From now on the broker may know
         Message IDs of ours: the journal knows of the session before the first one leaves. Raises
         OSError if flash fails."""
-        self.begin()
+        self._begin()
         if self.journal and self.record.stale:
             self.write_record()
         self.outbound.retransmit()
@@ -220,7 +220,7 @@ class Session:
 
     def commit(self):
         """Makes durable what the journal took. Raises OSError."""
-        self.begin()
+        self._begin()
         if self.journal:
             self.journal.commit()
         self.busy = False
@@ -228,7 +228,7 @@ class Session:
     def collect(self, idle=True):
         """The client has time: `idle`, all that was noted becomes durable; a sector may be erased ahead of
         its use (one at most). Raises OSError."""
-        self.begin()
+        self._begin()
         if self.journal:
             if idle:
                 self.journal.commit()
@@ -242,7 +242,7 @@ class Session:
         data_to_send() offers next (there must be nothing left to offer). name is bytes.
         Returns the Message ID, 0 at QoS 0 or if the full journal dropped it.
         Raises ValueError, OutboxFull, OSError if flash fails."""
-        self.begin()
+        self._begin()
         try:
             mid = self._publish_message(name, payload, qos, retain)
         except (ValueError, OutboxFull):  # nothing has changed
@@ -278,7 +278,7 @@ class Session:
     def subscribe(self, filters, qos):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. next_event()
         returns the SUBACK or UNSUBACK. One request at a time."""
-        self.begin()
+        self._begin()
         from .subscribing import request
 
         request(self, filters, qos)
@@ -299,7 +299,7 @@ class Session:
         """Returns how many bytes of out.view, from out.at on, are to be written next, whole and
         before anything else; 0 if there is nothing to say. What they say is durable by then: all that
         leaves is offered here. Raises OSError if flash fails."""
-        self.begin()
+        self._begin()
         self.now = now
         n = self._select()
         if n:
@@ -407,7 +407,7 @@ class Session:
         more bytes are needed. After a PUBLISH: hand it over if `deliver`, then call delivered().
         Raises, and the connection is to be closed: ProtocolError [MQTT-4.8.0-1]; OSError if flash fails;
         ENOBUFS if more QoS 2 messages are in flight than it takes, of which no CONNECT can tell the broker."""
-        self.begin()
+        self._begin()
         try:
             kind = self._handle_next(now)
         except packet.ProtocolError:  # what was noted stands
@@ -503,7 +503,7 @@ class Session:
     def acknowledge(self, flags, mid, answer=True):
         """The application is done with the message that came with these flags and Message ID. answer False:
         not on this connection."""
-        self.begin()
+        self._begin()
         if flags & 4:
             self.inbound.delivered(mid)
         if answer and flags & 6:

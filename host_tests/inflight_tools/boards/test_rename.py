@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from dev.runtimes import runtime
-from inflight_tools.boards.bundle import library, shrunk, translate
+from inflight_tools.boards.bundle import library, shrunk, sources, translate
 from inflight_tools.boards.rename import _ROM, mentioned
 
 
@@ -66,3 +66,10 @@ def test_a_traceback_is_translated_back():
 
 def _frame(line):
     return '  File "core.py", line 1, in ' + line.split("def ")[1].split("(")[0]
+
+
+@pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
+def test_a_board_has_the_words_of_the_library_alone(board):
+    """Otherwise its tracebacks would be translated wrongly."""
+    alone, there = shrunk(library()), shrunk(sources(board))
+    assert {place: there[place] for place in alone} == alone

@@ -66,7 +66,11 @@ def _originals():
 
 def compile_all(found, public=()):
     """{path below /lib, without suffix: .mpy} of shrunk(found)."""
-    texts = shrunk(found, public)
+    return compile_texts(shrunk(found, public))
+
+
+def compile_texts(texts):
+    """{path: .mpy} of `texts`, {path: source}. Tracebacks name the last part of the path."""
     return {place: compile_mpy(text, f"{place.rpartition('/')[2]}.py") for place, text in texts.items()}
 
 

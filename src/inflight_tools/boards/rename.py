@@ -3,8 +3,8 @@
 
 An internal name is one that the library defines (a private global, a method, an attribute) and that nothing else can
 refer to: it is not public, is in no string, and is not imported from elsewhere. It becomes the same word everywhere,
-so tracebacks can be translated back. An argument that is never passed by keyword becomes any word that is unused in
-its function."""
+so tracebacks can be translated back. An argument that is not public and never passed by keyword becomes any word that
+is unused in its function."""
 
 import ast
 import builtins
@@ -130,10 +130,7 @@ def _rename_arguments(tree, public, keywords):
     for function in ast.walk(tree):
         inner = [node for node in ast.walk(function) if isinstance(node, (*_FUNCTIONS, ast.Lambda))]
         if isinstance(function, _FUNCTIONS) and inner == [function]:
-            # What has a default, or belongs to a public function, may be passed by its keyword from outside.
-            asked = function.args.args[: len(function.args.args) - len(function.args.defaults)]
-            internal = [] if function.name in public else asked
-            kept = {argument.arg for argument in function.args.args if argument not in internal} & public | keywords
+            kept = public | keywords
             used = kept.union(_names(function))
             words = (word for word in _ROM if word not in used and word[0].islower())
             arguments = [a.arg for a in function.args.args if a.arg not in kept and a.arg not in _ROM]
