@@ -207,6 +207,22 @@ def test_damaged_session_record():
         eq(peer.count("dropped"), 0)
 
 
+def test_a_lost_record_costs_no_message_of_later():
+    """What is accepted after both copies were damaged, and never left, survives the end of a clean session."""
+    device = after_sending(3)
+    damage(device, 2)
+    peer = Peer(device, max_inflight=1)
+    for k in range(4):
+        peer.publish(b"new%d" % k)
+    peer.up(0, True)
+    for mid in range(1, 4):
+        peer.feed(ack(0x40, mid))
+        peer.sent()
+    peer = Peer(device, max_inflight=1)
+    eq([(p[0], p[-4:]) for p in peer.up(0, True)], [(0x32, b"new1")])
+    eq((peer.count("dropped"), peer.session.pending), (1, 3))  # new0 had been sent
+
+
 def test_both_copies_lost_with_their_page():
     """Messages accepted while connected may have been sent: they have DUP, and no PUBREL ends their handshake."""
     device = after_sending(3, 2)

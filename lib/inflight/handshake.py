@@ -114,7 +114,10 @@ def _start(session, none):
         record.unproven = 0
     elif session.journal and not session.has_session:
         session.suspect(session.outbound.oldest_mid())
-    record.mode = CLEAN if session.clean else PERSISTENT
+    record.mode = PERSISTENT
+    if session.clean:
+        record.mode = CLEAN
+        session.sessions_ended()
     if record.mode != mode or not session.has_session:
         record.stale = True
 

@@ -18,7 +18,8 @@
 # a power cut a live record is SEND, a released one REL, and a PUBLISH never follows its PUBREL.
 #
 # Which messages can have left before a power cut? Only those of the window, so of the live ones
-# the first `most` at most, the largest window since. Of these, a message can have left
+# the first `most` at most, the largest window since the last clean session began. Of these, a
+# message can have left
 # - if it was accepted with a connection: its record has DUP then;
 # - or if its number is below `below`: so many had been accepted without one when a connection began
 #   to send them.

@@ -141,6 +141,10 @@ class Session:
     def write_record(self):
         self.record.write(self._most)
 
+    def sessions_ended(self):
+        """What left earlier belongs to sessions that have ended: from now on no more than the window can leave."""
+        self._most = self._max_inflight
+
     @property
     def has_session(self):
         """True if the journal knows its session."""
