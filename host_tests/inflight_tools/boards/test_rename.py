@@ -40,6 +40,15 @@ def test_who_is_compiled_beside_the_library_knows_the_same_words(tmp_path):
     assert shrunk(library() | {"mine": test}, {"outbound"})["mine"].count("outbound") == 1
 
 
+@pytest.mark.parametrize("board", ["esp32", "rp2040"])
+def test_a_global_that_a_function_assigns_is_the_modules(board):
+    """Both boards remember their identity in one, whose name the library has as well."""
+    module = ast.parse(shrunk(sources(board))["board"])
+    assigned = {name for node in ast.walk(module) if isinstance(node, ast.Global) for name in node.names}
+    defined = {n.id for node in module.body for n in ast.walk(node) if isinstance(n, ast.Name)}
+    assert assigned and assigned <= defined
+
+
 def test_the_words_cost_nothing():
     """None of them is new to MicroPython."""
     found = runtime("micropython-x86")

@@ -51,6 +51,8 @@ def _names(tree):
         for field in ("id", "attr", "name", "arg", "asname"):
             if isinstance(getattr(node, field, None), str):
                 yield getattr(node, field)
+        if isinstance(node, ast.Global):
+            yield from node.names
 
 
 def _keywords(tree):
@@ -101,6 +103,10 @@ class _Rename(ast.NodeTransformer):
             if getattr(node, field, None) in self._table:
                 setattr(node, field, self._table[getattr(node, field)])
         return super().generic_visit(node)
+
+    def visit_Global(self, node):
+        node.names = [self._table.get(name, name) for name in node.names]
+        return node
 
 
 def _hand_on(tree, table):
