@@ -17,19 +17,23 @@ def answer(_query):
 class Server:
     """Tells the time on loopback, in a thread. OSError where its port takes a right that one has not got."""
 
+    def __init__(self, port=PORT):
+        self.address = ("127.0.0.1", port)
+
     def __enter__(self):
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            self._socket.bind(("127.0.0.1", PORT))
+            self._socket.bind(self.address)
         except OSError:
             self._socket.close()
             raise
+        self.address = self._socket.getsockname()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_):
-        self._socket.shutdown(socket.SHUT_RD)
+        self._socket.sendto(b"", self.address)
         self._thread.join()
         self._socket.close()
 
