@@ -98,18 +98,18 @@ class Board:
         """From cold. watched: its flash operations are seen, and `power` can cut at them; they take longer then.
         download: it stays in its ROM and waits for esptool."""
         self._console.clear()
-        here, line = socket.socketpair()
+        here, there = line()
         words, errors = power.pipe() if watched else (None, None)
         with open(self._words, "wb") as file:
             self._process = subprocess.Popen(
-                self._command(line.fileno(), watched, download),
+                self._command(there.fileno(), watched, download),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=errors if watched else file,
-                pass_fds=[line.fileno()],
+                pass_fds=[there.fileno()],
                 start_new_session=True,
             )
-        line.close()
+        there.close()
         _prefer(self._process.pid)
         self._console.listen(here)
         self.power = None
@@ -201,6 +201,14 @@ class Board:
     def _note_words(self, words):
         with open(self._words, "ab") as file:
             file.write(words)
+
+
+def line():
+    """Two ends of a serial line. Over TCP: a pair of Unix sockets is full after some 280 bytes that are sent one by
+    one, and what a board says to a full line is lost."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        end = socket.create_connection(server.getsockname())
+        return server.accept()[0], end
 
 
 def _prefer(process):

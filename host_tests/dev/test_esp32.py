@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from dev.esp32 import emulator, power
-from dev.esp32.board import fuses
+from dev.esp32.board import fuses, line
 from dev.esp32.console import Console
 from dev.power import HOW
 from host_tests.waiting import wait_for
@@ -154,9 +154,18 @@ def test_power_goes_at_an_erase_and_only_there():
 # --- console ---
 
 
+def test_a_line_holds_what_a_board_says_byte_by_byte():
+    """The emulator does not wait: what it cannot write at once is lost."""
+    here, board = line()
+    with here, board:
+        board.setblocking(False)
+        for _ in range(10_000):
+            board.send(b".")
+
+
 def test_the_console_is_heard_and_lent():
     console = Console()
-    here, board = socket.socketpair()
+    here, board = line()
     console.listen(here)
     board.sendall(b"NOTE 5\r\nno NOTE 7\r\nNOTE ")
     with socket.create_connection(("127.0.0.1", console.port)) as client:

@@ -1,5 +1,6 @@
 """`make flash` with esptool and the chip's own ROM, and `make monitor`, over the emulated serial line."""
 
+import os
 import signal
 import subprocess
 
@@ -13,10 +14,22 @@ from host_tests.waiting import wait_for
 
 pytestmark = [pytest.mark.long("INFLIGHT_ESP32"), pytest.mark.timeout(900)]
 BLANK = b"\xff" * image.FLASH_SIZE
+# esptool's own limits are for a chip, not for an emulator on a host that has other work.
+PATIENCE = """[esptool]
+timeout = 120
+sync_timeout = 2
+serial_write_timeout = 120
+md5_timeout_per_mb = 200
+erase_region_timeout_per_mb = 200
+erase_write_timeout_per_mb = 200
+max_timeout = 900
+"""
 
 
-def inflight(*words, **how):
-    return subprocess.run([*INFLIGHT, "board", *words], capture_output=True, text=True, **how)
+def flash(folder, *words):
+    (folder / "esptool.cfg").write_text(PATIENCE)
+    env = os.environ | {"ESPTOOL_CFGFILE": str(folder / "esptool.cfg")}
+    return subprocess.run([*INFLIGHT, "board", "flash", *words], capture_output=True, text=True, env=env)
 
 
 def test_from_a_blank_chip_to_a_sensor_that_is_watched(broker, tmp_path):
@@ -26,7 +39,7 @@ def test_from_a_blank_chip_to_a_sensor_that_is_watched(broker, tmp_path):
     with Board(BLANK) as board, Subscriber(broker.port, "inflight/flashed/#") as subscriber:
         for made in ("an empty journal", "its journal as it was"):
             board.switch_on(download=True)
-            done = inflight("flash", *options, "--port", board.port, "--config", str(config))
+            done = flash(tmp_path, *options, "--port", board.port, "--config", str(config))
             assert done.returncode == 0 and made in done.stdout, done.stdout + done.stderr
             board.switch_off()
             known = len(subscriber.messages)
