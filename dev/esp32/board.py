@@ -178,6 +178,17 @@ class Board:
         """As a person at the terminal."""
         self._console.type(text.encode())
 
+    async def prompt(self, seconds):
+        """Waits until it waits for a line."""
+        await self.until(lambda: self.console.endswith(b">>> "), seconds, "the prompt")
+
+    async def execute(self, line, seconds, end=b">>> "):
+        """Types `line` at the prompt, and waits until it prints `end`: if nothing else, the next prompt."""
+        await self.prompt(seconds)
+        known = len(self.console)
+        self.type(line + "\r")
+        await self.until(lambda: end in self.console[known:], seconds, f"the end of {line}")
+
     async def until(self, happened, seconds, what):
         """Waits until happened() is true, and returns what it returned. TimeoutError with the end of the console if it
         does not come within so many seconds, RuntimeError if the board stops before."""

@@ -11,6 +11,9 @@ from host_tests.emulated_boards.tasks import Brokers
 LONG = {"pico_w": "INFLIGHT_PICO_W", "esp32": "INFLIGHT_ESP32", "esp32_pinned": "INFLIGHT_ESP32"}
 
 
+_HERE = "host_tests/emulated_boards/"
+
+
 def board_param(name):
     """The parameter `bench` for the board `name`."""
     return pytest.param(name, marks=pytest.mark.long(LONG[name]))
@@ -63,13 +66,16 @@ def pytest_configure(config):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """How much the power cuts proved: of all workers together."""
+    """What the tests measured, and how much the power cuts proved: of all workers together."""
     cuts, messages = Counter(), Counter()
     for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
         told = dict(report.user_properties)
-        if report.when == "call" and "power cuts" in told:
-            cuts.update(told["power cuts"])
-            messages.update(told["messages"])
+        if report.when != "call" or not report.nodeid.startswith(_HERE):
+            continue
+        cuts.update(told.pop("power cuts", {}))
+        messages.update(told.pop("messages", {}))
+        for what, figure in told.items():
+            terminalreporter.write_line(f"{report.nodeid.removeprefix(_HERE)}: {what}: {figure}")
     if cuts:
         terminalreporter.section("power cuts on emulated boards")
         terminalreporter.write_line(f"{sum(cuts.values())} cuts: " + ", ".join(f"{n} {how}" for how, n in cuts.items()))

@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from dev.esp32 import image, sensor
 from dev.esp32.board import Board
 from host_tests.emulated_boards.judge import ASLEEP, MOUNT, READY
+from inflight_tools.boards.bundle import files
 
 _MAKE_JOURNAL = 998  # a task
 VARIANT, FIRMWARE, SENSOR = "esp32", image.FIRMWARE, sensor
 WHERE = "partition"  # the journal of an image is
-HEAP = 70_000  # bytes that a connected sensor leaves, at least
+HEAP, BOOT_HEAP = 70_000, 160_000  # bytes that a connected sensor leaves at least, and the firmware itself
 _S = 300
+_FREE = "import gc; gc.collect(); print('NOTE', gc.mem_free())"
 
 
 def run_image(folder, content, work):
@@ -29,8 +31,22 @@ def bare():
     """The port of a board with nothing but its firmware."""
     with Board(image.bare()) as board:
         board.switch_on()
-        asyncio.run(board.until(lambda: b">>> " in board.console, _S, "the prompt"))
+        asyncio.run(board.prompt(_S))
         yield board.port
+
+
+def library_heap():
+    """Bytes of heap that are free after boot, and after the library was imported from .mpy files."""
+
+    async def live():
+        for line in (_FREE, "from inflight import Client, Journal", _FREE):
+            await board.execute(line, _S)
+
+    library = {path: data for path, data in files("esp32").items() if path.startswith("/lib/inflight/")}
+    with Board(image.stock(library)) as board:
+        board.switch_on()
+        asyncio.run(live())
+        return board.notes
 
 
 class Bench:

@@ -5,14 +5,14 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from dev.pico_w import copies, filesystem, image, sensor
+from dev.pico_w import copies, figures, filesystem, image, sensor
 from dev.pico_w.board import FLASH_SIZE, Board
 from dev.pico_w.filesystem import BLOCK
 from host_tests.emulated_boards.judge import READY
 
 VARIANT, FIRMWARE, SENSOR = "pico_w", image.FIRMWARE, sensor
 WHERE = "pinned files"  # the journal of an image is
-HEAP = 120_000  # bytes that a connected sensor leaves, at least
+HEAP, BOOT_HEAP = 120_000, 195_000  # bytes that a connected sensor leaves at least, and the firmware itself
 
 
 def run_image(folder, content, work):
@@ -31,6 +31,11 @@ def bare():
             yield process.stdout.readline().removeprefix("ready:").strip()
         finally:
             process.kill()
+
+
+def library_heap():
+    """Bytes of heap that are free after boot, and after the library was imported from .mpy files."""
+    return figures.at_the_prompt(compiled=True)
 
 
 async def _stop_when_ready(board):

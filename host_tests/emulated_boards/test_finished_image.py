@@ -51,8 +51,9 @@ def online(emulated, broker, tmp_path, fields):
     return told
 
 
-def test_it_connects_publishes_and_executes_commands(emulated, broker, tmp_path):
+def test_it_connects_publishes_and_executes_commands(emulated, broker, tmp_path, record_property):
     health = online(emulated, broker, tmp_path, {})["health"].fields
+    record_property("free heap of a connected sensor", health["heap"])
     assert health["journal"]["where"] == emulated.WHERE
     assert health["errors"] == {}
     assert health["heap"] > emulated.HEAP

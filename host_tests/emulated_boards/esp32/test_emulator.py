@@ -10,10 +10,10 @@ from dev.power import HOW
 
 _S = 200
 _JOIN = f"import network; w = network.WLAN(); w.active(True); w.connect({SSID!r})\r"
-_JOINED = "while not w.isconnected(): pass\r\rprint('joi' + 'ned')\r"
-_SLEEP = "import machine; machine.RTC().memory(b'kept'); machine.deepsleep(500)\r"
-_WOKE = "import machine; print(machine.reset_cause() == machine.DEEPSLEEP_RESET, machine.RTC().memory())\r"
-_WRITE = "f = open('/x', 'wb'); f.write(bytes(600)); f.close(); print('writ' + 'ten')\r"
+_JOINED = "while not w.isconnected(): pass\r\rprint('joi' + 'ned')"
+_SLEEP = "import machine; machine.RTC().memory(b'kept'); machine.deepsleep(500)"
+_WOKE = "import machine; print(machine.reset_cause() == machine.DEEPSLEEP_RESET, machine.RTC().memory())"
+_WRITE = "f = open('/x', 'wb'); f.write(bytes(600)); f.close(); print('writ' + 'ten')"
 
 
 @pytest.fixture
@@ -24,19 +24,15 @@ def board():
         yield board
 
 
-def at_the_prompt(board, *steps, **how):
+def at_the_prompt(board, *steps, watched=False):
     """Switches the board on, types the first of each step at the prompt, and waits for the second."""
 
     async def live():
-        for text, wanted in (("", b">>> "), *steps):
-            known = len(board.console)
-            board.type(text)
-            await board.until(lambda w=wanted, k=known: w in board.console[k:] or is_cut(), _S, str(wanted))
+        await board.prompt(_S)
+        for text, wanted in steps:
+            await board.execute(text, _S, wanted)
 
-    def is_cut():
-        return board.power and board.power.cut
-
-    board.switch_on(**how)
+    board.switch_on(watched)
     asyncio.run(live())
 
 
@@ -64,9 +60,9 @@ def test_power_goes_within_an_operation(board, how):
     board.write({0: before})
 
     async def live():
-        await board.until(lambda: b">>> " in board.console, _S, "the prompt")
+        await board.prompt(_S)
         board.power.cut_at_operation(last, how, 1)
-        board.type(_WRITE)
+        board.type(_WRITE + "\r")
         await board.until(lambda: board.power.cut, _S, "the power cut")
 
     board.switch_on(watched=True)
