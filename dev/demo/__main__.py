@@ -13,14 +13,14 @@ from rich.console import Console
 from dev.demo.downstream import Downstream
 from dev.demo.mosquitto import Mosquitto
 from dev.demo.network import Network
+from dev.demo.patience import Patience
 from dev.demo.sensors import HEAP, ROOT, Fleet
 from dev.demo.subscriber import Subscriber
 from dev.reference.oracle import judge
 from dev.setup.common import CHECKOUT
 from dev.shown import table
 
-_DRAIN_S = 300  # time-out until every sensor has delivered the messages in its journal
-_SETTLE_S = 90  # time-out until subscriber and collector have received them
+_PATIENCE_S = 300  # without any message that arrives, while journals are delivered
 _CUTS_PER_S = 4
 _BROKER_RESTARTS = (1 / 3, 2 / 3)  # parts of the time
 _NETWORK_CUTS = (0.2, 0.5, 0.8)
@@ -115,16 +115,17 @@ class Show:
         """The sensors stop publishing and deliver their journals. Returns (device, sequence number) of all accepted
         messages, including those that a power cut kept out of accepted.log."""
         self.say("the power of all sensors is cut, and each delivers the messages in its journal")
-        numbers = self._fleet.drain(_DRAIN_S)
+        numbers = self._fleet.drain(Patience(_PATIENCE_S, self._subscriber.total))
         return {(device, seq) for device, next_seq in numbers.items() for seq in range(next_seq)}
 
     def settle(self, wanted):
-        """Waits until subscriber and collector have received all of `wanted`, with a time-out."""
+        """Waits until subscriber and collector have received all of `wanted`, or nothing arrives any more."""
         self.say(f"{len(wanted)} messages accepted, waiting for the last of them")
-        end = time.monotonic() + _SETTLE_S
-        while time.monotonic() < end and not wanted <= set(self._subscriber.counts()):
+        arriving = Patience(_PATIENCE_S, self._subscriber.total)
+        while not wanted <= set(self._subscriber.counts()) and not arriving.over:
             time.sleep(0.1)
-        while time.monotonic() < end and not wanted <= self._downstream.landed():
+        landing = Patience(_PATIENCE_S, lambda: len(self._downstream.landed()))
+        while not wanted <= self._downstream.landed() and not landing.over:
             time.sleep(0.5)
 
 

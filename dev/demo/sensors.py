@@ -1,6 +1,5 @@
 """Virtual sensors: MicroPython processes with the firmware and the unix board."""
 
-import contextlib
 import json
 import os
 import random
@@ -42,9 +41,12 @@ class Sensor:
         self._folder, self._code, self._interpreter = folder, code, interpreter
         self._process = None
         folder.mkdir(parents=True)
-        config = {"host": "127.0.0.1", "port": port, "root": ROOT, "qos": qos, "interval_ms": interval_ms}
-        config |= {"health_ms": 5000, "keepalive": 10, "timeout_ms": 3000, "max_inflight": 8}
-        (folder / "config.json").write_text(json.dumps(config))
+        self._config = {"host": "127.0.0.1", "port": port, "root": ROOT, "qos": qos, "interval_ms": interval_ms}
+        self._config |= {"health_ms": 5000, "keepalive": 10, "max_inflight": 8}
+        self._configure(timeout_ms=3000)
+
+    def _configure(self, **fields):
+        (self._folder / "config.json").write_text(json.dumps(self._config | fields))
 
     def on(self):
         self._start("-m", "main")
@@ -57,18 +59,20 @@ class Sensor:
                 [*self._interpreter.command(HEAP), *arguments], env=env, stdout=stdout or console, stderr=console
             )
 
-    def start_drain(self, timeout_s):
+    def start_drain(self):
         """Starts the device only to deliver the messages in its journal."""
-        self._start(str(_DRAIN), str(timeout_s * 1000), stdout=subprocess.PIPE)
+        self._configure(timeout_ms=60_000, keepalive=60, watchdog_ms=0)
+        self._start(str(_DRAIN), stdout=subprocess.PIPE)
 
-    def end_drain(self, timeout_s):
-        """Waits until the whole journal is delivered. Returns its next sequence number. RuntimeError after a time-out
-        of timeout_s."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            output, _ = self._process.communicate(timeout=timeout_s)
-            if not self._process.returncode:
-                return int(output.split()[-1])
-        raise RuntimeError(f"{self.name} does not deliver the messages in its journal: see its console.log")
+    @property
+    def running(self):
+        return self._process.poll() is None
+
+    def end_drain(self):
+        """Returns the next sequence number of the journal, which is delivered. RuntimeError if it is not."""
+        if self.running or self._process.returncode:
+            raise RuntimeError(f"{self.name} does not deliver the messages in its journal: see its console.log")
+        return int(self._process.communicate()[0].split()[-1])
 
     def off(self):
         """Cuts the power. Returns False if the process had already exited, which is an error."""
@@ -115,15 +119,16 @@ class Fleet:
             self.deaths += 1
         sensor.on()
 
-    def drain(self, timeout_s):
+    def drain(self, patience):
         """Cuts the power of all sensors, then each delivers its journal without publishing new messages. Returns
-        {device: next sequence number}. RuntimeError after a time-out of timeout_s."""
+        {device: next sequence number}. RuntimeError if one has not when `patience` is over."""
         for sensor in self.sensors:
             self.deaths += not sensor.off()
         for sensor in self.sensors:
-            sensor.start_drain(timeout_s)
-        end = time.monotonic() + timeout_s
-        return {sensor.name: sensor.end_drain(max(0, end - time.monotonic())) for sensor in self.sensors}
+            sensor.start_drain()
+        while any(sensor.running for sensor in self.sensors) and not patience.over:
+            time.sleep(0.05)
+        return {sensor.name: sensor.end_drain() for sensor in self.sensors}
 
     def accepted(self):
         return {(s.name, seq, qos) for s in self.sensors for seq, qos in s.accepted()}

@@ -62,6 +62,10 @@ class Subscriber:
                 self.epochs.setdefault(device, set()).add(epoch)
                 self.seen[device, seq] += 1
 
+    def total(self):
+        """Deliveries, repeated ones included."""
+        return self.counts().total()
+
     def counts(self):
         with self._lock:
             return Counter(self.seen)

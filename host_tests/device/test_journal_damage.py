@@ -140,6 +140,23 @@ def test_a_lost_sector():
                 eq((again.next_seq, again.last_mid), told)
 
 
+def test_the_oldest_sector_reads_as_it_was_long_ago():
+    """Its loss is counted: an interrupted erase leaves no valid header."""
+    flash = NorFlash(4, 512, 64)
+    journal = Journal(flash)
+    early = flash.snapshot()
+    for k in range(49):
+        at = put(journal, k)
+        if k != 36:
+            journal.mark(at, DONE)
+    oldest = (journal._head + journal._erased + 1) % 4
+    eq(journal.scan(OUT, -1) // 512, oldest)
+    flash.data[oldest * 512 : oldest * 512 + 512] = early[oldest * 512 : oldest * 512 + 512]
+    again = Journal(flash)
+    eq((bodies(again), again.damaged), ([], 2))
+    assert again.next_seq >= journal.next_seq
+
+
 def test_damaged_body_loses_one_record():
     for flash in rings(6):
         journal = Journal(flash)

@@ -11,7 +11,7 @@ from dev import device_run
 from dev.reference.kinds import SUBSCRIBE
 from host_tests.broker import Automatic
 
-LIMIT_S = 60
+LIMIT_S = 240
 _RUN = Path(__file__).parent / "device_scripts/run_block.py"
 
 

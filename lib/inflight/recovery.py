@@ -251,10 +251,10 @@ def _restore_sectors(j, reader):
         seq = _number(j, newest, i)
         if headers[i] == (seq, secrets):
             continue
-        # A right header with another number is that of another time: the sector was lost.
+        # A right header with another number is that of another time: the sector was lost, never half erased.
         alike = not headers[i] and _likeness(j, i, seq) >= _ALIKE
         reader.aim(i)
-        if seq < 0 or (k == 1 and not (alike and reader.is_used())):
+        if seq < 0 or (k == 1 and not headers[i] and not (alike and reader.is_used())):
             # An erase was cut short, or the header was damaged of a sector that was erased ahead.
             j._erase(i, j.erases)
             j._head = i
@@ -266,16 +266,15 @@ def _restore_sectors(j, reader):
 def _read_headless(j, reader, seq, k, alike):
     # The sector with the number `seq`, the k-th oldest, was in use, and its header is not right.
     found, live = reader.count_records()
+    if not found and not alike:
+        reader.erased += 1
+        j.damaged += 2  # more than one record may have been in it
+        j._erase(seq % j._n, seq)
+        return
     if live or k > 1:  # else it may have been retired in part
         j.damaged += 1
-    if alike:
-        return
-    if found:
+    if not alike:
         reader.spoilt.append(seq % j._n)
-        return
-    reader.erased += 1
-    j.damaged += 1  # more than one record may have been in it
-    j._erase(seq % j._n, seq)
 
 
 def _most_records(size):

@@ -51,7 +51,7 @@ def _names(tree):
         for field in ("id", "attr", "name", "arg", "asname"):
             if isinstance(getattr(node, field, None), str):
                 yield getattr(node, field)
-        if isinstance(node, ast.Global):
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
             yield from node.names
 
 
@@ -107,6 +107,8 @@ class _Rename(ast.NodeTransformer):
     def visit_Global(self, node):
         node.names = [self._table.get(name, name) for name in node.names]
         return node
+
+    visit_Nonlocal = visit_Global
 
 
 def _hand_on(tree, table):
