@@ -11,13 +11,12 @@ import threading
 
 from dev.power import Plan
 
-_EVENTS = ("m25p80_select", "m25p80_complete_collecting", "m25p80_page_program", "m25p80_flash_erase")
+_EVENTS = ("m25p80_select", "m25p80_page_program", "m25p80_flash_erase")
 OPTIONS = tuple(word for event in _EVENTS for word in ("-trace", event))
 _LINE = re.compile(
-    rb"m25p80_\w+ \[\w+\] (?:(?P<deselect>deselect)|decode cmd: 0x(?P<command>\w+) .* addr 0x(?P<address>\w+)"
-    rb"|page program cur_addr=0x(?P<at>\w+) *data=0x(?P<data>\w+)|offset = 0x(?P<start>\w+), len = (?P<size>\d+))"
+    rb"m25p80_\w+ \[\w+\] (?:(?P<deselect>deselect)|page program cur_addr=0x(?P<at>\w+) *data=0x(?P<data>\w+)"
+    rb"|offset = 0x(?P<start>\w+), len = (?P<size>\d+))"
 )
-_PAGE_PROGRAM = 0x02
 _PAGE = 256
 _MAX_LINE = 4096
 
@@ -87,15 +86,16 @@ class Power:
         """Does to `flash` what the chip does. Returns True if that was the last operation."""
         flash = self.flash
         if line["at"]:
-            flash[int(line["at"], 16)] &= int(line["data"], 16)
+            at = int(line["at"], 16)
+            if not self._page:
+                start = at // _PAGE * _PAGE
+                self._page = start, bytes(flash[start : start + _PAGE])
+            flash[at] &= int(line["data"], 16)
         elif line["size"]:
             start, size = int(line["start"], 16), int(line["size"])
             old = bytes(flash[start : start + size])
             flash[start : start + size] = b"\xff" * size
             return self._end_operation("erase", start, old)
-        elif line["command"] and int(line["command"], 16) == _PAGE_PROGRAM:
-            start = int(line["address"], 16) // _PAGE * _PAGE
-            self._page = start, bytes(flash[start : start + _PAGE])
         elif line["deselect"] and self._page:
             start, old = self._page
             self._page = None

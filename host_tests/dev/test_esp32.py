@@ -90,13 +90,12 @@ class Emulator:
 
     def program(self, address, data):
         self.say("m25p80_select [0x1] select")
-        self.say(f"m25p80_complete_collecting [0x1] decode cmd: 0x2 len 3 ear 0x0 addr 0x{address:x}")
         for i, byte in enumerate(data):
             self.say(f"m25p80_page_program [0x1] page program cur_addr=0x{address + i:x} data=0x{byte:x}")
         self._ask()
 
     def erase(self, address):
-        self.say(f"m25p80_complete_collecting [0x1] decode cmd: 0x20 len 3 ear 0x0 addr 0x{address:x}")
+        self.say("m25p80_select [0x1] select")
         self.say(f"m25p80_flash_erase [0x1] offset = 0x{address:x}, len = 4096")
         self._ask()
 
