@@ -7,7 +7,7 @@ import venv
 from pathlib import Path
 
 from dev.setup import brokers, fuzz
-from dev.setup.common import CHECKOUT, Trouble, say
+from dev.setup.common import CHECKOUT, SetupError, say
 from dev.setup.environment import REQUIREMENTS
 from dev.setup.index import SUITE, Index
 from dev.setup.programs import LOCK
@@ -53,7 +53,7 @@ def debian_lines(index):
 def relock_debian(home):
     mirror = debian_mirror()
     if not mirror:
-        raise Trouble("no Debian mirror is configured: set INFLIGHT_DEBIAN_MIRROR")
+        raise SetupError("no Debian mirror is configured: set INFLIGHT_DEBIAN_MIRROR")
     index = Index(home / "apt", mirror, ["amd64", "arm64", "i386", "armhf"])
     rabbitmq = [line for architecture in ("amd64", "arm64") for line in brokers.lock_lines(index, architecture)]
     write_lines(LOCK, DEBIAN_HEAD, list(debian_lines(index)))
@@ -93,7 +93,7 @@ def main():
         try:
             relock_debian(Path(home))
             relock_python(Path(home))
-        except Trouble as error:
+        except SetupError as error:
             sys.exit(f"relock: {error}")
 
 

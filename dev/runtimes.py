@@ -30,7 +30,7 @@ class Runtime:
 
 def _record(name):
     target = "setup-tests" if any(name == program.name for program in TESTS) else "setup"
-    return known_programs().get(name, {"reason": f"not set up: run `make {target}`", "passing": True})
+    return known_programs().get(name, {"reason": f"not set up: run `make {target}`", "temporary": True})
 
 
 def runtime(name):

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import tempfile
 
-from dev.setup.common import CHECKOUT, Trouble, digest, exclusive, run, say
+from dev.setup.common import CHECKOUT, SetupError, digest, exclusive, run, say
 from inflight_tools.boards.bundle import BOARDS, FIRMWARE, LIB, sources
 from inflight_tools.cache import cache_dir
 
@@ -42,7 +42,7 @@ def check(board):
 def main():
     try:
         return max([check(board) for board in PORTS])
-    except Trouble as error:
+    except SetupError as error:
         say(f"error: {error}")
         return 1
 

@@ -1,4 +1,4 @@
-"""What collector and Spark manage on this machine, and what grows: `make bench-pipeline`."""
+"""The throughput of collector and Spark on this machine, and how costs grow: `make bench-pipeline`."""
 
 import json
 import multiprocessing
@@ -22,8 +22,8 @@ from inflight_tools.cache import write_atomic
 app = typer.Typer(pretty_exceptions_enable=False)
 
 
-def _apart(work, *args):
-    """work(*args) in a process of its own, with a JVM of its own: each begins cold, and peaks are its own."""
+def _in_process(work, *args):
+    """Runs work(*args) in a process and a JVM of its own, to start cold and to have peaks of its own."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *args).result()
 
@@ -34,7 +34,7 @@ def _numbers(text, kind):
     except ValueError:
         found = [0]
     if any(number <= 0 for number in found):
-        raise typer.BadParameter(f"{text}: numbers above 0, with commas between them")
+        raise typer.BadParameter(f"{text}: numbers above 0, separated by commas")
     return found
 
 
@@ -52,34 +52,34 @@ def _machine():
 
 @app.command()
 def main(
-    millions: str = typer.Option("1", help="of rows of measurements, several with commas; three rows are a message"),
-    batches: int = typer.Option(60, "--history", min=0, help="micro-batches of one size, one after another"),
-    fleets: str = typer.Option("1000,100000,1000000", help="devices that the ledger knows, several with commas"),
+    millions: str = typer.Option("1", help="millions of measurement rows, separated by commas; a message has 3"),
+    batches: int = typer.Option(60, "--history", min=0, help="micro-batches of one size"),
+    fleets: str = typer.Option("1000,100000,1000000", help="devices in the ledger, separated by commas"),
     messages: int = typer.Option(40_000, "--collector", min=0, help="messages of a run of the collector"),
-    devices: int = typer.Option(1000, min=1, help="that speak, but in the fleets"),
-    runs: int = typer.Option(3, min=1, help="of each stage and of the collector; the median counts"),
-    out: Path = typer.Option(CHECKOUT / "build/bench-pipeline.json", "--json", help="the figures"),
+    devices: int = typer.Option(1000, min=1, help="devices that publish, except with --fleets"),
+    runs: int = typer.Option(3, min=1, help="runs of each stage and of the collector; the median counts"),
+    out: Path = typer.Option(CHECKOUT / "build/bench-pipeline.json", "--json", help="file for the figures"),
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),
     keep: bool = typer.Option(False, help="keep landing files and tables"),
 ):
-    """Measures stages, history, fleets and collector, one after another. A part of size 0 or "" is left out."""
+    """Measures stages, history, fleets and collector. A part of size 0 or "" is left out."""
     sizes, known = _numbers(millions, float), _numbers(fleets, int)
     figures = {"machine": _machine(), "stages": [], "fleets": []}
     out.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix="bench-", dir=out.parent))  # on the disk that is asked for, not in memory
+    work = Path(tempfile.mkdtemp(prefix="bench-", dir=out.parent))  # on a disk: /tmp may be in memory
 
     def part(name, measure, *args):
         say(name)
         folder = work / name.replace(" ", "-")
         folder.mkdir()
         try:
-            return _apart(measure, folder, *args)
+            return _in_process(measure, folder, *args)
         finally:
             if not keep:
                 shutil.rmtree(folder)
 
     def save():
-        """After each part: a large run takes an hour, and may not come to its end."""
+        """Called after each part: a large run takes an hour, and may be stopped."""
         write_atomic(out, json.dumps(figures, indent=2) + "\n")
 
     try:

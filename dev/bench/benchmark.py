@@ -1,4 +1,4 @@
-"""What the client costs, beside the bare socket and beside other clients: `make bench`."""
+"""The costs of the client, compared with a bare socket and other clients: `make bench`."""
 
 import json
 import os
@@ -23,7 +23,8 @@ app = typer.Typer(pretty_exceptions_enable=False)
 
 
 def run(folder, others, effort, frozen=None):
-    """All figures, a dict. `others`: what peers.find() found; `frozen`: a MicroPython with the library frozen in."""
+    """Returns all figures as a dict. `others`: the result of peers.find(). `frozen`: a MicroPython with the library
+    frozen in."""
     interpreter = best_runtime()
     machine = {"runtime": interpreter.name, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
     figures = {"machine": {"date": time.strftime("%Y-%m-%d"), **machine}}
@@ -55,7 +56,7 @@ def run(folder, others, effort, frozen=None):
 
 
 def _smallest(code, port, name, folder):
-    # None for a peer that does not work at all: the others have their figures all the same.
+    # None for a peer that fails with any heap: the others are still measured.
     try:
         return measure.smallest(code, port, name, folder)
     except Failed as e:
@@ -66,7 +67,7 @@ def _smallest(code, port, name, folder):
 
 
 def plots(figures):
-    """{name of a file: SVG}."""
+    """{file name: SVG}."""
     trip = ("QoS 1 over a slow link", "round trip, ms", "messages/s")
     wear = ("Wear of an RP2040's flash", "bytes of the message", "bytes erased per byte")
     return {
@@ -89,13 +90,13 @@ def main(
     others: Path = typer.Option(
         None, "--peers", help="a folder with checkouts of umqtt.simple, umqtt.simple2, mqtt_as"
     ),
-    frozen: Path = typer.Option(None, help="a MicroPython with the library frozen in (make freeze), measured too"),
-    out: Path = typer.Option(CHECKOUT / "build/bench.json", "--json", help="the figures"),
-    pictures: Path = typer.Option(None, "--plots", help="folder for the plots; beside the figures if none is given"),
+    frozen: Path = typer.Option(None, help="measure this MicroPython with the library frozen in, too (make freeze)"),
+    out: Path = typer.Option(CHECKOUT / "build/bench.json", "--json", help="file for the figures"),
+    pictures: Path = typer.Option(None, "--plots", help="folder for the plots; default: that of the figures"),
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),
-    tiny: bool = typer.Option(False, help="a few messages of each: what is exact stays so, the rates mean nothing"),
+    tiny: bool = typer.Option(False, help="use few messages: sizes are exact, rates mean nothing"),
 ):
-    """Measures everything in one run, which takes minutes: leave the machine alone meanwhile."""
+    """Measures everything in one run. It takes minutes; the machine should be idle."""
     try:
         found = peers.find(others) if others else {}
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:

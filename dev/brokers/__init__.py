@@ -1,4 +1,4 @@
-"""The brokers that the interoperability suite talks to, and what each promises and breaks."""
+"""The brokers of the interoperability tests, and their deviations from the standard."""
 
 from .aedes import Aedes
 from .amqtt import Amqtt

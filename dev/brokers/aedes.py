@@ -8,10 +8,10 @@ from .traits import Traits
 
 class Aedes(Daemon, Traits):
     name = "aedes"
-    ordered = False  # messages that come close behind each other may overtake each other
-    prompt = False  # one in some hundred stays in its store until the subscriber connects again
+    ordered = False  # messages in quick succession may be reordered
+    prompt = False  # about one in a hundred is delivered only after the subscriber has reconnected
     window = False
-    survives_restart = survives_kill = False  # it acknowledges before it has stored, and does not wait for that
+    survives_restart = survives_kill = False  # it acknowledges before it has stored the message
 
     @classmethod
     def unavailable(cls):

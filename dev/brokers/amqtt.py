@@ -10,16 +10,16 @@ from .traits import Traits
 
 class Amqtt(Daemon, Traits):
     name = "amqtt"
-    level_3 = False  # closes the connection without a word
-    keeps_qos = False  # delivers at the QoS of the subscription, be it higher than that of the message
-    answers_pubrel = False  # not when the connection broke after PUBREC: that row of the window stays taken
-    ordered = False  # of messages at whose handshake a connection broke, some come after later ones
+    level_3 = False  # closes the connection without an answer
+    keeps_qos = False  # delivers at the QoS of the subscription, even if the message's is lower
+    answers_pubrel = False  # not if the connection broke after PUBREC: the message stays in flight
+    ordered = False  # if a connection breaks during handshakes, later messages may come first
     window = False
     queues = False
-    clean_wipes = False  # the next CONNACK claims a session again
+    clean_wipes = False  # the next CONNACK has session present = 1
     takes_over = False  # both connections stay
-    keep_alive = False  # a silent client lives on
-    survives_restart = survives_kill = False  # it keeps everything in RAM
+    keep_alive = False  # a silent client stays connected
+    survives_restart = survives_kill = False  # everything is in RAM
 
     @classmethod
     def unavailable(cls):

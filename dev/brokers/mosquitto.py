@@ -1,4 +1,4 @@
-"""mosquitto, as `make setup` brings it."""
+"""mosquitto, as `make setup` installs it."""
 
 from dev.demo import mosquitto
 
@@ -6,5 +6,5 @@ from .traits import Traits
 
 
 class Mosquitto(mosquitto.Mosquitto, Traits):
-    survives_kill = False  # what came since it last saved (autosave_interval) is forgotten
+    survives_kill = False  # messages since the last save (autosave_interval) are lost
     unavailable = staticmethod(mosquitto.unavailable)

@@ -18,14 +18,14 @@ anonymous_login_pass = guest
 log.console = true
 log.console.level = warning
 """
-# The machine's load and disks are no business of a test; and os_mon would start programs of its own.
+# Tests must not depend on the machine's load and disks; and os_mon would start programs.
 _QUIET = [word for name in ("cpu_sup", "memsup", "disksup") for word in ("-os_mon", f"start_{name}", "false")]
 
 
 class Rabbitmq(Daemon, Traits):
     name = "rabbitmq"
     qos_2 = False  # grants QoS 1, and answers a PUBLISH of QoS 2 by PUBACK
-    resumes_in_order = False  # it goes on before it has seen that the last connection is gone
+    resumes_in_order = False  # it delivers before it has noticed that the last connection is closed
 
     @classmethod
     def unavailable(cls):

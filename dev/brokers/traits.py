@@ -1,21 +1,21 @@
-"""What differs from broker to broker: what the standard asks, and one or the other breaks."""
+"""Statements of the standard that some brokers do not fulfil."""
 
 
 class Traits:
-    """True: as the standard says. A subclass sets to False what its broker does otherwise, beside the reason;
-    host_tests/brokers shows each, and its README.md tells how the client copes."""
+    """True: as the standard says. A subclass sets False where its broker deviates, with the reason. The tests in
+    host_tests/brokers show each deviation; README.md there says how the client handles it."""
 
-    level_3 = True  # takes MQTT 3.1
-    qos_2 = True  # grants, takes and delivers QoS 2
+    level_3 = True  # accepts MQTT 3.1
+    qos_2 = True  # accepts and delivers QoS 2
     keeps_qos = True  # delivers at the QoS of the message, if the subscription's is not lower
     ordered = True  # delivers in the order of publishing
-    resumes_in_order = True  # what a connection left unacknowledged comes first on the next one
-    prompt = True  # delivers to a connected subscriber without waiting for its next connection
-    answers_pubrel = True  # also for a Message ID that it does not hold
-    window = True  # bounds what it has in flight towards a client
-    queues = True  # keeps messages for a session that is away
+    resumes_in_order = True  # delivers unacknowledged messages first on the next connection
+    prompt = True  # delivers to a connected subscriber at once
+    answers_pubrel = True  # also for an unknown Message ID
+    window = True  # limits the number of messages in flight to a client
+    queues = True  # stores messages for an offline session
     clean_wipes = True  # clean session 1 ends the old session
-    takes_over = True  # a second client of the same id ends the first one
-    keep_alive = True  # declares a silent client dead
-    survives_restart = True  # sessions, messages and retained ones outlive an orderly end
-    survives_kill = True  # and SIGKILL
+    takes_over = True  # a second client with the same client id disconnects the first one
+    keep_alive = True  # disconnects a silent client
+    survives_restart = True  # keeps sessions, messages and retained messages after an orderly stop
+    survives_kill = True  # and after SIGKILL

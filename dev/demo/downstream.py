@@ -10,7 +10,7 @@ import time
 from .subscriber import number
 
 _FLEET = ("-m", "inflight_tools", "fleet")
-_PATIENCE_S = 600  # a batch takes Spark a second, but up to a minute on a loaded machine
+_PATIENCE_S = 3600  # a batch takes Spark a second, but minutes on a loaded machine
 # These Java processes run for a minute: full optimization would cost more time than it saves.
 _QUICK_JIT = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 

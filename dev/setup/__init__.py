@@ -1,1 +1,1 @@
-"""What `make setup` is made of: a virtual environment, and Debian packages unpacked beside it, never installed."""
+"""`make setup`: a virtual environment, and Debian packages that are unpacked into the cache, not installed."""

@@ -1,5 +1,5 @@
-"""Three more brokers for the interoperability suite, in the cache: amqtt, aedes, RabbitMQ. Each from a lock of its own;
-one that this host cannot have is recorded with its reason, and its tests are skipped."""
+"""More brokers for the interoperability tests, in the cache: amqtt, aedes, RabbitMQ. Each has a lock of its own. If one
+cannot be installed, the reason is recorded, and its tests are skipped."""
 
 import json
 import shlex
@@ -8,15 +8,15 @@ from pathlib import Path
 from inflight_tools.cache import write_atomic
 
 from . import environment, npm
-from .common import CHECKOUT, Trouble, digest, read_json, say
-from .loader import loading
-from .programs import Workshop, record_path, settled
+from .common import CHECKOUT, SetupError, digest, read_json, say
+from .loader import loader_command
+from .programs import Installer, record_path, settled
 
 LOCKS = CHECKOUT / "dev/brokers"
 RABBITMQ = LOCKS / "rabbitmq.lock"
-# Erlang starts these by their paths; the last one starts a name server, which we start ourselves.
+# Programs that Erlang starts by their paths. `erl` would start the name server, epmd; Rabbitmq.start() does that.
 _STARTED = ("beam.smp", "erl_child_setup", "inet_gethost", "epmd")
-# RabbitMQ's command-line tools want these, its server does not.
+# Needed by RabbitMQ's command-line tools, but not by its server.
 _NOT_LOADED = {"openssl", "openssl-provider-legacy", "procps", "python3", "socat"}
 
 
@@ -30,29 +30,29 @@ def lock_lines(index, architecture):
         yield f"rabbitmq-server {p.name} {p.version} {architecture} {p.size} {p.sha256} {p.path}"
 
 
-def _amqtt(workshop):
-    """A virtual environment of its own: what it pins need not be what we pin."""
+def _amqtt(installer):
+    """In a virtual environment of its own, since it needs other versions of packages."""
     lock = LOCKS / "amqtt.lock"
-    venv = workshop.cache / "brokers" / f"amqtt-{environment.key(lock)}"
+    venv = installer.cache / "brokers" / f"amqtt-{environment.key(lock)}"
     environment.ensure(venv, lock)
     return {"argv": [str(venv / "bin/python"), str(venv / "bin/amqtt")]}
 
 
-def _aedes(workshop):
-    return {"argv": npm.command(LOCKS / "aedes", workshop.cache / "brokers")}
+def _aedes(installer):
+    return {"argv": npm.command(LOCKS / "aedes", installer.cache / "brokers")}
 
 
-def _rabbitmq(workshop):
-    """Erlang with its own loader and libraries: wrappers stand for the programs that it starts by their paths."""
-    folders = Workshop(workshop.cache, workshop.mirror, RABBITMQ).folders("rabbitmq-server", workshop.host)
+def _rabbitmq(installer):
+    """Erlang with its own loader and libraries. Wrappers replace the programs that it starts by their paths."""
+    folders = Installer(installer.cache, installer.mirror, RABBITMQ).folders("rabbitmq-server", installer.host)
     erlang = [path for folder in folders if (path := folder / "usr/lib/erlang").is_dir()]
     root = next(path for path in erlang if list(path.glob("erts-*")))
-    start = loading(folders, workshop.host)
-    wrappers = workshop.cache / "brokers" / f"rabbitmq-{digest(*map(str, folders))}"
+    start = loader_command(folders, installer.host)
+    wrappers = installer.cache / "brokers" / f"rabbitmq-{digest(*map(str, folders))}"
     for name in _STARTED:
         program = next(root.glob(f"erts-*/bin/{name}"))
         write_atomic(wrappers / name, f'#!/bin/sh\nexec {shlex.join(start)} {program} "$@"\n', 0o755)
-    write_atomic(wrappers / "erl", "#!/bin/sh\n# The name server that this is called for runs already.\n", 0o755)
+    write_atomic(wrappers / "erl", "#!/bin/sh\n# Called to start the name server, which runs already.\n", 0o755)
     return {
         "argv": [str(wrappers / "beam.smp")],
         "root": str(root),
@@ -69,27 +69,27 @@ def path(cache=None):
 
 
 def known(name):
-    """What the last set-up recorded of a broker: with "argv", or with a "reason"."""
+    """The record of a broker by the last set-up. It has "argv" or "reason"."""
     return read_json(path()).get(name, {"reason": "not set up: run `make test-brokers`"})
 
 
-def _key(workshop):
+def _key(installer):
     files = sorted([*LOCKS.glob("*.lock"), *LOCKS.glob("aedes/*")])
-    return digest(*files, Path(__file__), workshop.key)
+    return digest(*files, Path(__file__), installer.key)
 
 
-def ensure(workshop):
-    """Installs what is missing. True when there was something to do."""
-    saved = read_json(path(workshop.cache))
-    key = _key(workshop)
+def ensure(installer):
+    """Installs what is missing. Returns True if there was something to do."""
+    saved = read_json(path(installer.cache))
+    key = _key(installer)
     records = saved if saved.get("key") == key else {"key": key}
     todo = [name for name in MAKERS if not settled(records.get(name, {}))]
     for name in todo:
         try:
-            records[name] = MAKERS[name](workshop)
+            records[name] = MAKERS[name](installer)
             records[name]["needs"] = [*records[name]["argv"], *records[name].get("libraries", ())]
-        except Trouble as error:
+        except SetupError as error:
             say(f"{name} is unavailable: {error}")
-            records[name] = {"reason": str(error), "passing": error.passing}
-        write_atomic(path(workshop.cache), json.dumps(records, indent=1))
+            records[name] = {"reason": str(error), "temporary": error.temporary}
+        write_atomic(path(installer.cache), json.dumps(records, indent=1))
     return bool(todo)

@@ -1,4 +1,4 @@
-"""The ground under every part of the set-up: where things go, how it speaks, how it fails, how it keeps others out."""
+"""Helpers of the set-up: messages, errors, locks, folders."""
 
 import contextlib
 import fcntl
@@ -14,15 +14,13 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-class Trouble(Exception):
-    """Something that the set-up cannot do; the text is the one line a person reads.
+class SetupError(Exception):
+    """The set-up cannot do something. The text is one line for the user. `temporary`: a retry may succeed (network,
+    disk)."""
 
-    `passing` is True for what may be gone at the next try (network, disk), False for what this host is.
-    """
-
-    def __init__(self, text, passing=False):
+    def __init__(self, text, temporary=False):
         super().__init__(text)
-        self.passing = passing
+        self.temporary = temporary
 
 
 def say(text):
@@ -30,7 +28,7 @@ def say(text):
 
 
 def digest(*parts):
-    """A short fingerprint of paths' contents and plain strings."""
+    """A short hash of files' contents and strings."""
     total = hashlib.sha256()
     for part in parts:
         total.update(part.read_bytes() if isinstance(part, Path) else str(part).encode())
@@ -44,19 +42,19 @@ def run(command, purpose):
         lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         errors = [line for line in lines if line.lower().startswith("error")] or lines[-1:] or ["no reason given"]
         unreachable = " (the package index cannot be reached)" if "connection broken" in done.stderr else ""
-        raise Trouble(f"{purpose}: {errors[0]}{unreachable}", passing=True)
+        raise SetupError(f"{purpose}: {errors[0]}{unreachable}", temporary=True)
 
 
 @contextlib.contextmanager
 def exclusive(folder):
-    """Hold `folder` for this process alone. The kernel lets go when the process dies, so no stale lock can stay."""
+    """Locks `folder`. The kernel releases the lock when the process ends, so no stale lock can stay."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"waiting for another set-up that works in {folder}")
+            say(f"waiting for another set-up in {folder}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
@@ -64,8 +62,8 @@ def exclusive(folder):
 
 
 @contextlib.contextmanager
-def appearing(target):
-    """A temporary folder that becomes `target` in one step when the block ends well, and vanishes when it does not."""
+def atomic_folder(target):
+    """A temporary folder. It is renamed to `target` if the block succeeds, and removed if it fails."""
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
     try:
@@ -79,13 +77,13 @@ def appearing(target):
 
 
 def sweep(folder):
-    """Remove what a killed set-up left half-made in `folder`; only for whoever holds the lock."""
+    """Removes temporary folders of a killed set-up from `folder`. The caller holds the lock."""
     for left in folder.glob(".new-*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def read_json(path):
-    """The object in `path`, or {} when there is none or it is damaged: the set-up then makes it again."""
+    """The JSON object in `path`; {} if it is missing or damaged."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -1,5 +1,5 @@
-"""The virtual environment in .venv: exact versions, checked by hash, also where this Python has no pip. What most
-people do not need stands in locks of its own, which add() installs as well."""
+"""The virtual environment in .venv, with pinned versions and hashes. Works without pip, too. add() installs optional
+packages, which have locks of their own."""
 
 import ast
 import importlib.util
@@ -10,8 +10,8 @@ import sys
 
 from inflight_tools.cache import write_atomic
 
-from .common import CHECKOUT, Trouble, digest, run, say
-from .programs import Workshop
+from .common import CHECKOUT, SetupError, digest, run, say
+from .programs import Installer
 
 VENV = CHECKOUT / ".venv"
 REQUIREMENTS = CHECKOUT / "requirements.lock"
@@ -19,7 +19,7 @@ PROJECT = CHECKOUT / "pyproject.toml"
 
 
 def base_python():
-    """The interpreter behind a virtual environment, so that the set-up may be called from inside one."""
+    """The base interpreter, even if the set-up runs in a virtual environment."""
     return getattr(sys, "_base_executable", None) or sys.executable
 
 
@@ -37,16 +37,16 @@ def ready(venv=VENV, requirements=REQUIREMENTS):
 
 
 def add_pip(python):
-    """Debian leaves ensurepip out of its bare Python, but its pip lies in a package of its own, as a wheel."""
-    folder = Workshop().folders("python3-pip-whl", "all")[0]
+    """Installs pip from Debian's package with its wheel, since Debian's Python may lack ensurepip."""
+    folder = Installer().folders("python3-pip-whl", "all")[0]
     wheel = next(folder.glob("usr/share/python-wheels/pip-*.whl"), None)
     if not wheel:
-        raise Trouble(f"no pip wheel in {folder}")
+        raise SetupError(f"no pip wheel in {folder}")
     run([python, wheel / "pip", "install", "--no-index", "--no-deps", "-q", wheel], "pip cannot install itself")
 
 
 def ensure(venv=VENV, requirements=REQUIREMENTS):
-    """Make the environment unless it stands; the stamp is written last, so one that was cut short is made again."""
+    """Makes the environment if it is missing. The stamp is written last, so an incomplete one is made again."""
     if ready(venv, requirements):
         return False
     if venv.exists():
@@ -61,7 +61,7 @@ def ensure(venv=VENV, requirements=REQUIREMENTS):
 
 
 def add(requirements, venv=VENV):
-    """Install the packages of another lock into the environment, unless they are there."""
+    """Installs the packages of a lock into the environment, unless they are installed."""
     if ready(venv, requirements):
         return False
     say(f"installing the packages of {requirements.name}")
@@ -76,13 +76,13 @@ def _install(venv, *what):
 
 
 def folders():
-    """What the virtual environment sees of the checkout: the folders that pytest sees."""
+    """The folders of the checkout on the import path: the same as pytest's."""
     found = re.search(r"^pythonpath = (\[.*?\])", PROJECT.read_text(), re.M | re.S)
     return [(CHECKOUT / name).resolve() for name in ast.literal_eval(found[1])]
 
 
 def link(venv=VENV):
-    """Puts the checkout itself into the environment, with the command `inflight`. True if there was something to do."""
+    """Installs the checkout and the command `inflight` into the environment. Returns True if it was not yet there."""
     stamp = venv / "checkout.stamp"
     wanted = digest(PROJECT, str(CHECKOUT))
     if stamp.is_file() and stamp.read_text() == wanted:

@@ -1,4 +1,4 @@
-"""MicroPython's firmware images for boards, which tests take apart and run on an emulated one."""
+"""MicroPython's firmware images for boards, for tests of images and of an emulated board."""
 
 import os
 
@@ -9,13 +9,13 @@ from inflight_tools.cache import find_firmware
 from .common import say
 
 PINNED = tuple(found for found in map(variants.variant, variants.NAMES) if found.sha256)
-TIMEOUT_S = 3  # a machine without a network waits no longer
+TIMEOUT_S = 3  # for machines without a network
 ADVICE = "name its folder in INFLIGHT_FIRMWARE"
 
 
-def ensure(_workshop):
-    """True when there was something to do. What cannot be had is no failure: its tests are skipped."""
-    if os.environ.get("INFLIGHT_FIRMWARE"):  # the person keeps them
+def ensure(_installer):
+    """Returns True if there was something to do. A missing image is no failure: its tests are skipped."""
+    if os.environ.get("INFLIGHT_FIRMWARE"):  # the user has them
         return False
     missing = [variant for variant in PINNED if not find_firmware(variant.firmware)]
     for variant in missing:
@@ -24,5 +24,5 @@ def ensure(_workshop):
             say(f"fetched {variant.firmware}")
         except ValueError as e:
             say(f"firmware images are unavailable: {e}")
-            break  # the next would not come either
+            break  # the next one would fail, too
     return bool(missing)

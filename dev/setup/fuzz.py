@@ -1,4 +1,4 @@
-"""The coverage-guided fuzzer, where there is one for this Python."""
+"""The coverage-guided fuzzer, if there is a wheel for this Python."""
 
 import platform
 import sys
@@ -7,11 +7,11 @@ from . import environment
 from .common import CHECKOUT, say
 
 LOCK = CHECKOUT / "dev/fuzz/fuzz.lock"
-PYTHONS = ((3, 11), (3, 12), (3, 13))  # of its wheels; to build it takes a compiler of its own
+PYTHONS = ((3, 11), (3, 12), (3, 13))  # of its wheels; to build it needs a special compiler
 
 
-def ensure(_workshop):
-    """True when there was something to do."""
+def ensure(_installer):
+    """Returns True if there was something to do."""
     if sys.version_info[:2] not in PYTHONS or (sys.platform, platform.machine()) != ("linux", "x86_64"):
         this = f"Python {sys.version.split()[0]} on {platform.machine()}"
         say(f"no coverage-guided fuzzing: atheris has no wheel for {this}")

@@ -1,37 +1,37 @@
-"""Asks apt what an archive offers: in a private state folder, so no root is needed, and with signatures checked."""
+"""The package index of a Debian archive, by apt with a state folder of its own: needs no root, checks signatures."""
 
 import os
 import re
 import subprocess
 from pathlib import Path
 
-from .common import Trouble, say
+from .common import SetupError, say
 from .packages import Package
 
 SUITE = "trixie"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
-# Named in Depends for the sake of a package's own installation, never loaded by the program.
+# Dependencies of a package's installation, which the program does not load.
 NOT_LOADED = re.compile(
     r"adduser|sysvinit-utils|init-system-helpers|debconf|ca-certificates|gcc-[0-9]+-base|dpkg"
-    r"|mesa-libgallium|x11-utils|xdg-utils"  # of Chromium: for a screen, and 50 MB
+    r"|mesa-libgallium|x11-utils|xdg-utils"  # of Chromium with a screen: 50 MB
 )
 
 FIELD = re.compile(r"^(Package|Version|Architecture|Depends|Pre-Depends|Filename|Size|SHA256): (.*)$", re.M)
 
 
 def newer(version, other):
-    """Debian's own order of versions."""
+    """Whether `version` is newer in Debian's order."""
     return version != other and not subprocess.run(["dpkg", "--compare-versions", version, "gt", other]).returncode
 
 
 class Index:
-    """`mirror` None means: the archives that this system's apt is configured with."""
+    """`mirror`: None for the archives in this system's apt configuration."""
 
     def __init__(self, home, mirror, architectures):
         self.home, self.mirror = home, mirror
         self.architectures = architectures
-        self._offers = {}  # (name, architecture) -> (archive's address, fields of the newest version)
+        self._offers = {}  # {(name, architecture): (archive's URL, fields of the newest version)}
 
     def _options(self):
         for name in ("state/lists/partial", "cache/archives/partial"):
@@ -61,7 +61,7 @@ class Index:
         done = subprocess.run([words[0], *self._options(), *words[1:]], capture_output=True, text=True, env=environ)
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if line.startswith("E:")] or ["no reason given"]
-            raise Trouble(f"{words[0]} {words[1]}: {lines[0][2:].strip()}", passing=True)
+            raise SetupError(f"{words[0]} {words[1]}: {lines[0][2:].strip()}", temporary=True)
         return done.stdout
 
     def _load(self):
@@ -86,25 +86,25 @@ class Index:
     def _look_up(self, name, architecture):
         self._load()
         if (name, architecture) not in self._offers:
-            raise Trouble(f"the archive offers no {name} for {architecture}")
+            raise SetupError(f"the archive has no {name} for {architecture}")
         return self._offers[name, architecture]
 
     def find(self, name, architecture):
-        """The newest `name` that the archive offers, as a Package."""
+        """The newest version of `name` in the archive, as a Package."""
         archive, fields = self._look_up(name, architecture)
         path = fields["Filename"] if self.mirror else f"{archive.rstrip('/')}/{fields['Filename']}"
         size, sha256 = int(fields["Size"]), fields["SHA256"]
         return Package(name, fields["Version"], fields["Architecture"], size, sha256, path)
 
     def depends(self, name, architecture):
-        """Names of the packages that `name` needs to run; of alternatives the first."""
+        """The packages that `name` needs to run. Takes the first of alternatives."""
         fields = self._look_up(name, architecture)[1]
         needed = ",".join(fields[key] for key in ("Pre-Depends", "Depends") if key in fields)
         names = [re.match(r"[^\s(:|]+", item.strip()).group() for item in needed.split(",") if item.strip()]
         return [name for name in names if not NOT_LOADED.fullmatch(name)]
 
     def closure(self, name, architecture):
-        """`name` and everything that it loads, as Packages in the order found."""
+        """`name` and all that it needs to run, as Packages."""
         names = [name]
         for known in names:
             names += [other for other in self.depends(known, architecture) if other not in names]

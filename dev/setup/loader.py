@@ -1,8 +1,8 @@
-"""How a program of unpacked packages starts: by its own loader, with its own libraries."""
+"""Starts a program of unpacked packages with the loader and the libraries of these packages."""
 
 from typing import NamedTuple
 
-from .common import Trouble
+from .common import SetupError
 
 
 class Platform(NamedTuple):
@@ -19,17 +19,17 @@ PLATFORMS = {
 }
 
 
-def one(folders, name):
-    """The path of file `name`, which one of the folders has."""
+def find_file(folders, name):
+    """The path of the file `name` in one of the folders."""
     for folder in folders:
         if (folder / name).exists():
             return folder / name
-    raise Trouble(f"the packages unpacked in {folders[0].parent} lack {name}")
+    raise SetupError(f"the packages unpacked in {folders[0].parent} lack {name}")
 
 
-def loading(folders, architecture):
-    """What stands before a program's path: the loader, and the libraries of the packages unpacked in `folders`."""
+def loader_command(folders, architecture):
+    """The command line before a program's path: the loader, and the libraries of the packages in `folders`."""
     platform = PLATFORMS[architecture]
-    places = [folder / top / platform.libraries for folder in folders for top in ("usr/lib", "lib")]
-    libraries = [path for place in places for path in (place, place / "pulseaudio") if path.is_dir()]
-    return [str(one(libraries, platform.loader)), "--library-path", ":".join(map(str, libraries))]
+    parents = [folder / top / platform.libraries for folder in folders for top in ("usr/lib", "lib")]
+    libraries = [path for parent in parents for path in (parent, parent / "pulseaudio") if path.is_dir()]
+    return [str(find_file(libraries, platform.loader)), "--library-path", ":".join(map(str, libraries))]

@@ -1,10 +1,10 @@
-"""Packages of the npm registry, in the cache, by the machine's own npm; their versions and hashes in a lock."""
+"""Installs npm packages into the cache with the system's npm. A lock pins their versions and hashes."""
 
 import re
 import shutil
 import subprocess
 
-from .common import Trouble, appearing, digest, run, say
+from .common import SetupError, atomic_folder, digest, run, say
 
 OLDEST_NODE = 20
 
@@ -15,19 +15,19 @@ def node():
     version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout if found else ""
     major = re.match(r"v(\d+)", version)
     if not major or int(major[1]) < OLDEST_NODE or not shutil.which("npm"):
-        raise Trouble(f"it needs Node.js {OLDEST_NODE} or newer, and npm", passing=True)
+        raise SetupError(f"it needs Node.js {OLDEST_NODE} or newer, and npm", temporary=True)
     return found
 
 
-def command(source, place):
-    """The command line of the one .mjs file in folder `source`; the packages of its lock are installed beside a copy of
-    it, below `place`."""
+def command(source, parent):
+    """Copies the folder `source` below `parent`, and installs the packages of its lock there. Returns the command line
+    of its .mjs file."""
     interpreter = node()
     files = sorted(path for path in source.iterdir() if path.suffix in (".json", ".mjs"))
-    folder = place / f"{source.name}-{digest(*files)}"
+    folder = parent / f"{source.name}-{digest(*files)}"
     if not folder.is_dir():
         say(f"installing the packages of {source.name}/package-lock.json")
-        with appearing(folder) as work:
+        with atomic_folder(folder) as work:
             for file in files:
                 shutil.copy(file, work)
             run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", work], "npm")

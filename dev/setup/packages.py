@@ -1,4 +1,4 @@
-"""The pinned Debian packages: read the lock, fetch what it lists, check it, unpack it into the cache."""
+"""The pinned Debian packages: reads the lock, downloads, checks and unpacks the packages into the cache."""
 
 import hashlib
 import os
@@ -9,15 +9,15 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from .common import Trouble, appearing, say
+from .common import SetupError, atomic_folder, say
 
 HELPER = "/usr/lib/apt/apt-helper"
 KEEP = ("usr/bin/", "usr/sbin/", "usr/lib", "lib", "usr/share/python-wheels/", "usr/share/fonts/truetype/")
-# Hundreds of megabytes that no program here opens: emulators of other processors, character-set converters.
+# The other emulators are hundreds of megabytes.
 WANTED_QEMU = ("usr/bin/qemu-arm", "usr/bin/qemu-i386")
 
 
-class Gone(Trouble):
+class NotOnMirror(SetupError):
     """The mirror does not have this file any more."""
 
 
@@ -32,7 +32,7 @@ class Package:
 
     @property
     def folder(self):
-        """Its place in the cache. A name that follows from the content: another version never mixes with this one."""
+        """The folder's name in the cache. It contains version and hash, so versions cannot mix."""
         version = self.version.replace(":", "%3a")
         return f"{self.name}_{version}_{self.architecture}-{self.sha256[:8]}"
 
@@ -60,31 +60,33 @@ def sha256_of(path):
 
 
 def check(path, package):
-    """Refuses a file that is not the pinned one."""
+    """Raises SetupError if the file is not the pinned one."""
     found = sha256_of(path)
     if found != package.sha256:
-        raise Trouble(f"{package.name}: the download is not the pinned file (SHA-256 {found}, pinned {package.sha256})")
+        raise SetupError(
+            f"{package.name}: the download is not the pinned file (SHA-256 {found}, pinned {package.sha256})"
+        )
 
 
 def download(package, mirror, target):
-    """Fetches through apt, with the proxy and the certificates that this system gave it."""
+    """Downloads with apt, which knows the system's proxy and certificates."""
     uri = package.uri(mirror)
-    if uri.startswith("file:"):  # apt would only link it
+    if uri.startswith("file:"):  # apt would only make a link
         source = Path(uri[5:].replace("//", "/", 1))
         if not source.exists():
-            raise Gone(f"{source} does not exist")
+            raise NotOnMirror(f"{source} does not exist")
         shutil.copyfile(source, target)
         return
     if not os.access(HELPER, os.X_OK):
-        raise Trouble(f"{HELPER} is missing: this needs Debian, Ubuntu or a system with apt")
+        raise SetupError(f"{HELPER} is missing: this needs Debian, Ubuntu or a system with apt")
     command = [HELPER, "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30"]
     command += ["download-file", uri, str(target)]
     done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"))
     if done.returncode:
         reason = re.sub(r"^E: (Failed to fetch \S+ +)?", "", done.stderr.strip()).splitlines()[0]
         if " 404 " in reason:
-            raise Gone(reason)
-        raise Trouble(f"cannot download {package.name}: {reason}", passing=True)
+            raise NotOnMirror(reason)
+        raise SetupError(f"cannot download {package.name}: {reason}", temporary=True)
 
 
 def wanted(name):
@@ -95,21 +97,21 @@ def wanted(name):
 
 
 def unpack(deb, folder):
-    """The programs and libraries of the .deb file below `folder`; nothing of it is run."""
+    """Unpacks the programs and libraries of the .deb file below `folder`. No script of the package runs."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE) as reader:
         with tarfile.open(fileobj=reader.stdout, mode="r|") as archive:
             for member in archive:
                 if wanted(member.name) and (member.isfile() or member.issym() or member.islnk()):
-                    _place(archive, member, folder)
-        reader.stdout.read()  # the padding: dpkg-deb must not find the pipe closed
+                    _extract(archive, member, folder)
+        reader.stdout.read()  # the padding: dpkg-deb fails if the pipe is closed before
     if reader.returncode:
-        raise Trouble(f"{deb.name} cannot be unpacked (damaged, or no space left)", passing=True)
+        raise SetupError(f"{deb.name} cannot be unpacked (damaged, or no space left)", temporary=True)
 
 
-def _place(archive, member, folder):
+def _extract(archive, member, folder):
     target = folder / member.name
     if ".." in target.parts:
-        raise Trouble(f"{member.name}: a path that leaves its package")
+        raise SetupError(f"{member.name}: a path that leaves its package")
     target.parent.mkdir(parents=True, exist_ok=True)
     if member.issym():
         target.symlink_to(member.linkname)
@@ -122,12 +124,12 @@ def _place(archive, member, folder):
 
 
 def install(package, mirror, store):
-    """Makes sure that the package lies unpacked in `store`; returns its folder."""
+    """Unpacks the package into `store`, unless it is there. Returns its folder."""
     target = store / package.folder
     if target.is_dir():
         return target
     say(f"fetching {package.name} {package.version} {package.architecture} ({max(1, package.size // 1024)} KiB)")
-    with appearing(target) as work:
+    with atomic_folder(target) as work:
         deb = work / "package.deb"
         download(package, mirror, deb)
         check(deb, package)

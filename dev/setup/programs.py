@@ -1,4 +1,4 @@
-"""Makes each foreign program startable: its packages, its own loader and libraries, an emulator where one is needed."""
+"""Installs programs of other projects: their packages, loaders and libraries, and an emulator if one is needed."""
 
 import json
 import os
@@ -14,10 +14,10 @@ from pathlib import Path
 from inflight_tools.cache import cache_dir, write_atomic
 
 from . import chromium, npm
-from .common import CHECKOUT, Trouble, digest, read_json, say, sweep
+from .common import CHECKOUT, SetupError, digest, read_json, say, sweep
 from .index import SUITE, Index
-from .loader import PLATFORMS, loading, one
-from .packages import Gone, install, read_lock
+from .loader import PLATFORMS, find_file, loader_command
+from .packages import NotOnMirror, install, read_lock
 from .sources import debian_mirror
 
 LOCK = Path(__file__).with_name("debian.lock")
@@ -31,11 +31,11 @@ class Program:
     name: str
     package: str
     architecture: str  # "host" or a Debian architecture
-    probe: tuple  # arguments that make it answer at once
-    answer: str  # what the answer contains
+    probe: tuple  # arguments for a short run
+    answer: str  # text in the output of that run
     required: bool = False
-    system: tuple = ()  # names of the system's own, which will do
-    command: Callable | None = None  # given a Workshop, makes a command line that is no matter of course
+    system: tuple = ()  # programs of the system that can be used instead
+    command: Callable | None = None  # command(installer) returns the command line; None: the usual one
 
 
 _HELLO = ("-c", "print(6 * 7)")
@@ -47,12 +47,12 @@ PROGRAMS = (
 )
 
 
-def micropython_wasm(workshop):
-    """The newest MicroPython that a registry has: of its WebAssembly port, which has no sockets."""
-    return npm.command(CHECKOUT / "dev/wasm", workshop.cache / "wasm")
+def micropython_wasm(installer):
+    """The newest MicroPython: the WebAssembly port, which has no sockets."""
+    return npm.command(CHECKOUT / "dev/wasm", installer.cache / "wasm")
 
 
-# What only tests need: `make test` brings it.
+# Only tests need these: `make test` installs them.
 TESTS = (
     Program("micropython-wasm", "micropython", "host", _HELLO, "42", command=micropython_wasm),
     Program(
@@ -64,17 +64,17 @@ TESTS = (
 def host_architecture():
     machine = platform.machine()
     if machine not in HOSTS:
-        raise Trouble(f"no MicroPython is pinned for {machine}: an x86-64 or aarch64 Linux is needed")
+        raise SetupError(f"no MicroPython is pinned for {machine}: an x86-64 or aarch64 Linux is needed")
     return HOSTS[machine]
 
 
 def on_path(name):
-    """The system's `name`; an ordinary user's PATH lacks the folders where Debian puts servers."""
+    """The system's program `name`. Also looks into the folders of servers, which are not in a user's PATH."""
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 
 
-class Workshop:
-    """Fetches packages and assembles command lines from them, below one cache folder."""
+class Installer:
+    """Installs packages into a cache folder, and makes command lines for their programs."""
 
     def __init__(self, cache=None, mirror=None, lock=LOCK):
         self.cache = cache or cache_dir()
@@ -87,7 +87,7 @@ class Workshop:
         self._indexes = {}
 
     def index(self, architecture):
-        """apt's view of the Debian suite, or of this system's own archives when there is no Debian mirror."""
+        """The index of the Debian suite; without a Debian mirror, that of this system's archives."""
         if architecture not in self._indexes:
             source = SUITE if self.mirror else "system"
             home = self.cache / "apt" / f"{source}-{architecture}"
@@ -95,39 +95,39 @@ class Workshop:
         return self._indexes[architecture]
 
     def folders(self, program, architecture):
-        """The unpacked packages of a program, the pinned ones where a Debian mirror is known."""
+        """The folders of a program's packages: the pinned ones if a Debian mirror is known."""
         if not self.mirror:
             return self._folders_from_system(program, architecture)
         pinned = self.lock.get((program, architecture))
         if not pinned:
-            raise Trouble(f"debian.lock pins no {program} for {architecture}")
+            raise SetupError(f"debian.lock pins no {program} for {architecture}")
         with ThreadPoolExecutor(DOWNLOADS) as pool:
             found = list(pool.map(self._pinned, pinned))
         return [folder or self._newer(package) for folder, package in zip(found, pinned, strict=True)]
 
     def _folders_from_system(self, program, architecture):
         if architecture not in (self.host, "all"):
-            raise Trouble(f"apt knows no Debian mirror, and only that has {program} for {architecture}; {ADVICE}")
+            raise SetupError(f"apt knows no Debian mirror, and only that has {program} for {architecture}; {ADVICE}")
         say(f"no Debian mirror is configured: {program} comes from this system's own archive, not the pinned version")
         try:
             found = self.index(self.host).closure(program, self.host)
-        except Trouble as error:
-            raise Trouble(f"{error}; {ADVICE}", passing=error.passing) from None
+        except SetupError as error:
+            raise SetupError(f"{error}; {ADVICE}", temporary=error.temporary) from None
         return [install(package, None, self.store) for package in found]
 
     def _pinned(self, package):
-        """Its folder; None if the mirror has it no more."""
+        """The package's folder; None if the mirror no longer has it."""
         try:
             return install(package, self.mirror, self.store)
-        except Gone:
+        except NotOnMirror:
             return None
 
     def _newer(self, package):
         architecture = self.host if package.architecture == "all" else package.architecture
         newer = self.index(architecture).find(package.name, architecture)
         say(
-            f"NOTE: the mirror replaced {package.name} {package.version} (pinned) by {newer.version}: using that, "
-            "its index is signed; `python -m dev.relock` renews the pins"
+            f"NOTE: the mirror has replaced {package.name} {package.version} (pinned) by {newer.version}; using that, "
+            "since its index is signed; `python -m dev.relock` renews the pins"
         )
         return install(newer, self.mirror, self.store)
 
@@ -139,8 +139,8 @@ class Workshop:
             return program.command(self)
         architecture = self.host if program.architecture == "host" else program.architecture
         folders = self.folders(program.package, architecture)
-        executable = one([folders[0] / "usr/bin", folders[0] / "usr/sbin"], program.package)
-        command = [*loading(folders, architecture), str(executable)]
+        executable = find_file([folders[0] / "usr/bin", folders[0] / "usr/sbin"], program.package)
+        command = [*loader_command(folders, architecture), str(executable)]
         if architecture == self.host or starts(program, command):
             return command
         return [self.emulator(PLATFORMS[architecture].emulator), *command]
@@ -150,7 +150,7 @@ class Workshop:
             if found := shutil.which(known):
                 return found
         folders = self.folders("qemu-user", self.host)
-        return str(one([folders[0] / "usr/bin"], name))
+        return str(find_file([folders[0] / "usr/bin"], name))
 
     def wrapper(self, name):
         """The file that starts program `name`."""
@@ -165,15 +165,15 @@ def starts(program, command):
     return program.answer in done.stdout + done.stderr
 
 
-def prepare(workshop, program):
-    """The record of one program: {"argv", "needs"} when it starts, else {"reason", "passing"}."""
+def prepare(installer, program):
+    """Returns the record of a program: {"argv", "needs"} if it starts, else {"reason", "temporary"}."""
     try:
-        command = workshop.argv(program)
+        command = installer.argv(program)
         if not starts(program, command):
-            raise Trouble(f"it was unpacked, but this host cannot start it ({shlex.join(command[:1])})")
-    except Trouble as error:
-        return {"reason": str(error), "passing": error.passing}
-    wrapper = workshop.wrapper(program.name)
+            raise SetupError(f"it was unpacked, but this host cannot start it ({shlex.join(command[:1])})")
+    except SetupError as error:
+        return {"reason": str(error), "temporary": error.temporary}
+    wrapper = installer.wrapper(program.name)
     write_atomic(wrapper, f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', 0o755)
     needs = [word for argument in command for word in argument.split(":") if word.startswith("/")]
     return {"argv": [str(wrapper)], "needs": needs}
@@ -184,31 +184,31 @@ def record_path(cache=None):
 
 
 def known_programs(cache=None):
-    """What the last set-up recorded: {name: record}."""
+    """{name: record} by the last set-up."""
     return read_json(record_path(cache)).get("programs", {})
 
 
 def settled(record):
-    """Nothing to do for this program: all its files stand, or this host will never run it."""
+    """Whether there is nothing to do: all its files exist, or this host cannot run it."""
     if "argv" in record:
         return all(os.path.exists(path) for path in record["argv"] + record["needs"])
-    return "reason" in record and not record["passing"]
+    return "reason" in record and not record["temporary"]
 
 
-def ensure(workshop, programs=PROGRAMS):
-    """Prepares each of `programs` that is not ready yet; raises Trouble when a required one stays unavailable."""
-    path = record_path(workshop.cache)
+def ensure(installer, programs=PROGRAMS):
+    """Prepares those of `programs` that are not ready. Raises SetupError if a required one is unavailable."""
+    path = record_path(installer.cache)
     saved = read_json(path)
-    records = saved.get("programs", {}) if saved.get("key") == workshop.key else {}
+    records = saved.get("programs", {}) if saved.get("key") == installer.key else {}
     todo = [program for program in programs if not settled(records.get(program.name, {}))]
     if todo:
-        sweep(workshop.store)
+        sweep(installer.store)
     for program in todo:
-        records[program.name] = prepare(workshop, program)
-        write_atomic(path, json.dumps({"key": workshop.key, "programs": records}, indent=1))
+        records[program.name] = prepare(installer, program)
+        write_atomic(path, json.dumps({"key": installer.key, "programs": records}, indent=1))
     missing = [program for program in programs if "reason" in records[program.name]]
     for program in missing:
         say(f"{program.name} is unavailable: {records[program.name]['reason']}")
     if any(program.required for program in missing):
-        raise Trouble("a required program is missing (see above)")
+        raise SetupError("a required program is missing (see above)")
     return bool(todo)

@@ -1,4 +1,4 @@
-"""Finds a Debian mirror in apt's own configuration, so that the project names no host."""
+"""Finds a Debian mirror in apt's configuration."""
 
 import os
 import re
@@ -8,7 +8,7 @@ DEBIAN_SUITES = {"bullseye", "bookworm", "trixie", "forky", "sid", "unstable", "
 
 
 def deb822(text):
-    """The stanzas of a .sources file as dicts with lower-case keys, continuation lines joined."""
+    """The stanzas of a .sources file, as dicts with lower-case keys and joined continuation lines."""
     stanzas, fields, key = [], {}, None
     for line in text.splitlines():
         if line.startswith("#"):
@@ -49,7 +49,7 @@ def from_list(text):
 
 
 def configured(etc):
-    """All sources below apt's configuration folder `etc`, in the order in which apt reads them."""
+    """All sources in apt's configuration folder `etc`, in apt's order."""
     names = [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
     for name in names:
         reader = {".list": from_list, ".sources": from_deb822}.get(name.suffix)
@@ -57,11 +57,11 @@ def configured(etc):
             try:
                 yield from reader(name.read_text(errors="replace"))
             except OSError:
-                continue  # unreadable to this user: as good as absent
+                continue  # this user may not read it
 
 
 def debian_mirror(etc=Path("/etc/apt"), environ=os.environ):
-    """The base URI of a Debian archive (its dists/ and pool/ lie below it), or None."""
+    """The base URI of a Debian archive, with dists/ and pool/ below it; None if there is none."""
     chosen = environ.get("INFLIGHT_DEBIAN_MIRROR")
     if chosen:
         return chosen.rstrip("/")

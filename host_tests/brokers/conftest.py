@@ -1,4 +1,4 @@
-"""Each test runs against each broker: mosquitto always, the others if INFLIGHT_BROKERS is set (`make test-brokers`)."""
+"""Each test runs with each broker: with mosquitto always, with the others if INFLIGHT_BROKERS is set."""
 
 import time
 
@@ -31,14 +31,14 @@ def shared(kind, tmp_path_factory):
 
 @pytest.fixture
 def broker(shared, request):
-    """A running broker; `root` is this test's own first level of topics, and what client ids begin with."""
+    """A running broker. `root`: this test's first topic level, and the prefix of its client ids."""
     shared.root = "t%08x" % (hash(request.node.nodeid) & 0xFFFFFFFF)
     return shared
 
 
 @pytest.fixture
 def mortal(kind, tmp_path):
-    """A running broker of this test's own, which may end it."""
+    """A running broker that only this test uses, so it may stop it."""
     with kind(tmp_path / kind.name) as broker:
         broker.root = "t"
         yield broker
@@ -46,8 +46,8 @@ def mortal(kind, tmp_path):
 
 @pytest.fixture
 def join(make):  # noqa: F811
-    """join(broker, name, filter) is a connected client; `got` lists what it was told: (topic, payload, qos, retain).
-    Topics are without the first level. Not every broker has a window: there is room for all that a test sends."""
+    """join(broker, name, filter) is a connected client. `got`: its messages, (topic without the first level, payload,
+    qos, retain). receive_maximum is large, since some brokers do not limit messages in flight."""
 
     def start(broker, name, filter=None, device=None, qos=2, **options):
         device = RamFlash(16, 4096) if device is None else device
@@ -67,7 +67,7 @@ def join(make):  # noqa: F811
 
 @pytest.fixture
 def together():
-    """together(clients, condition, ms): runs them in turns until the condition holds. Returns whether it does."""
+    """together(clients, condition, ms) runs the clients in turn until the condition is true. Returns whether it is."""
 
     def run(clients, condition, ms=30_000):
         end = time.monotonic() + ms / 1000
@@ -81,8 +81,8 @@ def together():
 
 @pytest.fixture
 def arrived(together):
-    """arrived(broker, listener, wanted): the payloads that came once all of `wanted` are there, or will not come; those
-    of a broker that delivers some only to the next connection too."""
+    """arrived(broker, listener, wanted) waits until all of `wanted` have arrived, or a time-out. Reconnects if the
+    broker delivers some messages only on the next connection. Returns the payloads."""
 
     def wait(broker, listener, wanted):
         def done():

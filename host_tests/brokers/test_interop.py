@@ -1,5 +1,5 @@
-"""What the client and a broker that others wrote make of each other, while both stay alive. What a broker does other
-than the standard asks stands in dev/brokers as a trait, and is asserted here as well: README.md lists it."""
+"""The client with brokers of other projects, without restarts. Where a broker deviates from the standard, dev/brokers
+has a trait, the test asserts the deviation, and README.md lists it."""
 
 from errno import ENOBUFS
 
@@ -11,19 +11,19 @@ from inflight import ProtocolError, RamFlash
 @pytest.fixture(params=[4, 3], ids=["level4", "level3"])
 def level(request, kind):
     if request.param == 3 and not kind.level_3:
-        pytest.skip(f"{kind.name} has no MQTT 3.1: test_level_3 shows what it does instead")
+        pytest.skip(f"{kind.name} has no MQTT 3.1: see test_level_3")
     return request.param
 
 
 @pytest.fixture(params=[0, 1, 2], ids=["qos0", "qos1", "qos2"])
 def qos(request, kind):
     if request.param == 2 and not kind.qos_2:
-        pytest.skip(f"{kind.name} has no QoS 2: test_qos_2 shows what it does instead")
+        pytest.skip(f"{kind.name} has no QoS 2: see test_qos_2")
     return request.param
 
 
 def test_level_3(broker, join):
-    """[MQTT-3.1.2-2] Taken, or refused in a way that the application hears of."""
+    """[MQTT-3.1.2-2] Accepted, or refused with an exception."""
     if broker.level_3:
         assert join(broker, "dev", protocol_level=3).ping() >= 0
         return
@@ -32,12 +32,12 @@ def test_level_3(broker, join):
 
 
 def numbers(count):
-    """Payloads whose order is that of their numbers."""
+    """Payloads that sort in the order of publishing."""
     return [b"%03d" % k for k in range(count)]
 
 
 def test_out_and_in(broker, join, arrived, qos, level):
-    """[MQTT-4.3.1-1] [MQTT-4.3.2-1] [MQTT-4.3.2-2] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Every QoS there and back, in order."""
+    """[MQTT-4.3.1-1] [MQTT-4.3.2-1] [MQTT-4.3.2-2] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Each QoS, there and back, in order."""
     listener = join(broker, "listener", "t/#", protocol_level=level)
     sender = join(broker, "sender", protocol_level=level)
     for payload in numbers(50):
@@ -49,20 +49,20 @@ def test_out_and_in(broker, join, arrived, qos, level):
 
 
 def test_window(broker, join, arrived, qos):
-    """[MQTT-4.6.0-6] 300 messages through a window of 20, counted on both sides."""
+    """[MQTT-4.6.0-6] 300 messages, at most 20 in flight, counted on both sides."""
     listener = join(broker, "listener", "t")
     sender = join(broker, "sender", max_inflight=20)
     for payload in numbers(300):
         sender.publish(f"{broker.root}/t", payload, qos=qos)
     assert sender.drain(20_000)
     assert arrived(broker, listener, numbers(300)) == numbers(300)
-    told = sender.counters()
-    assert (told["accepted"], told["completed"], told["resent"]) == ((300, 300, 0) if qos else (0, 0, 0))
+    result = sender.counters()
+    assert (result["accepted"], result["completed"], result["resent"]) == ((300, 300, 0) if qos else (0, 0, 0))
     assert sender.pending == 0 and not sender.errors and not listener.errors
 
 
 def test_several_filters(broker, join, together):
-    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.10.4-1] Three filters, three answers; what is given up does not come."""
+    """[MQTT-3.8.4-5] [MQTT-3.9.3-1] [MQTT-3.10.4-1] Three filters, three return codes; UNSUBSCRIBE."""
     client = join(broker, "dev")
     highest = 2 if broker.qos_2 else 1
     got = []
@@ -78,7 +78,7 @@ def test_several_filters(broker, join, together):
 
 
 def test_wildcards(broker, join, together):
-    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-4] A level, the rest, an empty level."""
+    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-4] `+`, `#`, and an empty level."""
     client = join(broker, "dev", "+/b/#")
     names = ["a/b", "a/b/c/d", "/b", "/b/", "a/c", "b", "a/bb"]
     for name in names:
@@ -90,7 +90,7 @@ def test_wildcards(broker, join, together):
 
 
 def test_retained(broker, join, together):
-    """[MQTT-3.3.1-8] [MQTT-3.3.1-9] [MQTT-3.3.1-10] Kept, marked, and wiped by an empty one."""
+    """[MQTT-3.3.1-8] [MQTT-3.3.1-9] [MQTT-3.3.1-10] Stored, delivered with RETAIN, removed by an empty payload."""
     sender = join(broker, "sender")
     sender.publish(f"{broker.root}/r", b"kept", qos=1, retain=True)
     assert sender.drain(5000)
@@ -107,7 +107,7 @@ def test_retained(broker, join, together):
 
 
 def test_will(broker, join, make, together):
-    """[MQTT-3.1.2-9] [MQTT-3.14.4-1] Published when the client dies, not when it takes its leave."""
+    """[MQTT-3.1.2-9] [MQTT-3.14.4-1] Published after a lost connection, not after DISCONNECT."""
     listener = join(broker, "listener", "status/#", qos=1)
     for name, dies in (("one", False), ("two", True)):
         client = join(broker, name, will=(f"{broker.root}/status/{name}", b"gone", 1, True))
@@ -122,7 +122,7 @@ def test_will(broker, join, make, together):
 
 @pytest.mark.parametrize("qos", [1, 2], ids=["qos1", "qos2"], indirect=True)
 def test_session_resumes(broker, join, together, arrived, qos):
-    """[MQTT-3.1.2-4] [MQTT-3.2.2-2] [MQTT-4.1.0-1] What was sent meanwhile is waiting; subscriptions stand."""
+    """[MQTT-3.1.2-4] [MQTT-3.2.2-2] [MQTT-4.1.0-1] Messages sent meanwhile are delivered; subscriptions stay."""
     device = RamFlash()
     first = join(broker, "listener", "t", device)
     first.disconnect()
@@ -131,8 +131,8 @@ def test_session_resumes(broker, join, together, arrived, qos):
     for payload in numbers(5):
         sender.publish(f"{broker.root}/t", payload, qos=qos)
     assert sender.drain(5000)
-    assert arrived(broker, witness, numbers(5)) == numbers(5)  # amqtt spreads them after it has completed them
-    got = []  # without what amqtt may add to it: retained messages that others had asked for
+    assert arrived(broker, witness, numbers(5)) == numbers(5)  # amqtt acknowledges them before it delivers them
+    got = []  # without retained messages for other clients, which amqtt may send
     second = join(broker, "listener", device=device, on_message=lambda m: m.retain or got.append(m.payload))
     assert second.session.present
     if broker.queues:
@@ -140,7 +140,7 @@ def test_session_resumes(broker, join, together, arrived, qos):
         assert got == numbers(5)
         return
     second.ping()
-    # The broker's loss, and counters tell: it completed five, and delivered none.
+    # The broker lost them: it acknowledged five, and delivered none.
     assert (sender.counters()["completed"], got) == (5, [])
     sender.publish(f"{broker.root}/t", b"new", qos=1)
     assert sender.drain(5000)
@@ -148,7 +148,7 @@ def test_session_resumes(broker, join, together, arrived, qos):
 
 
 def test_clean_session(broker, join, together):
-    """[MQTT-3.1.2-6] Clean session 1 ends the old session; nothing of it comes back."""
+    """[MQTT-3.1.2-6] Clean session 1 discards the old session."""
     device = RamFlash()
     join(broker, "dev", "t", device).disconnect()
     join(broker, "dev", device=device, clean_session=True).disconnect()
@@ -157,13 +157,13 @@ def test_clean_session(broker, join, together):
     assert sender.drain(5000)
     got = []
     again = join(broker, "dev", device=device, on_message=lambda m: m.retain or got.append(m.payload))
-    assert again.session.present == (not broker.clean_wipes)  # of a session that is as empty as a new one
+    assert again.session.present == (not broker.clean_wipes)  # if present, the session is empty
     again.ping()
     assert got == []
 
 
 def test_takeover(broker, join, make, together):
-    """[MQTT-3.1.4-2] The older connection of a client id is ended; it comes back after a pause, not in a storm."""
+    """[MQTT-3.1.4-2] The older connection of a client id is closed. It reconnects with back-off."""
     first = join(broker, "twin", backoff_ms=(50, 100))
     second = join(broker, "twin", clean_session=True, backoff_ms=(10_000, 10_000))
     if not broker.takes_over:
@@ -189,8 +189,8 @@ def test_large(broker, join, together, qos):
 
 
 def test_keep_alive(broker, join, make, together):
-    """[MQTT-3.1.2-23] [MQTT-3.1.2-24] Who speaks is kept; who falls silent is declared dead within one and a half times
-    the keep alive, and its will is published."""
+    """[MQTT-3.1.2-23] [MQTT-3.1.2-24] A client that sends PINGREQ stays connected. A silent client is disconnected
+    within one and a half times the keep alive, and its will is published."""
     listener = join(broker, "listener", "status", qos=1)
     awake = join(broker, "awake", keepalive=1)
     silent = join(broker, "silent", keepalive=1, will=(f"{broker.root}/status", b"silent", 1, False))
@@ -199,12 +199,12 @@ def test_keep_alive(broker, join, make, together):
         assert listener.got == [("status", b"silent", 1, False)]
     else:
         assert not together([listener, awake], lambda: listener.got, 3000)
-    assert silent.connected  # it has not looked
+    assert silent.connected  # it has not read its socket
     assert awake.counters()["outages"] == 0 and awake.counters()["pings"] >= 1
 
 
 def test_qos_2(broker, join, together):
-    """[MQTT-4.3.3-1] A broker without QoS 2 is found out: the message is kept, and the application is told."""
+    """[MQTT-4.3.3-1] A broker without QoS 2: the message is kept, and the error is reported."""
     if broker.qos_2:
         pytest.skip(f"{broker.name} has QoS 2: test_out_and_in shows it")
     sender = join(broker, "sender", backoff_ms=(10_000, 10_000))
@@ -216,8 +216,8 @@ def test_qos_2(broker, join, together):
 
 
 def test_overrun(broker, join, together):
-    """A broker without a window sends more messages of QoS 2 at once than the client takes: the connection is closed,
-    what was taken stays taken, and the rest follows on the next one."""
+    """A broker that does not limit messages in flight sends more QoS 2 messages than receive_maximum. The client closes
+    the connection, keeps the messages that it has received, and gets the others on the next connection."""
     if broker.window or not broker.qos_2:
         pytest.skip(f"{broker.name} has at most 20 messages in flight towards a client")
     listener = join(broker, "listener", "t", receive_maximum=4)

@@ -1,4 +1,4 @@
-"""The set-up of the other brokers: what is pinned, and what is said of a broker that this host cannot have."""
+"""The set-up of the other brokers: pins, and brokers that this host cannot run."""
 
 import json
 import re
@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from dev.setup import brokers
-from dev.setup.common import Trouble
+from dev.setup.common import SetupError
 from dev.setup.packages import read_lock
 
 
-def test_pins_are_whole():
-    """Every package has its hash, and none tells where it was fetched from."""
+def test_pins_are_complete():
+    """Every package has a hash, and none has a URL."""
     packages = json.loads((brokers.LOCKS / "aedes/package-lock.json").read_text())["packages"]
     assert all(package.get("integrity") for name, package in packages.items() if name)
     assert not any("resolved" in package for package in packages.values())
@@ -21,29 +21,29 @@ def test_pins_are_whole():
     assert pins and all("==" in pin and "--hash=sha256:" in pin for pin in pins)
 
 
-def test_a_broker_that_cannot_be_had(tmp_path, monkeypatch):
-    """Its reason is kept, and told again without another try, unless it may pass; the others are installed."""
+def test_a_broker_that_cannot_be_installed(tmp_path, monkeypatch):
+    """The reason is recorded. Only a temporary one is retried. The other brokers are installed."""
     tries = []
 
-    def maker(name, trouble=None):
-        def make(workshop):
+    def maker(name, error=None):
+        def make(installer):
             tries.append(name)
-            if trouble:
-                raise trouble
+            if error:
+                raise error
             return {"argv": ["/bin/sh"]}
 
         return make
 
     makers = {
         "here": maker("here"),
-        "never": maker("never", Trouble("not on this host")),
-        "later": maker("later", Trouble("no network", passing=True)),
+        "never": maker("never", SetupError("not on this host")),
+        "later": maker("later", SetupError("no network", temporary=True)),
     }
     monkeypatch.setattr(brokers, "MAKERS", makers)
     monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path))
-    workshop = SimpleNamespace(cache=tmp_path, key="key")
-    assert brokers.ensure(workshop)
-    assert brokers.ensure(workshop)
+    installer = SimpleNamespace(cache=tmp_path, key="key")
+    assert brokers.ensure(installer)
+    assert brokers.ensure(installer)
     assert tries == ["here", "never", "later", "later"]
     assert brokers.known("here")["argv"] == ["/bin/sh"]
     assert brokers.known("never")["reason"] == "not on this host"
@@ -52,5 +52,5 @@ def test_a_broker_that_cannot_be_had(tmp_path, monkeypatch):
 
 def test_no_node(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(Trouble, match="it needs Node.js 20 or newer, and npm"):
+    with pytest.raises(SetupError, match="it needs Node.js 20 or newer, and npm"):
         brokers.MAKERS["aedes"](SimpleNamespace(cache=tmp_path))

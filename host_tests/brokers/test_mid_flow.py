@@ -1,5 +1,5 @@
-"""The broker restarts, or is killed, in the middle of everything; and so does the client. Payloads are numbers; what a
-broker has acknowledged and then forgotten is its loss, and only that may be missing."""
+"""The broker or the client restarts, or is killed, while messages are in flight. Payloads are numbers. Only messages
+that the broker had acknowledged and then lost may be missing."""
 
 import pytest
 
@@ -21,9 +21,9 @@ def numbers(count=COUNT):
 
 
 def check(broker, qos, payloads, sender, forgotten=0, keeps=True):
-    """`payloads` arrived; the first `forgotten` numbers were acknowledged by a broker that then ended."""
-    told = sender.counters()
-    assert told["dropped"] == 0 and sender.pending == 0 or not broker.answers_pubrel
+    """`payloads` arrived. The broker may have acknowledged the first `forgotten` numbers before it was stopped."""
+    result = sender.counters()
+    assert result["dropped"] == 0 and sender.pending == 0 or not broker.answers_pubrel
     missing = set(numbers()) - set(payloads)
     if not keeps:
         missing -= set(numbers(forgotten))  # the broker's loss: it had acknowledged them
@@ -36,16 +36,16 @@ def check(broker, qos, payloads, sender, forgotten=0, keeps=True):
 
 
 def finish(broker, sender):
-    """Until the broker has completed everything. One that leaves a PUBREL without an answer never does: the message is
-    kept, and `pending` tells; when eight are, nothing else leaves any more, until that broker restarts."""
+    """Waits until the broker has acknowledged everything. A broker that does not answer some PUBREL never does: these
+    messages stay in flight (`pending`), and with eight of them no other message is sent until the broker restarts."""
     done = sender.drain(20_000 if broker.answers_pubrel else 2_000)
     assert done or not broker.answers_pubrel
 
 
 @pytest.mark.parametrize("end", ["restart", "kill"])
 def test_broker_ends(mortal, join, together, arrived, qos, end):
-    """[MQTT-4.4.0-1] [MQTT-3.2.2-3] Twice, between messages that are on their way in both directions: what it had not
-    acknowledged arrives; what it had, too, if it remembers; and subscriptions are made again if it does not."""
+    """[MQTT-4.4.0-1] [MQTT-3.2.2-3] Twice, with messages in flight in both directions. Unacknowledged messages arrive.
+    Acknowledged ones arrive if the broker keeps its session; if not, the client subscribes again."""
     keeps = mortal.survives_restart if end == "restart" else mortal.survives_kill
     listener = join(mortal, "listener", "t", qos=qos)
     sender = join(mortal, "sender")
@@ -53,7 +53,7 @@ def test_broker_ends(mortal, join, together, arrived, qos, end):
     for k, payload in enumerate(numbers()):
         if k in (20, 40):
             getattr(mortal, "stop" if end == "restart" else "kill")()
-            forgotten = sender.counters()["completed"] + WINDOW  # PUBACK and PUBREC may be on their way
+            forgotten = sender.counters()["completed"] + WINDOW  # some PUBACK and PUBREC may not have arrived
             mortal.start()
             connects = listener.counters()["connects"]
             assert keeps or together([listener], lambda: listener.counters()["connects"] > connects)  # noqa: B023
@@ -63,7 +63,7 @@ def test_broker_ends(mortal, join, together, arrived, qos, end):
     finish(mortal, sender)
     assert sender.counters()["accepted"] == COUNT
     assert together([listener], lambda: listener.connected)
-    if not keeps:  # the client heard of it, and made its subscription again
+    if not keeps:  # the client has subscribed again
         other = join(mortal, "other")
         other.publish(f"{mortal.root}/t", b"last", qos=1)
         assert other.drain(20_000)
@@ -72,8 +72,8 @@ def test_broker_ends(mortal, join, together, arrived, qos, end):
     check(mortal, qos, [p for p in payloads if p != b"last"], sender, forgotten, keeps)
 
 
-def test_broker_is_away(mortal, join, arrived, qos):
-    """[MQTT-4.1.0-1] The journal is the outbox: all that was published meanwhile arrives, in order."""
+def test_broker_is_down(mortal, join, arrived, qos):
+    """[MQTT-4.1.0-1] All that was published meanwhile arrives in order."""
     listener = join(mortal, "listener", "t", qos=qos)
     sender = join(mortal, "sender")
     mortal.stop()
@@ -88,7 +88,7 @@ def test_broker_is_away(mortal, join, arrived, qos):
 
 
 def test_client_restarts(mortal, join, make, arrived, tmp_path, qos):
-    """[MQTT-4.1.0-1] [MQTT-3.3.1-1] Power is cut again and again between publish() and its end; a file is the flash."""
+    """[MQTT-4.1.0-1] [MQTT-3.3.1-1] The power is cut repeatedly between publish() and its completion."""
     listener = join(mortal, "listener", "t", qos=qos)
     flash = str(tmp_path / "flash")
     waiting = iter(numbers())
@@ -107,9 +107,9 @@ def test_client_restarts(mortal, join, make, arrived, tmp_path, qos):
 
 
 def test_client_restarts_while_it_receives(mortal, join, make, arrived, qos):
-    """[MQTT-4.3.3-2] Each QoS 2 message reaches a handler once, though the power is cut again and again."""
+    """[MQTT-4.3.3-2] Each QoS 2 message reaches a handler once, although the power is cut repeatedly."""
     if not mortal.queues:
-        pytest.skip(f"{mortal.name} keeps nothing for a session that is away: test_session_resumes shows it")
+        pytest.skip(f"{mortal.name} stores nothing for an offline session: see test_session_resumes")
     device = RamFlash()
     join(mortal, "listener", "t", device, qos=qos).disconnect()
     sender = join(mortal, "sender")
@@ -121,14 +121,14 @@ def test_client_restarts_while_it_receives(mortal, join, make, arrived, qos):
     def note(m):
         got.append(("t", m.payload, m.qos, m.retain))
 
-    def next_life():
+    def restart():
         client = join(mortal, "listener", device=device, on_message=note)
         client.got = got
         return client
 
     for _ in range(100):
-        client = next_life()
+        client = restart()
         client.run_for(2)
         make.cut_power(client)
-    payloads = arrived(mortal, next_life(), numbers())
+    payloads = arrived(mortal, restart(), numbers())
     check(mortal, qos, payloads if mortal.resumes_in_order else sorted(payloads), sender)

@@ -16,7 +16,7 @@ import pytest
 from dev.setup import __main__ as set_up
 from dev.setup import common, environment, firmware, npm, packages, programs, sources
 from dev.setup.chromium import PACKAGE
-from dev.setup.common import CHECKOUT, Trouble, sweep
+from dev.setup.common import CHECKOUT, SetupError, sweep
 from dev.setup.loader import PLATFORMS
 from host_tests.inflight_tools.boards.site import serving
 from host_tests.inflight_tools.fleet.report import chromium
@@ -119,14 +119,14 @@ def test_a_second_time_needs_no_mirror(mirror, tmp_path):
 def test_a_wrong_hash_is_refused_and_leaves_nothing(mirror, tmp_path):
     base, package = mirror
     (tmp_path / "mirror/pool/hello.deb").open("ab").write(b"\0")
-    with pytest.raises(Trouble, match="hello: the download is not the pinned file"):
+    with pytest.raises(SetupError, match="hello: the download is not the pinned file"):
         packages.install(package, base, tmp_path / "store")
     assert os.listdir(tmp_path / "store") == []
 
 
 def test_a_file_that_the_mirror_dropped_is_told_apart(mirror, tmp_path):
     (tmp_path / "mirror/pool/hello.deb").unlink()
-    with pytest.raises(packages.Gone):
+    with pytest.raises(packages.NotOnMirror):
         packages.install(mirror[1], mirror[0], tmp_path / "store")
 
 
@@ -177,16 +177,16 @@ def tool(name, *words):
 
 
 def test_without_a_debian_mirror_the_reason_says_what_to_set(cache, monkeypatch):
-    workshop = programs.Workshop(cache, "file:///nowhere")
-    workshop.mirror = None
+    installer = programs.Installer(cache, "file:///nowhere")
+    installer.mirror = None
     [x86] = [program for program in programs.PROGRAMS if program.name == "micropython-x86"]
-    found = programs.prepare(workshop, x86)
-    assert "INFLIGHT_DEBIAN_MIRROR" in found["reason"] and not found["passing"]
+    found = programs.prepare(installer, x86)
+    assert "INFLIGHT_DEBIAN_MIRROR" in found["reason"] and not found["temporary"]
     assert programs.settled(found)
 
 
 def test_what_failed_for_the_network_is_tried_again():
-    assert not programs.settled({"reason": "no network", "passing": True})
+    assert not programs.settled({"reason": "no network", "temporary": True})
 
 
 def test_a_program_whose_files_vanished_is_made_again(cache):
@@ -194,7 +194,7 @@ def test_a_program_whose_files_vanished_is_made_again(cache):
 
 
 def test_an_unavailable_runtime_gives_its_reason(cache):
-    record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "passing": False}})
+    record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "temporary": False}})
     listed = tool("runtimes").stdout
     assert "micropython-x86    unavailable: the kernel runs no such programs" in listed
     assert "micropython-x64    unavailable: not set up: run `make setup`" in listed
@@ -229,8 +229,8 @@ def test_a_damaged_record_counts_as_none(cache):
 
 def test_chromium_starts_with_its_own_files_and_starts_itself_again(cache, tmp_path, monkeypatch):
     """All beside the loader, which it takes for itself; a stand-in tells what it was started with."""
-    workshop = programs.Workshop(cache, "file:///nowhere")
-    platform_ = PLATFORMS[workshop.host]
+    installer = programs.Installer(cache, "file:///nowhere")
+    platform_ = PLATFORMS[installer.host]
     for name, text in {
         f"libc/usr/lib/{platform_.libraries}/{platform_.loader}": '#!/bin/sh\nshift 2\nexec "$@"\n',
         f"shell/usr/lib/chromium/{PACKAGE}": '#!/bin/sh\ncat "${0%/*}/icudtl.dat" "$FONTCONFIG_FILE"\necho "$@"\n',
@@ -241,9 +241,9 @@ def test_chromium_starts_with_its_own_files_and_starts_itself_again(cache, tmp_p
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     folders = [tmp_path / name for name in ("shell", "common", "libc", "fonts")]
-    monkeypatch.setattr(workshop, "folders", lambda *_: folders)
+    monkeypatch.setattr(installer, "folders", lambda *_: folders)
     [program] = [program for program in programs.TESTS if program.name == "chromium"]
-    found = programs.prepare(workshop, replace(program, system=()))
+    found = programs.prepare(installer, replace(program, system=()))
     assert programs.settled(found)
     [wrapper] = found["argv"]
     told = subprocess.check_output([wrapper, "--headless"], text=True)
@@ -282,7 +282,7 @@ def test_two_set_ups_take_turns(tmp_path, monkeypatch, shared):
     set_up.prepare(["boards"])
     second.join()
     assert order == ["begins", "ends"] * 2
-    assert said == [f"waiting for another set-up that works in {tmp_path / shared}"]
+    assert said == [f"waiting for another set-up in {tmp_path / shared}"]
 
 
 # --- firmware images
@@ -365,7 +365,7 @@ def test_device_run_ends_a_test_that_does_not(device_test):
 def test_device_run_reports_what_it_cannot_find(device_test, cache):
     assert tool("device_run", device_test, "-k", "nothing").returncode == 2
     assert tool("device_run", device_test.with_name("test_none.py")).returncode == 2
-    record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "passing": False}})
+    record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "temporary": False}})
     unavailable = tool("device_run", device_test, "--runtime", "micropython-x86")
     assert unavailable.returncode == 3
     assert "the kernel runs no such programs" in unavailable.stderr
@@ -417,5 +417,5 @@ def test_the_commands_for_boards_need_no_program_for_this_host(tmp_path, monkeyp
     monkeypatch.setattr(environment, "link", lambda: False)
     assert set_up.prepare(["boards"])
     for names in ([], ["pipeline"]):
-        with pytest.raises(Trouble, match="no MicroPython is pinned for a strange one"):
+        with pytest.raises(SetupError, match="no MicroPython is pinned for a strange one"):
             set_up.prepare(names)

@@ -134,6 +134,8 @@ class NorFlash:
                 self.programmed += 1
         self.programs += 1
         self._operate("program", at, old, bytes(new))
+        for i in [i for i in self.unstable if at <= i < at + n]:
+            self.unstable[i] &= buf[i - at]  # bits that were programmed again are decided
 
     def ioctl(self, op, arg):
         self._check_power()

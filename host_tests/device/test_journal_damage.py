@@ -1,8 +1,8 @@
 """Damaged flash costs only the records that are damaged; they are counted, and no sequence number or id is reused."""
 
-from harness import CUT_STEP, eq
+from harness import CUT_STEP, eq, raises
 from inflight.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
-from nor import NorFlash, mixed, noise
+from nor import NorFlash, PowerCut, after, mixed, noise, torn
 from test_journal import RecordOwner, bodies, fill, put, rings
 
 TIMEOUT_S = 300
@@ -155,6 +155,102 @@ def test_the_oldest_sector_reads_as_it_was_long_ago():
     again = Journal(flash)
     eq((bodies(again), again.damaged), ([], 2))
     assert again.next_seq >= journal.next_seq
+
+
+def snapshots_of(journal, flash, work):
+    """[(address, snapshot before it, head, whether it is an erase)] of each operation of work()."""
+    found = []
+    flash.watch = lambda name, at, old, new: found.append((at, flash.snapshot(), journal._head, name == "erase"))
+    work()
+    flash.watch = None
+    return found
+
+
+def test_a_header_damaged_while_the_next_sector_is_erased():
+    """Neither the sector that was erased ahead nor the one whose erase was cut short was lost."""
+    flash = NorFlash(3, 512, 64)
+    journal = Journal(flash)
+
+    def work():
+        for k in range(40):
+            journal.mark(put(journal, k), DONE)
+
+    cuts = [(at, image) for at, image, _, _ in snapshots_of(journal, flash, work) if image[at : at + 3] == b"\xff" * 3]
+    for at, image in [cut for cut in cuts if cut[0] % 512 == 0]:
+        flash.restore(image)
+        plain = Journal(flash)
+        flash.restore(image)
+        flash.data[(at - 512) % 1536 + 16] ^= 1
+        again = Journal(flash)
+        eq((again.next_seq, again.damaged, again.skipped), (plain.next_seq, 0, 0))
+
+
+def test_the_only_copy_of_a_record_in_a_full_ring():
+    """Its loss is counted, though the head that it was copied to is erased again."""
+    flash = NorFlash(5, 512, 64)
+    journal = Journal(flash)
+    put(journal, 0, 150)
+
+    def work():
+        for k in range(1, 40):
+            journal.mark(put(journal, k, 100), DONE)
+
+    for at, image, head, _ in snapshots_of(journal, flash, work):
+        flash.restore(image)
+        if at % 512 == 0 and at // 512 != head and Journal(flash).live:
+            flash.restore(image)
+            flash.data[head * 512 + 40] ^= 1
+            again = Journal(flash)
+            assert again.live or again.damaged or again.skipped
+
+
+def test_a_header_of_a_journal_without_messages():
+    """Its damage lets no number be passed over."""
+    for sector in range(4):
+        flash = NorFlash(4, 512, 64)
+        journal = Journal(flash)
+        put(journal, 0, 12, SESSION)
+        flash.data[sector * 512 + 16] ^= 1
+        again = Journal(flash)
+        eq((again.next_seq, again.skipped, len(bodies(again, SESSION))), (0, 0, 1))
+
+
+def test_a_retired_end_stays_retired():
+    """The mount that retires it is cut short, and the bits in question read as retired at the next mount."""
+    flash = NorFlash(4, 512, 4)
+    journal = Journal(flash)
+    put(journal, 0)
+    flash.cut_at(1, torn(30, 255))
+    raises(PowerCut, put, journal, 1, 100)
+    flash.power_on()
+    before = flash.snapshot()
+    flash.cut_at(1, after)
+    raises(PowerCut, Journal, flash)
+    undecided = {i: before[i] & ~flash.data[i] for i in range(len(before)) if before[i] & ~flash.data[i]}
+    flash.power_on()
+    flash.unstable.update(undecided)  # they read as 0 this time
+    again = Journal(flash)
+    put(again, 2)
+    for i, mask in flash.unstable.items():
+        flash.data[i] |= mask
+    last = Journal(flash)
+    eq((bodies(last), last.damaged, last.skipped), ([(0, 0), (2, 0)], 0, 0))
+
+
+def test_the_only_sector_in_use_is_lost():
+    """A sector is erased only while another one is in use, so this was no interrupted erase."""
+    flash = NorFlash(3, 1024, 64)
+    journal = Journal(flash)
+    k = 0
+    while k < 40 or journal._erased < 2:
+        journal.mark(put(journal, k), DONE)
+        journal.collect()
+        k += 1
+    at = journal._head * 1024
+    flash.data[at : at + 1024] = b"\xff" * 1024
+    again = Journal(flash)
+    eq(again.damaged, 2)
+    assert again.next_seq >= k and again.last_mid >= k - 1
 
 
 def test_damaged_body_loses_one_record():

@@ -6,5 +6,5 @@ from dev.certificates import der
 
 @pytest.fixture(scope="session")
 def certificate():
-    """The certificate of an authority, DER."""
+    """The certificate of a CA, DER."""
     return der(trustme.CA())

@@ -1,4 +1,4 @@
-"""What a newcomer reads: the pages, and the code blocks in them."""
+"""The documentation pages and their code blocks."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.M | re.S)
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of code: the page it is on, its line there, its language, its text."""
+    """A fenced code block."""
 
     page: Path
     line: int
@@ -26,7 +26,7 @@ class Block:
 
 
 def blocks(*languages):
-    """All blocks of these languages, of any language if none is given."""
+    """All blocks of these languages; without languages, all blocks."""
     found = []
     for page in PAGES:
         text = page.read_text()

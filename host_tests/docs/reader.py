@@ -1,4 +1,4 @@
-"""A reader who tries what he has read: code runs as a process, with a broker that answers it."""
+"""Runs code blocks and examples as processes, with a broker that sends them messages."""
 
 import ast
 import builtins
@@ -15,8 +15,8 @@ LIMIT_S = 240
 _RUN = Path(__file__).parent / "device_scripts/run_block.py"
 
 
-class World(Automatic):
-    """A broker that hands out `commands` ({filter: payload}), or a message for each filter that was subscribed to."""
+class ReplyingBroker(Automatic):
+    """A broker that publishes a message for each subscribed filter. `commands`: {filter: payload}; default: "1"."""
 
     def __init__(self, commands=None):
         self._commands = commands or {}
@@ -32,26 +32,26 @@ class World(Automatic):
                     self._asked.add(name)
                     topic = name.replace("+", "x").replace("#", "x")
                     self.give(topic, self._commands.get(name, b"1"), qos)
-        self.tell()
+        self.notify()
 
-    def tell(self):
+    def notify(self):
         with self._changed:
             self._changed.notify_all()
 
     def wait_for(self, condition):
-        """Until condition() holds, at most for LIMIT_S. Returns whether it does."""
+        """Waits until condition() is true, at most for LIMIT_S. Returns whether it is."""
         with self._changed:
             return self._changed.wait_for(condition, LIMIT_S)
 
     @property
-    def content(self):
-        """True if every message that it handed out was acknowledged, and those of the client are completed."""
+    def idle(self):
+        """Whether all messages in both directions are acknowledged."""
         sessions = self.sessions.values()
         return not (self._gifts or any(s.flight or s.queue or s.unreleased for s in sessions))
 
 
 def expected_names(text):
-    """Names that a program uses and does not define."""
+    """The names that a program uses but does not define."""
     tree = ast.parse(text)
     made = set(dir(builtins))
     for node in ast.walk(tree):
@@ -71,7 +71,7 @@ def expected_names(text):
 
 @contextlib.contextmanager
 def running(runtime, folder, broker, text):
-    """A program as a process in `folder`; broker.tell() is called when it ends."""
+    """Runs a program as a process in `folder`. Calls broker.notify() when it ends."""
     script = folder / "block.py"
     script.write_text(text)
     env = device_run.environment(device_run.LIB, _RUN)
@@ -89,7 +89,7 @@ def running(runtime, folder, broker, text):
     def read():
         output.extend(process.stdout)
         process.wait()
-        broker.tell()
+        broker.notify()
 
     reading = threading.Thread(target=read, daemon=True)
     reading.start()
@@ -101,9 +101,9 @@ def running(runtime, folder, broker, text):
         process.stdout.close()
 
 
-def try_out(runtime, folder, broker, text, done=None):
-    """Runs a program until it ends, or, if it never does, until done(): by default until the broker has nothing more to
-    wait for. Returns (what it printed, exit status, None if it had not ended)."""
+def run_program(runtime, folder, broker, text, done=None):
+    """Runs a program until it ends; an endless one until done() is true, by default until the broker is idle. Returns
+    (output, exit status); the status is None if the program has not ended."""
     endless = "while True" in text or "async for" in text
     with running(runtime, folder, broker, text) as (process, output):
 
@@ -114,11 +114,11 @@ def try_out(runtime, folder, broker, text, done=None):
                 return False
             if done:
                 return done()
-            return broker.content and ("publish(" not in text or broker.arrived) and broker.sessions
+            return broker.idle and ("publish(" not in text or broker.arrived) and broker.sessions
 
-        ended_well = broker.wait_for(is_done)
+        succeeded = broker.wait_for(is_done)
         status = process.poll()
     printed = "".join(output)
-    assert ended_well, "did not happen in %d s:\n%s" % (LIMIT_S, printed)
+    assert succeeded, "did not happen in %d s:\n%s" % (LIMIT_S, printed)
     assert "Traceback" not in printed, printed
     return printed, status

@@ -1,4 +1,4 @@
-"""Every code block of README and docs does what its reader expects: Python runs, commands exist, settings are valid."""
+"""Code blocks of README and docs: Python runs, commands exist, settings are valid."""
 
 import contextlib
 import functools
@@ -17,13 +17,13 @@ import config
 import sensors
 from dev.demo.mosquitto import Mosquitto, unavailable
 from host_tests.docs.pages import CHECKOUT, blocks
-from host_tests.docs.reader import World, try_out
+from host_tests.docs.reader import ReplyingBroker, run_program
 from inflight_tools import cli
 
-LANGUAGES = {"python", "sh", "json", "conf", "text"}  # text: what a command prints
+LANGUAGES = {"python", "sh", "json", "conf", "text"}  # text: output of a command
 
 
-def test_every_block_says_what_it_is():
+def test_every_block_has_a_known_language():
     unknown = [str(block) for block in blocks() if block.language not in LANGUAGES]
     assert not unknown
 
@@ -32,9 +32,9 @@ def test_every_block_says_what_it_is():
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
 def test_python_runs(block, runtime, tmp_path, certificate):
     (tmp_path / "ca.der").write_bytes(certificate)
-    with World() as broker:
-        printed, status = try_out(runtime, tmp_path, broker, block.text)
-    assert status in (None, 0, 75), printed  # 75: the Linux box as a board has fallen asleep
+    with ReplyingBroker() as broker:
+        printed, status = run_program(runtime, tmp_path, broker, block.text)
+    assert status in (None, 0, 75), printed  # 75: deep sleep of the unix board
     assert broker.arrived or not broker.sessions or "publish(" not in block.text, "its message did not arrive"
 
 
@@ -55,7 +55,7 @@ def _check_make(words):
 
 @functools.cache
 def _help_of(*command):
-    """What `inflight <command> --help` prints."""
+    """The output of `inflight <command> --help`."""
     output = io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["inflight", *command, "--help"]),
@@ -108,7 +108,7 @@ def test_commands_exist(block):
         if "|" in words:
             words = words[words.index("|") + 1 :]
         if words:
-            assert words[0] in CHECKS, f"nobody knows whether this is a command: {line}"
+            assert words[0] in CHECKS, f"unknown command: {line}"
             CHECKS[words[0]](words[1:])
 
 
@@ -124,8 +124,8 @@ def test_configurations_are_valid(block):
 
 
 @pytest.mark.parametrize("block", blocks("conf"), ids=str)
-def test_mosquitto_takes_its_settings(block, tmp_path):
+def test_mosquitto_accepts_its_settings(block, tmp_path):
     if unavailable():
         pytest.skip(unavailable())
-    broker = Mosquitto(tmp_path, *block.text.splitlines()).start()  # until it listens
+    broker = Mosquitto(tmp_path, *block.text.splitlines()).start()  # returns when it listens
     broker.kill()

@@ -1,16 +1,16 @@
-"""Each example runs on each interpreter it is for, against a broker, and does what it says."""
+"""Each example runs on each interpreter, with a broker, and does what it says."""
 
 import socket
 
 from host_tests.docs.pages import EXAMPLES
-from host_tests.docs.reader import World, running, try_out
+from host_tests.docs.reader import ReplyingBroker, run_program, running
 
 TEXTS = {path.stem: path.read_text() for path in EXAMPLES}
-ASLEEP = 75  # how the Linux box as a board says that it sleeps
+ASLEEP = 75  # exit status of the unix board for deep sleep
 
 
-def _said(broker):
-    """[(topic without the device, payload)] that arrived."""
+def _published(broker):
+    """[(topic without the device, payload)] of the messages that arrived."""
     return [(p.topic.split("/", 1)[1], p.payload) for p in broker.arrived]
 
 
@@ -27,50 +27,50 @@ def test_sensor_lm75(runtime, tmp_path):
         "import sys\nsys.path.append('')\nfrom hardware import works\n"
         "print(works({'driver': 'lm75', 'sda': 4, 'scl': 5, 'name': 'cellar'}))\n"
     )
-    with World() as broker:
-        printed, status = try_out(runtime, tmp_path, broker, program)
+    with ReplyingBroker() as broker:
+        printed, status = run_program(runtime, tmp_path, broker, program)
     assert (printed.strip(), status) == ("[('cellar', 'Cel', 21.5)]", 0)
 
 
 def test_button(runtime, tmp_path):
-    with World() as broker:
-        try_out(runtime, tmp_path, broker, TEXTS["button"], lambda: broker.content and broker.arrived)
-    assert _said(broker) == [("press", b"1")]
+    with ReplyingBroker() as broker:
+        run_program(runtime, tmp_path, broker, TEXTS["button"], lambda: broker.idle and broker.arrived)
+    assert _published(broker) == [("press", b"1")]
 
 
 def test_relay(runtime, tmp_path):
-    with World({"attic-1/set": b"on"}) as broker:
-        printed, _ = try_out(runtime, tmp_path, broker, TEXTS["relay"], lambda: broker.content and broker.arrived)
+    with ReplyingBroker({"attic-1/set": b"on"}) as broker:
+        printed, _ = run_program(runtime, tmp_path, broker, TEXTS["relay"], lambda: broker.idle and broker.arrived)
     assert printed == "pin 15 = 1\n"
-    assert _said(broker) == [("state", b"on")]
+    assert _published(broker) == [("state", b"on")]
     assert broker.arrived[0].retain
 
 
 def test_deep_sleep(runtime, tmp_path):
     """Two wakes without a broker, a third one with it."""
-    with World() as nobody, socket.socket() as closed:
+    with ReplyingBroker() as nobody, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         nobody.port = closed.getsockname()[1]
         for _ in range(2):
-            printed, status = try_out(runtime, tmp_path, nobody, TEXTS["deep_sleep"])
+            printed, status = run_program(runtime, tmp_path, nobody, TEXTS["deep_sleep"])
             assert (printed[:14], status) == ("not delivered:", ASLEEP)
-    with World() as broker:
-        printed, status = try_out(runtime, tmp_path, broker, TEXTS["deep_sleep"])
+    with ReplyingBroker() as broker:
+        printed, status = run_program(runtime, tmp_path, broker, TEXTS["deep_sleep"])
     assert (printed, status) == ("", ASLEEP)
-    assert _said(broker) == 3 * [("battery", b"3.71")]
+    assert _published(broker) == 3 * [("battery", b"3.71")]
 
 
 def test_tasks(runtime, tmp_path):
     def answered():
-        return broker.content and ("answer", b"1") in _said(broker) and len(broker.arrived) > 1
+        return broker.idle and ("answer", b"1") in _published(broker) and len(broker.arrived) > 1
 
-    with World() as broker:
-        try_out(runtime, tmp_path, broker, TEXTS["tasks"], answered)
-    assert "load" in dict(_said(broker))
+    with ReplyingBroker() as broker:
+        run_program(runtime, tmp_path, broker, TEXTS["tasks"], answered)
+    assert "load" in dict(_published(broker))
 
 
 def test_gateway(runtime, tmp_path):
-    with World() as broker, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
+    with ReplyingBroker() as broker, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
         device.bind(("127.0.0.1", 0))
         port = device.getsockname()[1] ^ 1
         text = TEXTS["gateway"].replace("5005", str(port))

@@ -1,4 +1,4 @@
-"""Pages are short, their links lead somewhere, and their tables say what the code does."""
+"""Pages: their length, their links, and tables that must agree with the code."""
 
 import importlib
 import inspect
@@ -27,7 +27,7 @@ def test_the_index_names_every_page():
 
 
 def _anchors(page):
-    """Those that GitHub makes of the headings."""
+    """The anchors that GitHub makes from the headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
 
@@ -37,7 +37,7 @@ PAGES = [*CHECKOUT.glob("*.md"), *(page for folder in FOLDERS for page in sorted
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
-def test_links_lead_somewhere(page):
+def test_link_targets_exist(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if not link.startswith("https://"):
             path, _, anchor = link.partition("#")
@@ -61,22 +61,22 @@ def _code(cell):
 
 
 def test_every_argument_of_a_client_is_explained_with_its_default():
-    told = {}
+    found = {}
     for names, default, _ in _rows(GUIDE, "Arguments"):
-        told |= dict.fromkeys(_code(names), default)
+        found |= dict.fromkeys(_code(names), default)
     arguments = dict([*inspect.signature(configure).parameters.items()][1:])
-    assert list(told) == list(arguments)
+    assert list(found) == list(arguments)
     for name, argument in arguments.items():
         if name not in ("host", "port"):
-            assert told[name].replace("`", "").split(":")[0] == repr(argument.default).replace("'", '"'), name
+            assert found[name].replace("`", "").split(":")[0] == repr(argument.default).replace("'", '"'), name
 
 
 def test_every_counter_is_explained():
-    told = [name for names, _ in _rows(GUIDE, "Counters") for name in _code(names)]
-    assert sorted(told) == sorted(Client("broker.example", "attic-1").counters())
+    found = [name for names, _ in _rows(GUIDE, "Counters") for name in _code(names)]
+    assert sorted(found) == sorted(Client("broker.example", "attic-1").counters())
 
 
-def test_capacities_are_those_of_the_journal():
+def test_capacities_of_the_journal():
     class Flash(RamFlash):
         volatile = False
 
@@ -87,11 +87,11 @@ def test_capacities_are_those_of_the_journal():
 
 
 def test_every_field_of_the_configuration_is_explained():
-    told = [name for names, *_ in _rows(CONFIGURATION, "Fields") for name in _code(names)]
-    assert sorted(told) == sorted([*config._NUMBERS, *config._TEXTS, *config._LISTS])
+    found = [name for names, *_ in _rows(CONFIGURATION, "Fields") for name in _code(names)]
+    assert sorted(found) == sorted([*config._NUMBERS, *config._TEXTS, *config._LISTS])
 
 
-def test_defaults_are_those_of_the_code():
+def test_defaults_of_the_configuration():
     for names, default, _ in _rows(CONFIGURATION, "Fields"):
         for name in _code(names):
             if name in config._NUMBERS and name != "port":
@@ -104,15 +104,15 @@ def test_defaults_are_those_of_the_code():
 
 
 def test_every_driver_is_explained_with_its_fields():
-    told = {}
+    found = {}
     for names, fields, _ in _rows(CONFIGURATION, "Sensors"):
-        told |= dict.fromkeys(_code(names), set(_code(fields)))
-    assert sorted(told) == sensors._KNOWN.split(", ")
-    for driver, fields in told.items():
+        found |= dict.fromkeys(_code(names), set(_code(fields)))
+    assert sorted(found) == sensors._KNOWN.split(", ")
+    for driver, fields in found.items():
         module = importlib.import_module("sensor_" + sensors._SAME.get(driver, driver))
         assert fields == set(module.FIELDS), driver
 
 
-def test_every_driver_that_is_there_is_known():
+def test_every_driver_is_known():
     modules = {sensors._SAME.get(name, name) for name in sensors._KNOWN.split(", ")}
     assert modules == {path.stem.removeprefix("sensor_") for path in (CHECKOUT / "firmware").glob("sensor_*.py")}

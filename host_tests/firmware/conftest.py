@@ -1,4 +1,4 @@
-"""An application on a board made of RAM, and a well-behaved broker to judge it by."""
+"""Fixtures: applications on a fake board in RAM, the firmware as a process, and a broker."""
 
 import json
 import socket
@@ -20,14 +20,14 @@ from sleeping_app import SleepingApp
 
 
 class Board:
-    """What the application asks of a board; notes what it was told."""
+    """A fake board. Records the calls."""
 
     NAME = "ram"
 
     def __init__(self):
         self.readings = [("temperature", "Cel", 21.5)]
         self.wifi = ONLINE
-        self.joins = IDLE  # what wifi_connect() leads to
+        self.joins = IDLE  # the status after wifi_connect()
         self.clock = True
         self.cause = POWER_ON
         self.memory = None
@@ -74,7 +74,7 @@ class Board:
 
 
 class Maker:
-    """make(port, ...) is an App, or with sleep_ms a SleepingApp, on a Board of its own if none is given; other
+    """make(port, ...) is an App, or a SleepingApp if sleep_ms is given. `board`: a new Board by default. Other
     arguments are fields of its configuration."""
 
     def __init__(self):
@@ -118,16 +118,16 @@ def broker():
 
 @pytest.fixture
 def nobody():
-    """A port of loopback that refuses connections."""
+    """A loopback port that refuses connections."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         yield sock.getsockname()[1]
 
 
 @pytest.fixture
-def told(broker):
-    """told(topic): what the messages to this topic of the device say, told() those to any; a SenML pack counts as its
-    first record."""
+def published(broker):
+    """published(topic): the bodies of the messages to this topic of the device; published(): of all. Of a SenML pack
+    its first record."""
 
     def bodies(topic=""):
         found = [m.payload for m in list(broker.arrived) if not topic or m.topic.split("/", 2)[2] == topic]
@@ -138,7 +138,7 @@ def told(broker):
 
 @pytest.fixture
 def until():
-    """until(app, condition): steps the application until the condition holds, at most for five seconds."""
+    """until(app, condition) runs the application until the condition is true; fails after five seconds."""
 
     def run(app, condition):
         end = time.monotonic() + 5
@@ -151,7 +151,7 @@ def until():
 
 
 class Machine:
-    """A Linux box in folder `home` that runs the firmware, each start a process of its own."""
+    """A unix board in folder `home`. Each start runs the firmware as a process."""
 
     def __init__(self, home, name, command):
         self.home, self.name, self.command = home, name, command
@@ -175,17 +175,17 @@ class Machine:
         return self.end()
 
     def end(self):
-        """Waits for the process: what it printed and its exit status."""
+        """Waits for the process. Returns its output and its exit status."""
         output = self.process.communicate(timeout=20)[0].decode()
         return output, self.process.returncode
 
     def accepted(self):
-        """[(sequence number, QoS, topic)] of the messages that publish() took, whole lines only."""
+        """[(sequence number, QoS, topic)] of the messages that publish() accepted. Ignores an incomplete line."""
         lines = self.log.read_text().split("\n")[:-1] if self.log.exists() else []
         return [(int(seq), int(qos), topic) for seq, qos, topic in map(str.split, lines)]
 
     def wait_for(self, what, n=1):
-        """Until what() has n elements, at most for 20 seconds."""
+        """Waits until what() has n elements; fails after 20 seconds."""
         end = time.monotonic() + 20
         while len(what()) < n:
             assert self.process.poll() is None, self.end()

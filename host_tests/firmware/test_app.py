@@ -1,4 +1,4 @@
-"""The application against a broker: what arrives there, and what it does when told."""
+"""The application with a broker: its messages, and its commands."""
 
 import json
 import sys
@@ -12,27 +12,21 @@ from inflight import RamFlash
 from inflight.journal import OUT
 
 
-def arrived(broker, topic, device="dev"):
-    """What the messages to this topic of the device say; a SenML pack counts as its first record."""
-    bodies = [json.loads(m.payload) for m in broker.arrived if m.topic == f"inflight/{device}/{topic}"]
-    return [body[0] if isinstance(body, list) else body for body in bodies]
-
-
 def numbers(broker):
     bodies = [json.loads(m.payload) for m in broker.arrived]
     return [(body[0] if isinstance(body, list) else body)["seq"] for body in bodies]
 
 
 @pytest.fixture
-def ask(broker, until):
-    """ask(app, name, payload): the reply to a command, as the asker sees it."""
+def ask(broker, until, published):
+    """ask(app, name, payload) sends a command, and returns the reply."""
 
     def run(app, name, payload=b"", retain=0):
         topic = f"reply/{name or '?'}"
-        before = len(arrived(broker, topic))
+        before = len(published(topic))
         broker.give(f"inflight/dev/command/{name}", payload, 2, retain)
-        until(app, lambda: len(arrived(broker, topic)) > before)
-        return arrived(broker, topic)[-1]
+        until(app, lambda: len(published(topic)) > before)
+        return published(topic)[-1]
 
     return run
 
@@ -40,9 +34,9 @@ def ask(broker, until):
 # --- telemetry ---
 
 
-def test_telemetry_arrives_as_senml_with_its_number(make, broker, until):
+def test_telemetry_arrives_as_senml_with_its_number(make, broker, until, published):
     app = make(broker.port)
-    until(app, lambda: len(arrived(broker, "telemetry")) >= 2)
+    until(app, lambda: len(published("telemetry")) >= 2)
     first = next(m for m in broker.arrived if m.topic.endswith("telemetry"))
     record = json.loads(first.payload)[0]
     assert first.qos == 1 and not first.retain
@@ -51,32 +45,32 @@ def test_telemetry_arrives_as_senml_with_its_number(make, broker, until):
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_telemetry_goes_out_at_the_configured_qos(make, broker, until, qos):
+def test_telemetry_has_the_configured_qos(make, broker, until, qos, published):
     app = make(broker.port, qos=qos)
-    until(app, lambda: len(arrived(broker, "telemetry")) >= 2)
+    until(app, lambda: len(published("telemetry")) >= 2)
     assert {m.qos for m in broker.arrived if m.topic.endswith("telemetry")} == {qos}
 
 
-def test_every_message_takes_one_number_and_tells_it(make, broker, until):
+def test_every_message_has_a_number_of_its_own(make, broker, until, published):
     app = make(broker.port, qos=2, health_ms=1000)
     broker.give("inflight/dev/command/ping", b"x", 2)
     kinds = {"telemetry", "health", "status", "reply/ping"}
-    until(app, lambda: all(arrived(broker, kind) for kind in kinds) and not app.client.pending)
+    until(app, lambda: all(published(kind) for kind in kinds) and not app.client.pending)
     assert sorted(numbers(broker)) == list(range(app.journal.next_seq))
-    assert {m["epoch"] for kind in kinds for m in arrived(broker, kind)} == {app.journal.epoch}
+    assert {m["epoch"] for kind in kinds for m in published(kind)} == {app.journal.epoch}
 
 
-def test_clock_that_is_not_set_is_told_as_relative(make, broker, until):
+def test_without_a_clock_times_are_relative(make, broker, until, published):
     app = make(broker.port)
     app.board.clock = False
-    until(app, lambda: len(arrived(broker, "telemetry")) >= 2)
-    assert all(abs(m["bt"]) < 2**28 for m in arrived(broker, "telemetry"))
+    until(app, lambda: len(published("telemetry")) >= 2)
+    assert all(abs(m["bt"]) < 2**28 for m in published("telemetry"))
 
 
-def test_clock_that_is_set_is_told_as_it_is(make, broker, until):
+def test_with_a_clock_times_are_absolute(make, broker, until, published):
     app = make(broker.port)
-    until(app, lambda: arrived(broker, "telemetry"))
-    assert all(m["bt"] > 1_700_000_000 for m in arrived(broker, "telemetry"))
+    until(app, lambda: published("telemetry"))
+    assert all(m["bt"] > 1_700_000_000 for m in published("telemetry"))
 
 
 def test_telemetry_goes_on_while_offline_and_arrives_later(make, nobody, broker, until):
@@ -93,18 +87,18 @@ def test_telemetry_goes_on_while_offline_and_arrives_later(make, nobody, broker,
 # --- a full journal ---
 
 
-def test_full_journal_is_counted_and_ends_nothing(make, nobody, until):
+def test_full_journal_is_counted(make, nobody, until):
     app = make(nobody, RamFlash(3, 1024))
     until(app, lambda: app.full >= 2)
     assert len(app.board.log) == app.journal.live == app.journal.next_seq
 
 
-def test_after_a_full_journal_no_number_is_missing(make, nobody, broker, until):
+def test_after_a_full_journal_no_number_is_missing(make, nobody, broker, until, published):
     flash = RamFlash(3, 1024)
     full = make(nobody, flash)
     until(full, lambda: full.full)
     app = make(broker.port, flash)
-    until(app, lambda: len(arrived(broker, "telemetry")) > full.journal.next_seq and not app.client.pending)
+    until(app, lambda: len(published("telemetry")) > full.journal.next_seq and not app.client.pending)
     assert sorted(numbers(broker)) == list(range(app.journal.next_seq))
 
 
@@ -113,41 +107,41 @@ def test_drop_policies_are_counted_by_the_client(make, nobody, until, drop):
     app = make(nobody, RamFlash(3, 1024), when_full=drop)
     until(app, lambda: app.client.counters()["dropped"] >= 2)
     assert app.full == 0
-    # What the new message gave way for was never accepted; what gave way to it had been.
+    # "oldest" drops accepted messages, "newest" drops messages before they are accepted.
     assert len(app.board.log) == app.client.counters()["accepted"] == app.journal.next_seq
 
 
 # --- sensors ---
 
 
-def test_sensor_that_fails_is_told_in_health_and_stops_no_other(make, broker, until):
+def test_sensor_that_fails_is_in_health_and_stops_no_other(make, broker, until, published):
     app = make(broker.port, health_ms=1000)
     app.board.readings = [("bad", "V", OSError(5, "EIO")), ("good", "V", 3)]
-    until(app, lambda: arrived(broker, "health") and arrived(broker, "telemetry"))
-    assert arrived(broker, "telemetry")[-1]["n"] == "good"
-    assert "EIO" in arrived(broker, "health")[-1]["errors"]["bad"]
+    until(app, lambda: published("health") and published("telemetry"))
+    assert published("telemetry")[-1]["n"] == "good"
+    assert "EIO" in published("health")[-1]["errors"]["bad"]
 
 
-def test_health_forgets_a_sensor_that_works_again(make, broker, until):
+def test_health_forgets_a_sensor_that_works_again(make, broker, until, published):
     app = make(broker.port, health_ms=1000)
     app.board.readings = [("bad", "V", OSError(5, "EIO"))]
-    until(app, lambda: arrived(broker, "health"))
+    until(app, lambda: published("health"))
     app.board.readings = [("bad", "V", 3)]
-    until(app, lambda: len(arrived(broker, "health")) >= 2)
-    assert arrived(broker, "health")[-1]["errors"] == {}
+    until(app, lambda: len(published("health")) >= 2)
+    assert published("health")[-1]["errors"] == {}
 
 
-def test_source_that_raises_leaves_the_others(make, broker, until):
+def test_source_that_raises_leaves_the_others(make, broker, until, published):
     def broken():
         raise RuntimeError("no such pin")
 
     app = make(broker.port, sources=[broken, lambda: [("x", "V", 1)]], health_ms=1000)
-    until(app, lambda: arrived(broker, "health") and arrived(broker, "telemetry"))
-    assert arrived(broker, "telemetry")[-1]["n"] == "x"
-    assert "no such pin" in arrived(broker, "health")[-1]["errors"]["broken"]
+    until(app, lambda: published("health") and published("telemetry"))
+    assert published("telemetry")[-1]["n"] == "x"
+    assert "no such pin" in published("health")[-1]["errors"]["broken"]
 
 
-def test_slow_sensor_holds_up_nothing(make, broker, until):
+def test_slow_sensor_delays_no_other(make, broker, until, published):
     class Slow:
         started = 0
 
@@ -162,13 +156,13 @@ def test_slow_sensor_holds_up_nothing(make, broker, until):
     app = make(broker.port, sources=[slow])
     broker.give("inflight/dev/command/ping", b"x", 2)
     # Commands are obeyed meanwhile, and a measurement under way is not begun again.
-    until(app, lambda: arrived(broker, "reply/ping") or arrived(broker, "telemetry"))
-    assert not arrived(broker, "telemetry")
-    until(app, lambda: len(arrived(broker, "telemetry")) >= 3)
-    assert [m["v"] for m in arrived(broker, "telemetry")] == [1, 2, 3]
+    until(app, lambda: published("reply/ping") or published("telemetry"))
+    assert not published("telemetry")
+    until(app, lambda: len(published("telemetry")) >= 3)
+    assert [m["v"] for m in published("telemetry")] == [1, 2, 3]
 
 
-def test_configured_sensors_come_behind_those_of_the_board(make, broker, until, monkeypatch):
+def test_configured_sensors_come_after_those_of_the_board(make, broker, until, monkeypatch, published):
     class Mine:
         FIELDS = {"volts": 1.0}
 
@@ -182,26 +176,26 @@ def test_configured_sensors_come_behind_those_of_the_board(make, broker, until, 
     monkeypatch.setitem(sys.modules, "sensor_mine", Mine)
     entries = [{"driver": "mine", "name": "cell", "volts": 3.7}, {"driver": "theirs"}]
     app = make(broker.port, sensors=entries, health_ms=1000)
-    until(app, lambda: arrived(broker, "telemetry") and arrived(broker, "health"))
+    until(app, lambda: published("telemetry") and published("health"))
     pack = json.loads(next(m.payload for m in broker.arrived if m.topic.endswith("telemetry")))
     assert [(record["n"], record["v"]) for record in pack] == [("temperature", 21.5), ("cell", 3.7)]
-    assert "unknown driver" in arrived(broker, "health")[-1]["errors"]["theirs"]
+    assert "unknown driver" in published("health")[-1]["errors"]["theirs"]
 
 
-def test_no_reading_takes_no_number(make, broker, until):
+def test_no_reading_takes_no_number(make, broker, until, published):
     app = make(broker.port, health_ms=1000)
     app.board.readings = []
-    until(app, lambda: len(arrived(broker, "health")) >= 2)
-    assert not arrived(broker, "telemetry")
+    until(app, lambda: len(published("health")) >= 2)
+    assert not published("telemetry")
     assert sorted(numbers(broker)) == list(range(len(broker.arrived)))
 
 
 # --- status and health ---
 
 
-def test_birth_is_retained_and_the_will_says_offline(make, broker, until):
+def test_birth_is_retained_and_the_will_says_offline(make, broker, until, published):
     app = make(broker.port)
-    until(app, lambda: arrived(broker, "status"))
+    until(app, lambda: published("status"))
     birth = next(m for m in broker.arrived if m.topic == "inflight/dev/status")
     body = json.loads(birth.payload)
     assert birth.retain and body["state"] == "online" and body["firmware"] == app.version
@@ -211,45 +205,45 @@ def test_birth_is_retained_and_the_will_says_offline(make, broker, until):
     assert (topic, json.loads(payload)["state"], qos, retain) == ("inflight/dev/status", "offline", 1, True)
 
 
-def test_commands_are_subscribed_with_the_connection_at_qos_2(make, broker, until):
+def test_commands_are_subscribed_with_the_connection_at_qos_2(make, broker, until, published):
     app = make(broker.port)
-    until(app, lambda: arrived(broker, "status"))
+    until(app, lambda: published("status"))
     requests = [p.filters for p in broker.connections[0].packets if p.kind == SUBSCRIBE]
     assert requests == [[("inflight/dev/command/#", 2)]]
 
 
-def test_each_connection_has_its_birth(make, broker, until):
+def test_each_connection_has_its_birth(make, broker, until, published):
     app = make(broker.port)
-    until(app, lambda: len(arrived(broker, "status")) == 1)
+    until(app, lambda: len(published("status")) == 1)
     broker.connections[-1].finish()
-    until(app, lambda: len(arrived(broker, "status")) == 2)
+    until(app, lambda: len(published("status")) == 2)
     assert app.client.counters()["connects"] == 2
 
 
-def test_health_tells_all(make, broker, until):
+def test_fields_of_health(make, broker, until, published):
     app = make(broker.port)
-    until(app, lambda: arrived(broker, "health"))
-    health = arrived(broker, "health")[0]
+    until(app, lambda: published("health"))
+    health = published("health")[0]
     assert (health["rssi"], health["reset"], health["wifi"]) == (-67, "power-on", ONLINE)
     assert set(health["counters"]) == set(app.client.counters())
     assert set(health["journal"]) == {"live", "used", "limit", "erases", "damaged", "skipped"}
     assert {"heap", "up", "outbox_full", "firmware", "errors", "seq", "epoch"} <= set(health)
 
 
-def test_health_tells_where_the_journal_lives(make, broker, until):
+def test_health_has_the_place_of_the_journal(make, broker, until, published):
     flash = RamFlash(8, 4096)
     flash.where, flash.repaired = "pinned files", 2
     app = make(broker.port, flash)
-    until(app, lambda: arrived(broker, "health"))
-    journal = arrived(broker, "health")[0]["journal"]
+    until(app, lambda: published("health"))
+    journal = published("health")[0]["journal"]
     assert (journal["where"], journal["repaired"]) == ("pinned files", 2)
 
 
-def test_orderly_end_says_offline(make, broker, until):
+def test_orderly_end_publishes_offline(make, broker, until, published):
     app = make(broker.port)
-    until(app, lambda: arrived(broker, "status"))
+    until(app, lambda: published("status"))
     app.close()
-    assert [m["state"] for m in arrived(broker, "status")] == ["online", "offline"]
+    assert [m["state"] for m in published("status")] == ["online", "offline"]
     assert not app.client.pending
 
 
@@ -261,26 +255,26 @@ def app(make, broker):
     return make(broker.port, interval_ms=60_000)
 
 
-def test_ping_answers_with_what_it_was_given(app, ask):
+def test_ping_returns_its_argument(app, ask):
     reply = ask(app, "ping", b"number 7")
     assert reply["ok"] and reply["echo"] == "number 7" and reply["epoch"] == app.journal.epoch
 
 
-def test_interval_sets_the_period(app, broker, ask, until):
+def test_interval_sets_the_period(app, ask, until, published):
     assert ask(app, "interval", b"100")["interval_ms"] == 100
-    before = len(arrived(broker, "telemetry"))
-    until(app, lambda: len(arrived(broker, "telemetry")) >= before + 3)
+    before = len(published("telemetry"))
+    until(app, lambda: len(published("telemetry")) >= before + 3)
 
 
 @pytest.mark.parametrize("payload", [b"", b"soon", b"99", b"86400001", b"1e3", b"-5", b"\xff", b"9" * 300])
-def test_interval_that_makes_no_sense_is_answered_with_what_would(app, ask, payload):
+def test_wrong_interval_is_answered_with_the_valid_range(app, ask, payload):
     reply = ask(app, "interval", payload)
     assert not reply["ok"] and "from 100 to 86400000" in reply["error"]
     assert ask(app, "ping")["ok"]
 
 
 @pytest.mark.parametrize("name", ["format", "ping/now", "PING", "\u00fc\u20ac", "__class__", ""])
-def test_unknown_command_is_answered_with_those_that_exist(app, ask, name):
+def test_unknown_command_is_answered_with_the_known_ones(app, ask, name):
     reply = ask(app, name, b"x")
     assert not reply["ok"] and "interval, ping, reboot" in reply["error"]
 
@@ -290,7 +284,7 @@ def test_ping_with_ill_formed_text_is_an_error(app, ask):
     assert ask(app, "ping", b"fine")["ok"]
 
 
-def test_retained_command_is_not_obeyed(app, ask):
+def test_retained_command_is_not_executed(app, ask):
     reply = ask(app, "reboot", retain=1)
     assert not reply["ok"] and "retain" in reply["error"]
     assert not app.stopping
@@ -304,17 +298,17 @@ def test_commands_of_others_are_ignored(app, broker, ask, topic):
     assert not [m for m in broker.arrived if "reboot" in m.topic]
 
 
-def test_reboot_happens_when_everything_is_told(app, broker, until):
+def test_reboot_happens_after_all_messages_are_delivered(app, broker, until, published):
     broker.give("inflight/dev/command/reboot", b"", 2)
     app.run()
-    assert arrived(broker, "reply/reboot")[0]["ok"]
-    assert arrived(broker, "status")[-1]["state"] == "offline"
+    assert published("reply/reboot")[0]["ok"]
+    assert published("status")[-1]["state"] == "offline"
     assert not app.client.pending
-    # The broker is not left with a command that would come again after the start.
+    # The broker has no unacknowledged command that it would deliver again after the start.
     assert not broker.sessions["dev"].flight
 
 
-def test_command_interrupted_by_a_power_cut_says_so(make, broker, until, monkeypatch):
+def test_command_interrupted_by_a_power_cut_is_marked_redelivered(make, broker, until, monkeypatch, published):
     class PowerCut(BaseException):
         pass
 
@@ -323,21 +317,21 @@ def test_command_interrupted_by_a_power_cut_says_so(make, broker, until, monkeyp
 
     flash = RamFlash(8, 4096)
     first = make(broker.port, flash)
-    until(first, lambda: arrived(broker, "status"))
+    until(first, lambda: published("status"))
     broker.give("inflight/dev/command/ping", b"again", 2)
     with monkeypatch.context() as patch, pytest.raises(PowerCut):
         patch.setattr(commands, "execute", cut)
         until(first, lambda: False)
     first.client._close()
     second = make(broker.port, flash)
-    until(second, lambda: arrived(broker, "reply/ping"))
-    (reply,) = arrived(broker, "reply/ping")
+    until(second, lambda: published("reply/ping"))
+    (reply,) = published("reply/ping")
     assert reply["echo"] == "again" and reply["redelivered"]
 
 
-def test_reply_that_finds_the_journal_full_is_counted(make, nobody, broker, until):
+def test_reply_that_finds_the_journal_full_is_counted(make, nobody, broker, until, published):
     app = make(broker.port, interval_ms=60_000)
-    until(app, lambda: arrived(broker, "status"))
+    until(app, lambda: published("status"))
     app.journal.fits = lambda kind, size: kind != OUT
     broker.give("inflight/dev/command/interval", b"500", 2)
     until(app, lambda: app.full)
@@ -364,32 +358,32 @@ def test_wifi_is_set_up_once_before_it_is_joined(make, nobody, until):
     assert app.board.set_up == [("attic", "DE", ip)]
 
 
-def test_wifi_that_cannot_be_set_up_is_told_and_joined_all_the_same(make, broker, until):
+def test_wifi_that_cannot_be_set_up_is_reported_and_joined(make, broker, until, published):
     def fail(*_):
         raise ValueError("no such country")
 
     app = make(broker.port, wifi_ssid="net")
     app.board.wifi = IDLE
     app.board.wifi_setup = fail
-    until(app, lambda: app.board.joined and arrived(broker, "health"))
+    until(app, lambda: app.board.joined and published("health"))
     assert "no such country" in app.errors["wifi"]
 
 
-def test_clock_is_asked_for_where_the_configuration_says(make, broker, until):
+def test_clock_is_set_from_the_configured_host(make, broker, until):
     app = make(broker.port, ntp="time.example")
     until(app, lambda: app.board.asked)
     assert set(app.board.asked) == {"time.example"}
 
 
 @pytest.mark.parametrize("status", [ONLINE, CONNECTING])
-def test_wifi_is_left_alone_when_it_works(make, nobody, until, status):
+def test_wifi_that_works_is_not_joined_again(make, nobody, until, status):
     app = make(nobody, wifi_ssid="net", wifi_key="key")
     app.board.wifi = status
     until(app, lambda: len(app.board.log) >= 2)
     assert not app.board.joined
 
 
-def test_wifi_is_the_systems_business_without_an_ssid(make, nobody, until):
+def test_wifi_is_not_joined_without_an_ssid(make, nobody, until):
     app = make(nobody)
     app.board.wifi = WRONG_KEY
     until(app, lambda: len(app.board.log) >= 2)
@@ -402,7 +396,7 @@ def test_watchdog_is_fed(make, nobody, until):
     assert set(app.board.fed) == {30_000}
 
 
-def test_no_watchdog_if_it_is_not_wanted(make, nobody, until):
+def test_no_watchdog(make, nobody, until):
     app = make(nobody, watchdog_ms=0)
     until(app, lambda: len(app.board.log) >= 2)
     assert not app.board.fed

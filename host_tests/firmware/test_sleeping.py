@@ -1,4 +1,4 @@
-"""The sensor that sleeps as a process of its own: each wake is a start, a deep sleep is the end of one."""
+"""The sleeping sensor as a process: each wake starts it, a deep sleep ends it."""
 
 import json
 import random
@@ -9,7 +9,7 @@ import pytest
 
 from dev.demo.mosquitto import Mosquitto, unavailable
 
-AGAIN = 75  # exit status of a deep sleep that is over
+AGAIN = 75  # exit status of a deep sleep, which asks for a restart
 SLEEP_MS = 500
 
 
@@ -25,7 +25,7 @@ def wake(machine, times=1):
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_nothing_read_is_lost_by_killing_it(machine, broker, qos, told):
+def test_nothing_read_is_lost_by_killing_it(machine, broker, qos, published):
     random.seed(qos)
     configure(machine, broker.port, qos=qos, health_ms=1000)
     for _ in range(10):
@@ -37,66 +37,66 @@ def test_nothing_read_is_lost_by_killing_it(machine, broker, qos, told):
             wake(machine)
     wake(machine)
     accepted = [seq for seq, _, _ in machine.accepted()]
-    arrived = [body["seq"] for body in told()]
+    arrived = [body["seq"] for body in published()]
     assert len(accepted) >= 20 and not set(accepted) - set(arrived)
-    # The journal's numbers have no gap, whatever was being written when the power went.
+    # The journal's numbers have no gap, whatever was being written when the power was cut.
     assert sorted(set(arrived)) == list(range(max(arrived) + 1))
     twice = [m for m in broker.arrived if m.qos == 2 and [n.payload for n in broker.arrived].count(m.payload) > 1]
     assert not twice
 
 
-def test_without_a_broker_it_keeps_what_it_reads_for_later_in_order(machine, broker, nobody, told):
+def test_without_a_broker_readings_are_kept_and_delivered_later_in_order(machine, broker, nobody, published):
     configure(machine, nobody)
     wake(machine, 4)
     assert [topic for _, _, topic in machine.accepted()] == ["telemetry"] * 4
     configure(machine, broker.port)
     wake(machine)
-    assert [body["seq"] for body in told()] == [seq for seq, _, _ in machine.accepted()]
-    assert len(told("telemetry")) == 5
-    assert told("health")[0]["wake"]["missed"] == 4
+    assert [body["seq"] for body in published()] == [seq for seq, _, _ in machine.accepted()]
+    assert len(published("telemetry")) == 5
+    assert published("health")[0]["wake"]["missed"] == 4
 
 
-def test_commands_given_while_it_sleeps_are_obeyed_once(machine, broker, told):
+def test_commands_sent_while_it_sleeps_are_executed_once(machine, broker, published):
     configure(machine, broker.port)
     wake(machine)
     for n in range(10):
         broker.give("inflight/box/command/ping", b"%d" % n, 2)
     wake(machine, 3)
-    assert [body["echo"] for body in told("reply/ping")] == [str(n) for n in range(10)]
+    assert [body["echo"] for body in published("reply/ping")] == [str(n) for n in range(10)]
 
 
-def test_what_it_knows_survives_its_sleep(machine, broker, told):
+def test_memory_survives_deep_sleep(machine, broker, published):
     configure(machine, broker.port, health_ms=1000)
     wake(machine, 6)
-    first, *later = told("health")
+    first, *later = published("health")
     assert (first["reset"], first["wake"]) == ("power-on", None)
     # Two wakes between one health message and the next, at half a second each.
     assert [body["reset"] for body in later] == ["deep-sleep"] * 2
     assert all(body["wake"]["deliver"] >= 250 and body["wake"]["total"] < 60_000 for body in later)
-    assert [body["state"] for body in told("status")] == ["online"] + ["asleep"] * 6
-    assert [body["bt"] > 1_700_000_000 for body in told("telemetry")] == [False] + [True] * 5
+    assert [body["state"] for body in published("status")] == ["online"] + ["asleep"] * 6
+    assert [body["bt"] > 1_700_000_000 for body in published("telemetry")] == [False] + [True] * 5
 
 
-def test_the_radio_rests_between_reports(machine, broker, told):
+def test_the_radio_is_off_between_reports(machine, broker, published):
     configure(machine, broker.port, report_every=5)
     wake(machine, 11)
     assert len(broker.connections) == 3
-    assert len(told("telemetry")) == 11
+    assert len(published("telemetry")) == 11
 
 
-def test_a_reboot_is_told_from_a_wake(machine, broker, told):
+def test_a_reboot_differs_from_a_wake(machine, broker, published):
     configure(machine, broker.port)
     wake(machine)
     broker.give("inflight/box/command/reboot", b"", 2)
     wake(machine, 2)
-    assert [body["state"] for body in told("status")] == ["online", "asleep", "asleep", "offline"] + [
+    assert [body["state"] for body in published("status")] == ["online", "asleep", "asleep", "offline"] + [
         "online",
         "asleep",
     ]
 
 
 @pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "available")
-def test_mosquitto_keeps_what_it_is_told_and_says_when_it_wakes(machine, tmp_path):
+def test_mosquitto_keeps_commands_until_the_next_wake(machine, tmp_path):
     broker = Mosquitto(tmp_path / "broker").start()
     heard = []
     person = paho.Client(paho.CallbackAPIVersion.VERSION2)

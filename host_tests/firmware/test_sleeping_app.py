@@ -1,4 +1,4 @@
-"""The sensor that sleeps, against a broker: what a wake does, and what the next one finds."""
+"""The sleeping application with a broker: each wake, and what the next one finds."""
 
 import json
 import time
@@ -15,13 +15,13 @@ from sleeping_app import Memory
 SLEEP_MS = 60_000
 
 
-def states(told):
-    return [body["state"] for body in told("status")]
+def states(published):
+    return [body["state"] for body in published("status")]
 
 
 class Sleeper:
-    """wake(port, ...) is one wake of a device: a SleepingApp of its own, with the flash, and what the board remembers,
-    of those before it. Other arguments are fields of its configuration."""
+    """wake(port, ...) is one wake of a device: a new SleepingApp with the flash and the board's memory of the wakes
+    before. Other arguments are fields of its configuration."""
 
     def __init__(self, make):
         self._make = make
@@ -50,9 +50,9 @@ def wake(make):
 # --- a wake ---
 
 
-def test_a_wake_delivers_its_reading_and_says_goodbye(wake, broker, told):
+def test_a_wake_delivers_its_reading_and_disconnects(wake, broker, published):
     wake(broker.port)
-    (reading,) = told("telemetry")
+    (reading,) = published("telemetry")
     assert (reading["n"], reading["v"]) == ("temperature", 21.5)
     end = time.monotonic() + 5
     while broker.connections[-1].packets[-1].kind != DISCONNECT:
@@ -62,25 +62,25 @@ def test_a_wake_delivers_its_reading_and_says_goodbye(wake, broker, told):
 
 
 def test_wakes_do_not_drift(wake, nobody):
-    # What is left of the minute, whatever the wake took of it.
+    # The rest of the minute, however long the wake took.
     left = wake(nobody, began=ticks_add(ticks_ms(), -20_000))
     assert 20_000 < left <= 40_000
 
 
-def test_a_wake_that_took_too_long_keeps_the_beat(wake, nobody):
+def test_after_a_wake_that_took_too_long_the_schedule_stays(wake, nobody):
     left = wake(nobody, began=ticks_add(ticks_ms(), -5 * SLEEP_MS // 2))
     assert 10_000 < left <= SLEEP_MS // 2
 
 
-def test_every_message_takes_one_number(wake, broker, told):
+def test_every_message_has_a_number_of_its_own(wake, broker, published):
     for _ in range(3):
         wake(broker.port)
-    numbers = [body["seq"] for body in told()]
+    numbers = [body["seq"] for body in published()]
     assert numbers == sorted(numbers) == wake.accepted == list(range(wake.app.journal.next_seq))
-    assert len({body["epoch"] for body in told()}) == 1
+    assert len({body["epoch"] for body in published()}) == 1
 
 
-def test_slow_sensors_are_waited_for_asleep(wake, broker):
+def test_the_board_sleeps_while_a_slow_sensor_measures(wake, broker):
     class Slow:
         def start(self):
             return 750
@@ -93,13 +93,13 @@ def test_slow_sensors_are_waited_for_asleep(wake, broker):
     assert [record["n"] for record in json.loads(broker.arrived[0].payload)] == ["slow", "quick"]
 
 
-def test_sensor_that_fails_is_told_in_health_and_stops_nothing(wake, broker, told):
+def test_sensor_that_fails_is_in_health_and_stops_no_other(wake, broker, published):
     def broken():
         raise OSError(5, "EIO")
 
     wake(broker.port, [broken, lambda: [("good", "V", 2)]])
-    assert told("telemetry")[0]["n"] == "good"
-    assert "EIO" in told("health")[0]["errors"]["broken"]
+    assert published("telemetry")[0]["n"] == "good"
+    assert "EIO" in published("health")[0]["errors"]["broken"]
 
 
 def test_watchdog_guards_the_wake(wake, broker):
@@ -111,7 +111,7 @@ def test_watchdog_guards_the_wake(wake, broker):
 
 
 @pytest.mark.parametrize("wifi", [NO_AP, IDLE])
-def test_without_wifi_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, wifi, told):
+def test_without_wifi_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, wifi, published):
     wifi_fields = {"wifi_ssid": "net", "wifi_key": "key"}
     wake(nobody, **wifi_fields)
     for n in range(2, 7):
@@ -121,18 +121,18 @@ def test_without_wifi_the_readings_stay_in_the_journal_and_arrive_later_in_order
     assert not broker.connections
     wake.board.joins = ONLINE
     wake(broker.port, **wifi_fields)
-    assert [body["seq"] for body in told("telemetry")] == list(range(7))
+    assert [body["seq"] for body in published("telemetry")] == list(range(7))
     assert wake.app.journal.live == 0
 
 
-def test_without_broker_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, told):
+def test_without_broker_the_readings_stay_in_the_journal_and_arrive_later_in_order(wake, broker, nobody, published):
     for n in range(1, 6):
         wake(nobody)
         assert wake.app.journal.live == n
     wake(broker.port)
-    assert [body["seq"] for body in told()] == wake.accepted
-    assert len(told("telemetry")) == 6
-    assert told("health")[0]["wake"]["missed"] == 5
+    assert [body["seq"] for body in published()] == wake.accepted
+    assert len(published("telemetry")) == 6
+    assert published("health")[0]["wake"]["missed"] == 5
 
 
 def test_wifi_is_set_up_before_it_is_joined(wake, broker, nobody):
@@ -146,7 +146,7 @@ def test_wifi_is_set_up_before_it_is_joined(wake, broker, nobody):
 
 
 @pytest.mark.parametrize("silent", ["CONNACK", "SUBACK", "PUBACK"])
-def test_broker_that_never_answers_is_given_up_within_the_bound(wake, silent):
+def test_wake_with_a_silent_broker_is_limited(wake, silent):
     first = {"CONNACK": 0x20, "SUBACK": 0x90, "PUBACK": 0x40}[silent]
     with Automatic(Faults(answer=lambda raw: [] if raw[0] == first else [raw])) as broker:
         start = time.monotonic()
@@ -155,7 +155,7 @@ def test_broker_that_never_answers_is_given_up_within_the_bound(wake, silent):
     assert wake.app.journal.live + len(broker.arrived) >= 1
 
 
-def test_broker_that_takes_nothing_does_not_fill_the_journal(wake):
+def test_without_puback_status_messages_do_not_fill_the_journal(wake):
     with Automatic(Faults(answer=lambda raw: [] if raw[0] == 0x40 else [raw])) as broker:
         for _ in range(8):
             wake(broker.port, awake_ms=1000, max_inflight=4, health_ms=86_400_000)
@@ -166,18 +166,18 @@ def test_broker_that_takes_nothing_does_not_fill_the_journal(wake):
 # --- the radio ---
 
 
-def test_radio_is_on_at_each_nth_wake(wake, broker, told):
+def test_radio_is_on_at_each_nth_wake(wake, broker, published):
     reports = []
     for n in range(9):
         wake(broker.port, report_every=4)
         if len(broker.connections) > len(reports):
             reports.append(n)
     assert reports == [0, 4, 8]
-    assert [body["seq"] for body in told()] == wake.accepted
+    assert [body["seq"] for body in published()] == wake.accepted
     assert wake.app.journal.live == 0
 
 
-def test_a_journal_half_full_does_not_wait(wake, broker, nobody):
+def test_a_journal_half_full_is_delivered_at_once(wake, broker, nobody):
     wake.flash = RamFlash(6, 1024)
     wake(nobody, report_every=255)
     used = []
@@ -190,7 +190,7 @@ def test_a_journal_half_full_does_not_wait(wake, broker, nobody):
 
 @pytest.fixture
 def slow_broker():
-    """One that thinks for a while before each PUBACK."""
+    """A broker that waits 20 ms before each PUBACK."""
 
     def answer(raw):
         time.sleep(0.02 if raw[0] == 0x40 else 0)
@@ -200,8 +200,8 @@ def slow_broker():
         yield broker
 
 
-def test_readings_that_find_the_journal_full_are_counted_over_wakes(wake, slow_broker, nobody):
-    # Health waits for the room that only the backlog can leave.
+def test_readings_refused_by_a_full_journal_are_counted_over_wakes(wake, slow_broker, nobody):
+    # The journal has no space for health until the backlog is delivered.
     wake.flash = RamFlash(6, 1024)
     while wake.app is None or wake.app.full < 2:
         wake(nobody)
@@ -215,30 +215,30 @@ def test_readings_that_find_the_journal_full_are_counted_over_wakes(wake, slow_b
 # --- status, health ---
 
 
-def test_status_says_asleep_and_when_it_wakes(wake, broker, told):
+def test_status_is_asleep_with_the_time_of_the_next_report(wake, broker, published):
     wake(broker.port)
     wake(broker.port, report_every=3)
-    assert states(told) == ["online", "asleep"]
+    assert states(published) == ["online", "asleep"]
     wake(broker.port)
-    assert states(told) == ["online", "asleep", "asleep"]
+    assert states(published) == ["online", "asleep", "asleep"]
     last = [m for m in broker.arrived if m.topic.endswith("status")][-1]
     assert last.retain and last.qos == 1
     assert 50 <= json.loads(last.payload)["next_s"] <= 60
     wake(broker.port, report_every=2)
     wake(broker.port, report_every=2)
-    assert 110 <= told("status")[-1]["next_s"] <= 120
+    assert 110 <= published("status")[-1]["next_s"] <= 120
 
 
-def test_death_while_awake_says_offline(wake, broker):
+def test_the_will_is_offline(wake, broker):
     wake(broker.port)
     topic, payload, qos, retain = broker.connections[0].packets[0].will
     assert (topic, json.loads(payload)["state"], qos, retain) == ("inflight/dev/status", "offline", 1, True)
 
 
-def test_health_tells_how_long_the_last_wake_took(wake, broker, told):
+def test_health_has_the_durations_of_the_last_wake(wake, broker, published):
     for _ in range(2):
         wake(broker.port)
-    first, second = told("health")
+    first, second = published("health")
     assert first["wake"] is None
     phases = second["wake"]
     assert set(phases) == {"read", "journal", "wifi", "connect", "deliver", "total", "missed"}
@@ -247,17 +247,17 @@ def test_health_tells_how_long_the_last_wake_took(wake, broker, told):
     assert second["reset"] == DEEP_SLEEP
 
 
-def test_health_goes_out_at_its_interval(wake, broker, told):
+def test_interval_of_health(wake, broker, published):
     for _ in range(7):
         wake(broker.port, health_ms=3 * SLEEP_MS)
-    assert len(told("health")) == 3
+    assert len(published("health")) == 3
 
 
-def test_health_of_many_wakes_goes_out_as_well(wake, broker, told):
+def test_counts_in_health_are_limited(wake, broker, published):
     wake(broker.port, sleep_ms=1000, health_ms=86_400_000)
     remember(wake, health=65535, since=300, full=300, missed=300)
     wake(broker.port, sleep_ms=1000, health_ms=86_400_000)
-    health = told("health")[-1]
+    health = published("health")[-1]
     assert (health["outbox_full"], health["wake"]["missed"]) == (255, 255)
 
 
@@ -272,74 +272,74 @@ def remember(wake, **known):
     wake.board.memory = memory.pack()
 
 
-def test_clock_is_set_at_the_first_report_and_then_each_hour(wake, broker, told):
+def test_clock_is_set_at_the_first_report_and_then_each_hour(wake, broker, published):
     wake(broker.port, ntp="time.example")
     for reports, asked in ((0, 1), (59, 1), (60, 2)):
         remember(wake, sync=reports)
         wake(broker.port, ntp="time.example")
         assert wake.board.asked == ["time.example"] * asked
-    times = [body["bt"] for body in told("telemetry")]
+    times = [body["bt"] for body in published("telemetry")]
     assert times[0] == 0 and all(t > 1_700_000_000 for t in times[1:])
 
 
 @pytest.mark.parametrize("sleep_ms, reports", [(1000, 254), (86_400_000, 0)])
-def test_clock_of_quick_and_of_slow_sleepers_is_set_as_well(wake, broker, sleep_ms, reports):
+def test_clock_with_short_and_long_sleep(wake, broker, sleep_ms, reports):
     wake(broker.port, sleep_ms=sleep_ms)
     remember(wake, sync=reports)
     wake(broker.port, sleep_ms=sleep_ms)
     assert len(wake.board.asked) == 2
 
 
-def test_clock_that_forgot_over_sleep_is_set_again(wake, broker, monkeypatch, told):
+def test_clock_that_lost_its_time_is_set_again(wake, broker, monkeypatch, published):
     wake(broker.port)
     monkeypatch.setattr(time, "time", lambda: 1_609_459_200.0)
     wake(broker.port)
     assert len(wake.board.asked) == 2
-    assert told("telemetry")[-1]["bt"] == 0
+    assert published("telemetry")[-1]["bt"] == 0
 
 
-def test_clock_that_nobody_sets_is_asked_for_at_each_report(wake, broker, told):
+def test_clock_that_cannot_be_set_is_retried_at_each_report(wake, broker, published):
     wake(broker.port)
     wake.board.clock = False
     wake.board.memory = None
     for _ in range(3):
         wake(broker.port)
     assert len(wake.board.asked) == 4
-    assert told("telemetry")[-1]["bt"] == 0
+    assert published("telemetry")[-1]["bt"] == 0
 
 
 # --- commands ---
 
 
-def test_commands_given_while_it_sleeps_are_obeyed_once(wake, broker, told):
+def test_commands_sent_while_it_sleeps_are_executed_once(wake, broker, published):
     wake(broker.port)
     for n in range(12):
         broker.give("inflight/dev/command/ping", b"%d" % n, 2)
     for _ in range(3):
         wake(broker.port)
-    assert [body["echo"] for body in told("reply/ping")] == [str(n) for n in range(12)]
+    assert [body["echo"] for body in published("reply/ping")] == [str(n) for n in range(12)]
 
 
-def test_reboot_is_a_new_start(wake, broker, told):
+def test_reboot_is_a_new_start(wake, broker, published):
     wake(broker.port)
     broker.give("inflight/dev/command/reboot", b"", 2)
     assert wake(broker.port) == 0
-    assert told("reply/reboot")[0]["ok"]
-    assert states(told)[-1] == "offline"
+    assert published("reply/reboot")[0]["ok"]
+    assert states(published)[-1] == "offline"
     assert not broker.sessions["dev"].flight
 
 
-def test_interval_is_answered_with_what_to_change(wake, broker, told):
+def test_interval_is_refused_with_advice(wake, broker, published):
     wake(broker.port)
     broker.give("inflight/dev/command/interval", b"5000", 2)
     wake(broker.port)
-    (reply,) = told("reply/interval")
+    (reply,) = published("reply/interval")
     assert not reply["ok"] and "sleep_ms" in reply["error"]
 
 
-def test_what_is_remembered_of_another_firmware_is_forgotten(wake, broker, told):
+def test_memory_of_another_firmware_is_ignored(wake, broker, published):
     wake(broker.port)
     wake.board.memory = b"\xff\xff\xff"
     wake(broker.port)
-    assert told("health")[-1]["wake"] is None
+    assert published("health")[-1]["wake"] is None
     assert Memory(wake.board.memory).fresh is False

@@ -1,4 +1,4 @@
-"""The command `inflight` itself: what it offers, what it says where packages are missing, how it ends."""
+"""The command `inflight`: its sub-commands, missing packages, exit status."""
 
 import sys
 
@@ -25,7 +25,7 @@ def test_the_groups_and_their_commands():
 
 
 @pytest.mark.parametrize("group, name", NAMES)
-def test_the_help_of_each_command_stands_alone(group, name):
+def test_the_help_of_each_command_is_complete(group, name):
     done = run(group, name, "--help")
     assert done.exit_code == 0
     assert f"Example: inflight {group} {name} " in done.output

@@ -1,4 +1,4 @@
-"""What `pip install` of the checkout brings: the wheel, unpacked, works where there is no checkout."""
+"""The wheel works without a checkout."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ SUFFIXES = (".py", ".css", ".html", ".js", ".properties", ".svg")
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The folder that the wheel was unpacked into."""
+    """The folder with the unpacked wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     for part in PARTS:
         shutil.copytree(CHECKOUT / part, folder / "source" / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -40,7 +40,7 @@ def installed(tmp_path_factory):
 
 
 def run(installed, *words):
-    """Python with the wheel before all else, elsewhere than in the checkout."""
+    """Runs Python outside the checkout, with the wheel first on its path."""
     env = {**os.environ, "PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run([sys.executable, *words], cwd=installed.parent, env=env, capture_output=True, text=True)
 
@@ -54,7 +54,7 @@ def test_every_module_is_in_the_wheel(installed, part):
     assert modules(CHECKOUT / part) - modules(installed / PARTS[part]) == set()
 
 
-def test_nothing_of_the_maintainers_is_in_the_wheel(installed):
+def test_the_wheel_has_no_maintainers_tools(installed):
     assert {path.name for path in installed.iterdir() if "dist-info" not in path.name} == {"inflight", "inflight_tools"}
 
 
@@ -79,7 +79,7 @@ def test_the_command_without_its_packages_says_what_to_install(installed):
 
 
 @pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
-def test_what_it_puts_on_a_board_is_what_the_checkout_has(installed, board):
+def test_files_for_a_board_equal_the_checkouts(installed, board):
     code = "import hashlib, sys; from inflight_tools.boards import bundle\n"
     code += "assert all(str(folder).startswith(sys.argv[2]) for folder in bundle.device_sources())\n"
     code += "for path, content in bundle.files(sys.argv[1]).items(): print(path, hashlib.sha256(content).hexdigest())"

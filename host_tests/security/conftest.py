@@ -1,4 +1,4 @@
-"""A certificate authority, brokers with its certificates, and clients as processes on each interpreter."""
+"""Fixtures: a certificate authority, brokers with its certificates, clients as processes on each interpreter."""
 
 import contextlib
 
@@ -9,7 +9,7 @@ from dev.certificates import der, server_context
 from dev.tls_proxy import tls_proxy
 from host_tests.broker import Automatic
 from host_tests.clients import broker, make, pump  # noqa: F401 (fixtures)
-from host_tests.security.scripts import said
+from host_tests.security.scripts import output_of
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +19,8 @@ def authority():
 
 @pytest.fixture
 def serve(authority):
-    """serve(*names, days=, by=): (port, plain broker behind it) of a TLS server with these names."""
+    """serve(*names, days=, by=) starts a TLS proxy with a certificate for these names. Returns (port, broker behind
+    it)."""
     with contextlib.ExitStack() as stack:
 
         def start(*names, days=(-1, 1), by=authority):
@@ -31,11 +32,11 @@ def serve(authority):
 
 @pytest.fixture
 def attempt(runtime, tmp_path, authority):
-    """attempt(kind, port, what="", host="localhost"): the output of a client that connects there."""
+    """attempt(kind, port, what="", host="localhost") runs a client, and returns its output."""
     ca = tmp_path / "ca.der"
     ca.write_bytes(der(authority))
 
     def run(kind, port, what="", host="localhost"):
-        return said(runtime, "tls_client.py", kind, host, port, ca, *([what] if what else []))
+        return output_of(runtime, "tls_client.py", kind, host, port, ca, *([what] if what else []))
 
     return run

@@ -1,4 +1,4 @@
-"""Promise: commands are obeyed only on the device's own topics, never retained ones, and answered only there."""
+"""Promise: a device executes commands only from its own topics, never retained ones, and replies only there."""
 
 import json
 
@@ -58,8 +58,9 @@ def device(broker):
     client._close()
 
 
-def heard(broker, device, *packets):
-    """What the device publishes when a broker sends it these packets; a ping command is the fence behind them."""
+def replies_to(broker, device, *packets):
+    """Sends these packets to the device, and then a ping command. Returns what the device publishes before the answer
+    to the ping."""
     replies = []
 
     def script(b):
@@ -82,43 +83,44 @@ def heard(broker, device, *packets):
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_commands_of_others(broker, device, qos):
-    """Whatever a broker, or a wildcard subscription of somebody else's, makes of it."""
-    told = heard(broker, device, *(publish(topic, b"", qos, k + 1) for k, topic in enumerate(OF_OTHERS)))
-    assert told == [] and not device.stopping
+    """A broker may deliver them by mistake, or because of a wildcard subscription."""
+    replies = replies_to(broker, device, *(publish(topic, b"", qos, k + 1) for k, topic in enumerate(OF_OTHERS)))
+    assert replies == [] and not device.stopping
 
 
 def test_its_own_command(broker, device):
-    """Or the test above would prove nothing."""
-    ((topic, reply),) = heard(broker, device, publish(OWN + "command/reboot", b"", 1, 1))
+    """The positive case for the test above."""
+    ((topic, reply),) = replies_to(broker, device, publish(OWN + "command/reboot", b"", 1, 1))
     assert topic == OWN + "reply/reboot" and reply["ok"] and device.stopping
 
 
 @pytest.mark.parametrize("name", ["reboot", "ping", "interval"])
 def test_retained_commands(broker, device, name):
-    """One that the broker kept would be obeyed at each start."""
-    ((_, reply),) = heard(broker, device, publish(OWN + "command/" + name, b"500", 1, 1, retain=1))
+    """The broker would deliver it after each start."""
+    ((_, reply),) = replies_to(broker, device, publish(OWN + "command/" + name, b"500", 1, 1, retain=1))
     assert not reply["ok"] and "retain" in reply["error"] and not device.stopping
 
 
 @pytest.mark.parametrize(
     "name", ["", "REBOOT", "reboot/", "reboot/x", "a/reboot", "/reboot", " reboot", "x" * 300, "é" * 100]
 )
-def test_names_that_are_no_command(broker, device, name):
-    """The answer goes to the device's own topics, and nothing grows with what it was told."""
-    ((topic, reply),) = heard(broker, device, publish(OWN + "command/" + name, b"", 1, 1))
+def test_unknown_names(broker, device, name):
+    """The reply goes to the device's own topics."""
+    ((topic, reply),) = replies_to(broker, device, publish(OWN + "command/" + name, b"", 1, 1))
     assert not reply["ok"] and not device.stopping
     assert topic.startswith(OWN + "reply/") and not device.errors
 
 
-def test_many_names_leave_nothing_behind(broker, device):
-    """Neither in memory nor in what health tells: a name can be half as long as the buffer, and its answer longer than
-    a message may be."""
+def test_many_unknown_names_are_not_stored(broker, device):
+    """Neither in memory nor in health. The reply to a long name may be longer than a message may be."""
     names = [f"{k:04}" + "n" * 1500 for k in range(30)]
-    told = heard(broker, device, *(publish(OWN + "command/" + name, b"", 1, k + 10) for k, name in enumerate(names)))
-    assert len(told) == 30 and not device.errors
+    replies = replies_to(
+        broker, device, *(publish(OWN + "command/" + name, b"", 1, k + 10) for k, name in enumerate(names))
+    )
+    assert len(replies) == 30 and not device.errors
 
 
 @pytest.mark.parametrize("payload", [b"\xff\xfe", b"9" * 450, b"-1", b"1e5", b"\0", b"{}", b"0x10", b" ", b"1" * 19])
 def test_arguments(broker, device, payload):
-    told = heard(broker, device, publish(OWN + "command/interval", payload, 1, 1))
-    assert [reply["ok"] for _, reply in told] == [False] and device.interval is None
+    replies = replies_to(broker, device, publish(OWN + "command/interval", payload, 1, 1))
+    assert [reply["ok"] for _, reply in replies] == [False] and device.interval is None

@@ -1,5 +1,5 @@
-"""Promise: the password, the Wi-Fi key and the private key reach no log, repr, exception or message. The host tools'
-part of it stands in inflight_tools: boards/test_image_settings.py, boards/test_deploy_birth.py and
+"""Promise: the password, the Wi-Fi key and the private key are in no log, repr, exception or message. The tests of the
+host tools are in inflight_tools: boards/test_image_settings.py, boards/test_deploy_birth.py and
 fleet/collect/test_refused.py."""
 
 import json
@@ -19,8 +19,8 @@ SECRET = "open-sesame"
 OPTIONS = {"user": "me", "password": SECRET, "clean_session": True}
 
 
-def everything_told(error):
-    """What a traceback shows, causes included."""
+def traceback_text(error):
+    """The text of a traceback, causes included."""
     return "".join(traceback.format_exception(error)) + repr(error) + repr(error.__context__) + repr(error.args)
 
 
@@ -48,14 +48,14 @@ def test_reprs(kind):
 )
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_exceptions_of_wrong_arguments(kind, wrong):
-    with pytest.raises(ValueError) as told:
+    with pytest.raises(ValueError) as raised:
         kind("127.0.0.1", "d", **{**OPTIONS, **wrong})
-    assert SECRET not in repr(told.value) + repr(told.value.__context__)
+    assert SECRET not in repr(raised.value) + repr(raised.value.__context__)
 
 
 @pytest.mark.parametrize("code", [4, 5])
 def test_exceptions_and_log_of_a_refusal(broker, make, capfd, code):
-    """Also what is printed where nobody asked for on_error."""
+    """Also in the message that is printed without on_error."""
     client = make(broker.port, user="me", password=SECRET, on_error=None)
 
     def script(b):
@@ -67,8 +67,8 @@ def test_exceptions_and_log_of_a_refusal(broker, make, capfd, code):
         client.run_for(1)
         while not broker.finished:
             client.run_for(5)
-    said = capfd.readouterr()
-    assert "ConnectRefused" in said.err and SECRET not in said.out + said.err
+    captured = capfd.readouterr()
+    assert "ConnectRefused" in captured.err and SECRET not in captured.out + captured.err
 
 
 def test_exceptions_of_a_lost_connection(broker, make):
@@ -79,32 +79,32 @@ def test_exceptions_of_a_lost_connection(broker, make):
         b.send(b"\xff" * 20)
         b.expect_close()
 
-    with broker.play(script), pytest.raises(Exception) as told:
+    with broker.play(script), pytest.raises(Exception) as raised:
         client.connect()
-    assert SECRET not in everything_told(told.value)
+    assert SECRET not in traceback_text(raised.value)
 
 
 @pytest.mark.parametrize("field", ["password", "wifi_key", "user", "host", "tls_key", "wifi_ssid"])
 @pytest.mark.parametrize("value", [[SECRET], {"a": SECRET}, SECRET + "\n" + SECRET], ids=["list", "object", "lines"])
 def test_configuration_errors(field, value):
-    """Whatever field it was put into by mistake."""
+    """Also if the secret is in another field by mistake."""
     try:
         check({"host": "h", "qos": 7, field: value}, "box")
     except ConfigError as e:
-        assert SECRET not in everything_told(e)
+        assert SECRET not in traceback_text(e)
     else:
-        pytest.fail("qos 7 was taken")
+        pytest.fail("qos 7 was accepted")
 
 
 @pytest.mark.parametrize("cut", range(2, 60, 7))
 def test_a_configuration_that_is_no_json(tmp_path, cut):
-    """The parser's own errors quote the text."""
+    """The errors of the JSON parser quote the text."""
     file = tmp_path / "config.json"
     text = json.dumps({"host": "h", "user": "me", "password": SECRET, "wifi_ssid": "net", "wifi_key": SECRET})
     file.write_text(text[:-cut])
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         load(str(file), "box")
-    assert SECRET not in everything_told(told.value)
+    assert SECRET not in traceback_text(raised.value)
 
 
 def test_a_configuration_in_memory():
@@ -114,7 +114,7 @@ def test_a_configuration_in_memory():
 
 @pytest.fixture
 def device(runtime, tmp_path):
-    """device(**fields): starts the firmware with this configuration, as a process."""
+    """device(**fields) starts the firmware as a process with this configuration."""
     processes = []
 
     def start(**fields):
@@ -140,8 +140,8 @@ def device(runtime, tmp_path):
         process.communicate()
 
 
-def test_what_a_device_says(device):
-    """Telemetry, status, health, replies and its console: the secret is in CONNECT, and nowhere else."""
+def test_messages_and_console_of_a_device(device):
+    """Telemetry, status, health, replies and console: the secret is only in CONNECT."""
     with Automatic() as broker:
         process = device(port=broker.port)
         for name in ("ping", "interval", "nonsense"):
@@ -169,19 +169,19 @@ def test_what_a_device_says(device):
     ],
     ids=lambda fields: "-".join(fields),
 )
-def test_what_a_device_says_that_cannot_start(device, fields):
+def test_console_of_a_device_that_cannot_start(device, fields):
     output = device(**{"port": 1, **fields}).communicate(timeout=60)[0]
     assert output.startswith("inflight: ") and SECRET not in output
 
 
-def test_what_a_device_says_without_a_broker(device):
+def test_console_of_a_device_without_a_broker(device):
     process = device(port=1)
     line = process.stdout.readline()
     assert line.startswith("inflight: ") and SECRET not in line
 
 
-def test_a_journal_holds_no_password(make, broker):
-    """What is in flash is messages, and the client id."""
+def test_a_journal_contains_no_password(make, broker):
+    """It contains messages and the client id."""
     flash = RamFlash(4, 1024)
     client = make(broker.port, flash, user="me", password=SECRET)
     client.publish("t", "x", 1)

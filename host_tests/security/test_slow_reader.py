@@ -1,4 +1,4 @@
-"""Promise: a broker that reads very slowly cannot block a device for longer than about two time-outs."""
+"""Promise: a broker that reads very slowly blocks a device for at most about two time-outs."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ TIMEOUT_MS = 10_000
 
 
 class Clock:
-    """Time passes in waits only."""
+    """Only waits take time."""
 
     now = 0
 
@@ -44,36 +44,36 @@ class Slow(Transport):
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    for room in (inflight.transport, inflight.aio):
-        monkeypatch.setattr(room, "ticks_ms", clock)
+    for module in (inflight.transport, inflight.aio):
+        monkeypatch.setattr(module, "ticks_ms", clock)
     return clock
 
 
 @pytest.mark.parametrize("share, pause", [(1, 100), (1, 9_000), (20, 1_000)])
 def test_too_slow(clock, share, pause):
     """The write ends after one time-out with less than PACE bytes."""
-    link = Slow(clock, share, pause)
+    transport = Slow(clock, share, pause)
     with pytest.raises(OSError, match="takes too little"):
-        link.write(bytes(100_000), 0, 100_000)
-    assert clock.now <= TIMEOUT_MS + pause and link.took < PACE
+        transport.write(bytes(100_000), 0, 100_000)
+    assert clock.now <= TIMEOUT_MS + pause and transport.took < PACE
 
 
 def test_slow_but_fast_enough(clock):
-    """A long message over a poor radio may take its time."""
-    link = Slow(clock, 40, 1_000)
-    link.write(bytes(10_000), 0, 10_000)
-    assert link.took == 10_000 and clock.now > 20 * TIMEOUT_MS
+    """A long message over a slow connection is sent completely."""
+    transport = Slow(clock, 40, 1_000)
+    transport.write(bytes(10_000), 0, 10_000)
+    assert transport.took == 10_000 and clock.now > 20 * TIMEOUT_MS
 
 
 def test_asyncio_too_slow(clock):
     """The same for the asyncio client, which writes in steps."""
     client = AsyncClient("127.0.0.1", "d", Journal(RamFlash()), timeout_ms=TIMEOUT_MS, keepalive=0)
-    client._transport = link = Slow(clock, 1, 1_000)
+    client._transport = transport = Slow(clock, 1, 1_000)
     client.session.connect(0, False, 0, None, None, None)
 
     async def turns():
         while not client._flush():
-            link._wait_writable(0)
+            transport._wait_writable(0)
             await client._wait_writable()
 
     class Waited:
@@ -85,7 +85,7 @@ def test_asyncio_too_slow(clock):
         def wake():
             pass
 
-    client._waiter, link.stream = Waited, None
+    client._waiter, transport.stream = Waited, None
     with pytest.raises(OSError, match="takes too little"):
         asyncio.run(turns())
     assert clock.now <= 2 * TIMEOUT_MS

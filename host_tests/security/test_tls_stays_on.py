@@ -21,7 +21,7 @@ def loose(**attributes):
 
 def old():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # programs have it all the same
+        warnings.simplefilter("ignore", DeprecationWarning)  # deprecated, but programs use it
         return ssl.SSLContext(ssl.PROTOCOL_TLS)
 
 
@@ -60,5 +60,5 @@ def test_on_every_interpreter(attempt, serve, kind, what):
 def test_a_host_name_that_is_no_longer_checked(attempt, serve, runtime, kind):
     """MicroPython has no such switch: it always checks."""
     port, broker = serve("other.example")
-    told = is_refused(attempt(kind, port, "name later"), broker)
-    assert runtime.micropython or told.startswith(REFUSAL)
+    output = is_refused(attempt(kind, port, "name later"), broker)
+    assert runtime.micropython or output.startswith(REFUSAL)

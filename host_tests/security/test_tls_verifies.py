@@ -5,7 +5,7 @@ import pytest
 import trustme
 
 from dev.certificates import der
-from host_tests.security.scripts import is_refused, said
+from host_tests.security.scripts import is_refused, output_of
 
 KINDS = ("blocking", "asyncio")
 # The reasons for a refused certificate, in the words of CPython and MicroPython.
@@ -15,9 +15,9 @@ EXPIRED = "has expired", "validity has expired"
 EARLY = "not yet valid", "validity starts in the future"
 
 
-def is_distrusted(told, broker, reasons):
+def is_distrusted(output, broker, reasons):
     """The client ended the handshake because of the broker's certificate."""
-    assert any(reason in is_refused(told, broker) for reason in reasons), told
+    assert any(reason in is_refused(output, broker) for reason in reasons), output
     assert not broker.connections  # the TLS proxy connects to the broker after the handshake
 
 
@@ -61,4 +61,4 @@ def test_without_an_authority_no_broker_is_trusted(runtime, serve, tmp_path, kin
     port, broker = serve("localhost")
     other = tmp_path / "other.der"
     other.write_bytes(der(trustme.CA()))
-    is_distrusted(said(runtime, "tls_client.py", kind, "localhost", port, other), broker, AUTHORITY)
+    is_distrusted(output_of(runtime, "tls_client.py", kind, "localhost", port, other), broker, AUTHORITY)

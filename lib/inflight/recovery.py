@@ -20,11 +20,11 @@ _KINDS = (OUT, IN, SESSION, NOTE)
 _MOST_REGIONS = 100  # that are remembered
 
 
-def mount(j, erased=0):
-    # `erased`: sectors that were lost, as a mount found that had to begin again.
+def mount(j, before=None):
+    # `before`: the reader of a mount that had to begin again, with what it found lost.
     j._clear_page()
     j.next_seq = j.last_mid = j.used = j.live = j._others = 0
-    j.damaged = 2 * erased
+    j.damaged = before.found if before else 0
     j.skipped = 0
     j._cursor = j._cursor_seq = 0
     j._newest = -1
@@ -32,7 +32,11 @@ def mount(j, erased=0):
     for i in range(j._n):
         j._live[i] = 0
     reader = _SectorReader(j)
-    reader.erased = erased
+    if before:
+        reader.erased = before.erased
+        reader.unknown = before.unknown
+        reader.passed = before.lost
+        before = None
     _restore_sectors(j, reader)
     _find_head(j, reader)
     for k in range(j._erased + 1, j._n + 1):
@@ -43,9 +47,8 @@ def mount(j, erased=0):
     # Power was cut while a long record was copied: its beginning takes the last sector, for nothing.
     j.erases -= 1
     j._reclaim(j._head)
-    erased = reader.erased
-    del reader
-    mount(j, erased)
+    reader.found = j.damaged
+    mount(j, reader)
 
 
 class _SectorReader:
@@ -62,6 +65,8 @@ class _SectorReader:
         self.last = -1  # and of the last one that was taken
         self.spoilt = []  # sectors that would look like a retired one if they were the oldest
         self.lost = 0  # numbers that may have been given behind the newest
+        self.passed = 0  # and in a sector that has been erased since
+        self.found = 0  # what the mount that began again had counted as damaged
         self.erased = 0  # sectors that were lost with all that was in them
         self.unknown = False  # nobody can tell which numbers were given
         self.renumbered = False  # next_seq is not that of a record any more
@@ -241,8 +246,13 @@ def _restore_sectors(j, reader):
     j._identity = _geometry(j) + secrets
     j.epoch = _word(secrets, 0)
     j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
-    if newest >= 0 and not headers[(newest + 1) % j._n] and _is_newest(j, reader, newest + 1):
-        newest += 1
+    seq = newest + 1
+    i = seq % j._n
+    if newest >= 0 and not headers[i] and _is_newest(j, reader, i, seq):
+        newest = seq
+        if not reader.is_used():  # its header was damaged, or cut short: it gets a new one
+            j._erase(i, seq)
+            headers[i] = seq, secrets
     j.erases = newest + 1
     j._head = newest % j._n
     j._erased = 0
@@ -254,12 +264,14 @@ def _restore_sectors(j, reader):
         # A right header with another number is that of another time: the sector was lost, never half erased.
         alike = not headers[i] and _likeness(j, i, seq) >= _ALIKE
         reader.aim(i)
-        if seq < 0 or (k == 1 and not headers[i] and not (alike and reader.is_used())):
+        used = reader.is_used()
+        if seq < 0 or (k == 1 and not headers[i] and not (alike and used) and (alike or _others_used(j, reader, i))):
             # An erase was cut short, or the header was damaged of a sector that was erased ahead.
             j._erase(i, j.erases)
             j._head = i
             j.erases += 1
-        elif not alike or reader.is_used():
+        elif used or not alike:
+            reader.aim(i)
             _read_headless(j, reader, seq, k, alike)
 
 
@@ -292,12 +304,20 @@ def _likeness(j, i, seq):
     return sum(a == b for a, b in zip(h, right))
 
 
-def _is_newest(j, reader, seq):
-    # True if the sector behind the newest one with a right header is the one in use now, with the number `seq` and a
-    # damaged header. Else it is the oldest, or blank.
-    i = seq % j._n
+def _is_newest(j, reader, i, seq):
+    # True if sector i, behind the newest one with a right header, has the number `seq` and a damaged header. Else it is
+    # the oldest, or blank.
     reader.aim(i)
-    return reader.is_used() and _likeness(j, i, seq) > max(_ALIKE - 1, _likeness(j, i, seq - j._n))
+    return _likeness(j, i, seq) > max(_ALIKE - 1, _likeness(j, i, seq - j._n))
+
+
+def _others_used(j, reader, i):
+    # True if another sector than i is in use: so it is while one is erased.
+    for k in range(1, j._n):
+        reader.aim((i + k) % j._n)
+        if reader.is_used():
+            return True
+    return False
 
 
 def _find_head(j, reader):
@@ -318,9 +338,10 @@ def _read_sector(j, reader, sector):
     reader.aim(sector)
     at = reader.base + HEADER
     last = reader.last_byte(at)
+    end = at  # of the last record
     while at <= last:
         if reader.has_record(at):
-            at = _take(j, reader, at)
+            at = end = _take(j, reader, at)
         elif not reader.buf[reader.load(at, 1)]:
             at += 1  # retired before
         else:
@@ -340,7 +361,10 @@ def _read_sector(j, reader, sector):
             at = behind
     if sector == j._head:
         if at <= last:
-            at = _retire_end(j, reader, at, last + 1)
+            _count_end(j, reader, at, last + 1)
+            at = -(-(last + 1) // j._unit) * j._unit  # none of the page can be trusted
+        if end < at:  # also what is zero already: the mount that retired it may have been cut short
+            _retire(j, reader, end, at)
         j._off = at - reader.base
 
 
@@ -417,18 +441,15 @@ def _retire(j, reader, at, end):
     reader.forget()
 
 
-def _retire_end(j, reader, at, end):
+def _count_end(j, reader, at, end):
     # Behind the last record of the head is one that was cut short, or damaged since: if so, its number and Message
-    # ID were given. Returns the address behind the region, which ends with the page: none of it can be trusted.
+    # ID were given.
     reader.lost = reader.count_lost(at, end)
     size = reader.size_in_header(at)
     if reader.lost and size:
         if _is_number_new(j, reader, at):
             reader.lost = _word(reader.buf, reader.load(at, HEAD) + 5) + 1 - j.next_seq
         reader.lost += _most_records(end - at - size)
-    end = -(-end // j._unit) * j._unit
-    _retire(j, reader, at, end)
-    return end
 
 
 # --- the end ---
@@ -469,10 +490,11 @@ def _finish(j, reader):
 
 def _skip_numbers(j, reader):
     # Numbers and Message IDs that may have been given must not come again.
-    if reader.unknown or reader.erased or (j.damaged and j._newest < 0):
-        j.skipped = max(_most_numbers(j) - j.next_seq, reader.lost)
+    lost = reader.lost + reader.passed
+    if reader.unknown or reader.erased or (reader.damaged and j._newest < 0):
+        j.skipped = max(_most_numbers(j) - j.next_seq, lost)
     else:
-        j.skipped = reader.lost
+        j.skipped = lost
     j.next_seq += j.skipped
     if j.skipped:
         j.last_mid = (j.last_mid + j.skipped + _UNKEPT_IDS) % 65535

@@ -1,11 +1,11 @@
-"""What messages cost a flash when files on littlefs keep them, in the ways that come to mind first."""
+"""The flash wear of simple journals made of files on littlefs."""
 
 from littlefs import LittleFS, UserContext
 
 BLOCK = 4096
 _BLOCKS = 256
-_WINDOW = 8  # messages that wait for their acknowledgement at any time
-_LOG = 64 * 1024  # a log is begun anew at this length
+_WINDOW = 8  # messages in flight
+_LOG = 64 * 1024  # size at which a new log begins
 
 
 class Counting(UserContext):
@@ -24,7 +24,7 @@ class Counting(UserContext):
 
 
 def _file_each(fs, i, message):
-    """A file for each message, removed when it is acknowledged."""
+    """A file for each message, removed after its acknowledgement."""
     with fs.open(f"/m/{i}", "wb") as file:
         file.write(message)
     if i >= _WINDOW:
@@ -32,7 +32,7 @@ def _file_each(fs, i, message):
 
 
 def _log(fs, i, message):
-    """A line of a log for each message, and one for its acknowledgement."""
+    """A log: a line for each message, and one for its acknowledgement."""
     for line in (message, b"acknowledged %d" % i):
         begin = not i or fs.stat("/m/log").size >= _LOG
         with fs.open("/m/log", "wb" if begin and line is message else "ab") as file:
@@ -40,7 +40,7 @@ def _log(fs, i, message):
 
 
 def _table(fs, i, message):
-    """One file of all that wait, written anew under another name at each change."""
+    """One file of all unacknowledged messages, written under another name and renamed at each change."""
     waiting = min(i, _WINDOW)
     for count in (waiting + 1, waiting):
         with fs.open("/m/new", "wb") as file:
@@ -53,11 +53,11 @@ STRATEGIES = {
     "a log, appended": _log,
     "a table, renamed": _table,
 }
-PROGRAM = {"bytes": 32, "pages": 256}  # bytes of one program as MicroPython mounts littlefs: ESP32, RP2040
+PROGRAM = {"bytes": 32, "pages": 256}  # prog_size with which MicroPython mounts littlefs: ESP32, RP2040
 
 
 def measure(strategy, kind, size, n):
-    """{programs, programmed, erases} per message, of n messages of `size` bytes."""
+    """{programs, programmed, erases} per message, for n messages of `size` bytes."""
     flash = Counting(BLOCK * _BLOCKS)
     unit = PROGRAM[kind]
     fs = LittleFS(

@@ -1,4 +1,4 @@
-"""All measurements of a run, one function for each part of the result."""
+"""The measurements: one function for each part of the result."""
 
 import contextlib
 import statistics
@@ -15,22 +15,22 @@ ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
     "qos1_nodelay": (1, 1, 0, 1),
     "qos1_trip20": (1, 1, 20, 20),
 }
-JOURNALS = ("bytes", "pages")  # kinds of flash: what may be programmed at a time
-_RECORD = 89  # topic and payload of the message that is measured with
+JOURNALS = ("bytes", "pages")  # kinds of flash: the unit of programming
+_RECORD = 89  # bytes of topic and payload
 
 
 @dataclass(frozen=True)
 class Effort:
-    messages: int  # whose allocations are counted
+    messages: int  # for the count of allocations
     round: dict  # messages of a round, by QoS
     rounds: int
-    runs: int  # of each contender, in turn
-    trip_s: float  # length of a round over a slow link
-    trips: tuple  # round trips for the plot, ms
+    runs: int  # of each contender, alternating
+    trip_s: float  # duration of a round with a round-trip time
+    trips: tuple  # round-trip times of the plot, ms
     windows: tuple
     records: tuple  # live records at recovery
-    wear: int  # messages that wear the flash
-    sizes: tuple  # of messages, for the plot
+    wear: int  # messages for the flash wear
+    sizes: tuple  # of the messages of the plot
 
 
 FULL = Effort(
@@ -69,7 +69,7 @@ def ours(code, broker, effort, folder, rom=False):
 
 
 def modules(code):
-    """{module: {mpy: bytes of the file, heap: of its import, rom: the same when it lies in ROM}}."""
+    """{module: {mpy: bytes of the file, heap: bytes of its import, rom: heap of its import with the code in ROM}}."""
     heap, rom = (code.run("modules", MODULES, rom=rom) for rom in (False, True))
     return {
         module: {"mpy": size, "heap": heap.get(module), "rom": rom.get(module)}
@@ -78,7 +78,7 @@ def modules(code):
 
 
 def rates(code, port, contenders, effort):
-    """Throughput beside the ceiling's, contenders in turn: {name: {row: {ceiling, rate, share}}}, medians."""
+    """Throughput compared with the ceiling, medians: {name: {row: {ceiling, rate, share}}}. Contenders alternate."""
     samples = {name: {row: [] for row in ROWS} for name in contenders}
     for row, (qos, nodelay, trip, window) in ROWS.items():
         n = _count(effort, qos, trip, window)
@@ -90,7 +90,7 @@ def rates(code, port, contenders, effort):
 
 
 def _count(effort, qos, trip, window):
-    # Over a slow link what counts is how long it takes: whole windows, one at least.
+    # With a round-trip time the duration decides: at least two whole windows.
     return max(2, int(effort.trip_s * 1000 / trip)) * window if trip else effort.round[qos]
 
 
@@ -103,7 +103,7 @@ def _median(pairs):
 
 
 def trips(code, port, contenders, effort):
-    """Messages/s of QoS 1 by round trip: {line: [[ms, rate], ...]}. Peers have in flight what they can."""
+    """Messages/s of QoS 1 by round-trip time: {line: [[ms, rate], ...]}."""
     lines = {}
     for trip in effort.trips:
         for name in contenders:
@@ -118,7 +118,7 @@ def trips(code, port, contenders, effort):
 
 
 def pieces(code, port, effort, folder):
-    """Microseconds of a publish at QoS 1 and its acknowledgement: {journal in: {encode, journal, send, publish}}."""
+    """Microseconds of a publish at QoS 1 with its acknowledgement: {medium: {encode, journal, send, publish}}."""
     n = effort.round[1]
     return {
         "RAM": code.run("pieces", port, n, effort.rounds, ""),
@@ -127,7 +127,7 @@ def pieces(code, port, effort, folder):
 
 
 def recovery(code, effort, folder):
-    """[[records, ms to mount, ms to have the session], ...] in a ring of 256 KiB."""
+    """[[records, ms to mount the journal, ms to make the session], ...] in a ring of 256 KiB."""
     found = []
     for records in effort.records:
         took = code.run("recovery", folder / "recovery", 64, records)
@@ -136,7 +136,7 @@ def recovery(code, effort, folder):
 
 
 def smallest(code, broker, name, folder, rom=False):
-    """Bytes of the smallest heap with which everything works. Raises Failed if that does not depend on the heap."""
+    """Bytes of the smallest heap with which everything works. Raises Failed if it fails with any heap."""
     low, high = 2048, 262_144
 
     def attempt(heap):
@@ -156,7 +156,7 @@ def smallest(code, broker, name, folder, rom=False):
 
 
 def wear(code, port, effort):
-    """What a message costs a flash: [{way, kind, qos, programs, programmed, erases[, record]}]."""
+    """Flash wear of a message: [{way, kind, qos, programs, programmed, erases[, record]}]."""
     found = []
     for kind in JOURNALS:
         for qos in (0, 1, 2):
@@ -170,10 +170,10 @@ def wear(code, port, effort):
 
 
 def wear_by_size(code, port, effort):
-    """Bytes of flash erased per byte of message, by its size, on an RP2040: {way: [[size, bytes], ...]}."""
+    """Bytes erased per byte of message, by its size, on an RP2040: {way: [[size, bytes], ...]}."""
     lines = {way: [] for way in (OURS, *littlefs.STRATEGIES)}
     for size in effort.sizes:
-        # Enough messages to go round the ring several times, or an erase more or less would tell.
+        # Enough messages to fill the ring several times: one erase more or less must not matter.
         n = min(effort.wear, max(60, 8 * 65536 // size))
         cost = code.run("wear", port, 1, "pages", size, n)
         lines[OURS].append([size, cost["erases"] * littlefs.BLOCK / size])

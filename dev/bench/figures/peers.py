@@ -1,8 +1,8 @@
-"""Other clients to measure beside ours: checkouts that somebody has, found by their files wherever these lie."""
+"""Other clients to measure: finds their files in a folder of checkouts."""
 
 from pathlib import Path
 
-# The module of device/ that drives it: the name it goes by, and the file that it is known by. mqtt_as has been both.
+# {module in device/ that drives it: (name, files to look for)}. mqtt_as was a module, and is a package now.
 _KNOWN = {
     "umqtt_simple": ("umqtt.simple", ("umqtt/simple.py",)),
     "umqtt_simple2": ("umqtt.simple2", ("umqtt/simple2.py",)),
@@ -15,8 +15,8 @@ def name_of(driver):
 
 
 def find(folder):
-    """{driver: {place below /lib, without suffix: source file}} of the clients in `folder`.
-    ValueError if there is none."""
+    """{driver: {path below /lib, without suffix: source file}} of the clients in `folder`. Raises ValueError if there
+    is none."""
     found = {}
     for driver, (_, paths) in _KNOWN.items():
         for path in paths:

@@ -1,11 +1,11 @@
-"""Line plots as SVG that read well on a light page and on a dark one."""
+"""Line plots as SVG, for light and dark pages."""
 
 import math
 from html import escape
 
 _W, _H = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 150, 40, 48
-# Okabe and Ito's colours, which the colour-blind tell apart; grey is for what is no contender.
+# The colours of Okabe and Ito, which colour-blind people can distinguish. Grey is for the ceiling.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _GREY = "#888888"
 _STYLE = """
@@ -16,7 +16,7 @@ text { font: 12px system-ui, sans-serif; fill: #444 } .title { font-size: 15px; 
 
 
 class _Axis:
-    """From values to places: logarithmic, over whole decades; 0 stands where a tenth of the least would."""
+    """From values to coordinates: logarithmic, over whole decades. 0 is drawn one decade below the first."""
 
     def __init__(self, values, start, end):
         above = [value for value in values if value > 0]
@@ -64,7 +64,7 @@ def svg(title, x_label, y_label, lines):
 def _curves(lines, across, up):
     colours = iter(_COLOURS * 2)
     lowest = 0
-    # Labels stand at the ends of their lines, from the top down, and give way to each other.
+    # Labels are at the ends of their lines, from top to bottom, and do not overlap.
     for label, line in sorted(lines.items(), key=lambda item: -item[1][-1][1]):
         ceiling = label.startswith("ceiling")
         colour = _GREY if ceiling else next(colours)

@@ -1,10 +1,10 @@
-"""A broker for measurements, in a process of its own: it takes everything, keeps nothing, and answers after as long as
-the client id asks for ("trip20": 20 ms), or not at all ("sink"). `python -m
-dev.bench.figures.responder` prints its port.
+"""A broker for measurements, as a process: `python -m dev.bench.figures.responder` prints its port.
 
-It is the ceiling that clients are measured against, so PUBLISH and PUBREL are answered straight out of the bytes: the
-reference server, which checks each packet, takes five times as long for them. All else it answers itself."""
+It stores nothing. The client id says when it answers: "trip20" after 20 ms, "sink" never. It must be faster than any
+client, so it answers PUBLISH and PUBREL without decoding them. The reference server, which checks each packet and takes
+five times as long, answers the others."""
 
+import contextlib
 import select
 import socket
 import struct
@@ -18,7 +18,7 @@ from dev.reference.wire import parse, spans
 
 
 def _ack(data, at, body):
-    """What the PUBLISH or PUBREL at data[at] is answered with; empty for others, and at QoS 0."""
+    """The answer to the PUBLISH or PUBREL at data[at]; empty at QoS 0 and for other packets."""
     kind, qos = data[at] >> 4, data[at] >> 1 & 3
     if kind == PUBLISH and qos:
         mid = body + 2 + (data[body] << 8 | data[body + 1])
@@ -27,7 +27,7 @@ def _ack(data, at, body):
 
 
 class _Client:
-    """A client's packets, as they come in pieces. `client_id`: None before its CONNECT."""
+    """Reassembles a client's packets. `client_id`: None before its CONNECT."""
 
     def __init__(self):
         self.client_id = None
@@ -35,7 +35,7 @@ class _Client:
         self._connection = Connection(Server())
 
     def received(self, data):
-        """Returns the answers to the packets that are whole now."""
+        """Returns the answers to the packets that are now complete."""
         self._data += data
         data, answers, end = self._data, b"", 0
         for at, body, end in spans(data):
@@ -61,7 +61,7 @@ def serve(sock):
     if client.client_id == "sink":
         return discard(sock)
     trip = int(client.client_id.removeprefix("trip")) / 1000
-    waiting = deque()  # (when it is due, answer)
+    waiting = deque()  # (due time, answer)
     while True:
         if waiting:
             left = waiting[0][0] - time.perf_counter()
@@ -81,25 +81,21 @@ def serve(sock):
 
 
 def discard(sock):
-    room = bytearray(65536)
-    while sock.recv_into(room):
+    buffer = bytearray(65536)
+    while sock.recv_into(buffer):
         pass
 
 
-def _attend(sock):
-    try:
+def _serve_and_close(sock):
+    with sock, contextlib.suppress(OSError):  # the client may break the connection
         serve(sock)
-    except OSError:
-        pass  # the client has left in its own way
-    finally:
-        sock.close()
 
 
 def main():
     listener = socket.create_server(("127.0.0.1", 0), backlog=16)
     print(listener.getsockname()[1], flush=True)
     while True:
-        threading.Thread(target=_attend, args=(listener.accept()[0],), daemon=True).start()
+        threading.Thread(target=_serve_and_close, args=(listener.accept()[0],), daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs the device scripts of this folder on MicroPython, with a client as it is deployed."""
+"""Runs the scripts in device/ on MicroPython, with the clients compiled as on a board."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from inflight_tools.cache import write_below
 
 SCRIPTS = Path(__file__).resolve().parent / "device"
 OURS = "inflight"
-# Mounts the ROM image argv[1], which lies outside of the heap as it does on a board, and runs the rest of argv.
+# Mounts the ROM image argv[1] outside of the heap, as on a board, and runs the rest of argv.
 _IN_ROM = """
 import ffi, sys, uctypes, vfs
 libc = ffi.open(None)
@@ -31,12 +31,12 @@ __import__(script)
 
 
 class Failed(RuntimeError):
-    """A script that came to no end; the text is what it said."""
+    """A script failed or timed out. The text has its output."""
 
 
 class Code:
-    """What scripts import, compiled into `folder`: the library (if the interpreter has it not frozen in) with the
-    scripts, and `peers`, {module: its files}."""
+    """The modules that scripts import, compiled into `folder`: the scripts, the library (unless the interpreter has it
+    frozen in), and `peers`, {module: its files}."""
 
     def __init__(self, folder, interpreter, peers=None, frozen=False):
         self.interpreter = interpreter
@@ -60,7 +60,7 @@ class Code:
         write_below(self._folder, {f"{place}.mpy": data for place, data in compiled.items()})
 
     def run(self, script, *args, heap="2m", rom=False, timeout=300):
-        """What `script` printed, from JSON. Raises Failed."""
+        """Runs `script`, and returns what it printed as JSON. Raises Failed."""
         words = ["-c", _IN_ROM, str(self._image), script] if rom else ["-m", script]
         called = f"{script} {' '.join(map(str, args))}"
         try:
@@ -73,7 +73,7 @@ class Code:
                 timeout=timeout,
             )
         except subprocess.TimeoutExpired as e:
-            raise Failed(f"{called}: no end within {timeout} s; it said {(e.stdout or b'')[-1000:]!r}") from None
+            raise Failed(f"{called}: no end within {timeout} s; output: {(e.stdout or b'')[-1000:]!r}") from None
         if done.returncode:
             raise Failed(f"{called}: {(done.stderr or done.stdout).strip()}")
         return json.loads(done.stdout)
@@ -81,7 +81,7 @@ class Code:
 
 @contextlib.contextmanager
 def responder():
-    """The port of a responder that runs."""
+    """Runs a responder. Yields its port."""
     command = [sys.executable, "-m", "dev.bench.figures.responder"]
     process = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE)
     try:

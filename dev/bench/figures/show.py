@@ -1,4 +1,4 @@
-"""The figures as tables of text, each (title, rows), the first row the head."""
+"""The figures as tables: (title, rows of text). The first row is the head."""
 
 from dev.bench.figures import peers
 from dev.bench.figures.run import OURS
@@ -21,8 +21,8 @@ def _goals(figures):
     names = list(figures["costs"])
     costs, rates, smallest = figures["costs"], figures["rates"], figures["smallest"]
 
-    def row(label, goal, tell):
-        return [label, goal, *(tell(name) for name in names)]
+    def row(label, goal, figure):
+        return [label, goal, *(figure(name) for name in names)]
 
     def heap(key, places=0):
         return lambda name: f"{costs[name][key]:,.{places}f}" if key in costs[name] else "-"
@@ -33,9 +33,11 @@ def _goals(figures):
     def record(name):
         return f"{_record(figures['wear']) / 89:.2f}" if name == "ours" else "-"
 
-    def elsewhere(label, goal, where, tell):
-        # Rows of what only ours was measured with: its code in ROM, or frozen into a firmware.
-        return [row(label, goal, lambda name: f"{tell():,.0f}" if name == "ours" else "-")] if where in figures else []
+    def elsewhere(label, goal, where, figure):
+        # Rows that only Inflight has: its code in ROM, or frozen into a firmware.
+        return (
+            [row(label, goal, lambda name: f"{figure():,.0f}" if name == "ours" else "-")] if where in figures else []
+        )
 
     return [
         ["", "goal", *("Inflight" if name == "ours" else peers.name_of(name) for name in names)],
@@ -71,7 +73,7 @@ def _modules(modules):
 
 
 def _pieces(pieces):
-    # Each is the best of several rounds of its own, so they need not add up: an fsync takes what it likes.
+    # Each is the best of several rounds, so the parts need not add up to the whole.
     parts = {"encode": "encode", "journal": "journal", "send": "send", "publish": "all, with the broker's answer"}
     rows = [[place, *(f"{took[name]:,.1f}" for name in parts)] for place, took in pieces.items()]
     return [["journal in", *parts.values()], *rows]

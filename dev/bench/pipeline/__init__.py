@@ -1,1 +1,1 @@
-"""What the pipeline costs: parts of dev/bench/bench_pipeline.py."""
+"""The parts of dev/bench/bench_pipeline.py."""

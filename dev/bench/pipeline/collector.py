@@ -1,4 +1,4 @@
-"""What durability costs the collector: messages/s with fsync and without."""
+"""The cost of durability for the collector: messages/s with and without fsync."""
 
 import json
 import os
@@ -30,14 +30,14 @@ _PAYLOAD = json.dumps(
 
 
 def bench_collector(messages, runs, folder):
-    """Messages/s, the median of `runs` each, taken by turns, in a folder within `folder`. The messages wait in the
-    collector's session when it connects, so nobody but the broker and the collector works meanwhile."""
+    """Messages/s with and without fsync: medians of `runs` alternating runs in `folder`. The messages wait in the
+    collector's session when it connects, so only the broker and the collector work meanwhile."""
     figures = {"fsync": [], "no_fsync": []}
     lines = "max_inflight_messages 2000", "max_queued_messages 0", "persistence false"
-    with tempfile.TemporaryDirectory(dir=folder) as place, Mosquitto(Path(place, "broker"), *lines) as broker:
+    with tempfile.TemporaryDirectory(dir=folder) as work, Mosquitto(Path(work, "broker"), *lines) as broker:
         for n in range(runs):
             for kind, sync in (("fsync", os.fsync), ("no_fsync", lambda fd: None)):
-                figures[kind].append(_run(Path(place, f"{kind}-{n}"), broker.port, messages, sync))
+                figures[kind].append(_run(Path(work, f"{kind}-{n}"), broker.port, messages, sync))
     rate, batch, cpu_us = (
         {kind: round(statistics.median(run[k] for run in found), 1) for kind, found in figures.items()}
         for k in range(3)
@@ -49,13 +49,13 @@ def bench_collector(messages, runs, folder):
         "messages_s": rate,
         "share": round(rate["fsync"] / rate["no_fsync"], 3),
         "batch": batch,
-        "cpu_us": cpu_us,  # of the collector's process, per message: steadier than the rate on a busy machine
+        "cpu_us": cpu_us,  # of the collector's process, per message; varies less than the rate on a busy machine
     }
 
 
 def _run(landing, port, messages, sync):
-    """(messages/s, messages in a batch, microseconds of processor per message) of a collector that finds so many
-    messages waiting."""
+    """(messages/s, messages in a batch, microseconds of processor time per message) of a collector with a backlog of
+    `messages`."""
     _fill(port, messages)
     collector = None
 
@@ -65,17 +65,16 @@ def _run(landing, port, messages, sync):
             collector.stop()
 
     spool = Spool(landing, _NAME, sync=synced)
-    place = Broker("127.0.0.1", port, _ROOT, None, None, None, None)
-    collector = Collector(place, _NAME, spool, lambda text: None, landing / ".bench.json", report=1e9)
-    began = time.perf_counter()
-    worked = time.process_time()
+    broker = Broker("127.0.0.1", port, _ROOT, None, None, None, None)
+    collector = Collector(broker, _NAME, spool, lambda text: None, landing / ".bench.json", report=1e9)
+    start, cpu_start = time.perf_counter(), time.process_time()
     collector.run()
-    seconds, worked = time.perf_counter() - began, time.process_time() - worked
-    return messages / seconds, messages / collector.counters.batches, 1e6 * worked / messages
+    seconds, cpu_s = time.perf_counter() - start, time.process_time() - cpu_start
+    return messages / seconds, messages / collector.counters.batches, 1e6 * cpu_s / messages
 
 
 def _fill(port, messages):
-    """The collector's session is made anew, and gets so many messages to keep."""
+    """Makes a new session for the collector, and fills it with messages."""
     with _client(port, _NAME, True):
         pass
     with _client(port, _NAME, False) as absent:

@@ -1,4 +1,4 @@
-"""What grows: the time of a micro-batch with history behind it, and with the number of devices."""
+"""How the time of a micro-batch grows with history and with the number of devices."""
 
 import itertools
 import statistics
@@ -8,11 +8,11 @@ from .stages import TABLES, lines_of, spark_in, timed
 
 BATCH = 5000  # deliveries
 _WARM_UP = 2  # batches
-_SKETCHED = 20  # latencies of each device in a ledger that we make
+_SKETCHED = 20  # latencies of each device in an invented ledger
 
 
 def measure(folder, batches, devices):
-    """Runs the query over so many landing files, of BATCH deliveries each, a micro-batch for each; then merges."""
+    """Runs the query with `batches` micro-batches, each with one landing file of BATCH deliveries; then merges."""
     lines = deliveries(2**62, devices)
     for _ in range(batches):
         land(folder / "landing", itertools.islice(lines, BATCH))
@@ -23,11 +23,11 @@ def measure(folder, batches, devices):
         tables = Tables(spark, str(folder / "tables"))
         query = start(spark, str(folder / "landing"), str(folder / "tables"), ROOT, once=True, files=1)
         ledger = _watch(query, folder / "tables/ledger")
-        told = [p for p in query.recentProgress if p["numInputRows"]]
+        progress = [p for p in query.recentProgress if p["numInputRows"]]
         ledger_rows = tables.ledger.read().count()
         merge_s, merged = timed(tables.merge)
         measurements = tables.measurements.read().count()
-    seconds = [p["durationMs"]["triggerExecution"] / 1000 for p in told]
+    seconds = [p["durationMs"]["triggerExecution"] / 1000 for p in progress]
     if len(seconds) != batches:
         raise RuntimeError(f"{batches} files became {len(seconds)} micro-batches")
     return {
@@ -47,7 +47,7 @@ def measure(folder, batches, devices):
 
 
 def _watch(query, ledger):
-    """Bytes of the ledger after each batch, as far as one can see it from outside, until the query ends."""
+    """Waits until the query ends. Returns the ledger's bytes, sampled after (almost) each batch."""
     seen = {}
     while not query.awaitTermination(0.3):
         last = query.lastProgress
@@ -57,7 +57,7 @@ def _watch(query, ledger):
 
 
 def _steady_bytes(folder):
-    """A merge may take files away while we look."""
+    """Bytes below `folder`; 0 if a merge removes files meanwhile."""
     try:
         return bytes_below(folder)
     except FileNotFoundError:
@@ -65,14 +65,13 @@ def _steady_bytes(folder):
 
 
 def _newest_log(folder):
-    """Bytes of the last file in which Spark's source has noted every file that it has ever read: it is written again
-    every ten batches."""
+    """Bytes of the last file in which Spark lists every file that it has read. It is rewritten every ten batches."""
     compacted = sorted(folder.glob("*.compact"), key=lambda path: int(path.stem))
     return compacted[-1].stat().st_size if compacted else 0
 
 
 def _fifths(seconds):
-    """Medians of the first, the middle and the last fifth, without those that warm up."""
+    """Medians of the first, the middle and the last fifth, without the warm-up."""
     seconds = seconds[min(_WARM_UP, len(seconds) - 1) :]
     size = max(1, len(seconds) // 5)
     middle = (len(seconds) - size) // 2
@@ -81,7 +80,7 @@ def _fifths(seconds):
 
 
 def measure_devices(folder, devices):
-    """A micro-batch of BATCH deliveries by as many of so many `devices`, all of which the ledger knows."""
+    """A micro-batch of BATCH deliveries, if the ledger has `devices` devices."""
     land(folder / "landing", itertools.islice(deliveries(2**62, devices, before=devices), BATCH))
     with spark_in(folder) as spark:
         from inflight_tools.fleet.spark.batch import Tables, take

@@ -1,24 +1,24 @@
-"""Landing files of a fleet that never was, as a collector writes them."""
+"""Landing files of an invented fleet, as a collector writes them."""
 
 from inflight_tools.fleet.collect.line import line
 
 ROOT = "inflight"
 MEASUREMENTS = 3  # in a message
-REPEATED = 50  # each so manyth message is delivered twice: 2 %
+REPEATED = 50  # every 50th message is delivered twice
 PACE_S = 10  # between two messages of a device
 SIZE = 16 << 20  # of a file
 _BEGAN = 1_760_000_000_000  # ms since 1970
-_WHOLE = 1 << 20  # bytes of payload that a collector keeps
+_MAX_PAYLOAD = 1 << 20
 
 
 def _template():
-    """A line with %-marks: five times faster than making each, and what the collector writes to the byte."""
+    """A %-format of a line, byte for byte as the collector writes it. Five times as fast as calling line()."""
     pack = (
         '[{"bn":"urn:dev:mac:%s:","bt":%s,"seq":%s,"epoch":7,"n":"temperature","u":"Cel","v":%s},'
         '{"n":"humidity","u":"%%RH","v":%s},{"n":"battery","u":"V","v":%s}]'
     )
     marks = "<device>", "<bt>", "<seq>", "<temperature>", "<humidity>", "<battery>"
-    whole = line(0, "collector-0", f"{ROOT}/<device>/telemetry", 1, False, False, (pack % marks).encode(), _WHOLE)
+    whole = line(0, "collector-0", f"{ROOT}/<device>/telemetry", 1, False, False, (pack % marks).encode(), _MAX_PAYLOAD)
     text = whole.decode().replace("%", "%%").replace('{"at":0,', '{"at":%(at)d,')
     for name, form in zip(marks, ("s", ".3f", "d", ".7g", ".7g", ".7g"), strict=True):
         text = text.replace(name, f"%({name[1:-1]}){form}")
@@ -26,8 +26,8 @@ def _template():
 
 
 def deliveries(messages, devices, before=0):
-    """Yields the lines, bytes, of so many messages of a fleet in which each device speaks in turn, the first of them
-    number `before` of all."""
+    """Yields the lines, as bytes, of `messages` messages; the devices publish in turn. `before`: number of the first
+    message."""
     template = _template()
     for n in range(before, before + messages):
         seq, device = divmod(n, devices)
@@ -72,7 +72,7 @@ def land(folder, lines, size=SIZE):
 
 
 def bytes_below(folder):
-    """Bytes of all files below `folder` that a reader of the table reads."""
+    """Bytes of all Parquet files below `folder`."""
     if not folder.exists():
         return 0
     return sum(path.stat().st_size for path in folder.rglob("*.parquet"))

@@ -1,4 +1,4 @@
-"""Memory and processor time of the processes that a process of ours started, from /proc."""
+"""Memory and processor time of this process's descendants, from /proc."""
 
 import os
 import threading
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def _children():
-    """{parent: its children} of all processes."""
+    """{parent pid: pids of its children} of all processes."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -26,7 +26,7 @@ def _descendants(pid):
 
 
 def _ticks(pid):
-    """((pid, when it began), ticks of processor that it has used), None if it has ended."""
+    """((pid, start time), processor time in ticks); None if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -35,7 +35,7 @@ def _ticks(pid):
 
 
 def _peak(pid):
-    """(name, peak of the resident memory in bytes)."""
+    """(name, peak resident set in bytes)."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -45,17 +45,17 @@ def _peak(pid):
 
 
 class Peaks:
-    """While it is entered, what the JVM and the largest Python worker below this process took at most, in bytes, and
-    the processor time of all."""
+    """A context manager. Watches this process's descendants: peak memory of the JVM and of the largest Python worker,
+    in bytes, and the processor time of all."""
 
     def __init__(self):
         self.jvm = self.worker = 0
-        self._used = {}  # ticks of each process, also of those that have ended: nobody else may have noted theirs
+        self._used = {}  # ticks of each process, ended ones included
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def processor_s(self):
-        """Seconds of processor that the processes below this one have used."""
+        """Processor time of all descendants, in seconds."""
         self._look()
         return sum(tuple(self._used.values())) / os.sysconf("SC_CLK_TCK")
 

@@ -1,10 +1,9 @@
-"""The figures as tables."""
+"""The figures as tables: (title, rows of text). The first row is the head."""
 
 _MB = 1e6
 
 
 def tables(figures):
-    """Yields (title, rows): rows of text, the first one the head."""
     machine = figures["machine"]
     title = "{date}: {cores} cores, load {load} from elsewhere at the start, Python {python}, Spark {spark}"
     title = title.format(**machine)
@@ -20,8 +19,8 @@ def tables(figures):
 
 
 def _across(head, runs, *lines):
-    """A column for each of `runs`, a row for each (label, function of a run) of `lines`."""
-    return [head, *([label, *(tell(run) for run in runs)] for label, tell in lines)]
+    """Rows of a table with a column for each of `runs`. `lines`: (label, function of a run) of each row."""
+    return [head, *([label, *(figure(run) for run in runs)] for label, figure in lines)]
 
 
 def _stages(runs):

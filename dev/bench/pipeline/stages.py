@@ -1,4 +1,4 @@
-"""What each stage manages on the same landing files, beside Spark's own ceiling: reading them and counting lines."""
+"""The throughput of each stage with the same landing files. The ceiling: Spark reads them and counts lines."""
 
 import shutil
 import statistics
@@ -13,7 +13,7 @@ TABLES = ("raw", "measurements", "minutes", "health", "dead_letters", "ledger")
 
 @contextmanager
 def spark_in(folder, options=None):
-    """A Spark as the pipeline has it, without its log; afterwards its JVM has ended, and lets go of the folder."""
+    """Spark with the pipeline's settings, without its log. At the end its JVM has ended."""
     from inflight_tools.fleet.spark.session import session
 
     spark = session("inflight bench", folder / "spark", options=options)
@@ -24,15 +24,15 @@ def spark_in(folder, options=None):
     finally:
         spark.stop()
         gateway.shutdown()
-        gateway.proc.stdin.close()  # which the JVM takes for our end
+        gateway.proc.stdin.close()  # this makes the JVM end
         gateway.proc.wait(60)
 
 
 def timed(work, *args):
-    """(seconds, what `work` returns)."""
-    began = time.perf_counter()
+    """Returns (seconds, result of `work`)."""
+    start = time.perf_counter()
     result = work(*args)
-    return time.perf_counter() - began, result
+    return time.perf_counter() - start, result
 
 
 def lines_of(spark, path):
@@ -63,12 +63,12 @@ _STAGES = {"ceiling": _ceiling, "parse": _parse, "take": _take}
 
 
 def measure(folder, millions, devices, runs):
-    """Figures of `millions` of measurement rows, as one micro-batch into empty tables; the median of `runs` runs,
-    each stage in its turn. Everything happens in `folder`."""
+    """The figures for `millions` of measurement rows in one micro-batch, with empty tables in `folder`. Medians of
+    `runs` runs; the stages alternate."""
     messages = max(devices, round(millions * 1e6 / MEASUREMENTS))
     many, landed, files = land(folder / "landing", deliveries(messages, devices))
     land(folder / "warm-up", deliveries(devices, devices))
-    seconds, worked = ({name: [] for name in _STAGES} for _ in range(2))
+    seconds, cpu_s = ({name: [] for name in _STAGES} for _ in range(2))
     with spark_in(folder) as spark, Peaks() as peaks:
         for work in _STAGES.values():
             work(spark, folder / "warm-up", folder / "warm-up-tables")
@@ -76,7 +76,7 @@ def measure(folder, millions, devices, runs):
             for name, work in _STAGES.items():
                 before = peaks.processor_s()
                 seconds[name].append(timed(work, spark, folder / "landing", folder / "tables")[0])
-                worked[name].append(peaks.processor_s() - before)
+                cpu_s[name].append(peaks.processor_s() - before)
         report_s, facts = timed(_report, spark, folder / "tables")
     taken = {name: statistics.median(found) for name, found in seconds.items()}
     if facts["fleet"]["delivered"] != messages or facts["fleet"]["measurements"] != MEASUREMENTS * messages:
@@ -92,7 +92,7 @@ def measure(folder, millions, devices, runs):
         "table_bytes": {name: bytes_below(folder / "tables" / name) for name in TABLES},
         "seconds": taken,
         "deliveries_s": {name: many / s for name, s in taken.items()},
-        "cpu_us": {name: 1e6 * statistics.median(found) / many for name, found in worked.items()},  # per delivery
+        "cpu_us": {name: 1e6 * statistics.median(found) / many for name, found in cpu_s.items()},  # per delivery
         "rows_s": MEASUREMENTS * messages / taken["take"],
         "share": {name: taken["ceiling"] / s for name, s in taken.items()},
         "report_s": report_s,

@@ -1,4 +1,4 @@
-// aedes on a port of loopback, its sessions in a folder: node server.mjs PORT FOLDER
+// aedes on a loopback port, with its sessions in a folder: node server.mjs PORT FOLDER
 import { createServer } from 'node:net'
 import { Aedes } from 'aedes'
 import { ClassicLevel } from 'classic-level'

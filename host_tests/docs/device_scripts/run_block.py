@@ -1,5 +1,5 @@
-"""Runs a code block or an example as its reader would: `run_block.py PORT FILE NAME...`. The broker of its clients is
-at PORT of loopback. The NAMEs are those that it expects to be there."""
+"""Runs a code block or an example: `run_block.py PORT FILE NAME...`. Its clients connect to loopback port PORT. Each
+NAME is an object that the code expects to be defined."""
 
 import sys
 
@@ -12,7 +12,7 @@ PORT = int(sys.argv[1])
 
 
 def at_loopback(make):
-    """The class `make` of clients, for the broker of the test."""
+    """Wraps the client class `make`: clients connect to the broker of the test."""
 
     def made(host, *arguments, **options):
         assert host == "broker.example", host
@@ -23,7 +23,7 @@ def at_loopback(make):
 
 
 class Pin(hardware.Pin):
-    """Somebody presses the button as soon as it is there."""
+    """A button that is pressed as soon as its handler is set."""
 
     OUT = 2
 
@@ -53,12 +53,12 @@ class I2C:
 
 
 def soon(sleep):
-    """board.sleep() for somebody who has no time."""
+    """board.sleep() that takes at most 1 ms."""
     return lambda ms, deep=False: sleep(ms and 1, deep)
 
 
 class Given:
-    """What a block expects to be there; each is made when it is asked for."""
+    """The objects that a block may expect to be defined."""
 
     def flash(self):
         return inflight.RamFlash(16, 1024)

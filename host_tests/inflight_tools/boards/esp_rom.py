@@ -1,6 +1,6 @@
-"""An ESP32 in its boot program, at the other end of a pseudo terminal: what esptool says to one, over real bytes.
+"""A fake ESP32 in its ROM bootloader, on a pseudo terminal: esptool's serial protocol.
 
-The flash is NOR: programming clears bits, erasing sets them, 4 KiB at a time."""
+Its flash is NOR: programming clears bits, erasing sets them, 4 KiB at a time."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ import zlib
 _END, _ESC = b"\xc0", b"\xdb"
 _UNKNOWN = b"\x01\x05"
 _MAGIC_REG = 0x4000_1000
-# Older chips are told by a number in memory, newer ones say an identity; then the register where flash tells its size.
+# chip: (magic number in memory, which identifies older chips; chip id, for newer ones; register with the flash id)
 _CHIPS = {
     "esp32": (0x00F0_1D83, None, 0x3FF4_2080),
     "esp32s2": (0x0000_07C6, None, 0x3F40_2058),
@@ -23,12 +23,12 @@ _CHIPS = {
 
 
 class EspRom:
-    """A context manager; `port` is its name, `flash` what it holds. `erased` lists the sectors that were erased."""
+    """A context manager. `port`: the terminal's name. `flash`: its content. `erased`: the sectors that were erased."""
 
     def __init__(self, chip="esp32", flash_mb=4):
         self.flash = bytearray(b"\xff") * (flash_mb << 20)
         self.erased = []
-        self.unplugged_after = None  # so many pieces of data
+        self.unplugged_after = None  # so many FLASH_DEFL_DATA commands
         magic, self._identity, spi_w0 = _CHIPS[chip]
         size_id = len(self.flash).bit_length() - 1
         self._registers = {_MAGIC_REG: magic, spi_w0: size_id << 16 | 0x4020}
@@ -56,7 +56,7 @@ class EspRom:
         while self._master is not None:
             try:
                 waiting += os.read(self._master, 65536)
-            except OSError:  # nobody has the other end open any more
+            except OSError:  # the other end is closed
                 return
             while waiting.count(_END) >= 2:
                 _, frame, waiting = waiting.split(_END, 2)
@@ -99,7 +99,7 @@ class EspRom:
 
     _do_05 = _do_07 = _do_09 = _do_0b = _do_0d = _do_0f = _agree  # MEM_BEGIN, MEM_DATA, WRITE_REG, SPI_*, BAUD
 
-    def _do_06(self, op, data):  # MEM_END: the helper that was loaded starts
+    def _do_06(self, op, data):  # MEM_END: the loaded stub starts
         self._answer(op)
         self._stub = True
         self._send(b"OHAI")

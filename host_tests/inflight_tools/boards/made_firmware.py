@@ -1,4 +1,4 @@
-"""Firmware files made by hand: nothing in them runs, everything about them is valid."""
+"""Synthetic firmware files: valid, but without code that runs."""
 
 import hashlib
 import struct
@@ -10,7 +10,7 @@ MB = 1 << 20
 
 
 def esp_application(chip, size, flash_mb=4, fill=b"\x12\x34\x56\x78"):
-    """An application, or bootloader, of about `size` bytes: one segment, checksum, SHA-256."""
+    """An application or a bootloader of about `size` bytes: one segment, checksum, SHA-256."""
     flash = (flash_mb.bit_length() - 1) << 4
     head = struct.pack("<BBBBI", 0xE9, 1, 2, flash, 0x4008_0000)
     head += struct.pack("<B3xHBHH4xB", 0xEE, CHIP_IDS[chip], 0, 0, 0xFFFF, 1)
@@ -24,7 +24,7 @@ def esp_application(chip, size, flash_mb=4, fill=b"\x12\x34\x56\x78"):
 
 
 def esp_firmware(chip="esp32", base=0x1000, size=100_000, flash_mb=4, layout=None):
-    """MicroPython's .bin as it could be: `layout` is [(partition, subtype, size)], default: that of 4 MB boards."""
+    """A file like MicroPython's .bin. `layout`: [(partition, subtype, size)]; default: that of MicroPython."""
     table = PartitionTable(flash_mb * MB)
     for name, subtype, length in layout or stock_layout(flash_mb):
         table.add_part(name, subtype, length)
@@ -53,13 +53,13 @@ def uf2(pages, family, before=b""):
 
 
 def uf2_errata_block():
-    """The block that RP2350 firmware begins with: of the family of absolute addresses, the first of two."""
+    """The first block of RP2350 firmware. It has the family of absolute addresses, and the number 0 of 2."""
     head = struct.pack("<8I", 0x0A324655, 0x9E5D5157, 0xA000, 0x10FFFF00, 256, 0, 2, 0xE48BFF57)
     return head + b"\xef" * 256 + b"\0" * 220 + struct.pack("<I", 0x0AB16F30)
 
 
 def pico_firmware(family=0xE48BFF56, fs=(0x1012_C000, 0xD_4000), size=8192, before=b"", name=b"MicroPython\0"):
-    """MicroPython's .uf2 as it could be; it declares its file system."""
+    """A file like MicroPython's .uf2, which declares its file system."""
     start = 0x1000_0000
     memory = bytearray(range(256)) * (size // 256)
     memory[0x1D4:0x1E4] = struct.pack("<4I", 0x7188EBF2, start + 0x400, start + 0x408, 0)

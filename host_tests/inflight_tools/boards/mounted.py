@@ -1,4 +1,4 @@
-"""A littlefs, mounted by MicroPython itself."""
+"""Mounts a littlefs image with MicroPython."""
 
 import json
 import subprocess
@@ -10,12 +10,12 @@ import pytest
 
 from dev.runtimes import runtime
 
-# It writes before it reads, so that what it reads has seen an allocation and a commit.
+# It writes before it reads, so that it reads after an allocation and a commit.
 _SCRIPT = """
 import gc, json, os
 from binascii import b2a_base64, a2b_base64
 
-gc.disable()  # it would look through the whole flash, again and again
+gc.disable()  # each collection would scan the whole flash
 flash = bytearray(os.stat("image")[6])
 with open("image", "rb") as f:
     f.readinto(flash)
@@ -64,7 +64,8 @@ print(json.dumps(found))
 
 
 def mounted(image, prog=32, write=()):
-    """{path: content} of the file system in `image`, after writing the files `write`; `prog`: bytes of one program."""
+    """Writes the files `write` into the file system in `image`, and returns {path: content} of all. `prog`: bytes of
+    one program."""
     interpreter = runtime("micropython-x64")
     if interpreter.reason:
         pytest.skip(f"micropython-x64: {interpreter.reason}")

@@ -1,4 +1,4 @@
-"""A download site for firmware on this machine, which has its bad days."""
+"""A download site for firmware on this machine. Tests choose its answers."""
 
 import contextlib
 import http.server
@@ -20,7 +20,7 @@ class _Site(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(content, monkeypatch):
-    """A server that has `content` for every path, and is where firmware is downloaded from."""
+    """A server that has `content` for every path, and is the site that firmware is downloaded from."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Site) as server:
         server.asked, server.answer = [], (200, content, len(content))
         threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()

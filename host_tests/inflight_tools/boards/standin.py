@@ -1,4 +1,4 @@
-"""A board without hardware: standin_board.py on MicroPython's unix port, at a TCP port that mpremote can talk to."""
+"""A fake board: standin_board.py on MicroPython's unix port, on a TCP port that mpremote can use."""
 
 import contextlib
 import os
@@ -14,8 +14,8 @@ _RESET = 75
 
 
 class StandIn:
-    """Its flash is a file in `folder`, which outlives it. `cut_after` so many bytes from the host the cable breaks and
-    the power is gone; after so many `writes` nothing reaches the flash any more."""
+    """Its flash is a file in `folder`, which stays. After `cut_after` bytes from the host the cable is pulled and the
+    power is cut. After `writes` writes nothing reaches the flash."""
 
     def __init__(
         self, folder, runtime, blocks=128, platform="linux", version="1.25.0", rom=0, writes=1 << 29, usb=False
@@ -24,7 +24,7 @@ class StandIn:
         self.flash = folder / "flash.img"
         if not self.flash.exists():
             self.flash.write_bytes(b"\xff" * blocks * _BLOCK)
-            # The unix board makes its journal by renaming a file, which MicroPython cannot in a mounted folder.
+            # The unix board creates its journal by a rename, which MicroPython cannot do in a mounted folder.
             (folder / "home" / "journal.bin").write_bytes(b"\xff" * 16 * _BLOCK)
             Path(f"{self.flash}.rom").write_bytes(bytes(rom))
         self._argv = [*runtime.command("400k"), str(_SCRIPT), str(self.flash), platform, version, str(rom), str(writes)]
@@ -38,41 +38,41 @@ class StandIn:
         self.starts = 0
         self._lock = threading.Lock()
         self._ready = threading.Event()
-        self._over = False
+        self._closed = False
 
     @property
     def port(self):
         return f"socket://127.0.0.1:{self._server.getsockname()[1]}"
 
     def __enter__(self):
-        self._on()
+        self._start()
         threading.Thread(target=self._serve, daemon=True).start()
         return self
 
     def __exit__(self, *_):
         with self._lock:
-            self._over = True
+            self._closed = True
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         self.off()
 
     def off(self):
-        """Power and cable are gone."""
+        """Cuts the power and pulls the cable."""
         with self._lock:
             self._process.kill()
             self._process.wait()
-            self._hang_up()
+            self._disconnect()
 
     def reset(self):
-        """Somebody presses its button: its USB port goes, and it starts again."""
+        """Presses the reset button: the USB port disappears, and the board starts again."""
         with self._lock:
             self._process.kill()
             self._process.wait()
-            self._hang_up()
-            self._on()
+            self._disconnect()
+            self._start()
 
-    def _on(self):
+    def _start(self):
         self.starts += 1
         self._ready.clear()
         self._process = subprocess.Popen(
@@ -83,17 +83,17 @@ class StandIn:
             bufsize=0,
             env=self._env,
         )
-        threading.Thread(target=self._speak, args=(self._process,), daemon=True).start()
+        threading.Thread(target=self._forward_output, args=(self._process,), daemon=True).start()
 
-    def _hang_up(self):
+    def _disconnect(self):
         client = self._client
         if client:
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
 
-    def _speak(self, process):
-        """What the board prints, heard or not. When it resets itself it starts again; `usb` of its own vanishes
-        meanwhile."""
+    def _forward_output(self, process):
+        """Sends the board's output to the client, if there is one. Starts the board again after it has reset itself;
+        with `usb` the port disappears meanwhile."""
         process.stdout.read(1)
         self._ready.set()
         while data := process.stdout.read(4096):
@@ -102,30 +102,30 @@ class StandIn:
                 with contextlib.suppress(OSError):
                     client.sendall(data)
         with self._lock:
-            if process.wait() == _RESET and not self._over:
+            if process.wait() == _RESET and not self._closed:
                 if self._usb:
-                    self._hang_up()
-                self._on()
+                    self._disconnect()
+                self._start()
 
     def _serve(self):
         with contextlib.suppress(OSError):
             while True:
                 self._client, _ = self._server.accept()
                 with self._client as client:
-                    self._listen(client)
+                    self._receive(client)
                 self._client = None
 
-    def _listen(self, client):
+    def _receive(self, client):
         with contextlib.suppress(OSError, ValueError):
             while data := client.recv(4096):
                 self.received += data
                 if self.cut_after is not None and len(self.received) >= self.cut_after:
                     self.off()
                     return
-                self._hear(data)
+                self._forward_input(data)
 
-    def _hear(self, data):
-        self._ready.wait()  # before, Ctrl-C would be the end of it
+    def _forward_input(self, data):
+        self._ready.wait()  # before, Ctrl-C would end the process
         for part in data.replace(b"\x03", b"\0\x03\0").split(b"\0"):
             if part == b"\x03":
                 self._process.send_signal(signal.SIGINT)

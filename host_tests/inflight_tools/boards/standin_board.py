@@ -1,8 +1,8 @@
-# A board made of MicroPython's unix port, for tests of what talks to boards: littlefs in a file as its flash, boot.py
-# and main.py, and a raw REPL on stdin and stdout. SIGINT is Ctrl-C; a reset ends the process with status 75.
+# A fake board on MicroPython's unix port: a littlefs in a file is its flash; it runs boot.py and main.py, and has a raw
+# REPL on stdin and stdout. SIGINT is Ctrl-C. A reset ends the process with status 75.
 #
-#   argv: the file that is the flash; what sys.platform says; the version of MicroPython; bytes of ROM file system;
-#   after how many writes to the flash its power is gone: what comes later never reaches it
+#   argv: the file of the flash; sys.platform; the version of MicroPython; bytes of the ROM file system; the number of
+#   writes after which nothing reaches the flash, as after a power cut
 
 import os
 import sys
@@ -53,7 +53,7 @@ class Implementation(tuple):
 
 
 class Sys:
-    """The module, as a board would have it."""
+    """The module sys of a board."""
 
     def __getattr__(self, name):
         return getattr(sys, name)
@@ -63,7 +63,7 @@ class Sys:
 
 
 class Vfs:
-    """A ROM file system of so many bytes, beside what the real module has."""
+    """The module vfs, with a ROM file system of `size` bytes."""
 
     def __init__(self, file, size):
         self.file, self.memory = file, bytearray(size)
@@ -101,7 +101,7 @@ def take():
 
 
 def run(source, name, names):
-    """Like a file or a command of a board; the traceback of what it raises."""
+    """Runs a file or a command. Returns the traceback of an exception."""
     import io
 
     try:
@@ -128,7 +128,7 @@ def command():
     source = b""
     while True:
         byte = take()
-        if byte == b"\x05":  # raw paste: the bytes A and 1 follow; "understood, but not here"
+        if byte == b"\x05":  # raw paste: the bytes A and 1 follow; the answer: not supported
             take()
             take()
             put(b"R\x00")
@@ -165,13 +165,13 @@ def repl():
             put(b"\r\n>>> ")
 
 
-def lend_configuration():
-    """The unix board has its configuration beside its journal, which this littlefs would be too slow for."""
+def copy_configuration():
+    """The unix board needs its configuration beside its journal, which is in /home: this littlefs is too slow."""
     try:
         with open("/config.json", "rb") as source, open("/home/config.json", "wb") as copy:
             copy.write(source.read())
     except OSError:
-        pass  # nobody has given it one yet
+        pass  # there is none yet
 
 
 def boot():
@@ -186,7 +186,7 @@ def boot():
         vfs.mount(flash, "/")
     os.chdir("/")
     vfs.mount(home, "/home")
-    lend_configuration()
+    copy_configuration()
     sys.path[:] = ["", ".frozen", "/lib"]
     sys.modules["machine"] = Machine
     sys.modules["sys"] = Sys()
@@ -197,7 +197,7 @@ def boot():
             sys.path[2:2] = ["/rom", "/rom/lib"]
         except OSError:
             pass
-    put(b"\0")  # from here on it takes Ctrl-C
+    put(b"\0")  # from here on Ctrl-C is handled
     start("boot.py")
     start("main.py")
 

@@ -1,4 +1,4 @@
-"""deploy against a board that is MicroPython's unix port with littlefs: what is copied, kept, removed and refused."""
+"""`deploy` to a fake board with littlefs: what is copied, kept, removed and refused."""
 
 import contextlib
 import json
@@ -40,15 +40,15 @@ def put(port, application=APPLICATION, settings=SETTINGS, **options):
         return install(link, "unix", application, settings, **options)
 
 
-def own(port, contents):
-    """Somebody writes files of his own to the board."""
+def add_files(port, contents):
+    """Writes files of the user to the board."""
     with Link(port) as link:
         link.run("import os\nfor d in ('/journal', '/lib', '/lib/inflight'):\n try: os.mkdir(d)\n except OSError: pass")
         link.put(contents)
 
 
 def flash(folder):
-    """{path: content} of the files in the flash of the board in `folder`, as littlefs itself reads them."""
+    """{path: content} of the files in the flash of the board in `folder`."""
     context = UserContextFile(str(folder / "flash.img"))
     blocks = (folder / "flash.img").stat().st_size // 4096
     system = LittleFS(context, block_size=4096, block_count=blocks, read_size=32, prog_size=32, cache_size=128)
@@ -68,7 +68,7 @@ def without_record(found):
 # --- what is copied ---
 
 
-def test_an_empty_board_gets_everything_and_a_second_time_nothing(tmp_path):
+def test_an_empty_board_gets_everything_and_then_nothing(tmp_path):
     with board(tmp_path) as there:
         assert list(put(there.port).write) == [RECORD, *APPLICATION, *SETTINGS]
         found = flash(tmp_path)
@@ -80,7 +80,7 @@ def test_an_empty_board_gets_everything_and_a_second_time_nothing(tmp_path):
     assert (tmp_path / "flash.img").read_bytes() == before
 
 
-def test_a_file_that_does_not_arrive_as_sent_is_told_and_sent_again(tmp_path):
+def test_a_file_that_is_damaged_on_the_way_is_reported_and_sent_again(tmp_path):
     with board(tmp_path) as there:
         with Link(there.port) as link:
             send = link.put
@@ -91,13 +91,13 @@ def test_a_file_that_does_not_arrive_as_sent_is_told_and_sent_again(tmp_path):
     assert without_record(flash(tmp_path)) == APPLICATION | SETTINGS
 
 
-def test_a_new_version_copies_what_changed_and_removes_what_it_has_no_more(tmp_path):
+def test_a_new_version_copies_changed_files_and_removes_old_ones(tmp_path):
     new = APPLICATION | {"/lib/app.mpy": b"app 2", "/lib/sensors.mpy": b"new"}
     del new["/lib/inflight/pages.mpy"]
     with board(tmp_path) as there:
         put(there.port)
         mine = {"/journal/0": b"journal", "/lib/mine.py": b"mine"}
-        own(there.port, mine)
+        add_files(there.port, mine)
         plan = put(there.port, new)
         assert list(plan.write) == [RECORD, "/lib/app.mpy", "/lib/sensors.mpy"]
         assert plan.stale == ["/lib/inflight/pages.mpy"]
@@ -105,17 +105,17 @@ def test_a_new_version_copies_what_changed_and_removes_what_it_has_no_more(tmp_p
         assert not put(there.port, new).write
 
 
-def test_what_somebody_changed_on_the_board_is_put_right_or_left_to_him(tmp_path):
+def test_a_changed_file_is_restored_and_an_old_one_is_kept(tmp_path):
     new = {path: content for path, content in APPLICATION.items() if path != "/lib/inflight/pages.mpy"}
     with board(tmp_path) as there:
         put(there.port)
-        own(there.port, {"/lib/app.mpy": b"his", "/lib/inflight/pages.mpy": b"his"})
+        add_files(there.port, {"/lib/app.mpy": b"his", "/lib/inflight/pages.mpy": b"his"})
         plan = put(there.port, new)
         assert list(plan.write) == ["/lib/app.mpy"] and not plan.stale
         assert without_record(flash(tmp_path)) == new | SETTINGS | {"/lib/inflight/pages.mpy": b"his"}
 
 
-def test_settings_change_alone_and_stay_if_none_are_given(tmp_path):
+def test_new_settings_are_copied_and_old_ones_stay(tmp_path):
     new = {"/config.json": b'{"host": "other.example"}', "/ca.der": b"\x30\x03\x02\x01\x05"}
     with board(tmp_path) as there:
         put(there.port)
@@ -124,20 +124,20 @@ def test_settings_change_alone_and_stay_if_none_are_given(tmp_path):
         assert without_record(flash(tmp_path)) == APPLICATION | new
 
 
-def test_a_program_of_somebody_else_is_kept_aside(tmp_path):
+def test_the_users_main_program_is_renamed(tmp_path):
     with board(tmp_path) as there:
-        own(there.port, {"/main.py": b"print(1)"})
+        add_files(there.port, {"/main.py": b"print(1)"})
         assert put(there.port).asides == [("/main.py", "/main.py.old")]
         assert flash(tmp_path)["/main.py.old"] == b"print(1)"
-        own(there.port, {"/main.py": b"print(2)", RECORD: b"{}"})
+        add_files(there.port, {"/main.py": b"print(2)", RECORD: b"{}"})
         with pytest.raises(DeviceError, match="/main.py.old is taken: remove one of them"):
             put(there.port)
         assert flash(tmp_path)["/main.py"] == b"print(2)"
 
 
-def test_the_library_as_mip_installs_it_gives_way(tmp_path):
+def test_the_library_that_mip_installed_is_replaced(tmp_path):
     with board(tmp_path) as there:
-        own(there.port, {"/lib/inflight/core.py": b""})
+        add_files(there.port, {"/lib/inflight/core.py": b""})
         assert put(there.port).stale == ["/lib/inflight/core.py"]
         assert without_record(flash(tmp_path)) == APPLICATION | SETTINGS
 
@@ -148,13 +148,13 @@ def test_the_library_as_mip_installs_it_gives_way(tmp_path):
 @pytest.mark.parametrize("path", ["/lib/app.py", "/app.py", "/app.mpy"])
 def test_a_file_that_would_hide_a_module(tmp_path, path):
     with board(tmp_path) as there:
-        own(there.port, {path: b""})
+        add_files(there.port, {path: b""})
         with pytest.raises(DeviceError, match=f"^{path} on the board would be imported instead of /lib/app.mpy"):
             put(there.port)
     assert list(flash(tmp_path)) == [path]
 
 
-def test_no_room(tmp_path):
+def test_not_enough_space(tmp_path):
     large = {"/lib/large.mpy": b"x" * 100_000}
     with board(tmp_path, blocks=24) as there:
         with pytest.raises(
@@ -166,20 +166,20 @@ def test_no_room(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options, says",
+    "options, message",
     [
         ({"platform": "esp32"}, "BOARD=unix does not fit: .*: BOARD=esp32$"),
         ({"platform": "samd"}, "there is no board folder for samd"),
         ({"version": "1.21.0"}, "micropython 1.21.0 .*, MicroPython 1.22 is needed at least"),
     ],
 )
-def test_a_board_that_does_not_fit(tmp_path, options, says):
-    with board(tmp_path, **options) as there, pytest.raises(DeviceError, match=says):
+def test_a_wrong_board(tmp_path, options, message):
+    with board(tmp_path, **options) as there, pytest.raises(DeviceError, match=message):
         put(there.port)
     assert not flash(tmp_path)
 
 
-def test_a_firmware_that_holds_the_application_already(monkeypatch):
+def test_a_firmware_with_the_application_frozen_in(monkeypatch):
     identity = installer.files.Identity("micropython", (1, 26, 1), "linux", "x", ("", ".frozen", "/lib"), True)
     with pytest.raises(DeviceError, match="frozen in"):
         installer._check(identity, "unix")
@@ -203,7 +203,7 @@ def test_ports_that_do_not_open(tmp_path):
         pass
 
 
-def test_something_that_is_no_micropython(monkeypatch):
+def test_a_port_without_micropython(monkeypatch):
     monkeypatch.setattr(cable, "_PROMPT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = f"socket://127.0.0.1:{mute.getsockname()[1]}"
@@ -217,12 +217,12 @@ def test_something_that_is_no_micropython(monkeypatch):
 # --- power and cable ---
 
 
-def test_it_is_reset_at_the_end_whatever_happened(tmp_path):
+def test_the_board_is_reset_at_the_end_even_after_an_error(tmp_path):
     with board(tmp_path) as there:
         starts = there.starts
         with pytest.raises(ZeroDivisionError), Link(there.port):
             raise ZeroDivisionError
-        own(there.port, {})  # the board is there again
+        add_files(there.port, {})  # waits for the board
         assert there.starts > starts
 
 
@@ -232,7 +232,7 @@ NEW = {path: content + b"# new" for path, content in OLD.items()} | {"/lib/more.
 
 @pytest.fixture(scope="module")
 def cost(tmp_path_factory):
-    """Bytes over the cable of the deploy that is cut below."""
+    """The bytes that an uninterrupted deploy sends."""
     folder = tmp_path_factory.mktemp("whole")
     with board(folder) as there:
         put(there.port, OLD)
@@ -242,7 +242,7 @@ def cost(tmp_path_factory):
 
 
 @pytest.mark.parametrize("part", [0.02, 0.3, 0.6, 0.75, 0.9, 0.97])
-def test_a_cable_pulled_leaves_the_old_version_or_the_new_one(tmp_path, cost, part):
+def test_a_pulled_cable_leaves_the_old_version_or_the_new_one(tmp_path, cost, part):
     with board(tmp_path) as there:
         put(there.port, OLD)
         there.received.clear()
@@ -257,12 +257,12 @@ def test_a_cable_pulled_leaves_the_old_version_or_the_new_one(tmp_path, cost, pa
     assert without_record(flash(tmp_path)) == NEW | SETTINGS
 
 
-@pytest.mark.parametrize("writes", [20, 60, *range(74, 100, 4)])  # the moves come at about 76 to 95
+@pytest.mark.parametrize("writes", [20, 60, *range(74, 100, 4)])  # files are renamed at about 76 to 95
 def test_power_cut_at_any_write_can_be_repaired(tmp_path, writes):
     with board(tmp_path) as there:
         put(there.port, OLD)
-        own(there.port, {"/lib/mine.py": b"mine"})
-    # It may see that what it reads is not what it wrote.
+        add_files(there.port, {"/lib/mine.py": b"mine"})
+    # deploy may notice that the files are not as written.
     with board(tmp_path, writes=writes) as there, contextlib.suppress(DeviceError):
         put(there.port, NEW)
     with board(tmp_path) as there:

@@ -1,4 +1,4 @@
-"""`make deploy` from its command line to the birth message: a stand-in for a board, a real broker."""
+"""`inflight board deploy` until the birth message, with a fake board and a real broker."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def broker(tmp_path):
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The flash of a board that has the application, and a configuration that leads nowhere."""
+    """The flash of a board with the application, and with a configuration without a reachable broker."""
     folder = tmp_path_factory.mktemp("installed")
     with StandIn(folder, RUNTIME, blocks=256) as board:
         tool.deploy("unix", board.port, {"/config.json": b'{"host": "127.0.0.1", "port": 1}'})
@@ -65,7 +65,7 @@ def command(*options):
     return done
 
 
-def test_deploy_waits_for_a_birth_that_is_new(tmp_path, broker, board):
+def test_deploy_waits_for_a_new_birth(tmp_path, broker, board):
     stale = json.dumps({"state": "online", "firmware": "0.0.1", "seq": 7, "epoch": 7})
     publish.single("test/box/status", stale, qos=1, retain=True, hostname="127.0.0.1", port=broker.port)
     config = configure(tmp_path, broker.port)
@@ -76,13 +76,13 @@ def test_deploy_waits_for_a_birth_that_is_new(tmp_path, broker, board):
         assert ("/config.json" in done.stdout) is written
 
 
-def test_a_program_reads_what_was_done_and_the_birth(tmp_path, broker, board):
+def test_json_output(tmp_path, broker, board):
     config = configure(tmp_path, broker.port)
     done = command("--port", board.port, "--config", config, "--wait", 30, "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert "/config.json" in told["written"] and told["removed"] == [] and told["unchanged"] > 20
-    assert told["birth"]["state"] == "online"
+    result = json.loads(done.stdout)
+    assert "/config.json" in result["written"] and result["removed"] == [] and result["unchanged"] > 20
+    assert result["birth"]["state"] == "online"
     assert "The board starts" in done.stderr
 
 
@@ -94,8 +94,8 @@ class Nonsense(socketserver.BaseRequestHandler):
         self.request.sendall(b"\xff" * 8)
 
 
-def test_a_board_that_stays_silent_shows_its_console(tmp_path, broker, board):
-    # What the board cannot talk to, this computer can.
+def test_without_a_birth_the_console_is_shown(tmp_path, broker, board):
+    # The board uses another broker, which does not speak MQTT.
     with socketserver.TCPServer(("127.0.0.1", 0), Nonsense) as wrong:
         threading.Thread(target=wrong.serve_forever, daemon=True).start()
         config = configure(tmp_path, wrong.server_address[1])
@@ -109,7 +109,7 @@ def test_a_board_that_stays_silent_shows_its_console(tmp_path, broker, board):
     assert any("inflight: ProtocolError" in line for line in console), console
 
 
-def test_a_broker_that_is_out_of_reach_is_told_before_anything_is_written(tmp_path, board):
+def test_an_unreachable_broker_is_reported_before_anything_is_written(tmp_path, board):
     config = configure(tmp_path, free_port())
     done = command("--port", board.port, "--config", config)
     assert done.returncode == 1
@@ -121,18 +121,18 @@ def test_a_broker_that_is_out_of_reach_is_told_before_anything_is_written(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "fields, says",
+    "fields, message",
     [
         ({"qos": 7}, "qos: write a whole number from 1 to 2"),
         ({"tls_ca": "/ca.der"}, "name the file that goes there with CA="),
     ],
 )
-def test_a_configuration_that_the_firmware_would_refuse(tmp_path, fields, says):
+def test_a_configuration_that_the_firmware_would_refuse(tmp_path, fields, message):
     done = command("--port", "/dev/ttyNONE", "--config", configure(tmp_path, 1, **fields))
-    assert done.returncode == 1 and says in done.stdout
+    assert done.returncode == 1 and message in done.stdout
 
 
-def test_a_board_that_nobody_knows():
+def test_an_unknown_board():
     done = command("--board", "toaster", "--port", "/dev/ttyNONE")
     assert done.returncode == 1 and "no board toaster: BOARD= takes esp32" in done.stdout
 
@@ -144,7 +144,7 @@ def status(state="online", seq=1, epoch=5):
     return json.dumps({"state": state, "seq": seq, "epoch": epoch, "firmware": "1"})
 
 
-def test_only_what_comes_after_the_reset_and_is_new_is_a_birth():
+def test_only_a_new_message_after_the_reset_is_a_birth():
     births = Births()
     births.message("box", "status", status(seq=1), True)
     births.arm()
@@ -157,7 +157,7 @@ def test_only_what_comes_after_the_reset_and_is_new_is_a_birth():
     assert births.wait(0)["seq"] == 3
 
 
-def test_a_sensor_that_sleeps_again_was_born_as_well():
+def test_a_status_asleep_is_a_birth():
     births = Births()
     births.arm()
     births.message("box", "status", status("asleep", epoch=6), True)
@@ -167,7 +167,7 @@ def test_a_sensor_that_sleeps_again_was_born_as_well():
 # --- the broker ---
 
 
-def test_where_the_broker_is():
+def test_address_of_the_broker():
     assert broker_of({"host": "h"}).place == "h:1883"
     assert broker_of({"host": "h", "port": 99}).place == "h:99"
     assert broker_of({"host": "h", "port": 99}, "other").place == "other:99"

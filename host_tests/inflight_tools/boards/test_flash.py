@@ -1,4 +1,4 @@
-"""Flashing a board: an ESP32 through esptool, over real bytes to an emulated boot program; a Pico by its boot drive."""
+"""Flashing a board: an ESP32 by esptool, with a fake ROM bootloader; a Pico by its boot drive."""
 
 import fcntl
 import json
@@ -22,7 +22,7 @@ from inflight_tools.boards.images.variants import NAMES, variant
 SETTINGS = {"host": "broker.example", "wifi_ssid": "attic", "wifi_key": "very secret"}
 ESP32 = variant("esp32")
 MESSAGES = b"undelivered messages" * 1000
-JOURNAL = 0x3F0000  # of a board with 4 MB
+JOURNAL = 0x3F0000  # with 4 MB of flash
 STOCK = esp_firmware()
 FILES = {"/main.py": b"import app", "/config.json": b'{"host": "b"}'}
 
@@ -36,14 +36,14 @@ def home(tmp_path, monkeypatch):
 
 
 def run(*words):
-    """What the person sees: (exit status, output, errors)."""
+    """(exit status, stdout, stderr) of the command."""
     done = subprocess.run([*INFLIGHT, "board", "flash", *map(str, words)], capture_output=True, text=True)
     assert "very secret" not in done.stdout + done.stderr
     return done.returncode, done.stdout, done.stderr
 
 
 def refused(*words):
-    """The one line that says why not."""
+    """The error message of one line."""
     status, output, errors = run(*words)
     assert status == 1 and "Traceback" not in errors
     assert len(errors.splitlines()) == 1, errors
@@ -71,11 +71,11 @@ def test_a_bare_board_gets_everything_in_one_command(home):
     assert "with an empty journal" in output
 
 
-def test_the_board_holds_what_the_image_file_holds():
+def test_the_flash_equals_the_image_file():
     image = Esp32Image(ESP32, esp_firmware(), FILES)
     with EspRom() as rom:
         flashed(rom, Esp32Image(ESP32, esp_firmware(), {f"/lib/old{i}": b"old" * 400 for i in range(99)}))
-        rom.flash[0x300000:] = os.urandom(4096) * 256  # whatever was there
+        rom.flash[0x300000:] = os.urandom(4096) * 256  # old content
         rom.flash[0x8000:0x9000] = b"\xff" * 0x1000
         flashed(rom, image)
         for what, at, content in image.pieces():
@@ -85,7 +85,7 @@ def test_the_board_holds_what_the_image_file_holds():
 
 
 @pytest.mark.parametrize("board", [name for name in NAMES if name in CHIP_IDS])
-def test_each_variant_is_flashed_where_its_chip_boots(board):
+def test_each_variant_is_flashed_at_its_chips_boot_address(board):
     chosen = variant(board)
     firmware = esp_firmware(board, chosen.bootloader)
     with EspRom(board) as rom:
@@ -111,7 +111,7 @@ def test_flashing_again_keeps_the_journal(capsys):
     assert "with its journal as it was" in capsys.readouterr().out
 
 
-def test_a_journal_that_would_move_is_not_touched():
+def test_a_journal_at_another_address_is_kept():
     with EspRom(flash_mb=8) as rom:
         flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES, 8))
         rom.flash[0x7F0000 : 0x7F0000 + len(MESSAGES)] = MESSAGES
@@ -140,7 +140,7 @@ def test_a_journal_among_the_files_is_not_overwritten(table_says_vfs):
         assert mounted(bytes(rom.flash[0x200000:JOURNAL])) == FILES
 
 
-def test_files_that_cannot_be_read_may_hold_a_journal():
+def test_an_unreadable_file_system_is_kept():
     with EspRom() as rom, Esp32Port(rom.port, "esp32") as port:
         with_journal_among_its_files(rom, True)
         before, read = bytes(rom.flash), port.read
@@ -156,7 +156,7 @@ def test_files_that_cannot_be_read_may_hold_a_journal():
         assert rom.flash == before
 
 
-def test_a_board_with_stock_micropython_is_as_good_as_bare():
+def test_a_board_with_stock_micropython_is_overwritten():
     with EspRom() as rom:
         rom.flash[0x1000 : 0x1000 + len(STOCK)] = STOCK
         for at, part in build({"/boot.py": b"#", "/notes/journal": b"somebody's"}, 0x200000, 32):
@@ -165,7 +165,7 @@ def test_a_board_with_stock_micropython_is_as_good_as_bare():
         assert mounted(bytes(rom.flash[0x200000:JOURNAL])) == FILES
 
 
-def test_a_board_that_is_unplugged_meanwhile_keeps_its_journal():
+def test_a_board_that_is_unplugged_keeps_its_journal():
     with EspRom() as rom:
         flashed(rom, Esp32Image(ESP32, STOCK, FILES))
         rom.flash[JOURNAL : JOURNAL + len(MESSAGES)] = MESSAGES
@@ -215,7 +215,7 @@ def test_another_chip_on_the_port(home):
 
 @pytest.fixture
 def terminal(home):
-    """The slave end of a pseudo terminal, to which nobody listens."""
+    """The slave end of a pseudo terminal without a board."""
     (home / "firmware.bin").write_bytes(esp_firmware())
     master, slave = pty.openpty()
     yield slave
@@ -223,7 +223,7 @@ def terminal(home):
     os.close(master)
 
 
-def test_a_port_where_nobody_answers(terminal):
+def test_a_port_without_a_board(terminal):
     name = os.ttyname(terminal)
     problem = refused("--board", "esp32", "--port", name, "--firmware", "firmware.bin")
     assert f"no answer on {name}: hold the board's BOOT button" in problem
@@ -249,7 +249,7 @@ def test_a_port_without_permission():
     assert explain("/dev/ttyUSB0", text).startswith("/dev/ttyUSB0: permission denied: add yourself to the group")
 
 
-# --- what is wrong before any port is opened ---
+# --- errors before the port is opened ---
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_port_without_permission():
         (["--board", "esp32s3", "--firmware", "s3.bin", "--flash-mb", "5"], "FLASH_MB=5: use one of 1, 2, 4, 8"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(words, problem, home):
+def test_wrong_arguments(words, problem, home):
     (home / "s3.bin").write_bytes(esp_firmware("esp32s3", 0))
     (home / "bad.json").write_text('{"host": "b", "qos": 5}')
     assert f"error: {problem}" in refused(*words, "--port", "/dev/ttyNONE")
@@ -288,7 +288,7 @@ def drive(home):
 PICO = ("--board", "pico_w", "--firmware", "firmware.uf2")
 
 
-def test_a_boot_drive_gets_the_file_and_the_person_a_warning(drive):
+def test_the_file_is_written_to_the_boot_drive_with_a_warning(drive):
     status, output, errors = run(*PICO, "--port", drive)
     assert status == 0, errors
     written = (drive / "inflight.uf2").read_bytes()
@@ -302,7 +302,7 @@ def test_another_chip_s_boot_drive(drive):
     assert not (drive / "inflight.uf2").exists()
 
 
-def test_a_folder_that_is_no_boot_drive(drive):
+def test_a_folder_without_boot_drive(drive):
     assert "is no boot drive: it has no INFO_UF2.TXT" in refused(*PICO, "--port", drive.parent)
 
 
@@ -313,7 +313,7 @@ def test_a_running_pico_may_hold_messages(drive):
     assert "no port /dev/ttyNONE" in refused(*PICO, "--port", "/dev/ttyNONE", "--erase")
 
 
-def test_without_a_boot_drive_the_person_learns_how_to_get_one(drive, monkeypatch):
+def test_without_a_boot_drive_the_error_says_how_to_get_one(drive, monkeypatch):
     monkeypatch.setattr(flash, "_mounted", lambda label: None)
     image = Uf2Image(variant("pico_w"), pico_firmware(), FILES)
     with pytest.raises(ValueError, match="hold the board's BOOTSEL button while you connect it, mount the drive RPI"):

@@ -1,4 +1,4 @@
-"""Images for ESP32 boards, read back with other people's eyes: esptool's, and the littlefs of MicroPython."""
+"""Images for ESP32 boards, checked with esptool and with MicroPython's littlefs."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ def real_firmware(board):
 
 
 def image_info(image, path):
-    """What esptool says of an image file."""
+    """The output of esptool about an image file."""
     path.write_bytes(image.file())
     command = [sys.executable, "-m", "esptool", "image-info", str(path)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -44,7 +44,7 @@ def image_info(image, path):
 
 
 def partitions(image):
-    """{name: (offset, size)} as the finished file has it."""
+    """{name: (offset, size)} in the finished file."""
     data = image.file()[0x8000 - image.base :][:0x1000]
     return {part.name: (part.offset, part.size) for part in read_table(data, image.flash_size)}
 
@@ -55,17 +55,17 @@ def content(image, name):
 
 
 @pytest.mark.parametrize("board", [name for name in NAMES if name in CHIP_IDS])
-def test_the_image_of_each_variant_is_what_its_chip_boots(board, tmp_path):
+def test_the_image_of_each_variant_is_valid_for_its_chip(board, tmp_path):
     chosen = variant(board)
     image = Esp32Image(chosen, esp_firmware(board, chosen.bootloader), FILES)
-    told = image_info(image, tmp_path / "image.bin")
-    assert f"Chip ID: {CHIP_IDS[board]} " in told and "Flash size: 4MB" in told
-    assert told.count("(valid)") == 2
+    result = image_info(image, tmp_path / "image.bin")
+    assert f"Chip ID: {CHIP_IDS[board]} " in result and "Flash size: 4MB" in result
+    assert result.count("(valid)") == 2
     assert len(image.file()) == 4 * MB - chosen.bootloader
 
 
 @pytest.mark.parametrize("board", REAL)
-def test_real_firmware_goes_in_unchanged(board, tmp_path):
+def test_real_firmware_is_unchanged(board, tmp_path):
     firmware = real_firmware(board)
     image = Esp32Image(variant(board), firmware, FILES)
     assert image_info(image, tmp_path / "image.bin").count("(valid)") == 2
@@ -76,7 +76,7 @@ def test_real_firmware_goes_in_unchanged(board, tmp_path):
     assert mounted(content(image, "vfs")) == FILES
 
 
-def test_the_table_states_journal_and_file_system():
+def test_partitions_of_journal_and_file_system():
     image = Esp32Image(ESP32, esp_firmware(), FILES)
     assert partitions(image) == {
         "nvs": (0x9000, 0x6000),
@@ -92,7 +92,7 @@ def test_the_journal_of_a_new_board_is_blank():
     assert content(Esp32Image(ESP32, esp_firmware(), FILES), "mqtt") == b"\xff" * 0x10000
 
 
-def test_the_journal_stays_where_it_is_when_firmware_grows():
+def test_the_journal_keeps_its_address_when_firmware_grows():
     bigger = [("nvs", "nvs", 0x6000), ("phy_init", "phy", 0x1000), ("factory", "factory", 0x280000)]
     now = Esp32Image(ESP32, esp_firmware(), FILES)
     later = Esp32Image(ESP32, esp_firmware(layout=bigger, size=2_200_000), FILES)
@@ -100,16 +100,16 @@ def test_the_journal_stays_where_it_is_when_firmware_grows():
     assert partitions(later)["vfs"] == (0x290000, 0x160000)
 
 
-def test_micropython_mounts_the_file_system_and_can_write_it():
+def test_micropython_mounts_and_writes_the_file_system():
     image = Esp32Image(ESP32, esp_firmware(), FILES)
     written = {"/lib/more.mpy": b"new" * 3000}
     assert mounted(content(image, "vfs"), write=written) == FILES | written
 
 
-def test_more_flash_is_used_when_it_is_named(tmp_path):
+def test_more_flash(tmp_path):
     image = Esp32Image(variant("esp32c3"), esp_firmware("esp32c3", 0), FILES, 16)
-    told = image_info(image, tmp_path / "image.bin")
-    assert "Flash size: 16MB" in told and told.count("(valid)") == 2
+    result = image_info(image, tmp_path / "image.bin")
+    assert "Flash size: 16MB" in result and result.count("(valid)") == 2
     assert partitions(image)["mqtt"] == (16 * MB - 0x10000, 0x10000)
     assert partitions(image)["vfs"] == (0x200000, 14 * MB - 0x10000)
     assert mounted(content(image, "vfs")) == FILES
@@ -125,7 +125,7 @@ def test_firmware_with_two_applications_starts_the_first():
     assert mounted(content(image, "vfs")) == FILES
 
 
-def test_pieces_leave_journal_and_settings_of_the_radio_alone():
+def test_pieces_do_not_contain_the_journal_and_settings_of_the_radio():
     image = Esp32Image(ESP32, esp_firmware(), FILES)
     assert {name for name, _, _ in image.pieces()} == {"bootloader", "partition table", "factory", "files"}
     for name in ("nvs", "phy_init", "mqtt"):
@@ -133,7 +133,7 @@ def test_pieces_leave_journal_and_settings_of_the_radio_alone():
         assert all(at + len(data) <= start or at >= start + size for _, at, data in image.pieces())
 
 
-def test_the_file_holds_the_application_and_is_for_no_other_eyes(tmp_path):
+def test_the_file_has_the_application_and_only_the_owner_can_read_it(tmp_path):
     (tmp_path / "config.json").write_text('{"host": "b", "wifi_ssid": "attic", "wifi_key": "very secret"}')
     (tmp_path / "firmware.bin").write_bytes(esp_firmware())
     command = [*INFLIGHT, "board", "image", "--board", "esp32", "--firmware", "firmware.bin", "--out", "new/it"]
@@ -147,30 +147,20 @@ def test_the_file_holds_the_application_and_is_for_no_other_eyes(tmp_path):
     application = bundle.files("esp32")
     assert found["/config.json"] == (tmp_path / "config.json").read_bytes()
     assert {path: found[path] for path in application} == application
-    # What `make deploy` looks at to see what is old.
+    # `deploy` compares this record with new files.
     assert json.loads(found[RECORD]) == {path: sha(content) for path, content in application.items()}
 
 
-def test_a_program_reads_where_the_image_is_and_its_hash(tmp_path):
+def test_json_output(tmp_path):
     (tmp_path / "config.json").write_text('{"host": "b"}')
     (tmp_path / "firmware.bin").write_bytes(esp_firmware())
-    command = [
-        *INFLIGHT,
-        "board",
-        "image",
-        "--board",
-        "esp32",
-        "--firmware",
-        "firmware.bin",
-        "--out",
-        "it.bin",
-        "--json",
-    ]
+    options = ("--board", "esp32", "--firmware", "firmware.bin", "--out", "it.bin", "--json")
+    command = [*INFLIGHT, "board", "image", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     made = (tmp_path / "it.bin").read_bytes()
-    told = {"board": "esp32", "path": "it.bin", "bytes": len(made), "sha256": hashlib.sha256(made).hexdigest()}
-    assert json.loads(done.stdout) == told
+    result = {"board": "esp32", "path": "it.bin", "bytes": len(made), "sha256": hashlib.sha256(made).hexdigest()}
+    assert json.loads(done.stdout) == result
 
 
 def damaged(data, at):
@@ -196,7 +186,7 @@ WHOLE = esp_firmware()
     ],
     ids=["chip", "html", "empty", "app", "blank app", "truncated", "no app", "bits", "bootloader", "table"],
 )
-def test_what_is_no_whole_firmware_for_this_chip_is_refused(firmware, problem):
+def test_wrong_firmware_is_refused(firmware, problem):
     with pytest.raises(ValueError, match="^" + problem) as e:
         Esp32Image(ESP32, firmware, FILES)
     assert "\n" not in str(e.value)

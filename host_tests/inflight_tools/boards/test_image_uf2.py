@@ -1,4 +1,4 @@
-"""Images for a Pico W and a Pico 2 W: what the boot program makes of them, and what MicroPython finds afterwards."""
+"""Images for a Pico W and a Pico 2 W: what the ROM bootloader writes, and what MicroPython finds afterwards."""
 
 import json
 import struct
@@ -23,7 +23,7 @@ FILES = {"/main.py": b"import app", "/lib/inflight/journal.mpy": bytes(range(256
 
 
 def blocks(image):
-    """(address, number, of how many, family, payload) of each block of the finished file."""
+    """(address, number, total, family, payload) of each block of the finished file."""
     data = image.file()
     assert len(data) % 512 == 0
     for at in range(0, len(data), 512):
@@ -34,13 +34,14 @@ def blocks(image):
 
 
 def booted(image, flash, family):
-    """What the boot program leaves in `flash` (bytearray): it erases a sector when it meets its first page."""
-    clean = set()
+    """Writes the image into `flash` (a bytearray) as the ROM bootloader does: it erases a sector before the sector's
+    first page."""
+    erased = set()
     for address, _, _, of, payload in blocks(image):
         if of == family:
             at = address - FLASH
-            if at // 4096 not in clean:
-                clean.add(at // 4096)
+            if at // 4096 not in erased:
+                erased.add(at // 4096)
                 flash[at // 4096 * 4096 : at // 4096 * 4096 + 4096] = b"\xff" * 4096
             flash[at : at + 256] = payload
     return flash
@@ -60,16 +61,16 @@ def test_firmware_and_files_arrive(board, firmware):
     assert mounted(file_system(image, flash), 256, write={"/more": b"m" * 9000}) == FILES | {"/more": b"m" * 9000}
 
 
-def test_the_boot_program_can_count_the_blocks():
+def test_blocks_are_numbered():
     image = Uf2Image(PICO_W, pico_firmware(), FILES)
     found = list(blocks(image))
     assert [number for _, number, *_ in found] == list(range(len(found)))
     assert {total for _, _, total, *_ in found} == {len(found)}
     assert len({address for address, *_ in found}) == len(found)
-    assert len(found) < 300  # of 3392 pages: what nobody reads stays out
+    assert len(found) < 300  # of 3392 pages: unused ones are left out
 
 
-def test_the_block_that_mends_the_rp2350_stays_first():
+def test_the_errata_block_of_the_rp2350_stays_first():
     image = Uf2Image(PICO2_W, pico_firmware(**RP2350), FILES)
     assert image.file()[:512] == uf2_errata_block()
     mine = [block for block in blocks(image) if block[3] == RP2350["family"]]
@@ -77,13 +78,13 @@ def test_the_block_that_mends_the_rp2350_stays_first():
     assert {total for _, _, total, *_ in mine} == {len(mine)}
 
 
-def test_nothing_of_an_older_file_system_shines_through():
-    """Blank halves of directories are the danger: what stood there before would pass for the newer half."""
+def test_an_older_file_system_is_overwritten():
+    """Also under blank halves of directories: old content there could be taken for the newer half."""
     image = Uf2Image(PICO_W, pico_firmware(), FILES)
     flash = bytearray(b"\xff") * (2 << 20)
     at = image.start - FLASH
     old = {f"/lib/inflight/old{i}.mpy": b"old" * 400 for i in range(120)} | {"/main.py": b"old"}
-    # Its blocks over and over, so that there is something everywhere, and in their own places.
+    # Used blocks everywhere, and each block at its address.
     parts = [part[i : i + 4096] for _, part in build(old, image.size, 256) for i in range(0, len(part), 4096)]
     used = [part for part in parts if part.strip(b"\xff")]
     for block in range(image.size // 4096):
@@ -108,7 +109,7 @@ def test_nothing_of_an_older_file_system_shines_through():
     ],
     ids=["empty", "other", "truncated", "torn", "chip", "overlap", "romfs", "stranger", "small"],
 )
-def test_what_is_no_whole_firmware_for_this_chip_is_refused(firmware, problem):
+def test_wrong_firmware_is_refused(firmware, problem):
     with pytest.raises(ValueError, match="^" + problem) as e:
         Uf2Image(PICO_W, firmware, FILES)
     assert "\n" not in str(e.value)
@@ -124,7 +125,7 @@ def test_the_file_system_of_a_real_pico_2_w():
     assert mounted(file_system(image, booted(image, bytearray(4 << 20), PICO2_W.family)), 256) == FILES
 
 
-# --- the real firmware, booted; host_tests/emulated_boards shows what becomes of it ---
+# --- the real firmware, booted; more in host_tests/emulated_boards ---
 
 _LOOK = """
 import json, os
@@ -145,26 +146,16 @@ print(json.dumps([sorted(found), host, hasattr(inflight, "Client")]))
 """
 
 
-def test_a_pico_w_boots_the_file_and_finds_its_application(tmp_path):
+def test_a_pico_w_boots_the_image_and_finds_its_application(tmp_path):
     if reason := emulated.unavailable():
         pytest.skip(reason)
     from dev.pico_w.board import Board
     from dev.pico_w.copies import staged
 
     (tmp_path / "config.json").write_text('{"host": "broker.example"}')
-    command = [
-        *INFLIGHT,
-        "board",
-        "image",
-        "--board",
-        "pico_w",
-        "--firmware",
-        emulated.find(),
-        "--out",
-        "it.uf2",
-    ]
+    command = [*INFLIGHT, *["board", "image", "--board", "pico_w", "--out", "it.uf2", "--firmware"], emulated.find()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     board = Board(uf2=tmp_path / "it.uf2")
-    said = staged(lambda board: board.run(_LOOK), board, board.switch_on)
-    assert json.loads(said) == [sorted(bundle.files("rp2040")), "broker.example", True]
+    output = staged(lambda board: board.run(_LOOK), board, board.switch_on)
+    assert json.loads(output) == [sorted(bundle.files("rp2040")), "broker.example", True]

@@ -1,4 +1,4 @@
-"""What goes into a firmware, and what mip installs: all of it, once."""
+"""Manifests: a firmware, and mip, get each file exactly once."""
 
 import json
 import os
@@ -19,8 +19,8 @@ class Options:
 
 
 class Manifest:
-    """Obeys a manifest as MicroPython's build does: paths are relative to the manifest they stand in, which is taken
-    once. `frozen` holds (name in the firmware, source file, optimisation), `stock` what MicroPython itself brings."""
+    """Executes a manifest as MicroPython's build does: paths are relative to the manifest, and each manifest is
+    included once. `frozen`: (name in the firmware, source file, optimisation). `stock`: manifests of MicroPython."""
 
     def __init__(self, path):
         self.frozen, self.stock, self._seen = [], [], set()
@@ -53,13 +53,13 @@ class Manifest:
 @pytest.mark.parametrize(
     "board, stock", [("esp32", "$(PORT_DIR)/boards/manifest.py"), ("rp2040", "$(BOARD_DIR)/manifest.py")]
 )
-def test_a_firmware_holds_all_that_a_board_carries(board, stock):
+def test_a_firmware_has_all_files_of_a_board(board, stock):
     manifest = Manifest(CHECKOUT / "boards" / board / "manifest.py")
     wanted = {f"{place}.py": source.resolve() for place, source in bundle.sources(board).items()}
     assert {name: source for name, source, _ in manifest.frozen} == wanted
     assert set(Counter(name for name, _, _ in manifest.frozen).values()) == {1}
-    assert {opt for _, _, opt in manifest.frozen} == {3}  # as mpy-cross is told to
-    assert {"boot.py", "main.py"} <= set(wanted)  # what MicroPython starts
+    assert {opt for _, _, opt in manifest.frozen} == {3}  # as for mpy-cross
+    assert {"boot.py", "main.py"} <= set(wanted)  # MicroPython runs these
     assert manifest.stock == [stock]
 
 
@@ -69,7 +69,7 @@ def test_the_library_alone():
     assert not manifest.stock
 
 
-def test_manifests_stay_on_the_host():
+def test_manifests_are_not_copied_to_boards():
     for board in ("esp32", "rp2040"):
         assert not any("manifest" in place for place in bundle.sources(board))
 

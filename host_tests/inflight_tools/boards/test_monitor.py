@@ -1,4 +1,4 @@
-"""monitor: the console of a board and its messages at the broker in one stream, either half alone."""
+"""`monitor`: the console of a board, its messages at the broker, and both in one stream."""
 
 import json
 import re
@@ -16,8 +16,8 @@ from inflight_tools.boards.device.link import Link
 from inflight_tools.boards.monitor import describe
 
 HEALTH = {"firmware": "1", "heap": 120000, "journal": {"live": 0, "used": 90}, "errors": {}, "counters": {"resent": 2}}
-# A board that tells on and on which of its starts this is.
-TALKER = b"""
+# Prints a number that is different after each start.
+PROGRAM = b"""
 import os, time
 start = os.urandom(4).hex()
 while True:
@@ -37,7 +37,7 @@ class Monitor:
         return self
 
     def until(self, pattern):
-        """The next line that `pattern` is found in."""
+        """Returns the next line that contains `pattern`."""
         for line in self._process.stdout:
             if re.search(pattern, line):
                 return line
@@ -60,7 +60,7 @@ def board(tmp_path):
         pytest.skip(str(e))
     with StandIn(tmp_path, runtime, usb=True) as board:
         with Link(board.port) as link:
-            link.put({"/main.py": TALKER})
+            link.put({"/main.py": PROGRAM})
         yield board
 
 
@@ -83,7 +83,7 @@ def send(broker, kind, fields, device="box"):
 
 
 @pytest.mark.timeout(60)
-def test_the_console_and_nothing_is_sent_to_the_board(board):
+def test_the_console_is_shown_without_sending_anything_to_the_board(board):
     board.received.clear()
     starts = board.starts
     with Monitor("--port", board.port) as monitor:
@@ -115,8 +115,8 @@ def test_messages_at_the_broker(tmp_path, broker):
 
 
 @pytest.mark.timeout(60)
-def test_both_in_one_stream_and_whose_message_it_is(tmp_path, broker, board):
-    config = configure(tmp_path, broker)  # no device: those of all
+def test_console_and_messages_of_several_devices(tmp_path, broker, board):
+    config = configure(tmp_path, broker)  # no device: messages of all
     with Monitor("--port", board.port, "--config", config) as monitor:
         monitor.until("connected")
         monitor.until("console  start")
@@ -125,14 +125,14 @@ def test_both_in_one_stream_and_whose_message_it_is(tmp_path, broker, board):
         monitor.until("console  start")
 
 
-def test_ports_and_brokers_that_are_not_there(tmp_path):
+def test_missing_port(tmp_path):
     with Monitor("--port", "/dev/ttyNONE") as monitor:
         assert "no port /dev/ttyNONE: plug the board in" in monitor.until("monitor")
     with Monitor() as monitor:
         assert "FAILED: nothing to show: PORT=" in monitor.until("FAILED")
 
 
-def test_what_a_message_says():
+def test_how_a_message_is_shown():
     assert describe(b'{"a": {"b": {"c": 1}, "d": 0}, "e": null, "f": "x"}') == "a.b.c=1 f=x"
     assert describe(b"not JSON") == "not JSON"
     assert describe(b"[1]") == "[1]"

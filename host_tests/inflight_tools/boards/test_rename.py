@@ -1,4 +1,4 @@
-"""Names of the library that become words of the firmware's own: which do, which must not, and the way back."""
+"""Internal names of the library are replaced by words that MicroPython has already: which ones, and the reverse."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ def attributes(text):
     return {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
 
 
-def test_what_users_know_keeps_its_name():
+def test_public_names_stay():
     deployed = "".join(shrunk(library()).values())
     types = (library()["inflight/__init__"].with_suffix(".pyi")).read_text()
     for name in ("publish", "subscribe", "max_inflight", "on_complete", "readblocks", "counters", "damaged"):
@@ -24,7 +24,7 @@ def test_what_users_know_keeps_its_name():
         assert re.search(rf"\b{name}\b", deployed), name
 
 
-def test_internal_names_become_one_word_everywhere(tmp_path):
+def test_internal_names_are_replaced_everywhere(tmp_path):
     found = shrunk(library())
     texts = {place: file.read_text() for place, file in library().items()}
     internal = {"_connect_steps", "outbound", "make_space", "within_packet", "retransmit"}
@@ -32,7 +32,7 @@ def test_internal_names_become_one_word_everywhere(tmp_path):
     assert not internal & set().union(*map(mentioned, found.values()))
 
 
-def test_who_is_compiled_beside_the_library_knows_the_same_words(tmp_path):
+def test_modules_compiled_with_the_library_get_the_same_words(tmp_path):
     test = tmp_path / "mine.py"
     test.write_text("def f(session):\n    return session.outbound.rows\n")
     found = shrunk(library() | {"mine": test})
@@ -55,8 +55,7 @@ def test_every_name_has_its_definition(board, tmp_path):
     assert not done.returncode, done.stdout
 
 
-def test_the_words_cost_nothing():
-    """None of them is new to MicroPython."""
+def test_micropython_has_all_words():
     found = runtime("micropython-x86")
     if found.reason:
         pytest.skip(found.reason)
@@ -85,6 +84,6 @@ def _frame(line):
 
 @pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
 def test_a_board_has_the_words_of_the_library_alone(board):
-    """Otherwise its tracebacks would be translated wrongly."""
+    """With other words its tracebacks would be translated wrongly."""
     alone, there = shrunk(library()), shrunk(sources(board))
     assert {place: there[place] for place in alone} == alone

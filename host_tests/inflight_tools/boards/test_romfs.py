@@ -1,4 +1,4 @@
-"""ROMFS=1: the modules in a ROM file system, which MicroPython imports from where they lie."""
+"""ROMFS=1: the modules in a ROM file system, from which MicroPython runs them in place."""
 
 import subprocess
 
@@ -36,7 +36,7 @@ def test_modules_go_to_rom_and_are_imported_from_there(tmp_path):
         assert not (plan.rom or plan.write or plan.stale) and plan.same == len(APPLICATION)
 
 
-def test_an_image_that_does_not_arrive_as_sent_is_told(tmp_path, monkeypatch):
+def test_an_image_that_is_damaged_on_the_way_is_reported(tmp_path, monkeypatch):
     write, text = rom.write, LIBRARY["/lib/inflight/topic.mpy"]
     monkeypatch.setattr(
         rom, "write", lambda link, image: write(link, image.replace(text, text.replace(b"topic.py", b"topic.px")))
@@ -49,21 +49,21 @@ def test_an_image_that_does_not_arrive_as_sent_is_told(tmp_path, monkeypatch):
         assert put(there.port)[1] == "/rom/lib/inflight/topic.mpy"
 
 
-def test_what_was_copied_before_is_removed_from_the_file_system(tmp_path):
+def test_modules_copied_before_are_removed_from_the_file_system(tmp_path):
     with StandIn(tmp_path, RUNTIME, rom=ROM) as there:
         assert put(there.port, in_rom=False)[1] == "/lib/inflight/topic.mpy"
         assert sorted(put(there.port)[0].stale) == sorted(LIBRARY)
         assert put(there.port)[1] == "/rom/lib/inflight/topic.mpy"
 
 
-def test_firmware_without_one(tmp_path):
+def test_firmware_without_rom_file_system(tmp_path):
     with StandIn(tmp_path, RUNTIME) as there, pytest.raises(DeviceError, match="has no ROM file system"):
         put(there.port)
 
 
-def test_one_that_is_too_small(tmp_path):
-    says = "do not fit the ROM file system, 8192 bytes: leave ROMFS=1 out"
-    with StandIn(tmp_path, RUNTIME, rom=8192) as there, pytest.raises(DeviceError, match=says):
+def test_rom_file_system_too_small(tmp_path):
+    message = "do not fit the ROM file system, 8192 bytes: leave ROMFS=1 out"
+    with StandIn(tmp_path, RUNTIME, rom=8192) as there, pytest.raises(DeviceError, match=message):
         put(there.port)
 
 
@@ -81,7 +81,7 @@ print(gc.mem_alloc() - before)
 
 
 def test_code_in_rom_takes_less_heap_than_code_in_files(tmp_path):
-    """The image that mpremote would write, mounted by MicroPython itself."""
+    """With the image that mpremote would write, mounted by MicroPython."""
     (tmp_path / "image").write_bytes(rom.image(LIBRARY))
     (tmp_path / "files" / "inflight").mkdir(parents=True)
     for path, content in LIBRARY.items():

@@ -1,4 +1,4 @@
-"""What is compiled for boards is smaller than what stands in the checkout, and does the same."""
+"""The source compiled for boards is smaller than the checkout's, and behaves the same."""
 
 import ast
 import subprocess
@@ -19,10 +19,10 @@ def library_with(**texts):
     return shrink(found | texts)
 
 
-def test_rooms_that_are_always_loaded_together_become_one_module():
+def test_modules_that_are_always_loaded_together_become_one():
     found = library_with()
     assert set(found) == {*library(), "inflight/core"}
-    assert max(len(found[f"inflight/{room}"]) for room in CORE) < 600
+    assert max(len(found[f"inflight/{module}"]) for module in CORE) < 600
     assert "class Session" in found["inflight/core"] and "class Journal" in found["inflight/core"]
 
 
@@ -31,14 +31,14 @@ def test_constants_become_numbers_in_other_modules_too():
     assert library_with(mine=text)["mine"] == "import inflight.core as packet\nx = (3, 2, 3)\n"
 
 
-def test_docstrings_and_what_is_for_cpython_go():
-    found = library_with(mine='def f():\n    """Tells."""\n')
+def test_docstrings_and_code_for_cpython_are_removed():
+    found = library_with(mine='def f():\n    """Text."""\n')
     assert found["mine"] == "def f():\n    pass\n"
     assert "cpython" not in found["inflight/core"]
 
 
 @pytest.mark.parametrize(
-    "first, second, says",
+    "first, second, message",
     [
         ("def f(): pass", "def f(): pass", "f is defined in inflight/compat and in inflight/packet"),
         (
@@ -48,8 +48,8 @@ def test_docstrings_and_what_is_for_cpython_go():
         ),
     ],
 )
-def test_names_that_would_meet_are_told(first, second, says):
-    with pytest.raises(ValueError, match=says):
+def test_names_that_collide_are_reported(first, second, message):
+    with pytest.raises(ValueError, match=message):
         shrink({"inflight/compat": first, "inflight/packet": second})
 
 
@@ -60,14 +60,14 @@ def _runtime():
     return found
 
 
-# All device tests of the library but those that take minutes and know nothing that these do not.
+# All device tests of the library, except those that take minutes and prove nothing more here.
 DEPLOYED = (
     *("test_packet", "test_topic", "test_flash", "test_pinned", "test_journal", "test_journal_alloc", "test_corpus"),
     *("test_outbound", "test_inbound", "test_foreign", "test_keep_alive", "test_session_record", "test_session"),
 )
 
 
-# What the tests import that may know the library's internal names.
+# Modules that the tests import; they may use internal names of the library.
 _FLAT = ("host_tests/device", "host_tests/fuzz/targets", "firmware", "boards/common", "boards/unix")
 BESIDE = {file.stem: file for folder in _FLAT for file in (CHECKOUT / folder).glob("*.py")}
 BESIDE |= {f"dev/reference/{file.stem}": file for file in (CHECKOUT / "dev/reference").glob("*.py")}
@@ -81,7 +81,7 @@ def deployed():
 
 @pytest.mark.parametrize("name", DEPLOYED)
 @pytest.mark.timeout(600)
-def test_device_tests_pass_with_the_library_as_it_is_deployed(deployed, name):
+def test_device_tests_pass_with_the_deployed_library(deployed, name):
     process = device_run.start(_runtime(), DEVICE / f"{name}.py", lib=deployed, stdout=subprocess.PIPE, text=True)
     output, status = device_run.wait(process, 300)
     assert status == 0, output
@@ -89,7 +89,7 @@ def test_device_tests_pass_with_the_library_as_it_is_deployed(deployed, name):
 
 
 def test_every_module_of_every_board_compiles_and_finds_its_imports():
-    """By name: what a module takes from another one of ours has to be there."""
+    """Each name that a module imports from another module of the project exists there."""
     for board in ("esp32", "rp2040", "unix"):
         texts = shrink({place: file.read_text() for place, file in sources(board).items()})
         trees = {place.replace("/", "."): ast.parse(text) for place, text in texts.items()}
@@ -110,9 +110,9 @@ def _binds(node):
     return [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
 
 
-@pytest.mark.parametrize("room", CORE)
-def test_each_room_is_still_there_by_its_own_name(room):
-    public = "import inflight.%s as room\nprint(sorted(n for n in dir(room) if n[0] != '_'))" % room
+@pytest.mark.parametrize("module", CORE)
+def test_each_module_can_be_imported_by_its_own_name(module):
+    public = "import inflight.%s as module\nprint(sorted(n for n in dir(module) if n[0] != '_'))" % module
     with device_run.compiled() as lib:
         done = subprocess.run(
             [*_runtime().command(), "-c", public], env={"MICROPYPATH": f".frozen:{lib}"}, capture_output=True, text=True
@@ -126,15 +126,14 @@ def test_each_room_is_still_there_by_its_own_name(room):
         "pages": "Pages",
         "records": "Records",
         "journal": "erase",
-    }
-    namespace |= {
         "in_flight": "InFlight",
         "outbound": "Outbound",
         "inbound": "Inbound",
         "session": "Session",
         "base": "Base",
         "transport": "open_socket",
+        "keep_alive": "KeepAlive",
+        "send_buffer": "SendBuffer",
+        "session_record": "SessionRecord",
     }
-    namespace |= {"keep_alive": "KeepAlive", "send_buffer": "SendBuffer"}
-    namespace |= {"session_record": "SessionRecord"}
-    assert repr(namespace[room]) in done.stdout
+    assert repr(namespace[module]) in done.stdout

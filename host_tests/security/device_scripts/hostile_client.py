@@ -1,6 +1,5 @@
-"""`hostile_client.py blocking|asyncio PORT TIMEOUT_MS`: has six messages of its own to deliver, and a broker that wants
-something else. Ends when they are delivered, with a line of JSON: what it had on its heap when it was connected first,
-the most it had there later, how often it erased flash, its counters."""
+"""`hostile_client.py blocking|asyncio PORT TIMEOUT_MS` delivers six messages to a hostile broker. At the end it prints
+JSON: heap in use after the first connection (`first`) and at most (`most`), sectors erased, counters."""
 
 import gc
 import json
@@ -27,7 +26,7 @@ def on_message(message):
 
 
 class Gauge:
-    """Bytes of heap in use, garbage aside; nothing where the interpreter does not tell."""
+    """Bytes of heap in use, without garbage. Only MicroPython reports them."""
 
     first = most = 0
 
@@ -47,15 +46,11 @@ def late():
     return ticks_diff(ticks_ms(), began) > LIMIT_MS
 
 
-def accept_some(publish):
-    for k in range(6):
-        publish("own", "message %d" % k, 1 + k % 2)
-
-
 def blocking():
     client = Client("127.0.0.1", "dev", journal, port=int(port), **options)
     client.subscribe("t/#", 2, on_message)
-    accept_some(client.publish)
+    for k in range(6):
+        client.publish("own", "message %d" % k, 1 + k % 2)
     while client.pending and not late():
         client.run_for(20)
         if client.counters()["connects"]:
@@ -83,6 +78,6 @@ if kind == "asyncio":
     done = asyncio.run(by_asyncio())
 else:
     done = blocking()
-told = done.counters()
-told.update(first=gauge.first, most=gauge.most, erases=journal.erases - 4, pending=done.pending, handed=received[0])
-print(json.dumps(told))
+result = done.counters()
+result.update(first=gauge.first, most=gauge.most, erases=journal.erases - 4, pending=done.pending, handed=received[0])
+print(json.dumps(result))

@@ -1,5 +1,5 @@
-"""`tls_client.py blocking|asyncio HOST PORT CA [what]`: connects, publishes, and tells how that went. `what` spoils the
-context: before the client is made, or between that and its connection."""
+"""`tls_client.py blocking|asyncio HOST PORT CA [what]` connects, publishes, and prints the result. `what` turns
+verification off: before the client is created or, with "later", before it connects."""
 
 import sys
 
@@ -22,7 +22,7 @@ else:
     context.load_verify_locations(cadata=data)
 
 
-def spoil():
+def loosen():
     if hasattr(context, "check_hostname") and "optional" not in what:
         context.check_hostname = False
     if "none" in what:
@@ -40,7 +40,7 @@ def make(client):
 async def by_asyncio():
     client = make(AsyncClient)
     if "later" in what:
-        spoil()
+        loosen()
     try:
         await client.connect()
         await client.publish("t", "over TLS", 1)
@@ -52,7 +52,7 @@ async def by_asyncio():
 def blocking():
     client = make(Client)
     if "later" in what:
-        spoil()
+        loosen()
     client.connect()
     client.publish("t", "over TLS", 1)
     print("delivered" if client.drain(20_000) else "no answer")
@@ -61,7 +61,7 @@ def blocking():
 
 try:
     if what and "later" not in what:
-        spoil()
+        loosen()
     if kind == "asyncio":
         import asyncio
 

@@ -1,4 +1,4 @@
-"""From landing files to tables and a report: Spark, on this machine or on a cluster."""
+"""The commands `inflight fleet ...`: collector, tables, report. Spark runs on this machine or on a cluster."""
 
 import contextlib
 import json
@@ -20,18 +20,16 @@ from inflight_tools.fleet.collect import command
 from inflight_tools.fleet.spark.session import PARTITIONS
 
 CONSOLE = Console(stderr=True)
-FOLDER = typer.Option(Path("telemetry"), "--data", help="folder of landing/ and tables/, unless they are named")
+FOLDER = typer.Option(Path("telemetry"), "--data", help="folder of landing/ and tables/")
 LANDING = typer.Option(None, help="folder or URI of the landing files")
-PLACE = typer.Option(None, help="folder or URI of the tables: hdfs://..., s3a://..., what Spark's Hadoop reads")
+TABLES = typer.Option(None, help="folder or URI of the tables: hdfs://..., s3a://..., as Spark's Hadoop reads it")
 ROOT = typer.Option("inflight", help="first levels of the devices' topics")
 MASTER = typer.Option("local[*]", help="Spark's master: local[*], spark://host:7077, yarn, k8s://...")
-CONF = typer.Option([], help="a setting of Spark's own, name=value; can be repeated")
-GRACE = typer.Option(3600, min=0, help="seconds after which a number that was overtaken counts as lost")
-PARTS = typer.Option(PARTITIONS, "--partitions", min=1, help="of a shuffle: two for each core")
+CONF = typer.Option([], help="a Spark property, name=value; can be repeated")
+GRACE = typer.Option(3600, min=0, help="seconds after which a missing number is lost if a later one arrived")
+PARTS = typer.Option(PARTITIONS, "--partitions", min=1, help="shuffle partitions: two for each core")
 
-app = typer.Typer(no_args_is_help=True, help="Collects what devices publish, and proves from it what arrived.")
-
-
+app = typer.Typer(no_args_is_help=True, help="Collects a fleet's messages, and proves which of them arrived.")
 app.command("collect", epilog=epilog("fleet collect --broker broker.example --landing telemetry/landing"))(command.main)
 
 
@@ -41,7 +39,7 @@ def say(text):
 
 @contextlib.contextmanager
 def _spark(name, master, partitions, conf):
-    """Spark, for as long as we need it; what goes wrong is told in one line."""
+    """A Spark session. An error ends the command with a message of one line."""
     try:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
@@ -57,7 +55,7 @@ def _spark(name, master, partitions, conf):
     try:
         options = dict(pair.split("=", 1) for pair in conf)
     except ValueError:
-        raise typer.BadParameter("--conf wants name=value") from None
+        raise typer.BadParameter("--conf needs name=value") from None
     with tempfile.TemporaryDirectory(prefix="inflight-spark-", ignore_cleanup_errors=True) as folder:
         spark = None
         try:
@@ -73,20 +71,20 @@ def _spark(name, master, partitions, conf):
                 spark.stop()
 
 
-def _stopping():
-    """An Event that is set when we are told to stop."""
-    told = threading.Event()
+def _stop_event():
+    """An Event that SIGTERM and SIGINT set."""
+    stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
-    return told
+        signal.signal(number, lambda *_: stopping.set())
+    return stopping
 
 
-def _place(data, given, name):
-    """Where landing files or tables are: as given, or below the folder of all."""
-    return given if given else str((data / name).absolute())
+def _location(data, given, name):
+    """Folder or URI of the landing files or the tables: as given, else below `data`."""
+    return given or str((data / name).absolute())
 
 
-def _tell(batch, deliveries, seconds, as_json):
+def _report_batch(batch, deliveries, seconds, as_json):
     if as_json:
         print(json.dumps({"batch": batch, "deliveries": deliveries, "seconds": seconds}), flush=True)
     else:
@@ -94,15 +92,16 @@ def _tell(batch, deliveries, seconds, as_json):
 
 
 def _follow(query, stopping, as_json):
-    """Says what each batch took, until the query ends or we are told to stop."""
-    told = -1
+    """Reports each batch, until the query ends or `stopping` is set."""
+    last = -1
     running = True
     while running:
         running = query.isActive and not stopping.wait(0.2)
-        for progress in query.recentProgress:  # also after its end: the last batches
-            if progress["batchId"] > told and progress["numInputRows"]:
-                told = progress["batchId"]
-                _tell(told, progress["numInputRows"], progress["durationMs"]["triggerExecution"] / 1000, as_json)
+        for progress in query.recentProgress:  # once more after the query's end: the last batches
+            if progress["batchId"] > last and progress["numInputRows"]:
+                last = progress["batchId"]
+                seconds = progress["durationMs"]["triggerExecution"] / 1000
+                _report_batch(last, progress["numInputRows"], seconds, as_json)
     if query.isActive:
         query.stop()
     if query.exception():
@@ -113,27 +112,27 @@ def _follow(query, stopping, as_json):
 def tables(
     data: Path = FOLDER,
     landing: str = LANDING,
-    to: str = PLACE,
+    to: str = TABLES,
     root: str = ROOT,
     master: str = MASTER,
-    once: bool = typer.Option(False, help="what is there, and then an end: for a cron job"),
+    once: bool = typer.Option(False, help="process the present landing files and end: for a cron job"),
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
-    files: int = typer.Option(None, min=1, help="landing files in a micro-batch, at most; else 256 MB of them"),
+    files: int = typer.Option(None, min=1, help="most landing files in a micro-batch; default: 256 MB of them"),
     as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each batch"),
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
-    """Landing files into tables, for ever or --once. Kill it whenever you like: it goes on where it was, and no row is
-    lost or stands twice."""
-    landing, to = _place(data, landing, "landing"), _place(data, to, "tables")
+    """Writes landing files into tables, until it is stopped or --once. It may be killed at any time: the next run
+    continues, and no row is lost or stored twice."""
+    landing, to = _location(data, landing, "landing"), _location(data, to, "tables")
     if "://" not in landing:
         Path(landing).mkdir(parents=True, exist_ok=True)
-    stopping = _stopping()
+    stopping = _stop_event()
     with _spark("tables", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.stream import start
 
         query = start(spark, landing, to, root, every, once, files)
-        say(f"landing files of {landing} go into the tables in {to}")
+        say(f"landing files in {landing} go into the tables in {to}")
         _follow(query, stopping, as_json)
 
 
@@ -148,24 +147,24 @@ def _summary(facts):
 @app.command(epilog=epilog("fleet report --data telemetry --device attic"))
 def report(
     data: Path = FOLDER,
-    of: str = PLACE,
+    of: str = TABLES,
     root: str = ROOT,
     out: Path = typer.Option(None, help="the page; default: report.html in the folder"),
-    device: list[str] = typer.Option([], help="show the measurements of this one as well; can be repeated"),
+    device: list[str] = typer.Option([], help="show this device's measurements, too; can be repeated"),
     grace: float = GRACE,
     as_json: bool = typer.Option(False, "--json", help="print all figures as JSON instead of a summary"),
     master: str = MASTER,
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
-    """What became of each message, as one HTML page that needs nothing but a browser."""
+    """Writes one HTML page: for each device, which messages were accepted, delivered, lost, late."""
     out = out or data / "report.html"
     with _spark("report", master, partitions, conf) as spark:
         from inflight_tools.fleet.report import render
         from inflight_tools.fleet.spark.batch import Tables
         from inflight_tools.fleet.spark.facts import gather
 
-        facts = gather(Tables(spark, _place(data, of, "tables")), root, grace, device)
+        facts = gather(Tables(spark, _location(data, of, "tables")), root, grace, device)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
     if as_json:
@@ -177,36 +176,35 @@ def report(
 
 @app.command(epilog=epilog("fleet compact --data telemetry"))
 def compact(
-    data: Path = FOLDER, of: str = PLACE, master: str = MASTER, partitions: int = PARTS, conf: list[str] = CONF
+    data: Path = FOLDER, of: str = TABLES, master: str = MASTER, partitions: int = PARTS, conf: list[str] = CONF
 ):
-    """Merges the small files of many batches into larger ones, while `tables` runs or not. Nothing is changed in
-    them."""
+    """Merges the small files of many batches into larger ones. `tables` may run meanwhile. The rows stay the same."""
     with _spark("compact", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.batch import Tables
 
-        say(f"{Tables(spark, _place(data, of, 'tables')).merge()} folders went into larger ones")
+        say(f"merged {Tables(spark, _location(data, of, 'tables')).merge()} folders into larger ones")
 
 
 @app.command(epilog=epilog("fleet export folder --data telemetry"))
 def export(
     to: str = typer.Argument(help="folder or URI"),
     data: Path = FOLDER,
-    of: str = PLACE,
+    of: str = TABLES,
     grace: float = GRACE,
     master: str = MASTER,
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
-    """Writes what the tables add up to as Parquet for other tools: aggregates/size=minute|hour|day, and devices,
-    with what became of the numbers of each journal."""
+    """Writes Parquet for other tools: aggregates/size=minute|hour|day, and devices (accepted, delivered, lost, late,
+    health)."""
     with _spark("export", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark import views
         from inflight_tools.fleet.spark.batch import Tables
 
-        found = Tables(spark, _place(data, of, "tables"))
+        found = Tables(spark, _location(data, of, "tables"))
         for size in views.SIZES:
             views.aggregates(found, size).write.mode("overwrite").parquet(f"{to}/aggregates/size={size}")
-        devices = views.devices(found, time.time() - grace).drop("latency")  # a sketch, which Spark alone can read
+        devices = views.devices(found, time.time() - grace).drop("latency")  # a sketch that only Spark can read
         devices.write.mode("overwrite").parquet(f"{to}/devices")
     say(f"aggregates and devices are in {to}")
 
@@ -220,14 +218,14 @@ def pipeline(
     master: str = MASTER,
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
 ):
-    """`collect` and `tables` together, until Ctrl-C: all that a small fleet needs."""
+    """Runs `collect` and `tables` together, until Ctrl-C. This is enough for a small fleet."""
     collect = ["collect", "--root", root, "--landing", str(data / "landing")]
     collect += ["--broker", broker] if broker else []
     collect += ["--config", str(config)] if config else []
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]
     this = [sys.executable, "-m", "inflight_tools", "fleet"]
     running = [subprocess.Popen([*this, *words], start_new_session=True) for words in (collect, spark)]
-    stopping = _stopping()
+    stopping = _stop_event()
     while all(child.poll() is None for child in running) and not stopping.wait(0.2):
         pass
     for child in running:

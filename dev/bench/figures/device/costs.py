@@ -1,7 +1,7 @@
-# What a client costs in heap: argv is the contender's module, the broker's port, messages to measure with, and the file
+# The heap that a client uses: argv is the contender's module, the broker's port, the number of messages, and the file
 # for a journal. Prints JSON.
 
-import array  # noqa: F401  what every application has loaded is not counted
+import array  # noqa: F401  modules that every application loads are not counted
 import asyncio
 import errno  # noqa: F401
 import gc
@@ -16,7 +16,7 @@ from binascii import crc32  # noqa: F401
 
 from raw import Raw, number
 
-_WARM = 20  # messages before those that count: what is made once is made then
+_WARM = 20  # messages before the measurement: one-time allocations
 
 
 def heap():
@@ -25,7 +25,7 @@ def heap():
 
 
 def allocated(work):
-    """Bytes that work() asks of the heap, whether it gives them back or not."""
+    """Bytes that work() allocates, including those that it frees."""
     gc.collect()
     gc.disable()
     before = gc.mem_alloc()
@@ -40,7 +40,7 @@ def main():
     port = number(2)
     n = number(3)
     found = {}
-    asyncio.sleep_ms  # loads the part of asyncio that comes when it is asked for
+    asyncio.sleep_ms  # asyncio loads this part at its first use
     before = heap()
     contender.load()
     found["import"] = heap() - before
@@ -66,7 +66,7 @@ def received(client, source, qos, n):
     def some(first, last):
         for i in range(first, last):
             source.send()
-            client.hear(i + 1)
+            client.receive(i + 1)
 
     some(0, _WARM)
     used = allocated(lambda: some(_WARM, _WARM + n)) / n

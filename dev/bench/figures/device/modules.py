@@ -1,6 +1,6 @@
-# What each module of Inflight takes of the heap, in the order in which they load each other. Prints JSON.
+# The heap that each module of Inflight uses, in the order of import. Prints JSON.
 
-import array  # noqa: F401  what every application has loaded is not counted
+import array  # noqa: F401  modules that every application loads are not counted
 import errno  # noqa: F401
 import gc
 import json

@@ -1,5 +1,5 @@
-# mqtt_as as the measurements drive it: an asyncio client, which waits for each PUBACK. It wants a Wi-Fi interface and a
-# board's id, and this machine has neither: it gets what stands in for them.
+# The driver of mqtt_as: an asyncio client that waits for each PUBACK. It needs a Wi-Fi interface and a board's id, so
+# there are fakes for them.
 
 import asyncio
 import sys
@@ -60,7 +60,7 @@ class Contender:
         config.update(server="127.0.0.1", port=port, client_id=name, ssid="here", wifi_pw="", keepalive=600)
         config.update(subs_cb=self._on_message, queue_len=0, clean=True)
         self.client = MQTTClient(config)
-        self._heard = 0
+        self._received = 0
         self._run(self.client.connect(quick=True))
         if nodelay:
             self.client._sock.setsockopt(6, 1, 1)
@@ -76,17 +76,17 @@ class Contender:
             await self.client.publish(TOPIC, PAYLOAD, False, qos)
 
     def listen(self, qos):
-        self._heard = 0
+        self._received = 0
         self._run(self.client.subscribe(TOPIC, qos))
 
     def _on_message(self, *message):
-        self._heard += 1
+        self._received += 1
 
-    def hear(self, n):
-        self._run(self._hear(n))
+    def receive(self, n):
+        self._run(self._receive(n))
 
-    async def _hear(self, n):
-        while self._heard < n:
+    async def _receive(self, n):
+        while self._received < n:
             await asyncio.sleep_ms(0)
 
     def close(self):

@@ -1,4 +1,4 @@
-# Inflight as the measurements drive it; its peers have files of the same kind beside this one.
+# The driver of Inflight. The drivers of the other clients have the same functions.
 
 from raw import PAYLOAD, TOPIC
 
@@ -11,14 +11,14 @@ def load():
 
 
 def journal(path):
-    """What the client keeps messages in: in the file `path`, or in RAM if that is empty."""
+    """The client's journal: in the file `path`, or in RAM if that is empty."""
     from inflight import FileFlash, Journal, RamFlash
 
     return Journal(FileFlash(path) if path else RamFlash(8, 1024))
 
 
 class Contender:
-    """A client connected to the broker at `port` of this machine. `buffer` is what it may keep packets in."""
+    """A client connected to the broker on `port` of this machine. `buffer`: its packet buffer."""
 
     def __init__(self, port, name, window, nodelay, buffer, journal):
         from inflight import Client
@@ -38,17 +38,17 @@ class Contender:
         client.drain(10_000)
 
     def listen(self, qos):
-        """Messages to TOPIC shall arrive: hear() tells how many have so far."""
-        self._heard = 0
+        """Subscribes to TOPIC."""
+        self._received = 0
         self.client.subscribe(TOPIC, qos, self._on_message)
 
     def _on_message(self, message):
         if message.topic and message.view:
-            self._heard += 1
+            self._received += 1
 
-    def hear(self, n):
-        """Receives until n messages have arrived since listen(), acknowledged and all."""
-        while self._heard < n:
+    def receive(self, n):
+        """Receives until n messages have arrived since listen(), and acknowledges them."""
+        while self._received < n:
             self.client.run_for(1)
 
     def close(self):

@@ -1,5 +1,5 @@
-# Where the time of a publish at QoS 1 goes: argv is the broker's port, messages of a round, rounds, the file for a
-# journal or "". Prints JSON: {piece: us per message}.
+# The parts of the time of a publish at QoS 1: argv is the broker's port, messages of a round, rounds, the file for a
+# journal or "". Prints JSON: {part: us per message}.
 
 import gc
 import json
@@ -20,7 +20,7 @@ def main():
     client = one.client
     journal = client.session.journal
     sink = ours.Contender(number(1), "sink", 8, True, bytearray(1024), None)
-    link = sink.client._transport
+    transport = sink.client._transport
     buffer = bytearray(256)
     size = packet.copy(buffer, packet.publish(buffer, NAME, len(PAYLOAD), 1, False, 1), PAYLOAD)
 
@@ -34,14 +34,14 @@ def main():
 
     def send():
         for _ in range(n):
-            link.write(buffer, 0, size)
+            transport.write(buffer, 0, size)
 
-    def all_of_it():
+    def publish():
         one.round(1, n, 8)
 
     best = {}
     for _ in range(number(3)):
-        for name, work in (("encode", encode), ("journal", record), ("send", send), ("publish", all_of_it)):
+        for name, work in (("encode", encode), ("journal", record), ("send", send), ("publish", publish)):
             gc.collect()
             start = time.ticks_us()
             work()

@@ -1,5 +1,5 @@
-# Rounds of the bare socket and of a client in turn, to the same broker: argv is the contender's module, the broker's
-# port, QoS, 1 for TCP_NODELAY, round trip in ms, messages in flight, messages of a round, rounds.
+# Alternating rounds of the bare socket and of a client, with the same broker: argv is the contender's module, the
+# broker's port, QoS, 1 for TCP_NODELAY, round-trip time in ms, messages in flight, messages of a round, rounds.
 # Prints JSON: [[messages/s of the ceiling, of the client], ...].
 
 import gc
@@ -11,7 +11,7 @@ from raw import Raw, number
 
 
 def rate(client, qos, n, window):
-    gc.collect()  # a pause from before is not this round's
+    gc.collect()  # garbage of earlier rounds must not slow down this one
     start = time.ticks_us()
     client.round(qos, n, window)
     return n * 1e6 / time.ticks_diff(time.ticks_us(), start)
@@ -23,7 +23,7 @@ def main():
     name = "sink" if not qos else "trip%d" % trip
     raw = Raw(port, name, qos, nodelay)
     client = contender.Contender(port, name, window, nodelay, bytearray(1024), contender.journal(""))
-    # Warming up tells how many messages a slow client manages in a second: a round takes no longer.
+    # The warm-up gives the rate: the rounds of a slow client are limited to a second.
     rate(raw, qos, n, window)
     most = max(window, int(rate(client, qos, max(window, n // 20), window)))
     found = []

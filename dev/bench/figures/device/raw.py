@@ -1,4 +1,4 @@
-# A connection by the bare socket, with packets made beforehand: the ceiling of what a client can reach on it.
+# A bare socket that sends packets made in advance: the highest rate that a client can reach.
 
 import socket
 import sys
@@ -18,7 +18,7 @@ def number(index):
 
 
 class Raw:
-    """Connected to the broker at `port` of this machine, to publish the same message of `qos` again and again."""
+    """Connected to the broker on `port` of this machine. Publishes one message of `qos` repeatedly."""
 
     def __init__(self, port, name, qos, nodelay):
         self._sock = sock = socket.socket()
@@ -34,7 +34,7 @@ class Raw:
         self._qos = qos
 
     def send(self):
-        """One message, and its whole handshake."""
+        """Publishes one message, with its whole handshake."""
         self._sock.write(self._packet)
         if self._qos:
             self._sock.readinto(self._four)
@@ -43,7 +43,7 @@ class Raw:
             self._sock.readinto(self._four)
 
     def round(self, qos, n, window):
-        """n messages of QoS 0, or of QoS 1 with `window` in flight."""
+        """Publishes n messages of QoS 0, or of QoS 1 with `window` in flight."""
         write = self._sock.write
         packet = self._packet
         if not qos:

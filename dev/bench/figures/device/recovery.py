@@ -1,5 +1,5 @@
-# How long a journal takes from power-on until its client could connect: argv is the file for it, its blocks, and how
-# many records live in it. Prints JSON: ms, the best of five.
+# The time from power-on until a client could connect: argv is the journal's file, its blocks, and the number of live
+# records. Prints JSON: ms, the best of five.
 
 import json
 import os

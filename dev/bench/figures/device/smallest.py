@@ -1,5 +1,5 @@
-# All that a client is there for, once: argv is the contender's module, the broker's port and the file for a journal.
-# Run with ever less heap it tells how little does.
+# Uses a client once: argv is the contender's module, the broker's port and the file for a journal. It is run with less
+# and less heap to find the smallest one that works.
 
 import sys
 
@@ -16,6 +16,6 @@ source = Raw(number(2), "source", 1, True)
 client.listen(1)
 for i in range(_MESSAGES):
     source.send()
-    client.hear(i + 1)
+    client.receive(i + 1)
 client.close()
 print("true")

@@ -1,9 +1,8 @@
-# umqtt.simple as the measurements drive it. It waits for each PUBACK before it returns.
+# The driver of umqtt.simple, whose publish() waits for the PUBACK.
 
 from raw import PAYLOAD, TOPIC
 
 QOS = (0, 1)
-_PAYLOAD = PAYLOAD
 _TOPIC = TOPIC.encode()
 
 
@@ -30,18 +29,18 @@ class Contender:
     def round(self, qos, n, window):
         publish = self.client.publish
         for _ in range(n):
-            publish(_TOPIC, _PAYLOAD, False, qos)
+            publish(_TOPIC, PAYLOAD, False, qos)
 
     def listen(self, qos):
-        self._heard = 0
+        self._received = 0
         self.client.set_callback(self._on_message)
         self.client.subscribe(_TOPIC, qos)
 
     def _on_message(self, *message):
-        self._heard += 1
+        self._received += 1
 
-    def hear(self, n):
-        while self._heard < n:
+    def receive(self, n):
+        while self._received < n:
             self.client.wait_msg()
 
     def close(self):

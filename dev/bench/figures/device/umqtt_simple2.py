@@ -1,4 +1,4 @@
-# umqtt.simple2 as the measurements drive it: it returns before the PUBACK, which its caller waits for.
+# The driver of umqtt.simple2, whose publish() returns before the PUBACK. The driver waits for it.
 
 import umqtt_simple
 from raw import PAYLOAD, TOPIC

@@ -1,5 +1,5 @@
-# What messages cost a flash, by the client's own journal: argv is the broker's port, QoS, kind of flash, bytes of the
-# message, messages. Prints JSON.
+# Flash wear by the client's journal: argv is the broker's port, QoS, kind of flash, bytes of the message, messages.
+# Prints JSON.
 
 import json
 import sys
@@ -9,7 +9,7 @@ from raw import TOPIC, number
 
 
 class Counting(RamFlash):
-    """RAM that is treated as flash, and counts."""
+    """RAM that is used as flash, and counts programs and erases."""
 
     volatile = False
     programs = programmed = erases = 0
@@ -26,13 +26,13 @@ class Counting(RamFlash):
 
 
 class Paged(Counting):
-    """Whole pages, filled with FF around what is new."""
+    """Programs whole pages, filled with FF around the new bytes."""
 
     program = None
     page = 256
 
     def writeblocks(self, block, buf, offset):
-        # Cells that are 1 can become 0, and no more.
+        # Programming can only clear bits.
         old = bytearray(len(buf))
         self.readblocks(block, old, offset)
         for i in range(len(buf)):
@@ -55,7 +55,7 @@ def main():
     used = journal.used
     client.publish(TOPIC, payload, qos)
     used = journal.used - used
-    # A ring that is blank at first has nothing to erase: what counts begins when it has gone round.
+    # A blank ring needs no erase. The measurement begins with the first one.
     flash.erases = 0
     while qos and not flash.erases:
         client.publish(TOPIC, payload, qos)

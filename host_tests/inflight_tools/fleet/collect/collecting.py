@@ -1,4 +1,4 @@
-"""The collector as a program, what it leaves on disk, and somebody who publishes."""
+"""The collector as a process, its landing files, and a publisher."""
 
 import json
 import os
@@ -19,12 +19,12 @@ PATIENCE_S = 30
 
 
 def until(condition, what):
-    """What condition() returns, as soon as it is true."""
+    """Returns the result of condition() as soon as it is true."""
     return wait_for(condition, PATIENCE_S, what)
 
 
 class Program:
-    """What it says goes to `log`, or is kept in mind."""
+    """The collector. Its output goes to `log`, or output() returns it."""
 
     def __init__(self, *options, env=None, log=None):
         self._text = b""
@@ -44,11 +44,11 @@ class Program:
             while data := out.read1():
                 self._text += data
 
-    def said(self):
+    def output(self):
         return self._text.decode(errors="replace")
 
     def until(self, pattern, times=1):
-        until(lambda: len(re.findall(pattern, self.said())) >= times, lambda: f"{pattern} in:\n{self.said()}")
+        until(lambda: len(re.findall(pattern, self.output())) >= times, lambda: f"{pattern} in:\n{self.output()}")
         return self
 
     def connected(self):
@@ -59,11 +59,11 @@ class Program:
         self.status()
 
     def counted(self, n):
-        """It has told of n messages."""
+        """Waits until it has reported n messages."""
         return self.until(rf"  {n} messages,")
 
     def end(self, number=signal.SIGTERM):
-        """Its exit status after this signal."""
+        """Sends this signal, and returns the exit status."""
         self._process.send_signal(number)
         return self.status()
 
@@ -74,12 +74,12 @@ class Program:
         return status
 
     def memory(self):
-        """Bytes that it has in RAM."""
+        """Its resident set, in bytes."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 class Landing:
-    """The finished files of a folder. Every line is checked as it is read, and that no file changes afterwards."""
+    """The landing files in a folder. read() checks their names and lines; unchanged() checks that no file changed."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -100,17 +100,17 @@ class Landing:
         return [line["text"] for line in self.read()]
 
     def one(self):
-        """The only line that there will be."""
+        """The only line."""
         (line,) = self.until(1)
         return line
 
     def until(self, n):
-        """The lines as soon as there are n."""
-        until(lambda: len(self.read()) >= n, lambda: f"{n} lines; {len(self.lines)} came")
+        """Returns the lines as soon as there are n."""
+        until(lambda: len(self.read()) >= n, lambda: f"{n} lines; found {len(self.lines)}")
         return self.lines
 
     def until_all(self, texts):
-        """Returns when each of `texts` has come."""
+        """Waits until each of `texts` is in the files."""
         missing = set(texts)
 
         def complete():
@@ -121,7 +121,7 @@ class Landing:
 
     def unchanged(self):
         for name, content in self.files.items():
-            assert (self.folder / name).read_bytes() == content, f"{name} changed after it had appeared"
+            assert (self.folder / name).read_bytes() == content, f"{name} has changed"
 
     def hidden(self, ending):
         return [path.name for path in self.folder.glob(f".*{ending}")]
@@ -132,7 +132,7 @@ class Landing:
 
 @contextmanager
 def publisher(broker, ca=None):
-    """A client that is connected; leaves when all it published was acknowledged."""
+    """A connected client. At the end it waits until all that it published is acknowledged."""
     client = paho.Client(paho.CallbackAPIVersion.VERSION2, "publisher", clean_session=False)
     client.max_inflight_messages_set(200)
     client.reconnect_delay_set(1, 1)
@@ -144,8 +144,8 @@ def publisher(broker, ca=None):
     client.loop_start()
     try:
         yield client
-        last = client.publish("none", b"", 1)  # acknowledged in order: what came before is with the broker then
-        until(lambda: acknowledged[0] == last.mid, "the broker has it all")
+        last = client.publish("none", b"", 1)  # acknowledged last: the broker acknowledges in order
+        until(lambda: acknowledged[0] == last.mid, "the last PUBACK")
     finally:
         client.disconnect()
         client.loop_stop()
@@ -159,8 +159,8 @@ def publish(broker, *payloads, topic="inflight/attic/telemetry", retain=False, c
 
 @contextmanager
 def load(broker, rate=4000):
-    """Publishes numbers at this rate per second meanwhile. Yields the list of what was published; at the end all of it
-    is with the broker."""
+    """Publishes numbers in the background, `rate` a second. Yields the list of those published. At the end the broker
+    has acknowledged all."""
     done, numbers = threading.Event(), []
 
     def run():

@@ -1,4 +1,4 @@
-"""A broker as the collector wants it, and a folder for landing files."""
+"""Fixtures: a broker, the collector, and its landing files."""
 
 import pytest
 
@@ -10,7 +10,7 @@ _LINES = "max_inflight_messages 2000", "max_queued_messages 0"
 
 @pytest.fixture
 def serve(tmp_path):
-    """serve(line, ...): a mosquitto with these lines in its configuration."""
+    """serve(line, ...) starts a mosquitto with these lines in its configuration."""
     reason = mosquitto.unavailable()
     if reason:
         pytest.skip(reason)
@@ -37,7 +37,7 @@ def landing(tmp_path):
 
 @pytest.fixture
 def collect(landing):
-    """collect(option, ...): the collector as a program, with short times; it has been started."""
+    """collect(option, ...) starts the collector as a process, with short intervals."""
     programs = []
 
     def start(*options, **kwargs):

@@ -1,4 +1,4 @@
-"""The collector as a program, at a real broker: what came stands in landing files, whatever happens."""
+"""The collector as a process with a real broker: every message is in a landing file, whatever fails."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ def at(broker):
     return "--broker", f"127.0.0.1:{broker.port}"
 
 
-# --- what comes ---
+# --- messages ---
 
 
 def test_all_kinds_of_topics(broker, collect, landing):
@@ -37,7 +37,7 @@ def test_all_kinds_of_topics(broker, collect, landing):
 
 
 def test_retained(broker, collect, landing):
-    """A status from before our time is told as such."""
+    """A message that was published before the subscription has the RETAIN flag."""
     publish(broker, b"online", topic="inflight/attic/status", retain=True)
     collect(*at(broker)).connected()
     assert landing.one()["retain"] is True
@@ -51,7 +51,7 @@ def test_not_utf_8(broker, collect, landing, payload):
 
 
 def test_a_million_bytes(broker, collect, landing):
-    """As they are; more than the maximum is cut and marked, and neither keeps others waiting."""
+    """Kept whole. A payload above the limit is cut and marked. The next message follows."""
     program = collect(*at(broker)).connected()
     publish(broker, b"[" * 1_000_000, b"]" * 20_000_000, b"1")
     first, second, third = landing.until(3)
@@ -75,7 +75,7 @@ def test_files_by_size(broker, collect, landing):
 
 
 def test_clean_end(broker, collect, landing):
-    """What has come is written and acknowledged, and the file finished; the next one gets what comes meanwhile."""
+    """The messages are written and acknowledged, and the file is finished. The next collector gets later messages."""
     program = collect(*at(broker), "--age", 1000).connected()
     publish(broker, b"1", b"2")
     program.counted(2)
@@ -92,7 +92,7 @@ def test_clean_end(broker, collect, landing):
 
 
 def test_clean_end_under_load(broker, collect, landing):
-    """Everything that was written was acknowledged: nothing comes twice."""
+    """All that was written was acknowledged: no message is delivered twice."""
     program = collect(*at(broker)).connected()
     with load(broker) as numbers:
         for _ in range(3):
@@ -109,11 +109,11 @@ def test_second_of_a_name(broker, collect):
     first = collect(*at(broker)).connected()
     second = collect(*at(broker))
     assert second.status() == 1
-    assert "FAILED: another collector named collector-0 is writing to" in second.said()
+    assert "FAILED: another collector named collector-0 is writing to" in second.output()
     assert first.end() == 0
 
 
-# --- what it tells ---
+# --- counters ---
 
 
 def test_figures(broker, collect, landing):
@@ -129,60 +129,60 @@ def test_figures(broker, collect, landing):
     assert figures["connected"] is False
 
 
-# --- trouble with the disk ---
+# --- failures of the disk ---
 
 
-def fill_disk(program, room):
-    """No file of the program may be longer than this; None: as long as it likes."""
-    unlimited = resource.RLIM_INFINITY
-    resource.prlimit(program.pid, resource.RLIMIT_FSIZE, (unlimited if room is None else room, unlimited))
+def limit_files(program, size=resource.RLIM_INFINITY):
+    """Files of the process cannot grow beyond this size."""
+    resource.prlimit(program.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def test_full_disk(broker, collect, landing):
-    """It says so once, acknowledges nothing, and goes on when there is room, with no half line between."""
+    """The collector reports it once, acknowledges nothing, and continues when the disk has space, without partial
+    lines."""
     program = collect(*at(broker), "--age", 1000).connected()
     publish(broker, b"1")
     program.counted(1)
     before = program.memory()
-    fill_disk(program, 60)  # half a line
+    limit_files(program, 60)  # half a line
     publish(broker, *(b"%d" % n for n in range(2, 50)), *[b"x" * 1_000_000] * 60)
     program.until("cannot write to the landing folder")
-    program.until(r" [2-9] errors")  # it tried again
+    program.until(r" [2-9] errors")  # it has retried
     landing.until(1)
     assert landing.texts() == ["1"]
     assert program.memory() < before + (40 << 20)
-    fill_disk(program, None)
-    program.until("the disk takes messages again")
+    limit_files(program)
+    program.until("the landing folder can be written again")
     program.counted(49 + 60)
     assert program.end() == 0
     assert landing.texts()[:49] == [str(n) for n in range(1, 50)]
     assert len(landing.texts()) == 49 + 60
     assert not any(line["dup"] for line in landing.lines)
-    assert program.said().count("cannot write to the landing folder") == 1
+    assert program.output().count("cannot write to the landing folder") == 1
     landing.unchanged()
 
 
 def test_log_on_the_full_disk(broker, collect, landing, tmp_path):
-    """It cannot even say so: it goes on all the same."""
+    """The collector cannot write its log either, and continues."""
     with open(tmp_path / "log", "wb") as log:
         program = collect(*at(broker), log=log)
         until(lambda: b"connected" in (tmp_path / "log").read_bytes(), "connected")
-        fill_disk(program, 60)
+        limit_files(program, 60)
         publish(broker, b"1", b"2")
         until(lambda: landing.hidden(".spool"), "the attempt to write")
-        fill_disk(program, None)
+        limit_files(program)
         assert [line["dup"] for line in landing.until(2)] == [False, False]
         assert program.end() == 0
 
 
 def test_stopped_while_the_disk_is_full(broker, collect, landing):
-    """Nothing was acknowledged, so the next one gets it."""
+    """Nothing was acknowledged, so the next collector gets the messages."""
     program = collect(*at(broker)).connected()
-    fill_disk(program, 60)
+    limit_files(program, 60)
     publish(broker, b"1", b"2")
     program.until("cannot write to the landing folder")
     assert program.end() == 1
-    assert "the broker will send them again" in program.said()
+    assert "the broker will send them again" in program.output()
     assert landing.read() == []
     program = collect(*at(broker)).connected()
     landing.until_all(["1", "2"])
@@ -191,11 +191,11 @@ def test_stopped_while_the_disk_is_full(broker, collect, landing):
     assert landing.figures()["dup"] >= 1
 
 
-# --- trouble with the broker ---
+# --- failures of the broker ---
 
 
 def test_broker_restarts(broker, collect, landing):
-    """In mid-stream. It is told once when the broker goes, and once when it is back."""
+    """Under load. The collector reports the loss of the connection and the new connection."""
     program = collect(*at(broker)).connected()
     with load(broker) as numbers:
         landing.until(300)
@@ -217,11 +217,11 @@ def test_broker_that_is_not_there_yet(broker, collect, landing):
     program.connected()
     publish(broker, b"1")
     assert landing.one()["text"] == "1"
-    assert program.said().count("no connection") == 1
+    assert program.output().count("no connection") == 1
 
 
-def test_broker_that_forgot_us(broker, collect, landing):
-    """Its sessions are lost: the subscriptions are made again."""
+def test_broker_that_lost_the_session(broker, collect, landing):
+    """The collector subscribes again."""
     program = collect(*at(broker)).connected()
     broker.kill()
     program.until("no connection")
@@ -238,20 +238,20 @@ def test_ends_while_the_broker_is_away(broker, collect):
     assert program.end() == 0
 
 
-def test_two_machines_with_one_name(broker, collect, tmp_path):
-    """They throw each other out; one of them at least says what it looks like."""
+def test_two_collectors_with_one_name(broker, collect, tmp_path):
+    """The broker disconnects one when the other connects. At least one reports the likely reason."""
     programs = [collect(*at(broker), "--landing", tmp_path / str(n)) for n in range(2)]
     until(
-        lambda: any("is there another client named collector-0?" in program.said() for program in programs),
-        lambda: programs[0].said() + programs[1].said(),
+        lambda: any("is there another client named collector-0?" in program.output() for program in programs),
+        lambda: programs[0].output() + programs[1].output(),
     )
 
 
-# --- several ---
+# --- groups ---
 
 
 def test_shared_load(broker, collect, landing):
-    """Two share the messages; one is killed and started again: nothing is lost of its share."""
+    """Two collectors share the messages. One is killed and restarted: no message of its share is lost."""
 
     def member(name):
         return collect(*at(broker), "--name", name, "--share", "all").connected()

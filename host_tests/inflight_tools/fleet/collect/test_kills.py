@@ -1,4 +1,4 @@
-"""Killed at any instant, under load: all that the broker took stands in landing files."""
+"""The collector is killed at random times under load: every message that the broker acknowledged is in a file."""
 
 import random
 import time
@@ -11,10 +11,10 @@ KILLS = 11
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_killed_time_and_again(broker, collect, landing, seed):
+def test_killed_repeatedly(broker, collect, landing, seed):
     chance = random.Random(seed)
     options = "--broker", f"127.0.0.1:{broker.port}", "--size", 0.05
-    collect(*options).connected().kill()  # whose session is there from now on
+    collect(*options).connected().kill()  # its session stays
     under_load = 0
     with load(broker) as numbers:
         for n in range(KILLS):
@@ -22,9 +22,9 @@ def test_killed_time_and_again(broker, collect, landing, seed):
             if n % 4:
                 program.connected()
                 before = len(landing.read())
-                time.sleep(chance.uniform(0, 0.4))  # the instant, whatever it falls on
+                time.sleep(chance.uniform(0, 0.4))  # a random time, not a synchronisation
                 under_load += len(landing.read()) > before
-            else:  # while it starts, and tidies up after the one before
+            else:  # during its start and recovery
                 time.sleep(chance.uniform(0, 0.4))
             program.kill()
     program = collect(*options).connected()

@@ -1,4 +1,4 @@
-"""A delivery as a line."""
+"""A message as a line of a landing file."""
 
 import base64
 import json
@@ -41,13 +41,13 @@ def test_not_utf_8(payload):
     assert "text" not in fields and "truncated" not in fields
 
 
-def test_as_long_as_it_may_be():
+def test_longest():
     assert "truncated" not in made(b"x" * MOST)
 
 
 @pytest.mark.parametrize("before", range(4))
 def test_too_long(before):
-    """Cut, and said so; a character is not divided."""
+    """Cut and marked. A character is not divided."""
     text = "x" * before + "\U0001f321" * 100
     fields = made(text.encode())
     assert fields["truncated"] is True

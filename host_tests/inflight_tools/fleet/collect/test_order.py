@@ -1,4 +1,4 @@
-"""What is acknowledged, when, and in which order: a broker that looks closely, a disk that fails on demand."""
+"""What is acknowledged, when, and in which order: with a scripted broker, and a disk that fails on demand."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from dev.reference.kinds import PUBACK
 from dev.reference.wire import publish as delivery
 from host_tests.broker import PATIENCE_S, Broker
 from host_tests.inflight_tools.fleet.collect.collecting import until
-from inflight_tools.boards.device.broker import Broker as Place
+from inflight_tools.boards.device.broker import Broker as Server
 from inflight_tools.fleet.collect.collector import Collector
 from inflight_tools.fleet.collect.spool import Spool
 
@@ -35,16 +35,16 @@ class Disk:
 
 @pytest.fixture
 def play(landing):
-    """play(script, disk, ...): a collector at a broker that plays the script, to its end; the rest is for its Spool.
-    Returns what it said."""
+    """play(script, ...) runs a collector with a broker that plays the script. The rest is for its Spool. Returns the
+    collector's output."""
     landing.folder.mkdir()
     broker = Broker()
 
-    def run(script, disk, **options):
-        said = []
-        spool = Spool(landing.folder, "c", sync=disk, **options)
-        place = Place("127.0.0.1", broker.port, "inflight", None, None, None, None)
-        collector = Collector(place, "c", spool, said.append, landing.folder / ".c.json")
+    def run(script, **options):
+        messages = []
+        spool = Spool(landing.folder, "c", **options)
+        server = Server("127.0.0.1", broker.port, "inflight", None, None, None, None)
+        collector = Collector(server, "c", spool, messages.append, landing.folder / ".c.json")
 
         def whole(broker):
             try:
@@ -56,7 +56,7 @@ def play(landing):
 
         with broker.play(whole):
             collector.run()
-        return said
+        return messages
 
     yield run
     broker.close()
@@ -67,8 +67,8 @@ def subscribe(broker, present=0):
     broker.grant(1, 1, 1, 1)
 
 
-def fence(broker):
-    """What was sent before has been read."""
+def wait_until_read(broker):
+    """Returns when the collector has read all that was sent before."""
     broker.send(delivery(TOPIC, b"", qos=1, mid=1))
     broker.expect(PUBACK, mid=1)
 
@@ -90,16 +90,17 @@ def test_after_the_sync_and_in_order(play, landing):
         for mid in (7, 3, 9):
             broker.expect(PUBACK, mid=mid)
 
-    said = play(script, disk)
+    messages = play(script, sync=disk)
     assert landing.texts() == ["7", "3", "9"]
-    assert [text for text in said if "landing" in text or "disk" in text] == [
-        "cannot write to the landing folder (Input/output error): make room; nothing is acknowledged until then",
-        "the disk takes messages again",
+    assert [text for text in messages if "landing" in text or "disk" in text] == [
+        "cannot write to the landing folder (Input/output error): free space on the disk; "
+        "nothing is acknowledged until then",
+        "the landing folder can be written again",
     ]
 
 
 def test_not_on_another_connection(play, landing):
-    """There the broker may have given the id to another message, if it lost the session."""
+    """If the broker lost the session, another message may have the id there."""
     disk = Disk()
 
     def script(broker):
@@ -116,33 +117,30 @@ def test_not_on_another_connection(play, landing):
         disk.works.set()
         broker.expect(PUBACK, mid=1)
 
-    play(script, disk)
+    play(script, sync=disk)
     assert landing.texts() == ["first", "second"]
 
 
 def test_subscribed_once(play):
-    """A session that is there has the subscriptions: made again they would bring everything retained again."""
-    disk = Disk()
-    disk.works.set()
+    """With session present the broker has the subscriptions. A new SUBSCRIBE would deliver retained messages again."""
 
     def script(broker):
         subscribe(broker)
-        fence(broker)
+        wait_until_read(broker)
         broker.cut()
         broker.welcome(present=1)
-        fence(broker)
+        wait_until_read(broker)
         broker.cut()
         subscribe(broker, present=0)
-        fence(broker)
+        wait_until_read(broker)
 
-    said = play(script, disk)
-    assert sum(text.startswith("connected") for text in said) == 3
+    messages = play(script)
+    assert sum(text.startswith("connected") for text in messages) == 3
 
 
 def test_file_that_cannot_be_finished(play, landing, monkeypatch):
-    """The spool goes on meanwhile: what comes is kept and acknowledged, and in the end all of it is in one file."""
-    disk, failed, rename = Disk(), threading.Event(), Path.rename
-    disk.works.set()
+    """The spool takes the next messages, which are acknowledged. In the end all are in one file."""
+    failed, rename = threading.Event(), Path.rename
 
     def full(path, target):
         if path.suffix == ".spool" and not failed.is_set():
@@ -154,27 +152,23 @@ def test_file_that_cannot_be_finished(play, landing, monkeypatch):
 
     def script(broker):
         subscribe(broker)
-        fence(broker)
+        wait_until_read(broker)
         assert failed.wait(PATIENCE_S)
-        fence(broker)
+        wait_until_read(broker)
         until(landing.read, "the file")
 
-    said = play(script, disk, age=0.05)
+    messages = play(script, age=0.05)
     assert len(landing.files) == 1 and len(landing.lines) == 2
-    assert [text for text in said if "cannot" in text] == [
-        "cannot finish a landing file (No space left on device): it goes on as a spool"
+    assert [text for text in messages if "cannot" in text] == [
+        "cannot finish a landing file (No space left on device): retrying"
     ]
 
 
 def test_without_acknowledgement_at_qos_0(play, landing):
-    """What was published at QoS 0 comes at QoS 0."""
-    disk = Disk()
-    disk.works.set()
-
     def script(broker):
         subscribe(broker)
         broker.send(delivery(TOPIC, b"0"), delivery(TOPIC, b"1", qos=1, mid=1, dup=1))
         broker.expect(PUBACK, mid=1)
 
-    play(script, disk)
+    play(script)
     assert [(line["text"], line["qos"], line["dup"]) for line in landing.read()] == [("0", 0, False), ("1", 1, True)]

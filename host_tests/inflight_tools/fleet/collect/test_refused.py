@@ -1,4 +1,4 @@
-"""Who may, and who is told why not."""
+"""Passwords, TLS, and errors that end the collector."""
 
 import re
 import threading
@@ -18,7 +18,7 @@ AUTHORITY = trustme.CA()
 
 @pytest.fixture
 def guarded(serve, tmp_path):
-    """A broker that knows the user "me"."""
+    """A broker with one user, "me"."""
     return serve(*mosquitto_lines.only(tmp_path, "me", SECRET))
 
 
@@ -35,13 +35,13 @@ def test_password(guarded, collect, tmp_path):
 def test_wrong_password(guarded, collect, landing, password):
     program = collect("--broker", f"127.0.0.1:{guarded.port}", "--user", "me", env={"INFLIGHT_PASSWORD": password})
     assert program.status() == 1
-    assert re.search(r"FAILED: the broker at 127\.0\.0\.1:\d+ refuses user me: Not authorized", program.said())
-    assert "wrong-secret" not in program.said()
+    assert re.search(r"FAILED: the broker at 127\.0\.0\.1:\d+ refuses user me: Not authorized", program.output())
+    assert "wrong-secret" not in program.output()
     assert landing.read() == []
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ((), "no broker: name one with BROKER=host or host:port, or with CONFIG=config.json"),
         (("--broker", "x:y"), "BROKER=x:y: write a host, or host:port"),
@@ -52,17 +52,17 @@ def test_wrong_password(guarded, collect, landing, password):
     ],
     ids=lambda value: "-".join(value[1::2]) if isinstance(value, tuple) else "",
 )
-def test_options_that_are_wrong(collect, options, said):
+def test_wrong_options(collect, options, message):
     program = collect(*options)
     assert program.status() == 1
-    assert f"FAILED: {said}" in program.said() or said in program.said()
-    assert len(program.said().splitlines()) == 1
+    assert message in program.output()
+    assert len(program.output().splitlines()) == 1
 
 
 def test_password_without_a_user(collect):
     program = collect("--broker", "x", env={"INFLIGHT_PASSWORD": SECRET})
     assert program.status() == 1
-    assert "a password, but no user: name it with --user" in program.said() and SECRET not in program.said()
+    assert "a password, but no user: name it with --user" in program.output() and SECRET not in program.output()
 
 
 # --- TLS ---
@@ -70,7 +70,7 @@ def test_password_without_a_user(collect):
 
 @pytest.fixture
 def secure(serve, tmp_path):
-    """secure(certificate's name, *lines) is a broker with TLS."""
+    """secure(name, *lines) starts a broker with TLS; its certificate is for `name`."""
 
     def start(name, *lines):
         return serve(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
@@ -80,7 +80,7 @@ def secure(serve, tmp_path):
 
 @pytest.fixture
 def ca(tmp_path):
-    """The file of our authority's certificate."""
+    """The file of the CA's certificate."""
     file = tmp_path / "ca"
     AUTHORITY.cert_pem.write_to_path(file)
     return file
@@ -95,8 +95,8 @@ def test_tls(secure, collect, landing, ca, form):
     assert program.end() == 0
 
 
-def test_tls_carries_much(secure, collect, landing, ca):
-    """TLS reads ahead: what it has is not forgotten while nothing more comes."""
+def test_much_data_over_tls(secure, collect, landing, ca):
+    """TLS reads ahead. Its data is read although select() does not report the socket."""
     broker = secure("localhost")
     collect("--broker", f"localhost:{broker.port}", "--ca", ca).connected()
     publish(broker, b"x" * 3_000_000, *(b"%d" % n for n in range(3000)), ca=ca)
@@ -109,14 +109,14 @@ def test_wrong_ca(secure, collect, ca):
     trustme.CA().cert_pem.write_to_path(ca)
     program = collect("--broker", f"localhost:{broker.port}", "--ca", ca)
     assert program.status() == 1
-    assert re.search(r"FAILED: the certificate of the broker at localhost:\d+ is not to be trusted", program.said())
+    assert re.search(r"FAILED: the certificate of the broker at localhost:\d+ is not trusted", program.output())
 
 
 def test_wrong_host_name(secure, collect, ca):
     broker = secure("elsewhere.example")
     program = collect("--broker", f"localhost:{broker.port}", "--ca", ca)
     assert program.status() == 1
-    assert "not valid for 'localhost'" in program.said()
+    assert "not valid for 'localhost'" in program.output()
 
 
 def test_client_certificate(secure, collect, tmp_path):
@@ -127,7 +127,7 @@ def test_client_certificate(secure, collect, tmp_path):
     collect(*options).until(r"no connection to the broker at localhost:\d+ \(.*certificate required")
 
 
-# --- a broker that plays a script ---
+# --- a scripted broker ---
 
 
 @pytest.fixture
@@ -137,8 +137,8 @@ def scripted():
     broker.close()
 
 
-@pytest.mark.parametrize(("code", "said"), [(0x80, "refuses it"), (0, "grants it at QoS 0 only")])
-def test_subscription_refused(scripted, collect, code, said):
+@pytest.mark.parametrize(("code", "answer"), [(0x80, "refuses it"), (0, "grants QoS 0 only")])
+def test_subscription_refused(scripted, collect, code, answer):
     def script(broker):
         broker.welcome()
         broker.grant(1, code, 1, 1)
@@ -148,11 +148,13 @@ def test_subscription_refused(scripted, collect, code, said):
     with scripted.play(script):
         program = collect("--broker", f"127.0.0.1:{scripted.port}")
         assert program.status() == 1
-    assert re.search(rf"FAILED: subscription to inflight/\+/status: the broker at 127.0.0.1:\d+ {said}", program.said())
+    assert re.search(
+        rf"FAILED: subscription to inflight/\+/status: the broker at 127.0.0.1:\d+ {answer}", program.output()
+    )
 
 
 def test_topic_that_is_not_utf_8(scripted, collect, landing):
-    """Against the standard; what cannot be refused for good is written down, or it came back for ever."""
+    """The standard forbids it. The collector writes and acknowledges it; otherwise the broker would send it forever."""
     acknowledged = threading.Event()
 
     def script(broker):
@@ -166,6 +168,6 @@ def test_topic_that_is_not_utf_8(scripted, collect, landing):
 
     with scripted.play(script):
         program = collect("--broker", f"127.0.0.1:{scripted.port}")
-        until(acknowledged.is_set, program.said)
+        until(acknowledged.is_set, program.output)
         assert program.end() == 0
     assert landing.one()["topic"] == "inflight/\\xff/status"

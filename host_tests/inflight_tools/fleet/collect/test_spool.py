@@ -1,4 +1,4 @@
-"""Landing files: what is durable, and what is found after a crash at any point."""
+"""Landing files: what is durable, and what recovery finds after a crash at any point."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ def lines(*numbers):
 
 @pytest.fixture
 def crash(tmp_path):
-    """crash(landing): the folder as a crash now would leave it, elsewhere."""
+    """crash(landing) is a copy of the folder as a crash now would leave it."""
     copies = []
 
     def copy(landing):
@@ -84,7 +84,7 @@ def test_closed_with_lines(landing):
 
 
 def test_power_cut_at_any_byte(landing, crash):
-    """What append() returned from is there, and nothing torn, wherever the next write ended."""
+    """The lines of every append() that returned are there, and no partial line, wherever the next write ended."""
     spool = Spool(landing.folder, "c")
     spool.append(lines(1))
     spool.append(lines(2, 3))
@@ -100,7 +100,7 @@ def test_power_cut_at_any_byte(landing, crash):
 
 @pytest.mark.parametrize("rest", [b"\0" * 64, b"\0\0\0\n" + lines(9), b"5\n" + lines(9), b"\xff\n"], ids=repr)
 def test_power_cut_that_left_garbage(landing, crash, rest):
-    """Blocks reach the disk in any order: what is behind a hole was never acknowledged."""
+    """The disk may write blocks in any order. Data behind a hole was never acknowledged."""
     spool = Spool(landing.folder, "c")
     spool.append(lines(1))
     after = crash(landing)
@@ -110,32 +110,32 @@ def test_power_cut_that_left_garbage(landing, crash, rest):
     spool.close()
 
 
-def test_nothing_whole_is_removed(landing):
+def test_spool_without_a_whole_line_is_removed(landing):
     landing.folder.mkdir()
     (landing.folder / ".c-1-000000.spool").write_bytes(b'{"text":"1')
     assert recovered(landing) == []
 
 
-def test_spools_of_others_are_theirs(landing):
+def test_spools_of_other_collectors_stay(landing):
     landing.folder.mkdir()
     (landing.folder / ".c-2-1-000000.spool").write_bytes(lines(1))
     Spool(landing.folder, "c").close()
     assert landing.hidden(".spool") == [".c-2-1-000000.spool"]
 
 
-def test_each_sync_comes_before_what_relies_on_it(landing, crash):
-    """Power is cut at each sync: before it returns, nothing that was appended is promised."""
-    promised, seen = [], []
+def test_power_cut_at_each_sync(landing, crash):
+    """The lines of every append() that returned before are there."""
+    durable, seen = [], []
 
     def sync(fd):
         if landing.folder.exists():
-            seen.append((crash(landing), list(promised)))
+            seen.append((crash(landing), list(durable)))
         os.fsync(fd)
 
     spool = Spool(landing.folder, "c", size=40, sync=sync)
     for n in range(9):
         spool.append(lines(n))
-        promised.append(str(n))
+        durable.append(str(n))
         if spool.due():
             spool.roll()
     spool.close()
@@ -145,8 +145,8 @@ def test_each_sync_comes_before_what_relies_on_it(landing, crash):
         assert found[: len(texts)] == texts and len(found) <= len(texts) + 1
 
 
-def test_no_name_comes_twice(landing, monkeypatch):
-    """Even if the clock is set back to the same instant, and the files were taken away."""
+def test_names_are_unique(landing, monkeypatch):
+    """Even if the clock shows the same time again, and the files were removed."""
     monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_123_000_000)
     names = set()
     for _ in range(3):
@@ -171,7 +171,7 @@ def test_second_of_a_name(landing):
 
 
 class Failing:
-    """A sync that fails when it is told to."""
+    """An fsync that raises `error`, if it is set."""
 
     def __init__(self):
         self.error = None
@@ -183,7 +183,7 @@ class Failing:
 
 
 def test_sync_that_fails(landing, crash):
-    """Nothing of the batch will be read; the same batch goes in afterwards, once."""
+    """No line of the batch is read. The same batch can be appended again, and is read once."""
     sync = Failing()
     spool = Spool(landing.folder, "c", sync=sync)
     spool.append(lines(1))
@@ -199,7 +199,7 @@ def test_sync_that_fails(landing, crash):
 
 
 def test_folder_that_cannot_be_synced(landing):
-    """A file whose name is not durable is not begun."""
+    """A file is not used while its name is not durable."""
     sync = Failing()
     spool = Spool(landing.folder, "c", sync=sync)
     sync.error = errno.ENOSPC
@@ -213,16 +213,16 @@ def test_folder_that_cannot_be_synced(landing):
 
 
 def test_write_that_ends_half_way(landing, monkeypatch):
-    """The disk is full in the middle of a line: when there is room again no half line stands between whole ones."""
+    """The disk is full in the middle of a line. When it has space again, no partial line is between whole ones."""
     spool = Spool(landing.folder, "c")
     spool.append(lines(1))
-    write, room = os.write, [7]
+    write, space = os.write, [7]
 
     def short(fd, data):
-        if not room[0]:
+        if not space[0]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        done = write(fd, data[: room[0]])
-        room[0] -= done
+        done = write(fd, data[: space[0]])
+        space[0] -= done
         return done
 
     with monkeypatch.context() as patch:
@@ -235,7 +235,7 @@ def test_write_that_ends_half_way(landing, monkeypatch):
 
 
 def test_finished_after_a_write_that_failed(landing, monkeypatch):
-    """What is durable may be finished although the next batch does not fit: without the half of it."""
+    """The durable lines can be finished although the next batch does not fit, without a part of it."""
     spool = Spool(landing.folder, "c")
     spool.append(lines(1))
     write, calls = os.write, []
@@ -257,11 +257,11 @@ def test_finished_after_a_write_that_failed(landing, monkeypatch):
     assert landing.texts() == ["1", "2"]
 
 
-def test_a_final_name_that_is_taken(landing):
-    """Nothing is overwritten."""
+def test_final_name_exists(landing):
+    """The file is not overwritten."""
     landing.folder.mkdir()
     (landing.folder / ".c-1-000000.spool").write_bytes(lines(1))
     (landing.folder / "c-1-000000.ndjson").write_bytes(lines(2))
-    with pytest.raises(FileExistsError, match="a name must never come twice"):
+    with pytest.raises(FileExistsError, match="names must be unique"):
         Spool(landing.folder, "c")
     assert landing.texts() == ["2"]

@@ -57,17 +57,17 @@ def test_topics(topic, device, kind, name):
     ("bt", "time", "clock"),
     [
         (AT / 1000 - 30 * 86400, AT / 1000 - 30 * 86400, "device"),  # a month without a network
-        (AT / 1000 + 3600, AT / 1000 + 3600, "device"),  # somebody's time zone
+        (AT / 1000 + 3600, AT / 1000 + 3600, "device"),  # a wrong time zone
         (0, AT / 1000, "receipt"),
         (-60, AT / 1000 - 60, "receipt"),
-        (3600, AT / 1000, "ahead"),  # 1970, by a clock that nobody has set: relative, and it has not been yet
+        (3600, AT / 1000, "ahead"),  # 1970, an unset clock: SenML reads it as relative to now, so it is in the future
         (500_000_000, AT / 1000, "behind"),  # 1985
         (4_102_444_800, AT / 1000, "ahead"),  # 2100
         (1e300, AT / 1000, "ahead"),
         (-1e300, AT / 1000, "behind"),
     ],
 )
-def test_clocks_lie(bt, time, clock):
+def test_clocks(bt, time, clock):
     (record,) = row(pack(bt=bt))["records"]
     assert record[2] == round(time * 1e6) and record[3] == clock
 
@@ -106,24 +106,24 @@ def test_a_pack_with_one_bad_record_keeps_its_number_and_the_others():
     assert [name for name, *_ in found["records"]] == ["t", "good"]
 
 
-def test_what_is_too_long_is_kept_but_not_read():
+def test_a_payload_that_is_too_long_is_stored_but_not_read():
     found = row(json.dumps(pack()) + " " * LONGEST)
     assert found["problem"].endswith(f"bytes, {LONGEST} are read")
     assert found["seq"] is None and not found["records"] and len(found["payload"]) > LONGEST
 
 
-def test_a_pack_of_too_many_records_is_read_so_far():
+def test_the_first_records_of_a_pack_with_too_many():
     found = row(pack() + [{"v": 1}] * MOST_RECORDS)
     assert f"{MOST_RECORDS + 1} records, {MOST_RECORDS} are read" in found["problem"]
     assert len(found["records"]) == MOST_RECORDS and found["seq"] == 3
 
 
-def test_bytes_that_are_no_text():
+def test_not_utf_8():
     found = parse(line("", text=None, base64=base64.b64encode(b"\xff\x00[").decode()), TOPICS)
     assert found["problem"] == "not UTF-8" and found["payload"] == b"\xff\x00["
 
 
-def test_what_the_collector_cut_off():
+def test_a_payload_that_the_collector_cut():
     found = row(pack(), truncated=True, length=5_000_000)
     assert found["problem"].startswith("5000000 bytes, the collector keeps")
 
@@ -159,11 +159,11 @@ def health(**fields):
 def test_health():
     found = health()
     assert found["problem"] is None and found["seq"] == 5
-    told = found["health"]
-    assert (told["up"], told["heap"], told["rssi"], told["reset"]) == (60, 130_000, -60, "power-on")
-    assert (told["journal_live"], told["journal_where"]) == (2, "pinned")
-    assert dict(told["counters"]) == {"accepted": 9, "resent": 1} and dict(told["errors"]) == {"dht": "OSError: 5"}
-    assert told["wake"] == []
+    data = found["health"]
+    assert (data["up"], data["heap"], data["rssi"], data["reset"]) == (60, 130_000, -60, "power-on")
+    assert (data["journal_live"], data["journal_where"]) == (2, "pinned")
+    assert dict(data["counters"]) == {"accepted": 9, "resent": 1} and dict(data["errors"]) == {"dht": "OSError: 5"}
+    assert data["wake"] == []
 
 
 def test_health_of_a_host_has_no_heap_and_no_rssi():
@@ -190,12 +190,12 @@ def test_odd_health_keeps_its_number(fields, problem):
     assert found["problem"] == problem and found["seq"] == 5
 
 
-def test_the_will_has_no_number_and_that_is_right():
+def test_a_will_without_number_is_no_problem():
     found = row({"state": "offline", "firmware": "0.1.0"}, topic="inflight/attic/status", retain=True)
     assert found["problem"] is None and found["seq"] is None and found["state"] == "offline" and found["retain"]
 
 
-def test_status_in_ones_own_name_has_a_number():
+def test_a_status_from_the_device_needs_a_number():
     assert row({"state": "online", "seq": 1, "epoch": 2}, topic="inflight/attic/status")["seq"] == 1
     assert row({"state": "online"}, topic="inflight/attic/status")["problem"] == "no seq and epoch"
 
@@ -205,5 +205,5 @@ def test_a_reply():
     assert (found["kind"], found["name"], found["seq"], found["problem"]) == ("reply", "ping", 1, None)
 
 
-def test_what_is_on_no_topic_of_ours():
+def test_an_unknown_topic():
     assert row(pack(), topic="inflight/attic/nonsense")["problem"] == "not a topic of ours"

@@ -1,4 +1,4 @@
-"""SenML packs become records that stand by themselves, as RFC 8428 says."""
+"""SenML packs are resolved as RFC 8428 says."""
 
 import json
 
@@ -57,8 +57,8 @@ def test_time_without_base_time_is_relative():
 def test_every_kind_of_value(field, value):
     (record,), problems = resolve([{"n": "a", field: value}])
     assert not problems
-    place = ("v", "vs", "vb", "vd").index(field)
-    assert record[3 + place] == value and [v for v in record[3:7] if v is not None] == [value]
+    index = ("v", "vs", "vb", "vd").index(field)
+    assert record[3 + index] == value and [v for v in record[3:7] if v is not None] == [value]
 
 
 def test_sums_add_their_base():
@@ -95,23 +95,22 @@ def test_sums_add_their_base():
         ({"n": "a", "v": 1, "bver": 11}, "bver is newer"),
     ],
 )
-def test_a_bad_record_is_told_and_the_others_stay(record, reason):
+def test_a_bad_record_is_reported_and_the_others_are_kept(record, reason):
     records, problems = resolve([{"n": "good", "v": 1}, record, {"n": "also", "v": 2}])
     assert [name for name, *_ in records] == ["good", "also"]
     assert len(problems) == 1 and problems[0].startswith("record 1: " + reason)
 
 
 @pytest.mark.parametrize("pack", [{"n": "a", "v": 1}, "text", 5, None, True])
-def test_what_is_no_array_is_no_pack(pack):
+def test_a_pack_must_be_an_array(pack):
     assert resolve(pack) == ([], ["not an array of records"])
 
 
-def test_unknown_fields_are_passed_over():
+def test_unknown_fields_are_ignored():
     assert values([{"n": "a", "v": 1, "seq": 5, "epoch": 7, "colour": "red"}]) == {"a": (None, 0.0, 1.0)}
 
 
-def test_our_own_device_is_understood():
-    """What firmware/telemetry.py writes."""
+def test_a_pack_of_firmware_telemetry():
     pack = '[{"bn":"urn:dev:mac:28cdc1:","bt":1700000000,"seq":4,"epoch":9,"u":"Cel","n":"temperature","v":21.5},'
     pack += '{"u":"%RH","n":"attic-humidity","v":40},{"n":"door","vb":true}]'
     assert values(json.loads(pack)) == {

@@ -1,4 +1,4 @@
-"""A page in headless Chromium, by the DevTools protocol over two pipes: JSON with a NUL at each end."""
+"""Headless Chromium, controlled by the DevTools protocol over two pipes: JSON messages that end with a NUL."""
 
 import base64
 import contextlib
@@ -20,7 +20,7 @@ _FLAGS = (
 
 
 def _program():
-    """`INFLIGHT_CHROMIUM`, else what the set-up found or brought."""
+    """`INFLIGHT_CHROMIUM`, else the one that the set-up found or installed."""
     chosen = os.environ.get("INFLIGHT_CHROMIUM")
     return [chosen] if chosen else program("chromium")
 
@@ -34,7 +34,7 @@ def unavailable():
 
 
 def _pipe():
-    """Both ends with numbers above those that the browser expects: none is overwritten before it is in place."""
+    """A pipe with descriptors above 10: posix_spawn() moves them to 3 and 4, and must not overwrite them before."""
     ends = os.pipe()
     high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
     for end in ends:
@@ -53,19 +53,19 @@ class Chromium:
     def __enter__(self):
         its_in, self._out = _pipe()
         self._in, its_out = _pipe()
-        silence = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+        standard = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
         pipes = [(os.POSIX_SPAWN_DUP2, its_in, 3), (os.POSIX_SPAWN_DUP2, its_out, 4)]
         command = [*_program(), *_FLAGS, f"--user-data-dir={self._folder}", "about:blank"]
-        self._pid = os.posix_spawn(command[0], command, os.environ, file_actions=silence + pipes, setpgroup=0)
+        self._pid = os.posix_spawn(command[0], command, os.environ, file_actions=standard + pipes, setpgroup=0)
         os.close(its_in)
         os.close(its_out)
         return self
 
     def __exit__(self, *_):
-        with contextlib.suppress(OSError):  # it ends before it answers
+        with contextlib.suppress(OSError):  # it may end before it answers
             self.call("Browser.close")
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._pid, signal.SIGKILL)  # its helpers too: all are of this group
+            os.killpg(self._pid, signal.SIGKILL)  # its child processes, too
         os.waitpid(self._pid, 0)
         os.close(self._in)
         os.close(self._out)
@@ -87,7 +87,7 @@ class Chromium:
         return message
 
     def call(self, method, session=None, **parameters):
-        """The command's result; what happens meanwhile is noted."""
+        """Sends a command and returns its result. Records the events that come before."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         rest = json.dumps({**message, "sessionId": session} if session else message).encode() + b"\0"
@@ -102,13 +102,13 @@ class Chromium:
                 return answer["result"]
 
     def wait(self, session, method):
-        """Until that has happened."""
+        """Waits for an event."""
         deadline = time.monotonic() + _LIMIT_S
         while not any(event[:2] == (session, method) for event in self.events):
             self._event(deadline)
 
     def open(self, path, width=1280, height=900, dark=False, zone="UTC", script=True):
-        """The page of a file, loaded; `script`: whether its own may run."""
+        """Loads a file, and returns its Page. `script`: whether scripts of the page may run."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, session)
@@ -136,7 +136,7 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
 
     def ask(self, expression):
-        """What a JavaScript expression is on the page."""
+        """The value of a JavaScript expression on the page."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise AssertionError(answer["exceptionDetails"].get("exception", answer["exceptionDetails"]))
@@ -162,14 +162,14 @@ class Page:
 
     def _seen(self, *methods):
         here = (event for event in self._browser.events if event[0] == self._session)
-        return [told for _, method, told in here if method in methods]
+        return [data for _, method, data in here if method in methods]
 
     def requests(self):
-        """Addresses of all that the page asked for."""
-        return [told["request"]["url"] for told in self._seen("Network.requestWillBeSent")]
+        """The URLs of all requests of the page."""
+        return [data["request"]["url"] for data in self._seen("Network.requestWillBeSent")]
 
-    def complaints(self):
-        """Errors and warnings, of the console and of the browser (the page's policy included)."""
+    def errors(self):
+        """Errors and warnings of the console and of the browser, for example about the page's security policy."""
         return self._seen("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
 
 

@@ -1,4 +1,4 @@
-"""Facts about a made-up fleet."""
+"""Facts about an invented fleet."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ HOSTILE = (
 
 
 def empty():
-    """No message ever came."""
+    """Without any message."""
     names = ("devices", "accepted", "delivered", "lost", "late", "repeated", "doubled", "dead_letters", "conflicts",
              "before", "measurements", "restarts", "reconnects", "resends", "outbox_full")  # fmt: skip
     fleet = {**dict.fromkeys(names, 0), "latency_ms": None}
@@ -25,7 +25,7 @@ def empty():
 
 
 def device(name, accepted=100, **other):
-    """One that is well, but for what `other` says."""
+    """A device without problems, except for the fields `other`."""
     made = {
         "device": name, "state": "online", "since": START + 40, "seen": START + 3500, "accepted": accepted,
         "delivered": accepted, "lost": 0, "late": 0, "before": 0, "repeated": 0, "conflicts": 0, "dead_letters": 0,
@@ -39,7 +39,7 @@ def device(name, accepted=100, **other):
 
 
 def add_up(facts):
-    """The fleet's figures out of its devices'."""
+    """Computes the fleet's sums from its devices."""
     for name, value in facts["fleet"].items():
         if isinstance(value, int) and name not in ("devices", "doubled", "measurements"):
             facts["fleet"][name] = sum(one[name] for one in facts["devices"])
@@ -48,7 +48,7 @@ def add_up(facts):
 
 
 def fleet(devices=50, seed=1, minutes=150):
-    """Nothing is lost, though a lot happened."""
+    """Nothing is lost, in spite of restarts and an outage."""
     dice = random.Random(seed)
     facts = empty()
     facts["devices"] = [_some(dice, n) for n in range(devices)]
@@ -88,7 +88,7 @@ def _some(dice, n):
 
 
 def _point(dice, n, minutes, devices):
-    """The broker is away for a while, and what waited comes at once."""
+    """The broker is down for 14 minutes; then the backlog arrives."""
     away, back = minutes // 3, minutes // 3 + 14
     usual = 6 * devices + dice.randint(-20, 20)
     received, backlog = (0, 0) if away <= n < back else (usual, 0)
@@ -129,7 +129,7 @@ def _series(dice, minutes, name, unit, middle, swing):
 
 
 def losing(lost=3, doubled=0, late=0, **changes):
-    """The same fleet, but its first device lost something."""
+    """The same fleet, but its first device has lost messages."""
     facts = copy.deepcopy(fleet(**changes))
     worst = facts["devices"][0]
     worst.update(lost=lost, late=late, delivered=worst["accepted"] - lost - late)
@@ -139,7 +139,7 @@ def losing(lost=3, doubled=0, late=0, **changes):
 
 
 def hostile():
-    """Everything that anybody can choose is chosen to do harm."""
+    """Every text that a sender can choose is an attack."""
     facts = fleet(3)
     facts["root"] = HOSTILE
     facts["devices"] = [

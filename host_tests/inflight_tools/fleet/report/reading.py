@@ -1,13 +1,13 @@
-"""Reads a page back, as a browser would: elements with what is in them. Knows which end tags may be left out."""
+"""Parses a page into a tree of elements, as a browser does. Knows which end tags may be omitted."""
 
 from html.parser import HTMLParser
 
 _VOID = ("input", "link", "meta")
-_ENDS = {  # a start of the first ends an open one of the others
+_ENDS = {  # a start tag ends open elements of these tags
     "tr": ("td", "th", "tr"), "td": ("td", "th"), "th": ("td", "th"), "tbody": ("td", "th", "tr", "thead", "tbody"),
     "dt": ("dt", "dd"), "dd": ("dt", "dd"), "li": ("li",), "option": ("option",),
 }  # fmt: skip
-_WALLS = ("table", "dl", "ul", "ol", "select")  # what ends nothing outside itself
+_SCOPES = ("table", "dl", "ul", "ol", "select")  # start tags inside do not end elements outside
 
 
 class Element:
@@ -16,7 +16,7 @@ class Element:
         self.children = []  # elements and text
 
     def all(self, tag=None, **attributes):
-        """All elements below, in order, that are so; `class_` is one of an element's classes."""
+        """All matching elements below, in order. `class_` is one of an element's classes."""
         for child in self.children:
             if isinstance(child, Element):
                 if tag in (None, child.tag) and all(child.has(key, value) for key, value in attributes.items()):
@@ -43,7 +43,7 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         for _ in range(3):  # a row ends a cell, a row and the body before it
-            if self.open[-1].tag in _ENDS.get(tag, ()) and self.open[-1].tag not in _WALLS:
+            if self.open[-1].tag in _ENDS.get(tag, ()) and self.open[-1].tag not in _SCOPES:
                 self.open.pop()
         element = Element(tag, attributes)
         self.open[-1].children.append(element)
@@ -70,18 +70,18 @@ def read(page):
 
 
 def value(page, identity):
-    """A figure of the page, exactly; None where it says that it is unknown."""
-    told = page.one("data", id=identity).attributes["value"]
-    return None if told == "" else float(told)
+    """The exact value of a figure of the page. None if it is unknown."""
+    data = page.one("data", id=identity).attributes["value"]
+    return None if data == "" else float(data)
 
 
 def shown(number):
-    """A count as a page writes it."""
+    """A count as the page shows it."""
     return f"{number:,}"
 
 
 def fleet_figures(facts):
-    """{id: number} of all figures of the fleet."""
+    """{element id: number} of all figures of the fleet."""
     fleet = dict(facts["fleet"])
     latency = fleet.pop("latency_ms") or dict.fromkeys(("p50", "p95", "p99"))
     return {f"fleet-{key}": number for key, number in {**fleet, **latency}.items()}

@@ -1,4 +1,4 @@
-"""The page in headless Chromium, offline: it looks right, works, asks for nothing and complains of nothing."""
+"""The page in headless Chromium, offline: its layout and script work, without requests and without errors."""
 
 import struct
 
@@ -39,7 +39,7 @@ def files(tmp_path_factory):
 def complete(browser, files):
     page = browser.open(files["complete"])
     yield page
-    assert page.complaints() == []
+    assert page.errors() == []
 
 
 NAMES = "[...document.querySelectorAll('#devices-table tbody:not([hidden]) bdi')].map(e => e.textContent)"
@@ -54,8 +54,8 @@ def column(page, n):
 
 @pytest.mark.parametrize("name", sorted(MADE))
 @pytest.mark.parametrize("dark", (False, True), ids=("light", "dark"))
-def test_looks(browser, files, tmp_path, name, dark):
-    """At each width: nothing is asked for, nothing complained of, nothing wider than the screen."""
+def test_layout(browser, files, tmp_path, name, dark):
+    """At each width: nothing is wider than the screen. No requests, no errors."""
     page = browser.open(files[name], dark=dark)
     for width in WIDTHS:
         page.resize(width)
@@ -65,7 +65,7 @@ def test_looks(browser, files, tmp_path, name, dark):
         assert picture.startswith(b"\x89PNG") and across == width and down >= 300
     red = int(page.ask("getComputedStyle(document.body).backgroundColor").strip("rgb()").split(",")[0])
     assert red < 40 if dark else red > 215
-    assert page.complaints() == []
+    assert page.errors() == []
     assert page.requests() == [files[name].as_uri()]
 
 
@@ -74,22 +74,22 @@ def test_looks(browser, files, tmp_path, name, dark):
 def test_figures_equal_the_facts(browser, files, name, script):
     page = browser.open(files[name], script=script)
     page.call("Emulation.setScriptExecutionDisabled", value=False)  # for our questions
-    told = page.ask("Object.fromEntries([...document.querySelectorAll('data')].map(e => [e.id, e.value]))")
+    data = page.ask("Object.fromEntries([...document.querySelectorAll('data')].map(e => [e.id, e.value]))")
     for identity, number in fleet_figures(MADE[name]).items():
-        assert float(told[identity]) == number
+        assert float(data[identity]) == number
     for n, key in enumerate(("accepted", "delivered", "lost", "late", "repeated", "restarts"), 3):
         assert column(page, n) == [f"{one[key]:,}" for one in MADE[name]["devices"]]
-    assert page.complaints() == []
+    assert page.errors() == []
 
 
 @pytest.mark.parametrize(("name", "kind"), (("complete", "good"), ("losing", "bad"), ("empty", "empty")))
-def test_the_verdict_is_what_one_sees_first(browser, files, name, kind):
+def test_the_verdict_is_at_the_top(browser, files, name, kind):
     page = browser.open(files[name], width=390)
     assert page.ask("document.querySelector('h1').dataset.kind") == kind
     assert page.ask("document.querySelector('h1').getBoundingClientRect().top") < 200
 
 
-def test_hostile_text_runs_nowhere(browser, files):
+def test_hostile_text_is_not_executed(browser, files):
     page = browser.open(files["hostile"])
     assert page.ask("document.querySelectorAll('img, iframe, [onerror], [onload]').length") == 0
     assert page.ask("document.querySelector('#dead code').textContent").startswith("</script><script>alert(1)")
@@ -104,7 +104,7 @@ def test_devices_are_sorted_by_a_click(complete):
         complete.ask(click.format(3))
         assert column(complete, 3) == [f"{n:,}" for n in order]
     assert complete.ask("document.querySelectorAll('#devices-table th')[3].ariaSort") == "ascending"
-    complete.ask(click.format(9))  # latency; of one device it is unknown: the last, in either order
+    complete.ask(click.format(9))  # latency; a device without one is last, in either order
     assert column(complete, 9)[-1] == "–"
     complete.ask(click.format(9))
     assert column(complete, 9)[-1] == "–"
@@ -149,8 +149,8 @@ def test_values_are_read_off_by_the_arrow_keys(complete):
     complete.ask("document.querySelector('#of-0 .chart').focus()")
     complete.press("End")
     newest = MADE["complete"]["measurements"]["attic-0"][0]["points"][-1]
-    told = complete.ask("document.querySelector('#of-0 output').textContent")
-    assert "°C" in told and abs(float(told.split(": ")[1].split()[0]) - newest[1]) < 2
+    data = complete.ask("document.querySelector('#of-0 output').textContent")
+    assert "°C" in data and abs(float(data.split(": ")[1].split()[0]) - newest[1]) < 2
 
 
 def test_times_in_the_viewers_zone(browser, files):
@@ -168,7 +168,7 @@ def test_times_without_script_are_utc(browser, files):
 
 
 def test_print(browser, files):
-    """On paper it is light, even if the screen is dark, and no wider than the paper."""
+    """Printed in light colours, even in dark mode, and not wider than the paper."""
     page = browser.open(files["losing"], dark=True, width=720)
     features = [{"name": "prefers-color-scheme", "value": "dark"}]
     page.call("Emulation.setEmulatedMedia", media="print", features=features)

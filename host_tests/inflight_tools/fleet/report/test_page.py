@@ -1,4 +1,4 @@
-"""The page as text: its figures are the facts', nothing gets out of its place, nothing is fetched."""
+"""The page as HTML: its figures equal the facts, hostile text stays text, nothing is fetched."""
 
 import base64
 import hashlib
@@ -60,7 +60,7 @@ def test_dead_letters_with_reasons(name):
         assert row.one("th").text[:10] == letter["reason"][:10]
 
 
-def test_a_dead_letter_shows_what_came():
+def test_a_dead_letter_shows_topic_and_payload():
     text = READ["complete"].one("section", id="dead").text
     assert '[{"bn":"urn:dev:mac:00:","n":"t","v":21.5,"seq":"x"}]' in text
     assert "inflight/attic-1/telemetry" in text
@@ -71,7 +71,7 @@ def test_health_in_words():
     for words in ("3 lost", "4 late", "two boards, one id", "clock wrong", "1 sensor error"):
         assert words in rows[0]
     assert "journal 92 % in use" in rows[1]
-    assert rows[5].strip() == "well"
+    assert rows[5].strip() == "good"
 
 
 def test_details_of_a_device():
@@ -89,7 +89,7 @@ def test_unknown_is_a_dash_not_a_zero():
     assert "Free heap–" in sleeper and "Signal–" in sleeper and "Latency p50–" in sleeper
 
 
-def test_nothing_hostile_leaves_its_place():
+def test_hostile_text_stays_text():
     page = READ["hostile"]
     assert [one.attributes.get("type") for one in page.all("script")] == ["application/json", None]
     assert not list(page.all("img")) and not list(page.all("iframe"))
@@ -100,7 +100,7 @@ def test_nothing_hostile_leaves_its_place():
     assert "<script>alert(1)</script>" in page.one("section", id="dead").text  # as text
 
 
-def test_what_cannot_be_seen_is_written_out():
+def test_invisible_characters_are_escaped():
     page = PAGES["hostile"]
     page.encode()  # a lone surrogate would fail
     unseen = {char for char in page if unicodedata.category(char)[0] == "C" or char in "\u2028\u2029"} - {"\n"}
@@ -111,7 +111,7 @@ def test_what_cannot_be_seen_is_written_out():
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_points_are_json_that_ends_nowhere_else(name):
+def test_points_are_json_without_markup(name):
     raw = READ[name].one("script", id="points").text
     assert raw.isascii() and not set("<>&") & set(raw)
     for series in json.loads(raw).values():
@@ -134,7 +134,7 @@ def _script(page):
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
-def test_the_policy_lets_only_this_style_and_this_script_act(name):
+def test_the_security_policy_allows_only_this_style_and_this_script(name):
     page = READ[name]
     policy = page.one("meta", **{"http-equiv": "Content-Security-Policy"}).attributes["content"]
     for kind, text in (("style", page.one("style").text), ("script", _script(page))):
@@ -144,13 +144,13 @@ def test_the_policy_lets_only_this_style_and_this_script_act(name):
 
 
 def test_size():
-    """A page of 50 devices fits into a mail; one of a long time is not larger."""
+    """A page of 50 devices has less than 200 KB, also if it covers a week."""
     assert len(PAGES["complete"].encode()) < 200 * 1024
     week = made_facts.fleet(50, minutes=7 * 24 * 60)
     assert len(render(week).encode()) < 200 * 1024
 
 
-def test_so_many_devices_that_only_the_worst_are_listed():
+def test_only_the_worst_devices_are_listed():
     facts = made_facts.empty()
     facts["devices"] = [made_facts.device(f"sensor-{n}") for n in range(devices.MOST + 7)]
     page = read(render(made_facts.add_up(facts)))
@@ -179,7 +179,7 @@ def test_dead_letters_alone_are_shown():
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_structure(name):
-    """What a screen reader goes by: language, headings without gaps, names of drawings, one element per id."""
+    """For screen readers: language, headings without gaps, names of drawings, unique ids."""
     page = READ[name]
     assert page.one("html").attributes["lang"] == "en"
     levels = [int(one.tag[1]) for one in page.all() if re.fullmatch("h[1-6]", one.tag)]
@@ -219,7 +219,7 @@ def _contrast(one, other):
 
 @pytest.mark.parametrize("mode", (0, 1), ids=("light", "dark"))
 def test_contrast(mode):
-    """WCAG AA: 4.5 for text, 3 for what is drawn. Hatching stands beside the two colours that are paler than that."""
+    """WCAG AA: 4.5 for text, 3 for drawings. The two paler colours are hatched, too."""
     colours = MODES[mode]
     for ground in ("page", "card"):
         for words in ("ink", "quiet", "good", "bad", "warn", "link"):

@@ -1,4 +1,4 @@
-"""Long times in few steps, axes with round numbers: nothing is left out by drawing less."""
+"""Steps, axes and reduced series: no count and no extreme is left out."""
 
 import math
 
@@ -22,7 +22,7 @@ def test_no_points_no_steps():
 
 
 @pytest.mark.parametrize("minutes", (1, MOST - 1, MOST, MOST + 1, 1000, 100_000))
-def test_few_steps_hold_all(minutes):
+def test_steps_contain_all_points(minutes):
     found = steps(line(*((1_700_000_000 + 60 * n, {"received": n % 7, "offline": n % 3}) for n in range(minutes))))
     assert len(found.rows) <= MOST
     assert found.total("received") == sum(n % 7 for n in range(minutes))
@@ -37,7 +37,7 @@ def test_steps_that_are_missing_are_outages():
     assert silences(found.values("received")) == [(2, 6)]
 
 
-def test_silence_lasts_to_the_end():
+def test_silence_at_the_end():
     assert silences([1, 0, 2, 0, 0]) == [(1, 2), (3, 5)]
     assert silences([1]) == []
 
@@ -74,11 +74,11 @@ def test_thinned_series_keep_their_extremes():
     assert [point[0] for point in found] == sorted(point[0] for point in found)
 
 
-def test_what_is_no_number_is_not_drawn():
+def test_points_without_numbers_are_left_out():
     assert series.thin([[1, math.nan, 1, 1], [2, 5, 4, None], [3, 5, 4, 6]], 50) == [[3, 5, 4, 6]]
 
 
-def test_many_series_share_the_room():
+def test_many_series_share_the_points():
     assert series.share(0) == series.share(1) == series.MOST
     assert series.share(30) * 30 <= series.BUDGET
     assert series.share(10_000) == series.LEAST
@@ -91,13 +91,13 @@ def test_the_drawing_has_units_and_different_times(minutes):
     assert drawing.one("text", class_="lane").text.startswith("messages per ")
     ticks = [tick.text for tick in drawing.all("text", class_="tick") if "data-t" in tick.attributes]
     assert 2 <= len(ticks) <= 10
-    if minutes < 1440:  # later the days below tell them apart
+    if minutes < 1440:  # beyond a day the same times have different dates
         assert len(set(ticks)) == len(ticks)
     outages = silences(steps(facts["timeline"]).values("received"))
     assert len(list(drawing.all("path", class_="outage"))) == len(outages)
 
 
-def test_one_step_of_a_minute_is_told_as_such():
+def test_one_step_of_a_minute():
     facts = {**made_facts.fleet(3), "timeline": line((600, {"received": 5}))}
     drawing = read(render(facts)).one("svg", class_="narrow")
     assert drawing.one("text", class_="lane").text == "messages per min"

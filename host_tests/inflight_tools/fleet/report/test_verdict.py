@@ -1,4 +1,4 @@
-"""The sentence at the top: true, whatever happened."""
+"""The sentence at the top of the page, and the notes below it."""
 
 import pytest
 
@@ -14,19 +14,19 @@ def facts(accepted=3450, lost=0, late=0, doubled=0, **fleet):
 
 
 SENTENCES = (
-    (facts(), "good", "Nothing was lost: 3,450 messages accepted, 3,450 delivered, none stands twice."),
-    (facts(1), "good", "Nothing was lost: 1 message accepted, 1 delivered, none stands twice."),
+    (facts(), "good", "Nothing was lost: 3,450 messages accepted, 3,450 delivered, none stored twice."),
+    (facts(1), "good", "Nothing was lost: 1 message accepted, 1 delivered, none stored twice."),
     (facts(lost=3), "bad", "3 messages were lost: 3,450 messages accepted, 3,447 delivered."),
     (facts(lost=1), "bad", "1 message was lost: 3,450 messages accepted, 3,449 delivered."),
     (facts(late=10), "waiting",
-     "Nothing is lost so far: 3,450 messages accepted, 3,440 delivered, 10 still on the way."),
+     "Nothing is lost so far: 3,450 messages accepted, 3,440 delivered, 10 late."),
     (facts(doubled=1), "bad",
-     "Nothing was lost, but 1 row stands twice: 3,450 messages accepted, 3,450 delivered."),
+     "Nothing was lost, but 1 row is stored twice: 3,450 messages accepted, 3,450 delivered."),
     (facts(lost=3, late=2, doubled=2), "bad",
-     "3 messages were lost: 3,450 messages accepted, 3,445 delivered, and 2 rows stand twice."),
+     "3 messages were lost: 3,450 messages accepted, 3,445 delivered, and 2 rows are stored twice."),
     (facts(delivered=3449), "bad",
-     "The figures contradict each other: 3,450 messages accepted, 3,449 delivered, 0 lost, 0 on the way."),
-    (facts(0), "waiting", "Devices were heard of, but no message with a number has come yet."),
+     "The figures contradict each other: 3,450 messages accepted, 3,449 delivered, 0 lost, 0 late."),
+    (facts(0), "waiting", "Devices are known, but no message with a number has arrived yet."),
     (made_facts.empty(), "empty", "No message has arrived yet."),
 )  # fmt: skip
 
@@ -37,40 +37,40 @@ def test_sentence(made, kind, sentence):
     assert (judged.kind, judged.sentence) == (kind, sentence)
 
 
-def test_all_is_well_without_notes():
+def test_no_notes_without_problems():
     assert verdict(facts()).notes == []
 
 
-def test_late_is_not_lost_and_is_told_beside_it():
+def test_lost_and_late_have_notes_of_their_own():
     notes = "\n".join(verdict(facts(lost=3, late=2)).notes).replace("\u00a0", " ")
-    assert "Lost: missing, though a younger message of the same device came more than 1 h ago." in notes
+    assert "Lost: missing, though a later message of the same device arrived more than 1 h ago." in notes
     assert "2 messages late: missing, but for less than 1 h." in notes
 
 
 @pytest.mark.parametrize(
-    ("changed", "note"),
+    ("changed", "start"),
     (
-        ({"conflicts": 2}, "2 messages came under a number that another one has already"),
+        ({"conflicts": 2}, "2 messages arrived with a number that another message has"),
         ({"dead_letters": 1}, "1 message could not be used"),
-        ({"before": 500}, "500 numbers below the first that came"),
-        ({"outbox_full": 7}, "7 messages found a journal full"),
+        ({"before": 500}, "500 numbers below the first one that arrived"),
+        ({"outbox_full": 7}, "7 messages refused by a full journal"),
     ),
 )
-def test_what_the_sentence_would_hide_is_said(changed, note):
-    (said,) = verdict(facts(**changed)).notes
-    assert said.startswith(note)
+def test_notes(changed, start):
+    (note,) = verdict(facts(**changed)).notes
+    assert note.startswith(start)
 
 
 def test_a_new_journal_is_a_limit_of_the_proof():
     made = facts()
     made["devices"][0]["epochs"] = 2
-    (said,) = verdict(made).notes
-    assert said == "New journals on 1 device: what an old one still held cannot be counted."
+    (note,) = verdict(made).notes
+    assert note == "New journals on 1 device: messages left in an old one cannot be counted."
 
 
-def test_nothing_but_dead_letters_is_no_success():
+def test_only_dead_letters_are_bad():
     made = made_facts.empty()
     made["fleet"]["dead_letters"] = 4
     judged = verdict(made)
     assert judged.kind == "bad"
-    assert judged.sentence == "No device is known: 4 messages came, and none could be used."
+    assert judged.sentence == "No device is known: 4 messages arrived, and none could be used."

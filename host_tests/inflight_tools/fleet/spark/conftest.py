@@ -1,4 +1,4 @@
-"""The streaming query on landing files that a test writes. One Spark for all tests: it takes ten seconds to start."""
+"""Fixtures: Spark, and a fleet whose landing files a test writes. All tests share one Spark, which starts slowly."""
 
 import importlib.util
 import json
@@ -16,8 +16,8 @@ if not importlib.util.find_spec("pyspark"):
 elif not java_home():
     REASON = "there is no Java 17 or newer: run `make setup-pipeline`"
 
-# Queries are compiled to Java where somebody uses the command line, as the demonstration's test does; here, where each
-# sees a few rows, compiling took half of the time.
+# Without compilation to Java these tests take half the time, since each query has few rows. Tests of the command line
+# compile.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
@@ -31,7 +31,7 @@ def spark(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # The last: a name that has both "." and "_", as environments of executors do.
+    # The last one: a name with both "." and "_".
     options = {"spark.driver.memory": "1g", **INTERPRETED, "spark.executorEnv.OF_TESTS": "1"}
     running = session("tests", folder, "local[2]", partitions=2, options=options)
     yield running
@@ -39,7 +39,7 @@ def spark(tmp_path_factory):
 
 
 class Fleet:
-    """A fleet whose messages the test lands, in `folder`."""
+    """A fleet in `folder`. The test writes its landing files."""
 
     def __init__(self, spark, folder):
         from inflight_tools.fleet.spark.batch import Tables
@@ -52,14 +52,14 @@ class Fleet:
         self._files = 0
 
     def land(self, *lines):
-        """One landing file."""
+        """Writes one landing file."""
         self._files += 1
         hidden = self.landing / f".{self._files:06}"
         hidden.write_bytes(b"".join(line.encode() if isinstance(line, str) else line for line in lines))
         hidden.rename(self.landing / f"{self._files:06}.ndjson")
 
     def run(self, files=500):
-        """The query, as a cron job runs it: what is there, and then an end."""
+        """Runs the query once, on the landing files that are present."""
         from inflight_tools.fleet.spark.stream import start
 
         query = start(self._spark, self.landing, self.root, "inflight", once=True, files=files)
@@ -86,11 +86,11 @@ def fleet(spark, tmp_path):
 
 @pytest.fixture(scope="module")
 def common_fleet(spark, tmp_path_factory):
-    """One for all tests of a file, each with devices of its own: what takes time is the number of batches."""
+    """One for all tests of a file, because each batch takes time. Each test has devices of its own."""
     return Fleet(spark, tmp_path_factory.mktemp("fleet"))
 
 
-AT = 1_760_000_000_000  # ms: when the first message of a test comes
+AT = 1_760_000_000_000  # ms: when the first message of a test is received
 
 
 def delivery(topic, body, at=AT, **fields):

@@ -1,4 +1,4 @@
-"""Hostile messages are told of, and stop nothing. One fleet meets them all, in two batches."""
+"""Hostile messages become dead letters, and stop nothing. One fleet has them all, in two batches."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ CLOCKS = (NOW / 1000 - 7 * 86400, 0, 3600, NOW / 1000 - 10 * YEAR, NOW / 1000 + 
 
 
 def hostile(telemetry, message):
-    """What no device of ours sends, between two messages that one does."""
+    """Hostile messages between two good ones."""
     yield telemetry("good", 0)
     yield message("bad/telemetry", "nonsense")
     yield message("bad/telemetry", '[{"n":"a","v":NaN,"seq":1,"epoch":1}]')
@@ -25,19 +25,19 @@ def hostile(telemetry, message):
     yield message("bad/telemetry", "[]")
     yield message("bad/health", {"seq": 3, "epoch": 1, "up": "ever"})
     yield message("bad/elsewhere", "{}")
-    yield b"\xff\xfe no line of ours\r with other ends\n"
+    yield b"\xff\xfe not JSON\r with other line ends\n"
     yield telemetry("good", 1)
-    yield '{"at": 17600'  # torn by a power cut, and no end of line
+    yield '{"at": 17600'  # incomplete, as after a power cut
 
 
 LETTERS = 12
 
 
 @pytest.fixture(scope="module")
-def told(common_fleet, telemetry, message):
-    """The fleet, what it has become: .fleet, .facts, and .devices by name."""
+def result(common_fleet, telemetry, message):
+    """The fleet after both batches: .fleet, .facts, and .devices by name."""
     fleet = common_fleet
-    # Has a message with a problem, twice, which keeps its number: or it would count as lost.
+    # A message with one bad record, delivered twice.
     odd = message("odd/telemetry", [{"n": "a", "v": "hot", "seq": 1, "epoch": 7}, {"n": "b", "v": 1}])
     odds = [message("odd/telemetry", [{"n": "a", "v": 1, "seq": 0, "epoch": 7}]), odd, odd]
     fleet.land(*hostile(telemetry, message))
@@ -58,63 +58,63 @@ def told(common_fleet, telemetry, message):
     return SimpleNamespace(fleet=fleet, facts=facts, devices={one["device"]: one for one in facts["devices"]})
 
 
-def test_hostile_messages_become_dead_letters_and_the_rest_goes_on(told):
-    measured = told.fleet.tables.measurements.read().where("device = 'good'")
+def test_hostile_messages_become_dead_letters_and_stop_nothing(result):
+    measured = result.fleet.tables.measurements.read().where("device = 'good'")
     assert sorted(row["seq"] for row in measured.collect()) == [0, 1, 2]
-    rows = told.fleet.tables.dead_letters.read().where("device IS NULL OR device = 'bad'").collect()
+    rows = result.fleet.tables.dead_letters.read().where("device IS NULL OR device = 'bad'").collect()
     letters = {row["reason"]: bytes(row["payload"]) for row in rows}
     assert len(rows) == len(letters) == LETTERS
     assert letters["not UTF-8"] == b"\xff\xfe\x00"
     assert letters[f"{len(MEGABYTE)} bytes, 65536 are read"] == MEGABYTE.encode()
-    assert told.devices["good"]["flags"] == []
+    assert result.devices["good"]["flags"] == []
 
 
-def test_the_report_shows_each_reason_with_an_example(told):
-    shown = {one["reason"]: one for one in told.facts["dead_letters"]}
+def test_the_report_shows_each_reason_with_an_example(result):
+    shown = {one["reason"]: one for one in result.facts["dead_letters"]}
     assert shown["not UTF-8"]["example"] == "\\xff\\xfe\x00" and shown["not UTF-8"]["count"] == 1
-    assert sum(one["count"] for one in shown.values()) == told.facts["fleet"]["dead_letters"] == LETTERS + 1
-    assert json.loads(json.dumps(told.facts)) == told.facts
+    assert sum(one["count"] for one in shown.values()) == result.facts["fleet"]["dead_letters"] == LETTERS + 1
+    assert json.loads(json.dumps(result.facts)) == result.facts
 
 
-def test_a_message_with_a_problem_keeps_its_number_and_its_good_records(told):
-    odd = told.devices["odd"]
+def test_a_message_with_a_problem_keeps_its_number_and_its_good_records(result):
+    odd = result.devices["odd"]
     assert (odd["accepted"], odd["delivered"], odd["lost"], odd["repeated"]) == (2, 2, 0, 1)
     assert odd["dead_letters"] == 1 and odd["measurements"] == 2
 
 
-def test_clocks_that_lie_are_flagged_and_lose_nothing(told):
-    rows = told.fleet.tables.measurements.read().where("device = 'clocks'").orderBy("seq").collect()
+def test_wrong_clocks_are_flagged_and_lose_nothing(result):
+    rows = result.fleet.tables.measurements.read().where("device = 'clocks'").orderBy("seq").collect()
     assert [row["clock"] for row in rows] == ["device", "receipt", "ahead", "behind", "ahead", "device"]
     assert {row["time"].timestamp() for row in rows} == {NOW / 1000, NOW / 1000 - 7 * 86400}
-    assert "clock wrong" in told.devices["clocks"]["flags"] and told.devices["clocks"]["lost"] == 0
+    assert "clock wrong" in result.devices["clocks"]["flags"] and result.devices["clocks"]["lost"] == 0
 
 
-def test_a_clock_that_jumps_back_is_flagged_and_a_message_that_comes_late_is_not(told):
-    assert told.devices["jumps"]["flags"] == ["clock jumped"] and told.devices["late"]["flags"] == []
+def test_a_clock_that_jumps_back_is_flagged_and_a_message_that_comes_late_is_not(result):
+    assert result.devices["jumps"]["flags"] == ["clock jumped"] and result.devices["late"]["flags"] == []
 
 
-def test_a_device_that_lost_its_journal_and_two_that_share_an_id(told):
-    assert told.devices["new"]["flags"] == ["journal replaced"]
-    assert told.devices["two"]["flags"] == ["two boards, one id"]
+def test_a_device_that_lost_its_journal_and_two_that_share_an_id(result):
+    assert result.devices["new"]["flags"] == ["journal replaced"]
+    assert result.devices["two"]["flags"] == ["two boards, one id"]
     for name in ("new", "two"):
-        assert told.devices[name]["delivered"] == 4 and told.devices[name]["lost"] == 0
+        assert result.devices[name]["delivered"] == 4 and result.devices[name]["lost"] == 0
 
 
-def test_other_content_under_the_same_number_is_flagged(told):
-    """A copied flash: two boards with one journal."""
-    copied, again = told.devices["copied"], told.devices["again"]
+def test_other_content_under_the_same_number_is_flagged(result):
+    """Two boards with copies of one journal."""
+    copied, again = result.devices["copied"], result.devices["again"]
     assert copied["conflicts"] == 1 and copied["flags"] == ["same number, other content"]
     assert again["conflicts"] == 0 and again["flags"] == []
-    (kept,) = told.fleet.tables.measurements.read().where("device = 'copied'").collect()
+    (kept,) = result.fleet.tables.measurements.read().where("device = 'copied'").collect()
     assert kept["value"] == 20.0
 
 
-def test_a_device_that_skips_numbers_without_end_costs_no_memory_without_end(told):
-    """What it sends into its oldest gaps is kept as a delivery, and its number counts as lost."""
-    gaps = told.devices["gaps"]
+def test_a_device_that_skips_numbers_endlessly_has_a_limited_ledger(result):
+    """A message in one of its oldest gaps is stored as a repetition, and its number counts as lost."""
+    gaps = result.devices["gaps"]
     assert gaps["flags"] == ["gaps without end"]
     assert (gaps["accepted"], gaps["delivered"]) == (3001, 1502) and gaps["lost"] == 3001 - 1502
-    (row,) = told.fleet.tables.ledger.read().where("device = 'gaps'").collect()
+    (row,) = result.fleet.tables.ledger.read().where("device = 'gaps'").collect()
     assert len(row["ranges"]) == 1000
-    late = told.fleet.tables.raw.read().where("device = 'gaps' AND seq IN (1, 1999)").orderBy("seq").collect()
+    late = result.fleet.tables.raw.read().where("device = 'gaps' AND seq IN (1, 1999)").orderBy("seq").collect()
     assert [row["first"] for row in late] == [False, True]

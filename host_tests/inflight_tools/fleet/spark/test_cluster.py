@@ -1,10 +1,9 @@
-"""The same command line on a cluster: a master and two workers here, one of which is killed in mid-stream."""
+"""`inflight fleet tables` on a cluster: a master and two workers on this machine. One worker is killed."""
 
 import contextlib
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,14 @@ import pytest
 from dev.demo.daemon import free_port
 from dev.setup.spark import java_home
 from host_tests.processes import INFLIGHT
+from host_tests.waiting import wait_for
 
 FILES, EACH = 20, 1000
 _PATIENCE_S = 300
 
 
-def until(condition, what):
-    end = time.monotonic() + _PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, what()
-        time.sleep(0.05)
-
-
 class Cluster:
-    """Spark's own standalone master and workers, from the Python package."""
+    """A standalone master and workers of the package pyspark."""
 
     def __init__(self, folder):
         import pyspark
@@ -54,7 +47,7 @@ class Cluster:
         for n in range(2):
             where = ("--host", "127.0.0.1", "--cores", 1, "--memory", "1200m", "--webui-port", free_port(), self.master)
             self.workers.append(self._start(f"worker{n}", "org.apache.spark.deploy.worker.Worker", *map(str, where)))
-        until(lambda: self.log("master").count("Registering worker") == 2, lambda: self.log("master"))
+        wait_for(lambda: self.log("master").count("Registering worker") == 2, _PATIENCE_S, lambda: self.log("master"))
         return self
 
     def __exit__(self, *_):
@@ -62,7 +55,7 @@ class Cluster:
 
     @staticmethod
     def kill(process):
-        """With the executors it has started, at once."""
+        """Kills it together with the executors that it has started."""
         if process.poll() is None:
             os.killpg(process.pid, 9)
             process.wait()
@@ -83,7 +76,11 @@ def test_a_worker_is_killed_in_mid_stream(fleet, telemetry, tmp_path):
         with open(log, "wb") as out:
             driver = subprocess.Popen([str(word) for word in argv], stdout=out, stderr=out, start_new_session=True)
         try:
-            until(lambda: len(list(done.glob("batch=*/_SUCCESS"))) >= 2 or driver.poll() is not None, log.read_text)
+            wait_for(
+                lambda: len(list(done.glob("batch=*/_SUCCESS"))) >= 2 or driver.poll() is not None,
+                _PATIENCE_S,
+                log.read_text,
+            )
             cluster.kill(cluster.workers[0])
             assert driver.wait(_PATIENCE_S) == 0, log.read_text()[-3000:]
         finally:

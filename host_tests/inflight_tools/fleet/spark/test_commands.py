@@ -1,4 +1,4 @@
-"""The command line, as the make targets call it. Each command starts a Spark of its own: these tests take minutes."""
+"""The commands `inflight fleet ...`. Each starts a Spark of its own, so these tests take minutes."""
 
 import json
 import signal
@@ -28,8 +28,8 @@ def run(*words):
     return done.returncode, done.stdout + done.stderr
 
 
-def told(*words):
-    """The JSON values that it prints, one a line, when all goes well."""
+def run_json(*words):
+    """Runs the command with --json, and returns the values of its lines."""
     done = _run(*words, "--json")
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -39,19 +39,19 @@ def rows(folder):
     return parquet.dataset(folder, partitioning="hive").to_table().to_pylist()
 
 
-def test_from_landing_files_to_a_report_and_to_files_for_others(fleet, telemetry, tmp_path):
+def test_tables_compact_report_and_export(fleet, telemetry, tmp_path):
     for n in range(3):
         fleet.land(telemetry("attic", n, n))
     of = ("--data", tmp_path, *ALONE)
-    batches = told("tables", *of, "--once", "--files", "1")
+    batches = run_json("tables", *of, "--once", "--files", "1")
     assert [(batch["batch"], batch["deliveries"]) for batch in batches] == [(0, 1), (1, 1), (2, 1)]
     assert all(batch["seconds"] > 0 for batch in batches)
-    assert "2 folders went into larger ones" not in run("compact", *of)[1]  # three batches are too few
-    (facts,) = told("report", *of, "--grace", 0, "--device", "attic")
+    assert "merged 0 folders into larger ones" in run("compact", *of)[1]  # three batches are too few
+    (facts,) = run_json("report", *of, "--grace", 0, "--device", "attic")
     assert facts["fleet"]["delivered"] == 3
     assert "Nothing was lost: 3 messages accepted" in (tmp_path / "report.html").read_text()
-    status, said = run("export", tmp_path / "out", *of, "--grace", 0)
-    assert status == 0, said
+    status, output = run("export", tmp_path / "out", *of, "--grace", 0)
+    assert status == 0, output
     found = {row["size"]: row for row in rows(tmp_path / "out/aggregates")}
     assert set(found) == {"minute", "hour", "day"}
     assert (found["day"]["count"], found["day"]["min"], found["day"]["max"], found["day"]["mean"]) == (3, 0, 2, 1)
@@ -59,9 +59,9 @@ def test_from_landing_files_to_a_report_and_to_files_for_others(fleet, telemetry
     assert (device["device"], device["accepted"], device["lost"]) == ("attic", 3, 0)
 
 
-def test_a_report_of_nothing_says_what_to_do(tmp_path):
-    status, said = run("report", "--data", tmp_path, *ALONE)
-    assert status == 0, said
+def test_a_report_without_messages_says_what_to_do(tmp_path):
+    status, output = run("report", "--data", tmp_path, *ALONE)
+    assert status == 0, output
     assert "make pipeline" in (tmp_path / "report.html").read_text()
 
 
@@ -69,13 +69,13 @@ def test_a_report_of_nothing_says_what_to_do(tmp_path):
     ("words", "advice"),
     [
         (("--master", "nonsense"), "spark://host:7077, yarn"),
-        (("--conf", "nonsense"), "--conf wants name=value"),
+        (("--conf", "nonsense"), "--conf needs name=value"),
         (("--to", "nowhere://tables"), 'No FileSystem for scheme "nowhere"'),
     ],
 )
-def test_what_cannot_be_done_is_told_in_a_line(tmp_path, words, advice):
-    status, said = run("tables", "--data", tmp_path, "--once", *words)
-    assert status and advice in " ".join(said.replace("│", " ").split()) and "Traceback" not in said
+def test_wrong_options(tmp_path, words, advice):
+    status, output = run("tables", "--data", tmp_path, "--once", *words)
+    assert status and advice in " ".join(output.replace("│", " ").split()) and "Traceback" not in output
 
 
 @pytest.mark.skipif(bool(mosquitto.unavailable()), reason=mosquitto.unavailable())

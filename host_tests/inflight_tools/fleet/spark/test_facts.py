@@ -1,4 +1,4 @@
-"""What the report is given: counted from the tables, and right."""
+"""The facts of the report, computed from the tables."""
 
 import json
 from types import SimpleNamespace
@@ -20,8 +20,8 @@ def test_an_empty_fleet(fleet):
 
 
 @pytest.fixture(scope="module")
-def told(common_fleet, telemetry, health):
-    """A fleet of which each test looks at other devices: .fleet, .facts, and .devices by name."""
+def result(common_fleet, telemetry, health):
+    """A fleet with devices for each test: .fleet, .facts, and .devices by name."""
     fleet = common_fleet
     fleet.land(telemetry("from-500", 500), telemetry("from-500", 501))
     fleet.land(*[health("lives", n, up, count, reset) for n, (up, count, reset) in enumerate(LIVES)])
@@ -35,46 +35,46 @@ def told(common_fleet, telemetry, health):
     return SimpleNamespace(fleet=fleet, facts=facts, devices={one["device"]: one for one in facts["devices"]})
 
 
-def test_numbers_below_the_first_that_came_are_told_apart(told):
-    device = told.devices["from-500"]
+def test_numbers_below_the_first_one_that_arrived(result):
+    device = result.devices["from-500"]
     assert (device["before"], device["accepted"], device["lost"]) == (500, 2, 0)
     assert device["flags"] == ["numbers before the first"]
 
 
-def test_lives_are_told_apart_by_their_counters(told):
-    """Even those that end before a second is over; a wake is no restart."""
-    device = told.devices["lives"]
+def test_restarts_are_found_by_the_counters(result):
+    """Even if a restart comes within a second. A wake from deep sleep is not a restart."""
+    device = result.devices["lives"]
     assert device["restarts"] == 3 and device["resets"] == {"power-on": 1, "power-cut": 2, "watchdog": 1}
-    assert device["resends"] == 4 * 2 and device["reconnects"] == 4  # the last message of each life tells all of it
-    assert told.devices["asleep"]["restarts"] == 0
+    assert device["resends"] == 4 * 2 and device["reconnects"] == 4  # the last message before each restart has the sums
+    assert result.devices["asleep"]["restarts"] == 0
     assert device["journal"]["limit"] == 4000 and device["heap"] == 100_000
 
 
-def test_health_is_that_of_the_last_message_in_the_devices_own_order(told):
-    device = told.devices["order"]
+def test_health_is_that_of_the_message_with_the_highest_number(result):
+    device = result.devices["order"]
     assert device["heap"] == 50_000 and device["errors"] == {"dht22": "OSError: 5"}
 
 
-def test_latency_is_from_the_reading_to_the_collector(told):
-    latency = told.devices["slow"]["latency_ms"]
+def test_latency_is_from_the_reading_to_the_collector(result):
+    latency = result.devices["slow"]["latency_ms"]
     assert abs(latency["p50"] - 500) < 30 and abs(latency["p95"] - 950) < 30 and abs(latency["p99"] - 990) < 30
-    assert told.devices["unset"]["latency_ms"] is None
+    assert result.devices["unset"]["latency_ms"] is None
 
 
-def test_measurements_of_a_device_that_was_asked_for(told):
-    (series,) = told.facts["measurements"]["series"]
+def test_measurements_of_a_chosen_device(result):
+    (series,) = result.facts["measurements"]["series"]
     assert (series["name"], series["unit"], series["count"]) == ("temperature", "Cel", 100)
     assert (series["min"], series["mean"], series["max"]) == (0, 4.5, 9)
     assert abs(series["p50"] - 4.5) <= 1 and series["p95"] >= 8
     assert len(series["points"]) == 100 and series["points"][12][1:] == [2, 2, 2]
 
 
-def test_the_sums_are_those_of_the_devices(told):
-    fleet = told.facts["fleet"]
+def test_the_sums_are_those_of_the_devices(result):
+    fleet = result.facts["fleet"]
     for name in ("accepted", "delivered", "lost", "late", "before", "repeated", "restarts", "resends", "measurements"):
-        assert fleet[name] == sum(device[name] for device in told.facts["devices"])
+        assert fleet[name] == sum(device[name] for device in result.facts["devices"])
     assert fleet["accepted"] == fleet["delivered"] + fleet["lost"] + fleet["late"]
-    assert fleet["devices"] == len(told.devices) == 7
+    assert fleet["devices"] == len(result.devices) == 7
 
 
 def test_gaps_are_late_first_and_lost_when_they_are_old(fleet, telemetry):
@@ -89,7 +89,7 @@ def test_gaps_are_late_first_and_lost_when_they_are_old(fleet, telemetry):
         return row["accepted"], row["delivered"], row["lost"], row["late"]
 
     assert fate(new) == (8, 5, 3, 0)
-    assert fate(new - MINUTE) == (8, 5, 1, 2)  # 5 and 6 were overtaken later than that
+    assert fate(new - MINUTE) == (8, 5, 1, 2)  # 7 arrived after that, so 5 and 6 are late
     assert fate(old - MINUTE) == (8, 5, 0, 3)
     fleet.land(telemetry("attic", 2, at=new + MINUTE))
     fleet.run()
@@ -100,7 +100,7 @@ def test_timeline_and_events(fleet, telemetry, health, message):
     offline = {"state": "offline"}
     fleet.land(*[telemetry("attic", n, at=NOW + n * 1000) for n in range(5)], telemetry("attic", 4, at=NOW + 5000))
     fleet.land(message("attic/status", offline, NOW + 6000))
-    fleet.land(message("attic/status", offline, NOW + 7000, retain=True))  # for who subscribes later
+    fleet.land(message("attic/status", offline, NOW + 7000, retain=True))  # a retained message is not an event
     fleet.land(health("attic", 5, at=NOW + 8000), health("attic", 6, reset="power-cut", at=NOW + 9000))
     fleet.land(*[telemetry("attic", n, at=NOW + 20_000, bt=NOW / 1000) for n in (7, 8)])
     fleet.run()
@@ -135,9 +135,9 @@ def test_aggregates_by_minute_hour_and_day(fleet, telemetry):
     assert rows("day") == [(-43200, 37, 0, 1000, (sum(range(36)) + 1000) / 37), (43200, 36, 36, 71, 53.5)]
 
 
-def test_the_page_shows_them(told):
+def test_the_page_shows_them(result):
     from inflight_tools.fleet.report import render
 
-    page = render(told.facts)
-    assert all(f">{name}<" in page for name in told.devices)
-    assert f"{told.facts['fleet']['accepted']:,}" in page and "numbers before the first" in page
+    page = render(result.facts)
+    assert all(f">{name}<" in page for name in result.devices)
+    assert f"{result.facts['fleet']['accepted']:,}" in page and "numbers before the first" in page

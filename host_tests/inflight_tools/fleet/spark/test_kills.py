@@ -1,4 +1,4 @@
-"""The driver is killed at any instant: no row is lost, none stands twice."""
+"""The driver is killed at random times: no row is lost, none is stored twice."""
 
 import os
 import random
@@ -16,7 +16,7 @@ _PATIENCE_S = 240
 
 
 class Driver:
-    """`update` on the folder, a process; when it goes it is killed, with the Java and the workers below it."""
+    """`inflight fleet tables` on the folder, as a process. At the end it is killed, with its child processes."""
 
     def __init__(self, folder, *more):
         argv = [*INFLIGHT, "fleet", "tables", "--data", folder, "--master", "local[2]", "--partitions", "2", *more]
@@ -39,15 +39,14 @@ class Driver:
             assert self.process.poll() is None and time.monotonic() < end, self._log.read_text()[-2000:]
             time.sleep(0.005)
 
-    def ends_well(self):
+    def finish(self):
         assert self.process.wait(_PATIENCE_S) == 0, self._log.read_text()[-2000:]
-        return True
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(1800)
-def test_a_driver_that_is_killed_again_and_again(fleet, telemetry, tmp_path):
-    """Each life has begun another batch, and is ended at some instant after that."""
+def test_a_driver_is_killed_repeatedly(fleet, telemetry, tmp_path):
+    """Each driver is killed at a random time after it has begun another batch."""
     dice = random.Random(7)
     for n in range(FILES):
         fleet.land(*[telemetry(f"d{i % 5}", (n * EACH + i) // 5) for i in range(EACH)], telemetry("d0", n))
@@ -55,9 +54,9 @@ def test_a_driver_that_is_killed_again_and_again(fleet, telemetry, tmp_path):
         begun = len(list(tmp_path.glob("tables/raw/batch=*")))
         with Driver(tmp_path, "--files", "1", "--every", "0.1") as driver:
             driver.until(lambda begun=begun: len(list(tmp_path.glob("tables/raw/batch=*"))) > begun)
-            time.sleep(dice.uniform(0, 1.5))  # no instant is better than another
+            time.sleep(dice.uniform(0, 1.5))  # a random time, not a synchronisation
     with Driver(tmp_path, "--once") as driver:
-        driver.ends_well()
+        driver.finish()
     expected = sorted((f"d{i}", 7, n) for i in range(5) for n in range(FILES * EACH // 5))
     assert fleet.numbers() == fleet.numbers("measurements", "true") == expected
     assert fleet.tables.raw.read().count() == FILES * (EACH + 1)
@@ -65,8 +64,8 @@ def test_a_driver_that_is_killed_again_and_again(fleet, telemetry, tmp_path):
     assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == len(expected)
 
 
-def test_a_batch_that_is_repeated_does_not_know_itself(spark, fleet, telemetry):
-    """Spark gives a batch again, under its number, when the driver was killed before it had noted its end."""
+def test_a_repeated_batch_replaces_its_rows(spark, fleet, telemetry):
+    """Spark repeats a batch, with its number, if the driver was killed before it had recorded its end."""
     from inflight_tools.fleet.spark.batch import take
 
     def batch(number, *seqs):
@@ -87,20 +86,20 @@ def test_tables_of_another_fleet_or_version_are_refused(spark, fleet, telemetry)
 
     fleet.land(telemetry("attic", 0))
     fleet.run()
-    with pytest.raises(WrongTables, match="of topics inflight, this is elsewhere: go on with that, or give an empty"):
+    with pytest.raises(WrongTables, match="of topics inflight, this is elsewhere: use that one, or give an empty"):
         start(spark, fleet.landing, fleet.root, "elsewhere", once=True)
 
 
-def test_a_merge_that_was_killed_is_made_good(fleet, telemetry, monkeypatch):
+def test_a_merge_that_was_killed_is_repaired(fleet, telemetry, monkeypatch):
     monkeypatch.setattr("inflight_tools.fleet.spark.tables.FANOUT", 2)
     for n in range(5):
         fleet.land(telemetry("attic", n))
     fleet.run(files=1)
     table = fleet.tables.raw
-    monkeypatch.setattr(table, "_sweep", lambda: None)  # the power goes before what was merged is removed,
+    monkeypatch.setattr(table, "_sweep", lambda: None)  # killed before the merged folders are removed,
     table._replace(table.spans()[:2])
     monkeypatch.undo()
-    half = fleet.root / "raw/batch=2-3"  # and once more while another range is being written
+    half = fleet.root / "raw/batch=2-3"  # and killed again while it writes another range
     half.mkdir()
     (half / "part-0.parquet").write_bytes(b"half a file")
     assert fleet.numbers() == [("attic", 7, n) for n in range(5)]

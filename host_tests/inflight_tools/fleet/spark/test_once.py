@@ -1,4 +1,4 @@
-"""Exactly once in the tables, whatever was repeated on the way."""
+"""Each message is in the tables exactly once, whatever was repeated."""
 
 import json
 import random
@@ -21,7 +21,7 @@ def test_a_message_becomes_one_row_in_each_table(fleet, telemetry):
     assert (minute["count"], minute["min"], minute["max"]) == (1, 21.5, 21.5)
 
 
-def test_repetitions_are_kept_as_deliveries_and_count_once(fleet, telemetry):
+def test_repetitions_are_stored_in_raw_only(fleet, telemetry):
     fleet.land(*[telemetry("attic", n % 5, dup=n >= 5, at=1_760_000_000_000 + n) for n in range(15)])
     fleet.run()
     fleet.land(telemetry("attic", 4, dup=True), telemetry("attic", 5))
@@ -30,7 +30,7 @@ def test_repetitions_are_kept_as_deliveries_and_count_once(fleet, telemetry):
     assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(6)]
 
 
-def test_a_repetition_is_known_however_late_it_is(fleet, telemetry):
+def test_a_repetition_is_detected_however_late_it_is(fleet, telemetry):
     now = 1_760_000_000_000
     fleet.land(telemetry("attic", 0, at=now), telemetry("attic", 2, at=now))
     fleet.run()
@@ -41,7 +41,7 @@ def test_a_repetition_is_known_however_late_it_is(fleet, telemetry):
 
 
 def test_late_data_counts(fleet, telemetry):
-    """A backlog of a month, behind newer messages."""
+    """A backlog of a month arrives after newer messages."""
     now = 1_760_000_000_000
     fleet.land(telemetry("attic", 9, at=now))
     fleet.run()
@@ -57,7 +57,7 @@ def test_devices_and_epochs_have_numbers_of_their_own(fleet, telemetry):
     assert fleet.numbers() == [(device, epoch, n) for device in "ab" for epoch in (1, 2) for n in range(3)]
 
 
-def test_the_last_numbers_there_are(fleet, telemetry):
+def test_the_highest_numbers(fleet, telemetry):
     fleet.land(
         telemetry("a", 2**32 - 1, epoch=2**32 - 1),
         telemetry("a", 2**32 - 1, epoch=2**32 - 1),
@@ -70,9 +70,9 @@ def test_the_last_numbers_there_are(fleet, telemetry):
 @pytest.mark.long("INFLIGHT_PIPELINE")
 @pytest.mark.timeout(600)
 def test_any_order_and_any_repetition(fleet, telemetry, monkeypatch):
-    """Batches of one file, over a fold of the ledger, and then all tables merged."""
-    for module in ("pipeline.tables", "pipeline.batch"):
-        monkeypatch.setattr(f"{module}.FANOUT", 3)
+    """With batches of one file, a merged ledger, and finally all tables merged."""
+    for module in ("tables", "batch"):
+        monkeypatch.setattr(f"inflight_tools.fleet.spark.{module}.FANOUT", 3)
     dice = random.Random(4)
     sent = [(device, n) for device in ("a", "b", "c") for n in range(200)]
     lost = {("b", 50), ("b", 51), ("c", 199)}

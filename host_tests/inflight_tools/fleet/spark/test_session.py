@@ -1,4 +1,4 @@
-"""Settings of Spark's own reach it under the names that they have."""
+"""Spark properties."""
 
 
 def test_options_keep_their_names(spark):

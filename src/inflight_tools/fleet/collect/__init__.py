@@ -1,1 +1,1 @@
-"""From MQTT to landing files: a message is acknowledged to the broker when it is on disk."""
+"""From MQTT to landing files. A message is acknowledged after it is on disk."""

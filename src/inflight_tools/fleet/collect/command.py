@@ -1,4 +1,4 @@
-"""The command `inflight fleet collect`: from the broker into landing files."""
+"""The command `inflight fleet collect`."""
 
 import contextlib
 import json
@@ -24,50 +24,50 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def _broker(broker, config, root, ca, cert, key, user, password_file):
-    """The broker and its credentials, a device.broker.Broker. Raises ValueError."""
+    """Returns the broker with its credentials, a device.broker.Broker. Raises ValueError."""
     if not broker and not config:
         raise ValueError("no broker: name one with BROKER=host or host:port, or with CONFIG=config.json")
     fields = json.loads(settings(config, ca, cert, key)[CONFIG_PATH]) if config else {"host": "", "tls_ca": bool(ca)}
-    place = broker_of(fields, broker, ca, cert, key)
-    root = (root or place.root).strip("/")
+    found = broker_of(fields, broker, ca, cert, key)
+    root = (root or found.root).strip("/")
     if not root or set(root) & set("+#\0"):
         raise ValueError(f"ROOT={root}: the first levels of the devices' topics, without + and #")
     if password_file:
         password = password_file.read_text(encoding="utf-8").rstrip("\r\n")
     else:
-        password = os.environ.get(_PASSWORD) or place.password
-    user = user or place.user
+        password = os.environ.get(_PASSWORD) or found.password
+    user = user or found.user
     if password and not user:
         raise ValueError("a password, but no user: name it with --user")
-    return replace(place, root=root, user=user, password=password, device=None)
+    return replace(found, root=root, user=user, password=password, device=None)
 
 
-def _named(name, share):
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"NAME={name}: letters, digits and _ . - inside, 64 at most")
-    if share is not None and not _NAME.fullmatch(share):
-        raise ValueError(f"SHARE={share}: letters, digits and _ . - inside, 64 at most")
+def _check_names(**names):
+    for option, name in names.items():
+        if name is not None and not _NAME.fullmatch(name):
+            raise ValueError(f"{option}={name}: letters, digits and _ . - inside, 64 at most")
 
 
 def main(
-    landing: Path = typer.Option(..., help="folder for the landing files"),
+    landing: Path = typer.Option(..., help="folder of the landing files"),
     broker: str = typer.Option(None, help="host or host:port"),
     config: Path = typer.Option(None, help="a device's configuration file: its broker, user, root"),
-    root: str = typer.Option(None, help="first levels of the topics, if not inflight or as the configuration says"),
-    name: str = typer.Option("collector-0", help="client id: keeps the session, so never change it, nor use it twice"),
+    root: str = typer.Option(None, help="first topic levels; default: the configuration's, else inflight"),
+    name: str = typer.Option("collector-0", help="client id of the session: unique, and never changed"),
     share: str = typer.Option(None, help="group of collectors that share the load"),
     ca: Path = typer.Option(None, help="TLS: the CA's certificate, PEM or DER"),
     cert: Path = typer.Option(None, help="TLS: our own certificate, PEM"),
     key: Path = typer.Option(None, help="TLS: its private key, PEM"),
-    user: str = typer.Option(None, help=f"user name; its password stands in the environment, in {_PASSWORD},"),
+    user: str = typer.Option(None, help=f"user name; the password is in the environment variable {_PASSWORD},"),
     password_file: Path = typer.Option(None, help="or in this file"),
     size: float = typer.Option(16, min=0.001, help="MiB after which a landing file is finished"),
-    age: float = typer.Option(10, min=0.1, help="seconds after which it is"),
-    max_payload: int = typer.Option(1 << 20, min=1024, max=16_000_000, help="longer ones are cut, and marked"),
+    age: float = typer.Option(10, min=0.1, help="seconds after which a landing file is finished"),
+    max_payload: int = typer.Option(1 << 20, min=1024, max=16_000_000, help="longer payloads are cut, and marked"),
     report: float = typer.Option(10, min=0.1, help="seconds between reports"),
 ):
-    """Collects until SIGTERM or Ctrl-C; then it writes and acknowledges its messages, and finishes the last file. Exit
-    status 1 if the broker refuses the collector, or if messages could not be written (the broker keeps those)."""
+    """Writes the fleet's messages into landing files, until SIGTERM or Ctrl-C. Then it writes and acknowledges what it
+    has received, and finishes the last file. Exit status 1 if the broker refuses the collector, or if messages could
+    not be written (the broker keeps those)."""
     console = Console(stderr=True)
 
     def say(text):
@@ -75,11 +75,10 @@ def main(
             console.print(Text.assemble((time.strftime("%H:%M:%S"), "dim"), "  ", text), soft_wrap=True)
 
     try:
-        _named(name, share)
-        place = _broker(broker, config, root, ca, cert, key, user, password_file)
+        _check_names(NAME=name, SHARE=share)
+        server = _broker(broker, config, root, ca, cert, key, user, password_file)
         spool = Spool(landing, name, int(size * (1 << 20)), age)
-        figures = landing / f".{name}.json"
-        collector = Collector(place, name, spool, say, figures, share, max_payload, report)
+        collector = Collector(server, name, spool, say, landing / f".{name}.json", share, max_payload, report)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: collector.stop())
         collector.run()

@@ -1,4 +1,4 @@
-"""Counters of a collector, for its operator."""
+"""The counters of a collector."""
 
 import json
 import os
@@ -6,17 +6,17 @@ import time
 
 
 class Counters:
-    """Counts since the start; rate and lag are those since the last report."""
+    """Counts since the start. Rate and lag: since the last report."""
 
     def __init__(self, name):
         self._name = name
-        self._began = time.time()
+        self._started = time.time()
         self.messages = self.bytes = self.batches = self.dup = self.truncated = 0
         self.reconnects = self.errors = 0
-        self._begin_span()
+        self._start_interval()
 
-    def _begin_span(self):
-        self._since, self._before = time.monotonic(), self.messages
+    def _start_interval(self):
+        self._interval_start, self._messages_before = time.monotonic(), self.messages
         self._lag = self._lag_max = 0.0
         self._lags = 0
 
@@ -28,7 +28,7 @@ class Counters:
         self.truncated += truncated
 
     def acknowledged(self, received):
-        """Counts a batch: the times (of time.monotonic) at which its messages arrived, in order."""
+        """Counts a batch. `received`: when its messages arrived (time.monotonic()), in order."""
         now = time.monotonic()
         self.batches += 1
         self._lag += now * len(received) - sum(received)
@@ -36,16 +36,16 @@ class Counters:
         self._lags += len(received)
 
     def report(self, files, connected):
-        """All figures as a dict; starts a new interval."""
-        seconds = max(time.monotonic() - self._since, 1e-3)
+        """Returns all counters as a dict, and starts a new interval."""
+        seconds = max(time.monotonic() - self._interval_start, 1e-3)
         result = {
             "at": round(time.time(), 3),
             "by": self._name,
             "pid": os.getpid(),
-            "since": round(self._began, 3),
+            "since": round(self._started, 3),
             "connected": connected,
             "messages": self.messages,
-            "messages_s": round((self.messages - self._before) / seconds, 1),
+            "messages_s": round((self.messages - self._messages_before) / seconds, 1),
             "bytes": self.bytes,
             "batches": self.batches,
             "batch": round(self.messages / self.batches, 1) if self.batches else 0,
@@ -59,7 +59,7 @@ class Counters:
             "reconnects": self.reconnects,
             "errors": self.errors,
         }
-        self._begin_span()
+        self._start_interval()
         return result
 
 
@@ -75,7 +75,7 @@ def sentence(figures):
 
 
 def save(path, figures):
-    """Writes them as JSON, completely or not at all."""
-    made = path.with_name(path.name + ".new")
-    made.write_text(json.dumps(figures) + "\n", encoding="utf-8")
-    made.replace(path)
+    """Writes the counters as JSON, atomically."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(json.dumps(figures) + "\n", encoding="utf-8")
+    new.replace(path)

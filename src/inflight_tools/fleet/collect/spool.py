@@ -1,5 +1,9 @@
-"""Landing files, each written as a hidden spool first. The contract: lines are durable when append() returns, whole
-lines only; a file appears under its final name by rename and never changes afterwards; no name is used twice."""
+"""Landing files. Each is written as a hidden file first, the spool. The contract:
+
+- When append() returns, its lines are durable. A landing file contains whole lines only.
+- A file gets its final name by rename, and never changes afterwards.
+- No name is used twice.
+"""
 
 import fcntl
 import json
@@ -14,21 +18,21 @@ class Busy(Exception):
 
 
 class Spool:
-    """The spool of the collector `name` in `folder`. due() becomes true after `size` bytes or `age` seconds; then call
-    roll(). Files left by an earlier run are finished first. `sync` makes a file durable. Raises Busy; OSError from any
-    method, after which the same call may be repeated."""
+    """The spool of the collector `name` in `folder`. After `size` bytes or `age` seconds due() is true: call roll().
+    Spools of an earlier run are finished first. `sync` makes a file durable. Raises Busy. Any method may raise
+    OSError; the same call may then be repeated."""
 
     def __init__(self, folder, name, size=16 << 20, age=10.0, sync=os.fsync):
         self._folder, self._name = Path(folder), name
         self._most, self._age, self._sync = size, age, sync
-        self.files = 0  # finished ones, including recovered ones
+        self.files = 0  # finished files, recovered ones included
         self._number = 0
         self._fd = None
         self._size = 0  # durable bytes of the spool
-        self._soiled = False  # the file may contain more, from a failed append()
+        self._dirty = False  # the spool may contain more bytes, from a failed append()
         self._make_folder()
         self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        self._lock = self._locked()
+        self._lock = self._take_lock()
         self._start = self._stamp()
         self._recover()
 
@@ -36,11 +40,11 @@ class Spool:
         missing = [path for path in (self._folder, *self._folder.parents) if not path.exists()]
         self._folder.mkdir(parents=True, exist_ok=True)
         for path in missing:
-            above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            self._sync(above)
-            os.close(above)
+            parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            self._sync(parent)
+            os.close(parent)
 
-    def _locked(self):
+    def _take_lock(self):
         fd = os.open(self._folder / f".{self._name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -52,8 +56,8 @@ class Spool:
         return fd
 
     def _stamp(self):
-        """The time of this start in ms, always later than that of the previous start, whatever the clock: readers take
-        a known name for a file that they have read."""
+        """Returns the time of this start in ms, but at least the previous start's plus one: the clock may go back, and
+        readers skip a file whose name they know."""
         before = os.pread(self._lock, 32, 0)
         stamp = max(time.time_ns() // 1_000_000, int(before) + 1 if before.strip().isdigit() else 0)
         os.pwrite(self._lock, b"%d\n" % stamp, 0)
@@ -73,43 +77,43 @@ class Spool:
                 with open(path, "r+b") as file:
                     file.truncate(whole)
                     self._sync(file.fileno())
-                self._publish(path, found[1])
+                self._rename(path, found[1])
             else:
                 path.unlink()
 
-    def _publish(self, path, stem):
+    def _rename(self, path, stem):
         final = self._folder / f"{stem}.ndjson"
         if final.exists():
-            raise FileExistsError(f"{final} exists: a name must never come twice, move one of it and {path} away")
+            raise FileExistsError(f"{final} exists: names must be unique; move either it or {path} away")
         path.rename(final)
         self.files += 1
 
     # --- the spool ---
 
     def append(self, lines):
-        """Returns when the bytes `lines`, whole lines, are durable. If it raises, none of them will be read."""
+        """Makes `lines` durable, bytes of whole lines. If it raises, no reader will see any of them."""
         if self._fd is None:
             self._open()
-        self._clean()
-        self._soiled = True
+        self._truncate()
+        self._dirty = True
         with memoryview(lines) as rest:
             done = 0
             while done < len(rest):
                 done += os.write(self._fd, rest[done:])
         self._sync(self._fd)
-        self._soiled = False
+        self._dirty = False
         self._size += len(lines)
 
     def _open(self):
         path = self._path()
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
-            self._sync(self._folder_fd)  # without a durable name the file would be lost
+            self._sync(self._folder_fd)  # the file's name must be durable, too
         except OSError:
             os.close(fd)
             path.unlink()
             raise
-        self._fd, self._size, self._soiled = fd, 0, False
+        self._fd, self._size, self._dirty = fd, 0, False
         self._opened = time.monotonic()
 
     def _path(self):
@@ -118,31 +122,31 @@ class Spool:
     def _stem(self):
         return f"{self._name}-{self._start}-{self._number:06}"
 
-    def _clean(self):
-        """Cuts off the data of a failed append(), also if only its sync failed: then it is unknown which data are on
-        disk, and a second sync would not report it."""
-        if self._soiled:
+    def _truncate(self):
+        """Cuts off the bytes of a failed append(). Also if only its sync failed: nobody knows which bytes are on disk
+        then, and a second sync would report success."""
+        if self._dirty:
             os.ftruncate(self._fd, self._size)
             self._sync(self._fd)
-            self._soiled = False
+            self._dirty = False
 
     def due(self):
-        """True if there are lines to roll, and the spool is large or old enough."""
+        """Whether the spool has lines, and is large or old enough."""
         return bool(self._size) and (self._size >= self._most or time.monotonic() - self._opened >= self._age)
 
     def roll(self):
-        """Turns the spool into a finished file; does nothing without lines."""
+        """Makes the spool a landing file. Does nothing if it is empty."""
         if not self._size:
             return
-        self._clean()
-        self._publish(self._path(), self._stem())
+        self._truncate()
+        self._rename(self._path(), self._stem())
         os.close(self._fd)
         self._fd, self._size = None, 0
         self._number += 1
-        self._sync(self._folder_fd)  # after a power cut before this, the next start renames the spool again
+        self._sync(self._folder_fd)  # after a power cut before this, the next start repeats the rename
 
     def close(self):
-        """Rolls, and releases the folder."""
+        """Calls roll(), and releases the folder."""
         try:
             self.roll()
             if self._fd is not None:  # empty
@@ -155,8 +159,8 @@ class Spool:
 
 
 def _whole_lines(path):
-    """Length of the part of a file that consists of whole lines. After a power cut the rest, which was never
-    acknowledged, may be anything: an incomplete line, zeros, even a valid line after zeros."""
+    """Length of the whole lines at the start of a file. After a power cut the rest, which was never acknowledged, may
+    be anything: an incomplete line, zeros, even a valid line after zeros."""
     whole = 0
     with open(path, "rb") as file:
         for raw in file:

@@ -1,4 +1,4 @@
-"""The report: one HTML page, from facts alone, that needs nothing but a browser."""
+"""The report: one HTML page, made from the facts (spark/facts.py). A browser shows it without a network."""
 
 from .page import render
 

@@ -2,13 +2,13 @@
 
 from .words import clip, count, known, moment, number
 
-MOST = 500  # rows of the page; more are of no use to anybody
-_FLAGS = 12
-_FULL = 0.8  # of a journal
+MOST = 500  # devices on the page
+_MOST_FLAGS = 12
+_NEARLY_FULL = 0.8  # of a journal's limit
 
 
 def health(device):
-    """[(symbol, words), ...] of what is wrong with it, the gravest first."""
+    """[(symbol, text), ...]: the device's problems, the worst first."""
     found = []
     if device["lost"]:
         found.append(("bad", f"{number(device['lost'])} lost"))
@@ -18,14 +18,14 @@ def health(device):
         found.append(("warn", count(device["dead_letters"], "dead letter")))
     journal = device["journal"] or {}
     used, limit = journal.get("used"), journal.get("limit")
-    if known(used) and known(limit) and used and used >= _FULL * limit:
+    if known(used) and known(limit) and used and used >= _NEARLY_FULL * limit:
         found.append(("warn", f"journal {100 * used / limit:.0f} % in use"))
-    found += [("warn", clip(flag, 60)) for flag in device["flags"][:_FLAGS]]
+    found += [("warn", clip(flag, 60)) for flag in device["flags"][:_MOST_FLAGS]]
     if device["errors"]:
         found.append(("warn", count(len(device["errors"]), "sensor error")))
     return found
 
 
-def event(told):
-    """When, and what."""
-    return moment(told["t"], exact=True), ": ".join(clip(told[key], 60) for key in ("what", "detail") if told[key])
+def event(event):
+    """(time, text) of an event."""
+    return moment(event["t"], exact=True), ": ".join(clip(event[key], 60) for key in ("what", "detail") if event[key])

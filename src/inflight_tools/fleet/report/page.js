@@ -1,5 +1,6 @@
 "use strict";
-// The page is complete without this. It adds: times in the viewer's zone, opening, sorting, filtering, choosing, reading off.
+// The page is complete without this script. It adds: local times; opening, sorting and filtering devices; choosing
+// measurements; reading values off the drawings.
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const one = (selector, within = document) => within.querySelector(selector);
 document.documentElement.classList.add("js");
@@ -11,11 +12,11 @@ const hour = (d) => `${two(d.getHours())}:${two(d.getMinutes())}`;
 const local = (d, exact) => `${d.getFullYear()}-${day(d)} ${hour(d)}${exact ? ":" + two(d.getSeconds()) : ""}`;
 
 for (const time of all("time")) {
-  const told = time.textContent.replace(" ", "T");
-  const date = new Date(told);
+  const utc = time.textContent.replace(" ", "T");
+  const date = new Date(utc);
   if (isNaN(date)) continue;
-  time.dateTime = told;
-  time.textContent = local(date, told.length > 17);
+  time.dateTime = utc;
+  time.textContent = local(date, utc.length > 17);
 }
 for (const zone of all(".zone")) zone.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
 for (const axis of all(".times")) {
@@ -35,7 +36,7 @@ const table = one("#devices-table");
 if (table) {
   const bodies = [...table.tBodies];
   const heads = [...table.tHead.rows[0].cells];
-  const HEALTH = 2; // the order that the page came in; the columns up to it are words, the others numbers
+  const HEALTH = 2; // its order is the page's own; columns before it are text, columns after it numbers
   const key = (body, column) => {
     const cell = body.rows[0].cells[column];
     const text = cell.textContent.trim();
@@ -79,7 +80,7 @@ if (table) {
   });
 }
 
-// Measurements: the chosen device's alone
+// Measurements: show only the chosen device
 const choice = one("#choice");
 if (choice) {
   const choose = () => all(".of").forEach((block) => (block.hidden = block.id !== choice.value));
@@ -87,8 +88,8 @@ if (choice) {
   choose();
 }
 
-// Reading off: a drawing has places from left to right; which one is meant, the pointer or the arrow keys say.
-const readable = (plot, chart, places, tell) => {
+// Reading values: the pointer or the arrow keys select one of the x coordinates `places`; describe(n) is its text.
+const readable = (plot, chart, places, describe) => {
   const output = one("output", plot);
   const cursor = one(".cursor", chart);
   const usual = output.textContent;
@@ -97,7 +98,7 @@ const readable = (plot, chart, places, tell) => {
     at = Math.max(0, Math.min(places.length - 1, n));
     cursor.setAttribute("transform", `translate(${places[at]})`);
     cursor.classList.add("on");
-    output.textContent = tell(at);
+    output.textContent = describe(at);
   };
   const nearest = (x) => places.reduce((best, place, n) => (Math.abs(place - x) < Math.abs(places[best] - x) ? n : best), 0);
   const leave = () => {
@@ -124,14 +125,14 @@ const steps = one("#steps");
 if (steps) {
   const rows = [...steps.rows];
   const names = [...steps.parentNode.tHead.rows[0].cells].map((cell) => cell.textContent.toLowerCase());
-  const tell = (n) => {
+  const describe = (n) => {
     const [time, ...counts] = [...rows[n].cells].map((cell) => cell.textContent);
     const said = counts.map((count, m) => [names[m + 1], count]).filter(([, count], m) => m === 0 || count !== "0");
     return `${time}: ${said.map((pair) => pair.join(" ")).join(", ")}`;
   };
   for (const chart of all("#timeline .chart")) {
     const [left, right] = span(chart);
-    readable(chart.parentNode, chart, rows.map((_, n) => left + ((right - left) * (n + 0.5)) / rows.length), tell);
+    readable(chart.parentNode, chart, rows.map((_, n) => left + ((right - left) * (n + 0.5)) / rows.length), describe);
   }
 }
 
@@ -141,10 +142,10 @@ for (const [id, { t, unit, p }] of Object.entries(data ? JSON.parse(data.textCon
   const chart = one(`#${id}-t`).parentNode;
   const [left, right] = span(chart);
   const last = Math.max(p[p.length - 1][0], 1);
-  const tell = (n) => {
+  const describe = (n) => {
     const [after, mean, least, greatest] = p[n];
     return `${local(new Date((t + after) * 1000))}: ${figure(mean)} ${unit} (${figure(least)} to ${figure(greatest)})`;
   };
   const place = (after) => (p.length > 1 ? left + ((right - left) * after) / last : (left + right) / 2);
-  readable(chart.parentNode, chart, p.map(([after]) => place(after)), tell);
+  readable(chart.parentNode, chart, p.map(([after]) => place(after)), describe);
 }

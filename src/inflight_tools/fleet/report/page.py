@@ -1,4 +1,4 @@
-"""The whole page."""
+"""The page, rendered from templates/."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ def _digest(text):
 
 _ENVIRONMENT = Environment(
     loader=FileSystemLoader(_HERE / "templates"),
-    autoescape=True,  # messages may come from anybody
+    autoescape=True,  # the texts of devices are not trusted
     finalize=words.visible,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -37,7 +37,7 @@ _ENVIRONMENT.tests["known"] = words.known
 
 
 def render(facts):
-    """The page about `facts`, as text: complete in itself, nothing is fetched to show it."""
+    """Returns the page about `facts`. It contains all that it needs: nothing is fetched to show it."""
     style, script = (Markup((_HERE / name).read_text(encoding="utf-8")) for name in ("page.css", "page.js"))
     found = steps(facts["timeline"])
     timelines = found and (plots.timeline(found, 1080, "wide"), plots.timeline(found, 360, "narrow"))

@@ -1,12 +1,12 @@
-"""Drawings: where lines and texts stand. templates/macros.html makes them SVG, whose colours are classes of page.css.
-Each series has a shape or a pattern besides its colour, so that nobody needs to tell colours apart."""
+"""Drawings: the coordinates of lines and texts. templates/macros.html makes SVG of them; page.css has the colours.
+Each series has a shape or a pattern of its own, so nobody needs to distinguish colours."""
 
 from . import scale
 from .scale import Scale, short
 from .words import count, duration, reading, utc
 
 _LEFT, _RIGHT = 46, 10
-_MARKS = (  # rows of marks under the timeline: what, its shape, its words
+_MARKS = (  # rows of marks under the timeline: count, shape, text for one, text for several
     ("restarts", "triangle", "restart", "restarts (power cuts and others)"),
     ("offline", "square", "device gone offline", "devices gone offline"),
     ("repeated", "diamond", "repetition removed", "repetitions removed"),
@@ -15,19 +15,19 @@ _MARKS = (  # rows of marks under the timeline: what, its shape, its words
 
 
 class Drawing:
-    """`title` and `description` tell those who cannot see it what it shows."""
+    """`title` and `description` are for screen readers."""
 
     def __init__(self, identity, title, description, form, left, width):
         self.identity, self.title, self.description, self.form = identity, title, description, form
         self.left, self.right, self.width = left, width - _RIGHT, width
         self.paths = []  # (class, path data, width of the line or "")
-        self.texts = []  # (class, x, y, words)
+        self.texts = []  # (class, x, y, text)
 
     def path(self, class_, data, width=""):
         self.paths.append((class_, data, width))
 
-    def text(self, class_, x, y, words):
-        self.texts.append((class_, short(x), short(y), words))
+    def text(self, class_, x, y, text):
+        self.texts.append((class_, short(x), short(y), text))
 
     def value_axis(self, values, up):
         self.path("grid", "".join(f"M{self.left} {short(up(value))}H{self.right}" for value in values))
@@ -35,7 +35,7 @@ class Drawing:
             self.text("value", self.left - 6, up(value) + 4, reading(value))
 
     def time_axis(self, across, end, top, bottom, most):
-        """Lines and times. A date stands where the day changes."""
+        """Draws lines and times, with a date where the day changes."""
         self.height, self.y = bottom + 34, (bottom + 15, bottom + 29)
         self.exact = end - across.low < 60 * most
         self.times = []  # (x, seconds, time, date)
@@ -49,7 +49,7 @@ class Drawing:
 
 
 def _bars(bases, tops, steps, across, up):
-    """Bars from base to top: thick lines, as one path, and their width."""
+    """(path data, line width): bars from base to top, drawn as thick lines of one path."""
     width = max(across(steps.length) - across(0) - 0.6, 0.8)
     bars = (
         f"M{short(across(steps.start + (n + 0.5) * steps.length))} {short(up(base))}V{short(up(top))}"
@@ -60,7 +60,7 @@ def _bars(bases, tops, steps, across, up):
 
 
 def silences(received):
-    """(first, end) of every run of steps in which nothing came."""
+    """[(first, end), ...]: each run of steps without a message."""
     runs, begun = [], None
     for n, value in enumerate([*received, 1]):
         if not value and begun is None:
@@ -98,7 +98,7 @@ _SHAPES = {
 
 
 def timeline(steps, width, identity):
-    """What came when, and what befell the devices, under one axis of time."""
+    """Received messages, and below them restarts and other events, over time."""
     narrow = width < 600
     drawing = Drawing(identity, "Timeline", describe(steps), "narrow" if narrow else "wide", _LEFT, width)
     top, bottom = 26, 150 if narrow else 176
@@ -125,24 +125,24 @@ def timeline(steps, width, identity):
 
 
 def describe(steps):
-    """The timeline in words."""
-    said = [
+    """The timeline as text."""
+    parts = [
         f"{count(steps.total('received'), 'message')} received from {utc(steps.start)} to {utc(steps.end)} UTC,"
         f" in steps of {duration(steps.length)}, {steps.total('backlog'):,} of them backlog",
         count(steps.total("restarts"), "restart"),
         count(steps.total("repeated"), "repetition") + " removed",
         count(steps.total("dead_letters"), "dead letter"),
-        count(len(silences(steps.values("received"))), "period") + " in which nothing came",
+        count(len(silences(steps.values("received"))), "period") + " without a message",
         f"devices gone offline {count(steps.total('offline'), 'time')}",
     ]
-    return "; ".join(said) + "."
+    return "; ".join(parts) + "."
 
 
 _WIDTH, _TOP, _BOTTOM = 360, 10, 118
 
 
 def band(identity, points, title, description):
-    """One measurement: its mean as a line, from the least to the greatest as a band; both end where nothing came."""
+    """One measurement: a line of its means, and a band from minimum to maximum. Both have gaps where no value came."""
     start, end = points[0][0], points[-1][0]
     if start == end:  # one point: in the middle of a minute
         start, end = start - 30, end + 30
@@ -155,12 +155,12 @@ def band(identity, points, title, description):
     for run in _runs(points):
         mean = [(across(t), up(value)) for t, value, _, _ in run]
         ends = [(across(t), up(high)) for t, _, _, high in run] + [(across(t), up(low)) for t, _, low, _ in run[::-1]]
-        if len(run) == 1:  # a point alone has no length: make it one that can be seen
+        if len(run) == 1:  # a single point has no length: draw it 3 units wide
             (x, y), (_, high), (_, low) = mean[0], ends[0], ends[1]
             mean = [(x - 1.5, y), (x + 1.5, y)]
             ends = [(x - 1.5, high), (x + 1.5, high), (x + 1.5, low), (x - 1.5, low)]
-        lines.append(_way(mean))
-        areas.append(_way(ends) + "z")
+        lines.append(_path(mean))
+        areas.append(_path(ends) + "z")
     drawing.value_axis(values, up)
     drawing.path("band", "".join(areas))
     drawing.path("mean", "".join(lines))
@@ -169,20 +169,20 @@ def band(identity, points, title, description):
     return drawing
 
 
-def _way(places):
-    """A line from place to place, each told from the one before: half as long as in absolute numbers."""
-    rounded = [(round(x), round(y, 1)) for x, y in places]
-    way = f"M{rounded[0][0]} {short(rounded[0][1])}"
-    for (x, y), (before, above) in zip(rounded[1:], rounded, strict=False):
-        down = short(y - above)
-        way += f"l{x - before}{'' if down.startswith('-') else ' '}{down}"
-    return way
+def _path(points):
+    """SVG path data of a line through `points`. Relative coordinates make it half as long as absolute ones."""
+    rounded = [(round(x), round(y, 1)) for x, y in points]
+    path = f"M{rounded[0][0]} {short(rounded[0][1])}"
+    for (x, y), (x_before, y_before) in zip(rounded[1:], rounded, strict=False):
+        dy = short(y - y_before)
+        path += f"l{x - x_before}{'' if dy.startswith('-') else ' '}{dy}"
+    return path
 
 
 def _runs(points):
-    """Points without a gap between them; a gap is more than three times what is usual."""
-    apart = sorted(after[0] - before[0] for before, after in zip(points, points[1:], strict=False))
-    usual = apart[len(apart) // 2] if apart else 0
+    """Runs of points without a gap. A gap is longer than three times the median distance."""
+    distances = sorted(after[0] - before[0] for before, after in zip(points, points[1:], strict=False))
+    usual = distances[len(distances) // 2] if distances else 0
     run = [points[0]]
     for point in points[1:]:
         if point[0] - run[-1][0] > 3 * usual:

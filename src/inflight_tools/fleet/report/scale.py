@@ -1,4 +1,4 @@
-"""Axes: round numbers, and times at which a day is divided."""
+"""Axes: round numbers, and round times."""
 
 import math
 
@@ -7,7 +7,7 @@ _DAYS = (1, 2, 7, 14, 30, 90, 365)
 
 
 class Scale:
-    """A straight line from values to places."""
+    """A linear map from values to coordinates."""
 
     def __init__(self, low, high, start, end):
         self.low, self.start, self.end = low, start, end
@@ -17,32 +17,32 @@ class Scale:
         return self.start + (value - self.low) * self._ratio
 
 
-def short(place):
-    """A coordinate with as few characters as a tenth of a pixel needs."""
-    return f"{place:.1f}".removesuffix(".0")
+def short(coordinate):
+    """A coordinate as text, rounded to a tenth of a pixel."""
+    return f"{coordinate:.1f}".removesuffix(".0")
 
 
 def _round_up(rough, digits):
-    """The next round number: one of `digits`, with zeros."""
+    """The smallest number >= `rough` that is one of `digits` times a power of ten."""
     size = 10.0 ** math.floor(math.log10(rough))
     return next(size * digit for digit in digits if size * digit >= rough * 0.999)
 
 
 def ticks(low, high, about=4):
-    """Round numbers that span low to high, two to seven of them."""
+    """Two to seven round numbers that cover low to high."""
     step = _round_up(((high - low) or abs(high) or 1) / about, (1, 2, 2.5, 5, 10))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [n * step for n in range(first, max(last, first + 1) + 1)]
 
 
 def whole_ticks(high, about=3):
-    """The same for counts, from 0."""
+    """The same for counts: whole numbers from 0."""
     step = int(_round_up(max(high / about, 1), (1, 2, 5, 10)))
     return list(range(0, math.ceil(max(high, 1) / step) * step + 1, step))
 
 
 def time_ticks(start, end, most):
-    """Times between start and end, `most` at most."""
+    """At most `most` times between start and end."""
     steps = (*_TIMES, *(days * 86400 for days in _DAYS))
     needed = (end - start) / most
     step = next((n for n in steps if n >= needed), needed)

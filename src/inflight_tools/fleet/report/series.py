@@ -1,21 +1,21 @@
-"""Measurements as few enough points to draw: a page for a year is as small as one for a day."""
+"""Measurements, reduced to a limited number of points: a page about a year is as small as one about a day."""
 
 from . import plots
 from .words import clip, known, reading, unit
 
-MOST_CHARTS = 60  # of a device
+MOST_CHARTS = 60  # for one device
 BUDGET = 720  # points of all series of a page together
-MOST, LEAST = 120, 24
+MOST, LEAST = 120, 24  # points of one series
 
 
 def share(series):
-    """How many points each of so many series may have."""
+    """The number of points for each of `series` series."""
     return max(LEAST, min(MOST, BUDGET // max(series, 1)))
 
 
 def thin(points, most):
-    """[[t, mean, min, max], ...] in the order of time, at most so many; of points that fall together the mean, the
-    least and the greatest. What is no number is left out: it cannot be drawn, and count tells of it."""
+    """Returns at most `most` points [t, mean, min, max], sorted by time. Neighbours are merged: mean, minimum, maximum.
+    Points with NaN or infinity are left out, since they cannot be drawn."""
     good = sorted(list(point) for point in points if all(map(known, point)))
     if len(good) <= most:
         return good
@@ -23,16 +23,16 @@ def thin(points, most):
     groups = {}
     for point in good:
         groups.setdefault(min(int((point[0] - start) / span * most), most - 1), []).append(point)
-    return [_together(group) for _, group in sorted(groups.items())]
+    return [_merge(group) for _, group in sorted(groups.items())]
 
 
-def _together(group):
-    times, means, least, greatest = zip(*group, strict=True)
-    return [sum(times) / len(times), sum(means) / len(means), min(least), max(greatest)]
+def _merge(group):
+    times, means, lows, highs = zip(*group, strict=True)
+    return [sum(times) / len(times), sum(means) / len(means), min(lows), max(highs)]
 
 
 def charts(measurements):
-    """{device: [chart, ...]} of the devices that have any."""
+    """{device: [chart, ...]} of the devices that have measurements."""
     measured = {device: found[:MOST_CHARTS] for device, found in measurements.items() if found}
     most = share(sum(map(len, measured.values())))
     return {
@@ -42,7 +42,7 @@ def charts(measurements):
 
 
 def _chart(identity, device, one, most):
-    """A drawing of one measurement, and `read`, from which the page's script reads its values off."""
+    """A drawing of one measurement. `read` has its values for the page's script."""
     label, of = clip(one["name"], 60), clip(unit(one["unit"]), 16)
     stats = " · ".join(f"{key}\u00a0{reading(one[key])}" for key in ("min", "p50", "mean", "p95", "max"))
     chart = {"identity": identity, "label": label, "unit": of, "stats": stats, "count": one["count"], "read": None}

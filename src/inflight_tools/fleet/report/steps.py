@@ -1,4 +1,4 @@
-"""The timeline in as many steps as an eye can tell apart; a step in which nothing came is a step too."""
+"""The timeline, divided into steps. A step without a message is a step, too."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _LENGTHS = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)
 class Steps:
     start: float
     length: float
-    rows: list  # a dict of counts each
+    rows: list  # a dict of counts for each step
 
     @property
     def end(self):
@@ -28,7 +28,7 @@ class Steps:
 
 
 def steps(timeline):
-    """Steps out of the facts' points, or None where there is nothing to show."""
+    """Returns the Steps of the facts' points, or None if there are no points."""
     points = [point for point in timeline["points"] if known(point["t"])]
     if not points:
         return None
@@ -44,6 +44,6 @@ def steps(timeline):
 
 
 def _factor(points):
-    """How many points make a step, a round number where there are not too many of them."""
+    """How many points make a step: a round number if one is large enough."""
     needed = (points + 1) / MOST
     return next((n for n in _LENGTHS if n >= needed), math.ceil(needed))

@@ -1,4 +1,4 @@
-"""What the figures mean, in a sentence that promises no more than they prove."""
+"""The result in one sentence, which claims no more than the figures prove."""
 
 from dataclasses import dataclass, field
 
@@ -20,15 +20,15 @@ def verdict(facts):
     if not fleet["devices"]:
         return _empty(fleet)
     if not fleet["accepted"]:
-        return Verdict(WAITING, "Devices were heard of, but no message with a number has come yet.", _notes(facts))
+        return Verdict(WAITING, "Devices are known, but no message with a number has arrived yet.", _notes(facts))
     kind, sentence = _sentence(fleet)
     return Verdict(kind, sentence, _notes(facts))
 
 
 def _empty(fleet):
     if fleet["dead_letters"]:
-        came = count(fleet["dead_letters"], "message")
-        return Verdict(BAD, f"No device is known: {came} came, and none could be used.")
+        arrived = count(fleet["dead_letters"], "message")
+        return Verdict(BAD, f"No device is known: {arrived} arrived, and none could be used.")
     return Verdict(EMPTY, "No message has arrived yet.")
 
 
@@ -37,35 +37,35 @@ def _sentence(fleet):
         fleet[name] for name in ("accepted", "delivered", "lost", "late", "doubled")
     )
     sums = f"{count(accepted, 'message')} accepted, {number(delivered)} delivered"
-    twice = f"{count(doubled, 'row')} {'stands' if doubled == 1 else 'stand'} twice"
+    twice = f"{count(doubled, 'row')} {'is' if doubled == 1 else 'are'} stored twice"
     if accepted != delivered + lost + late:
-        return BAD, f"The figures contradict each other: {sums}, {number(lost)} lost, {number(late)} on the way."
+        return BAD, f"The figures contradict each other: {sums}, {number(lost)} lost, {number(late)} late."
     if lost:
         were = "message was" if lost == 1 else "messages were"
         return BAD, f"{number(lost)} {were} lost: {sums}{', and ' + twice if doubled else ''}."
     if doubled:
         return BAD, f"Nothing was lost, but {twice}: {sums}."
     if late:
-        return WAITING, f"Nothing is lost so far: {sums}, {number(late)} still on the way."
-    return GOOD, f"Nothing was lost: {sums}, none stands twice."
+        return WAITING, f"Nothing is lost so far: {sums}, {number(late)} late."
+    return GOOD, f"Nothing was lost: {sums}, none stored twice."
 
 
 def _notes(facts):
-    """What the sentence alone would hide."""
+    """What the reader must know besides the sentence."""
     fleet = facts["fleet"]
     grace = duration(facts["grace_s"])
     renewed = sum((device["epochs"] or 0) > 1 for device in facts["devices"])
-    least = "at least " if len(facts["devices"]) < fleet["devices"] else ""  # only the worst are told of one by one
-    said = (
-        (fleet["lost"], f"Lost: missing, though a younger message of the same device came more than {grace} ago."),
+    least = "at least " if len(facts["devices"]) < fleet["devices"] else ""  # the facts list only the worst devices
+    notes = (
+        (fleet["lost"], f"Lost: missing, though a later message of the same device arrived more than {grace} ago."),
         (fleet["late"], f"{count(fleet['late'], 'message')} late: missing, but for less than {grace}."),
-        (fleet["conflicts"], f"{count(fleet['conflicts'], 'message')} came under a number that another one has already:"
-         " do two devices go by one name?"),
+        (fleet["conflicts"], f"{count(fleet['conflicts'], 'message')} arrived with a number that another message has:"
+         " do two devices have the same name?"),
         (fleet["dead_letters"], f"{count(fleet['dead_letters'], 'message')} could not be used: see Dead letters."),
-        (fleet["outbox_full"], f"{count(fleet['outbox_full'], 'message')} found a journal full. What a journal refused"
-         " was never accepted, and counts nowhere else."),
-        (fleet["before"], f"{count(fleet['before'], 'number')} below the first that came: from before the collector"
-         " listened, so nobody can judge them."),
-        (renewed, f"New journals on {least}{count(renewed, 'device')}: what an old one still held cannot be counted."),
+        (fleet["outbox_full"], f"{count(fleet['outbox_full'], 'message')} refused by a full journal. They were never"
+         " accepted, and are in no other count."),
+        (fleet["before"], f"{count(fleet['before'], 'number')} below the first one that arrived: the collector"
+         " was not subscribed yet, so their fate is unknown."),
+        (renewed, f"New journals on {least}{count(renewed, 'device')}: messages left in an old one cannot be counted."),
     )  # fmt: skip
-    return [sentence for happened, sentence in said if happened]
+    return [sentence for applies, sentence in notes if applies]

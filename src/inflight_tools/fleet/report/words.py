@@ -1,4 +1,4 @@
-"""Figures and texts as people read them."""
+"""Numbers, times and texts, formatted for people."""
 
 import datetime
 import math
@@ -7,21 +7,22 @@ import unicodedata
 from markupsafe import Markup
 
 NONE = "–"
-_SPACE = "\u00a0"  # between a figure and its unit: a line does not end there
-_UNSEEN = ("C", "Zl", "Zp")  # controls, marks of direction, surrogates, unassigned; line and paragraph separators
+_SPACE = "\u00a0"  # between a number and its unit: no line break there
+_INVISIBLE = ("C", "Zl", "Zp")  # controls, direction marks, surrogates, unassigned; line and paragraph separators
 _UNITS = {"Cel": "°C", "%RH": "% RH", "/": "ratio", "Ohm": "Ω", "lx": "lx"}
 
 
 def known(value):
-    """Whether it is a number that can be shown."""
+    """Whether `value` is a finite number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def visible(value):
-    """A text with what cannot be seen as Python writes it: it could turn or hide its neighbours, or be no UTF-8."""
+    """A text with invisible characters written as Python escapes: they could reverse or hide other characters, or be
+    invalid UTF-8."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
-    return "".join(ascii(c)[1:-1] if unicodedata.category(c).startswith(_UNSEEN) else c for c in value)
+    return "".join(ascii(c)[1:-1] if unicodedata.category(c).startswith(_INVISIBLE) else c for c in value)
 
 
 def clip(text, most):
@@ -39,7 +40,7 @@ def count(value, what, several=None):
 
 
 def reading(value):
-    """A measured value: what a sensor can tell, about four digits."""
+    """A measured value, with about four digits."""
     if not known(value):
         return NONE
     size = abs(value)
@@ -53,7 +54,7 @@ def unit(name):
 
 
 def duration(seconds):
-    """The same in the largest unit that leaves digits before the point."""
+    """A duration in the largest unit that gives at least 1."""
     if not known(seconds):
         return NONE
     if not seconds:
@@ -77,7 +78,7 @@ def size(octets):
 
 
 def share(part, whole):
-    """A percentage that says 100 only of all, and 0 only of nothing."""
+    """A percentage. It is 100 only for all, and 0 only for nothing."""
     if not whole:
         return NONE
     percent = 100 * part / whole
@@ -89,7 +90,7 @@ def share(part, whole):
 
 
 def utc(seconds, form="%Y-%m-%d %H:%M"):
-    """A time in UTC; a clock may tell any time, the calendar ends."""
+    """A time in UTC; NONE if it is outside the calendar."""
     try:
         return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime(form)
     except (TypeError, ValueError, OverflowError, OSError):
@@ -97,6 +98,6 @@ def utc(seconds, form="%Y-%m-%d %H:%M"):
 
 
 def moment(seconds, exact=False):
-    """A time that the page's script tells in the viewer's zone; without it, in UTC (Z)."""
+    """A time in UTC (Z). The page's script shows it in the viewer's time zone."""
     text = utc(seconds, "%Y-%m-%d %H:%M:%SZ" if exact else "%Y-%m-%d %H:%MZ")
     return text if text == NONE else Markup("<time>{}</time>").format(text)

@@ -1,9 +1,10 @@
-"""What a micro-batch does: marks what came before, and writes what is new.
+"""One micro-batch: marks repetitions, and writes the tables.
 
-Plain DataFrames, and no state but the ledger, which tells for each device and journal epoch which numbers have come, as
-ranges. It grows with devices and gaps, not with messages or time, so a repetition is known for one however late it
-is, and a batch that is repeated after a crash comes to the same result: it depends on its lines, and on the batches
-before it."""
+The only state is the ledger: the numbers that have arrived, as ranges for each device and journal epoch.
+- It grows with devices and gaps, not with messages or time. So a repetition is detected however late it is.
+- A batch depends only on its lines and on the batches before it. So a batch that is repeated after a crash has the same
+  result.
+"""
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
@@ -13,8 +14,6 @@ from pyspark.sql.types import StructType
 from .lines import SCHEMA, reader
 from .schema import FACTS, LEDGER, MINUTES, fold_ledger, fold_minutes, joined
 from .tables import FANOUT, Table
-
-_KEY = ["device", "epoch"]
 
 
 class Tables:
@@ -27,13 +26,13 @@ class Tables:
         self.minutes = Table(spark, root, "minutes", MINUTES, fold_minutes)
 
     def merge(self):
-        """Merges small folders, but for the ledger's, of which take() sees to it. Returns how many."""
+        """Merges small folders, except the ledger's, which take() merges. Returns how many."""
         return sum(getattr(self, name).merge() for name in (*FACTS, "minutes"))
 
 
 def take(lines, batch, root, topics):
-    """Writes batch number `batch` into the tables in `root`: DataFrame `lines` has one column, bytes, the lines of
-    landing files; devices publish below `topics`."""
+    """Writes batch number `batch` into the tables in `root`. The DataFrame `lines` has one column, the lines of landing
+    files as bytes. Devices publish below `topics`."""
     tables = Tables(lines.sparkSession, root)
     parsed = lines.mapInArrow(reader(topics), from_arrow_schema(SCHEMA))
     marked = _marked(parsed, tables.ledger.read(before=batch)).persist()
@@ -42,7 +41,7 @@ def take(lines, batch, root, topics):
     finally:
         marked.unpersist()
     if batch % FANOUT == 0:
-        tables.ledger.merge(everything=True)  # or there is ever more to read for each batch
+        tables.ledger.merge(everything=True)  # each batch reads the whole ledger
 
 
 def _write(tables, marked, batch):
@@ -71,17 +70,18 @@ def _select(rows, table):
 
 
 def _marked(parsed, ledger):
-    """`parsed` with `first`, `made` and `digest`: the first delivery of each number is True, that of what has no
-    number, too. Those without are spread over many places, or hostile ones would all be one task's."""
-    place = F.expr("coalesce(epoch, -1 - pmod(digest, 256))")
+    """Adds `first`, `made` and `digest`. `first` is True for the first delivery of a number, and for each message
+    without a number."""
+    # Messages without a number are spread over 256 keys: one task could not sort all of a hostile sender's.
+    journal = F.expr("coalesce(epoch, -1 - pmod(digest, 256))")
     number = F.expr("coalesce(seq, -1 - monotonically_increasing_id())")
-    order = Window.partitionBy("device", "place", "number").orderBy("received", "by", "dup", "digest")
-    known = ledger.select("device", F.col("epoch").alias("place"), "ranges")
+    order = Window.partitionBy("device", "journal", "number").orderBy("received", "by", "dup", "digest")
+    known = ledger.select("device", F.col("epoch").alias("journal"), "ranges")
     rows = parsed.withColumn("digest", F.xxhash64("payload"))
     rows = rows.withColumn("made", F.expr("CASE WHEN get(records, 0).clock = 'device' THEN get(records, 0).time END"))
-    rows = rows.withColumn("place", place).withColumn("number", number).join(known, ["device", "place"], "left")
+    rows = rows.withColumn("journal", journal).withColumn("number", number).join(known, ["device", "journal"], "left")
     seen = F.expr("coalesce(exists(ranges, r -> seq BETWEEN r.lo AND r.hi), false)")
-    return rows.withColumn("first", ~seen & (F.row_number().over(order) == 1)).drop("place", "number", "ranges")
+    return rows.withColumn("first", ~seen & (F.row_number().over(order) == 1)).drop("journal", "number", "ranges")
 
 
 def _measurements(fresh):
@@ -101,25 +101,21 @@ def _minutes(measurements):
 
 
 def _arrivals(marked):
-    """What the batch adds to the ledger."""
+    """The batch's rows of the ledger."""
     latency = (
         "CASE WHEN first AND made IS NOT NULL THEN greatest(0, unix_micros(received) - unix_micros(made)) / 1000d END"
     )
-    added = (
-        marked.where("seq IS NOT NULL")
-        .groupBy(*_KEY)
-        .agg(
-            F.expr("sort_array(collect_list(CASE WHEN first THEN named_struct('lo', seq, 'hi', seq) END))").alias(
-                "seqs"
-            ),
-            F.expr("count_if(NOT first)").alias("repeated"),
-            F.expr("min(CASE WHEN first THEN received END)").alias("first_received"),
-            F.expr("max(CASE WHEN first THEN received END)").alias("last_received"),
-            F.expr("coalesce(sum(CASE WHEN first THEN size(records) END), 0)").alias("measurements"),
-            F.expr("count_if(first AND problem IS NOT NULL)").alias("dead_letters"),
-            F.expr("count_if(first AND exists(records, r -> r.clock IN ('ahead', 'behind')))").alias("odd_clock"),
-            # A sketch of nothing could not be merged.
-            F.expr(f"CASE WHEN count({latency}) > 0 THEN kll_sketch_agg_double({latency}) END").alias("latency"),
-        )
-    )
+    sums = {
+        "seqs": "sort_array(collect_list(CASE WHEN first THEN named_struct('lo', seq, 'hi', seq) END))",
+        "repeated": "count_if(NOT first)",
+        "first_received": "min(CASE WHEN first THEN received END)",
+        "last_received": "max(CASE WHEN first THEN received END)",
+        "measurements": "coalesce(sum(CASE WHEN first THEN size(records) END), 0)",
+        "dead_letters": "count_if(first AND problem IS NOT NULL)",
+        "odd_clock": "count_if(first AND exists(records, r -> r.clock IN ('ahead', 'behind')))",
+        # An empty sketch could not be merged.
+        "latency": f"CASE WHEN count({latency}) > 0 THEN kll_sketch_agg_double({latency}) END",
+    }
+    rows = marked.where("seq IS NOT NULL").groupBy("device", "epoch")
+    added = rows.agg(*(F.expr(sql).alias(name) for name, sql in sums.items()))
     return added.withColumn("ranges", F.expr(joined("seqs"))).withColumn("given_up", F.expr("0L")).drop("seqs")

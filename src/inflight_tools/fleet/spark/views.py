@@ -1,4 +1,4 @@
-"""What the tables add up to: aggregates of measurements, and how each device is doing."""
+"""Aggregates of measurements, and the delivery and health of each device, computed from the tables."""
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
@@ -7,18 +7,18 @@ from .schema import count, fold_sums, merged
 
 SIZES = ("minute", "hour", "day")
 PERCENTILES = (0.5, 0.95, 0.99)
-_OVERLAP_S = 60  # two journals that speak in turn for longer than this are two devices
+_OVERLAP_S = 60  # if messages of two journals alternate for longer, there are two devices
 
 
 def percentiles(sketch):
-    """SQL for an array of PERCENTILES, NULL where there is no sketch."""
+    """SQL for an array of PERCENTILES; NULL without a sketch."""
     wanted = ", ".join(f"{p}d" for p in PERCENTILES)
     return f"CASE WHEN {sketch} IS NOT NULL THEN kll_sketch_get_quantile_double({sketch}, array({wanted})) END"
 
 
 def aggregates(tables, size):
-    """One row for each device, name, unit and `size` ("minute", "hour", "day"), by the time of measurement.
-    Percentiles are within 1.7 % of their rank."""
+    """One row for each device, name, unit and `size` ("minute", "hour", "day") of measurement. The error of percentiles
+    is at most 1.7 % of the rank."""
     sums = fold_sums(tables.minutes.read(), "device", "name", "unit", F.date_trunc(size, "minute").alias("time"))
     found = sums.withColumn("mean", F.expr("total / count")).withColumn("p", F.expr(percentiles("sketch")))
     found = found.withColumn("p50", F.expr("p[0]")).withColumn("p95", F.expr("p[1]")).withColumn("p99", F.expr("p[2]"))
@@ -26,16 +26,17 @@ def aggregates(tables, size):
 
 
 def numbers(tables, until):
-    """What became of the numbers that each journal gave out, a row for each device and epoch. A number that has not
-    come is lost if a later one came until `until`, s since 1970; else it is late. `before` are those below the first
-    one that came: nobody knows who listened then."""
+    """The delivery of the numbers of each journal: one row for each device and epoch.
+
+    lost: missing, and below every number that arrived after `until` (s since 1970). late: other missing numbers.
+    before: numbers below the first one that arrived; the collector may not have been subscribed then.
+    """
     keyed = tables.raw.read().where("first AND seq IS NOT NULL")
     recent = keyed.where(F.col("received") > F.timestamp_seconds(F.lit(until))).groupBy("device", "epoch")
-    rows = tables.ledger.read().join(recent.agg(F.min("seq").alias("young")), ["device", "epoch"], "left")
+    rows = tables.ledger.read().join(recent.agg(F.min("seq").alias("first_recent")), ["device", "epoch"], "left")
     first, last = "ranges[0].lo", "element_at(ranges, -1).hi"
     come = f"({count('ranges')} - given_up)"
-    # Those below the youngest number that may still be overtaken.
-    settled = f"coalesce(young, {last} + 1)"
+    settled = f"coalesce(first_recent, {last} + 1)"  # missing numbers below it are lost
     old = f"aggregate(ranges, -given_up, (n, r) -> n + greatest(0L, least(r.hi + 1, {settled}) - r.lo))"
     lost = f"greatest(0L, {settled} - {first} - {old})"
     return rows.where("size(ranges) > 0").selectExpr(
@@ -46,14 +47,14 @@ def numbers(tables, until):
 
 
 def shared(numbers):
-    """Devices for which two journals spoke at the same time: two boards with one identity."""
+    """Devices for which messages of two journals alternate: two boards with one id."""
     other = numbers.selectExpr("device", "epoch AS other", "first_received AS began")
     both = numbers.join(other, "device").where("epoch <> other AND began >= first_received")
     return both.where(f"last_received > began + INTERVAL {_OVERLAP_S} SECONDS").select("device").distinct()
 
 
 def conflicts(tables):
-    """Numbers under which different things came, by device: their number."""
+    """How many numbers arrived with different contents, by device."""
     raw = tables.raw.read().where("seq IS NOT NULL")
     keys = ["device", "epoch", "seq"]
     again = raw.where("NOT first").select(*keys).distinct()
@@ -62,31 +63,31 @@ def conflicts(tables):
 
 
 def clock_jumps(tables):
-    """How often a device's clock went back by more than a minute between two messages, by device."""
+    """How often the clock went back by more than a minute between two messages, by device."""
     order = Window.partitionBy("device", "epoch").orderBy("seq")
-    told = tables.raw.read().where("first AND made IS NOT NULL").withColumn("then", F.lag("made").over(order))
-    return told.where("made < then - INTERVAL 60 SECONDS").groupBy("device").agg(F.count("*").alias("jumps"))
+    messages = tables.raw.read().where("first AND made IS NOT NULL").withColumn("then", F.lag("made").over(order))
+    return messages.where("made < then - INTERVAL 60 SECONDS").groupBy("device").agg(F.count("*").alias("jumps"))
 
 
-def lives(tables):
-    """Health messages with `start`: True for the first of a life, which begins with a start or a wake. Within a life
-    the count of accepted messages rises, since each health message is one."""
+def health_messages(tables):
+    """Health messages with `start`, which is True for the first one after a start or a wake. Without a restart the
+    count of accepted messages rises, since each health message is one."""
     began = Window.partitionBy("device", "epoch")
     order = Window.partitionBy("device").orderBy("epoch_began", "seq")
     health = tables.health.read().withColumn("epoch_began", F.min("received").over(began))
     accepted = "coalesce(counters['accepted'], 0)"
-    for name, sql in (("was", accepted), ("up_then", "up"), ("epoch_then", "epoch")):
+    for name, sql in (("was", accepted), ("up_before", "up"), ("epoch_before", "epoch")):
         health = health.withColumn(name, F.lag(F.expr(sql)).over(order))
-    begins = f"was IS NULL OR {accepted} <= was OR up < up_then OR epoch <> epoch_then"
+    begins = f"was IS NULL OR {accepted} <= was OR up < up_before OR epoch <> epoch_before"
     return health.withColumn("start", F.expr(begins))
 
 
-def healths(tables):
-    """How each device is doing: the last health message, and what was counted over all its lives. A wake from deep
-    sleep is no restart."""
-    told = lives(tables)
+def health(tables):
+    """The last health message of each device, and the sums of its counters over all restarts. A wake from deep sleep is
+    not a restart."""
+    messages = health_messages(tables)
     order = Window.partitionBy("device").orderBy("epoch_began", "seq")
-    ended = told.withColumn("ends", F.coalesce(F.lead("start").over(order), F.lit(True)))
+    ended = messages.withColumn("ends", F.coalesce(F.lead("start").over(order), F.lit(True)))
     counted = {
         "restarts": "count_if(start AND was IS NOT NULL AND NOT reset <=> 'deep-sleep')",
         "resends": "sum(CASE WHEN ends THEN counters['resent'] END)",
@@ -101,9 +102,9 @@ def healths(tables):
 
 
 def states(tables):
-    """The last state of each device that it, or the broker in its name, has told: (device, state)."""
-    told = tables.raw.read().where("kind = 'status' AND first AND state IS NOT NULL AND NOT retain")
-    return told.groupBy("device").agg(F.expr("max_by(state, received)").alias("state"))
+    """(device, state): the last state that the device, or the broker with its will, has published."""
+    messages = tables.raw.read().where("kind = 'status' AND first AND state IS NOT NULL AND NOT retain")
+    return messages.groupBy("device").agg(F.expr("max_by(state, received)").alias("state"))
 
 
 COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements", "odd_clock", "given_up")
@@ -111,8 +112,7 @@ MORE_COUNTS = ("epochs", "dead_letters", "conflicts", "jumps", "restarts", "rese
 
 
 def devices(tables, until):
-    """One row for each device: what became of its numbers, how it is doing, the latency of its telemetry in ms.
-    numbers() tells what `until` is."""
+    """One row for each device: delivery, health, latency of its telemetry in ms. `until`: as in numbers()."""
     journals = numbers(tables, until)
     counted = journals.groupBy("device").agg(
         *(F.sum(name).alias(name) for name in COUNTS),
@@ -123,8 +123,8 @@ def devices(tables, until):
     )
     dead = tables.dead_letters.read().where("device IS NOT NULL").groupBy("device")
     found = counted.join(dead.agg(F.count("*").alias("dead_letters")), "device", "full")
-    speaking = shared(journals).withColumn("shared", F.lit(True))
-    for more in (healths(tables), states(tables), conflicts(tables), clock_jumps(tables), speaking):
+    two_boards = shared(journals).withColumn("shared", F.lit(True))
+    for more in (health(tables), states(tables), conflicts(tables), clock_jumps(tables), two_boards):
         found = found.join(more, "device", "left")
     found = found.withColumn("latency_ms", F.expr(percentiles("latency")))
     return found.fillna(0, [*COUNTS, *MORE_COUNTS]).fillna({"shared": False, "state": "unknown"})
