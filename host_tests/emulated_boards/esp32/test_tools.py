@@ -45,7 +45,7 @@ def test_from_a_blank_chip_to_a_sensor_that_is_watched(broker, tmp_path):
             known = len(subscriber.messages)
             board.switch_on()
             wait_for(
-                lambda known=known: [one for one in subscriber.messages[known:] if "seq" in one.fields], 120, board.tail
+                lambda known=known: [one for one in subscriber.messages[known:] if "seq" in one.fields], 400, board.tail
             )
             board.switch_off()
         assert len({one.fields["epoch"] for one in subscriber.messages if "seq" in one.fields}) == 1
@@ -54,7 +54,7 @@ def test_from_a_blank_chip_to_a_sensor_that_is_watched(broker, tmp_path):
         with subprocess.Popen([*INFLIGHT, "board", "monitor", *place], stdout=subprocess.PIPE, text=True) as monitor:
             try:
                 said = []
-                wait_for(lambda: said.append(monitor.stdout.readline()) or "listening to" in said[-1], 60)
+                wait_for(lambda: said.append(monitor.stdout.readline()) or "listening to" in said[-1], 200)
                 board.reset()
                 for wanted in ("rst:", "state=online", "heap="):
                     while wanted not in said[-1]:
