@@ -250,7 +250,7 @@ def _restore_sectors(j, reader):
     i = seq % j._n
     if newest >= 0 and not headers[i] and _is_newest(j, reader, i, seq):
         newest = seq
-        if not reader.is_used():  # its header was damaged, or cut short: it gets a new one
+        if not reader.count_records()[0]:  # blank, or its erase or its header was cut short
             j._erase(i, seq)
             headers[i] = seq, secrets
     j.erases = newest + 1
