@@ -10,7 +10,8 @@ import pytest
 from dev import device_run, runtimes
 
 DEVICE = Path(__file__).parent / "device"
-_SHARED = ("fleet/spark", "fleet/report/test_browser", "dev/test_bench")  # folders and files with a slow fixture
+# Folders and files with a slow fixture.
+_SHARED = ("fleet/spark", "fleet/report/test_browser", "boards/test_rename", "dev/test_bench")
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
 

@@ -115,18 +115,18 @@ class Show:
         """The sensors stop publishing and deliver their journals. Returns (device, sequence number) of all accepted
         messages, including those that a power cut kept out of accepted.log."""
         self.say("the power of all sensors is cut, and each delivers the messages in its journal")
-        numbers = self._fleet.drain(Patience(_PATIENCE_S, self._subscriber.total))
+        numbers = self._fleet.drain(_PATIENCE_S, self._subscriber.total)
         return {(device, seq) for device, next_seq in numbers.items() for seq in range(next_seq)}
 
     def settle(self, wanted):
         """Waits until subscriber and collector have received all of `wanted`, or nothing arrives any more."""
         self.say(f"{len(wanted)} messages accepted, waiting for the last of them")
-        arriving = Patience(_PATIENCE_S, self._subscriber.total)
-        while not wanted <= set(self._subscriber.counts()) and not arriving.over:
-            time.sleep(0.1)
-        landing = Patience(_PATIENCE_S, lambda: len(self._downstream.landed()))
-        while not wanted <= self._downstream.landed() and not landing.over:
-            time.sleep(0.5)
+        for received, pause in ((self._subscriber.counts, 0.1), (self._downstream.landed, 0.5)):
+            patience = Patience(_PATIENCE_S)
+            found = received()
+            while not wanted <= set(found) and not patience.over(len(found)):
+                time.sleep(pause)
+                found = received()
 
 
 def check_tables(accepted, facts, raw, measurements):

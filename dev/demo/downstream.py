@@ -88,7 +88,7 @@ class Downstream:
         self.spark.on()
         try:
             self.collector.wait_for("connected to the broker")
-            self.spark.wait_for("landing files of")
+            self.spark.wait_for("go into the tables")
         except RuntimeError:
             self.__exit__()
             raise

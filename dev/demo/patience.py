@@ -4,15 +4,14 @@ import time
 
 
 class Patience:
-    """Over when progress(), a number that grows, has not changed for `seconds`."""
+    """A wait for something that grows. It is over when that has not grown for `seconds`."""
 
-    def __init__(self, seconds, progress):
-        self.seconds, self._progress = seconds, progress
+    def __init__(self, seconds):
+        self._seconds = seconds
         self._last, self._since = None, 0
 
-    @property
-    def over(self):
-        now = self._progress()
-        if now != self._last:
-            self._last, self._since = now, time.monotonic()
-        return time.monotonic() - self._since > self.seconds
+    def over(self, progress):
+        """`progress`: how much there is now."""
+        if progress != self._last:
+            self._last, self._since = progress, time.monotonic()
+        return time.monotonic() - self._since > self._seconds

@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from dev.demo.patience import Patience
 from dev.runtimes import runtime
 from inflight_tools.boards.bundle import compile_all, sources
 from inflight_tools.cache import write_below
@@ -119,14 +120,15 @@ class Fleet:
             self.deaths += 1
         sensor.on()
 
-    def drain(self, patience):
+    def drain(self, seconds, progress):
         """Cuts the power of all sensors, then each delivers its journal without publishing new messages. Returns
-        {device: next sequence number}. RuntimeError if one has not when `patience` is over."""
+        {device: next sequence number}. RuntimeError if one has not when progress() has not changed for `seconds`."""
+        patience = Patience(seconds)
         for sensor in self.sensors:
             self.deaths += not sensor.off()
         for sensor in self.sensors:
             sensor.start_drain()
-        while any(sensor.running for sensor in self.sensors) and not patience.over:
+        while any(sensor.running for sensor in self.sensors) and not patience.over(progress()):
             time.sleep(0.05)
         return {sensor.name: sensor.end_drain() for sensor in self.sensors}
 

@@ -29,7 +29,8 @@ def main():
     # Only the code under test, not the checks.
     with atheris.instrument_imports(include=["inflight", "config", "commands", "node", "telemetry"]):
         run = target(name).run
-        import inflight.recovery  # noqa: F401 (when it is first needed it would be too late)
+        import inflight.recovery  # when they are first needed it would be too late
+        import inflight.sectors  # noqa: F401
     quick_crc()
     words = [sys.argv[0], *options, "-print_final_stats=1"]
     atheris.Setup(words, lambda data: run(data) and None, custom_mutator=_mutator(getattr(grammar, name)))

@@ -354,7 +354,8 @@ class Outgoing:
         for e in self.open.values():
             if places and e.number < self.sendable_below:
                 self.maybe_sent.add(e.number)
-                places -= e.phase != BEGUN and not self._may_be_completed(e)
+                in_flight = e.phase != BEGUN and not self._may_be_completed(e) and e.number not in self.maybe_damaged
+                places -= in_flight
         for e in list(self.open.values()):
             self._set(e, fresh=False, orphaned=False)
         self.disconnected()

@@ -133,9 +133,7 @@ class NorFlash:
                 new[i] &= b
                 self.programmed += 1
         self.programs += 1
-        self._operate("program", at, old, bytes(new))
-        for i in [i for i in self.unstable if at <= i < at + n]:
-            self.unstable[i] &= buf[i - at]  # bits that were programmed again are decided
+        self._operate("program", at, old, bytes(new), buf)
 
     def ioctl(self, op, arg):
         self._check_power()
@@ -156,7 +154,7 @@ class NorFlash:
         at = self._address(block, 0, size)
         self.erases[block] += 1
         old = bytes(self.data[at : at + size])
-        self._operate("erase", at, old, b"\xff" * size)
+        self._operate("erase", at, old, b"\xff" * size, bytes(size))
 
     def _check_power(self):
         if self.off:
@@ -168,7 +166,8 @@ class NorFlash:
             raise ValueError("%d bytes at block %d, offset %d: outside the flash" % (n, block, offset))
         return at
 
-    def _operate(self, name, at, old, new):
+    def _operate(self, name, at, old, new, left):
+        # left: 1 in each bit that the operation does not touch. It stays undecided, in a byte that does not change.
         if self.watch:
             self.watch(name, at, old, new)
         if self._left == 0:
@@ -186,9 +185,9 @@ class NorFlash:
             return
         if self._cache is not None:
             self._cache.append((at, old, new))
-        for i in list(self.unstable):
-            if at <= i < at + len(new) and (name == "erase" or new[i - at] != old[i - at]):
-                del self.unstable[i]
+        for i in self.unstable:
+            if at <= i < at + len(new):
+                self.unstable[i] &= left[i - at] if new[i - at] == old[i - at] else 0
         self.data[at : at + len(new)] = new
 
     def overwrite(self, at, left):

@@ -6,6 +6,7 @@ import pytest
 
 import inflight.packet
 import inflight.recovery
+import inflight.sectors
 import inflight.session
 import inflight.subscribing
 import inflight.topic
@@ -74,7 +75,7 @@ DEFECTS = {
     "a QoS 2 message is always new": ("session", Inbound, "received", lambda result, *_: 0),
     "marks are not durable": ("session", Journal, "mark", None),
     "every other record is damaged": ("mount", inflight.recovery._SectorReader, "has_record", None),
-    "no header is found": ("mount", inflight.recovery, "_read_headers", None),
+    "no header is found": ("mount", inflight.sectors, "_read_headers", None),
     "the end is not found": ("mount", inflight.recovery._SectorReader, "last_byte", lambda result, *_: -1),
 }
 

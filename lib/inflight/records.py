@@ -18,6 +18,7 @@ HEADER = const(24)  # of a sector
 HEAD = const(10)  # of a record
 OVERHEAD = const(15)  # of a record beside its body: HEAD, CRC-32 and state
 NOTES = const(30)  # two NOTE records
+NEVER = const(0xFF000000)  # numbers of sectors and records stay below: no flash lasts so long
 # How many bits of a nibble are 0. A state is a nibble, and counts as set if most of its bits are.
 CLEARED = b"\x04\x03\x03\x02\x03\x02\x02\x01\x03\x02\x02\x01\x02\x01\x01\x00"
 _MOST = const(3)

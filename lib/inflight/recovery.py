@@ -1,54 +1,54 @@
 # Mounting a journal: what a power cut interrupted is finished, every record read once, damage retired. The
-# theory stands in journal. A device needs this module once and forgets it.
+# theory stands in journal. A device needs this module, and sectors, once and forgets them.
 
-import os
-import struct
 from binascii import crc32
 from struct import unpack_from
 
-from .compat import const
+from .compat import const, unload
 from .journal import OutboxFull
 from .pages import CHUNK
-from .records import CLEARED, DONE, HEAD, HEADER, IN, NOTE, NOTES, OUT, OVERHEAD, RELEASED, SESSION
+from .records import CLEARED, DONE, HEAD, HEADER, IN, NEVER, NOTE, NOTES, OUT, OVERHEAD, RELEASED, SESSION
 
-_VERSION = 2
-_NEVER = 0xFF000000  # no flash lasts so many erases
-_ALIKE = 12  # bytes of a damaged header, of 24, that are as they ought to be; a retired or erased one has fewer
 _CRC = const(4)
 _UNKEPT_IDS = 256  # Message IDs that requests may have taken in between, of which there is no record
 _KINDS = (OUT, IN, SESSION, NOTE)
 _MOST_REGIONS = 100  # that are remembered
 
 
-def mount(j, before=None):
-    # `before`: the reader of a mount that had to begin again, with what it found lost.
+def mount(j):
+    reader = _SectorReader(j)
+    while not _read_ring(j, reader):
+        # Power was cut while a long record was copied: its beginning takes the last sector, for nothing.
+        j.erases -= 1
+        j._reclaim(j._head)
+    _finish(j, reader)
+
+
+def _read_ring(j, reader):
+    # Returns False if no sector is erased and the head has nothing to keep: it is to be erased then.
+    from .sectors import restore
+
+    reader.begin()
     j._clear_page()
     j.next_seq = j.last_mid = j.used = j.live = j._others = 0
-    j.damaged = before.found if before else 0
+    j.damaged = 2 * reader.erased + reader.gone
     j.skipped = 0
     j._cursor = j._cursor_seq = 0
     j._newest = -1
     j._ordered = True
     for i in range(j._n):
         j._live[i] = 0
-    reader = _SectorReader(j)
-    if before:
-        reader.erased = before.erased
-        reader.unknown = before.unknown
-        reader.passed = before.lost
-        before = None
-    _restore_sectors(j, reader)
-    _find_head(j, reader)
-    for k in range(j._erased + 1, j._n + 1):
+    restore(j, reader)
+    unload("sectors")
+    for k in range(j._erased + 1, j._n):
         _read_sector(j, reader, (j._head + k) % j._n)
+    damaged = j.damaged
+    _read_sector(j, reader, j._head)
     if j._erased or j._live[j._head] or j._newest // j._size == j._head:
-        _finish(j, reader)
-        return
-    # Power was cut while a long record was copied: its beginning takes the last sector, for nothing.
-    j.erases -= 1
-    j._reclaim(j._head)
-    reader.found = j.damaged
-    mount(j, reader)
+        return True
+    reader.gone += j.damaged - damaged
+    reader.passed += reader.lost
+    return False
 
 
 class _SectorReader:
@@ -61,14 +61,18 @@ class _SectorReader:
         self.view = memoryview(self.buf)
         self.most = len(self.buf) - OVERHEAD  # index of the last record that could be in buf
         self.volatile = j._volatile
+        self.erased = 0  # sectors that were lost with all that was in them
+        self.gone = 0  # damaged records in heads that were erased since
+        self.passed = 0  # numbers that may have been given in those
+        self.unknown = False  # nobody can tell which numbers were given
+        self.begin()
+
+    def begin(self):
+        """The ring is read from its beginning."""
         self.first = -1  # address of the first live record,
         self.last = -1  # and of the last one that was taken
         self.spoilt = []  # sectors that would look like a retired one if they were the oldest
         self.lost = 0  # numbers that may have been given behind the newest
-        self.passed = 0  # and in a sector that has been erased since
-        self.found = 0  # what the mount that began again had counted as damaged
-        self.erased = 0  # sectors that were lost with all that was in them
-        self.unknown = False  # nobody can tell which numbers were given
         self.renumbered = False  # next_seq is not that of a record any more
         self.notes = 0  # NOTE records with the highest number
         self.damaged = []  # regions, (address, end), that are to become zeros
@@ -95,6 +99,10 @@ class _SectorReader:
             self.j._read(self.at, self.buf)
         return at - self.at
 
+    def word(self, at):
+        """The four bytes at address `at`, as a number."""
+        return unpack_from("<I", self.buf, self.load(at, 4))[0]
+
     def last_byte(self, at):
         """Address of the last programmed byte at `at` or behind it, -1 if there is none. Looks from the end."""
         start = self.end
@@ -107,8 +115,9 @@ class _SectorReader:
                 return last if last >= at else -1
         return -1
 
-    def is_used(self):
-        """True if something is behind the sector's header."""
+    def is_used(self, sector):
+        """Aims at the sector. Returns True if something is behind its header."""
+        self.aim(sector)
         return self.last_byte(self.base + HEADER) >= 0
 
     def has_record(self, at):
@@ -144,7 +153,7 @@ class _SectorReader:
             i = self.load(at + k, part)
             crc = crc32(self.view[i : i + part], crc)
             k += part
-        return _word(self.buf, self.load(at + n, _CRC)) == crc ^ self.key ^ at - self.base
+        return self.word(at + n) == crc ^ self.key ^ at - self.base
 
     def next_record(self, at, end):
         """The address of the first whole record from `at` on that begins before `end`, -1 if there is none."""
@@ -181,157 +190,16 @@ class _SectorReader:
         if not size:
             return _most_records(end - at)
         # The CRC is programmed last: where it is blank the record was never whole.
-        return int(_word(self.buf, self.load(at + size - 1 - _CRC, _CRC)) != 0xFFFFFFFF)
+        return int(self.word(at + size - 1 - _CRC) != 0xFFFFFFFF)
 
 
-def _word(buf, i):
-    return unpack_from("<I", buf, i)[0]
-
-
-# --- sectors ---
-
-
-def _read_headers(j):
-    # (sequence number, epoch and salt) of each sector whose header is right, None of the others.
-    found = []
-    h = bytearray(HEADER)
-    geometry = _geometry(j)
-    for i in range(j._n):
-        j._read(i * j._size, h)
-        _refuse_others(h)
-        right = h[:3] == b"IFJ" and (j._volatile or crc32(memoryview(h)[:20]) == _word(h, 20))
-        if right and h[:8] != geometry:
-            raise ValueError("a journal of another geometry is here: not touched")
-        seq = _word(h, 8)
-        found.append((seq, bytes(h[12:20])) if right and seq < _NEVER and seq % j._n == i else None)
-    return found
-
-
-def _refuse_others(h):
-    # The format before this one had a header of 16 bytes and their CRC.
-    if h[:3] == b"IFJ" and h[3] != _VERSION and _word(h, 16) == crc32(memoryview(h)[:16]):
-        raise ValueError("a journal of format %d is here: erase it with inflight.journal.erase(device)" % h[3])
-
-
-def _geometry(j):
-    size = 0
-    while j._size >> size + 1:
-        size += 1
-    return struct.pack("<3sBBBH", b"IFJ", _VERSION, size, 0, j._n)
-
-
-def _number(j, newest, i):
-    # The sequence number that sector i has in a ring whose newest sector has the number `newest`.
-    return newest - (newest - i) % j._n
-
-
-def _elect(j, headers):
-    # The number of the newest sector, -1 if there is none: that with which most sectors agree.
-    best = 0
-    newest = -1
-    for header in headers:
-        if header:
-            votes = sum(other == (_number(j, header[0], i), header[1]) for i, other in enumerate(headers))
-            if votes > best or (votes == best and header[0] > newest):
-                best = votes
-                newest = header[0]
-    return newest
-
-
-def _restore_sectors(j, reader):
-    # Finishes erases, or the format, and gives lost sectors a header again.
-    headers = _read_headers(j)
-    newest = _elect(j, headers)
-    secrets = os.urandom(8) if newest < 0 else headers[newest % j._n][1]
-    j._identity = _geometry(j) + secrets
-    j.epoch = _word(secrets, 0)
-    j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
-    seq = newest + 1
-    i = seq % j._n
-    if newest >= 0 and not headers[i] and _is_newest(j, reader, i, seq):
-        newest = seq
-        if not reader.count_records()[0]:  # blank, or its erase or its header was cut short
-            j._erase(i, seq)
-            headers[i] = seq, secrets
-    j.erases = newest + 1
-    j._head = newest % j._n
-    j._erased = 0
-    for k in range(1, j._n + 1):
-        i = (newest + k) % j._n
-        seq = _number(j, newest, i)
-        if headers[i] == (seq, secrets):
-            continue
-        # A right header with another number is that of another time: the sector was lost, never half erased.
-        alike = not headers[i] and _likeness(j, i, seq) >= _ALIKE
-        reader.aim(i)
-        used = reader.is_used()
-        if seq < 0 or (k == 1 and not headers[i] and not (alike and used) and (alike or _others_used(j, reader, i))):
-            # An erase was cut short, or the header was damaged of a sector that was erased ahead.
-            j._erase(i, j.erases)
-            j._head = i
-            j.erases += 1
-        elif used or not alike:
-            reader.aim(i)
-            _read_headless(j, reader, seq, k, alike)
-
-
-def _read_headless(j, reader, seq, k, alike):
-    # The sector with the number `seq`, the k-th oldest, was in use, and its header is not right.
-    found, live = reader.count_records()
-    if not found and not alike:
-        reader.erased += 1
-        j.damaged += 2  # more than one record may have been in it
-        j._erase(seq % j._n, seq)
-        return
-    if live or k > 1:  # else it may have been retired in part
-        j.damaged += 1
-    if not alike:
-        reader.spoilt.append(seq % j._n)
+# --- records ---
 
 
 def _most_records(size):
     # How many may have been in so many bytes, the last one without its state. Below 0: none, as behind a record whose
     # last bytes are FF.
     return max(size + 1, 0) // OVERHEAD
-
-
-def _likeness(j, i, seq):
-    # How many bytes of sector i's header are as the number `seq` wants them.
-    h = bytearray(HEADER)
-    j._read(i * j._size, h)
-    right = j._identity[:8] + struct.pack("<I", seq & 0xFFFFFFFF) + j._identity[8:]
-    right += struct.pack("<I", crc32(right))
-    return sum(a == b for a, b in zip(h, right))
-
-
-def _is_newest(j, reader, i, seq):
-    # True if sector i, behind the newest one with a right header, has the number `seq` and a damaged header. Else it is
-    # the oldest, or blank.
-    reader.aim(i)
-    return _likeness(j, i, seq) > max(_ALIKE - 1, _likeness(j, i, seq - j._n))
-
-
-def _others_used(j, reader, i):
-    # True if another sector than i is in use: so it is while one is erased.
-    for k in range(1, j._n):
-        reader.aim((i + k) % j._n)
-        if reader.is_used():
-            return True
-    return False
-
-
-def _find_head(j, reader):
-    # The newest sector with something behind its header, the oldest if all are blank.
-    newest = j._head
-    while j._erased < j._n - 1:
-        reader.aim(j._head)
-        if reader.is_used():
-            break
-        j._erased += 1
-        j._head = (newest - j._erased) % j._n
-
-
-# --- records ---
 
 
 def _read_sector(j, reader, sector):
@@ -362,7 +230,10 @@ def _read_sector(j, reader, sector):
     if sector == j._head:
         if at <= last:
             _count_end(j, reader, at, last + 1)
-            at = -(-(last + 1) // j._unit) * j._unit  # none of the page can be trusted
+            # None of the page can be trusted, nor of the next one if the record goes on there: its program may have
+            # begun, and read as blank this time.
+            behind = max(last + 1, at + (reader.size_in_header(at) or HEAD))
+            at = min(-(-behind // j._unit) * j._unit, reader.end)
         if end < at:  # also what is zero already: the mount that retired it may have been cut short
             _retire(j, reader, end, at)
         j._off = at - reader.base
@@ -388,7 +259,7 @@ def _most_numbers(j):
     # More can not have been given, by a ring with so many erases, nor since the numbers that are known. The last one
     # that a record can hold is 0xFEFFFFFF.
     ring = j._n * _most_records(j._size - HEADER)
-    return min(max(j.erases * (ring // j._n), j.next_seq) + ring, _NEVER - 1)
+    return min(max(j.erases * (ring // j._n), j.next_seq) + ring, NEVER - 1)
 
 
 def _take(j, reader, at):
@@ -448,7 +319,7 @@ def _count_end(j, reader, at, end):
     size = reader.size_in_header(at)
     if reader.lost and size:
         if _is_number_new(j, reader, at):
-            reader.lost = _word(reader.buf, reader.load(at, HEAD) + 5) + 1 - j.next_seq
+            reader.lost = reader.word(at + 5) + 1 - j.next_seq
         reader.lost += _most_records(end - at - size)
 
 
@@ -473,6 +344,7 @@ def _finish(j, reader):
             j._collect()
         except OutboxFull:
             _rewrite_oldest(j)
+            noted = not j.next_seq
     try:
         for sector in reader.spoilt:
             while j._live[sector]:
@@ -526,8 +398,6 @@ def _rewrite_oldest(j):
             j._write_state(at, len(body), state)
     j._ordered = False
     j.next_seq, j.last_mid = numbers
-    if j.next_seq:
-        j._note()
 
 
 def _refresh(j, at):

@@ -1,6 +1,7 @@
 """Internal names of the library are replaced by words that MicroPython has already: which ones, and the reverse."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -12,20 +13,26 @@ from inflight_tools.boards.bundle import library, shrunk, sources, translate
 from inflight_tools.boards.rename import _ROM, mentioned
 
 
+@functools.cache
+def deployed(board=None):
+    """The modules of a board, or of the library alone, as they are deployed: {path: text}."""
+    return shrunk(sources(board) if board else library())
+
+
 def attributes(text):
     return {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
 
 
 def test_public_names_stay():
-    deployed = "".join(shrunk(library()).values())
+    text = "".join(deployed().values())
     types = (library()["inflight/__init__"].with_suffix(".pyi")).read_text()
     for name in ("publish", "subscribe", "max_inflight", "on_complete", "readblocks", "counters", "damaged"):
         assert name in mentioned(types), name
-        assert re.search(rf"\b{name}\b", deployed), name
+        assert re.search(rf"\b{name}\b", text), name
 
 
 def test_internal_names_are_replaced_everywhere(tmp_path):
-    found = shrunk(library())
+    found = deployed()
     texts = {place: file.read_text() for place, file in library().items()}
     internal = {"_connect_steps", "outbound", "make_space", "within_packet", "retransmit"}
     assert internal < set().union(*map(mentioned, texts.values()))
@@ -44,7 +51,7 @@ def test_modules_compiled_with_the_library_get_the_same_words(tmp_path):
 @pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
 def test_every_name_has_its_definition(board, tmp_path):
     """In each module as it is deployed: no name is undefined, or assigned in vain."""
-    for place, text in shrunk(sources(board)).items():
+    for place, text in deployed(board).items():
         file = tmp_path / f"{place}.py"
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
@@ -71,7 +78,7 @@ def test_micropython_has_all_words():
 def test_a_traceback_is_translated_back():
     (line,) = [
         line
-        for line in shrunk(library())["inflight/core"].splitlines()
+        for line in deployed()["inflight/core"].splitlines()
         if line.strip().startswith("def ") and translate(_frame(line)) == _frame("def _select(")
     ][:1]
     assert "_select" not in line
@@ -85,5 +92,5 @@ def _frame(line):
 @pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
 def test_a_board_has_the_words_of_the_library_alone(board):
     """With other words its tracebacks would be translated wrongly."""
-    alone, there = shrunk(library()), shrunk(sources(board))
+    alone, there = deployed(), deployed(board)
     assert {place: there[place] for place in alone} == alone

@@ -12,8 +12,10 @@ from pathlib import Path
 
 PACKAGE = "inflight"
 # There are more names than words. What each client loads comes first: a name stays when its module is unloaded.
-_FIRST = [f"{PACKAGE}/{name}" for name in ("core", "client", "options", "handshake", "subscribing", "recovery")]
+_LOADED = ("core", "client", "options", "handshake", "subscribing", "recovery", "sectors")
+_FIRST = [f"{PACKAGE}/{name}" for name in _LOADED]
 _ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
+_FIELDS = ("id", "attr", "name", "arg", "asname")  # of nodes, that hold a name
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BUILTIN = set(dir(builtins))
 
@@ -48,7 +50,7 @@ def mentioned(text):
 def _names(tree):
     """Every name in a module, whatever it refers to."""
     for node in ast.walk(tree):
-        for field in ("id", "attr", "name", "arg", "asname"):
+        for field in _FIELDS:
             if isinstance(getattr(node, field, None), str):
                 yield getattr(node, field)
         if isinstance(node, (ast.Global, ast.Nonlocal)):
@@ -99,7 +101,7 @@ class _Rename(ast.NodeTransformer):
         return self.generic_visit(tree)
 
     def generic_visit(self, node):
-        for field in ("id", "attr", "name", "arg", "asname"):
+        for field in _FIELDS:
             if getattr(node, field, None) in self._table:
                 setattr(node, field, self._table[getattr(node, field)])
         return super().generic_visit(node)

@@ -1,0 +1,151 @@
+# Which sectors of a ring count, in which order: the first part of mounting a journal. FORMAT.md, "Which sectors count",
+# tells the rules.
+
+import os
+import struct
+from binascii import crc32
+from struct import unpack_from
+
+from .records import HEADER, NEVER
+
+_VERSION = 2
+_ALIKE = 12  # bytes of a damaged header, of 24, that are as they ought to be; a retired or erased one has fewer
+
+
+def restore(j, reader):
+    """Finds the head of `j` and how many sectors are erased. Finishes erases, or the format, and gives lost sectors a
+    header again. Raises ValueError."""
+    headers = _read_headers(j)
+    newest = _elect(j, headers)
+    secrets = os.urandom(8) if newest < 0 else headers[newest % j._n][1]
+    j._identity = _geometry(j) + secrets
+    j.epoch = _word(secrets, 0)
+    j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
+    _begin_at(j, newest)
+    if newest >= 0:
+        newest = _include_damaged(j, reader, newest, headers, secrets)
+    for k in range(1, j._n + 1):
+        i = (newest + k) % j._n
+        seq = _number(j, newest, i)
+        if headers[i] == (seq, secrets):
+            continue
+        # A right header with another number is that of another time: the sector was lost, never half erased.
+        alike = not headers[i] and _likeness(j, i, seq) >= _ALIKE
+        if seq < 0 or (k == 1 and not headers[i] and _is_erase_unfinished(j, reader, i, alike)):
+            j._erase(i, j.erases)
+            _begin_at(j, j.erases)
+        elif reader.is_used(i) or not alike:
+            _read_headless(j, reader, seq, k, alike)
+    _find_head(j, reader)
+
+
+def _begin_at(j, newest):
+    # The ring ends with the sector of that number, until its head is found.
+    j.erases = newest + 1
+    j._head = newest % j._n
+    j._erased = 0
+
+
+def _include_damaged(j, reader, newest, headers, secrets):
+    # Returns the number of the newest sector: the next one, if that has it and a damaged header.
+    seq = newest + 1
+    i = seq % j._n
+    if headers[i] or _likeness(j, i, seq) <= max(_ALIKE - 1, _likeness(j, i, seq - j._n)):
+        return newest
+    _begin_at(j, seq)
+    reader.aim(i)
+    if not reader.count_records()[0]:  # blank, or its erase or its header was cut short
+        j._erase(i, seq)
+        headers[i] = seq, secrets
+    return seq
+
+
+def _is_erase_unfinished(j, reader, i, alike):
+    # The oldest sector, i, has a damaged header. One that is alike is left by no erase, but it may be that of a sector
+    # that was erased ahead. And a sector is erased only while another one is in use.
+    if alike:
+        return not reader.is_used(i)
+    return any(reader.is_used(other) for other in range(j._n) if other != i)
+
+
+def _read_headers(j):
+    # (sequence number, epoch and salt) of each sector whose header is right, None of the others.
+    found = []
+    h = bytearray(HEADER)
+    geometry = _geometry(j)
+    for i in range(j._n):
+        j._read(i * j._size, h)
+        _refuse_others(h)
+        right = h[:3] == b"IFJ" and (j._volatile or crc32(memoryview(h)[:20]) == _word(h, 20))
+        if right and h[:8] != geometry:
+            raise ValueError("a journal of another geometry is here: not touched")
+        seq = _word(h, 8)
+        found.append((seq, bytes(h[12:20])) if right and seq < NEVER and seq % j._n == i else None)
+    return found
+
+
+def _refuse_others(h):
+    # The format before this one had a header of 16 bytes and their CRC.
+    if h[:3] == b"IFJ" and h[3] != _VERSION and _word(h, 16) == crc32(memoryview(h)[:16]):
+        raise ValueError("a journal of format %d is here: erase it with inflight.journal.erase(device)" % h[3])
+
+
+def _geometry(j):
+    size = 0
+    while j._size >> size + 1:
+        size += 1
+    return struct.pack("<3sBBBH", b"IFJ", _VERSION, size, 0, j._n)
+
+
+def _number(j, newest, i):
+    # The sequence number that sector i has in a ring whose newest sector has the number `newest`.
+    return newest - (newest - i) % j._n
+
+
+def _elect(j, headers):
+    # The number of the newest sector, -1 if there is none: that with which most sectors agree.
+    best = 0
+    newest = -1
+    for header in headers:
+        if header:
+            votes = sum(other == (_number(j, header[0], i), header[1]) for i, other in enumerate(headers))
+            if votes > best or (votes == best and header[0] > newest):
+                best = votes
+                newest = header[0]
+    return newest
+
+
+def _read_headless(j, reader, seq, k, alike):
+    # The sector with the number `seq`, the k-th oldest, was in use, and its header is not right.
+    reader.aim(seq % j._n)
+    found, live = reader.count_records()
+    if not found and not alike:
+        reader.erased += 1
+        j.damaged += 2  # more than one record may have been in it
+        j._erase(seq % j._n, seq)
+        return
+    if live or k > 1:  # else it may have been retired in part
+        j.damaged += 1
+    if not alike:
+        reader.spoilt.append(seq % j._n)
+
+
+def _likeness(j, i, seq):
+    # How many bytes of sector i's header are as the number `seq` wants them.
+    h = bytearray(HEADER)
+    j._read(i * j._size, h)
+    right = j._identity[:8] + struct.pack("<I", seq & 0xFFFFFFFF) + j._identity[8:]
+    right += struct.pack("<I", crc32(right))
+    return sum(a == b for a, b in zip(h, right))
+
+
+def _find_head(j, reader):
+    # The newest sector with something behind its header, the oldest if all are blank.
+    newest = j._head
+    while j._erased < j._n - 1 and not reader.is_used(j._head):
+        j._erased += 1
+        j._head = (newest - j._erased) % j._n
+
+
+def _word(buf, i):
+    return unpack_from("<I", buf, i)[0]
