@@ -158,4 +158,4 @@ def pytest_terminal_summary(terminalreporter):
     recorded = [pair for report in passed for pair in report.user_properties]
     cuts = sum(n for name, n in recorded if name in ("cut points", "second cuts"))
     if cuts:
-        terminalreporter.write_line(f"power was cut at {cuts} points: every program, every erase, every byte within")
+        terminalreporter.write_line(f"power was cut at {cuts} points: every program, every erase, bytes within")

@@ -174,14 +174,11 @@ class Explorer:
             yield rng.randrange(len(operations))
 
     def _ways_of(self, operation):
-        # No bit flips with foreign ids: the power may have been cut between the two copies of the record that protects
-        # against these, so one bit could destroy the only copy.
-        may_flip = not self._simulation.setup["foreign_ids"]
         if self._ways is None:
-            return [way for way in every_way(operation) if way[0] != "rot" or may_flip]
+            return every_way(operation)
         rng = self._rng
         ways = [some_way(operation.name, rng) for _ in range(self._ways)]
-        if rng.random() < _ROT and may_flip:
+        if rng.random() < _ROT:
             ways[0] = ["rot", rng.randrange(1 << 20)]
         elif rng.random() < _FAULTY:
             ways[0] = [rng.choice(FAULTS)]

@@ -13,6 +13,7 @@ from host_tests.crash.peer import Peer
 from inflight import OutboxFull
 from inflight.counters import DROPPED
 from inflight.packet import ProtocolError
+from inflight.records import HEADER
 from test_journal import numbers
 
 # Arguments of Client ("buffer" is a size here); a restart may change them.
@@ -34,10 +35,11 @@ SETUP = {
     "foreign_ids": [],  # Message IDs in use in the broker's session of this client id, by another journal
     **DEVICE,
 }
-# Faults of a flash operation while the device keeps running: it raises OSError, does nothing, cannot be read back, or
-# KeyboardInterrupt is raised before it.
-FAULTS = ("fails", "ignored", "unread", "interrupt")
+# Faults of a flash operation while the device keeps running: it raises OSError, does nothing, cannot be read back,
+# KeyboardInterrupt is raised before it, or a bit that it clears cannot be cleared from now on.
+FAULTS = ("fails", "ignored", "unread", "interrupt", "stuck")
 _NOR_FAULTS = {"fails": "program", "ignored": "ignore", "unread": "read"}  # arguments of NorFlash.fail_at()
+_BITS = [1 << n for n in range(8)]
 _ENOUGH = 5000  # rounds until all exchanges must have ended
 
 
@@ -145,12 +147,17 @@ class Simulation:
 
         def inject(name, at, old, new):
             left[0] -= 1
+            if self._fault_injected and self.flash.is_stuck(at, old, new):
+                self.peer.interrupted()
             if left[0] >= 0 or self._fault_injected:
                 return
-            if what == "ignored" and (old == new or name == "erase"):
+            if what in ("ignored", "stuck") and (old == new or name == "erase"):
                 return  # not a fault here: the program changes nothing, or the model would refuse later programs
             self._fault_injected = True
             self.peer.interrupted()
+            if what == "stuck":
+                self._make_stuck(k, at, old, new)
+                return
             if what == "interrupt":
                 raise KeyboardInterrupt
             self.flash.fail_at(0, _NOR_FAULTS[what])
@@ -161,6 +168,12 @@ class Simulation:
         except KeyboardInterrupt:
             self.interrupted()
             self.play(steps)
+
+    def _make_stuck(self, k, at, old, new):
+        cleared = [(at + i, bit) for i in range(len(new)) for bit in _BITS if old[i] & ~new[i] & bit]
+        place, bit = cleared[k % len(cleared)]
+        self.flash.stuck[place] = bit
+        self.state.bit_flipped = place % self.flash.block_size < HEADER  # counts as damage
 
     def _play_with_fault(self, steps):
         try:

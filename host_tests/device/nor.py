@@ -12,6 +12,7 @@ Other faults:
 
     NorFlash(cache=True)               # unsynced operations may be lost at a cut, each independently
     flash.fail_at(3, "program")        # operation 3 from now raises OSError; "ignore": it does nothing; "read"
+    flash.stuck[at] = 0x10             # these bits of a byte cannot be cleared
     flash.unstable[at] = 0x10          # these bits of a byte read at random after each power_on()
 """
 
@@ -34,6 +35,7 @@ class NorFlash:
         self.syncs = 0
         self.watch = None  # called with ("program" or "erase", address, old, new) before each operation
         self.off = False
+        self.stuck = {}
         self.unstable = {}
         self._random = noise(1)
         self._cache = [] if cache else None  # (address, old, new) of each operation since the last sync
@@ -183,12 +185,23 @@ class NorFlash:
             raise OSError(EIO, name)
         if self._fails("ignore"):
             return
+        new = self._without_stuck(at, old, new)
         if self._cache is not None:
             self._cache.append((at, old, new))
         for i in self.unstable:
             if at <= i < at + len(new):
                 self.unstable[i] &= left[i - at] if new[i - at] == old[i - at] else 0
         self.data[at : at + len(new)] = new
+
+    def _without_stuck(self, at, old, new):
+        # What the operation makes of old, when it should be new.
+        if not self.stuck:
+            return new
+        return bytes(n | o & self.stuck.get(at + i, 0) for i, (o, n) in enumerate(zip(old, new)))
+
+    def is_stuck(self, at, old, new):
+        """True if a bit that would change from old to new cannot."""
+        return self._without_stuck(at, old, new) != new
 
     def overwrite(self, at, left):
         """Puts the outcome of a cut operation at this address."""

@@ -310,6 +310,28 @@ def test_a_payload_is_never_a_record():
                 journal.mark(place, DONE)
 
 
+def test_a_bit_of_what_was_retired():
+    """It costs nothing, whether records stand behind it or not."""
+    for behind in range(2):
+        flash = NorFlash(4, 512, 64)
+        journal = Journal(flash)
+        put(journal, 0)
+        flash.cut_at(1, torn(30, 255))
+        raises(PowerCut, put, journal, 1, 100)
+        flash.power_on()
+        journal = Journal(flash)
+        start, end = 24 + 55, journal._off
+        if behind:
+            put(journal, 2)
+        image = flash.snapshot()
+        for at in range(start, end, CUT_STEP):
+            flash.restore(image)
+            flash.data[at] ^= 1 << at % 8
+            for _ in range(2):
+                again = Journal(flash)
+                eq((bodies(again), again.damaged, again.skipped), ([(0, 0), (2, 0)][: 1 + behind], 0, 0))
+
+
 def test_a_page_with_unstable_bits():
     """Bits of an interrupted program read differently at each start; all mounts agree."""
     for seed in range(0, 60, CUT_STEP):

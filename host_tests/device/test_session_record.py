@@ -3,7 +3,7 @@
 
 from harness import eq, raises
 from inflight.flash import RamFlash
-from inflight.journal import OUT, Journal
+from inflight.journal import OUT, SESSION, Journal
 from inflight.session import Session
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of
@@ -221,6 +221,28 @@ def test_a_lost_record_costs_no_message_of_later():
     peer = Peer(device, max_inflight=1)
     eq([(p[0], p[-4:]) for p in peer.up(0, True)], [(0x32, b"new1")])
     eq((peer.count("dropped"), peer.session.pending), (1, 3))  # new0 had been sent
+
+
+def test_a_copy_damaged_while_the_record_changes():
+    """Wherever power is cut, one copy that is damaged later does not end the session."""
+    device = NorFlash(4, 1024, 64)
+    Peer(device).up()
+    images = []
+    device.watch = lambda name, at, old, new: images.append(device.snapshot())
+    Peer(device).up(0, True)
+    device.watch = None
+    assert len(images) > 8
+    for image in images:
+        device.restore(image)
+        journal = Journal(device)
+        image = device.snapshot()
+        at = journal.scan(SESSION, -1)
+        while at >= 0:
+            device.restore(image)
+            device.data[at + 12] ^= 4
+            assert Session(Journal(device), bytearray(256), b"dev").has_session
+            device.restore(image)
+            at = Journal(device).scan(SESSION, at)
 
 
 def test_both_copies_lost_with_their_page():

@@ -16,12 +16,30 @@ _MOST_REGIONS = 100  # that are remembered
 
 
 def mount(j):
+    tries = j._n
+    while tries:
+        try:
+            _mount(j)
+            return
+        except OSError:
+            # What went to a worn page is a record that was cut short: the next try passes it by.
+            tries = tries - 1 if _is_worn(j) else 0
+            if not tries:
+                raise
+
+
+def _mount(j):
     reader = _SectorReader(j)
     while not _read_ring(j, reader):
         # Power was cut while a long record was copied: its beginning takes the last sector, for nothing.
         j.erases -= 1
         j._reclaim(j._head)
     _finish(j, reader)
+
+
+def _is_worn(j):
+    # True if the last program failed since its page did not take all of it.
+    return j._bad == j._base
 
 
 def _read_ring(j, reader):
@@ -71,7 +89,7 @@ class _SectorReader:
         """The ring is read from its beginning."""
         self.first = -1  # address of the first live record,
         self.last = -1  # and of the last one that was taken
-        self.spoilt = []  # sectors that would look like a retired one if they were the oldest
+        self.spoilt = []  # sectors that no live record may stay in
         self.lost = 0  # numbers that may have been given behind the newest
         self.renumbered = False  # next_seq is not that of a record any more
         self.notes = 0  # NOTE records with the highest number
@@ -114,6 +132,23 @@ class _SectorReader:
                 last = start + written - 1
                 return last if last >= at else -1
         return -1
+
+    def has_programmed(self, operation, *args):
+        """Does what programs one page. Returns False if the page did not take all of it. Raises OSError."""
+        try:
+            operation(*args)
+        except OSError:
+            if not _is_worn(self.j):
+                raise
+            self.j._clear_page()
+            return False
+        return True
+
+    def is_zero(self, at, end):
+        """True if no bit is set from address `at` to `end`, or as far as a record would go."""
+        n = min(end - at, OVERHEAD)
+        i = self.load(at, n)
+        return not any(self.view[i : i + n])
 
     def is_used(self, sector):
         """Aims at the sector. Returns True if something is behind its header."""
@@ -188,7 +223,7 @@ class _SectorReader:
         """How many records may have been in the region at the end of the ring, beside one that was cut short."""
         size = self.size_in_header(at)
         if not size:
-            return _most_records(end - at)
+            return 0 if self.is_zero(at + 1, end) else _most_records(end - at)
         # The CRC is programmed last: where it is blank the record was never whole.
         return int(self.word(at + size - 1 - _CRC) != 0xFFFFFFFF)
 
@@ -217,11 +252,14 @@ def _read_sector(j, reader, sector):
             if behind < 0 and sector == j._head:
                 break
             behind = last + 1 if behind < 0 else behind
-            size = reader.size_in_header(at)
-            if size and at + size < behind:
-                behind = at + size
-            j.damaged += 1
-            _take_numbers(j, reader, at)
+            if reader.is_zero(at + 1, behind):
+                behind = at + 1  # retired before, but for a bit that has flipped, or that cannot be cleared
+            else:
+                size = reader.size_in_header(at)
+                if size and at + size < behind:
+                    behind = at + size
+                j.damaged += 1
+                _take_numbers(j, reader, at)
             if len(reader.damaged) < _MOST_REGIONS:
                 reader.damaged.append((at, behind))
             else:
@@ -234,9 +272,8 @@ def _read_sector(j, reader, sector):
             # begun, and read as blank this time.
             behind = max(last + 1, at + (reader.size_in_header(at) or HEAD))
             at = min(-(-behind // j._unit) * j._unit, reader.end)
-        if end < at:  # also what is zero already: the mount that retired it may have been cut short
-            _retire(j, reader, end, at)
-        j._off = at - reader.base
+        # Also what is zero already is retired: the mount that did so may have been cut short.
+        j._off = at - reader.base if end == at or _retire(j, reader, end, at) else j._size
 
 
 def _take_numbers(j, reader, at):
@@ -297,19 +334,32 @@ def _take(j, reader, at):
         if reader.first < 0:
             reader.first = at
     if done > 1 or 1 < released < 4:
-        j._write_state(at, n - OVERHEAD, DONE if done > 1 else RELEASED)
+        _set_state(j, reader, at, n - OVERHEAD, DONE if done > 1 else RELEASED)
     return behind
+
+
+def _set_state(j, reader, at, n, state):
+    # Of the record with a body of n bytes at `at`. It is set if most of its bits can be cleared.
+    if not reader.has_programmed(j._write_state, at, n, state):
+        j._load(at)
+        if j._state(at) != state:
+            j._fail("a record of the journal does not take its state")
 
 
 def _retire(j, reader, at, end):
     # The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
+    # Returns False if a bit cannot be cleared: no record may stand in front of that, nor behind it, for those who walk.
     zeros = bytes(CHUNK)
+    whole = True
     while at < end:
-        n = min(CHUNK, end - at)
-        j._clear_bits(at, zeros, n)
+        n = min(CHUNK - at % CHUNK, end - at)
+        if not reader.has_programmed(j._clear_bits, at, zeros, n):
+            whole = False
+            reader.spoilt.append(at // j._size)
         at += n
     j._sync()
     reader.forget()
+    return whole
 
 
 def _count_end(j, reader, at, end):
@@ -347,11 +397,9 @@ def _finish(j, reader):
             noted = not j.next_seq
     try:
         for sector in reader.spoilt:
-            while j._live[sector]:
-                if j._erased > 1 or j._off + j._live[sector] <= j._size:
-                    j._empty(sector)
-                else:
-                    j._collect()
+            while j._live[sector] and j._erased < 2 and j._off + j._live[sector] > j._size:
+                j._collect()
+            j._empty(sector)
         if not noted:
             j._note()
     except OutboxFull:
@@ -428,8 +476,10 @@ def _drop_original(j, reader):
     if bytes(j._h) != header:
         return
     state = j._state(other)
+    n = j.found_len
+    kind = j._kind
     if state:  # the last byte of the copy
-        j._write_state(at, j.found_len, state)
+        _set_state(j, reader, at, n, state)
         j._sync()
-    j._write_state(other, j.found_len, DONE)
-    j._count(other, j._kind, -j.found_len - OVERHEAD)
+    _set_state(j, reader, other, n, DONE)
+    j._count(other, kind, -n - OVERHEAD)

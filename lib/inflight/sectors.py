@@ -32,7 +32,7 @@ def restore(j, reader):
         # A right header with another number is that of another time: the sector was lost, never half erased.
         alike = not headers[i] and _likeness(j, i, seq) >= _ALIKE
         if seq < 0 or (k == 1 and not headers[i] and _is_erase_unfinished(j, reader, i, alike)):
-            j._erase(i, j.erases)
+            _erase(j, reader, i, j.erases)
             _begin_at(j, j.erases)
         elif reader.is_used(i) or not alike:
             _read_headless(j, reader, seq, k, alike)
@@ -55,7 +55,7 @@ def _include_damaged(j, reader, newest, headers, secrets):
     _begin_at(j, seq)
     reader.aim(i)
     if not reader.count_records()[0]:  # blank, or its erase or its header was cut short
-        j._erase(i, seq)
+        _erase(j, reader, i, seq)
         headers[i] = seq, secrets
     return seq
 
@@ -122,12 +122,18 @@ def _read_headless(j, reader, seq, k, alike):
     if not found and not alike:
         reader.erased += 1
         j.damaged += 2  # more than one record may have been in it
-        j._erase(seq % j._n, seq)
+        _erase(j, reader, seq % j._n, seq)
         return
     if live or k > 1:  # else it may have been retired in part
         j.damaged += 1
     if not alike:
         reader.spoilt.append(seq % j._n)
+
+
+def _erase(j, reader, i, seq):
+    # A header with bits that cannot be cleared is as good as one with bits that flipped.
+    if not reader.has_programmed(j._erase, i, seq) and _likeness(j, i, seq) < _ALIKE:
+        j._fail("a sector of the journal does not take its header")
 
 
 def _likeness(j, i, seq):

@@ -66,8 +66,8 @@ def _read(record, at, n):
 
 
 def write(record, most):
-    """Makes it durable: a new copy before the old ones are done, then the second one. most: how many messages can
-    have left. Raises OSError if flash fails."""
+    """Makes it durable. The old second copy stays until there is a new one: damage to one copy costs nothing, wherever
+    power is cut. most: how many messages can have left. Raises OSError if flash fails."""
     journal = record.journal
     record.stale = False
     record.serial = record.serial + 1 & 15
@@ -84,14 +84,16 @@ def write(record, most):
     old = record.address  # where it is now: append() may have moved it
     record.address = address
     journal.commit()
-    _end(record.journal, old)
-    _end(record.journal, record.copy)
-    record.copy = -1
+    _end(journal, old)
     try:
-        record.copy = journal.append(SESSION, 1, body, len(body))  # 1: it is not a record that was moved
+        copy = journal.append(SESSION, 1, body, len(body))  # 1: it is not a record that was moved
     except OutboxFull:
         record.stale = True  # one will do until there is space
+        copy = -1
     journal.commit()
+    old = record.copy
+    record.copy = copy
+    _end(journal, old)
 
 
 def _end(journal, address):
