@@ -8,8 +8,9 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
+
+from dev.patience import Patience
 
 from . import emulator, power
 from .console import Console
@@ -190,9 +191,9 @@ class Board:
         await self.until(lambda: end in self.console[known:], seconds, f"the end of {line}")
 
     async def until(self, happened, seconds, what):
-        """Waits until happened() is true, and returns what it returned. TimeoutError with the end of the console if it
-        does not come within so many seconds, RuntimeError if the board stops before."""
-        end = time.monotonic() + seconds
+        """Waits until happened() is true, and returns what it returned. TimeoutError with the end of the console if the
+        board says nothing, and does nothing to its flash, for so many seconds. RuntimeError if it stops before."""
+        patience = Patience(seconds)
         while not (found := happened()):
             if not self._process or self._process.poll() is not None:
                 self._console.join()
@@ -200,8 +201,8 @@ class Board:
                     break
                 words = self._words.read_text(errors="replace")[-500:]
                 raise RuntimeError(f"the board stopped before {what}:\n{words}\n{self.tail()}")
-            if time.monotonic() > end:
-                raise TimeoutError(f"not in {seconds} s: {what}; the console says:\n{self.tail()}")
+            if patience.over((len(self.console), self.power and len(self.power.operations))):
+                raise TimeoutError(f"nothing for {seconds} s before {what}; the console says:\n{self.tail()}")
             await asyncio.sleep(0.01)
         return found
 
