@@ -218,14 +218,20 @@ def test_a_header_of_a_journal_without_messages():
         eq((again.next_seq, again.skipped, len(bodies(again, SESSION))), (0, 0, 1))
 
 
-def test_a_retired_end_stays_retired():
-    """The mount that retires it is cut short, and the bits in question read as retired at the next mount."""
-    flash = NorFlash(4, 512, 4)
+def with_torn_record(page):
+    """Flash of a journal with one record, and behind it one that was cut short."""
+    flash = NorFlash(4, 512, page)
     journal = Journal(flash)
     put(journal, 0)
     flash.cut_at(1, torn(30, 255))
     raises(PowerCut, put, journal, 1, 100)
     flash.power_on()
+    return flash
+
+
+def test_a_retired_end_stays_retired():
+    """The mount that retires it is cut short, and the bits in question read as retired at the next mount."""
+    flash = with_torn_record(4)
     before = flash.snapshot()
     flash.cut_at(1, after)
     raises(PowerCut, Journal, flash)
@@ -313,12 +319,7 @@ def test_a_payload_is_never_a_record():
 def test_a_bit_of_what_was_retired():
     """It costs nothing, whether records stand behind it or not."""
     for behind in range(2):
-        flash = NorFlash(4, 512, 64)
-        journal = Journal(flash)
-        put(journal, 0)
-        flash.cut_at(1, torn(30, 255))
-        raises(PowerCut, put, journal, 1, 100)
-        flash.power_on()
+        flash = with_torn_record(64)
         journal = Journal(flash)
         start, end = 24 + 55, journal._off
         if behind:

@@ -13,7 +13,7 @@ from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFu
 # page, sectors, sector size
 RINGS = {"page-1": (1, 4, 512), "page-4": (4, 4, 512), "page-64": (64, 5, 512), "page-256": (256, 4, 512)}
 STEPS = {"page-1": 65, "page-4": 75, "page-64": 75, "page-256": 75}
-STEP = 1 if os.environ.get("INFLIGHT_ALL_CUTS") else 3  # bytes of an operation; the next one is cut at other ones
+APART = 1 if os.environ.get("INFLIGHT_ALL_CUTS") else 3  # bytes between cuts; the next operation is cut at other ones
 MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0)
 
 
@@ -166,13 +166,13 @@ def record(flash, oracle, seed, steps, first_mid):
     return tape.stop()
 
 
-def at_bytes(name, old, new, first, step):
-    """The possible outcomes of cutting one operation at every step-th of its bytes: a list of ways."""
+def at_bytes(name, old, new, first, apart):
+    """The possible outcomes of cutting one operation at bytes that are so far apart: a list of ways."""
     ways = [nor.before, nor.after]
-    for b in range(first, len(old), step):
+    for b in range(first, len(old), apart):
         if old[b] != new[b]:
             mask = MASKS[b % len(MASKS)]
-            ways.append(nor.suffix(b, mask) if b % 3 == 0 else nor.torn(b, mask))
+            ways.append(nor.suffix(b, mask) if b // apart % 3 == 0 else nor.torn(b, mask))
             if name == "program":
                 ways.append(nor.torn(b, 0))
     return distinct(ways + patterns(name, 3), old, new)
@@ -212,7 +212,7 @@ def test_nothing_is_lost_at_any_cut(ring, record_property):
     assert min(flash.erases) >= 2, "wraps around"
     points = second = 0
     for number, operation in enumerate(tape):
-        for how in ways_of(operation, at_bytes, number % STEP, STEP):
+        for how in ways_of(operation, at_bytes, number % APART, APART):
             oracle = cut(flash, operation, how)
             try:
                 oracle.judge(Journal(flash), order=points % 5 == 0)

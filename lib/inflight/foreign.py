@@ -65,3 +65,14 @@ class ForeignIds:
         record.next_unproven = (record.next_unproven + n - 1) % 65535 + 1
         record.unproven -= n
         record.stale = True
+
+
+def after_damage(record, oldest, last):
+    """Nobody knows which ids are free, but those of messages that are still there, from `oldest` to `last`: a PUBREL of
+    ours would end their handshakes. Those of them that were not proven free before are not now. Returns ForeignIds."""
+    first = record.next_unproven
+    if (oldest - first) % 65535 < record.unproven:
+        return ForeignIds(record, first, 65535)
+    if not record.unproven or (first - oldest) % 65535 > (last - oldest) % 65535:
+        first = last % 65535 + 1
+    return ForeignIds(record, first, (oldest - first) % 65535 or 65535)

@@ -6,7 +6,7 @@ from errno import EIO
 from .compat import const
 from .pages import Pages
 
-OUT = const(3)  # kinds of records: these take a sequence number each,
+OUT = const(3)  # kinds of records, each of two bits at least: these take a sequence number each,
 IN = const(5)  # these do not
 SESSION = const(6)
 NOTE = const(9)  # a kind of our own, never alive: the numbers up to its own have been given
@@ -47,7 +47,9 @@ class Records(Pages):
         h = self._h
         self._read(at, h)
         kind = h[0]
-        if kind == 0 or kind == 0xFF:
+        if not kind & kind - 1:  # one bit at most
+            return 0
+        if kind == 0xFF:
             return kind
         self._start_sum()
         self._sum(h, 0, HEAD - 1)

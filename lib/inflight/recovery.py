@@ -16,15 +16,12 @@ _MOST_REGIONS = 100  # that are remembered
 
 
 def mount(j):
-    tries = j._n
-    while tries:
+    for left in range(j._n, 0, -1):
         try:
-            _mount(j)
-            return
+            return _mount(j)
         except OSError:
             # What went to a worn page is a record that was cut short: the next try passes it by.
-            tries = tries - 1 if _is_worn(j) else 0
-            if not tries:
+            if left == 1 or not _is_worn(j):
                 raise
 
 
@@ -62,7 +59,8 @@ def _read_ring(j, reader):
         _read_sector(j, reader, (j._head + k) % j._n)
     damaged = j.damaged
     _read_sector(j, reader, j._head)
-    if j._erased or j._live[j._head] or j._newest // j._size == j._head:
+    worn = reader.worn == j._head or j._bad // j._size == j._head  # it would be worn again when it is erased
+    if j._erased or worn or j._live[j._head] or j._newest // j._size == j._head:
         return True
     reader.gone += j.damaged - damaged
     reader.passed += reader.lost
@@ -83,6 +81,7 @@ class _SectorReader:
         self.gone = 0  # damaged records in heads that were erased since
         self.passed = 0  # numbers that may have been given in those
         self.unknown = False  # nobody can tell which numbers were given
+        self.worn = -1  # the last sector in which a page did not take all that was programmed
         self.begin()
 
     def begin(self):
@@ -140,15 +139,11 @@ class _SectorReader:
         except OSError:
             if not _is_worn(self.j):
                 raise
+            self.worn = self.j._bad // self.j._size
+            self.j._bad = -1
             self.j._clear_page()
             return False
         return True
-
-    def is_zero(self, at, end):
-        """True if no bit is set from address `at` to `end`, or as far as a record would go."""
-        n = min(end - at, OVERHEAD)
-        i = self.load(at, n)
-        return not any(self.view[i : i + n])
 
     def is_used(self, sector):
         """Aims at the sector. Returns True if something is behind its header."""
@@ -223,7 +218,7 @@ class _SectorReader:
         """How many records may have been in the region at the end of the ring, beside one that was cut short."""
         size = self.size_in_header(at)
         if not size:
-            return 0 if self.is_zero(at + 1, end) else _most_records(end - at)
+            return _most_records(end - at)
         # The CRC is programmed last: where it is blank the record was never whole.
         return int(self.word(at + size - 1 - _CRC) != 0xFFFFFFFF)
 
@@ -245,21 +240,18 @@ def _read_sector(j, reader, sector):
     while at <= last:
         if reader.has_record(at):
             at = end = _take(j, reader, at)
-        elif not reader.buf[reader.load(at, 1)]:
+        elif _is_nothing(reader.buf[reader.load(at, 1)]):
             at += 1  # retired before
         else:
             behind = reader.next_record(at + 1, last)
             if behind < 0 and sector == j._head:
                 break
             behind = last + 1 if behind < 0 else behind
-            if reader.is_zero(at + 1, behind):
-                behind = at + 1  # retired before, but for a bit that has flipped, or that cannot be cleared
-            else:
-                size = reader.size_in_header(at)
-                if size and at + size < behind:
-                    behind = at + size
-                j.damaged += 1
-                _take_numbers(j, reader, at)
+            size = reader.size_in_header(at)
+            if size and at + size < behind:
+                behind = at + size
+            j.damaged += 1
+            _take_numbers(j, reader, at)
             if len(reader.damaged) < _MOST_REGIONS:
                 reader.damaged.append((at, behind))
             else:
@@ -346,16 +338,24 @@ def _set_state(j, reader, at, n, state):
             j._fail("a record of the journal does not take its state")
 
 
+def _is_nothing(byte):
+    # It has one bit at most, and is passed over: each kind has two.
+    return not byte & byte - 1
+
+
 def _retire(j, reader, at, end):
     # The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
-    # Returns False if a bit cannot be cleared: no record may stand in front of that, nor behind it, for those who walk.
+    # Returns False if that fails for more than single bits: no live record may stand before or behind those.
     zeros = bytes(CHUNK)
     whole = True
     while at < end:
         n = min(CHUNK - at % CHUNK, end - at)
         if not reader.has_programmed(j._clear_bits, at, zeros, n):
-            whole = False
-            reader.spoilt.append(at // j._size)
+            reader.aim(at // j._size)
+            i = reader.load(at, n)
+            if not all(map(_is_nothing, reader.view[i : i + n])):
+                whole = False
+                reader.spoilt.append(at // j._size)
         at += n
     j._sync()
     reader.forget()

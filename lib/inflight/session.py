@@ -122,10 +122,10 @@ class Session:
         if journal:
             journal.owner = self
             if record.lost or (journal.damaged and journal.skipped and record.has_session):
-                # Nobody knows which Message IDs are free, but those of messages that are still there: a PUBREL of ours
-                # would end their handshakes.
-                last = self.outbound.last_mid
-                self.suspect(last % 65535 + 1, (self.outbound.oldest_mid() - last - 1) % 65535 or 65535)
+                from .foreign import after_damage
+
+                unload("foreign")
+                self.foreign = after_damage(record, self.outbound.oldest_mid(), self.outbound.last_mid)
             elif record.unproven:
                 self.suspect(record.next_unproven, record.unproven)
             if record.stale:
