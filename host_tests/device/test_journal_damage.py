@@ -262,6 +262,22 @@ def test_the_only_sector_in_use_is_lost():
     assert again.next_seq >= k and again.last_mid >= k - 1
 
 
+def test_a_head_whose_header_is_lost_gets_no_more_records():
+    """It passes for a sector whose erase was cut short as soon as it is the oldest."""
+    for kind in (OUT, IN):
+        for flash in rings(5):
+            journal = Journal(flash)
+            journal.mark(put(journal, 0), DONE)
+            flash.data[:24] = bytes(24)
+            again = Journal(flash)
+            put(again, 1, 20, kind)
+            for k in range(2, 32):
+                again.mark(put(again, k, 20, kind), DONE)
+            last = Journal(flash)
+            eq((bodies(last, kind), last.damaged), ([(1, 0)], 0))
+            eq(last.next_seq, again.next_seq)
+
+
 def test_damaged_body_loses_one_record():
     for flash in rings(6):
         journal = Journal(flash)

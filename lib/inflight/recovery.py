@@ -13,6 +13,7 @@ _CRC = const(4)
 _UNKEPT_IDS = 256  # Message IDs that requests may have taken in between, of which there is no record
 _KINDS = (OUT, IN, SESSION, NOTE)
 _MOST_REGIONS = 100  # that are remembered
+_LEFT = 1 << 24  # numbers that damage does not use up
 
 
 def mount(j):
@@ -88,7 +89,7 @@ class _SectorReader:
         """The ring is read from its beginning."""
         self.first = -1  # address of the first live record,
         self.last = -1  # and of the last one that was taken
-        self.spoilt = []  # sectors that no live record may stay in
+        self.spoilt = []  # sectors that no live record may stay in, nor come to
         self.lost = 0  # numbers that may have been given behind the newest
         self.renumbered = False  # next_seq is not that of a record any more
         self.notes = 0  # NOTE records with the highest number
@@ -285,10 +286,10 @@ def _is_number_new(j, reader, at):
 
 
 def _most_numbers(j):
-    # More can not have been given, by a ring with so many erases, nor since the numbers that are known. The last one
-    # that a record can hold is 0xFEFFFFFF.
+    # More can not have been given, by a ring with so many erases, nor since the numbers that are known. Whatever a
+    # damaged header says, there are numbers left.
     ring = j._n * _most_records(j._size - HEADER)
-    return min(max(j.erases * (ring // j._n), j.next_seq) + ring, NEVER - 1)
+    return min(max(j.erases * (ring // j._n), j.next_seq) + ring, NEVER - _LEFT)
 
 
 def _take(j, reader, at):
@@ -382,10 +383,13 @@ def _finish(j, reader):
         _drop_original(j, reader)
     if j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off:
         j._off = j._size  # that page takes nothing
+    if j._head in reader.spoilt:
+        j._off = j._size
     j._bad = -1
     j._cursor = j._oldest()
     _skip_numbers(j, reader)
-    noted = not (j.skipped or reader.renumbered or reader.notes == 1) or (j._off + NOTES <= j._size and j._note())
+    unsafe = j.skipped or reader.renumbered or reader.notes == 1 or j._newest // j._size in reader.spoilt
+    noted = not unsafe or (j._off + NOTES <= j._size and j._note())
     j._sync()
     for at, end in reader.damaged:  # behind the numbers that it made known, should the power go here
         _retire(j, reader, at, end)
