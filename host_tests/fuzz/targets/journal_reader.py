@@ -101,7 +101,7 @@ class Image:
         blank = self._damaged_newest()
         order = [(self.newest + k) % n for k in range(1, n + 1)]
         erased = [i for i in order if self._due(self.newest, i) < 0]
-        if not erased and self._is_erase_unfinished(order[0]):
+        if not erased and self._is_erase_unfinished(order[0], blank):
             erased = order[:1]
         order = [i for i in order if i not in erased]
         sectors = [i for i in order if i != blank and self._is_kept(i)]
@@ -127,12 +127,12 @@ class Image:
         self.newest = seq
         return None if self._has_record(i) else i
 
-    def _is_erase_unfinished(self, oldest):
+    def _is_erase_unfinished(self, oldest, blank):
         if self.headers[oldest]:
             return False
         if self._alike(oldest, self._due(self.newest, oldest)) >= 12:
             return self._last(oldest) < 0
-        return any(self._last(i) >= 0 for i in range(self.shape.n) if i != oldest)
+        return any(self._last(i) >= 0 for i in range(self.shape.n) if i not in (oldest, blank))
 
     def _is_kept(self, i):
         due = self._due(self.newest, i)
