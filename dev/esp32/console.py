@@ -11,9 +11,9 @@ _CHUNK = 65536
 
 
 class Console:
-    """Listens to `line`, a socket: the emulated line forgets what it says to nobody. said: all that came since clear();
-    notes: the numbers that the board printed after the word NOTE. One TCP client at a time may use the line as well, at
-    `port` of loopback."""
+    """Reads `line`, a socket: the emulated UART drops what nobody reads. said: all that came since clear(); notes: the
+    numbers that the board printed after the word NOTE. One TCP client at a time may use the line as well, at `port` of
+    loopback."""
 
     def __init__(self):
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -32,7 +32,7 @@ class Console:
         self._thread.start()
 
     def join(self):
-        """Waits until all is heard that was said before the line ended."""
+        """Waits until all is read that was sent before the line was closed."""
         self._thread.join()
 
     def close(self):
@@ -43,7 +43,7 @@ class Console:
 
     def _run(self):
         with selectors.DefaultSelector() as ready, self._line:
-            ready.register(self._line, selectors.EVENT_READ, self._hear)
+            ready.register(self._line, selectors.EVENT_READ, self._read_line)
             ready.register(self._server, selectors.EVENT_READ, self._accept)
             while self._line.fileno() >= 0:
                 for key, _ in ready.select():
@@ -56,7 +56,7 @@ class Console:
         self._client = client
         ready.register(client, selectors.EVENT_READ, self._pass_on)
 
-    def _hear(self, ready):
+    def _read_line(self, ready):
         data = _received(self._line)
         if not data:
             ready.unregister(self._line)
@@ -67,7 +67,7 @@ class Console:
             self.notes.append(int(found[1]))
             self._read = found.end()
         if self._client:
-            with contextlib.suppress(OSError):  # its end is heard of by reading
+            with contextlib.suppress(OSError):  # _pass_on() reads that the client has closed
                 self._client.sendall(data)
 
     def _pass_on(self, ready):

@@ -8,15 +8,8 @@ import pytest
 from dev.demo import mosquitto
 from host_tests.emulated_boards.tasks import Brokers
 
-LONG = {"pico_w": "INFLIGHT_PICO_W", "esp32": "INFLIGHT_ESP32", "esp32_pinned": "INFLIGHT_ESP32"}
-
-
+_LONG = {"pico_w": "INFLIGHT_PICO_W", "esp32": "INFLIGHT_ESP32", "esp32_pinned": "INFLIGHT_ESP32"}
 _HERE = "host_tests/emulated_boards/"
-
-
-def board_param(name):
-    """The parameter `bench` for the board `name`."""
-    return pytest.param(name, marks=pytest.mark.long(LONG[name]))
 
 
 def pytest_generate_tests(metafunc):
@@ -24,7 +17,8 @@ def pytest_generate_tests(metafunc):
     for fixture in {"bench", "emulated"}.intersection(metafunc.fixturenames):
         asked = metafunc.definition.get_closest_marker("boards")
         names = asked.args if asked else ("pico_w", "esp32")
-        metafunc.parametrize(fixture, [board_param(name) for name in names], indirect=True, scope="session")
+        boards = [pytest.param(name, marks=pytest.mark.long(_LONG[name])) for name in names]
+        metafunc.parametrize(fixture, boards, indirect=True, scope="session")
 
 
 def _module(name):

@@ -381,10 +381,9 @@ def _finish(j, reader):
     if reader.last >= 0:
         _refresh(j, reader.last)
         _drop_original(j, reader)
-    if j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off:
-        j._off = j._size  # that page takes nothing
-    if j._head in reader.spoilt:
-        j._off = j._size
+    worn = j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off
+    if worn or j._head in reader.spoilt:
+        j._off = j._size  # it takes nothing more
     j._bad = -1
     j._cursor = j._oldest()
     _skip_numbers(j, reader)

@@ -8,6 +8,7 @@ OUT, IN, SESSION, NOTE = 3, 5, 6, 9
 LIVE, RELEASED, DONE = 0, 1, 2
 HEADER, HEAD, CRC, OVERHEAD = 24, 10, 4, 15
 NEVER = 0xFF000000
+ALIKE = 12  # bytes of an invalid header that are as a number wants them, at least
 
 
 def log2(n):
@@ -112,7 +113,7 @@ class Image:
         self.next_seq = max([r.seq + 1 for r in found], default=0)
         self._drop_original(order[0])
 
-    def _alike(self, i, seq):
+    def _agreeing(self, i, seq):
         """How many bytes of the header are as the number `seq` wants them."""
         right = self.shape.geometry + struct.pack("<I", seq & 0xFFFFFFFF) + self.secrets
         right += struct.pack("<I", crc32(right))
@@ -122,7 +123,7 @@ class Image:
         """The sector behind the newest may be the newest, with a damaged header. Returns it if it is blank."""
         seq = self.newest + 1
         i = seq % self.shape.n
-        if self.headers[i] or self._alike(i, seq) < max(12, self._alike(i, seq - self.shape.n) + 1):
+        if self.headers[i] or self._agreeing(i, seq) < max(ALIKE, self._agreeing(i, seq - self.shape.n) + 1):
             return None
         self.newest = seq
         return None if self._has_record(i) else i
@@ -130,15 +131,15 @@ class Image:
     def _is_erase_unfinished(self, oldest, blank):
         if self.headers[oldest]:
             return False
-        if self._alike(oldest, self._due(self.newest, oldest)) >= 12:
+        if self._agreeing(oldest, self._due(self.newest, oldest)) >= ALIKE:
             return self._last(oldest) < 0
         return any(self._last(i) >= 0 for i in range(self.shape.n) if i not in (oldest, blank))
 
     def _is_kept(self, i):
         due = self._due(self.newest, i)
-        if self.headers[i]:
-            return self.headers[i] == (due, self.secrets) or self._has_record(i)
-        return self._alike(i, due) >= 12 or self._has_record(i)
+        right = self.headers[i] == (due, self.secrets)
+        alike = not self.headers[i] and self._agreeing(i, due) >= ALIKE
+        return right or alike or self._has_record(i)
 
     def _has_record(self, i):
         end = (i + 1) * self.shape.size
