@@ -89,6 +89,7 @@ class _SectorReader:
         """The ring is read from its beginning."""
         self.first = -1  # address of the first live record,
         self.last = -1  # and of the last one that was taken
+        self.closed = False  # the head has no right header: what were added might be taken for another sector's
         self.spoilt = []  # sectors that no live record may stay in, nor come to
         self.lost = 0  # numbers that may have been given behind the newest
         self.renumbered = False  # next_seq is not that of a record any more
@@ -382,7 +383,7 @@ def _finish(j, reader):
         _refresh(j, reader.last)
         _drop_original(j, reader)
     worn = j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off
-    if worn or j._head in reader.spoilt:
+    if worn or reader.closed or j._head in reader.spoilt:
         j._off = j._size  # it takes nothing more
     j._bad = -1
     j._cursor = j._oldest()

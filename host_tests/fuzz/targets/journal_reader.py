@@ -105,7 +105,7 @@ class Image:
         if not erased and self._is_erase_unfinished(order[0], blank):
             erased = order[:1]
         order = [i for i in order if i not in erased]
-        sectors = [i for i in order if i != blank and self._is_kept(i)]
+        sectors = [i for i in order if i not in blank and self._is_kept(i)]
         used = [i for i in sectors if self._last(i) >= 0]
         for i in sectors:
             self._read(i, bool(used) and i == used[-1])
@@ -120,20 +120,27 @@ class Image:
         return sum(right[k] == self.data[i * self.shape.size + k] for k in range(HEADER))
 
     def _damaged_newest(self):
-        """The sector behind the newest may be the newest, with a damaged header. Returns it if it is blank."""
-        seq = self.newest + 1
+        """The sectors behind the newest may be newer, with damaged headers. Returns those that are blank."""
+        blank = []
+        while self._is_damaged_newest(self.newest + 1):
+            self.newest += 1
+            i = self.newest % self.shape.n
+            if not self._has_record(i):
+                blank.append(i)
+                self.headers[i] = self.newest, self.secrets
+        return blank
+
+    def _is_damaged_newest(self, seq):
         i = seq % self.shape.n
-        if self.headers[i] or self._agreeing(i, seq) < max(ALIKE, self._agreeing(i, seq - self.shape.n) + 1):
-            return None
-        self.newest = seq
-        return None if self._has_record(i) else i
+        known = max(ALIKE, self._agreeing(i, seq - self.shape.n) + 1)
+        return not self.headers[i] and self._agreeing(i, seq) >= known
 
     def _is_erase_unfinished(self, oldest, blank):
         if self.headers[oldest]:
             return False
         if self._agreeing(oldest, self._due(self.newest, oldest)) >= ALIKE:
             return self._last(oldest) < 0
-        return any(self._last(i) >= 0 for i in range(self.shape.n) if i not in (oldest, blank))
+        return any(self._last(i) >= 0 for i in range(self.shape.n) if i not in [oldest, *blank])
 
     def _is_kept(self, i):
         due = self._due(self.newest, i)
