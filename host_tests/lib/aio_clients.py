@@ -43,7 +43,13 @@ def make(port, device=None, client_id="dev", **options):
     """An AsyncClient with a RAM journal; `errors` lists the arguments of on_error. device False: no journal."""
     device = RamFlash() if device is None else device
     errors = []
-    settings = {"timeout_ms": LIMIT_S * 1000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
+    settings = {
+        "timeout_ms": LIMIT_S * 1000,
+        "backoff_ms": (0, 0),
+        "keepalive": 0,
+        "on_error": errors.append,
+        **options,
+    }
     client = AsyncClient("127.0.0.1", client_id, Journal(device) if device else None, port=port, **settings)
     client.errors = errors
     client.device = device
