@@ -50,8 +50,9 @@ class Record:
 
 
 class Image:
-    """The content of the bytes `data` of a device of `shape`. foreign: it is another journal. records: the valid live
-    ones, in the order of the ring. all: done ones, too. next_seq: the lowest free sequence number."""
+    """The content of the bytes `data` of a device of `shape`. foreign: it is another journal. forged: a header is
+    valid and newer than the ring; no fault of a flash makes such a one. records: the valid live ones, in the order of
+    the ring. all: done ones, too. next_seq: the lowest free sequence number."""
 
     def __init__(self, shape, data):
         self.shape, self.data = shape, data
@@ -64,7 +65,7 @@ class Image:
         if self.formatted:
             self._ring()
 
-    formatted = False
+    formatted = forged = False
 
     def _header(self, i):
         at = i * self.shape.size
@@ -96,6 +97,8 @@ class Image:
             _, self.newest, secrets = max([v for v in votes if v[0] == most], key=lambda v: v[1])
             self.secrets = secrets
             self.secret = struct.unpack("<I", secrets[4:])[0]
+            due = [(self._due(self.newest, i), secrets) for i in range(self.shape.n)]
+            self.forged = any(h and h[1] == secrets and h > due[i] for i, h in enumerate(self.headers))
 
     def _ring(self):
         n = self.shape.n

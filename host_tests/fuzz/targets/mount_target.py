@@ -91,8 +91,9 @@ def run(data):
         return _refused(flash, before)
     wanted = keys(image.records)
     journal = mount(flash)
-    if len(set(wanted)) < len(wanted):
-        # Old content came back beside its copy: whether that is a record or two depends on what is behind it.
+    if image.forged or len(set(wanted)) < len(wanted):
+        # A later vote may go to a forged header. And where old content came back beside its copy, what is behind it
+        # decides whether that is a record or two.
         demand(set(scanned(journal)) == set(wanted), "it finds %r, there is %r", scanned(journal), wanted)
         return outcome.number
     _judge(journal, Image(shape, bytes(flash.data)), wanted, image.next_seq)
