@@ -31,6 +31,11 @@ def test_level_3(broker, join):
         join(broker, "dev", protocol_level=3)
 
 
+def in_order(broker, found, wanted):
+    """True if all of `wanted` was found, in that order if the broker keeps it."""
+    return found == wanted if broker.ordered else sorted(found) == sorted(wanted)
+
+
 def numbers(count):
     """Payloads that sort in the order of publishing."""
     return [b"%03d" % k for k in range(count)]
@@ -74,7 +79,7 @@ def test_several_filters(broker, join, together):
     assert client.drain(5000)
     assert together([client], lambda: len(got) >= 2)
     assert client.ping() >= 0
-    assert got == ["c", "c/1/2"]
+    assert in_order(broker, got, ["c", "c/1/2"])
 
 
 def test_wildcards(broker, join, together):
@@ -86,7 +91,7 @@ def test_wildcards(broker, join, together):
     assert client.drain(5000)
     assert together([client], lambda: len(client.got) >= 4)
     assert client.ping() >= 0
-    assert [topic for topic, *_ in client.got] == names[:4]
+    assert in_order(broker, [topic for topic, *_ in client.got], names[:4])
 
 
 def test_retained(broker, join, together):
@@ -140,11 +145,13 @@ def test_session_resumes(broker, join, together, arrived, qos):
         assert got == numbers(5)
         return
     second.ping()
-    # The broker lost them: it acknowledged five, and delivered none.
-    assert (sender.counters()["completed"], got) == (5, [])
+    # The broker acknowledged five, and lost those that it was to deliver before the listener was back.
+    assert sender.counters()["completed"] == 5
     sender.publish(f"{broker.root}/t", b"new", qos=1)
     assert sender.drain(5000)
-    assert together([second], lambda: got == [b"new"])  # its subscription stands
+    assert together([second], lambda: got[-1:] == [b"new"])  # its subscription stands
+    late = got[:-1]
+    assert late == numbers(5)[5 - len(late) :]
 
 
 def test_clean_session(broker, join, together):

@@ -55,6 +55,13 @@ def test_sector_with_an_impossible_number():
         put(journal)
 
 
+def test_numbers_are_left_after_damage():
+    """Sectors are lost, and the newest one claims 2,147,483,647 erases."""
+    flash = forged((-1, -1, -1, 0x7FFFFFFF))
+    last = put(Journal(flash))
+    eq(numbers(Journal(flash)), [last])
+
+
 def test_record_with_a_number_that_cannot_be_counted_on():
     flash = forged((4, 5, 6, 7), [(0, 5), (1, 0xFFFFFFFF), (2, 0xFF000000), (2, 9)])
     journal = Journal(flash)

@@ -262,6 +262,51 @@ def test_the_only_sector_in_use_is_lost():
     assert again.next_seq >= k and again.last_mid >= k - 1
 
 
+def test_a_head_whose_header_is_lost_gets_no_more_records():
+    """It passes for a sector whose erase was cut short as soon as it is the oldest."""
+    for kind in (OUT, IN):
+        for flash in rings(5):
+            journal = Journal(flash)
+            journal.mark(put(journal, 0), DONE)
+            flash.data[:24] = bytes(24)
+            again = Journal(flash)
+            put(again, 1, 20, kind)
+            for k in range(2, 32):
+                again.mark(put(again, k, 20, kind), DONE)
+            last = Journal(flash)
+            eq((bodies(last, kind), last.damaged), ([(1, 0)], 0))
+            eq(last.next_seq, again.next_seq)
+
+
+def test_a_head_with_a_damaged_header_gets_no_more_records():
+    """Its number may read as another one's; records are added where nobody can doubt it."""
+    for flash in rings(5):
+        journal = Journal(flash)
+        put(journal, 0)
+        flash.data[11] ^= 0x80
+        again = Journal(flash)
+        at = put(again, 1)
+        assert at >= flash.block_size
+        eq(bodies(Journal(flash)), [(0, 0), (1, 0)])
+
+
+def test_the_newest_headers_are_damaged():
+    """All of them but the oldest one's: each has the number behind the one before."""
+    for flash in rings(5):
+        journal = Journal(flash)
+        k = 0
+        while journal._head < 3:
+            at = put(journal, k)
+            if k % 8:
+                journal.mark(at, DONE)
+            k += 1
+        for sector in range(1, flash.blocks):
+            flash.data[sector * flash.block_size + 11] ^= 0x80
+        again = Journal(flash)
+        eq(bodies(again), bodies(journal))
+        eq(again.next_seq, k)
+
+
 def test_damaged_body_loses_one_record():
     for flash in rings(6):
         journal = Journal(flash)

@@ -17,17 +17,17 @@ STRICT = [
     pytest.mark.filterwarnings("error::ResourceWarning"),
     pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
 ]
-LIMIT_S = 10
+LIMIT_S = PATIENCE_S
 LONG = bytes(range(256)) * 400  # needs many writes through a narrow socket
 
 
-def run(main, limit=LIMIT_S):
+def run(main):
     """Runs the coroutine in a new loop; fails if a task or an unhandled exception remains."""
     problems = []
 
     async def watched():
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-        result = await asyncio.wait_for(main, limit)
+        result = await asyncio.wait_for(main, LIMIT_S)
         for _ in range(3):  # lets cancelled tasks finish
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -43,7 +43,13 @@ def make(port, device=None, client_id="dev", **options):
     """An AsyncClient with a RAM journal; `errors` lists the arguments of on_error. device False: no journal."""
     device = RamFlash() if device is None else device
     errors = []
-    settings = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
+    settings = {
+        "timeout_ms": LIMIT_S * 1000,
+        "backoff_ms": (0, 0),
+        "keepalive": 0,
+        "on_error": errors.append,
+        **options,
+    }
     client = AsyncClient("127.0.0.1", client_id, Journal(device) if device else None, port=port, **settings)
     client.errors = errors
     client.device = device

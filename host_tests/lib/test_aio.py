@@ -79,7 +79,7 @@ def test_tcp_connect_times_out(unresponsive_port):
         await times_out(client.connect())
         await client.disconnect()
 
-    run(scene(), 2)
+    run(scene())
 
 
 def test_silent_broker(broker):
@@ -426,7 +426,7 @@ def test_no_answer(broker, ask):
 
 def test_no_answer_within_the_keep_alive(broker):
     """[MQTT-3.12.4-1] The client's own task notices; the caller gets the same error."""
-    client = make(broker.port, keepalive=1)
+    client = make(broker.port, keepalive=1, timeout_ms=300)
 
     async def scene():
         await client.connect()

@@ -12,12 +12,14 @@ def finish(j, reader):
     if reader.last >= 0:
         _refresh(j, reader.last)
         _drop_original(j, reader)
-    if j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off:
-        j._off = j._size  # that page takes nothing
+    worn = j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off
+    if worn or reader.closed or j._head in reader.spoilt:
+        j._off = j._size  # it takes nothing more
     j._bad = -1
     j._cursor = j._oldest()
     _skip_numbers(j, reader)
-    noted = not (j.skipped or reader.renumbered or reader.notes == 1) or (j._off + NOTES <= j._size and j._note())
+    unsafe = j.skipped or reader.renumbered or reader.notes == 1 or j._newest // j._size in reader.spoilt
+    noted = not unsafe or (j._off + NOTES <= j._size and j._note())
     j._sync()
     for at, end in reader.damaged:  # behind the numbers that it made known, should the power go here
         reader.retire(at, end)

@@ -8,6 +8,7 @@ from .pages import CHUNK
 from .records import CLEARED, HEAD, HEADER, IN, NEVER, NOTE, OUT, OVERHEAD, SESSION
 
 _CRC = const(4)
+_LEFT = const(1 << 24)  # numbers that damage does not use up
 _KINDS = (OUT, IN, SESSION, NOTE)
 _BLANK = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
@@ -33,7 +34,8 @@ class SectorReader:
         """The ring is read from its beginning."""
         self.first = -1  # address of the first live record,
         self.last = -1  # and of the last one that was taken
-        self.spoilt = []  # sectors that no live record may stay in
+        self.closed = False  # the head has no right header: what were added might be taken for another sector's
+        self.spoilt = []  # sectors that no live record may stay in, nor come to
         self.lost = 0  # numbers that may have been given behind the newest
         self.renumbered = False  # next_seq is not that of a record any more
         self.notes = 0  # NOTE records with the highest number
@@ -219,7 +221,7 @@ def most_records(size):
 
 
 def most_numbers(j):
-    """More can not have been given, by a ring with so many erases, nor since the numbers that are known. The last one
-    that a record can hold is 0xFEFFFFFF."""
+    """More can not have been given, by a ring with so many erases, nor since the numbers that are known. Whatever a
+    damaged header says, there are numbers left."""
     ring = j._n * most_records(j._size - HEADER)
-    return min(max(j.erases * (ring // j._n), j.next_seq) + ring, NEVER - 1)
+    return min(max(j.erases * (ring // j._n), j.next_seq) + ring, NEVER - _LEFT)

@@ -22,8 +22,9 @@ def restore(j, reader):
     j.epoch = _word(secrets, 0)
     j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
     _begin_at(j, newest)
-    if newest >= 0:
-        newest = _include_damaged(j, reader, newest, headers, secrets)
+    while newest >= 0 and _is_damaged_newest(j, newest + 1, headers):
+        newest += 1
+        _include_damaged(j, reader, newest, headers, secrets)
     for k in range(1, j._n + 1):
         i = (newest + k) % j._n
         seq = _number(j, newest, i)
@@ -37,6 +38,7 @@ def restore(j, reader):
         elif reader.is_used(i) or not alike:
             _read_headless(j, reader, seq, k, alike)
     _find_head(j, reader)
+    reader.closed = _likeness(j, j._head, _number(j, j.erases - 1, j._head)) < HEADER
 
 
 def _begin_at(j, newest):
@@ -46,18 +48,19 @@ def _begin_at(j, newest):
     j._erased = 0
 
 
-def _include_damaged(j, reader, newest, headers, secrets):
-    # Returns the number of the newest sector: the next one, if that has it and a damaged header.
-    seq = newest + 1
+def _is_damaged_newest(j, seq, headers):
+    # True if the next sector of the ring has the number `seq`, which is the newest then, and a damaged header.
     i = seq % j._n
-    if headers[i] or _likeness(j, i, seq) <= max(_ALIKE - 1, _likeness(j, i, seq - j._n)):
-        return newest
+    return not headers[i] and _likeness(j, i, seq) > max(_ALIKE - 1, _likeness(j, i, seq - j._n))
+
+
+def _include_damaged(j, reader, seq, headers, secrets):
+    i = seq % j._n
     _begin_at(j, seq)
     reader.aim(i)
     if not reader.count_records()[0]:  # blank, or its erase or its header was cut short
         _erase(j, reader, i, seq)
         headers[i] = seq, secrets
-    return seq
 
 
 def _is_erase_unfinished(j, reader, i, alike):
@@ -141,7 +144,7 @@ def _likeness(j, i, seq):
     h = bytearray(HEADER)
     j._read(i * j._size, h)
     right = j._identity[:8] + struct.pack("<I", seq & 0xFFFFFFFF) + j._identity[8:]
-    right += struct.pack("<I", crc32(right))
+    right += struct.pack("<I", 0 if j._volatile else crc32(right))
     return sum(a == b for a, b in zip(h, right))
 
 

@@ -8,6 +8,7 @@ OUT, IN, SESSION, NOTE = 3, 5, 6, 9
 LIVE, RELEASED, DONE = 0, 1, 2
 HEADER, HEAD, CRC, OVERHEAD = 24, 10, 4, 15
 NEVER = 0xFF000000
+ALIKE = 12  # bytes of an invalid header that are as a number wants them, at least
 
 
 def log2(n):
@@ -49,13 +50,13 @@ class Record:
 
 
 class Image:
-    """The content of the bytes `data` of a device of `shape`. foreign: it is another journal. records: the valid live
-    ones, in the order of the ring. all: done ones, too. next_seq: the lowest free sequence number. damaged: True if
-    there is, or may be, damage."""
+    """The content of the bytes `data` of a device of `shape`. foreign: it is another journal. forged: a header is
+    valid and newer than the ring; no fault of a flash makes such a one. records: the valid live ones, in the order of
+    the ring. all: done ones, too. next_seq: the lowest free sequence number."""
 
     def __init__(self, shape, data):
         self.shape, self.data = shape, data
-        self.foreign = self.damaged = False
+        self.foreign = False
         self.headers = [self._header(i) for i in range(shape.n)]
         self.records, self.all = [], []
         self.next_seq = 0
@@ -64,7 +65,7 @@ class Image:
         if self.formatted:
             self._ring()
 
-    formatted = False
+    formatted = forged = False
 
     def _header(self, i):
         at = i * self.shape.size
@@ -96,37 +97,63 @@ class Image:
             _, self.newest, secrets = max([v for v in votes if v[0] == most], key=lambda v: v[1])
             self.secrets = secrets
             self.secret = struct.unpack("<I", secrets[4:])[0]
+            due = [(self._due(self.newest, i), secrets) for i in range(self.shape.n)]
+            self.forged = any(h and h[1] == secrets and h > due[i] for i, h in enumerate(self.headers))
 
     def _ring(self):
-        s = self.shape
-        first = self.newest % s.n
-        order = [(first + k) % s.n for k in range(1, s.n + 1)]
-        if self._being_erased(order[0]):
-            order.append(order.pop(0))
-        sectors = [i for i in order if not self._is_lost(i)]
+        n = self.shape.n
+        blank = self._damaged_newest()
+        order = [(self.newest + k) % n for k in range(1, n + 1)]
+        erased = [i for i in order if self._due(self.newest, i) < 0]
+        if not erased and self._is_erase_unfinished(order[0], blank):
+            erased = order[:1]
+        order = [i for i in order if i not in erased]
+        sectors = [i for i in order if i not in blank and self._is_kept(i)]
         used = [i for i in sectors if self._last(i) >= 0]
         for i in sectors:
             self._read(i, bool(used) and i == used[-1])
         found = [r for r in self.all if r.kind in (OUT, NOTE)]
         self.next_seq = max([r.seq + 1 for r in found], default=0)
-        self._drop_original()
+        self._drop_original(order[0])
 
-    def _being_erased(self, i):
-        due = self._due(self.newest, i)
-        if self.headers[i] == (due, self.secrets):
-            return False
-        at = i * self.shape.size
-        right = self.shape.geometry + struct.pack("<I", due & 0xFFFFFFFF) + self.secrets
-        return due < 0 or sum(right[k] == self.data[at + k] for k in range(20)) < 12
+    def _agreeing(self, i, seq):
+        """How many bytes of the header are as the number `seq` wants them."""
+        right = self.shape.geometry + struct.pack("<I", seq & 0xFFFFFFFF) + self.secrets
+        right += struct.pack("<I", crc32(right))
+        return sum(right[k] == self.data[i * self.shape.size + k] for k in range(HEADER))
 
-    def _is_lost(self, i):
-        due = self._due(self.newest, i)
-        if self.headers[i] == (due, self.secrets):
+    def _damaged_newest(self):
+        """The sectors behind the newest may be newer, with damaged headers. Returns those that are blank."""
+        blank = []
+        while self._is_damaged_newest(self.newest + 1):
+            self.newest += 1
+            i = self.newest % self.shape.n
+            if not self._has_record(i):
+                blank.append(i)
+                self.headers[i] = self.newest, self.secrets
+        return blank
+
+    def _is_damaged_newest(self, seq):
+        i = seq % self.shape.n
+        known = max(ALIKE, self._agreeing(i, seq - self.shape.n) + 1)
+        return not self.headers[i] and self._agreeing(i, seq) >= known
+
+    def _is_erase_unfinished(self, oldest, blank):
+        if self.headers[oldest]:
             return False
-        if due < 0 or (i == (self.newest + 1) % self.shape.n and self._being_erased(i)):
-            return True
-        at, end = i * self.shape.size + HEADER, (i + 1) * self.shape.size
-        return i != (self.newest + 1) % self.shape.n and self._next(i, at, end) < 0
+        if self._agreeing(oldest, self._due(self.newest, oldest)) >= ALIKE:
+            return self._last(oldest) < 0
+        return any(self._last(i) >= 0 for i in range(self.shape.n) if i not in [oldest, *blank])
+
+    def _is_kept(self, i):
+        due = self._due(self.newest, i)
+        right = self.headers[i] == (due, self.secrets)
+        alike = not self.headers[i] and self._agreeing(i, due) >= ALIKE
+        return right or alike or self._has_record(i)
+
+    def _has_record(self, i):
+        end = (i + 1) * self.shape.size
+        return self._next(i, end - self.shape.size + HEADER, end) >= 0
 
     def _last(self, i):
         # Address of the last non-blank byte of a sector after its header, or -1.
@@ -143,10 +170,9 @@ class Image:
                 self.all.append(record)
                 if record.kind != NOTE and record.state != DONE:
                     self.records.append(record)
-            elif not self.data[at]:
+            elif not self.data[at] & self.data[at] - 1:  # a single bit at most
                 at += 1
             else:
-                self.damaged = True
                 behind = self._next(i, at + 1, last)
                 if behind < 0:
                     return
@@ -177,12 +203,12 @@ class Image:
         state = DONE if zeros(state & 15) > 1 else RELEASED if zeros(state >> 4) > 1 else LIVE
         return Record(at, kind, mid, seq, state, self.data[at + HEAD : end])
 
-    def _drop_original(self):
+    def _drop_original(self, oldest):
         # The last record, if it is a copy of the oldest sector's first live record.
         if not self.all or not self.records:
             return
         last, first = self.all[-1], self.records[0]
         same = (last.kind, last.mid, last.seq, len(last.body)) == (first.kind, first.mid, first.seq, len(first.body))
-        if last is not first and same and last in self.records:
+        if last is not first and same and last in self.records and first.place // self.shape.size == oldest:
             last.state = max(last.state, first.state)
             self.records.remove(first)
