@@ -3,13 +3,15 @@
 
 import telemetry
 from codes import CONNECTING, ONLINE
-from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
+from inflight.compat import const, passed, ticks_add, ticks_diff, ticks_ms
 from node import Node
 
 _SLICE = const(500)  # longest time in ms between two checks of Wi-Fi, clock and watchdog
 _WIFI_MS = const(15_000)  # between two attempts to connect to Wi-Fi
 _CLOCK_MS = const(60_000)  # between two attempts to set the clock
 _DAY_MS = const(86_400_000)
+_RADIO_MS = const(300_000)  # without a connection to the broker: radio off and on, since a radio can hang unnoticed
+_REBOOT_MS = const(900_000)  # restart: nothing is lost by it
 _DRAIN_MS = const(5_000)
 
 
@@ -47,6 +49,9 @@ class App(Node):
         self._health = Timer(config.health_ms)
         self._wifi = Timer(_WIFI_MS)
         self._clock = Timer(_CLOCK_MS)
+        self._connected_at = ticks_ms()  # when there was a connection last
+        self._radio_restarted = False  # since then
+        self._may_connect = True  # the client
         self._reading_sensors = False  # the sensors are measuring
         self._readings_due = 0  # when they are ready
         client.on_connect = self._on_connect
@@ -70,6 +75,29 @@ class App(Node):
                 self._clock.put_off(now)
         elif status != CONNECTING and self.config.wifi_ssid and self._wifi.due(now):
             self._join(0)
+        self._keep_client(status == ONLINE or not self.config.wifi_ssid)
+
+    def _keep_client(self, online):
+        # Without a network the client does not try to connect, so that no pause grows.
+        if online and not self._may_connect:
+            self._may_connect = True
+            self.client.connect_soon()
+        elif not online and self._may_connect and not self.client.connected:
+            self._may_connect = False
+            self.client.disconnect()
+
+    def _recover(self, now):
+        # The network may look well and be dead.
+        if self.client.connected or not self.config.wifi_ssid:
+            self._connected_at = now
+            self._radio_restarted = False
+        elif passed(now, self._connected_at, _REBOOT_MS):
+            self.reboot("no connection for 15 minutes")
+        elif not self._radio_restarted and passed(now, self._connected_at, _RADIO_MS):
+            self._radio_restarted = True
+            self.board.wifi_off()
+            self._wifi.put_off(now)
+            self._join(0)
 
     def _keep_reading(self, now):
         # Returns the time in ms until something is due.
@@ -91,6 +119,7 @@ class App(Node):
         if self.config.watchdog_ms:
             self.board.watchdog(self.config.watchdog_ms)
         self._keep_network(now)
+        self._recover(now)
         left = self._keep_reading(now)
         if self._health.due(now):
             self._publish_health()

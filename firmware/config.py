@@ -35,7 +35,7 @@ _TEXTS = {
     "wifi_key": None,
     "wifi_country": None,
     "hostname": None,
-    "ntp": "pool.ntp.org",
+    "ntp": "pool.ntp.org",  # or False: no server
 }
 _LISTS = ("sensors", "wifi_ip")
 _NEEDS = (
@@ -134,6 +134,9 @@ def check(given, device):
         setattr(config, name, check_number(name, given.get(name, _NUMBERS[name][0])))
     for name in _TEXTS:
         value = given.get(name)
+        if name == "ntp" and value is False:
+            config.ntp = False
+            continue
         setattr(config, name, _TEXTS[name] if value is None else _check_text(name, value))
     for name in _LISTS:
         value = given.get(name)

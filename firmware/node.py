@@ -107,6 +107,12 @@ class Node:
         if payload:
             self._publish(self._telemetry_topic, payload, self.config.qos)
 
+    def reboot(self, reason):
+        """Restarts the device without a farewell."""
+        print("inflight:", reason)
+        self.journal.commit()
+        self.board.sleep(0, True)
+
     # --- commands ---
 
     def _on_command(self, message):

@@ -6,7 +6,7 @@
 #   read     start the sensors, read them
 #   journal  write the readings to the journal: durable from here on
 #   wifi     connect                                 \
-#   connect  to the broker, subscriptions included    > at each report_every-th wake, or when half
+#   connect  set the clock, connect to the broker     > at each report_every-th wake, or when half
 #   deliver  the backlog, the status, commands       /  the journal is full
 #
 # Data for the next wake are kept in the board's memory, see Memory. Each wake is measured; its health message reports
@@ -24,6 +24,7 @@ from node import Node
 
 _QUIET_MS = const(250)  # after so long without a packet the broker has sent everything
 _SLICE = const(50)  # polling interval for that
+_JOINS = const(3)  # attempts to join: the first of a radio may find nothing, or refuse the right key
 _STEPS = const(3)  # steps of connecting, with a time-out each: TCP, CONNACK, SUBACK
 _SYNC_MS = const(3_600_000)  # set the clock at this interval; clocks of sleeping chips are inaccurate
 _NEVER = const(255)
@@ -134,9 +135,18 @@ class SleepingApp(Node):
     def _is_online(self):
         if self.board.wifi_status() == ONLINE:
             return True
-        return bool(self.config.wifi_ssid) and self._join(self.config.awake_ms // 2) == ONLINE
+        left = self.config.awake_ms // 2
+        end = ticks_add(ticks_ms(), left)
+        for _ in range(_JOINS if self.config.wifi_ssid else 0):
+            if self._join(left) == ONLINE:
+                return True
+            left = ticks_diff(end, ticks_ms())
+            if left <= 0:
+                break
+        return False
 
     def _connect(self):
+        self._keep_time()  # first: TLS needs it
         try:
             self.client.connect()
         except (OSError, ProtocolError) as e:
@@ -149,14 +159,15 @@ class SleepingApp(Node):
         config = self.config
         if self.board.reset_cause() != DEEP_SLEEP:
             self._publish_status("online")
-        self._keep_time()
         # Sends status and health with the backlog while max_inflight allows it; not to a broker that acknowledges
         # nothing.
         if (self.client.pending <= config.max_inflight and not self._half_full()) or self._exchange(False):
             if memory.health >= min(config.health_ms // config.sleep_ms, _MAX):
                 memory.health = 0
                 self._publish_health(wake=self._wake())
+            # The next report comes as long after its wake began as this one.
             next_ms = self._left() + (config.report_every - 1) * config.sleep_ms
+            next_ms += ticks_diff(ticks_ms(), self._began)
             self._publish_status("asleep", next_s=-(-next_ms // 1000))
         done = self._exchange(True)
         if self.stopping:

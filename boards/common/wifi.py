@@ -8,6 +8,7 @@ from inflight.compat import const, sleep_ms, ticks_diff, ticks_ms
 _LIMIT_MS = const(20_000)  # an attempt without a result after this time has failed
 _STALE_MS = const(5_000)  # for so long a port may report the result of the previous attempt
 _LEAVE_MS = const(500)
+_PAUSE_MS = const(1_000)  # a port that connects right after it disconnected may fail, for ever
 _POLL_MS = const(20)
 
 
@@ -53,11 +54,11 @@ class Wifi:
     def _dial(self):
         wlan = self.wlan
         self._waiting = True
-        self._dialled = ticks_ms()
         try:
             wlan.active(True)
             self._before = wlan.status()
             self._leave()  # a driver that is connecting refuses another attempt
+            self._dialled = ticks_ms()
             # With power saving an answer waits for the next beacon, and the Pico W loses some packets.
             wlan.config(pm=network.WLAN.PM_NONE)
             if self._address:
@@ -72,6 +73,8 @@ class Wifi:
         start = ticks_ms()
         while self.wlan.isconnected() and ticks_diff(ticks_ms(), start) < _LEAVE_MS:
             sleep_ms(_POLL_MS)
+        if self.word(self._before) != IDLE:
+            sleep_ms(_PAUSE_MS)
 
     def _give_up(self, verdict):
         self._waiting = False
@@ -112,8 +115,8 @@ class Wifi:
 
     def off(self):
         """Disconnects and stops the radio."""
-        try:
-            self.wlan.disconnect()
-            self.wlan.active(False)
-        except OSError:
-            pass  # it was off
+        for stop in (self.wlan.disconnect, lambda: self.wlan.active(False)):
+            try:
+                stop()
+            except OSError:
+                pass  # it was off, or hangs

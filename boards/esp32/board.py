@@ -107,8 +107,7 @@ def sleep(ms, deep=False):
     if deep:
         if ms and _station:
             _station.note()
-        if _station:
-            _station.off()
+        wifi_off()
         if ms:
             machine.deepsleep(ms)
         _keep(_NOTE, b"\1")
@@ -217,6 +216,11 @@ def wifi_connect(ssid, key, timeout_ms):
 
 def wifi_status():
     return _station.status() if _station else IDLE
+
+
+def wifi_off():
+    if _station:
+        _station.off()
 
 
 def rssi():

@@ -130,9 +130,7 @@ def sleep(ms, deep=False):
         return
     data = _kept()[0]
     _keep(data, _ASLEEP if ms else _ASKED)
-    if _id:  # the Wi-Fi chip is running
-        _wifi().off()
-        _radio().deinit()
+    wifi_off()
     machine.mem32[_watchdog() + _CLEAR + _CTRL] = _ENABLE  # it would end the sleep
     # lightsleep() is limited to an hour and may end early; the clock keeps running.
     end = ticks_add(ticks_ms(), ms)
@@ -203,6 +201,13 @@ def wifi_connect(ssid, key, timeout_ms):
 
 def wifi_status():
     return _station.status() if _station else IDLE
+
+
+def wifi_off():
+    if _station:
+        _station.off()
+    if _id:  # the Wi-Fi chip is running
+        _radio().deinit()
 
 
 def rssi():

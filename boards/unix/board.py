@@ -144,6 +144,10 @@ def wifi_status():
     return ONLINE
 
 
+def wifi_off():
+    pass
+
+
 def rssi():
     lines = (_text("/proc/net/wireless") or "").split("\n")
     return int(float(lines[2].split()[3])) if len(lines) > 3 else None

@@ -93,6 +93,8 @@ def test_network_fields():
     ip = ["192.168.1.20", "255.255.255.0", "192.168.1.1", "9.9.9.9"]
     c = config(wifi_ssid="s", wifi_ip=ip, wifi_country="DE", hostname="attic-1", ntp="time.example")
     eq((c.wifi_ip, c.wifi_country, c.hostname, c.ntp), (ip, "DE", "attic-1", "time.example"))
+    eq(config(ntp=False).ntp, False)
+    assert refused(ntp=True).startswith("ntp:")
     assert "wifi_ssid" in refused(wifi_ip=ip)
     assert "wifi_ssid" in refused(wifi_country="DE")
     for country in ("de", "D", "DEU", "D1"):

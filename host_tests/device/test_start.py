@@ -27,7 +27,8 @@ class Config:
 class Application:
     """Ends by returning or raising `end`."""
 
-    def __init__(self, sleep_ms, end):
+    def __init__(self, sleep_ms, end, began):
+        Application.began = began
         self.config = Config(sleep_ms)
         self.journal = Journal(RamFlash())
         self.end = end
@@ -43,7 +44,7 @@ def slept(sleep_ms, end):
     board = Board()
     kept = sys.modules.get("board"), start.build
     sys.modules["board"] = board
-    start.build = lambda began: Application(sleep_ms, end)
+    start.build = lambda began: Application(sleep_ms, end, began)
     try:
         start.main()
     finally:
@@ -66,6 +67,18 @@ def test_a_sleeper_that_crashed_sleeps_before_it_starts_again():
 
 def test_an_application_that_stays_awake_restarts_soon():
     eq(slept(0, ValueError("a bug")), [(1000, False), (0, True)])
+
+
+def test_booting_is_part_of_a_wake():
+    """Ticks begin with a board; after a soft reset, and in a process, they began long ago."""
+    for now, expected in ((2_345, 0), (10_001, 10_001), (5_000_000, 5_000_000)):
+        kept = start.ticks_ms
+        start.ticks_ms = lambda now=now: now
+        try:
+            slept(0, 0)
+        finally:
+            start.ticks_ms = kept
+        eq(Application.began, expected)
 
 
 def test_ctrl_c_ends_it():

@@ -13,6 +13,7 @@ from config import check
 from dev import device_run
 from dev.runtimes import runtime
 from host_tests.broker import Automatic
+from host_tests.clients import virtual  # noqa: F401 (a fixture)
 from inflight import Client, Journal, RamFlash
 from inflight_tools.boards.bundle import FIRMWARE, LIB
 from node import will
@@ -27,10 +28,11 @@ class Board:
     def __init__(self):
         self.readings = [("temperature", "Cel", 21.5)]
         self.wifi = ONLINE
-        self.joins = IDLE  # the status after wifi_connect()
+        self.joins = IDLE  # the status after wifi_connect(); a list: after each
         self.clock = True
         self.cause = POWER_ON
         self.memory = None
+        self.switched_off = 0
         self.joined, self.set_up, self.asked, self.fed, self.log, self.slept = [], [], [], [], [], []
 
     def sensors(self):
@@ -44,7 +46,7 @@ class Board:
 
     def wifi_connect(self, ssid, key, timeout_ms):
         self.joined.append((ssid, key, timeout_ms))
-        self.wifi = self.joins
+        self.wifi = self.joins.pop(0) if isinstance(self.joins, list) else self.joins
         return self.wifi
 
     def sync_time(self, host=None):
@@ -59,6 +61,10 @@ class Board:
 
     def sleep(self, ms, deep=False):
         self.slept.append((ms, deep))
+
+    def wifi_off(self):
+        self.wifi = IDLE
+        self.switched_off += 1
 
     def rssi(self):
         return -67

@@ -364,6 +364,7 @@ def test_wifi_that_cannot_be_set_up_is_reported_and_joined(make, broker, until, 
 
     app = make(broker.port, wifi_ssid="net")
     app.board.wifi = IDLE
+    app.board.joins = ONLINE
     app.board.wifi_setup = fail
     until(app, lambda: app.board.joined and published("health"))
     assert "no such country" in app.errors["wifi"]

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE
+from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE, WRONG_KEY
 from dev.reference.kinds import DISCONNECT
 from host_tests.broker import Automatic, Faults
 from inflight import RamFlash
@@ -145,6 +145,16 @@ def test_wifi_is_set_up_before_it_is_joined(wake, broker, nobody):
     assert wake.board.joined == [("net", "key", 15_000)]
 
 
+def test_a_join_that_fails_is_repeated_in_the_same_wake(wake, broker, nobody):
+    """A radio may find no access point, or refuse the right key, at its first attempt."""
+    wake(nobody)
+    wake.board.wifi = IDLE
+    wake.board.joins = [NO_AP, WRONG_KEY, ONLINE]
+    wake(broker.port, wifi_ssid="net", wifi_key="key")
+    assert len(wake.board.joined) == 3 and wake.app.journal.live == 0
+    assert all(0 < ms <= 15_000 for _, _, ms in wake.board.joined)
+
+
 @pytest.mark.parametrize("silent", ["CONNACK", "SUBACK", "PUBACK"])
 def test_wake_with_a_silent_broker_is_limited(wake, silent):
     first = {"CONNACK": 0x20, "SUBACK": 0x90, "PUBACK": 0x40}[silent]
@@ -229,6 +239,13 @@ def test_status_is_asleep_with_the_time_of_the_next_report(wake, broker, publish
     assert 110 <= published("status")[-1]["next_s"] <= 120
 
 
+def test_the_time_of_the_next_report_includes_the_wake(wake, broker, published):
+    """The next wake begins 20 s after this report, which came 40 s after its wake began."""
+    wake(broker.port)
+    wake(broker.port, began=ticks_add(ticks_ms(), -40_000))
+    assert 60 <= published("status")[-1]["next_s"] <= 61
+
+
 def test_the_will_is_offline(wake, broker):
     wake(broker.port)
     topic, payload, qos, retain = broker.connections[0].packets[0].will
@@ -288,6 +305,21 @@ def test_clock_with_short_and_long_sleep(wake, broker, sleep_ms, reports):
     remember(wake, sync=reports)
     wake(broker.port, sleep_ms=sleep_ms)
     assert len(wake.board.asked) == 2
+
+
+def test_clock_is_set_before_the_device_connects(wake, broker):
+    """TLS refuses certificates that are not valid yet."""
+    wake(broker.port)
+    wake.board.memory = None
+    wake.board.sync_time = lambda host: connections.append(len(broker.connections))
+    connections = []
+    wake(broker.port)
+    assert connections == [1] and len(broker.connections) == 2
+
+
+def test_without_a_time_server_no_one_is_asked(wake, broker, published):
+    wake(broker.port, ntp=False)
+    assert wake.board.asked == [False]
 
 
 def test_clock_that_lost_its_time_is_set_again(wake, broker, monkeypatch, published):
