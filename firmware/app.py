@@ -43,8 +43,8 @@ class Timer:
 class App(Node):
     """The firmware of a device that stays awake; Node documents the arguments."""
 
-    def __init__(self, board, config, journal, client, flash, sources=None, began=None):
-        super().__init__(board, config, journal, client, flash, sources, began)
+    def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
+        super().__init__(board, config, journal, client, flash, sources, began, crash)
         self._telemetry = Timer(config.interval_ms)
         self._health = Timer(config.health_ms)
         self._wifi = Timer(_WIFI_MS)

@@ -165,8 +165,9 @@ def _check_together(config):
     _check_sensors(config.sensors or ())
 
 
-def load(path, device):
-    """Returns the Config in the file at path; check() tells what `device` is. Raises ConfigError."""
+def load(path, device, limit=None):
+    """Returns the Config in the file at path; check() tells what `device` is. limit: chooses the fields, see safe.
+    Raises ConfigError."""
     problem = ""
     try:
         with open(path) as f:
@@ -174,7 +175,8 @@ def load(path, device):
         # MicroPython accepts an object without its end: an incomplete file would lose fields silently.
         if text[-1:] != "}":
             raise ValueError
-        return check(json.loads(text), device)
+        given = json.loads(text)
+        return check(limit(given) if limit else given, device)
     except ConfigError as e:
         problem = str(e)
     except OSError:

@@ -2,8 +2,8 @@
 # application decides when.
 
 import json
+import sys
 
-import commands
 import health
 import telemetry
 from inflight.compat import const, ticks_diff, ticks_ms
@@ -23,7 +23,8 @@ def will(config):
 class Node:
     """A device, for `board` and `config`. `client` publishes from `journal`, which is stored on `flash`; `sources` are
     callables that return (name, unit, value) triples, default: the board's sensors and those of the configuration. A
-    source may have start(), see telemetry. began: ticks_ms() of the start, default: now."""
+    source may have start(), see telemetry. began: ticks_ms() of the start, default: now. crash: what ended an earlier
+    start, see crash."""
 
     RECONNECT = True  # for the client
     version = VERSION
@@ -33,7 +34,7 @@ class Node:
         """The client's timeout_ms."""
         return config.timeout_ms
 
-    def __init__(self, board, config, journal, client, flash, sources=None, began=None):
+    def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
         self.board = board
         self.config = config
         self.journal = journal
@@ -43,7 +44,8 @@ class Node:
         self.errors = {}  # errors of sensors, by name
         self.stopping = False  # a command requested a restart
         self.synchronised = False  # the clock is right
-        self._sources = sources or [board.sensors] + self._configured()
+        self.crash = crash
+        self._sources = [board.sensors] + self._configured() if sources is None else sources
         self._base = "%s/%s/" % (config.root, config.device)
         self._telemetry_topic = self._base + "telemetry"
         self._accepted = getattr(board, "accepted", None)
@@ -91,6 +93,8 @@ class Node:
     def _publish_status(self, state, **more):
         more["state"] = state
         more["firmware"] = VERSION
+        if self.crash and "safe" in self.crash:
+            more["safe"] = True
         self._report("status", more, True)
 
     def _publish_health(self, **more):
@@ -108,8 +112,11 @@ class Node:
             self._publish(self._telemetry_topic, payload, self.config.qos)
 
     def reboot(self, reason):
-        """Restarts the device without a farewell."""
+        """Restarts the device without a farewell; health tells the reason."""
         print("inflight:", reason)
+        import crash
+
+        crash.note(self.board, reason, 0)
         self.journal.commit()
         self.board.sleep(0, True)
 
@@ -117,7 +124,10 @@ class Node:
 
     def _on_command(self, message):
         name = message.topic[len(self._base) + len("command/") :]
+        import commands  # seldom
+
         reply = commands.execute(self, name, message)
+        sys.modules.pop("commands", None)
         # Limits the length of names, which appear in topics and in `errors`.
         self._report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
 

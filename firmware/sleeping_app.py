@@ -69,8 +69,8 @@ class SleepingApp(Node):
         """The steps of a failing connection together take half of the wake at most."""
         return min(config.timeout_ms, config.awake_ms // (2 * _STEPS))
 
-    def __init__(self, board, config, journal, client, flash, sources=None, began=None):
-        super().__init__(board, config, journal, client, flash, sources, began)
+    def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
+        super().__init__(board, config, journal, client, flash, sources, began, crash)
         self._began = self._phase_at = self._up_at
         self._end = ticks_add(self._began, config.awake_ms)
         self._memory = memory = Memory(board.recall())

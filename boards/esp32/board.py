@@ -3,12 +3,14 @@
 import machine
 
 from codes import (
+    BROWN_OUT,
     CONNECTING,
     DEEP_SLEEP,
     FAILED,
     IDLE,
     NO_AP,
     ONLINE,
+    PANIC,
     POWER_ON,
     RESET,
     SOFT,
@@ -19,6 +21,7 @@ from inflight.compat import const, sleep_ms, ticks_diff, ticks_ms
 from wifi import Wifi
 
 NAME = "esp32"
+_DAY_MS = const(86_400_000)
 _DIRECTED_MS = const(4_000)  # time-out for the remembered access point, before others are tried
 
 _id = _station = _cause = _dog = None
@@ -92,13 +95,17 @@ def reset_cause():
         if asked:
             _keep(_NOTE, b"\0")
         if cause == machine.PWRON_RESET:  # or a brown-out: the port does not distinguish them
-            _cause = POWER_ON
+            from supply import failed
+
+            _cause = BROWN_OUT if failed() else POWER_ON
         elif cause == machine.WDT_RESET:
             _cause = WATCHDOG
         elif cause == machine.DEEPSLEEP_RESET:
             _cause = DEEP_SLEEP
-        else:
-            _cause = SOFT if asked or cause == machine.SOFT_RESET else RESET
+        elif asked or cause == machine.SOFT_RESET:
+            _cause = SOFT
+        else:  # the port calls a panic and machine.reset() the same: who asks for a reset, notes it
+            _cause = PANIC if cause == machine.HARD_RESET else RESET
     return _cause
 
 
@@ -123,6 +130,12 @@ def watchdog(ms):
     if _dog is None:
         _dog = machine.WDT(timeout=ms)
     _dog.feed()
+
+
+def stop_watchdog():
+    _keep(_NOTE, b"\1")
+    if _dog:
+        machine.WDT(timeout=_DAY_MS)  # it cannot be stopped
 
 
 # --- network and clock ---

@@ -3,6 +3,7 @@
 import machine
 
 from codes import (
+    BROWN_OUT,
     CONNECTING,
     DEEP_SLEEP,
     FAILED,
@@ -54,6 +55,8 @@ _SCRATCH = const(0x0C)
 _BITTEN = const(0x1C)  # scratch 4, after the watchdog was started
 _HEAD = const(0x20)
 _CLEAR = const(0x3000)  # writing here clears bits
+_CHIP_RESET = const(0x4010002C)  # of the RP2350; the RP2040 does not tell a brown-out from a power-on
+_HAD_BOR = const(0x20000)
 _ENABLE = const(0x40000000)
 _ASKED = const(1)
 _ASLEEP = const(2)
@@ -114,7 +117,7 @@ def reset_cause():
         if note:
             _keep(data)
         if machine.reset_cause() == machine.PWRON_RESET:  # the port does not distinguish it from the button any more
-            _cause = POWER_ON
+            _cause = BROWN_OUT if _rp2350() and machine.mem32[_CHIP_RESET] & _HAD_BOR else POWER_ON
         elif note:
             _cause = DEEP_SLEEP if note == _ASLEEP else SOFT
         else:  # every software reset uses the watchdog
@@ -131,7 +134,7 @@ def sleep(ms, deep=False):
     data = _kept()[0]
     _keep(data, _ASLEEP if ms else _ASKED)
     wifi_off()
-    machine.mem32[_watchdog() + _CLEAR + _CTRL] = _ENABLE  # it would end the sleep
+    machine.mem32[_watchdog() + _CLEAR + _CTRL] = _ENABLE  # the watchdog would end the sleep
     # lightsleep() is limited to an hour and may end early; the clock keeps running.
     end = ticks_add(ticks_ms(), ms)
     left = ms
@@ -139,6 +142,15 @@ def sleep(ms, deep=False):
         machine.lightsleep(min(left, 3_600_000))
         left = ticks_diff(end, ticks_ms())
     machine.reset()
+
+
+def stop_watchdog():
+    global _timer
+    _keep(_kept()[0], _ASKED)
+    if _timer:
+        _timer.deinit()
+        _timer = None
+    machine.mem32[_watchdog() + _CLEAR + _CTRL] = _ENABLE
 
 
 _BITES_MS = const(8_000)  # the hardware's watchdog: at most 8,388 ms

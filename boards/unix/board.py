@@ -129,6 +129,10 @@ def watchdog(ms):
     pass  # the process supervisor handles a process that hangs
 
 
+def stop_watchdog():
+    pass
+
+
 # --- network and clock, managed by the operating system ---
 
 

@@ -74,11 +74,9 @@ def load(folder, clock):
     for name in ("board", "wifi", "clock"):
         if name in sys.modules:
             del sys.modules[name]
-    sys.path.insert(0, codes.__file__.rsplit("/", 2)[0] + "/" + folder)
-    try:
-        import board
-    finally:
-        sys.path.pop(0)
+    sys.path.insert(0, codes.__file__.rsplit("/", 2)[0] + "/" + folder)  # stays: a board imports some modules late
+    import board
+
     for module in (board, sys.modules["wifi"]):
         for name in ("ticks_ms", "sleep_ms"):
             if hasattr(module, name):

@@ -49,6 +49,7 @@ class Registers:
         self.dog = 0x400D8000 if rp2350 else 0x40058000
         self.pad = (0x40038000 if rp2350 else 0x4001C000) + 0x78
         self.words = {CHIP_ID: 0x10004927 if rp2350 else 0x20002927, self.dog: 0, self.pad: 0x56}
+        self.words[0x4010002C] = 0  # RP2350: why it was reset
         for i in range(8):
             self.words[self.scratch(i)] = 0
 
@@ -191,5 +192,9 @@ class _Timer:
         self.chip.clock.at(self.period, self.fire)
 
     def fire(self):
-        self.callback(self)
-        self.again()
+        if self.callback:
+            self.callback(self)
+            self.again()
+
+    def deinit(self):
+        self.callback = None

@@ -23,7 +23,7 @@ def online(*air, **more):
 def test_interface_is_complete():
     board = Rp2040().board
     names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
-    for name in (names + " remember recall watchdog sensors").split():
+    for name in (names + " remember recall watchdog stop_watchdog wifi_off sensors").split():
         assert callable(getattr(board, name)), name
     eq((board.NAME, board.config_path()), ("rp2040", "/config.json"))
 
@@ -119,6 +119,26 @@ def test_reset_causes():
             restart()
             board = chip.start(cause)
             eq((board.reset_cause(), board.reset_cause()), (word, word))
+
+
+def test_brown_out():
+    """Only the RP2350 knows it."""
+    chip = Rp2040(rp2350=True)
+    chip.mem32.words[0x4010002C] = 1 << 17
+    eq(chip.start(PWRON_RESET).reset_cause(), codes.BROWN_OUT)
+    chip.mem32.words[0x4010002C] = 1 << 16
+    eq(chip.start(PWRON_RESET).reset_cause(), codes.POWER_ON)
+
+
+def test_at_the_prompt_the_watchdog_stops():
+    for rp2350 in CHIPS:
+        for ms in (5_000, 60_000):
+            chip = Rp2040(rp2350=rp2350)
+            chip.board.watchdog(ms)
+            chip.board.stop_watchdog()
+            chip.clock.sleep_ms(600_000)
+            stops(chip, chip.reset)
+            eq(chip.start(WDT_RESET).reset_cause(), codes.SOFT)
 
 
 def boot_rom(chip):

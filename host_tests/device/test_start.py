@@ -1,5 +1,6 @@
-# What a device does when its application ends or crashes: it sleeps, and starts again.
+# What a device does when its application ends or crashes: it sleeps, and starts again. Several crashes: test_safe_mode.
 
+import os
 import sys
 
 import start
@@ -7,6 +8,7 @@ from harness import eq
 from inflight import Journal, RamFlash
 
 SLEEP_MS = 60_000
+PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
 
 
 class Board:
@@ -15,6 +17,12 @@ class Board:
     def __init__(self):
         self.slept = []
 
+    def config_path(self):
+        return PATH + "config.json"
+
+    def stop_watchdog(self):
+        pass
+
     def sleep(self, ms, deep=False):
         self.slept.append((ms, deep))
 
@@ -22,10 +30,16 @@ class Board:
 class Config:
     def __init__(self, sleep_ms):
         self.sleep_ms = sleep_ms
+        self.watchdog_ms = 0
 
 
 class Application:
     """Ends by returning or raising `end`."""
+
+    crash = None
+
+    def uptime(self):
+        return 0
 
     def __init__(self, sleep_ms, end, began):
         Application.began = began
@@ -42,14 +56,18 @@ class Application:
 def slept(sleep_ms, end):
     """[(ms, deep)] of the device's sleeps if its application ends like this."""
     board = Board()
-    kept = sys.modules.get("board"), start.build
+    kept = sys.modules.get("board"), start._assemble
     sys.modules["board"] = board
-    start.build = lambda began: Application(sleep_ms, end, began)
+    start._assemble = lambda board, began: Application(sleep_ms, end, began)
     try:
         start.main()
     finally:
         sys.modules.pop("board")
-        start.build = kept[1]
+        start._assemble = kept[1]
+        try:
+            os.remove(PATH + "crash.json")
+        except OSError:
+            pass  # there was no crash
         if kept[0]:
             sys.modules["board"] = kept[0]
     return board.slept

@@ -239,6 +239,14 @@ def test_health_has_the_place_of_the_journal(make, broker, until, published):
     assert (journal["where"], journal["repaired"]) == ("pinned files", 2)
 
 
+def test_safe_mode_is_in_the_status(make, broker, until, published):
+    app = make(broker.port, sources=())
+    app.crash = {"count": 2, "error": "MemoryError: ", "at": None, "told": True, "safe": True}
+    until(app, lambda: published("status") and published("health"))
+    assert published("status")[0]["state"] == "online" and published("status")[0]["safe"]
+    assert "error" not in published("health")[0] and not published("telemetry")
+
+
 def test_orderly_end_publishes_offline(make, broker, until, published):
     app = make(broker.port)
     until(app, lambda: published("status"))
