@@ -1,17 +1,19 @@
 # The application of a device that stays awake: telemetry at its interval, status, health, commands.
 # Its board, client and journal are arguments, so tests drive it like a device does.
 
+import log
 import telemetry
 from codes import CONNECTING, ONLINE
-from inflight.compat import const, passed, ticks_add, ticks_diff, ticks_ms
+from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
+from log import INFO
 from node import Node
 
 _SLICE = const(500)  # longest time in ms between two checks of Wi-Fi, clock and watchdog
 _WIFI_MS = const(15_000)  # between two attempts to connect to Wi-Fi
 _CLOCK_MS = const(60_000)  # between two attempts to set the clock
 _DAY_MS = const(86_400_000)
-_RADIO_MS = const(300_000)  # without a connection to the broker: radio off and on, since a radio can hang unnoticed
-_REBOOT_MS = const(900_000)  # restart: nothing is lost by it
+_RESCUE_MS = const(300_000)  # without a connection to the broker: radio off and on, since a radio can hang unnoticed,
+_REBOOT = const(3)  # and after three times as long a restart: nothing is lost by it
 _DRAIN_MS = const(5_000)
 
 
@@ -49,9 +51,11 @@ class App(Node):
         self._health = Timer(config.health_ms)
         self._wifi = Timer(_WIFI_MS)
         self._clock = Timer(_CLOCK_MS)
-        self._connected_at = ticks_ms()  # when there was a connection last
-        self._radio_restarted = False  # since then
+        self._rescue = Timer(_RESCUE_MS)  # due without a connection for so long
+        self._rescue.put_off(ticks_ms())
+        self._rescues = 0
         self._may_connect = True  # the client
+        self._wifi_status = None
         self._reading_sensors = False  # the sensors are measuring
         self._readings_due = 0  # when they are ready
         client.on_connect = self._on_connect
@@ -62,11 +66,15 @@ class App(Node):
         self._telemetry.put_off(ticks_ms())
 
     def _on_connect(self, session_present):
+        self._confirm()
         self._publish_status("online")
 
     def _keep_network(self, now):
         board = self.board
         status = board.wifi_status()
+        if status != self._wifi_status:
+            self._wifi_status = status
+            log.say("Wi-Fi: " + status, INFO)
         if status == ONLINE:
             self._wifi.at = now  # due as soon as the network goes
             if self._clock.due(now) and board.sync_time(self.config.ntp):
@@ -75,29 +83,30 @@ class App(Node):
                 self._clock.put_off(now)
         elif status != CONNECTING and self.config.wifi_ssid and self._wifi.due(now):
             self._join(0)
-        self._keep_client(status == ONLINE or not self.config.wifi_ssid)
+        self._keep_client(now, status == ONLINE or not self.config.wifi_ssid)
 
-    def _keep_client(self, online):
+    def _keep_client(self, now, online):
+        client = self.client
+        if client.connected or not (self.config.wifi_ssid or self.config.trial):
+            self._rescue.put_off(now)
+            self._rescues = 0
+        elif self._rescue.due(now):  # the network may look well and be dead
+            self._rescues += 1
+            if self._rescues == _REBOOT:
+                import crash
+
+                crash.restart(self, "no connection for 15 minutes")
+            elif self._rescues == 1:
+                self.board.wifi_off()
+                self._wifi.put_off(now)
+                self._join(0)
         # Without a network the client does not try to connect, so that no pause grows.
         if online and not self._may_connect:
             self._may_connect = True
-            self.client.connect_soon()
-        elif not online and self._may_connect and not self.client.connected:
+            client.connect_soon()
+        elif not online and self._may_connect and not client.connected:
             self._may_connect = False
-            self.client.disconnect()
-
-    def _recover(self, now):
-        # The network may look well and be dead.
-        if self.client.connected or not self.config.wifi_ssid:
-            self._connected_at = now
-            self._radio_restarted = False
-        elif passed(now, self._connected_at, _REBOOT_MS):
-            self.reboot("no connection for 15 minutes")
-        elif not self._radio_restarted and passed(now, self._connected_at, _RADIO_MS):
-            self._radio_restarted = True
-            self.board.wifi_off()
-            self._wifi.put_off(now)
-            self._join(0)
+            client.disconnect()
 
     def _keep_reading(self, now):
         # Returns the time in ms until something is due.
@@ -119,10 +128,11 @@ class App(Node):
         if self.config.watchdog_ms:
             self.board.watchdog(self.config.watchdog_ms)
         self._keep_network(now)
-        self._recover(now)
         left = self._keep_reading(now)
         if self._health.due(now):
             self._publish_health()
+        if log.waiting:
+            self._publish_log()
         self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
 
     def run(self):

@@ -55,10 +55,16 @@ def build(board, began, crash=None, limit=None):
     ValueError with the necessary change, OSError if the flash fails."""
     from config import load
     from inflight import Client, Journal
+    from log import report
     from node import will
-    from start import say, say_end  # not from here: a function keeps its module
 
-    config = load(board.config_path(), board.device_id, limit)  # device_id() may switch the radio on
+    path, trial = board.config_path(), False
+    if _exists(path + ".new") or _exists(path + ".try"):
+        from settings import begin
+
+        path, trial = begin(board)
+    config = load(path, board.device_id, limit)  # device_id() may switch the radio on
+    config.trial = trial
     tls = None
     if config.tls_ca:
         from secure import context
@@ -69,7 +75,8 @@ def build(board, began, crash=None, limit=None):
         from sleeping_app import SleepingApp as Application
     else:
         from app import App as Application
-    del sys.modules["config"]
+    for name in ("settings", "config"):
+        sys.modules.pop(name, None)
     if limit:
         from safe import mount
 
@@ -93,7 +100,7 @@ def build(board, began, crash=None, limit=None):
         when_full=config.when_full,
         timeout_ms=Application.timeout(config),
         reconnect=Application.RECONNECT,
-        on_disconnect=say_end,
-        on_error=say,
+        on_disconnect=report,
+        on_error=report,
     )
     return Application(board, config, journal, client, flash, () if limit else None, began, crash)

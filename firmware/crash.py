@@ -8,6 +8,7 @@ import sys
 from codes import PANIC, WATCHDOG
 from inflight.compat import const
 from inflight.journal import OUT
+from log import say
 from telemetry import describe
 
 _MOST = const(3)  # crashes in a row, then safe mode
@@ -67,6 +68,14 @@ def note(board, error, crashes=1, well=False):
     return record
 
 
+def restart(app, reason):
+    """Restarts the device without a farewell; health tells the reason."""
+    say(reason)
+    note(app.board, reason, 0)
+    app.journal.commit()
+    app.board.sleep(0, True)
+
+
 def _frame(error):
     # Where it was raised: file, line, function.
     try:
@@ -82,13 +91,13 @@ def _frame(error):
     return frames[-1][:_LENGTH] if frames else None
 
 
-def crashed(board, error, watchdog_ms, ran_s):
-    """Writes down the exception that ended a start after `ran_s` seconds, and pauses: the longer, the more crashes
-    there were in a row."""
-    count = note(board, error, 1, ran_s >= _WELL_S)["count"]
+def crashed(board, error, config, ran_s):
+    """Writes down the exception that ended a start after `ran_s` seconds, both None if it had no application, and
+    pauses: the longer, the more crashes there were in a row."""
+    count = note(board, error, 1, (ran_s or 0) >= _WELL_S)["count"]
     for _ in range(_PAUSES_S[min(count, len(_PAUSES_S)) - 1]):
-        if watchdog_ms:
-            board.watchdog(watchdog_ms)
+        if config and config.watchdog_ms:
+            board.watchdog(config.watchdog_ms)
         board.sleep(1000)
 
 

@@ -2,12 +2,13 @@
 # application decides when.
 
 import json
-import sys
 
 import health
+import log
 import telemetry
 from inflight.compat import const, ticks_diff, ticks_ms
 from inflight.journal import OUT
+from log import INFO
 
 VERSION = "0.1.0"
 _NAME = const(64)  # characters of a command's name, at most
@@ -53,6 +54,7 @@ class Node:
         self._up_ms = self._up_s = 0
         self._up_at = ticks_ms() if began is None else began
         board.reset_cause()
+        log.level = log.LEVELS.index(config.log)
         client.subscribe(self._base + "command/#", 2, self._on_command)
 
     def _configured(self):
@@ -111,23 +113,26 @@ class Node:
         if payload:
             self._publish(self._telemetry_topic, payload, self.config.qos)
 
-    def reboot(self, reason):
-        """Restarts the device without a farewell; health tells the reason."""
-        print("inflight:", reason)
-        import crash
+    # --- commands, and what else is seldom: modules that unload themselves ---
 
-        crash.note(self.board, reason, 0)
-        self.journal.commit()
-        self.board.sleep(0, True)
+    def _publish_log(self):
+        if self.client.connected:
+            import commands
 
-    # --- commands ---
+            commands.publish_log(self)
+
+    def _confirm(self):
+        if self.config.trial:
+            import settings
+
+            settings.confirm(self)
 
     def _on_command(self, message):
         name = message.topic[len(self._base) + len("command/") :]
-        import commands  # seldom
+        import commands
 
+        log.say("command " + name, INFO)
         reply = commands.execute(self, name, message)
-        sys.modules.pop("commands", None)
         # Limits the length of names, which appear in topics and in `errors`.
         self._report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
 
@@ -139,9 +144,7 @@ class Node:
         config = self.config
         if not self._wifi_is_set_up:
             self._wifi_is_set_up = True
-            try:
-                board.wifi_setup(config.hostname, config.wifi_country, config.wifi_ip)
-                self.errors.pop("wifi", None)
-            except (ValueError, OSError) as e:
-                self.errors["wifi"] = telemetry.describe(e)
+            import radio
+
+            radio.set_up(self)
         return board.wifi_connect(config.wifi_ssid, config.wifi_key, timeout_ms)

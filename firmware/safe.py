@@ -7,8 +7,8 @@ from inflight import Journal, RamFlash
 
 # Never without one of these: the device would connect elsewhere, as somebody else, or without TLS.
 _NEEDED = ("host", "port", "user", "password", "root", "device", "tls_ca", "tls_cert", "tls_key")
-_USEFUL = ("wifi_ssid", "wifi_key", "wifi_country", "wifi_ip", "hostname", "ntp", "keepalive", "protocol_level")
-_SLEEP = ("sleep_ms", "awake_ms")
+_USEFUL = ("wifi_ssid", "wifi_key", "wifi_security", "wifi_networks", "wifi_txpower", "wifi_country", "wifi_ip")
+_USEFUL += ("hostname", "ntp", "keepalive", "protocol_level", "sleep_ms", "awake_ms")
 
 
 def limit(given):
@@ -18,7 +18,7 @@ def limit(given):
         raise ConfigError('write one JSON object, {"host": "broker.example", ...}')
     kept = {name: given[name] for name in _NEEDED if name in given}
     check(kept, "device")
-    for name in _USEFUL + _SLEEP:
+    for name in _USEFUL:
         if name in given:
             try:
                 check(dict(kept, **{name: given[name]}), "device")

@@ -4,31 +4,17 @@ import gc
 import sys
 
 from inflight.compat import const, passed, ticks_ms
+from log import report
 
 _BOOT_MS = const(10_000)
-
-
-def say(error):
-    from telemetry import describe
-
-    print("inflight:", describe(error))
-
-
-def say_end(error):
-    if error:
-        say(error)
-
-
-def _start_of_the_board():
-    # A board's ticks begin with its start. Later, that was too long ago to be a boot: a soft reset, or a process.
-    now = ticks_ms()
-    return now if passed(now, 0, _BOOT_MS) else 0
 
 
 def main():
     """Runs the device. Returns when a user stops it, or when it cannot start for a reason that only a user can
     change."""
-    began = _start_of_the_board()
+    began = ticks_ms()
+    if not passed(began, 0, _BOOT_MS):
+        began = 0  # a board's ticks begin with its start; else it was a soft reset, or is a process
     import board
 
     app = error = None
@@ -48,19 +34,8 @@ def main():
         return _leave_to_the_prompt(board)
     except Exception as e:
         # An exception must neither stop the device nor empty its battery.
-        say(e)
         error = e
-        board.sleep(1000)
-    if app:
-        _try_to_commit(app.journal)
-    if error:
-        ms = app.config.sleep_ms if app else 0
-        watchdog_ms = app.config.watchdog_ms if app else 0
-        ran_s = app.uptime() if app else 0
-        app = None
-        gc.collect()  # it may have been a MemoryError
-        _write_down(board, error, watchdog_ms, ran_s)
-    board.sleep(ms, True)
+    board.sleep(_end(board, app, error) if error else _commit(app.journal, ms), True)
 
 
 def _leave_to_the_prompt(board):
@@ -82,18 +57,29 @@ def _assemble(board, began):
         gc.collect()
 
 
-def _write_down(board, *what):
-    try:
-        import crash
-
-        crash.crashed(board, *what)
-    except Exception as e:
-        say(e)
-
-
-def _try_to_commit(journal):
-    # Commits: otherwise acknowledged messages would be sent again after the sleep.
+def _commit(journal, ms):
+    # Otherwise acknowledged messages would be sent again after the sleep.
     try:
         journal.commit()
     except OSError as e:
-        say(e)
+        report(e)
+    return ms
+
+
+def _end(board, app, error):
+    # After a crash. Returns how long the device sleeps.
+    report(error)
+    board.sleep(1000)
+    config = ran_s = None
+    if app:
+        config = app.config
+        ran_s = app.uptime()
+        _commit(app.journal, 0)
+        app.client = app.journal = None  # it may have been a MemoryError
+    try:
+        import crash
+
+        crash.crashed(board, error, config, ran_s)
+    except Exception as e:
+        report(e)
+    return config.sleep_ms if config else 0

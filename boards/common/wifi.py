@@ -17,8 +17,12 @@ class Wifi:
     the port, connect(): starts to connect to `ssid` with `key`, joined(): True if an access point has accepted the
     station, with an address or not."""
 
-    ssid = key = None
-    _address = None
+    ssid = key = security = None
+    # What wifi_settings changes.
+    networks = ()  # others than that of join(): (ssid, key, security)
+    default_security = address = txpower = None
+    power_save = False
+    _rest = ()  # networks that are still to be tried
     _verdict = None  # why the last attempt failed
     _waiting = False  # for the result of an attempt
     _before = None  # status code when the attempt began
@@ -26,30 +30,28 @@ class Wifi:
 
     def __init__(self, name):
         self.wlan = network.WLAN(network.STA_IF)
-        self._name = "inflight-" + name[-6:]
-        self.setup()
-
-    def setup(self, hostname=None, country=None, address=None):
-        """Takes effect with the next join(): host name, two letters of the country with the radio's rules, (address,
-        mask, gateway, name server) without DHCP. Raises ValueError."""
-        network.hostname(hostname or self._name)
-        self._address = tuple(address) if address else None
-        if country:
-            network.country(country)
-            self.wlan.active(False)  # takes effect when the radio starts
+        self.name = "inflight-" + name[-6:]
+        network.hostname(self.name)
 
     def join(self, ssid, key, timeout_ms):
         """Starts to connect, and waits for the result for at most `timeout_ms`. Returns status()."""
-        self.ssid = ssid
-        self.key = key
-        self._limit = timeout_ms if timeout_ms > 0 else _LIMIT_MS
-        self._began = ticks_ms()
-        self._dial()
+        self._rest = [(ssid, key, self.default_security)]
+        if self.networks:
+            from networks import by_signal
+
+            self._rest = by_signal(self.wlan, self._rest + self.networks)
+        self._limit = timeout_ms // len(self._rest) if timeout_ms > 0 else _LIMIT_MS
+        self._try_next()
         word = self.status()
         while word == CONNECTING and timeout_ms > 0:
             sleep_ms(_POLL_MS)
             word = self.status()
         return word
+
+    def _try_next(self):
+        self.ssid, self.key, self.security = self._rest.pop(0)
+        self._began = ticks_ms()
+        self._dial()
 
     def _dial(self):
         wlan = self.wlan
@@ -60,9 +62,11 @@ class Wifi:
             self._leave()  # a driver that is connecting refuses another attempt
             self._dialled = ticks_ms()
             # With power saving an answer waits for the next beacon, and the Pico W loses some packets.
-            wlan.config(pm=network.WLAN.PM_NONE)
-            if self._address:
-                wlan.ifconfig(self._address)
+            wlan.config(pm=network.WLAN.PM_PERFORMANCE if self.power_save else network.WLAN.PM_NONE)
+            if self.txpower:
+                wlan.config(txpower=self.txpower)
+            if self.address:
+                wlan.ifconfig(self.address)
             self.connect()
         except (OSError, RuntimeError, ValueError) as e:
             self._give_up(WRONG_KEY if "Password" in str(e) else FAILED)
@@ -96,6 +100,9 @@ class Wifi:
             self._limit = _LIMIT_MS
             self._began = ticks_ms()
             self._waiting = True
+        if self._rest and word not in (ONLINE, CONNECTING):
+            self._try_next()
+            word = CONNECTING
         return word
 
     def _outcome(self, code, word):
@@ -115,6 +122,7 @@ class Wifi:
 
     def off(self):
         """Disconnects and stops the radio."""
+        self._rest = ()
         for stop in (self.wlan.disconnect, lambda: self.wlan.active(False)):
             try:
                 stop()

@@ -176,7 +176,7 @@ class _Wifi(Wifi):
         self.wlan.config(reconnects=0)
         kept = _kept()
         channel = kept[_AP + 6]
-        self._directed = channel > 0 and kept[_NETWORK:_CHECK] == _network(self.ssid)
+        self._directed = channel > 0 and not self.networks and kept[_NETWORK:_CHECK] == _network(self.ssid)
         if not self._directed:
             self.wlan.connect(self.ssid, self.key)
             return
@@ -219,8 +219,10 @@ def _wifi():
     return _station
 
 
-def wifi_setup(hostname=None, country=None, address=None):
-    _wifi().setup(hostname, country, address)
+def wifi_setup(*settings, **more):
+    from wifi_settings import apply
+
+    apply(_wifi(), *settings, **more)
 
 
 def wifi_connect(ssid, key, timeout_ms):

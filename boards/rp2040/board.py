@@ -193,7 +193,10 @@ class _Wifi(Wifi):
         return self.wlan.status() == 2
 
     def connect(self):
-        self.wlan.connect(self.ssid, self.key)
+        if self.security:  # only "wpa3", whose code some versions of MicroPython do not name
+            self.wlan.connect(self.ssid, self.key, security=0x1000004)  # type: ignore[call-arg]
+        else:
+            self.wlan.connect(self.ssid, self.key)
 
 
 def _wifi():
@@ -203,8 +206,10 @@ def _wifi():
     return _station
 
 
-def wifi_setup(hostname=None, country=None, address=None):
-    _wifi().setup(hostname, country, address)
+def wifi_setup(*settings, **more):
+    from wifi_settings import apply
+
+    apply(_wifi(), *settings, **more)
 
 
 def wifi_connect(ssid, key, timeout_ms):

@@ -136,7 +136,7 @@ def stop_watchdog():
 # --- network and clock, managed by the operating system ---
 
 
-def wifi_setup(hostname=None, country=None, address=None):
+def wifi_setup(*settings, **more):
     pass
 
 

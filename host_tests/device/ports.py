@@ -89,7 +89,8 @@ class WLAN:
     failed, or the connection was lost), and status()."""
 
     PM_NONE = 0
-    settings = ("pm",)
+    PM_PERFORMANCE = 1
+    settings = ("pm", "txpower")
     says = None  # a wrong status code to report
     broken = False  # every call of the driver fails
     static = wanted = None
@@ -212,6 +213,7 @@ class _Get:
     def __init__(self, wlan):
         self.wlan = wlan
         self.PM_NONE = wlan.PM_NONE
+        self.PM_PERFORMANCE = wlan.PM_PERFORMANCE
 
     def __call__(self, interface):
         return self.wlan

@@ -9,7 +9,7 @@ class Station(WLAN):
     NO_AP = 201
     WRONG_KEY = 202
     GONE = 200
-    settings = ("pm", "reconnects")
+    settings = ("pm", "txpower", "reconnects")
     reason = 0
     connecting = requested = False
     tries = 0

@@ -12,9 +12,12 @@ class Station(WLAN):
     GONE = 0
     state = 0  # state or result of the last attempt
 
-    def connect(self, ssid, key):
+    security = None
+
+    def connect(self, ssid, key, *, security=None):
         if not self.up:
             raise OSError(1)
+        self.security = security
         self.state = 1
         self.begin(ssid, key)
 
@@ -28,6 +31,9 @@ class Station(WLAN):
 
     def deinit(self):
         self.did.append("deinit")
+
+    def scan(self):
+        return [(ap.ssid.encode(), ap.bssid, ap.channel, ap.rssi, 5, 1) for ap in self.chip.air]
 
     def status(self, what=None):
         if what == "rssi":

@@ -247,9 +247,47 @@ def test_setting_the_country_restarts_the_radio():
         eq(chip.did[:2], ["inactive", "active"])
 
 
-def test_power_saving_is_off():
+def test_power_saving_is_off_unless_asked_for():
     for new in CHIPS:
-        eq(online(new).wlan.set["pm"], 0)
+        chip = online(new)
+        eq((chip.wlan.set["pm"], chip.wlan.set.get("txpower")), (0, None))
+        chip.board.wifi_setup(power_save=True, txpower=8.5)
+        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        eq((chip.wlan.set["pm"], chip.wlan.set["txpower"]), (1, 8.5))
+
+
+def dialled(chip):
+    return [what[1] for what in chip.did if what[0] == "connect"]
+
+
+def test_several_networks_are_tried_by_signal():
+    near, far = AccessPoint("cellar", rssi=-50), AccessPoint("attic", rssi=-80)
+    more = [{"ssid": "hidden", "key": KEY}, {"ssid": "cellar", "key": KEY}]
+    for timeout_ms in (0, 60_000):
+        for new in CHIPS:
+            chip = new(far, near)
+            chip.board.wifi_setup(networks=more)
+            chip.board.wifi_connect("attic", KEY, timeout_ms)
+            eq((outcome(chip), dialled(chip)), (ONLINE, ["cellar"]))
+            near.refuses = chip.wlan.WRONG_KEY
+            del chip.did[:]
+            chip.board.wifi_connect("attic", KEY, timeout_ms)
+            eq((outcome(chip), dialled(chip)), (ONLINE, ["cellar", "attic"]))
+            near.refuses = None
+            chip = new()
+            chip.board.wifi_setup(networks=more)
+            chip.board.wifi_connect("attic", KEY, timeout_ms)
+            eq((outcome(chip, 120_000), dialled(chip)), (NO_AP, ["attic", "hidden", "cellar"]))
+
+
+def test_several_networks_share_the_time_out():
+    for new in CHIPS:
+        chip = new(silent("attic"), silent("cellar"))
+        chip.board.wifi_setup(networks=[{"ssid": "cellar", "key": KEY}])
+        before = chip.clock.now
+        eq(chip.board.wifi_connect("attic", KEY, 12_000), NO_ADDRESS)
+        assert chip.clock.now - before <= 14_000
+        eq(len(dialled(chip)), 2)
 
 
 # --- the clock ---

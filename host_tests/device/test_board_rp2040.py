@@ -43,6 +43,16 @@ def test_identity_is_the_chips_own_without_wifi():
     eq(chip.board.device_id(), "010203040506")
 
 
+def test_a_network_that_accepts_only_wpa3():
+    """Without the hint the Wi-Fi chip tries WPA2."""
+    chip = online()
+    eq(chip.wlan.security, None)
+    chip.board.wifi_setup(security="wpa3")
+    eq((chip.board.wifi_connect("attic", KEY, 10_000), chip.wlan.security), (ONLINE, 0x1000004))
+    chip.board.wifi_setup(networks=[{"ssid": "attic", "key": KEY, "security": "wpa3"}])
+    eq((chip.board.wifi_connect("elsewhere", KEY, 60_000), chip.wlan.security), (ONLINE, 0x1000004))
+
+
 # --- memory that survives a reset ---
 
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import log
 from app import App
 from codes import IDLE, ONLINE, POWER_ON
 from config import check
@@ -41,8 +42,16 @@ class Board:
     def wifi_status(self):
         return self.wifi
 
-    def wifi_setup(self, hostname=None, country=None, address=None):
+    @property
+    def configuration(self):
+        return json.loads(self.path.read_text())
+
+    def config_path(self):
+        return str(self.path)
+
+    def wifi_setup(self, hostname=None, country=None, address=None, **radio):
         self.set_up.append((hostname, country, address))
+        self.radio = radio
 
     def wifi_connect(self, ssid, key, timeout_ms):
         self.joined.append((ssid, key, timeout_ms))
@@ -83,11 +92,14 @@ class Maker:
     """make(port, ...) is an App, or a SleepingApp if sleep_ms is given. `board`: a new Board by default. Other
     arguments are fields of its configuration."""
 
-    def __init__(self):
+    def __init__(self, folder):
         self.apps = []
+        self._path = folder / "config.json"
 
     def __call__(self, port, flash=None, sources=None, board=None, began=None, **fields):
-        config = check({"host": "127.0.0.1", "port": port, "interval_ms": 100, **fields}, "dev")
+        given = {"host": "127.0.0.1", "port": port, "interval_ms": 100, **fields}
+        self._path.write_text(json.dumps(given))
+        config = check(given, "dev")
         flash = flash or RamFlash(8, 4096)
         journal = Journal(flash)
         kind = SleepingApp if config.sleep_ms else App
@@ -102,15 +114,18 @@ class Maker:
             timeout_ms=min(3000, kind.timeout(config)),
             backoff_ms=(0, 0),
             reconnect=kind.RECONNECT,
-            on_error=lambda error: None,
+            on_error=log.report,
         )
-        self.apps.append(kind(board or Board(), config, journal, client, flash, sources, began))
+        board = board or Board()
+        board.path = self._path
+        log.text, log.waiting = "", False
+        self.apps.append(kind(board, config, journal, client, flash, sources, began))
         return self.apps[-1]
 
 
 @pytest.fixture
-def make():
-    maker = Maker()
+def make(tmp_path):
+    maker = Maker(tmp_path)
     yield maker
     for app in maker.apps:
         app.client._close()

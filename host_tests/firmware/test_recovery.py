@@ -89,6 +89,12 @@ def test_a_device_whose_network_somebody_else_manages_does_not_restart(device, n
     assert device.errors
 
 
+def test_a_device_without_a_connection_by_new_settings_restarts(device, nobody):
+    """The next start has the old ones."""
+    device.start(nobody, wifi_ssid=None, wifi_key=None).config.trial = True
+    assert device.run(60)[-1] == (15, "restart")
+
+
 # --- connecting when there is a network ---
 
 

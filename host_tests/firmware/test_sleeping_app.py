@@ -6,6 +6,7 @@ import time
 import pytest
 
 from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE, WRONG_KEY
+from config import Config
 from dev.reference.kinds import DISCONNECT
 from host_tests.broker import Automatic, Faults
 from inflight import RamFlash
@@ -187,6 +188,15 @@ def test_radio_is_on_at_each_nth_wake(wake, broker, published):
     assert wake.app.journal.live == 0
 
 
+def test_radio_is_on_when_settings_are_tried(wake, broker, monkeypatch):
+    """They would be rolled back otherwise."""
+    wake(broker.port, report_every=4)
+    monkeypatch.setattr(Config, "trial", True)
+    wake(broker.port, report_every=4)
+    assert len(broker.connections) == 2
+    assert not wake.app.config.trial  # confirmed
+
+
 def test_a_journal_half_full_is_delivered_at_once(wake, broker, nobody):
     wake.flash = RamFlash(6, 1024)
     wake(nobody, report_every=255)
@@ -359,6 +369,26 @@ def test_reboot_is_a_new_start(wake, broker, published):
     assert published("reply/reboot")[0]["ok"]
     assert states(published)[-1] == "offline"
     assert not broker.sessions["dev"].flight
+
+
+def test_it_stays_awake_on_command(wake, broker, published):
+    wake(broker.port)
+    broker.give("inflight/dev/command/stay-awake", b"1500", 2)
+    wake(broker.port, watchdog_ms=60_000, awake_ms=1000)
+    assert published("reply/stay-awake")[0]["ok"]
+    assert Memory(wake.board.memory).phases[-1] >= 1_000
+    assert len(wake.board.fed) > 1
+    first, last = published("status")[-2:]
+    assert first["state"] == last["state"] == "asleep" and first["next_s"] - last["next_s"] in (0, 1, 2)
+    assert wake.app.journal.live == 0 and Memory(wake.board.memory).missed == 0
+
+
+@pytest.mark.parametrize("payload", [b"", b"soon", b"-1", b"3600001"])
+def test_wrong_time_to_stay_awake(wake, broker, published, payload):
+    wake(broker.port)
+    broker.give("inflight/dev/command/stay-awake", payload, 2)
+    wake(broker.port)
+    assert "from 0 to 3600000" in published("reply/stay-awake")[0]["error"]
 
 
 def test_interval_is_refused_with_advice(wake, broker, published):
