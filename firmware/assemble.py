@@ -12,6 +12,16 @@ def _exists(path):
         return False
 
 
+def _tried(board):
+    # The file of a configuration that this start tries, if any.
+    path = board.config_path()
+    if not (_exists(path + ".new") or _exists(path + ".try")):
+        return None
+    from settings import begin
+
+    return begin(board)
+
+
 def _last_crash(board):
     # What ended the starts before this one; None if nothing did.
     from codes import PANIC, WATCHDOG
@@ -27,10 +37,11 @@ def assemble(board, began):
     """Returns the application of this board, ready to run; the device started at ticks_ms() `began`. It is in safe
     mode (see safe) after several crashes in a row, and if its configuration has an error. Returns None if a person has
     to act first, and prints what to do."""
+    path = _tried(board)
     record = _last_crash(board)
     try:
         if not (record and "safe" in record):
-            return build(board, began, record)
+            return build(board, began, record, path=path)
     except ValueError as e:  # it would come again with each start
         print("inflight:", e)
         if board.NAME == "unix":  # a process has somebody who reads its exit status
@@ -50,21 +61,17 @@ def assemble(board, began):
             sys.modules.pop(name, None)
 
 
-def build(board, began, crash=None, limit=None):
-    """Returns the application. crash: what ended the starts before. limit: limits what it does, see safe. Raises
-    ValueError with the necessary change, OSError if the flash fails."""
+def build(board, began, crash=None, limit=None, path=None):
+    """Returns the application. crash: what ended the starts before. limit: limits what it does, see safe. path: the
+    file of a configuration that is tried, see settings. Raises ValueError with the necessary change, OSError if the
+    flash fails."""
     from config import load
     from inflight import Client, Journal
     from log import report
     from node import will
 
-    path, trial = board.config_path(), False
-    if _exists(path + ".new") or _exists(path + ".try"):
-        from settings import begin
-
-        path, trial = begin(board)
-    config = load(path, board.device_id, limit)  # device_id() may switch the radio on
-    config.trial = trial
+    config = load(path or board.config_path(), board.device_id, limit)  # device_id() may switch the radio on
+    config.trial = path is not None
     tls = None
     if config.tls_ca:
         from secure import context

@@ -58,7 +58,8 @@ def _rename(path, end):
 
 
 def begin(board):
-    """Returns the path of the configuration of this start, and whether it is tried."""
+    """Returns the path of the configuration that this start tries, None if there is none. Forgets what an earlier start
+    tried in vain."""
     path = board.config_path()
     try:
         os.remove(path + _TRY)
@@ -67,8 +68,8 @@ def begin(board):
         note(board, "set: no connection with the changed settings, the old ones are back", 0)
     except OSError:
         if _rename(path + _NEW, path + _TRY):
-            return path + _TRY, True
-    return path, False
+            return path + _TRY
+    return None
 
 
 def confirm(app):
