@@ -1,4 +1,4 @@
-# Builds the application of a board from its configuration. Runs once, and is unloaded: this frees 3 KB of heap.
+# Builds the application of a board from its configuration. Runs once, and is unloaded.
 
 import os
 import sys
