@@ -8,10 +8,11 @@ INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-boards setup-pipeline setup-tests test conformance crash fuzz test-brokers soak bench freeze demo sensor image \
-	flash deploy monitor test-pico-w figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline lint clean
+	flash deploy monitor test-pico-w test-esp32 figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline \
+	lint clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## virtual environment, interpreters and broker, without root
 	$(SETUP)
@@ -74,7 +75,12 @@ flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CON
 
 test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour)
 	$(SETUP) firmware
-	INFLIGHT_PICO_W=1 $(VENV)/python -m pytest -n 2 host_tests/pico_w $(ARGS)
+	INFLIGHT_PICO_W=1 $(VENV)/python -m pytest -n 2 host_tests/emulated_boards -k "not esp32" $(ARGS)
+
+test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xtensa -L folder" [MICROPYTHON= MINUTES=60])
+	INFLIGHT_ESP32=1 $(if $(QEMU_ESP32),QEMU_ESP32="$(QEMU_ESP32)") $(if $(MINUTES),SOAK_MINUTES="$(MINUTES)") \
+		$(if $(MICROPYTHON),INFLIGHT_ESP32_MICROPYTHON="$(MICROPYTHON)") \
+		$(VENV)/python -m pytest host_tests/emulated_boards -k esp32 $(ARGS)
 
 figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board
 	$(SETUP) firmware

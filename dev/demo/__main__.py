@@ -13,9 +13,9 @@ from rich.console import Console
 from dev.demo.downstream import Downstream
 from dev.demo.mosquitto import Mosquitto
 from dev.demo.network import Network
-from dev.demo.patience import Patience
 from dev.demo.sensors import HEAP, ROOT, Fleet
 from dev.demo.subscriber import Subscriber
+from dev.patience import Patience
 from dev.reference.oracle import judge
 from dev.setup.common import CHECKOUT
 from dev.shown import table

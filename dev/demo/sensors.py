@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from dev.demo.patience import Patience
+from dev.patience import Patience
 from dev.runtimes import runtime
 from inflight_tools.boards.bundle import compile_all, sources
 from inflight_tools.cache import write_below

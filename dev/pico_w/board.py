@@ -108,7 +108,7 @@ class Board(MicroPythonDevice):
     def __init__(self, flash=(), uf2=None):
         self.radio = Radio()
         parts = (BootselButton, lambda: self.radio)
-        super().__init__(board=dataclasses.replace(BOARDS["pico_w"], extras=parts, image=uf2 or image.find()))
+        super().__init__(board=dataclasses.replace(BOARDS["pico_w"], extras=parts, image=uf2 or image.FIRMWARE.find()))
         self.simulator = _Simulator(self.mcu, self.radio)
         self.power = Power(self.mcu, self.simulator.stop)
         self.console = bytearray()
@@ -144,6 +144,13 @@ class Board(MicroPythonDevice):
     def snapshot(self):
         """The content of the flash."""
         return bytes(self.mcu.flash[:FLASH_SIZE])
+
+    def network_away(self):
+        """The access point goes."""
+        self.radio.vanish()
+
+    def network_back(self):
+        self.radio.appear()
 
     def give_task(self, number):
         """Sets the value in TASK_REGISTER."""

@@ -14,8 +14,8 @@ from dev.certificates import der, server_context
 from dev.demo import mosquitto
 from dev.pico_w import copies, filesystem, image, mounting, sensor
 from dev.pico_w.board import Board
-from dev.pico_w.subscriber import Subscriber
-from dev.pico_w.tls_proxy import tls_proxy
+from dev.subscriber import Subscriber
+from dev.tls_proxy import tls_proxy
 from inflight_tools.boards.bundle import LIB, files
 
 _PROMPT_S = 600
@@ -68,8 +68,8 @@ def measure(folder):
     ca = trustme.CA()
     with mosquitto.Mosquitto(folder) as broker:
         yield "the sensor, connected", of_a_sensor(broker, {})
-        with tls_proxy(broker.port, server_context(ca, "broker.test")) as relay:
-            secure = {"host": "broker.test", "port": relay.port, "tls_ca": "/ca.der"}
+        with tls_proxy(broker.port, server_context(ca, sensor.TLS_HOST)) as relay:
+            secure = {"host": sensor.TLS_HOST, "port": relay.port, "tls_ca": "/ca.der"}
             yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": der(ca)})
 
 

@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import struct
-import time
 
 from rp2040py.external.cyw43 import net
 from rp2040py.external.cyw43.nat import GATEWAY_IP, GATEWAY_MAC, NatBridge
 
+from dev import ntp
+
 HOST = "10.0.0.1"  # what the board dials to reach 127.0.0.1 here
-_DNS, _NTP = 53, 123
-_NTP_EPOCH = 2_208_988_800  # 1970, counted from 1900
+_DNS = 53
 
 
 async def _dial(host, port):
@@ -35,15 +35,11 @@ def _resolve(query):
     return head + query[12:end] + struct.pack("!HHHIH", 0xC00C, 1, 1, 60, 4) + GATEWAY_IP
 
 
-def _tell_time(_):
-    return struct.pack("!BB38xII", 0x24, 1, int(time.time()) + _NTP_EPOCH, 0)
-
-
 class _Services:
     """Stands in for the emulator's UDP relay, which would send to the real internet: names and the time are answered
     here, all else is swallowed."""
 
-    _ANSWERS = {_DNS: _resolve, _NTP: _tell_time}
+    _ANSWERS = {_DNS: _resolve, ntp.PORT: ntp.answer}
 
     def __init__(self, send):
         self._send = send

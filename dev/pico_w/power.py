@@ -1,12 +1,10 @@
 """Power cuts. Every program and erase of the flash chip is seen here, and can be the last."""
 
-import random
-
 from rp2040py.peripherals import ssi as chip
 
+from dev.power import Plan
+
 _SIZES = {chip.CMD_PAGE_PROGRAM: 256, chip.CMD_SECTOR_ERASE: 4096, chip.CMD_BLOCK_ERASE: 65536}
-KINDS = ("program", "erase")
-HOW = ("before", "torn", "after")
 
 
 class Power:
@@ -19,16 +17,13 @@ class Power:
         self._mcu = mcu
         self._switch_off = switch_off
         self._plan = None
-        self._left = 0
         self._alarm = None
         self._apply = mcu.ssi._apply_command
         mcu.ssi._apply_command = self._operate
 
-    def cut_at_operation(self, count, how, seed=0, kinds=KINDS):
-        """Power goes before or after the count-th operation of these kinds from now, or while it runs ("torn"): then
-        the operation gets as far as `seed` says, to the bit."""
-        self._left = count
-        self._plan = how, kinds, random.Random(seed)
+    def cut_at_operation(self, *plan):
+        """Power goes as Plan(*plan) says."""
+        self._plan = Plan(*plan)
 
     def cut_in(self, seconds):
         """Power goes in so many seconds of emulated time, between two instructions."""
@@ -53,31 +48,9 @@ class Power:
         kind = "program" if command[0] == chip.CMD_PAGE_PROGRAM else "erase"
         address = ssi._address_from_buffer() & -size
         self.operations.append((kind, address))
-        if not self._is_the_last(kind):
-            self._apply()
-            return
-        how, _, dice = self._plan
-        if how == "after":
-            self._apply()
-        elif how == "torn":
-            self._tear(address, size, dice)
-        self.off(f"{kind} {how}")
-
-    def _is_the_last(self, kind):
-        if self._plan and kind in self._plan[1]:
-            self._left -= 1
-            return not self._left
-        return False
-
-    def _tear(self, address, size, dice):
-        # The chip works from one end to the other; the byte it was at has some of its bits done.
         flash = self._mcu.flash
         old = bytes(flash[address : address + size])
         self._apply()
-        new = bytes(flash[address : address + size])
-        changed = [i for i in range(size) if old[i] != new[i]]
-        if changed:
-            at = dice.choice(changed)
-            done = dice.getrandbits(8)
-            flash[address + at : address + size] = old[at:]
-            flash[address + at] = new[at] & done | old[at] & ~done & 0xFF
+        if self._plan and self._plan.is_due(kind):
+            flash[address : address + size] = self._plan.left_behind(old, bytes(flash[address : address + size]))
+            self.off(f"{kind} {self._plan.how}")

@@ -8,6 +8,7 @@ from . import filesystem, radio
 from .gateway import HOST
 
 BOARD = "rp2040"
+TLS_HOST = "broker.test"  # any name is this machine
 
 
 def config(port, device, **fields):

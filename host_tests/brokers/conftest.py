@@ -1,10 +1,9 @@
 """Each test runs with each broker: with mosquitto always, with the others if INFLIGHT_BROKERS is set."""
 
-import time
-
 import pytest
 
 from dev.brokers import BROKERS
+from dev.patience import Patience
 from host_tests.clients import make, pump  # noqa: F401 (fixtures)
 from inflight import RamFlash
 
@@ -67,11 +66,12 @@ def join(make):  # noqa: F811
 
 @pytest.fixture
 def together():
-    """together(clients, condition, ms) runs the clients in turn until the condition is true. Returns whether it is."""
+    """together(clients, condition, ms) runs the clients in turn until the condition is true, or none has received a
+    message for `ms`. Returns whether it is true."""
 
     def run(clients, condition, ms=30_000):
-        end = time.monotonic() + ms / 1000
-        while not condition() and time.monotonic() < end:
+        patience = Patience(ms / 1000)
+        while not condition() and not patience.over([len(client.got) for client in clients]):
             for client in clients:
                 client.run_for(1)
         return condition()

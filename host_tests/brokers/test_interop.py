@@ -74,7 +74,7 @@ def test_several_filters(broker, join, together):
     assert client.drain(5000)
     assert together([client], lambda: len(got) >= 2)
     assert client.ping() >= 0
-    assert got == ["c", "c/1/2"]
+    assert sorted(got) == ["c", "c/1/2"]
 
 
 def test_wildcards(broker, join, together):
@@ -86,7 +86,7 @@ def test_wildcards(broker, join, together):
     assert client.drain(5000)
     assert together([client], lambda: len(client.got) >= 4)
     assert client.ping() >= 0
-    assert [topic for topic, *_ in client.got] == names[:4]
+    assert sorted(topic for topic, *_ in client.got) == sorted(names[:4])
 
 
 def test_retained(broker, join, together):
@@ -140,11 +140,12 @@ def test_session_resumes(broker, join, together, arrived, qos):
         assert got == numbers(5)
         return
     second.ping()
-    # The broker lost them: it acknowledged five, and delivered none.
-    assert (sender.counters()["completed"], got) == (5, [])
+    # The broker acknowledged five, and lost those that it was to deliver before the listener was back.
+    assert sender.counters()["completed"] == 5
     sender.publish(f"{broker.root}/t", b"new", qos=1)
     assert sender.drain(5000)
-    assert together([second], lambda: got == [b"new"])  # its subscription stands
+    assert together([second], lambda: got[-1:] == [b"new"])  # its subscription stands
+    assert got[:-1] == numbers(5)[6 - len(got) :]
 
 
 def test_clean_session(broker, join, together):

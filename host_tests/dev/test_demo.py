@@ -18,9 +18,9 @@ from dev.demo.__main__ import _result, check_tables
 from dev.demo.downstream import _Program
 from dev.demo.mosquitto import Mosquitto
 from dev.demo.network import Network, _Frames
-from dev.demo.patience import Patience
 from dev.demo.sensors import Fleet, best_runtime
 from dev.demo.subscriber import Subscriber, number
+from dev.patience import Patience
 from dev.runtimes import program
 from dev.setup.common import CHECKOUT
 from inflight_tools.fleet.spark.java import java_home

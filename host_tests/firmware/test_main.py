@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from dev.certificates import der, server_context, write
-from dev.pico_w.tls_proxy import tls_proxy
+from dev.tls_proxy import tls_proxy
 
 CUTS = {"cpython": 4, "micropython-x86": 16}
 AGAIN = 75  # exit status that asks for a restart

@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from dev.certificates import der, server_context
-from dev.pico_w.tls_proxy import tls_proxy
+from dev.tls_proxy import tls_proxy
 from host_tests.broker import Automatic
 from host_tests.clients import broker, make, pump  # noqa: F401 (fixtures)
 from host_tests.security.scripts import output_of

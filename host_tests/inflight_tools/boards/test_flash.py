@@ -1,24 +1,26 @@
 """Flashing a board: an ESP32 by esptool, with a fake ROM bootloader; a Pico by its boot drive."""
 
 import fcntl
+import functools
 import json
 import os
 import pty
-import subprocess
 
 import pytest
+from typer.testing import CliRunner
 
 from host_tests.inflight_tools.boards.esp_rom import EspRom
 from host_tests.inflight_tools.boards.made_firmware import CHIP_IDS, MB, esp_firmware, pico_firmware, stock_layout
 from host_tests.inflight_tools.boards.mounted import mounted
-from host_tests.processes import INFLIGHT
-from inflight_tools.boards import flash
+from inflight_tools.boards import bundle, flash
 from inflight_tools.boards.images.esp32 import Esp32Image, read_table
 from inflight_tools.boards.images.esp32_port import Esp32Port, explain
 from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.uf2 import Uf2Image
 from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.cli import build as build_command
 
+COMMAND = build_command()
 SETTINGS = {"host": "broker.example", "wifi_ssid": "attic", "wifi_key": "very secret"}
 ESP32 = variant("esp32")
 MESSAGES = b"undelivered messages" * 1000
@@ -35,11 +37,20 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture(scope="module", autouse=True)
+def application():
+    """It is compiled once for all tests."""
+    compiled = functools.cache(bundle.files)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle, "files", lambda board: dict(compiled(board)))
+        yield
+
+
 def run(*words):
     """(exit status, stdout, stderr) of the command."""
-    done = subprocess.run([*INFLIGHT, "board", "flash", *map(str, words)], capture_output=True, text=True)
+    done = CliRunner().invoke(COMMAND, ["board", "flash", *map(str, words)], catch_exceptions=False)
     assert "very secret" not in done.stdout + done.stderr
-    return done.returncode, done.stdout, done.stderr
+    return done.exit_code, done.stdout, done.stderr
 
 
 def refused(*words):

@@ -125,7 +125,7 @@ def test_the_file_system_of_a_real_pico_2_w():
     assert mounted(file_system(image, booted(image, bytearray(4 << 20), PICO2_W.family)), 256) == FILES
 
 
-# --- the real firmware, booted; more in host_tests/pico_w ---
+# --- the real firmware, booted; more in host_tests/emulated_boards ---
 
 _LOOK = """
 import json, os

@@ -45,12 +45,12 @@ def make(board, firmware, sha256, config, ca, cert, key, flash_mb):
     """The image for BOARD= `board`. The configuration is checked first. ValueError with one line for any error."""
     chosen = variant(board)
     own = settings(config, ca, cert, key)
+    content = obtain(chosen, firmware, sha256)
     files = bundle.files(chosen.folder)
     # The list of the application's files, for `make deploy`.
     files[RECORD] = json.dumps({path: sha(content) for path, content in files.items()}).encode()
     if taken := own.keys() & files.keys():
         raise ValueError(f"{config}: {min(taken)} belongs to the application: write another path")
-    content = obtain(chosen, firmware, sha256)
     if chosen.family:
         from inflight_tools.boards.images.uf2 import Uf2Image
 

@@ -136,11 +136,14 @@ class _RenameLocals(ast.NodeTransformer):
         return node
 
 
+def _has_inner(function):
+    return sum(isinstance(node, (*_FUNCTIONS, ast.Lambda)) for node in ast.walk(function)) > 1
+
+
 def _rename_arguments(tree, public, keywords):
+    kept = public | keywords
     for function in ast.walk(tree):
-        inner = [node for node in ast.walk(function) if isinstance(node, (*_FUNCTIONS, ast.Lambda))]
-        if isinstance(function, _FUNCTIONS) and inner == [function]:
-            kept = public | keywords
+        if isinstance(function, _FUNCTIONS) and not _has_inner(function):
             used = kept.union(_names(function))
             words = (word for word in _ROM if word not in used and word[0].islower())
             arguments = [a.arg for a in function.args.args if a.arg not in kept and a.arg not in _ROM]

@@ -89,8 +89,12 @@ class _Trim(ast.NodeTransformer):
         return node.body if ast.unparse(node.test) == _ON_MICROPYTHON else node
 
 
+def _calls(node, name):
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
 def _is_constant(node):
-    return isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "const"
+    return isinstance(node, ast.Assign) and _calls(node.value, "const")
 
 
 def _constants(place, trees):
@@ -142,7 +146,7 @@ class _Fold(ast.NodeTransformer):
     def visit_Call(self, node):
         # A literal table is a constant, too.
         self.generic_visit(node)
-        if ast.unparse(node.func) == "bytes" and len(node.args) == 1 and isinstance(node.args[0], ast.Tuple):
+        if _calls(node, "bytes") and len(node.args) == 1 and isinstance(node.args[0], ast.Tuple):
             items = node.args[0].elts
             if all(isinstance(item, ast.Constant) for item in items):
                 return ast.Constant(bytes(item.value for item in items))

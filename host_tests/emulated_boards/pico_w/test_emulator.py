@@ -7,37 +7,11 @@ import pytest
 from rp2040py.external.cyw43 import net
 from rp2040py.peripherals import ssi as chip
 
-from dev.pico_w import filesystem, gateway, image
+from dev.pico_w import filesystem, gateway
 from dev.pico_w.board import Board
-from dev.pico_w.power import HOW
+from dev.power import HOW
 
 AT = 0x1F0000
-
-
-@pytest.fixture
-def find(monkeypatch):
-    """image.find() in another folder, asked anew."""
-
-    def find_in(folder):
-        monkeypatch.setenv("INFLIGHT_FIRMWARE", str(folder))
-        image.find.cache_clear()
-        return image.find()
-
-    yield find_in
-    monkeypatch.undo()
-    image.find.cache_clear()
-
-
-def test_no_firmware_says_where_to_put_it(find, tmp_path):
-    with pytest.raises(image.NoImage, match=f"no Pico W firmware in {tmp_path}: put {image.NAME}"):
-        find(tmp_path)
-
-
-@pytest.mark.parametrize("damage", [lambda data: data[:-512], lambda data: data[:5000] + b"x" + data[5001:]])
-def test_a_damaged_firmware_is_refused(find, tmp_path, damage):
-    (tmp_path / image.NAME).write_bytes(damage(image.find().read_bytes()))
-    with pytest.raises(image.NoImage, match="or not all of it"):
-        find(tmp_path)
 
 
 @pytest.mark.parametrize("host", ["8.8.8.8", "10.0.0.2", "127.0.0.1"])

@@ -1,30 +1,34 @@
-"""Power cuts of a board: records accepted messages, and finds lost and duplicated ones."""
+"""What was accepted, and what became of it: power cuts may neither lose nor double anything."""
 
 import random
 import time
 from collections import Counter
 
-from dev.pico_w.power import HOW, KINDS
-from dev.pico_w.subscriber import Subscriber
+from dev.power import HOW, KINDS
+from dev.subscriber import Subscriber
 
 _LIFE_S = 600
 _NONE = 1 << 30
+MARKS = 0x3FFFFFF0  # numbers from here on note something else than a message:
+READY, MOUNT, ASLEEP = 0x3FFFFFFF, 0x3FFFFFFE, 0x3FFFFFFD  # it has a journal, begins to mount it, begins to sleep
 
 
 class Cuts:
-    """A chain of runs of one board, each ended by a power cut and continued with its flash. accepted: {sequence
-    number: QoS} of messages for which publish() returned. cuts: how many, by kind. erases: the journal has wrapped
-    around, so that there are erases to cut."""
+    """A chain of lives of one board, each ended by a power cut; every life goes on with the flash that the cut left.
+    accepted: {sequence number: QoS} of what publish() returned for. reused: numbers that were accepted twice. cuts: how
+    often, by kind and by what the board was about. erases: the journal has come round, so that there are erases to cut.
+    """
 
     def __init__(self, seed, erases=False):
         self.accepted = {}
+        self.reused = []
         self.cuts = Counter()
         self._erases = erases
         self._dice = random.Random(seed)
 
     def _end(self, most, longest):
-        """Decides how a run ends: between two instructions, at one of its first `most` flash operations, or at an
-        erase, of which there are few. Returns a function that prepares that."""
+        """Decides how a life ends: at any time, or at one of its first `most` flash operations, or at an erase, of
+        which there are few. Returns what arranges that."""
         dice = self._dice
         seed = dice.random()
         if seed < 0.2:
@@ -35,21 +39,35 @@ class Cuts:
         return lambda power: power.cut_at_operation(count, how, seed, kinds)
 
     def live(self, bench, task, flash, most, longest):
-        """One run of the board until a power cut as _end() chooses it, at most `longest` emulated seconds after its
-        first accepted message: each takes half a minute. Returns the flash after the cut."""
-        plan = self._end(most, longest)
+        """One life and its end, as _end() wants it, but not later than `longest` after its first message was accepted.
+        Both are meant for a board that programs whole pages, and takes half a minute for a second of emulated time:
+        bench.PARTS and bench.PACE say how many more it may be. Returns what the cut leaves in the flash."""
+        longest *= bench.PACE
+        plan = self._end(most * bench.PARTS, longest)
 
         async def life(board):
             plan(board.power)
-            await board.until(lambda: board.power.cut or board.notes, _LIFE_S, "a message, or the power cut")
+            await board.until(lambda: board.power.cut or _accepted(board.notes), _LIFE_S, "a message, or the power cut")
             board.power.cut_in(longest)
             await board.until(lambda: board.power.cut, _LIFE_S, "the power cut")
             return board.snapshot(), board.notes, board.power.cut
 
-        return self._ended(*bench.copy(life, task, 2 * _LIFE_S, flash))
+        return self._ended(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
+
+    def live_until(self, bench, task, flash, note, longest):
+        """One life, which ends at any time within `longest` seconds after the board has noted `note`."""
+        seconds = self._dice.uniform(0, longest)
+
+        async def life(board):
+            await board.until(lambda: note in board.notes, _LIFE_S, "what it is cut after")
+            board.power.cut_in(seconds)
+            await board.until(lambda: board.power.cut, _LIFE_S, "the power cut")
+            return board.snapshot(), board.notes, board.power.cut
+
+        return self._ended(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
 
     def first(self, bench, task, flash, port, topic):
-        """The board runs until a message arrived at `topic`. Returns the flash."""
+        """A life that ends when it was delivered on `topic`. Returns what that leaves in the flash."""
 
         async def life(board):
             with Subscriber(port, topic, f"first{task}") as subscriber:  # here: the threads of a process are not copied
@@ -57,7 +75,7 @@ class Cuts:
             board.power.off("between operations")
             return board.snapshot(), board.notes, board.power.cut
 
-        return self._ended(*bench.copy(life, task, 2 * _LIFE_S, flash))
+        return self._ended(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
 
     def last(self, bench, task, flash, port, topic, over=lambda subscriber: True):
         """The board runs until QoS 1 and QoS 2 messages of this run arrived at `topic` (so earlier ones of the same
@@ -68,7 +86,7 @@ class Cuts:
             with Subscriber(port, topic, f"last{task}") as subscriber:
 
                 def caught_up():
-                    own = min((note >> 2 for note in board.notes), default=_NONE)
+                    own = min((note >> 2 for note in _accepted(board.notes)), default=_NONE)
                     levels = {one.qos for one in list(subscriber.messages) if one.fields.get("seq", -1) >= own}
                     return levels >= {1, 2} and over(subscriber)
 
@@ -76,10 +94,17 @@ class Cuts:
 
         bench.copy(life, task, 2 * _LIFE_S, flash)
 
-    def _ended(self, flash, notes, cut):
-        self.cuts[cut] += 1
-        self.accepted |= {note >> 2: note & 3 for note in notes}
+    def _ended(self, bench, flash, notes, cut):
+        self.cuts[f"{cut}, {bench.phase(notes)}"] += 1
+        told = {note >> 2: note & 3 for note in _accepted(notes)}
+        self.reused += self.accepted.keys() & told.keys()
+        self.accepted |= told
         return flash
+
+
+def _accepted(notes):
+    """Those notes that tell of a message."""
+    return [note for note in notes if note < MARKS]
 
 
 def judge(cuts, delivered):

@@ -2,9 +2,9 @@
 
 import json
 
-from dev.pico_w.filesystem import BLOCK
 from inflight import Client, Journal
 from inflight.journal import DONE, OUT
+from inflight_tools.boards.images.filesystem import BLOCK
 from nor import NorFlash
 
 

@@ -1,32 +1,18 @@
-"""`make deploy` onto an emulated Pico W that is served on a TCP port, as onto one that hangs on a cable."""
-
-import subprocess
-import sys
+"""`make deploy` onto an emulated board that is served on a TCP port, as onto one that hangs on a cable."""
 
 import pytest
 
-from dev.pico_w import sensor
-from dev.pico_w.subscriber import Subscriber
+from dev.subscriber import Subscriber
 from host_tests.waiting import wait_for
 from inflight_tools.boards.deploy import deploy
 
-pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
-@pytest.fixture
-def port():
-    """A Pico W with nothing but its firmware."""
-    process = subprocess.Popen([sys.executable, "-m", "dev.pico_w.serve"], stdout=subprocess.PIPE, text=True)
-    try:
-        yield process.stdout.readline().removeprefix("ready:").strip()
-    finally:
-        process.kill()
-        process.wait()
-
-
-def test_from_bare_firmware_to_a_publishing_sensor(port, broker):
+def test_from_bare_firmware_to_a_publishing_sensor(emulated, broker):
+    sensor = emulated.SENSOR
     settings = {"/config.json": sensor.config(broker.port, "deployed", interval_ms=1000)}
-    with Subscriber(broker.port, "inflight/deployed/#") as subscriber:
+    with emulated.bare() as port, Subscriber(broker.port, "inflight/deployed/#") as subscriber:
         first = deploy(sensor.BOARD, port, settings)
         assert len(first.write) > 20 and not first.same
         wait_for(lambda: subscriber.find("inflight/deployed/telemetry"), 400)

@@ -1,0 +1,65 @@
+"""What the flash of the emulated ESP32 holds when it is switched on for the first time."""
+
+import os
+
+from dev.firmware_image import FirmwareImage
+from dev.littlefs_files import unpack as unpack_volume
+from inflight_tools.boards.images.esp32 import TABLE, TABLE_SIZE, Esp32Image, read_table
+from inflight_tools.boards.images.filesystem import build
+from inflight_tools.boards.images.variants import variant
+
+_IMAGES = {
+    "1.26.1": FirmwareImage(
+        "ESP32",
+        "ESP32_GENERIC-20250911-v1.26.1.bin",
+        1_734_416,
+        "6b5272b6edd15fc4d1627ec559a27a5d5a7b86e5ea7f8013941eb10c877edd4e",
+    ),
+    "1.23.0": FirmwareImage(
+        "ESP32",
+        "ESP32_GENERIC-20240602-v1.23.0.bin",
+        1_734_240,
+        "5e442176c7e90347aa102915077dda59f795af190f907f3919ee1e4e57984716",
+    ),
+}
+FIRMWARE = _IMAGES[os.environ.get("INFLIGHT_ESP32_MICROPYTHON", "1.26.1")]
+FLASH_SIZE = 4 * 1024 * 1024
+UNUSED = 0xF000  # a partition, phy_init, that the firmware brings and does not use
+_PROG = 32
+
+
+def bare(firmware=None):
+    """The flash with nothing but the firmware."""
+    flash = bytearray(b"\xff") * FLASH_SIZE
+    firmware = firmware or FIRMWARE.find().read_bytes()
+    base = variant("esp32").bootloader
+    flash[base : base + len(firmware)] = firmware
+    return flash
+
+
+def finished(files):
+    """The flash with what `make image` writes: it has a partition for the journal."""
+    whole = Esp32Image(variant("esp32"), FIRMWARE.find().read_bytes(), files).file()
+    return bytearray(b"\xff") * variant("esp32").bootloader + whole
+
+
+def stock(files):
+    """The flash with the firmware's own partitions, none of which is the journal's, and `files`."""
+    flash = bare()
+    start, end = _file_system(flash)
+    for at, content in build(files, end - start, _PROG):
+        flash[start + at : start + at + len(content)] = content
+    return flash
+
+
+def unpack(flash):
+    """{absolute path: bytes} of all files in the flash."""
+    start, end = _file_system(flash)
+    return unpack_volume(flash[start:end], _PROG)
+
+
+def _file_system(flash):
+    """Where it begins and ends: the firmware has it behind all partitions if none is for it."""
+    table = read_table(bytes(flash[TABLE : TABLE + TABLE_SIZE]), FLASH_SIZE)
+    own = table.find("vfs")
+    return (own.offset, own.offset + own.size) if own else (table.next_part_offset(), FLASH_SIZE)

@@ -1,0 +1,34 @@
+"""Firmware images that emulated boards run: MicroPython, exactly as its makers publish it."""
+
+import hashlib
+
+from inflight_tools.cache import find_firmware, firmware_folders
+
+
+class NoImage(RuntimeError):
+    """There is no image to run; the text says why, and what to do."""
+
+
+class FirmwareImage:
+    """The image `name` for the board that people call `board`."""
+
+    def __init__(self, board, name, size, sha256):
+        self.name = name
+        self.sha256 = sha256
+        self._board, self._size = board, size
+        self._found = {}  # checked once each
+
+    def find(self):
+        """Returns the path of the image: in INFLIGHT_FIRMWARE, a folder, or in the caches. A copy that was cut short
+        would run, and hang, so every byte is checked. Raises NoImage."""
+        path = find_firmware(self.name)
+        advice = f"put {self.name} of micropython.org into a folder, and name that in INFLIGHT_FIRMWARE"
+        if not path:
+            folders = ", ".join(map(str, firmware_folders()))
+            raise NoImage(f"no {self._board} firmware in {folders}: {advice}")
+        if path not in self._found:
+            data = path.read_bytes()
+            self._found[path] = len(data) == self._size and hashlib.sha256(data).hexdigest() == self.sha256
+        if not self._found[path]:
+            raise NoImage(f"{path} is not {self.name}, or not all of it: {advice}")
+        return path

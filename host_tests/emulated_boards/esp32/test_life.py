@@ -1,0 +1,53 @@
+"""What a sensor does when it is not just publishing: it sleeps, crashes, hangs."""
+
+import pytest
+
+from dev.subscriber import Subscriber
+from host_tests.emulated_boards.judge import MARKS
+from host_tests.emulated_boards.tasks import CRASH, HANG, SLEEP
+
+pytestmark = [pytest.mark.boards("esp32"), pytest.mark.timeout(900)]
+_S = 200
+
+
+def told(subscriber, topic, **fields):
+    """The messages to `topic` that say all of `fields`."""
+    return [one.fields for one in subscriber.find(topic) if fields.items() <= one.fields.items()]
+
+
+def test_a_sensor_that_sleeps(bench, record_property):
+    """Each wake finds in RTC memory what the one before left, delivers, and sleeps again."""
+
+    async def live(board):
+        with Subscriber(bench.brokers.plain.port, "inflight/sleeper/#") as subscriber:
+            health, status = "inflight/sleeper/health", "inflight/sleeper/status"
+            await board.until(lambda: len(told(subscriber, health, reset="deep-sleep")) > 2, _S, "three wakes")
+            await board.until(lambda: told(subscriber, status, state="asleep"), _S, "that it sleeps")
+            return subscriber.find("inflight/sleeper/telemetry"), told(subscriber, health, reset="deep-sleep")
+
+    telemetry, healths = bench.copy(live, SLEEP, 2 * _S)
+    numbers = [one.fields["seq"] for one in telemetry]
+    assert len(numbers) == len(set(numbers)) and numbers == sorted(numbers)
+    assert len({one.fields["epoch"] for one in telemetry}) == 1
+    wakes = [health["wake"] for health in healths]
+    assert all(wake["missed"] == 0 and 0 < wake["wifi"] < wake["total"] for wake in wakes)
+    record_property("wakes", wakes)
+
+
+@pytest.mark.parametrize("task, who, cause", [(CRASH, "crasher", "soft"), (HANG, "hanger", "watchdog")])
+def test_it_starts_again_when_its_firmware_fails(bench, task, who, cause):
+    """A crash ends in a new start, a loop without an end too, by the watchdog. Nothing that was accepted is lost."""
+
+    async def live(board):
+        with Subscriber(bench.brokers.plain.port, f"inflight/{who}/#") as subscriber:
+            await board.until(
+                lambda: told(subscriber, f"inflight/{who}/health", reset=cause), _S, "health after a new start"
+            )
+            newest = max(note >> 2 for note in board.notes if note < MARKS)
+
+            def numbers():
+                return {one.fields["seq"] for one in subscriber.messages if "seq" in one.fields}
+
+            await board.until(lambda: numbers() >= set(range(newest + 1)), _S, "what was accepted before")
+
+    bench.copy(live, task, 2 * _S, watchdogs=task == HANG)

@@ -1,0 +1,37 @@
+"""A sensor that runs for an hour (SOAK_MINUTES) has as much heap at the end as at the beginning."""
+
+import os
+
+import pytest
+
+from dev.subscriber import Subscriber
+from host_tests.emulated_boards.tasks import CUT
+
+MINUTES = float(os.environ.get("SOAK_MINUTES", 60))
+pytestmark = [pytest.mark.boards("esp32"), pytest.mark.timeout(600 + 240 * MINUTES)]
+
+
+def test_the_heap_is_flat(bench, record_property):
+    """So many seconds of the board's own, which may be more here: it measures each 200 ms and reports each second."""
+
+    async def live(board):
+        with Subscriber(bench.brokers.plain.port, "inflight/sensor/#") as subscriber:
+
+            def healths():
+                return [one.fields for one in subscriber.find("inflight/sensor/health")]
+
+            def over():
+                return healths() and healths()[-1]["up"] >= 60 * MINUTES
+
+            await board.until(over, 180 * MINUTES, "the last minute")
+            return healths(), {one.fields["seq"] for one in subscriber.messages if "seq" in one.fields}
+
+    healths, numbers = bench.copy(live, CUT, 200 * MINUTES)
+    heaps = [health["heap"] for health in healths]
+    third = len(heaps) // 3
+    record_property(
+        "seconds, messages, least free heap by thirds",
+        (healths[-1]["up"], len(numbers)) + tuple(min(heaps[i * third : (i + 1) * third]) for i in range(3)),
+    )
+    assert min(heaps[2 * third :]) >= min(heaps[:third])
+    assert numbers == set(range(max(numbers) + 1))

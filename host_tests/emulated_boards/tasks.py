@@ -1,0 +1,71 @@
+"""What an emulated board is told to do, and the brokers that it does it with."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import trustme
+
+from dev.certificates import der, server_context
+from dev.demo.mosquitto import Mosquitto
+from dev.tls_proxy import tls_proxy
+from inflight_tools.boards.bundle import compile_mpy, files
+
+# Tasks: a sensor with a configuration file of that number, QoS 0, or a publisher with that number as its name, which is
+# connected or stays offline.
+CUT, RESTART, DROP, TLS, WRONG_AUTHORITY, WRONG_NAME, SLEEP, CRASH, HANG = range(9)
+PLAIN, PUBLISHER, OFFLINE = 999, 1000, 2000
+_CODE = Path(__file__).parent / "board"
+_SINCE_2000 = (-10_000, 1)  # days from now that certificates are good for: a board's clock may not be set yet
+
+
+class Brokers:
+    """All that a sensor here may have to do with: a broker, TLS in front of it, as the board's `sensor` module calls it
+    and by a name that it does not, and a broker that its test starts and stops."""
+
+    def __init__(self, folder, sensor):
+        self._sensor = sensor
+        self.ca = trustme.CA()
+        self.plain = Mosquitto(folder / "plain")
+        self.frail = Mosquitto(folder / "frail")
+        contexts = (server_context(self.ca, name, days=_SINCE_2000) for name in (sensor.TLS_HOST, "other.test"))
+        self._tls, self._other = (tls_proxy(self.plain.port, context) for context in contexts)
+
+    def __enter__(self):
+        with ExitStack() as running:
+            for one in (self.plain, self._tls, self._other):
+                running.enter_context(one)
+            self._running = running.pop_all()
+        return self
+
+    def __exit__(self, *what):
+        self._running.close()
+
+    def files(self):
+        """The configurations, by the numbers of their tasks, and the certificates that they name."""
+        often = {"interval_ms": 1000, "health_ms": 60_000}
+        cut = {"qos": 2, "interval_ms": 200, "health_ms": 1000}
+        secure = {"host": self._sensor.TLS_HOST, "tls_ca": "/ca.der", "interval_ms": 3000}
+        sleeps = {"qos": 2, "sleep_ms": 4000, "health_ms": 4000, "awake_ms": 30_000}
+        config = self._sensor.config
+        configs = {
+            CUT: config(self.plain.port, "sensor", **cut),
+            RESTART: config(self.frail.port, "restart", qos=2, keepalive=5, **often),
+            DROP: config(self.plain.port, "drop", qos=2, keepalive=5, **often),
+            TLS: config(self._tls.port, "tls", **secure),
+            WRONG_AUTHORITY: config(self._tls.port, "impostor", **secure | {"tls_ca": "/other.der"}),
+            WRONG_NAME: config(self._other.port, "astray", **secure),
+            SLEEP: config(self.plain.port, "sleeper", **sleeps),
+            CRASH: config(self.plain.port, "crasher", **often),
+            HANG: config(self.plain.port, "hanger", timeout_ms=2000, watchdog_ms=6000, **often),
+        }
+        found = {f"/{task}.json": content for task, content in configs.items()}
+        return found | {"/ca.der": der(self.ca), "/other.der": der(trustme.CA())}
+
+    def application(self):
+        """All files of the board: the application as it is deployed, but for a main.py that does several tasks."""
+        board = self._sensor.BOARD
+        found = files(board) | self.files()
+        found["/main.py"] = (_CODE / "main.py").read_bytes()
+        for module, source in (("publisher", "publisher"), ("harness", f"harness_{board}")):
+            found[f"/lib/{module}.mpy"] = compile_mpy((_CODE / f"{source}.py").read_text(), f"{module}.py")
+        return found
