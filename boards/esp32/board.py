@@ -41,7 +41,9 @@ def device_id():
 # --- RTC memory, which survives a deep sleep and a reset ---
 
 _MAGIC = b"IF"
-_NOTE = const(2)  # 1: this firmware asked for the reset
+_NOTE = const(2)  # what this firmware does
+_ASKED = const(1)  # it asked for the reset, or has left the board to a person
+_RUNNING = const(2)
 _COUNT = const(3)  # number of remembered bytes
 _DATA = const(4)
 _AP = const(20)  # its address, 6 bytes, and its channel
@@ -91,9 +93,8 @@ def reset_cause():
     global _cause
     if _cause is None:
         cause = machine.reset_cause()
-        asked = _kept()[_NOTE]
-        if asked:
-            _keep(_NOTE, b"\0")
+        note = _kept()[_NOTE]
+        _keep(_NOTE, bytes([_RUNNING]))
         if cause == machine.PWRON_RESET:  # or a brown-out: the port does not distinguish them
             from supply import failed
 
@@ -102,10 +103,10 @@ def reset_cause():
             _cause = WATCHDOG
         elif cause == machine.DEEPSLEEP_RESET:
             _cause = DEEP_SLEEP
-        elif asked or cause == machine.SOFT_RESET:
+        elif note == _ASKED or cause == machine.SOFT_RESET:
             _cause = SOFT
-        else:  # the port calls a panic and machine.reset() the same: who asks for a reset, notes it
-            _cause = PANIC if cause == machine.HARD_RESET else RESET
+        else:  # the port calls a panic and machine.reset() the same: a panic only happens to what is running
+            _cause = PANIC if note == _RUNNING and cause == machine.HARD_RESET else RESET
     return _cause
 
 
@@ -117,7 +118,7 @@ def sleep(ms, deep=False):
         wifi_off()
         if ms:
             machine.deepsleep(ms)
-        _keep(_NOTE, b"\1")
+        _keep(_NOTE, bytes([_ASKED]))
         machine.reset()
     elif _station and _station.wlan.active():
         sleep_ms(ms)  # lightsleep() would stop the radio and lose the connection
@@ -133,7 +134,7 @@ def watchdog(ms):
 
 
 def stop_watchdog():
-    _keep(_NOTE, b"\1")
+    _keep(_NOTE, bytes([_ASKED]))
     if _dog:
         machine.WDT(timeout=_DAY_MS)  # it cannot be stopped
 

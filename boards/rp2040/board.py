@@ -57,6 +57,7 @@ _HEAD = const(0x20)
 _CLEAR = const(0x3000)  # writing here clears bits
 _CHIP_RESET = const(0x4010002C)  # of the RP2350; the RP2040 does not tell a brown-out from a power-on
 _HAD_BOR = const(0x20000)
+_HAD_BOR_OR_POR = const(0x30000)
 _ENABLE = const(0x40000000)
 _ASKED = const(1)
 _ASLEEP = const(2)
@@ -117,7 +118,8 @@ def reset_cause():
         if note:
             _keep(data)
         if machine.reset_cause() == machine.PWRON_RESET:  # the port does not distinguish it from the button any more
-            _cause = BROWN_OUT if _rp2350() and machine.mem32[_CHIP_RESET] & _HAD_BOR else POWER_ON
+            brown_out = _rp2350() and machine.mem32[_CHIP_RESET] & _HAD_BOR_OR_POR == _HAD_BOR
+            _cause = BROWN_OUT if brown_out else POWER_ON
         elif note:
             _cause = DEEP_SLEEP if note == _ASLEEP else SOFT
         else:  # every software reset uses the watchdog
@@ -193,7 +195,7 @@ class _Wifi(Wifi):
         return self.wlan.status() == 2
 
     def connect(self):
-        if self.security:  # only "wpa3", whose code some versions of MicroPython do not name
+        if self.security:  # only "wpa3": MicroPython before 1.25 refuses its code
             self.wlan.connect(self.ssid, self.key, security=0x1000004)  # type: ignore[call-arg]
         else:
             self.wlan.connect(self.ssid, self.key)

@@ -175,6 +175,7 @@ def test_the_applications_rtc_memory_is_not_changed():
 def test_reset_causes():
     chip = Esp32()
     for cause, word in (
+        (HARD_RESET, codes.RESET),  # machine.reset() by another program: this firmware was not running
         (PWRON_RESET, codes.POWER_ON),
         (HARD_RESET, codes.PANIC),
         (0, codes.RESET),
@@ -195,12 +196,16 @@ def test_a_requested_reset_is_reported_once():
         eq(chip.start(HARD_RESET).reset_cause(), codes.PANIC)
 
 
-def test_a_reset_by_a_person_at_the_prompt_is_no_panic():
+def test_resets_by_a_person_at_the_prompt_are_no_panics():
+    """Deploying is Ctrl-C, some files, machine.reset()."""
     chip = Esp32()
-    chip.board.watchdog(20_000)
-    chip.board.stop_watchdog()
-    chip.clock.sleep_ms(3_600_000)
-    eq(chip.start(HARD_RESET).reset_cause(), codes.SOFT)
+    chip.board.reset_cause()
+    for _ in range(3):
+        chip.board.watchdog(20_000)
+        chip.board.stop_watchdog()
+        chip.clock.sleep_ms(3_600_000)
+        eq(chip.start(HARD_RESET).reset_cause(), codes.SOFT)
+    eq(chip.start(HARD_RESET).reset_cause(), codes.PANIC)
 
 
 def test_brown_out():
@@ -208,9 +213,12 @@ def test_brown_out():
     for name, register, reason, word in (
         ("Generic ESP32 module with ESP32", 0x3FF48034, 1, codes.POWER_ON),
         ("Generic ESP32 module with ESP32", 0x3FF48034, 12, codes.BROWN_OUT),
+        ("Generic ESP32 module with ESP32", 0x3FF48034, 3, codes.BROWN_OUT),
         ("Generic ESP32S3 module with ESP32S3", 0x60008038, 15, codes.BROWN_OUT),
         ("LOLIN_S2_MINI with ESP32-S2FN4R2", 0x3F408038, 15, codes.BROWN_OUT),
         ("ESP32C3 module with ESP32C3", 0x60008038, 1, codes.POWER_ON),
+        ("ESP32C3 module with ESP32C3", 0x60008038, 20, codes.POWER_ON),  # its fuses were read again
+        ("ESP32C6 module with ESP32C6", 0x600B0410, 15, codes.BROWN_OUT),
         ("a chip to come with ESP32P4", None, None, codes.POWER_ON),
     ):
         chip = Esp32()

@@ -134,10 +134,9 @@ def test_reset_causes():
 def test_brown_out():
     """Only the RP2350 knows it."""
     chip = Rp2040(rp2350=True)
-    chip.mem32.words[0x4010002C] = 1 << 17
-    eq(chip.start(PWRON_RESET).reset_cause(), codes.BROWN_OUT)
-    chip.mem32.words[0x4010002C] = 1 << 16
-    eq(chip.start(PWRON_RESET).reset_cause(), codes.POWER_ON)
+    for bits, word in ((1 << 17, codes.BROWN_OUT), (1 << 16, codes.POWER_ON), (3 << 16, codes.POWER_ON)):
+        chip.mem32.words[0x4010002C] = bits
+        eq(chip.start(PWRON_RESET).reset_cause(), word)
 
 
 def test_at_the_prompt_the_watchdog_stops():
