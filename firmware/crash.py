@@ -17,6 +17,7 @@ _SAFE_S = const(3_600)  # safe mode of a device that stays awake
 _PAUSES_S = (0, 10, 60)  # after each crash in a row, beside the second that there always is
 _LENGTH = const(150)  # characters of an error, at most
 _SIZE = const(1_300)  # bytes of a health message, about
+_FIELDS = ("count", "error", "at", "told")
 
 
 def _path(board):
@@ -24,18 +25,23 @@ def _path(board):
 
 
 def _read(board):
-    record = {"count": 0, "error": None, "at": None, "told": True}
     try:
         with open(_path(board)) as f:
-            record.update(json.loads(f.read()))
-    except (OSError, ValueError):
-        pass  # there is none
-    return record
+            record = json.loads(f.read())
+        if isinstance(record["count"], int) and isinstance(record["error"], str):
+            return {name: record.get(name) for name in _FIELDS}
+    except (OSError, ValueError, TypeError, KeyError):
+        pass  # there is none, or a power cut damaged it
+    return {"count": 0, "error": None, "at": None, "told": True}
 
 
 def _write(board, record):
-    with open(_path(board), "w") as f:
-        f.write(json.dumps({name: record[name] for name in ("count", "error", "at", "told")}))
+    # A device whose file system is full or fails has to start nevertheless.
+    try:
+        with open(_path(board), "w") as f:
+            f.write(json.dumps({name: record[name] for name in _FIELDS}))
+    except OSError as e:
+        say("crash.json: " + describe(e))
 
 
 def last(board):
@@ -102,11 +108,14 @@ def crashed(board, error, config, ran_s):
 
 
 def _reset(board, record):
-    # What was not told yet, stays.
-    record["count"] = 0
+    # What was not told yet, stays; it is not written again at each wake.
     if record["told"]:
-        os.remove(_path(board))
-    else:
+        try:
+            os.remove(_path(board))
+        except OSError:
+            pass  # it could not be written
+    elif record["count"]:
+        record["count"] = 0
         _write(board, record)
 
 

@@ -29,15 +29,15 @@ def _changed(app, fields):
 
 
 def _write(path, text):
-    with open(path, "w") as f:
+    # Whole or not at all, also after a power cut.
+    with open(path + ".part", "w") as f:
         f.write(text)
+    os.rename(path + ".part", path)
 
 
 def keep(app, **fields):
     """Writes fields, already in effect, into the configuration. Raises ValueError, OSError."""
-    path = app.board.config_path()
-    _write(path + ".kept", _changed(app, fields))
-    os.rename(path + ".kept", path)
+    _write(app.board.config_path(), _changed(app, fields))
 
 
 def change(app, text):

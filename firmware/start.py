@@ -17,6 +17,17 @@ def main():
         began = 0  # a board's ticks begin with its start; else it was a soft reset, or is a process
     import board
 
+    try:
+        ms = _run(board, began)
+        if ms is not None:
+            board.sleep(ms, True)
+    except KeyboardInterrupt:  # also in the pause after a crash
+        pass
+    _leave_to_the_prompt(board)
+
+
+def _run(board, began):
+    # Returns how long the device sleeps; None if a person has to act first.
     app = error = None
     ms = 0
     try:
@@ -24,21 +35,20 @@ def main():
         if not app:
             if board.NAME == "unix":
                 sys.exit(1)  # a process also exits with status 1; a board would restart
-            return
+            return None
         ms = app.run()
         if app.crash:
             import crash
 
             crash.ended(app)
-    except KeyboardInterrupt:
-        return _leave_to_the_prompt(board)
     except Exception as e:
         # An exception must neither stop the device nor empty its battery.
         error = e
-    board.sleep(_end(board, app, error) if error else _commit(app.journal, ms), True)
+    return _end(board, app, error) if error else _commit(app.journal, ms)
 
 
 def _leave_to_the_prompt(board):
+    # Neither the watchdog nor a reset that a person asks for is a crash.
     while True:
         try:
             board.stop_watchdog()

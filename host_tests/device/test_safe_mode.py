@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-from harness import SkipTest, eq
+from harness import SkipTest, eq, raises
 
 try:
     import socket  # noqa: F401
@@ -14,6 +14,7 @@ except ImportError:
 import app
 import codes
 import health
+import settings
 import start
 from inflight import RamFlash
 
@@ -37,12 +38,17 @@ class Board:
         self.cause = codes.POWER_ON
         self.flash = RamFlash(8, 4096)
         self.end = 0
-        self.ran, self.slept, self.fed = [], [], 0
+        self.ran, self.slept, self.fed, self.stopped = [], [], 0, 0
         self.configure(json.dumps(fields))
 
     def configure(self, text):
         with open(self.config_path(), "w") as f:
             f.write(text)
+
+    def crash_file(self, text=None):
+        """The text of crash.json; writes it if there is one."""
+        with open(self.path + "crash.json", "r" if text is None else "w") as f:
+            return f.read() if text is None else f.write(text)
 
     def config_path(self):
         return self.path + "config.json"
@@ -66,6 +72,9 @@ class Board:
 
     def watchdog(self, ms):
         self.fed += 1
+
+    def stop_watchdog(self):
+        self.stopped += 1
 
     def sensors(self):
         yield "temperature", "Cel", 21.5
@@ -94,7 +103,7 @@ class Board:
         if self.kept[0]:
             sys.modules["board"] = self.kept[0]
         app.App.run, app.App.uptime = self.kept[1:]
-        for name in ("config.json", "crash.json"):
+        for name in ("config.json", "crash.json", "config.json.new.part"):
             try:
                 os.remove(self.path + name)
             except OSError:
@@ -230,12 +239,7 @@ def test_no_file_remains_of_an_error_that_is_over():
         board.ran[-1].crash["told"] = False
         board.report()
         eq(board.ran[-1].crash, None)
-        raised = None
-        try:
-            os.stat(board.path + "crash.json")
-        except OSError as e:
-            raised = e
-        assert raised
+        raises(OSError, board.crash_file)
 
 
 # --- safe mode ---
@@ -288,9 +292,134 @@ def test_a_journal_that_cannot_be_mounted_is_replaced_by_ram():
             assert board.report()["error"]["text"]
 
 
+# --- a person at the prompt ---
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_at_the_prompt_no_watchdog_restarts_the_board():
     with Board() as board:
-        stopped = []
-        board.stop_watchdog = lambda: stopped.append(1)
         board.end = KeyboardInterrupt()
-        eq((board.starts(), stopped), (None, [1]))
+        eq((board.starts(), board.stopped), (None, 1))
+        board.end = ValueError("a bug")
+        board.sleep = interrupt  # in the pause after a crash
+        eq((board.starts(), board.stopped), (None, 2))
+        board.journal_flash = interrupt
+        eq((board.starts(), board.stopped), (None, 3))
+        board.configure("")
+        eq((board.starts(), board.stopped), (None, 4))
+
+
+def test_interrupting_a_device_is_no_crash():
+    """As deploying does, three times in a row."""
+    with Board() as board:
+        board.end = KeyboardInterrupt()
+        for cause in (codes.POWER_ON, codes.SOFT, codes.SOFT, codes.RESET, codes.RESET):
+            board.cause = cause
+            board.starts()
+            eq(board.safe, False)
+        raises(OSError, board.crash_file)
+
+
+# --- power cuts, and file systems that fail ---
+
+
+def test_a_record_of_crashes_that_was_not_written_whole():
+    """MicroPython reads some of these without an error."""
+    whole = '{"count": 2, "error": "ValueError: a bug", "at": null, "told": false}'
+    for n in range(len(whole)):
+        with Board() as board:
+            board.crash_file(whole[:n])
+            eq((board.starts(), board.safe), (0, False))
+            board.report()
+            eq(board.starts(), 0)
+
+
+def test_a_damaged_record_of_crashes_is_none():
+    for text in ("null", "5", "[]", '"x"', "{}", '{"count": "x", "error": "e"}', '{"count": 9}', "\0" * 64, "\x80"):
+        with Board() as board:
+            board.crash_file(text)
+            eq((board.starts(), board.safe), (0, False))
+            app.App.uptime = lambda self: 301
+            assert "error" not in board.report()
+            board.end = ValueError("a bug")
+            eq(board.starts(), 1)
+
+
+def test_a_record_of_crashes_of_an_older_firmware_counts():
+    with Board() as board:
+        board.crash_file('{"count": 3, "error": "ValueError: a bug"}')
+        board.starts()
+        assert board.safe
+        eq(board.report()["error"], {"text": "ValueError: a bug", "at": None})
+
+
+def test_a_device_starts_without_a_file_system_to_write_to():
+    with Board() as board:
+        os.mkdir(board.path + "crash.json")  # neither to be written nor removed
+        try:
+            for cause, uptime in ((codes.WATCHDOG, 1), (codes.PANIC, 301), (codes.POWER_ON, 301)):
+                board.cause = cause
+                app.App.uptime = lambda self, uptime=uptime: uptime
+                eq(board.starts(), 0)
+                board.report()
+        finally:
+            os.rmdir(board.path + "crash.json")
+
+
+def test_flash_is_not_worn_by_starts_without_a_crash():
+    """Neither while an earlier error waits for a connection."""
+    with Board() as board:
+        board.starts()
+        raises(OSError, board.crash_file)
+        board.end = ValueError("a bug")
+        board.starts()
+        board.end = 0
+        board.starts()
+        marked = board.crash_file() + " "
+        board.crash_file(marked)
+        board.starts()
+        eq(board.crash_file(), marked)
+
+
+def test_a_power_cut_while_settings_are_written():
+    class Cut:
+        # Writes the first half.
+        def __init__(self, path):
+            self.file = open(path, "w")
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.file.close()
+
+        def write(self, text):
+            self.file.write(text[: len(text) // 2])
+            raise Restart
+
+    with Board() as board:
+        board.starts()
+        settings.open = lambda path, mode="r": Cut(path) if mode == "w" else open(path)
+        try:
+            settings.change(board.ran[-1], '{"interval_ms": 5000}')
+        except Restart:
+            pass
+        finally:
+            del settings.open
+        for _ in range(2):
+            eq((board.starts(), board.safe, board.ran[-1].config.trial), (0, False, False))
+        eq(board.ran[-1].config.interval_ms, 10_000)
+
+
+def test_tried_settings_with_an_error_are_rolled_back():
+    with Board() as board:
+        with open(board.config_path() + ".new", "w"):
+            pass
+        safe = []
+        for _ in range(2):
+            board.starts()
+            safe.append(board.safe)
+        eq(safe, [True, False])
