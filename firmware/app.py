@@ -1,15 +1,19 @@
 # The application of a device that stays awake: telemetry at its interval, status, health, commands.
 # Its board, client and journal are arguments, so tests drive it like a device does.
 
+import log
 import telemetry
 from codes import CONNECTING, ONLINE
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
+from log import INFO
 from node import Node
 
 _SLICE = const(500)  # longest time in ms between two checks of Wi-Fi, clock and watchdog
 _WIFI_MS = const(15_000)  # between two attempts to connect to Wi-Fi
 _CLOCK_MS = const(60_000)  # between two attempts to set the clock
 _DAY_MS = const(86_400_000)
+_RESCUE_MS = const(300_000)  # without a connection to the broker: radio off and on, since a radio can hang unnoticed,
+_REBOOT = const(3)  # and after three times as long a restart: nothing is lost by it
 _DRAIN_MS = const(5_000)
 
 
@@ -41,12 +45,17 @@ class Timer:
 class App(Node):
     """The firmware of a device that stays awake; Node documents the arguments."""
 
-    def __init__(self, board, config, journal, client, flash, sources=None, began=None):
-        super().__init__(board, config, journal, client, flash, sources, began)
+    def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
+        super().__init__(board, config, journal, client, flash, sources, began, crash)
         self._telemetry = Timer(config.interval_ms)
         self._health = Timer(config.health_ms)
         self._wifi = Timer(_WIFI_MS)
         self._clock = Timer(_CLOCK_MS)
+        self._rescue = Timer(_RESCUE_MS)  # due without a connection for so long
+        self._rescue.put_off(ticks_ms())
+        self._rescues = 0
+        self._may_connect = True  # the client
+        self._wifi_status = None
         self._reading_sensors = False  # the sensors are measuring
         self._readings_due = 0  # when they are ready
         client.on_connect = self._on_connect
@@ -57,11 +66,15 @@ class App(Node):
         self._telemetry.put_off(ticks_ms())
 
     def _on_connect(self, session_present):
+        self._confirm()
         self._publish_status("online")
 
     def _keep_network(self, now):
         board = self.board
         status = board.wifi_status()
+        if status != self._wifi_status:
+            self._wifi_status = status
+            log.say("Wi-Fi: " + status, INFO)
         if status == ONLINE:
             self._wifi.at = now  # due as soon as the network goes
             if self._clock.due(now) and board.sync_time(self.config.ntp):
@@ -70,6 +83,30 @@ class App(Node):
                 self._clock.put_off(now)
         elif status != CONNECTING and self.config.wifi_ssid and self._wifi.due(now):
             self._join(0)
+        self._keep_client(now, status == ONLINE or not self.config.wifi_ssid)
+
+    def _keep_client(self, now, online):
+        client = self.client
+        if client.connected or not (self.config.wifi_ssid or self.config.trial):
+            self._rescue.put_off(now)
+            self._rescues = 0
+        elif self._rescue.due(now):  # the network may look well and be dead
+            self._rescues += 1
+            if self._rescues == _REBOOT:
+                import crash
+
+                crash.restart(self, "no connection for 15 minutes")
+            elif self._rescues == 1:
+                self.board.wifi_off()
+                self._wifi.put_off(now)
+                self._join(0)
+        # Without a network the client does not try to connect, so that no pause grows.
+        if online and not self._may_connect:
+            self._may_connect = True
+            client.connect_soon()
+        elif not online and self._may_connect and not client.connected:
+            self._may_connect = False
+            client.disconnect()
 
     def _keep_reading(self, now):
         # Returns the time in ms until something is due.
@@ -94,6 +131,8 @@ class App(Node):
         left = self._keep_reading(now)
         if self._health.due(now):
             self._publish_health()
+        if log.waiting:
+            self._publish_log()
         self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
 
     def run(self):

@@ -33,17 +33,25 @@ _TEXTS = {
     "tls_key": None,
     "wifi_ssid": None,
     "wifi_key": None,
+    "wifi_security": None,
     "wifi_country": None,
     "hostname": None,
-    "ntp": "pool.ntp.org",
+    "log": "off",
+    "ntp": "pool.ntp.org",  # or False: no server
 }
-_LISTS = ("sensors", "wifi_ip")
+_LISTS = ("sensors", "wifi_ip", "wifi_networks")
+_OTHERS = ("wifi_txpower", "wifi_power_save")
+_FIELDS = list(_NUMBERS) + list(_TEXTS) + list(_LISTS + _OTHERS)
 _NEEDS = (
     ("password", "user"),
     ("tls_cert", "tls_key"),
     ("tls_key", "tls_cert"),
     ("tls_cert", "tls_ca"),
     ("wifi_key", "wifi_ssid"),
+    ("wifi_security", "wifi_ssid"),
+    ("wifi_networks", "wifi_ssid"),
+    ("wifi_txpower", "wifi_ssid"),
+    ("wifi_power_save", "wifi_ssid"),
     ("wifi_country", "wifi_ssid"),
     ("wifi_ip", "wifi_ssid"),
 )
@@ -94,6 +102,35 @@ def _check_network(country, hostname, address):
         raise ConfigError('wifi_ip: write ["address", "mask", "gateway", "name server"], each as "192.168.1.20"')
 
 
+def _check_flag(name, value):
+    if not isinstance(value, bool):
+        raise ConfigError("%s: write true or false" % name)
+    return value
+
+
+def _check_power(dbm):
+    if dbm is not None and (isinstance(dbm, bool) or not isinstance(dbm, (int, float)) or not 2 <= dbm <= 21):
+        raise ConfigError("wifi_txpower: write dBm, a number from 2 to 21")
+    return dbm
+
+
+def _check_networks(entries):
+    for entry in entries:
+        if not isinstance(entry, dict) or not isinstance(entry.get("ssid"), str) or not entry["ssid"]:
+            raise ConfigError('wifi_networks: write objects, "wifi_networks": [{"ssid": "...", "key": "..."}]')
+        for name in entry:
+            if name not in ("ssid", "key", "security"):
+                raise ConfigError('wifi_networks: unknown field "%s": use ssid, key and security' % name)
+        if not isinstance(entry.get("key", ""), str):
+            raise ConfigError('wifi_networks: write a text in quotes, "key": "..."')
+        _check_security("wifi_networks: security", entry.get("security"))
+
+
+def _check_security(field, value):
+    if value not in (None, "wpa3"):
+        raise ConfigError('%s: write "wpa3" for a network that accepts nothing else, or leave it out' % field)
+
+
 def _is_ipv4(text):
     parts = text.split(".") if isinstance(text, str) else ()
     return len(parts) == 4 and all(part.isdigit() and len(part) < 4 and int(part) < 256 for part in parts)
@@ -117,7 +154,9 @@ def _check_sensors(entries):
 
 class Config:
     """The checked fields, with defaults, as attributes. It has no methods, so that keeping it does not keep this
-    module, which start unloads."""
+    module, which is unloaded."""
+
+    trial = False  # settings changed by a command, which the device has not connected with yet
 
 
 def check(given, device):
@@ -126,20 +165,24 @@ def check(given, device):
     if not isinstance(given, dict):
         raise ConfigError('write one JSON object, {"host": "broker.example", ...}')
     for name in given:
-        if name not in _NUMBERS and name not in _TEXTS and name not in _LISTS:
-            known = ", ".join(sorted(list(_NUMBERS) + list(_TEXTS) + list(_LISTS)))
-            raise ConfigError('unknown field "%s": remove it, or use one of %s' % (name, known))
+        if name not in _FIELDS:
+            raise ConfigError('unknown field "%s": remove it, or use one of %s' % (name, ", ".join(sorted(_FIELDS))))
     config = Config()
     for name in _NUMBERS:
         setattr(config, name, check_number(name, given.get(name, _NUMBERS[name][0])))
     for name in _TEXTS:
         value = given.get(name)
+        if name == "ntp" and value is False:
+            config.ntp = False
+            continue
         setattr(config, name, _TEXTS[name] if value is None else _check_text(name, value))
     for name in _LISTS:
         value = given.get(name)
         if value is not None and not isinstance(value, list):
             raise ConfigError('%s: write a list, "%s": [...]' % (name, name))
         setattr(config, name, value)
+    config.wifi_power_save = _check_flag("wifi_power_save", given.get("wifi_power_save", False))
+    config.wifi_txpower = _check_power(given.get("wifi_txpower"))
     config.device = config.device or (device() if callable(device) else device)
     _check_together(config)
     return config
@@ -150,6 +193,8 @@ def _check_together(config):
         raise ConfigError('host is missing: write "host": "broker.example"')
     if config.when_full not in (None, "oldest", "newest"):
         raise ConfigError('when_full: write "oldest" or "newest", or leave it out to refuse new messages when full')
+    if config.log not in ("info", "error", "off"):
+        raise ConfigError('log: write "info", "error" or "off"')
     for name, other in _NEEDS:
         if getattr(config, name) and not getattr(config, other):
             raise ConfigError("%s needs %s: write both, or leave %s out" % (name, other, name))
@@ -159,11 +204,14 @@ def _check_together(config):
         raise ConfigError("watchdog_ms: write 0, or twice awake_ms at least")
     _check_names(config.root, config.device)
     _check_network(config.wifi_country, config.hostname, config.wifi_ip)
+    _check_security("wifi_security", config.wifi_security)
+    _check_networks(config.wifi_networks or ())
     _check_sensors(config.sensors or ())
 
 
-def load(path, device):
-    """Returns the Config in the file at path; check() tells what `device` is. Raises ConfigError."""
+def load(path, device, limit=None):
+    """Returns the Config in the file at path; check() tells what `device` is. limit: chooses the fields, see safe.
+    Raises ConfigError."""
     problem = ""
     try:
         with open(path) as f:
@@ -171,7 +219,8 @@ def load(path, device):
         # MicroPython accepts an object without its end: an incomplete file would lose fields silently.
         if text[-1:] != "}":
             raise ValueError
-        return check(json.loads(text), device)
+        given = json.loads(text)
+        return check(limit(given) if limit else given, device)
     except ConfigError as e:
         problem = str(e)
     except OSError:

@@ -23,7 +23,7 @@ def report(app):
         value = getattr(app.flash, name, None)
         if value is not None:
             kept[name] = value
-    return {
+    fields = {
         "firmware": app.version,
         "up": app.uptime(),
         "heap": gc.mem_free() if hasattr(gc, "mem_free") else None,
@@ -35,3 +35,8 @@ def report(app):
         "errors": app.errors,
         "counters": app.client.counters(),
     }
+    if app.crash:
+        import crash
+
+        crash.report(app, fields)
+    return fields

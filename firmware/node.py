@@ -3,11 +3,12 @@
 
 import json
 
-import commands
 import health
+import log
 import telemetry
 from inflight.compat import const, ticks_diff, ticks_ms
 from inflight.journal import OUT
+from log import INFO
 
 VERSION = "0.1.0"
 _NAME = const(64)  # characters of a command's name, at most
@@ -23,7 +24,8 @@ def will(config):
 class Node:
     """A device, for `board` and `config`. `client` publishes from `journal`, which is stored on `flash`; `sources` are
     callables that return (name, unit, value) triples, default: the board's sensors and those of the configuration. A
-    source may have start(), see telemetry. began: ticks_ms() of the start, default: now."""
+    source may have start(), see telemetry. began: ticks_ms() of the start, default: now. crash: what ended an earlier
+    start, see crash."""
 
     RECONNECT = True  # for the client
     version = VERSION
@@ -33,7 +35,7 @@ class Node:
         """The client's timeout_ms."""
         return config.timeout_ms
 
-    def __init__(self, board, config, journal, client, flash, sources=None, began=None):
+    def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
         self.board = board
         self.config = config
         self.journal = journal
@@ -43,7 +45,8 @@ class Node:
         self.errors = {}  # errors of sensors, by name
         self.stopping = False  # a command requested a restart
         self.synchronised = False  # the clock is right
-        self._sources = sources or [board.sensors] + self._configured()
+        self.crash = crash
+        self._sources = [board.sensors] + self._configured() if sources is None else sources
         self._base = "%s/%s/" % (config.root, config.device)
         self._telemetry_topic = self._base + "telemetry"
         self._accepted = getattr(board, "accepted", None)
@@ -51,6 +54,7 @@ class Node:
         self._up_ms = self._up_s = 0
         self._up_at = ticks_ms() if began is None else began
         board.reset_cause()
+        log.level = log.LEVELS.index(config.log)
         client.subscribe(self._base + "command/#", 2, self._on_command)
 
     def _configured(self):
@@ -91,6 +95,8 @@ class Node:
     def _publish_status(self, state, **more):
         more["state"] = state
         more["firmware"] = VERSION
+        if self.crash and "safe" in self.crash:
+            more["safe"] = True
         self._report("status", more, True)
 
     def _publish_health(self, **more):
@@ -107,10 +113,25 @@ class Node:
         if payload:
             self._publish(self._telemetry_topic, payload, self.config.qos)
 
-    # --- commands ---
+    # --- commands, and what else is seldom: modules that unload themselves ---
+
+    def _publish_log(self):
+        if self.client.connected:
+            import commands
+
+            commands.publish_log(self)
+
+    def _confirm(self):
+        if self.config.trial:
+            import settings
+
+            settings.confirm(self)
 
     def _on_command(self, message):
         name = message.topic[len(self._base) + len("command/") :]
+        import commands
+
+        log.say("command " + name, INFO)
         reply = commands.execute(self, name, message)
         # Limits the length of names, which appear in topics and in `errors`.
         self._report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
@@ -123,9 +144,7 @@ class Node:
         config = self.config
         if not self._wifi_is_set_up:
             self._wifi_is_set_up = True
-            try:
-                board.wifi_setup(config.hostname, config.wifi_country, config.wifi_ip)
-                self.errors.pop("wifi", None)
-            except (ValueError, OSError) as e:
-                self.errors["wifi"] = telemetry.describe(e)
+            import radio
+
+            radio.set_up(self)
         return board.wifi_connect(config.wifi_ssid, config.wifi_key, timeout_ms)

@@ -6,7 +6,7 @@
 #   read     start the sensors, read them
 #   journal  write the readings to the journal: durable from here on
 #   wifi     connect                                 \
-#   connect  to the broker, subscriptions included    > at each report_every-th wake, or when half
+#   connect  set the clock, connect to the broker     > at each report_every-th wake, or when half
 #   deliver  the backlog, the status, commands       /  the journal is full
 #
 # Data for the next wake are kept in the board's memory, see Memory. Each wake is measured; its health message reports
@@ -15,6 +15,7 @@
 import struct
 import time
 
+import log
 import telemetry
 from codes import DEEP_SLEEP, ONLINE
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
@@ -24,6 +25,7 @@ from node import Node
 
 _QUIET_MS = const(250)  # after so long without a packet the broker has sent everything
 _SLICE = const(50)  # polling interval for that
+_JOINS = const(3)  # attempts to join: the first of a radio may find nothing, or refuse the right key
 _STEPS = const(3)  # steps of connecting, with a time-out each: TCP, CONNACK, SUBACK
 _SYNC_MS = const(3_600_000)  # set the clock at this interval; clocks of sleeping chips are inaccurate
 _NEVER = const(255)
@@ -68,24 +70,34 @@ class SleepingApp(Node):
         """The steps of a failing connection together take half of the wake at most."""
         return min(config.timeout_ms, config.awake_ms // (2 * _STEPS))
 
-    def __init__(self, board, config, journal, client, flash, sources=None, began=None):
-        super().__init__(board, config, journal, client, flash, sources, began)
+    def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
+        super().__init__(board, config, journal, client, flash, sources, began, crash)
         self._began = self._phase_at = self._up_at
         self._end = ticks_add(self._began, config.awake_ms)
         self._memory = memory = Memory(board.recall())
         self._phases = []
+        self._stay = False  # a command asked for it
         self.full = memory.full
         self.synchronised = memory.sync != _NEVER and time.time() + telemetry.EPOCH > _SET
 
     def set_interval(self, ms):
         raise ValueError("this device sleeps between readings: change sleep_ms in its configuration")
 
+    def _feed(self):
+        if self.config.watchdog_ms:
+            self.board.watchdog(self.config.watchdog_ms)
+
+    def stay_awake(self, ms):
+        """Stays awake, and connected, for so long from now on; 0: no longer."""
+        self._stay = ms > 0
+        if self._stay:
+            self._end = ticks_add(ticks_ms(), ms)
+
     def run(self):
         """Runs one wake. Returns for how many ms the device sleeps; 0: restart."""
         memory = self._memory
         config = self.config
-        if config.watchdog_ms:
-            self.board.watchdog(config.watchdog_ms)
+        self._feed()
         ms = telemetry.start(self._sources)
         if ms:
             self.board.sleep(ms)
@@ -95,7 +107,7 @@ class SleepingApp(Node):
         self._end_phase()
         memory.since += 1
         memory.health += 1
-        if memory.since >= config.report_every or self._half_full():
+        if memory.since >= config.report_every or config.trial or self._half_full():
             self._report_all()
         while len(self._phases) < len(_PHASES):
             self._end_phase()
@@ -134,9 +146,18 @@ class SleepingApp(Node):
     def _is_online(self):
         if self.board.wifi_status() == ONLINE:
             return True
-        return bool(self.config.wifi_ssid) and self._join(self.config.awake_ms // 2) == ONLINE
+        left = self.config.awake_ms // 2
+        end = ticks_add(ticks_ms(), left)
+        for _ in range(_JOINS if self.config.wifi_ssid else 0):
+            if self._join(left) == ONLINE:
+                return True
+            left = ticks_diff(end, ticks_ms())
+            if left <= 0:
+                break
+        return False
 
     def _connect(self):
+        self._keep_time()  # first: TLS needs it
         try:
             self.client.connect()
         except (OSError, ProtocolError) as e:
@@ -147,23 +168,41 @@ class SleepingApp(Node):
         # Returns True if the broker has completed all messages.
         memory = self._memory
         config = self.config
+        self._confirm()
         if self.board.reset_cause() != DEEP_SLEEP:
             self._publish_status("online")
-        self._keep_time()
+        if log.waiting:
+            self._publish_log()
         # Sends status and health with the backlog while max_inflight allows it; not to a broker that acknowledges
         # nothing.
         if (self.client.pending <= config.max_inflight and not self._half_full()) or self._exchange(False):
             if memory.health >= min(config.health_ms // config.sleep_ms, _MAX):
                 memory.health = 0
                 self._publish_health(wake=self._wake())
-            next_ms = self._left() + (config.report_every - 1) * config.sleep_ms
-            self._publish_status("asleep", next_s=-(-next_ms // 1000))
+            self._publish_asleep(ticks_diff(ticks_ms(), self._began))
+        until_report_ms = ticks_diff(ticks_ms(), self._began)
         done = self._exchange(True)
+        if self._end_of_stay() and not self.stopping:
+            self._publish_asleep(until_report_ms)
+            done = self._exchange(False)
         if self.stopping:
             self._publish_status("offline")
             done = self._exchange(False)
         self.client.disconnect()
         return done
+
+    def _publish_asleep(self, until_report_ms):
+        # The next report comes as long after its wake began as this one.
+        config = self.config
+        next_ms = self._left() + (config.report_every - 1) * config.sleep_ms + until_report_ms
+        self._publish_status("asleep", next_s=-(-next_ms // 1000))
+
+    def _end_of_stay(self):
+        stayed = self._stay
+        self._stay = False
+        if stayed:
+            self._end = ticks_add(ticks_ms(), self.config.timeout_ms)
+        return stayed
 
     def _exchange(self, listen):
         # Waits until the broker has completed all messages and, if listening, sends nothing more. False after a
@@ -180,11 +219,13 @@ class SleepingApp(Node):
             except (OSError, ProtocolError):
                 return False  # on_disconnect() was called
             now = ticks_ms()
+            if self._stay:
+                self._feed()
             news = count[RECEIVED] + count[DUPLICATES] + count[TOO_LONG]
             if client.pending or news != seen:
                 seen = news
                 since = now
-            elif ticks_diff(now, since) >= _QUIET_MS:
+            elif ticks_diff(now, since) >= _QUIET_MS and (self.stopping or not self._stay):
                 return True
         return False
 

@@ -1,101 +1,95 @@
-# Creates and starts the application. Imports take most of a short wake, so time is measured from before them.
+# Creates and starts the application. Booting and imports take most of a short wake: time is measured from before them.
 
+import gc
 import sys
 
-from inflight.compat import ticks_ms
+from inflight.compat import const, passed, ticks_ms
+from log import report
 
-
-def _say(error):
-    from telemetry import describe
-
-    print("inflight:", describe(error))
-
-
-def _say_end(error):
-    if error:
-        _say(error)
-
-
-def build(began):
-    """Returns the application of this board, ready to run; the device started at ticks_ms() `began`. Raises ValueError
-    with the necessary change, OSError if the flash fails."""
-    import board
-    from config import load
-    from inflight import Client, Journal
-    from node import will
-
-    config = load(board.config_path(), board.device_id)  # device_id() may switch the radio on
-    tls = None
-    if config.tls_ca:
-        from secure import context
-
-        tls = context(config.tls_ca, config.tls_cert, config.tls_key)
-    if config.sleep_ms:
-        from sleeping_app import SleepingApp as Application
-    else:
-        from app import App as Application
-    del sys.modules["config"]  # frees 5 KB of heap
-    flash = board.journal_flash()
-    journal = Journal(flash)
-    client = Client(
-        config.host,
-        config.device,
-        journal,
-        port=config.port,
-        tls=tls,
-        user=config.user,
-        password=config.password,
-        will=will(config),
-        keepalive=config.keepalive,
-        protocol_level=config.protocol_level,
-        buffer=bytearray(config.buffer),
-        max_inflight=config.max_inflight,
-        when_full=config.when_full,
-        timeout_ms=Application.timeout(config),
-        reconnect=Application.RECONNECT,
-        on_disconnect=_say_end,
-        on_error=_say,
-    )
-    return Application(board, config, journal, client, flash, began=began)
-
-
-def _try_to_build(began):
-    # Returns None if it cannot start, and prints the reason in one line.
-    try:
-        return build(began)
-    except ValueError as e:
-        print("inflight:", e)
-    except OSError as e:
-        _say(e)
+_BOOT_MS = const(10_000)
 
 
 def main():
     """Runs the device. Returns when a user stops it, or when it cannot start for a reason that only a user can
     change."""
     began = ticks_ms()
+    if not passed(began, 0, _BOOT_MS):
+        began = 0  # a board's ticks begin with its start; else it was a soft reset, or is a process
     import board
 
-    app = _try_to_build(began)
-    if not app:
-        if board.NAME == "unix":
-            sys.exit(1)  # a process also exits with status 1; a board would restart
-        return
     try:
+        ms = _run(board, began)
+        if ms is not None:
+            board.sleep(ms, True)
+    except KeyboardInterrupt:  # also in the pause after a crash
+        pass
+    _leave_to_the_prompt(board)
+
+
+def _run(board, began):
+    # Returns how long the device sleeps; None if a person has to act first.
+    app = error = None
+    ms = 0
+    try:
+        app = _assemble(board, began)
+        if not app:
+            if board.NAME == "unix":
+                sys.exit(1)  # a process also exits with status 1; a board would restart
+            return None
         ms = app.run()
-    except KeyboardInterrupt:
-        return
+        if app.crash:
+            import crash
+
+            crash.ended(app)
     except Exception as e:
         # An exception must neither stop the device nor empty its battery.
-        _say(e)
-        board.sleep(1000)
-        ms = app.config.sleep_ms
-    _try_to_commit(app.journal)
-    board.sleep(ms, True)
+        error = e
+    return _end(board, app, error) if error else _commit(app.journal, ms)
 
 
-def _try_to_commit(journal):
-    # Commits: otherwise acknowledged messages would be sent again after the sleep.
+def _leave_to_the_prompt(board):
+    # Neither the watchdog nor a reset that a person asks for is a crash.
+    while True:
+        try:
+            board.stop_watchdog()
+            return
+        except KeyboardInterrupt:
+            pass  # tools send several
+
+
+def _assemble(board, began):
+    try:
+        from assemble import assemble
+
+        return assemble(board, began)
+    finally:
+        sys.modules.pop("assemble", None)
+        gc.collect()
+
+
+def _commit(journal, ms):
+    # Otherwise acknowledged messages would be sent again after the sleep.
     try:
         journal.commit()
     except OSError as e:
-        _say(e)
+        report(e)
+    return ms
+
+
+def _end(board, app, error):
+    # After a crash. Returns how long the device sleeps.
+    report(error)
+    board.sleep(1000)
+    config = ran_s = None
+    if app:
+        config = app.config
+        ran_s = app.uptime()
+        _commit(app.journal, 0)
+        app.client = app.journal = None  # it may have been a MemoryError
+    try:
+        import crash
+
+        crash.crashed(board, error, config, ran_s)
+    except Exception as e:
+        report(e)
+    return config.sleep_ms if config else 0

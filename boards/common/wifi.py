@@ -8,6 +8,7 @@ from inflight.compat import const, sleep_ms, ticks_diff, ticks_ms
 _LIMIT_MS = const(20_000)  # an attempt without a result after this time has failed
 _STALE_MS = const(5_000)  # for so long a port may report the result of the previous attempt
 _LEAVE_MS = const(500)
+_PAUSE_MS = const(1_000)  # a port that connects right after it disconnected may fail, for ever
 _POLL_MS = const(20)
 
 
@@ -16,8 +17,12 @@ class Wifi:
     the port, connect(): starts to connect to `ssid` with `key`, joined(): True if an access point has accepted the
     station, with an address or not."""
 
-    ssid = key = None
-    _address = None
+    ssid = key = security = None
+    # What wifi_settings changes.
+    networks = ()  # others than that of join(): (ssid, key, security)
+    default_security = address = txpower = None
+    power_save = False
+    _rest = ()  # networks that are still to be tried
     _verdict = None  # why the last attempt failed
     _waiting = False  # for the result of an attempt
     _before = None  # status code when the attempt began
@@ -25,43 +30,43 @@ class Wifi:
 
     def __init__(self, name):
         self.wlan = network.WLAN(network.STA_IF)
-        self._name = "inflight-" + name[-6:]
-        self.setup()
-
-    def setup(self, hostname=None, country=None, address=None):
-        """Takes effect with the next join(): host name, two letters of the country with the radio's rules, (address,
-        mask, gateway, name server) without DHCP. Raises ValueError."""
-        network.hostname(hostname or self._name)
-        self._address = tuple(address) if address else None
-        if country:
-            network.country(country)
-            self.wlan.active(False)  # takes effect when the radio starts
+        self.name = "inflight-" + name[-6:]
+        network.hostname(self.name)
 
     def join(self, ssid, key, timeout_ms):
         """Starts to connect, and waits for the result for at most `timeout_ms`. Returns status()."""
-        self.ssid = ssid
-        self.key = key
-        self._limit = timeout_ms if timeout_ms > 0 else _LIMIT_MS
-        self._began = ticks_ms()
-        self._dial()
+        self._rest = [(ssid, key, self.default_security)]
+        if self.networks:
+            from networks import by_signal
+
+            self._rest = by_signal(self.wlan, self._rest + self.networks)
+        self._limit = timeout_ms // len(self._rest) if timeout_ms > 0 else _LIMIT_MS
+        self._try_next()
         word = self.status()
         while word == CONNECTING and timeout_ms > 0:
             sleep_ms(_POLL_MS)
             word = self.status()
         return word
 
+    def _try_next(self):
+        self.ssid, self.key, self.security = self._rest.pop(0)
+        self._began = ticks_ms()
+        self._dial()
+
     def _dial(self):
         wlan = self.wlan
         self._waiting = True
-        self._dialled = ticks_ms()
         try:
             wlan.active(True)
             self._before = wlan.status()
             self._leave()  # a driver that is connecting refuses another attempt
+            self._dialled = ticks_ms()
             # With power saving an answer waits for the next beacon, and the Pico W loses some packets.
-            wlan.config(pm=network.WLAN.PM_NONE)
-            if self._address:
-                wlan.ifconfig(self._address)
+            wlan.config(pm=network.WLAN.PM_PERFORMANCE if self.power_save else network.WLAN.PM_NONE)
+            if self.txpower:
+                wlan.config(txpower=self.txpower)
+            if self.address:
+                wlan.ifconfig(self.address)
             self.connect()
         except (OSError, RuntimeError, ValueError) as e:
             self._give_up(WRONG_KEY if "Password" in str(e) else FAILED)
@@ -72,6 +77,8 @@ class Wifi:
         start = ticks_ms()
         while self.wlan.isconnected() and ticks_diff(ticks_ms(), start) < _LEAVE_MS:
             sleep_ms(_POLL_MS)
+        if self.word(self._before) != IDLE:
+            sleep_ms(_PAUSE_MS)
 
     def _give_up(self, verdict):
         self._waiting = False
@@ -93,6 +100,9 @@ class Wifi:
             self._limit = _LIMIT_MS
             self._began = ticks_ms()
             self._waiting = True
+        if self._rest and word not in (ONLINE, CONNECTING):
+            self._try_next()
+            word = CONNECTING
         return word
 
     def _outcome(self, code, word):
@@ -112,8 +122,9 @@ class Wifi:
 
     def off(self):
         """Disconnects and stops the radio."""
-        try:
-            self.wlan.disconnect()
-            self.wlan.active(False)
-        except OSError:
-            pass  # it was off
+        self._rest = ()
+        for stop in (self.wlan.disconnect, lambda: self.wlan.active(False)):
+            try:
+                stop()
+            except OSError:
+                pass  # it was off, or hangs

@@ -3,12 +3,14 @@
 import machine
 
 from codes import (
+    BROWN_OUT,
     CONNECTING,
     DEEP_SLEEP,
     FAILED,
     IDLE,
     NO_AP,
     ONLINE,
+    PANIC,
     POWER_ON,
     RESET,
     SOFT,
@@ -19,6 +21,7 @@ from inflight.compat import const, sleep_ms, ticks_diff, ticks_ms
 from wifi import Wifi
 
 NAME = "esp32"
+_DAY_MS = const(86_400_000)
 _DIRECTED_MS = const(4_000)  # time-out for the remembered access point, before others are tried
 
 _id = _station = _cause = _dog = None
@@ -38,7 +41,9 @@ def device_id():
 # --- RTC memory, which survives a deep sleep and a reset ---
 
 _MAGIC = b"IF"
-_NOTE = const(2)  # 1: this firmware asked for the reset
+_NOTE = const(2)  # what this firmware does
+_ASKED = const(1)  # it asked for the reset, or has left the board to a person
+_RUNNING = const(2)
 _COUNT = const(3)  # number of remembered bytes
 _DATA = const(4)
 _AP = const(20)  # its address, 6 bytes, and its channel
@@ -88,17 +93,20 @@ def reset_cause():
     global _cause
     if _cause is None:
         cause = machine.reset_cause()
-        asked = _kept()[_NOTE]
-        if asked:
-            _keep(_NOTE, b"\0")
+        note = _kept()[_NOTE]
+        _keep(_NOTE, bytes([_RUNNING]))
         if cause == machine.PWRON_RESET:  # or a brown-out: the port does not distinguish them
-            _cause = POWER_ON
+            from supply import failed
+
+            _cause = BROWN_OUT if failed() else POWER_ON
         elif cause == machine.WDT_RESET:
             _cause = WATCHDOG
         elif cause == machine.DEEPSLEEP_RESET:
             _cause = DEEP_SLEEP
-        else:
-            _cause = SOFT if asked or cause == machine.SOFT_RESET else RESET
+        elif note == _ASKED or cause == machine.SOFT_RESET:
+            _cause = SOFT
+        else:  # the port calls a panic and machine.reset() the same: a panic only happens to what is running
+            _cause = PANIC if note == _RUNNING and cause == machine.HARD_RESET else RESET
     return _cause
 
 
@@ -107,11 +115,10 @@ def sleep(ms, deep=False):
     if deep:
         if ms and _station:
             _station.note()
-        if _station:
-            _station.off()
+        wifi_off()
         if ms:
             machine.deepsleep(ms)
-        _keep(_NOTE, b"\1")
+        _keep(_NOTE, bytes([_ASKED]))
         machine.reset()
     elif _station and _station.wlan.active():
         sleep_ms(ms)  # lightsleep() would stop the radio and lose the connection
@@ -124,6 +131,12 @@ def watchdog(ms):
     if _dog is None:
         _dog = machine.WDT(timeout=ms)
     _dog.feed()
+
+
+def stop_watchdog():
+    _keep(_NOTE, bytes([_ASKED]))
+    if _dog:
+        machine.WDT(timeout=_DAY_MS)  # it cannot be stopped
 
 
 # --- network and clock ---
@@ -164,7 +177,7 @@ class _Wifi(Wifi):
         self.wlan.config(reconnects=0)
         kept = _kept()
         channel = kept[_AP + 6]
-        self._directed = channel > 0 and kept[_NETWORK:_CHECK] == _network(self.ssid)
+        self._directed = channel > 0 and not self.networks and kept[_NETWORK:_CHECK] == _network(self.ssid)
         if not self._directed:
             self.wlan.connect(self.ssid, self.key)
             return
@@ -207,8 +220,10 @@ def _wifi():
     return _station
 
 
-def wifi_setup(hostname=None, country=None, address=None):
-    _wifi().setup(hostname, country, address)
+def wifi_setup(*settings, **more):
+    from wifi_settings import apply
+
+    apply(_wifi(), *settings, **more)
 
 
 def wifi_connect(ssid, key, timeout_ms):
@@ -217,6 +232,11 @@ def wifi_connect(ssid, key, timeout_ms):
 
 def wifi_status():
     return _station.status() if _station else IDLE
+
+
+def wifi_off():
+    if _station:
+        _station.off()
 
 
 def rssi():

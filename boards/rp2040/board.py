@@ -3,6 +3,7 @@
 import machine
 
 from codes import (
+    BROWN_OUT,
     CONNECTING,
     DEEP_SLEEP,
     FAILED,
@@ -54,6 +55,9 @@ _SCRATCH = const(0x0C)
 _BITTEN = const(0x1C)  # scratch 4, after the watchdog was started
 _HEAD = const(0x20)
 _CLEAR = const(0x3000)  # writing here clears bits
+_CHIP_RESET = const(0x4010002C)  # of the RP2350; the RP2040 does not tell a brown-out from a power-on
+_HAD_BOR = const(0x20000)
+_HAD_BOR_OR_POR = const(0x30000)
 _ENABLE = const(0x40000000)
 _ASKED = const(1)
 _ASLEEP = const(2)
@@ -114,7 +118,8 @@ def reset_cause():
         if note:
             _keep(data)
         if machine.reset_cause() == machine.PWRON_RESET:  # the port does not distinguish it from the button any more
-            _cause = POWER_ON
+            brown_out = _rp2350() and machine.mem32[_CHIP_RESET] & _HAD_BOR_OR_POR == _HAD_BOR
+            _cause = BROWN_OUT if brown_out else POWER_ON
         elif note:
             _cause = DEEP_SLEEP if note == _ASLEEP else SOFT
         else:  # every software reset uses the watchdog
@@ -130,10 +135,8 @@ def sleep(ms, deep=False):
         return
     data = _kept()[0]
     _keep(data, _ASLEEP if ms else _ASKED)
-    if _id:  # the Wi-Fi chip is running
-        _wifi().off()
-        _radio().deinit()
-    machine.mem32[_watchdog() + _CLEAR + _CTRL] = _ENABLE  # it would end the sleep
+    wifi_off()
+    machine.mem32[_watchdog() + _CLEAR + _CTRL] = _ENABLE  # the watchdog would end the sleep
     # lightsleep() is limited to an hour and may end early; the clock keeps running.
     end = ticks_add(ticks_ms(), ms)
     left = ms
@@ -141,6 +144,15 @@ def sleep(ms, deep=False):
         machine.lightsleep(min(left, 3_600_000))
         left = ticks_diff(end, ticks_ms())
     machine.reset()
+
+
+def stop_watchdog():
+    global _timer
+    _keep(_kept()[0], _ASKED)
+    if _timer:
+        _timer.deinit()
+        _timer = None
+    machine.mem32[_watchdog() + _CLEAR + _CTRL] = _ENABLE
 
 
 _BITES_MS = const(8_000)  # the hardware's watchdog: at most 8,388 ms
@@ -183,7 +195,10 @@ class _Wifi(Wifi):
         return self.wlan.status() == 2
 
     def connect(self):
-        self.wlan.connect(self.ssid, self.key)
+        if self.security:  # only "wpa3": MicroPython before 1.25 refuses its code
+            self.wlan.connect(self.ssid, self.key, security=0x1000004)  # type: ignore[call-arg]
+        else:
+            self.wlan.connect(self.ssid, self.key)
 
 
 def _wifi():
@@ -193,8 +208,10 @@ def _wifi():
     return _station
 
 
-def wifi_setup(hostname=None, country=None, address=None):
-    _wifi().setup(hostname, country, address)
+def wifi_setup(*settings, **more):
+    from wifi_settings import apply
+
+    apply(_wifi(), *settings, **more)
 
 
 def wifi_connect(ssid, key, timeout_ms):
@@ -203,6 +220,13 @@ def wifi_connect(ssid, key, timeout_ms):
 
 def wifi_status():
     return _station.status() if _station else IDLE
+
+
+def wifi_off():
+    if _station:
+        _station.off()
+    if _id:  # the Wi-Fi chip is running
+        _radio().deinit()
 
 
 def rssi():

@@ -129,10 +129,14 @@ def watchdog(ms):
     pass  # the process supervisor handles a process that hangs
 
 
+def stop_watchdog():
+    pass
+
+
 # --- network and clock, managed by the operating system ---
 
 
-def wifi_setup(hostname=None, country=None, address=None):
+def wifi_setup(*settings, **more):
     pass
 
 
@@ -142,6 +146,10 @@ def wifi_connect(ssid, key, timeout_ms):
 
 def wifi_status():
     return ONLINE
+
+
+def wifi_off():
+    pass
 
 
 def rssi():

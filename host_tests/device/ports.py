@@ -74,11 +74,9 @@ def load(folder, clock):
     for name in ("board", "wifi", "clock"):
         if name in sys.modules:
             del sys.modules[name]
-    sys.path.insert(0, codes.__file__.rsplit("/", 2)[0] + "/" + folder)
-    try:
-        import board
-    finally:
-        sys.path.pop(0)
+    sys.path.insert(0, codes.__file__.rsplit("/", 2)[0] + "/" + folder)  # stays: a board imports some modules late
+    import board
+
     for module in (board, sys.modules["wifi"]):
         for name in ("ticks_ms", "sleep_ms"):
             if hasattr(module, name):
@@ -91,7 +89,8 @@ class WLAN:
     failed, or the connection was lost), and status()."""
 
     PM_NONE = 0
-    settings = ("pm",)
+    PM_PERFORMANCE = 1
+    settings = ("pm", "txpower")
     says = None  # a wrong status code to report
     broken = False  # every call of the driver fails
     static = wanted = None
@@ -214,6 +213,7 @@ class _Get:
     def __init__(self, wlan):
         self.wlan = wlan
         self.PM_NONE = wlan.PM_NONE
+        self.PM_PERFORMANCE = wlan.PM_PERFORMANCE
 
     def __call__(self, interface):
         return self.wlan

@@ -9,7 +9,7 @@ class Station(WLAN):
     NO_AP = 201
     WRONG_KEY = 202
     GONE = 200
-    settings = ("pm", "reconnects")
+    settings = ("pm", "txpower", "reconnects")
     reason = 0
     connecting = requested = False
     tries = 0
@@ -130,12 +130,14 @@ class Esp32:
         self.station = station
         self.inside = Module(mcu_temperature=lambda: 31, Partition=Partition)
         self.did = []
+        self.mem32 = {}  # registers
         self.start()
 
     def start(self, cause=PWRON_RESET):
         """Starts it with the port's reset cause `cause`."""
         del self.did[:]
         self.clock = Clock()
+        self.dog = None
         self.wlan = self.station(self)
         self.network = Network(self.wlan)
         self.ntp = Ntp()
@@ -144,10 +146,11 @@ class Esp32:
             unique_id=lambda: b"\x24\x0a\xc4\x12\x34\x56",
             reset_cause=lambda: cause,
             RTC=lambda: Module(memory=self.memory, datetime=self.set_date),
-            WDT=lambda timeout: Watchdog(self, timeout),
+            WDT=self.watchdog,
             deepsleep=lambda ms: self.stop("deepsleep", ms),
             reset=lambda: self.stop("reset"),
             lightsleep=self.lightsleep,
+            mem32=self.mem32,
             PWRON_RESET=1,
             HARD_RESET=2,
             WDT_RESET=3,
@@ -157,6 +160,15 @@ class Esp32:
         install(machine=machine, network=self.network, esp32=self.inside, ntptime=self.ntp)
         self.board = load("esp32", self.clock)
         return self.board
+
+    def watchdog(self, timeout):
+        # There is one; making it again changes its time-out.
+        if self.dog:
+            self.dog.timeout = timeout
+            self.dog.feed()
+        else:
+            self.dog = Watchdog(self, timeout)
+        return self.dog
 
     def stop(self, *how):
         self.did.append(how)

@@ -12,9 +12,12 @@ class Station(WLAN):
     GONE = 0
     state = 0  # state or result of the last attempt
 
-    def connect(self, ssid, key):
+    security = None
+
+    def connect(self, ssid, key, *, security=None):
         if not self.up:
             raise OSError(1)
+        self.security = security
         self.state = 1
         self.begin(ssid, key)
 
@@ -28,6 +31,9 @@ class Station(WLAN):
 
     def deinit(self):
         self.did.append("deinit")
+
+    def scan(self):
+        return [(ap.ssid.encode(), ap.bssid, ap.channel, ap.rssi, 5, 1) for ap in self.chip.air]
 
     def status(self, what=None):
         if what == "rssi":
@@ -49,6 +55,7 @@ class Registers:
         self.dog = 0x400D8000 if rp2350 else 0x40058000
         self.pad = (0x40038000 if rp2350 else 0x4001C000) + 0x78
         self.words = {CHIP_ID: 0x10004927 if rp2350 else 0x20002927, self.dog: 0, self.pad: 0x56}
+        self.words[0x4010002C] = 0  # RP2350: why it was reset
         for i in range(8):
             self.words[self.scratch(i)] = 0
 
@@ -191,5 +198,9 @@ class _Timer:
         self.chip.clock.at(self.period, self.fire)
 
     def fire(self):
-        self.callback(self)
-        self.again()
+        if self.callback:
+            self.callback(self)
+            self.again()
+
+    def deinit(self):
+        self.callback = None

@@ -1,5 +1,7 @@
 """The ESP32 board with a fake of its port. Wi-Fi that all boards share: test_board_network; flash: test_board_flash."""
 
+import sys
+
 import codes
 from codes import CONNECTING, ONLINE, WRONG_KEY
 from harness import eq, raises
@@ -40,7 +42,7 @@ def dials(chip):
 def test_interface_is_complete():
     board = Esp32().board
     names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
-    for name in (names + " remember recall watchdog sensors").split():
+    for name in (names + " remember recall watchdog stop_watchdog wifi_off sensors").split():
         assert callable(getattr(board, name)), name
     eq((board.NAME, board.config_path()), ("esp32", "/config.json"))
     eq((board.device_id(), board.device_id()), ("240ac4123456", "240ac4123456"))
@@ -173,8 +175,10 @@ def test_the_applications_rtc_memory_is_not_changed():
 def test_reset_causes():
     chip = Esp32()
     for cause, word in (
+        (HARD_RESET, codes.RESET),  # machine.reset() by another program: this firmware was not running
         (PWRON_RESET, codes.POWER_ON),
-        (HARD_RESET, codes.RESET),
+        (HARD_RESET, codes.PANIC),
+        (0, codes.RESET),
         (WDT_RESET, codes.WATCHDOG),
         (DEEPSLEEP_RESET, codes.DEEP_SLEEP),
         (SOFT_RESET, codes.SOFT),
@@ -189,7 +193,41 @@ def test_a_requested_reset_is_reported_once():
         eq(stops(chip, chip.board.sleep, 0, True)[-1], ("reset",))
         board = chip.start(cause)
         eq((board.reset_cause(), board.reset_cause()), (codes.SOFT, codes.SOFT))
-        eq(chip.start(HARD_RESET).reset_cause(), codes.RESET)
+        eq(chip.start(HARD_RESET).reset_cause(), codes.PANIC)
+
+
+def test_resets_by_a_person_at_the_prompt_are_no_panics():
+    """Deploying is Ctrl-C, some files, machine.reset()."""
+    chip = Esp32()
+    chip.board.reset_cause()
+    for _ in range(3):
+        chip.board.watchdog(20_000)
+        chip.board.stop_watchdog()
+        chip.clock.sleep_ms(3_600_000)
+        eq(chip.start(HARD_RESET).reset_cause(), codes.SOFT)
+    eq(chip.start(HARD_RESET).reset_cause(), codes.PANIC)
+
+
+def test_brown_out():
+    """The port calls it a power-on; the chip's register differs."""
+    for name, register, reason, word in (
+        ("Generic ESP32 module with ESP32", 0x3FF48034, 1, codes.POWER_ON),
+        ("Generic ESP32 module with ESP32", 0x3FF48034, 12, codes.BROWN_OUT),
+        ("Generic ESP32 module with ESP32", 0x3FF48034, 3, codes.BROWN_OUT),
+        ("Generic ESP32S3 module with ESP32S3", 0x60008038, 15, codes.BROWN_OUT),
+        ("LOLIN_S2_MINI with ESP32-S2FN4R2", 0x3F408038, 15, codes.BROWN_OUT),
+        ("ESP32C3 module with ESP32C3", 0x60008038, 1, codes.POWER_ON),
+        ("ESP32C3 module with ESP32C3", 0x60008038, 20, codes.POWER_ON),  # its fuses were read again
+        ("ESP32C6 module with ESP32C6", 0x600B0410, 15, codes.BROWN_OUT),
+        ("a chip to come with ESP32P4", None, None, codes.POWER_ON),
+    ):
+        chip = Esp32()
+        if register:
+            chip.mem32[register] = 0xFF00 | reason  # and that of the other core
+        board = chip.start(PWRON_RESET)
+        supply = __import__("supply")
+        supply.sys = Module(implementation=Module(_machine=name), modules=sys.modules)
+        eq((name, board.reset_cause()), (name, word))
 
 
 def test_wifi_is_off_before_the_board_sleeps():

@@ -1,8 +1,10 @@
 """Wi-Fi and clock, with a fake of each port: behaviour that all boards share."""
 
+import sys
+
 from codes import CONNECTING, FAILED, IDLE, NO_ADDRESS, NO_AP, ONLINE, WRONG_KEY
 from harness import eq, raises
-from ports import AccessPoint, outcome, vanish
+from ports import AccessPoint, Module, install, outcome, vanish
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
 
@@ -95,7 +97,8 @@ def test_without_a_time_out_connecting_returns_at_once():
         chip = new(AccessPoint(), silent("cellar"))
         for ssid, key, word in OUTCOMES:
             before = chip.clock.now
-            eq((chip.board.wifi_connect(ssid, key, 0), chip.clock.now), (CONNECTING, before))
+            eq(chip.board.wifi_connect(ssid, key, 0), CONNECTING)
+            assert chip.clock.now - before <= 1_500  # to leave the other network
             eq(outcome(chip), word)
 
 
@@ -186,6 +189,37 @@ def test_driver_errors_are_not_raised():
         eq(chip.board.rssi(), None)
 
 
+def test_pauses_between_leaving_and_connecting():
+    """Connecting right after it disconnected, a port may fail again and again."""
+    for new in CHIPS:
+        chip = new(AccessPoint())
+        chip.air[0].refuses = chip.wlan.WRONG_KEY
+        before = chip.clock.now
+        chip.board.wifi_connect("attic", KEY, 0)
+        eq(chip.clock.now - before, 0)  # there was nothing to leave
+        eq(outcome(chip), WRONG_KEY)
+        chip.air[0].refuses = None
+        before = chip.clock.now
+        chip.board.wifi_connect("attic", KEY, 0)
+        assert chip.clock.now - before >= 1_000
+        eq(outcome(chip), ONLINE)
+
+
+def hangs():
+    raise OSError("Wifi Internal Error")
+
+
+def test_the_radio_is_switched_off_and_joins_again():
+    for new in CHIPS:
+        chip = online(new)
+        chip.board.wifi_off()
+        eq((chip.wlan.up, chip.board.rssi()), (False, None))
+        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        chip.wlan.disconnect = hangs
+        chip.board.wifi_off()
+        eq(chip.wlan.up, False)
+
+
 # --- settings ---
 
 
@@ -213,9 +247,47 @@ def test_setting_the_country_restarts_the_radio():
         eq(chip.did[:2], ["inactive", "active"])
 
 
-def test_power_saving_is_off():
+def test_power_saving_is_off_unless_asked_for():
     for new in CHIPS:
-        eq(online(new).wlan.set["pm"], 0)
+        chip = online(new)
+        eq((chip.wlan.set["pm"], chip.wlan.set.get("txpower")), (0, None))
+        chip.board.wifi_setup(power_save=True, txpower=8.5)
+        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        eq((chip.wlan.set["pm"], chip.wlan.set["txpower"]), (1, 8.5))
+
+
+def dialled(chip):
+    return [what[1] for what in chip.did if what[0] == "connect"]
+
+
+def test_several_networks_are_tried_by_signal():
+    near, far = AccessPoint("cellar", rssi=-50), AccessPoint("attic", rssi=-80)
+    more = [{"ssid": "hidden", "key": KEY}, {"ssid": "cellar", "key": KEY}]
+    for timeout_ms in (0, 60_000):
+        for new in CHIPS:
+            chip = new(far, near)
+            chip.board.wifi_setup(networks=more)
+            chip.board.wifi_connect("attic", KEY, timeout_ms)
+            eq((outcome(chip), dialled(chip)), (ONLINE, ["cellar"]))
+            near.refuses = chip.wlan.WRONG_KEY
+            del chip.did[:]
+            chip.board.wifi_connect("attic", KEY, timeout_ms)
+            eq((outcome(chip), dialled(chip)), (ONLINE, ["cellar", "attic"]))
+            near.refuses = None
+            chip = new()
+            chip.board.wifi_setup(networks=more)
+            chip.board.wifi_connect("attic", KEY, timeout_ms)
+            eq((outcome(chip, 120_000), dialled(chip)), (NO_AP, ["attic", "hidden", "cellar"]))
+
+
+def test_several_networks_share_the_time_out():
+    for new in CHIPS:
+        chip = new(silent("attic"), silent("cellar"))
+        chip.board.wifi_setup(networks=[{"ssid": "cellar", "key": KEY}])
+        before = chip.clock.now
+        eq(chip.board.wifi_connect("attic", KEY, 12_000), NO_ADDRESS)
+        assert chip.clock.now - before <= 14_000
+        eq(len(dialled(chip)), 2)
 
 
 # --- the clock ---
@@ -232,9 +304,34 @@ def test_time_from_the_network():
         eq((chip.date, chip.ntp.asked[-1]), ((2023, 11, 19, 7, 22, 13, 20, 0), ("ntp.example", 1)))
 
 
+def built(seconds):
+    """The firmware was built so many seconds after 1970."""
+    install(built=Module(TIME=seconds))
+
+
 def test_failed_synchronisation_keeps_the_clock():
     for new in CHIPS:
         chip = new()
         for wrong in (2_085_978_496, OSError(-2), OSError(110), IndexError("half an answer"), OverflowError()):
             chip.ntp.answers = [wrong] * 2
+            built(0)
             eq((chip.board.sync_time(), chip.date, chip.ntp.answers), (False, None, []))
+
+
+def test_the_clock_is_not_before_the_day_of_the_build():
+    """Otherwise TLS refuses certificates that are not valid yet."""
+    for new in CHIPS:
+        for host, answers in (("ntp.example", [OSError(110)] * 2), (False, [])):
+            chip = new()
+            chip.ntp.answers = answers
+            built(2_000_000_000)
+            eq((chip.board.sync_time(host), chip.date), (False, (2033, 5, 18, 3, 3, 33, 20, 0)))
+            eq(len(chip.ntp.asked), 2 if host else 0)
+
+
+def test_the_clock_without_a_module_for_ntp():
+    for new in CHIPS:
+        chip = new()
+        sys.modules.pop("ntptime")
+        built(2_000_000_000)
+        eq((chip.board.sync_time(), chip.date[0]), (False, 2033))

@@ -23,7 +23,7 @@ def online(*air, **more):
 def test_interface_is_complete():
     board = Rp2040().board
     names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
-    for name in (names + " remember recall watchdog sensors").split():
+    for name in (names + " remember recall watchdog stop_watchdog wifi_off sensors").split():
         assert callable(getattr(board, name)), name
     eq((board.NAME, board.config_path()), ("rp2040", "/config.json"))
 
@@ -41,6 +41,16 @@ def test_identity_is_the_chips_own_without_wifi():
     chip = Rp2040()
     chip.mac = bytes(6)
     eq(chip.board.device_id(), "010203040506")
+
+
+def test_a_network_that_accepts_only_wpa3():
+    """Without the hint the Wi-Fi chip tries WPA2."""
+    chip = online()
+    eq(chip.wlan.security, None)
+    chip.board.wifi_setup(security="wpa3")
+    eq((chip.board.wifi_connect("attic", KEY, 10_000), chip.wlan.security), (ONLINE, 0x1000004))
+    chip.board.wifi_setup(networks=[{"ssid": "attic", "key": KEY, "security": "wpa3"}])
+    eq((chip.board.wifi_connect("elsewhere", KEY, 60_000), chip.wlan.security), (ONLINE, 0x1000004))
 
 
 # --- memory that survives a reset ---
@@ -119,6 +129,25 @@ def test_reset_causes():
             restart()
             board = chip.start(cause)
             eq((board.reset_cause(), board.reset_cause()), (word, word))
+
+
+def test_brown_out():
+    """Only the RP2350 knows it."""
+    chip = Rp2040(rp2350=True)
+    for bits, word in ((1 << 17, codes.BROWN_OUT), (1 << 16, codes.POWER_ON), (3 << 16, codes.POWER_ON)):
+        chip.mem32.words[0x4010002C] = bits
+        eq(chip.start(PWRON_RESET).reset_cause(), word)
+
+
+def test_at_the_prompt_the_watchdog_stops():
+    for rp2350 in CHIPS:
+        for ms in (5_000, 60_000):
+            chip = Rp2040(rp2350=rp2350)
+            chip.board.watchdog(ms)
+            chip.board.stop_watchdog()
+            chip.clock.sleep_ms(600_000)
+            stops(chip, chip.reset)
+            eq(chip.start(WDT_RESET).reset_cause(), codes.SOFT)
 
 
 def boot_rom(chip):

@@ -58,7 +58,7 @@ def _exists(path):
 
 def test_interface_is_complete():
     names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
-    for name in (names + " remember recall watchdog sensors accepted").split():
+    for name in (names + " remember recall watchdog stop_watchdog wifi_off sensors accepted").split():
         assert callable(getattr(board, name)), name
     eq(board.NAME, "unix")
 

@@ -93,6 +93,8 @@ def test_network_fields():
     ip = ["192.168.1.20", "255.255.255.0", "192.168.1.1", "9.9.9.9"]
     c = config(wifi_ssid="s", wifi_ip=ip, wifi_country="DE", hostname="attic-1", ntp="time.example")
     eq((c.wifi_ip, c.wifi_country, c.hostname, c.ntp), (ip, "DE", "attic-1", "time.example"))
+    eq(config(ntp=False).ntp, False)
+    assert refused(ntp=True).startswith("ntp:")
     assert "wifi_ssid" in refused(wifi_ip=ip)
     assert "wifi_ssid" in refused(wifi_country="DE")
     for country in ("de", "D", "DEU", "D1"):
@@ -103,6 +105,34 @@ def test_network_fields():
         assert "name server" in refused(wifi_ssid="s", wifi_ip=bad), bad
     for bad in ("192.168.1.20", 1, {}):
         assert "write a list" in refused(wifi_ssid="s", wifi_ip=bad), bad
+
+
+def test_radio_fields():
+    c = config()
+    eq((c.wifi_networks, c.wifi_security, c.wifi_txpower, c.wifi_power_save), (None, None, None, False))
+    more = [{"ssid": "cellar", "key": "secret"}, {"ssid": "open"}, {"ssid": "new", "key": "k", "security": "wpa3"}]
+    c = config(wifi_ssid="s", wifi_networks=more, wifi_security="wpa3", wifi_txpower=8.5, wifi_power_save=True)
+    eq((c.wifi_networks, c.wifi_security, c.wifi_txpower, c.wifi_power_save), (more, "wpa3", 8.5, True))
+    for name, value in (
+        ("wifi_networks", more),
+        ("wifi_security", "wpa3"),
+        ("wifi_txpower", 8.5),
+        ("wifi_power_save", True),
+    ):
+        assert "wifi_ssid" in refused(**{name: value}), name
+    for value in (1, "8", True, 22, [8]):
+        assert "2 to 21" in refused(wifi_ssid="s", wifi_txpower=value), value
+    for value in (1, "yes", None):
+        assert "true or false" in refused(wifi_ssid="s", wifi_power_save=value), value
+    for value in ("wpa2", "WPA3"):
+        assert '"wpa3"' in refused(wifi_ssid="s", wifi_security=value)
+    for entry in (4, "cellar", {}, {"ssid": ""}, {"ssid": 4}, {"ssid": "a", "key": 4}, {"ssid": "a", "wlan": 1}):
+        assert refused(wifi_ssid="s", wifi_networks=[entry]).startswith("wifi_networks:"), entry
+
+
+def test_log():
+    eq((config().log, config(log="info").log), ("off", "info"))
+    assert '"error"' in refused(log="all")
 
 
 def test_watchdog_waits_for_three_time_outs():

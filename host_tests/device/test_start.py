@@ -1,5 +1,6 @@
-# What a device does when its application ends or crashes: it sleeps, and starts again.
+# What a device does when its application ends or crashes: it sleeps, and starts again. Several crashes: test_safe_mode.
 
+import os
 import sys
 
 import start
@@ -7,6 +8,7 @@ from harness import eq
 from inflight import Journal, RamFlash
 
 SLEEP_MS = 60_000
+PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
 
 
 class Board:
@@ -15,6 +17,12 @@ class Board:
     def __init__(self):
         self.slept = []
 
+    def config_path(self):
+        return PATH + "config.json"
+
+    def stop_watchdog(self):
+        pass
+
     def sleep(self, ms, deep=False):
         self.slept.append((ms, deep))
 
@@ -22,12 +30,19 @@ class Board:
 class Config:
     def __init__(self, sleep_ms):
         self.sleep_ms = sleep_ms
+        self.watchdog_ms = 0
 
 
 class Application:
     """Ends by returning or raising `end`."""
 
-    def __init__(self, sleep_ms, end):
+    crash = None
+
+    def uptime(self):
+        return 0
+
+    def __init__(self, sleep_ms, end, began):
+        Application.began = began
         self.config = Config(sleep_ms)
         self.journal = Journal(RamFlash())
         self.end = end
@@ -41,14 +56,18 @@ class Application:
 def slept(sleep_ms, end):
     """[(ms, deep)] of the device's sleeps if its application ends like this."""
     board = Board()
-    kept = sys.modules.get("board"), start.build
+    kept = sys.modules.get("board"), start._assemble
     sys.modules["board"] = board
-    start.build = lambda began: Application(sleep_ms, end)
+    start._assemble = lambda board, began: Application(sleep_ms, end, began)
     try:
         start.main()
     finally:
         sys.modules.pop("board")
-        start.build = kept[1]
+        start._assemble = kept[1]
+        try:
+            os.remove(PATH + "crash.json")
+        except OSError:
+            pass  # there was no crash
         if kept[0]:
             sys.modules["board"] = kept[0]
     return board.slept
@@ -66,6 +85,18 @@ def test_a_sleeper_that_crashed_sleeps_before_it_starts_again():
 
 def test_an_application_that_stays_awake_restarts_soon():
     eq(slept(0, ValueError("a bug")), [(1000, False), (0, True)])
+
+
+def test_booting_is_part_of_a_wake():
+    """Ticks begin with a board; after a soft reset, and in a process, they began long ago."""
+    for now, expected in ((2_345, 0), (10_001, 10_001), (5_000_000, 5_000_000)):
+        kept = start.ticks_ms
+        start.ticks_ms = lambda now=now: now
+        try:
+            slept(0, 0)
+        finally:
+            start.ticks_ms = kept
+        eq(Application.began, expected)
 
 
 def test_ctrl_c_ends_it():

@@ -88,7 +88,7 @@ def test_capacities_of_the_journal():
 
 def test_every_field_of_the_configuration_is_explained():
     found = [name for names, *_ in _rows(CONFIGURATION, "Fields") for name in _code(names)]
-    assert sorted(found) == sorted([*config._NUMBERS, *config._TEXTS, *config._LISTS])
+    assert sorted(found) == sorted(config._FIELDS)
 
 
 def test_defaults_of_the_configuration():

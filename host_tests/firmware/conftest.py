@@ -7,12 +7,14 @@ import time
 
 import pytest
 
+import log
 from app import App
 from codes import IDLE, ONLINE, POWER_ON
 from config import check
 from dev import device_run
 from dev.runtimes import runtime
 from host_tests.broker import Automatic
+from host_tests.clients import virtual  # noqa: F401 (a fixture)
 from inflight import Client, Journal, RamFlash
 from inflight_tools.boards.bundle import FIRMWARE, LIB
 from node import will
@@ -27,10 +29,11 @@ class Board:
     def __init__(self):
         self.readings = [("temperature", "Cel", 21.5)]
         self.wifi = ONLINE
-        self.joins = IDLE  # the status after wifi_connect()
+        self.joins = IDLE  # the status after wifi_connect(); a list: after each
         self.clock = True
         self.cause = POWER_ON
         self.memory = None
+        self.switched_off = 0
         self.joined, self.set_up, self.asked, self.fed, self.log, self.slept = [], [], [], [], [], []
 
     def sensors(self):
@@ -39,12 +42,20 @@ class Board:
     def wifi_status(self):
         return self.wifi
 
-    def wifi_setup(self, hostname=None, country=None, address=None):
+    @property
+    def configuration(self):
+        return json.loads(self.path.read_text())
+
+    def config_path(self):
+        return str(self.path)
+
+    def wifi_setup(self, hostname=None, country=None, address=None, **radio):
         self.set_up.append((hostname, country, address))
+        self.radio = radio
 
     def wifi_connect(self, ssid, key, timeout_ms):
         self.joined.append((ssid, key, timeout_ms))
-        self.wifi = self.joins
+        self.wifi = self.joins.pop(0) if isinstance(self.joins, list) else self.joins
         return self.wifi
 
     def sync_time(self, host=None):
@@ -59,6 +70,10 @@ class Board:
 
     def sleep(self, ms, deep=False):
         self.slept.append((ms, deep))
+
+    def wifi_off(self):
+        self.wifi = IDLE
+        self.switched_off += 1
 
     def rssi(self):
         return -67
@@ -77,11 +92,14 @@ class Maker:
     """make(port, ...) is an App, or a SleepingApp if sleep_ms is given. `board`: a new Board by default. Other
     arguments are fields of its configuration."""
 
-    def __init__(self):
+    def __init__(self, folder):
         self.apps = []
+        self._path = folder / "config.json"
 
     def __call__(self, port, flash=None, sources=None, board=None, began=None, **fields):
-        config = check({"host": "127.0.0.1", "port": port, "interval_ms": 100, **fields}, "dev")
+        given = {"host": "127.0.0.1", "port": port, "interval_ms": 100, **fields}
+        self._path.write_text(json.dumps(given))
+        config = check(given, "dev")
         flash = flash or RamFlash(8, 4096)
         journal = Journal(flash)
         kind = SleepingApp if config.sleep_ms else App
@@ -96,15 +114,18 @@ class Maker:
             timeout_ms=min(3000, kind.timeout(config)),
             backoff_ms=(0, 0),
             reconnect=kind.RECONNECT,
-            on_error=lambda error: None,
+            on_error=log.report,
         )
-        self.apps.append(kind(board or Board(), config, journal, client, flash, sources, began))
+        board = board or Board()
+        board.path = self._path
+        log.text, log.waiting = "", False
+        self.apps.append(kind(board, config, journal, client, flash, sources, began))
         return self.apps[-1]
 
 
 @pytest.fixture
-def make():
-    maker = Maker()
+def make(tmp_path):
+    maker = Maker(tmp_path)
     yield maker
     for app in maker.apps:
         app.client._close()

@@ -239,6 +239,14 @@ def test_health_has_the_place_of_the_journal(make, broker, until, published):
     assert (journal["where"], journal["repaired"]) == ("pinned files", 2)
 
 
+def test_safe_mode_is_in_the_status(make, broker, until, published):
+    app = make(broker.port, sources=())
+    app.crash = {"count": 2, "error": "MemoryError: ", "at": None, "told": True, "safe": True}
+    until(app, lambda: published("status") and published("health"))
+    assert published("status")[0]["state"] == "online" and published("status")[0]["safe"]
+    assert "error" not in published("health")[0] and not published("telemetry")
+
+
 def test_orderly_end_publishes_offline(make, broker, until, published):
     app = make(broker.port)
     until(app, lambda: published("status"))
@@ -273,10 +281,85 @@ def test_wrong_interval_is_answered_with_the_valid_range(app, ask, payload):
     assert ask(app, "ping")["ok"]
 
 
+def test_interval_survives_a_restart(app, ask):
+    assert ask(app, "interval", b"250")["ok"]
+    assert app.board.configuration["interval_ms"] == 250
+
+
+@pytest.mark.parametrize(
+    "change, error",
+    [
+        (b"", "not JSON"),
+        (b'{"qos": 1', "not JSON"),
+        (b"[]", "one JSON object"),
+        (b"{}", "one JSON object"),
+        (b'{"qos": 7}', "qos: write a whole number from 1 to 2"),
+        (b'{"wlan": "x"}', 'unknown field "wlan"'),
+        (b'{"host": null}', "host is missing"),
+        (b'{"wifi_key": "hunter2"}', "wifi_key needs wifi_ssid"),
+        (b'{"tls_ca": null}', "use deploy"),
+    ],
+)
+def test_settings_are_checked_like_the_configuration(app, ask, change, error):
+    before = app.board.configuration
+    reply = ask(app, "set", change)
+    assert not reply["ok"] and error in reply["error"] and "hunter2" not in reply["error"]
+    assert app.board.configuration == before and not app.stopping
+
+
+def test_a_device_that_is_awake_need_not_stay_awake(app, ask):
+    assert "always awake" in ask(app, "stay-awake", b"1000")["error"]
+
+
+# --- the log ---
+
+
+def test_the_last_lines_of_the_log(app, ask):
+    app.client.on_error(OSError(5, "EIO"))
+    ask(app, "ping")
+    lines = ask(app, "log")["lines"]
+    assert [line.split(" ", 1)[1] for line in lines if "Wi-Fi" not in line] == [
+        "error OSError: [Errno 5] EIO",
+        "info command ping",
+        "info command log",
+    ]
+
+
+def test_the_log_is_bounded(app, ask):
+    for n in range(100):
+        app.client.on_error(ValueError(f"{n:03} " + "x" * n * 3))
+    lines = ask(app, "log")["lines"]
+    assert len("".join(lines)) <= 400 and all(line.split()[1] in ("info", "error") for line in lines)
+    assert "command log" in lines[-1]
+
+
+def test_lines_from_a_level_on_are_published(app, ask, until, published):
+    assert ask(app, "log", b"error")["level"] == "error"
+    ask(app, "ping")
+    assert not published("log")
+    app.client.on_error(ValueError("a bug"))
+    until(app, lambda: published("log"))
+    assert "error ValueError: a bug" in published("log")[0]["lines"][-1]
+    ask(app, "log", b"off")
+    app.client.on_error(ValueError("another"))
+    ask(app, "ping")
+    assert len(published("log")) == 1
+    assert "use one of info, error, off" in ask(app, "log", b"all")["error"]
+
+
+def test_the_level_of_the_configuration(make, broker, until, published):
+    app = make(broker.port, log="info", interval_ms=60_000)
+    until(app, lambda: published("log"))
+    assert any("Wi-Fi: online" in line for body in published("log") for line in body["lines"])
+
+
+# --- unknown commands ---
+
+
 @pytest.mark.parametrize("name", ["format", "ping/now", "PING", "\u00fc\u20ac", "__class__", ""])
 def test_unknown_command_is_answered_with_the_known_ones(app, ask, name):
     reply = ask(app, name, b"x")
-    assert not reply["ok"] and "interval, ping, reboot" in reply["error"]
+    assert not reply["ok"] and "interval, log, ping, reboot, set, stay-awake" in reply["error"]
 
 
 def test_ping_with_ill_formed_text_is_an_error(app, ask):
@@ -320,6 +403,7 @@ def test_command_interrupted_by_a_power_cut_is_marked_redelivered(make, broker, 
     until(first, lambda: published("status"))
     broker.give("inflight/dev/command/ping", b"again", 2)
     with monkeypatch.context() as patch, pytest.raises(PowerCut):
+        patch.setitem(sys.modules, "commands", commands)
         patch.setattr(commands, "execute", cut)
         until(first, lambda: False)
     first.client._close()
@@ -356,14 +440,16 @@ def test_wifi_is_set_up_once_before_it_is_joined(make, nobody, until):
     app._wifi.ms = 1
     until(app, lambda: len(app.board.joined) >= 3)
     assert app.board.set_up == [("attic", "DE", ip)]
+    assert app.board.radio == {"networks": None, "security": None, "txpower": None, "power_save": False}
 
 
 def test_wifi_that_cannot_be_set_up_is_reported_and_joined(make, broker, until, published):
-    def fail(*_):
+    def fail(*_, **more):
         raise ValueError("no such country")
 
     app = make(broker.port, wifi_ssid="net")
     app.board.wifi = IDLE
+    app.board.joins = ONLINE
     app.board.wifi_setup = fail
     until(app, lambda: app.board.joined and published("health"))
     assert "no such country" in app.errors["wifi"]

@@ -1,5 +1,6 @@
 """The firmware as a process, as a board runs it: power cuts, wrong configurations, TLS."""
 
+import json
 import random
 import ssl
 
@@ -82,6 +83,46 @@ def test_wrong_configuration_ends_with_advice_in_one_line(machine, config, messa
     output, status = machine.end()
     (line,) = output.splitlines()
     assert status == 1 and line.startswith("inflight: ") and message in line
+
+
+# --- settings ---
+
+
+def settings(machine):
+    return json.loads((machine.home / "config.json").read_text())
+
+
+def test_settings_survive_restarts(machine, broker, published):
+    machine.configure(port=broker.port)
+    machine.start()
+    machine.wait_for(lambda: published("status"))
+    broker.give("inflight/box/command/set", b'{"interval_ms": 250, "health_ms": null}', 2)
+    assert machine.end()[1] == AGAIN
+    assert published("reply/set")[0]["ok"]
+    for _ in range(2):
+        before = len(published("status"))
+        machine.start()
+        machine.wait_for(lambda before=before: published("status")[before:])
+        machine.kill()
+        assert settings(machine)["interval_ms"] == 250
+    assert sorted(file.name for file in machine.home.glob("config*")) == ["config.json"]
+
+
+def test_settings_without_a_connection_are_rolled_back(machine, broker, nobody, published):
+    machine.configure(port=broker.port)
+    machine.start()
+    machine.wait_for(lambda: published("status"))
+    broker.give("inflight/box/command/set", b'{"port": %d}' % nobody, 2)
+    assert machine.end()[1] == AGAIN
+    machine.start()
+    machine.wait_for(machine.accepted, len(machine.accepted()) + 3)  # it runs, and does not connect
+    machine.kill()
+    machine.start()
+    machine.wait_for(lambda: [body for body in published("health") if "error" in body])
+    machine.kill()
+    assert settings(machine)["port"] == broker.port
+    (told,) = [body["error"] for body in published("health") if "error" in body]
+    assert "the old ones are back" in told["text"]
 
 
 # --- TLS ---

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE
+from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE, WRONG_KEY
+from config import Config
 from dev.reference.kinds import DISCONNECT
 from host_tests.broker import Automatic, Faults
 from inflight import RamFlash
@@ -145,6 +146,16 @@ def test_wifi_is_set_up_before_it_is_joined(wake, broker, nobody):
     assert wake.board.joined == [("net", "key", 15_000)]
 
 
+def test_a_join_that_fails_is_repeated_in_the_same_wake(wake, broker, nobody):
+    """A radio may find no access point, or refuse the right key, at its first attempt."""
+    wake(nobody)
+    wake.board.wifi = IDLE
+    wake.board.joins = [NO_AP, WRONG_KEY, ONLINE]
+    wake(broker.port, wifi_ssid="net", wifi_key="key")
+    assert len(wake.board.joined) == 3 and wake.app.journal.live == 0
+    assert all(0 < ms <= 15_000 for _, _, ms in wake.board.joined)
+
+
 @pytest.mark.parametrize("silent", ["CONNACK", "SUBACK", "PUBACK"])
 def test_wake_with_a_silent_broker_is_limited(wake, silent):
     first = {"CONNACK": 0x20, "SUBACK": 0x90, "PUBACK": 0x40}[silent]
@@ -175,6 +186,15 @@ def test_radio_is_on_at_each_nth_wake(wake, broker, published):
     assert reports == [0, 4, 8]
     assert [body["seq"] for body in published()] == wake.accepted
     assert wake.app.journal.live == 0
+
+
+def test_radio_is_on_when_settings_are_tried(wake, broker, monkeypatch):
+    """They would be rolled back otherwise."""
+    wake(broker.port, report_every=4)
+    monkeypatch.setattr(Config, "trial", True)
+    wake(broker.port, report_every=4)
+    assert len(broker.connections) == 2
+    assert not wake.app.config.trial  # confirmed
 
 
 def test_a_journal_half_full_is_delivered_at_once(wake, broker, nobody):
@@ -227,6 +247,13 @@ def test_status_is_asleep_with_the_time_of_the_next_report(wake, broker, publish
     wake(broker.port, report_every=2)
     wake(broker.port, report_every=2)
     assert 110 <= published("status")[-1]["next_s"] <= 120
+
+
+def test_the_time_of_the_next_report_includes_the_wake(wake, broker, published):
+    """The next wake begins 20 s after this report, which came 40 s after its wake began."""
+    wake(broker.port)
+    wake(broker.port, began=ticks_add(ticks_ms(), -40_000))
+    assert 60 <= published("status")[-1]["next_s"] <= 61
 
 
 def test_the_will_is_offline(wake, broker):
@@ -290,6 +317,21 @@ def test_clock_with_short_and_long_sleep(wake, broker, sleep_ms, reports):
     assert len(wake.board.asked) == 2
 
 
+def test_clock_is_set_before_the_device_connects(wake, broker):
+    """TLS refuses certificates that are not valid yet."""
+    wake(broker.port)
+    wake.board.memory = None
+    wake.board.sync_time = lambda host: connections.append(len(broker.connections))
+    connections = []
+    wake(broker.port)
+    assert connections == [1] and len(broker.connections) == 2
+
+
+def test_without_a_time_server_no_one_is_asked(wake, broker, published):
+    wake(broker.port, ntp=False)
+    assert wake.board.asked == [False]
+
+
 def test_clock_that_lost_its_time_is_set_again(wake, broker, monkeypatch, published):
     wake(broker.port)
     monkeypatch.setattr(time, "time", lambda: 1_609_459_200.0)
@@ -327,6 +369,26 @@ def test_reboot_is_a_new_start(wake, broker, published):
     assert published("reply/reboot")[0]["ok"]
     assert states(published)[-1] == "offline"
     assert not broker.sessions["dev"].flight
+
+
+def test_it_stays_awake_on_command(wake, broker, published):
+    wake(broker.port)
+    broker.give("inflight/dev/command/stay-awake", b"1500", 2)
+    wake(broker.port, watchdog_ms=60_000, awake_ms=1000)
+    assert published("reply/stay-awake")[0]["ok"]
+    assert Memory(wake.board.memory).phases[-1] >= 1_000
+    assert len(wake.board.fed) > 1
+    first, last = published("status")[-2:]
+    assert first["state"] == last["state"] == "asleep" and first["next_s"] - last["next_s"] in (0, 1, 2)
+    assert wake.app.journal.live == 0 and Memory(wake.board.memory).missed == 0
+
+
+@pytest.mark.parametrize("payload", [b"", b"soon", b"-1", b"3600001"])
+def test_wrong_time_to_stay_awake(wake, broker, published, payload):
+    wake(broker.port)
+    broker.give("inflight/dev/command/stay-awake", payload, 2)
+    wake(broker.port)
+    assert "from 0 to 3600000" in published("reply/stay-awake")[0]["error"]
 
 
 def test_interval_is_refused_with_advice(wake, broker, published):

@@ -381,6 +381,29 @@ def test_broker_that_accepts_and_closes(virtual, make):
     assert virtual.clock.now - start > 60  # 150 s on average; 0.8 s if pauses did not grow
 
 
+def test_connect_soon_waits_for_no_pause(virtual, make):
+    """Pauses that grew while there was no network say nothing about the broker."""
+    client = make(virtual.port, backoff_ms=(3_600_000, 3_600_000))
+    client.disconnect()
+    client.run_for(10_000)
+    assert not client.errors  # it was told not to connect
+
+    def script(b):
+        b.welcome()
+        b.cut()
+        b.welcome()
+
+    with virtual.play(script):
+        for connects in (1, 2):  # the second although the pause after the first has just begun
+            client.connect_soon()
+            start = virtual.clock.now
+            while client.counters()["connects"] < connects:
+                client.run_for(100)
+            assert virtual.clock.now - start < 10
+            while client.connected and connects == 1:
+                client.run_for(100)
+
+
 def test_first_address_of_another_family(broker, make, monkeypatch):
     """An address family that this machine does not support is skipped."""
     real = socket.getaddrinfo

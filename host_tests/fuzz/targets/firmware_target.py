@@ -15,7 +15,7 @@ from outcome import Outcome, Reader, demand
 
 SECRET = "a secret nobody has to know"
 BASE = "inflight/box/"
-_FIELDS = sorted(list(config._NUMBERS) + list(config._TEXTS) + list(config._LISTS) + ["wlan"])
+_FIELDS = sorted(config._FIELDS + ["wlan"])
 _VALUES = (
     None, 0, 1, -1, 3, 60, 1000, 65535, 65536, 10**12, 1.5, True, "", "a", "b.example", "DE", "oldest", "a/b", "a//b",
     "#", "ü", "x" * 100, SECRET, [], ["192.168.1.2"] * 4, ["1.2.3.4", 5], [1], [{}], [{"driver": "dht22"}] * 2,
@@ -71,6 +71,9 @@ def _text(data):
 
 
 class _Board:
+    def config_path(self):
+        return "no-such-file.json"
+
     def sensors(self):
         return ()
 

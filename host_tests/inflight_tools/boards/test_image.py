@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -131,6 +132,12 @@ def test_pieces_do_not_contain_the_journal_and_settings_of_the_radio():
     for name in ("nvs", "phy_init", "mqtt"):
         start, size = partitions(image)[name]
         assert all(at + len(data) <= start or at >= start + size for _, at, data in image.pieces())
+
+
+def test_the_application_knows_the_day_of_its_build():
+    today = int(time.time()) // 86_400 * 86_400
+    days = [bundle.compile_texts({"built": f"TIME = {day}\n"})["built"] for day in (today - 86_400, today)]
+    assert bundle.files("esp32")["/lib/built.mpy"] in days
 
 
 def test_the_file_has_the_application_and_only_the_owner_can_read_it(tmp_path):

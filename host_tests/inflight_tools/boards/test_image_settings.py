@@ -114,6 +114,14 @@ def test_a_secret_that_git_tracks_is_refused(repository):
     assert refused(config).startswith("config.json holds wifi_key and git tracks it: move it, or `git rm --cached` it")
 
 
+def test_the_keys_of_more_networks_are_secrets(repository):
+    more = [{"ssid": "cellar", "key": SECRET}]
+    config = write({"host": "b", "wifi_ssid": "attic", "wifi_networks": more})
+    git("add", config)
+    assert refused(config).startswith("config.json holds wifi_networks and git tracks it")
+    assert SECRET not in refused(write({"host": "b", "wifi_ssid": "attic", "wifi_networks": more + [{"key": SECRET}]}))
+
+
 def test_a_private_key_that_git_tracks_is_refused(repository):
     git("add", "key.pem")
     assert refused(write(MUTUAL), "ca.pem", "ca.pem", "key.pem").startswith("key.pem is a private key and git")

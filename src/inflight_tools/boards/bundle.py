@@ -3,6 +3,7 @@
 import functools
 import re
 import subprocess
+import time
 
 from inflight_tools.boards.rename import PACKAGE, mentioned
 from inflight_tools.boards.shrink import originals, shrink
@@ -11,6 +12,7 @@ from inflight_tools.sources import device_sources
 LIB, BOARDS, FIRMWARE = device_sources()
 STARTERS = ("boot", "main")  # MicroPython starts these, as source files at the root
 _FRAME = re.compile(r'(^ +File "(\w+\.py)", line \d+, in )(\w+)')
+_TODAY = int(time.time()) // 86_400 * 86_400
 _NOT_ON_DEVICES = ("cpython", "manifest")
 
 
@@ -87,4 +89,5 @@ def files(board):
         raise ValueError(f"no board {board}: use {known}")
     found = sources(board)
     starters = {f"/{place}.py": found.pop(place).read_bytes() for place in STARTERS}
-    return starters | {f"/lib/{place}.mpy": data for place, data in compile_all(found).items()}
+    compiled = compile_all(found) | compile_texts({"built": f"TIME = {_TODAY}\n"})
+    return starters | {f"/lib/{place}.mpy": data for place, data in compiled.items()}

@@ -12,7 +12,7 @@ from pathlib import Path
 from inflight_tools.boards.bundle import FIRMWARE
 
 CONFIG = "/config.json"  # its path on every board
-_SECRET = ("password", "wifi_key")
+_SECRET = ("password", "wifi_key", "wifi_networks")
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
 
 

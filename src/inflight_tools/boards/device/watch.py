@@ -121,7 +121,7 @@ class Births:
             return  # the will has no number
         if not self._armed:
             self._known.add(key)
-        elif fields.get("state") in _ALIVE and key not in self._known:
+        elif fields.get("state") in _ALIVE and not fields.get("safe") and key not in self._known:
             self._news = fields
             self._born.set()
 

@@ -1,0 +1,113 @@
+# Builds the application of a board from its configuration. Runs once, and is unloaded.
+
+import os
+import sys
+
+
+def _exists(path):
+    try:
+        os.stat(path)
+        return True
+    except OSError:
+        return False
+
+
+def _tried(board):
+    # The file of a configuration that this start tries, if any.
+    path = board.config_path()
+    if not (_exists(path + ".new") or _exists(path + ".try")):
+        return None
+    from settings import begin
+
+    return begin(board)
+
+
+def _last_crash(board):
+    # What ended the starts before this one; None if nothing did.
+    from codes import PANIC, WATCHDOG
+
+    if board.reset_cause() not in (WATCHDOG, PANIC) and not _exists(board.config_path()[:-11] + "crash.json"):
+        return None
+    import crash
+
+    return crash.last(board)
+
+
+def assemble(board, began):
+    """Returns the application of this board, ready to run; the device started at ticks_ms() `began`. It is in safe
+    mode (see safe) after several crashes in a row, and if its configuration has an error. Returns None if a person has
+    to act first, and prints what to do."""
+    path = _tried(board)
+    record = _last_crash(board)
+    try:
+        if not (record and "safe" in record):
+            return build(board, began, record, path=path)
+    except ValueError as e:  # it would come again with each start
+        print("inflight:", e)
+        if board.NAME == "unix":  # a process has somebody who reads its exit status
+            return None
+        import crash
+
+        record = crash.safe(board, crash.note(board, e))
+    try:
+        from safe import limit
+
+        return build(board, began, record, limit)
+    except ValueError as e:
+        print("inflight:", e)
+        return None
+    finally:
+        for name in ("crash", "safe", "config"):
+            sys.modules.pop(name, None)
+
+
+def build(board, began, crash=None, limit=None, path=None):
+    """Returns the application. crash: what ended the starts before. limit: limits what it does, see safe. path: the
+    file of a configuration that is tried, see settings. Raises ValueError with the necessary change, OSError if the
+    flash fails."""
+    from config import load
+    from inflight import Client, Journal
+    from log import report
+    from node import will
+
+    config = load(path or board.config_path(), board.device_id, limit)  # device_id() may switch the radio on
+    config.trial = path is not None
+    tls = None
+    if config.tls_ca:
+        from secure import context
+
+        tls = context(config.tls_ca, config.tls_cert, config.tls_key)
+        del sys.modules["secure"]
+    if config.sleep_ms:
+        from sleeping_app import SleepingApp as Application
+    else:
+        from app import App as Application
+    for name in ("settings", "config"):
+        sys.modules.pop(name, None)
+    if limit:
+        from safe import mount
+
+        flash = mount(board)
+    else:
+        flash = board.journal_flash()
+    journal = Journal(flash)
+    client = Client(
+        config.host,
+        config.device,
+        journal,
+        port=config.port,
+        tls=tls,
+        user=config.user,
+        password=config.password,
+        will=will(config),
+        keepalive=config.keepalive,
+        protocol_level=config.protocol_level,
+        buffer=bytearray(config.buffer),
+        max_inflight=config.max_inflight,
+        when_full=config.when_full,
+        timeout_ms=Application.timeout(config),
+        reconnect=Application.RECONNECT,
+        on_disconnect=report,
+        on_error=report,
+    )
+    return Application(board, config, journal, client, flash, () if limit else None, began, crash)

@@ -1,0 +1,29 @@
+# The last lines of the log, for the command `log`; from a level on, they are also published.
+
+from inflight.compat import const, ticks_diff, ticks_ms
+from telemetry import describe
+
+LEVELS = ("info", "error", "off")
+INFO = const(0)
+ERROR = const(1)
+ALL = const(400)  # characters
+_LINE = const(100)
+
+text = ""
+level = 2  # lines of this level or a higher one are published
+waiting = False  # such a line has not been published yet
+
+
+def say(words, at=ERROR):
+    """Adds a line: seconds since the board started, level, words. Errors are printed as well."""
+    global text, waiting
+    if at:
+        print("inflight:", words)
+    text = (text + "%d %s %s\n" % (ticks_diff(ticks_ms(), 0) // 1000, LEVELS[at], words[:_LINE]))[-ALL:]
+    waiting = waiting or at >= level
+
+
+def report(error):
+    """Adds the line of an exception; None: nothing happened."""
+    if error:
+        say(describe(error))

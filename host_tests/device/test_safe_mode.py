@@ -1,0 +1,425 @@
+"""What a device does after a crash: it restarts, later and later, then in safe mode; the error is told once."""
+
+import gc
+import json
+import os
+import sys
+
+from harness import SkipTest, eq, raises
+
+try:
+    import socket  # noqa: F401
+except ImportError:
+    raise SkipTest("has no sockets") from None
+import app
+import codes
+import health
+import settings
+import start
+from inflight import RamFlash
+
+if not hasattr(gc, "mem_free"):
+    gc.mem_free = lambda: 150_000
+
+
+class Restart(BaseException):
+    pass
+
+
+class Board:
+    """A board whose file system is a folder, and whose flash is RAM. `end`: what its application raises, or returns;
+    `ran`: the application of each start."""
+
+    NAME = "ram"
+
+    def __init__(self, **fields):
+        fields.setdefault("host", "nowhere.example")
+        self.path = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
+        self.cause = codes.POWER_ON
+        self.flash = RamFlash(8, 4096)
+        self.end = 0
+        self.ran, self.slept, self.fed, self.stopped = [], [], 0, 0
+        self.configure(json.dumps(fields))
+
+    def configure(self, text):
+        with open(self.config_path(), "w") as f:
+            f.write(text)
+
+    def crash_file(self, text=None):
+        """The text of crash.json; writes it if there is one."""
+        with open(self.path + "crash.json", "r" if text is None else "w") as f:
+            return f.read() if text is None else f.write(text)
+
+    def config_path(self):
+        return self.path + "config.json"
+
+    def device_id(self):
+        return "dev"
+
+    def reset_cause(self):
+        return self.cause
+
+    def journal_flash(self):
+        if isinstance(self.flash, Exception):
+            raise self.flash
+        return self.flash
+
+    def wifi_status(self):
+        return codes.IDLE
+
+    def rssi(self):
+        return None
+
+    def watchdog(self, ms):
+        self.fed += 1
+
+    def stop_watchdog(self):
+        self.stopped += 1
+
+    def sensors(self):
+        yield "temperature", "Cel", 21.5
+
+    def sleep(self, ms, deep=False):
+        self.slept.append((ms, deep))
+        if deep:
+            raise Restart
+
+    def __enter__(self):
+        self.kept = sys.modules.get("board"), app.App.run, app.App.uptime
+        sys.modules["board"] = self
+        board = self
+
+        def run(self):
+            board.ran.append(self)
+            if isinstance(board.end, BaseException):
+                raise board.end
+            return board.end
+
+        app.App.run = run
+        return self
+
+    def __exit__(self, *_):
+        sys.modules.pop("board")
+        if self.kept[0]:
+            sys.modules["board"] = self.kept[0]
+        app.App.run, app.App.uptime = self.kept[1:]
+        for name in ("config.json", "crash.json", "config.json.new.part"):
+            try:
+                os.remove(self.path + name)
+            except OSError:
+                pass
+
+    def starts(self):
+        """Starts once. Returns how many seconds it waited before it restarted; None if it ended at its prompt."""
+        del self.slept[:]
+        try:
+            start.main()
+        except Restart:
+            eq(self.slept.pop(), (0, True))
+            return sum(ms for ms, _ in self.slept) // 1000
+
+    @property
+    def safe(self):
+        """True if the last application was in safe mode."""
+        found = self.ran[-1]
+        return bool(found.crash and found.crash.get("safe"))
+
+    def report(self):
+        return health.report(self.ran[-1])
+
+
+def test_after_three_crashes_it_starts_in_safe_mode():
+    for error in (MemoryError("no memory"), ImportError("no module named 'x'"), OSError(5), KeyError("a bug")):
+        with Board() as board:
+            board.end = error
+            waited, safe = [], []
+            for _ in range(3):
+                waited.append(board.starts())
+                safe.append(board.safe)
+            eq((waited, safe), ([1, 11, 61], [False] * 3))
+            board.end = 0
+            board.starts()
+            assert board.safe
+
+
+def test_after_safe_mode_it_tries_again():
+    with Board() as board:
+        modes = []
+        for _ in range(8):
+            board.end = 0 if modes[2:] and not modes[-1] else ValueError("a bug")  # safe mode works
+            board.starts()
+            modes.append(board.safe)
+        eq(modes, [False, False, False, True, False, True, False, True])
+
+
+def test_safe_mode_that_crashes_stays():
+    with Board() as board:
+        board.end = ValueError("a bug")
+        for _ in range(8):
+            board.starts()
+        assert board.safe
+
+
+def test_a_start_that_ends_well_ends_the_row():
+    with Board() as board:
+        for end in (ValueError("1"), ValueError("2"), 0, ValueError("3"), ValueError("4"), 0):
+            board.end = end
+            board.starts()
+            assert not board.safe
+        eq(board.starts(), 0)
+
+
+def test_crashes_after_long_runs_are_not_in_a_row():
+    with Board() as board:
+        app.App.uptime = lambda self: 400
+        board.end = ValueError("after days")
+        eq([board.starts() for _ in range(5)], [1] * 5)
+
+
+def test_resets_by_watchdog_and_panic_are_crashes():
+    for cause in (codes.WATCHDOG, codes.PANIC):
+        with Board() as board:
+            board.end = Restart()  # no exception is seen
+            board.cause = cause
+            for safe in (False, False, True):
+                try:
+                    start.main()
+                except Restart:
+                    pass
+                eq(board.safe, safe)
+            eq(board.report()["error"]["text"], cause)
+
+
+def test_the_watchdog_is_fed_in_a_pause():
+    with Board() as board:
+        board.end = ValueError("a bug")
+        for _ in range(3):
+            board.starts()
+        assert board.fed >= 60
+
+
+# --- the last error ---
+
+
+def test_the_last_error_is_told_once():
+    def broken():
+        raise ValueError("no such thing")
+
+    with Board() as board:
+        run = app.App.run
+        app.App.run = lambda self: broken()
+        board.starts()
+        app.App.run = run
+        board.starts()
+        error = board.report()["error"]
+        eq(error["text"], "ValueError: no such thing")
+        assert "test_safe_mode.py" in error["at"] and "broken" in error["at"], error
+        assert "error" not in board.report()
+        board.starts()
+        assert "error" not in board.report()
+
+
+def test_an_error_that_was_not_told_waits():
+    with Board() as board:
+        board.end = ValueError("a bug")
+        board.starts()
+        board.end = 0
+        for _ in range(3):
+            board.starts()  # they end before their first health message
+        eq(board.report()["error"]["text"], "ValueError: a bug")
+
+
+def test_no_file_remains_of_an_error_that_is_over():
+    with Board() as board:
+        board.end = ValueError("a bug")
+        board.starts()
+        board.end = 0
+        board.starts()
+        app.App.uptime = lambda self: 301
+        board.ran[-1].crash["told"] = False
+        board.report()
+        eq(board.ran[-1].crash, None)
+        raises(OSError, board.crash_file)
+
+
+# --- safe mode ---
+
+
+def test_safe_mode_reads_no_sensors_and_ends_after_an_hour():
+    with Board(sensors=[{"driver": "dht22", "pin": 4}], buffer=32768, wifi_ssid="net", wifi_key="secret") as board:
+        board.end = MemoryError()
+        for _ in range(3):
+            board.starts()
+        board.end = 0
+        board.starts()
+        found = board.ran[-1]
+        eq((list(found._sources), found.config.buffer, found.config.wifi_key), ([], 1024, "secret"))
+        board.report()
+        assert not found.stopping
+        app.App.uptime = lambda self: 3_600
+        board.report()
+        assert found.stopping
+
+
+def test_a_wrong_configuration_leads_to_safe_mode_at_once():
+    for name, value in (("qos", 7), ("wlan", "x"), ("sensors", 5), ("timeout_ms", "soon"), ("wifi_country", "Germany")):
+        with Board(wifi_ssid="net", wifi_key="secret", **{name: value}) as board:
+            eq(board.starts(), 0)
+            assert board.safe
+            eq((board.ran[-1].config.host, board.ran[-1].config.wifi_ssid), ("nowhere.example", "net"))
+            assert name in board.report()["error"]["text"]
+            board.configure('{"host": "nowhere.example"}')
+            board.starts()
+            assert not board.safe
+
+
+def test_a_device_that_cannot_be_reached_waits_for_a_person():
+    for text in ("", "{", "[]", '{"port": 1883}', '{"host": "h", "user": 5}', '{"host": "h", "tls_ca": 5}'):
+        with Board() as board:
+            board.configure(text)
+            eq((board.starts(), board.ran), (None, []))
+
+
+def test_a_journal_that_cannot_be_mounted_is_replaced_by_ram():
+    for error in (ValueError("a journal of another size"), OSError(5)):
+        with Board() as board:
+            board.flash = error
+            for _ in range(4):
+                if not board.ran:
+                    board.starts()
+            assert board.safe
+            eq(board.ran[-1].journal.live, 0)
+            assert board.report()["error"]["text"]
+
+
+# --- a person at the prompt ---
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_at_the_prompt_no_watchdog_restarts_the_board():
+    with Board() as board:
+        board.end = KeyboardInterrupt()
+        eq((board.starts(), board.stopped), (None, 1))
+        board.end = ValueError("a bug")
+        board.sleep = interrupt  # in the pause after a crash
+        eq((board.starts(), board.stopped), (None, 2))
+        board.journal_flash = interrupt
+        eq((board.starts(), board.stopped), (None, 3))
+        board.configure("")
+        eq((board.starts(), board.stopped), (None, 4))
+
+
+def test_interrupting_a_device_is_no_crash():
+    """As deploying does, three times in a row."""
+    with Board() as board:
+        board.end = KeyboardInterrupt()
+        for cause in (codes.POWER_ON, codes.SOFT, codes.SOFT, codes.RESET, codes.RESET):
+            board.cause = cause
+            board.starts()
+            eq(board.safe, False)
+        raises(OSError, board.crash_file)
+
+
+# --- power cuts, and file systems that fail ---
+
+
+def test_a_record_of_crashes_that_was_not_written_whole():
+    """MicroPython reads some of these without an error."""
+    whole = '{"count": 2, "error": "ValueError: a bug", "at": null, "told": false}'
+    for n in range(len(whole)):
+        with Board() as board:
+            board.crash_file(whole[:n])
+            eq((board.starts(), board.safe), (0, False))
+            board.report()
+            eq(board.starts(), 0)
+
+
+def test_a_damaged_record_of_crashes_is_none():
+    for text in ("null", "5", "[]", '"x"', "{}", '{"count": "x", "error": "e"}', '{"count": 9}', "\0" * 64, "\x80"):
+        with Board() as board:
+            board.crash_file(text)
+            eq((board.starts(), board.safe), (0, False))
+            app.App.uptime = lambda self: 301
+            assert "error" not in board.report()
+            board.end = ValueError("a bug")
+            eq(board.starts(), 1)
+
+
+def test_a_record_of_crashes_of_an_older_firmware_counts():
+    with Board() as board:
+        board.crash_file('{"count": 3, "error": "ValueError: a bug"}')
+        board.starts()
+        assert board.safe
+        eq(board.report()["error"], {"text": "ValueError: a bug", "at": None})
+
+
+def test_a_device_starts_without_a_file_system_to_write_to():
+    with Board() as board:
+        os.mkdir(board.path + "crash.json")  # neither to be written nor removed
+        try:
+            for cause, uptime in ((codes.WATCHDOG, 1), (codes.PANIC, 301), (codes.POWER_ON, 301)):
+                board.cause = cause
+                app.App.uptime = lambda self, uptime=uptime: uptime
+                eq(board.starts(), 0)
+                board.report()
+        finally:
+            os.rmdir(board.path + "crash.json")
+
+
+def test_flash_is_not_worn_by_starts_without_a_crash():
+    """Neither while an earlier error waits for a connection."""
+    with Board() as board:
+        board.starts()
+        raises(OSError, board.crash_file)
+        board.end = ValueError("a bug")
+        board.starts()
+        board.end = 0
+        board.starts()
+        marked = board.crash_file() + " "
+        board.crash_file(marked)
+        board.starts()
+        eq(board.crash_file(), marked)
+
+
+def test_a_power_cut_while_settings_are_written():
+    class Cut:
+        # Writes the first half.
+        def __init__(self, path):
+            self.file = open(path, "w")
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.file.close()
+
+        def write(self, text):
+            self.file.write(text[: len(text) // 2])
+            raise Restart
+
+    with Board() as board:
+        board.starts()
+        settings.open = lambda path, mode="r": Cut(path) if mode == "w" else open(path)
+        try:
+            settings.change(board.ran[-1], '{"interval_ms": 5000}')
+        except Restart:
+            pass
+        finally:
+            del settings.open
+        for _ in range(2):
+            eq((board.starts(), board.safe, board.ran[-1].config.trial), (0, False, False))
+        eq(board.ran[-1].config.interval_ms, 10_000)
+
+
+def test_tried_settings_with_an_error_are_rolled_back():
+    with Board() as board:
+        with open(board.config_path() + ".new", "w"):
+            pass
+        safe = []
+        for _ in range(2):
+            board.starts()
+            safe.append(board.safe)
+        eq(safe, [True, False])

@@ -1,0 +1,123 @@
+"""The device comes back by itself, whatever the network does: on virtual time."""
+
+import pytest
+
+from codes import CONNECTING, IDLE, NO_AP, ONLINE
+
+HOUR_MS = 3_600_000
+
+
+class Device:
+    """A device that stays awake, on virtual time."""
+
+    def __init__(self, make, clock):
+        self._make, self._clock = make, clock
+        self._began = clock.now
+        self.errors = []  # what its client reported
+
+    def start(self, port, **fields):
+        fields = {"wifi_ssid": "net", "wifi_key": "key", "interval_ms": HOUR_MS, "health_ms": HOUR_MS, **fields}
+        self.app = self._make(port, **fields)
+        self.app.client.on_error = self.errors.append
+        self.app.client._backoff_ms = (1_000, 60_000)
+        return self.app
+
+    @property
+    def minutes(self):
+        return (self._clock.now - self._began) / 60
+
+    def run(self, until):
+        """Runs until minute `until`, or until it restarts. Returns [(minute, what it did)]."""
+        board, did = self.app.board, []
+        while self.minutes < until and not board.slept:
+            before = board.switched_off
+            self.app.step()
+            if board.switched_off > before:
+                did.append((round(self.minutes), "radio off"))
+        return did + [(round(self.minutes), "restart") for sleep in board.slept if sleep == (0, True)]
+
+
+@pytest.fixture
+def device(make, virtual):
+    return Device(make, virtual.clock)
+
+
+def connection_until(minute):
+    """A script: the broker accepts the device at once, and cuts the connection at that minute."""
+
+    def script(b):
+        end = b.clock.now + 60 * minute
+        b.welcome()
+        b.grant()
+        while b.clock.now < end:
+            b._wait()
+        b.cut()
+
+    return script
+
+
+# --- no connection to the broker ---
+
+
+@pytest.mark.parametrize("joins", [ONLINE, CONNECTING, NO_AP])
+def test_without_a_connection_the_radio_restarts_and_then_the_device(device, nobody, joins):
+    """A radio that hangs says that it is online, connects for ever, or finds no access point."""
+    app = device.start(nobody)
+    app.board.wifi = app.board.joins = joins
+    assert device.run(60) == [(5, "radio off"), (15, "restart")]
+    assert app.board.joined[-1] == ("net", "key", 0)
+
+
+def test_a_connection_begins_the_time_anew(device, virtual):
+    app = device.start(virtual.port)
+    with virtual.play(connection_until(4)):
+        assert device.run(4.1) == []
+    assert device.run(60) == [(9, "radio off"), (19, "restart")]
+    assert app.client.counters()["connects"] == 1
+
+
+def test_a_connected_device_restarts_nothing(device, virtual):
+    device.start(virtual.port)
+    with virtual.play(connection_until(60)):
+        assert device.run(60) == []
+
+
+def test_a_device_whose_network_somebody_else_manages_does_not_restart(device, nobody):
+    """Without wifi_ssid that is the operating system, or boot.py."""
+    device.start(nobody, wifi_ssid=None, wifi_key=None).board.wifi = IDLE
+    assert device.run(60) == []
+    assert device.errors
+
+
+def test_a_device_without_a_connection_by_new_settings_restarts(device, nobody):
+    """The next start has the old ones."""
+    device.start(nobody, wifi_ssid=None, wifi_key=None).config.trial = True
+    assert device.run(60)[-1] == (15, "restart")
+
+
+# --- connecting when there is a network ---
+
+
+def test_the_client_does_not_connect_before_there_is_a_network(device, virtual):
+    app = device.start(virtual.port)
+    app.board.wifi = app.board.joins = CONNECTING
+    assert device.run(2) == [] and not device.errors
+    app.board.wifi = ONLINE
+    with virtual.play(connection_until(0)):
+        device.run(2.1)
+    assert app.client.counters()["connects"] == 1
+
+
+def test_when_the_network_comes_the_client_connects_at_once(device, virtual, nobody):
+    """Without waiting out a pause that grew before."""
+    app = device.start(nobody)
+    app.client._backoff_ms = (HOUR_MS, HOUR_MS)
+    device.run(1)
+    assert len(device.errors) == 1
+    app.board.wifi = app.board.joins = NO_AP
+    device.run(2)
+    app.client._port = virtual.port
+    app.board.wifi = ONLINE
+    with virtual.play(connection_until(0)):
+        device.run(2.1)
+    assert app.client.counters()["connects"] == 1
