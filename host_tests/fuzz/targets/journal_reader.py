@@ -143,7 +143,7 @@ class Image:
             return False
         if self._agreeing(oldest, self._due(self.newest, oldest)) >= ALIKE:
             return self._last(oldest) < 0
-        return any(self._last(i) >= 0 for i in range(self.shape.n) if i not in [oldest, *blank])
+        return any(self._last(i) >= 0 for i in range(self.shape.n) if i != oldest and i not in blank)
 
     def _is_kept(self, i):
         due = self._due(self.newest, i)
