@@ -9,6 +9,7 @@ word that is unused in its function."""
 
 import ast
 import builtins
+from collections import Counter
 from pathlib import Path
 
 PACKAGE = "inflight"
@@ -43,7 +44,7 @@ def rename(trees, public):
     for tree in library.values():
         kept |= {*_imported(tree), *_strings(tree), *_keywords(tree)}
     internal = {name for tree in library.values() for name in _given(tree) if name[:2] != "__"} - kept
-    private = {place: internal & {*_private(place, library)} for place in library}
+    private = {place: internal & names for place, names in _private(library).items()}
     internal -= set().union(*private.values())
     rank = {name: k for k, place in reversed([*enumerate(_FIRST)]) for name in _names(library.get(place, ast.Module()))}
     used = public.union(*map(_names, trees.values()))
@@ -62,11 +63,18 @@ def rename(trees, public):
     return tables
 
 
-def _private(place, library):
-    """The globals of a module that no other one can refer to."""
-    others = set().union(*(_names(tree) for other, tree in library.items() if other != place))
-    attributes = {node.attr for node in ast.walk(library[place]) if isinstance(node, ast.Attribute)}
-    return (name for name in _names(library[place]) if name[0] == "_" and name not in others | attributes)
+def _private(library):
+    """{place: the globals of that module that no other one can refer to}."""
+    names = {place: {*_names(tree)} for place, tree in library.items()}
+    modules = Counter(name for found in names.values() for name in found)
+    return {
+        place: {name for name in found if name[0] == "_" and modules[name] == 1} - {*_attributes(library[place])}
+        for place, found in names.items()
+    }
+
+
+def _attributes(tree):
+    return (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
 
 
 def mentioned(text):
