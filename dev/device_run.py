@@ -6,6 +6,7 @@ Prints `ok name`, `FAIL name` with its traceback, or `skip name: reason`. Exit s
 
 import argparse
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -43,15 +44,20 @@ def environment(lib, file):
     return {**os.environ, **python, "MICROPYPATH": ".frozen:" + path}
 
 
+@functools.cache  # tests ask for the same one again and again
+def _compiled(lib, beside):
+    texts = shrunk(library(lib) | dict(beside))
+    ours = {place: text for place, text in texts.items() if place.startswith(PACKAGE)}
+    files = {f"{place}.mpy": code for place, code in compile_texts(ours).items()}
+    # The others as sources: with their assertions, which -O3 leaves out.
+    return files | {f"{place}.py": text.encode() for place, text in texts.items() if place not in ours}
+
+
 @contextlib.contextmanager
 def compiled(lib=LIB, beside=None):
     """A temporary copy of the library as it is deployed: .mpy files made with -O3; and of modules `beside` it,
     {name: file}, which use its internal names."""
-    texts = shrunk(library(lib) | (beside or {}))
-    ours = {place: text for place, text in texts.items() if place.startswith(PACKAGE)}
-    files = {f"{place}.mpy": code for place, code in compile_texts(ours).items()}
-    # The others as sources: with their assertions, which -O3 leaves out.
-    files |= {f"{place}.py": text.encode() for place, text in texts.items() if place not in ours}
+    files = _compiled(lib, tuple((beside or {}).items()))
     with tempfile.TemporaryDirectory(prefix="inflight-mpy-") as folder:
         write_below(Path(folder), files)
         yield Path(folder)

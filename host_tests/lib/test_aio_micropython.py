@@ -19,7 +19,7 @@ def test_everything(runtime, tmp_path):
         pytest.skip(unavailable())
     broker = Mosquitto(tmp_path).start()
     try:
-        with running(runtime, SCRIPTS / "aio_smoke.py", broker.port, heap="400k") as process:
+        with running(runtime, SCRIPTS / "aio_smoke.py", broker.port, heap="600k") as process:
             lines = []
             for line in process.stdout:
                 lines.append(line)
