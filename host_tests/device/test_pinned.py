@@ -242,7 +242,7 @@ TAMPERING = (
 
 
 def test_changed_files_are_detected():
-    for tamper, slots in TAMPERING[:: 2 if EMULATED else 1]:
+    for tamper, slots in TAMPERING[2:7] if EMULATED else TAMPERING:
         board = stocked()
         used(board)
         tamper(*slots)
