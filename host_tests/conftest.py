@@ -11,7 +11,13 @@ from dev import device_run, runtimes
 
 DEVICE = Path(__file__).parent / "device"
 # Folders and files with a slow fixture.
-_SHARED = ("fleet/spark", "fleet/report/test_browser", "boards/test_rename", "dev/test_bench")
+_SHARED = (
+    "fleet/spark",
+    "fleet/report/test_browser",
+    "boards/test_deploy_birth",
+    "boards/test_rename",
+    "dev/test_bench",
+)
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
 

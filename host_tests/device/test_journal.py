@@ -14,7 +14,7 @@ RINGS = ((1, 512), (4, 512), (64, 512), (256, 1024))
 
 
 def rings(blocks=4):
-    for k in range(0, len(RINGS), 2 if EMULATED else 1):
+    for k in range(0, len(RINGS), 3 if EMULATED else 1):
         page, size = RINGS[k]
         yield NorFlash(blocks, size, page)
 
