@@ -7,10 +7,12 @@ import ssl
 
 import pytest
 
-from dev.reference.wire import connack
+from dev.reference.kinds import PUBLISH
+from dev.reference.wire import connack, puback
 from dev.soak.clock import virtual_time
 from inflight import AsyncClient
 from inflight.transport import Transport
+from nor import NorFlash
 
 
 class Wrapping:
@@ -97,3 +99,26 @@ def test_asyncio_closes_a_connection_without_pingresp(monkeypatch):
     )  # PINGREQ is sent after three quarters of the keep alive; timers have a resolution
     first.close()
     second.close()
+
+
+def test_flash_that_fails_once_delays_the_next_attempt_once(virtual, make):
+    flash = NorFlash(8, 1024, 64)
+    client = make(virtual.port, flash, backoff_ms=(1000, 1000))
+
+    def script(b):
+        b.welcome()
+        b.send(puback(b.expect(PUBLISH).mid))
+        b.expect_close()
+        b.welcome(1)
+        b.send(puback(b.expect(PUBLISH, dup=1).mid))
+        b.goodbye()
+
+    with virtual.play(script):
+        client.connect()
+        client.publish("t", b"x", 1)
+        flash.fail_at(0)  # the mark of the acknowledged message
+        while client.counters()["connects"] < 2 and len(client.errors) < 20:
+            client.run_for(100)
+        assert client.drain(60_000)
+        client.disconnect()
+    assert [e.args[0] for e in client.errors] == [errno.EIO]

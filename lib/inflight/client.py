@@ -46,9 +46,11 @@ class Client(Base):
         if step == OPEN:
             from .opening import open_socket
 
-            sock = open_socket(self._host, self._port, self._timeout_ms)
-            self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
-            unload("opening")
+            try:
+                sock = open_socket(self._host, self._port, self._timeout_ms)
+                self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
+            finally:
+                unload("opening")
         self._start_waiting()
 
     def _start_waiting(self):
@@ -205,7 +207,8 @@ class Client(Base):
             else:
                 sleep_ms(min(ms, 50))
                 idle = True
-            self.session.collect(idle)
+            if not self.session.busy:  # after an error it recovers before the next attempt
+                self.session.collect(idle)
         except (OSError, packet.ProtocolError, MemoryError) as e:
             self._connection_failed(e)
             if not self._reconnect:
