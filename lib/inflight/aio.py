@@ -197,11 +197,9 @@ class AsyncClient(Base):
         # One connection, from its attempt to its end.
         while not self._attempt_due(ticks_ms()):
             await sleep_ms(20)
-            if not self.session.busy:
-                self.session.collect()
-        if (
-            self._transport or self._connect_reported or self._unfinished or self.session.busy
-        ):  # the one before was interrupted
+            self.session.collect()
+        # Was the one before interrupted?
+        if self._transport or self._connect_reported or self._unfinished or self.session.busy:
             super()._recover()
         self._pending_error = None
         await self._open()

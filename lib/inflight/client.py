@@ -207,8 +207,7 @@ class Client(Base):
             else:
                 sleep_ms(min(ms, 50))
                 idle = True
-            if not self.session.busy:  # after an error it recovers before the next attempt
-                self.session.collect(idle)
+            self.session.collect(idle)
         except (OSError, packet.ProtocolError, MemoryError) as e:
             self._connection_failed(e)
             if not self._reconnect:

@@ -201,8 +201,10 @@ class Session:
 
     def collect(self, idle=True):
         """The client has time: `idle`, all that was noted becomes durable; a sector may be erased ahead of
-        its use (one at most). Raises OSError."""
-        self._begin()
+        its use (one at most). After an operation that was interrupted recover() comes first. Raises OSError."""
+        if self.busy:
+            return
+        self.busy = True
         if self.journal:
             if idle:
                 self.journal.commit()

@@ -15,18 +15,21 @@ from pathlib import Path
 PACKAGE = "inflight"
 # There are more names than words. What each client loads comes first: a name stays when its module is unloaded.
 _LOADED = (
-    *(
-        "core",
-        "client",
-        "journal_core",
-        "options",
-        "session_start",
-        "opening",
-        "handshake",
-        "subscribing",
-        "dispatching",
-    ),
-    *("new_journal", "recovery", "sector_reader", "sectors", "contents", "finishing"),
+    "core",
+    "client",
+    "journal_core",
+    "options",
+    "session_start",
+    "opening",
+    "handshake",
+    "subscribing",
+    "dispatching",
+    "new_journal",
+    "recovery",
+    "sector_reader",
+    "sectors",
+    "contents",
+    "finishing",
 )
 _FIRST = [f"{PACKAGE}/{name}" for name in _LOADED]
 _ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
