@@ -30,6 +30,7 @@ def main():
     with atheris.instrument_imports(include=["inflight", "config", "commands", "node", "telemetry"]):
         run = target(name).run
         import inflight.contents  # when they are first needed it would be too late
+        import inflight.copies
         import inflight.finishing
         import inflight.new_journal
         import inflight.recovery

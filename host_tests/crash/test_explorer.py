@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+import inflight.copies
 import inflight.discarding
-import inflight.finishing
 import inflight.recovery
 import inflight.sector_reader
 from dev.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
@@ -88,7 +88,7 @@ def _last_first(monkeypatch):
 
 
 def _nothing_copied(monkeypatch):
-    monkeypatch.setattr(Journal, "_empty", lambda self, sector: None)
+    monkeypatch.setattr(Journal, "_empty", lambda self, sector, later: -1)
 
 
 def _torn_accepted(monkeypatch):
@@ -126,7 +126,7 @@ def _release_sent_before_recorded(monkeypatch):
 
 
 def _originals_stay(monkeypatch):
-    monkeypatch.setattr(inflight.finishing, "_drop_original", lambda j, at: None)
+    monkeypatch.setattr(inflight.copies, "_drop", lambda j, reader, copy, original: None)
 
 
 def _erased_unretired(monkeypatch):

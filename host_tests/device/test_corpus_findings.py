@@ -51,7 +51,7 @@ def test_sector_with_an_impossible_number():
     """The number exceeds any flash's endurance: the header is invalid."""
     for seq in (0xFFFFFFFF, 0xFF000000):
         journal = Journal(forged((4, 5, seq, 7), [(0, 5), (1, 6), (2, 7)]))
-        eq(numbers(journal), [5, 6])
+        eq(sorted(numbers(journal)), [5, 6])
         put(journal)
 
 

@@ -3,7 +3,7 @@ is lost."""
 
 from harness import CUT_STEP, EMULATED, eq, raises
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
-from nor import NorFlash, PowerCut, after, before, mixed, torn
+from nor import NorFlash, PowerCut, after, before, mixed, noise, torn
 from test_journal import RINGS, RecordOwner, bodies, fill, numbers, put, rings
 
 TIMEOUT_S = 300
@@ -58,22 +58,22 @@ class Application:
         """Appends, marks and collects, around the ring."""
         for _ in range(steps):
             self.k = k = self.k + 1
-            self._append((OUT, OUT, IN, OUT, SESSION)[k % 5], k)
+            kind = (OUT, OUT, IN, OUT, SESSION)[k % 5]
+            self.append(kind, k, {OUT: 10 + k % 30, IN: 0, SESSION: 9}[kind])
             if k % 3 == 0:
-                self._mark(min(self.promised), RELEASED)
+                self.mark(min(self.promised), RELEASED)
             while len(self.promised) > 4:
-                self._mark(sorted(self.promised)[k % 3], DONE)
+                self.mark(sorted(self.promised)[k % 3], DONE)
 
-    def _append(self, kind, k):
+    def append(self, kind, k, n):
         key = kind, k
-        n = {OUT: 10 + k % 30, IN: 0, SESSION: 9}[kind]
         self.begun = key, 0
         self.places[key] = put(self.journal, k, n, kind)
         self.journal.commit()
         self.promised[key] = 0
         self.begun = None
 
-    def _mark(self, key, state):
+    def mark(self, key, state):
         if self.promised[key] >= state:
             return
         self.begun = key, state
@@ -241,6 +241,42 @@ def test_power_cuts_with_a_volatile_cache():
             journal.owner = life.places
             life.work(20)
             life.judge(Journal(flash))
+
+
+def _cut_while_copying(page, seed):
+    # The oldest sector is full of messages, the others are done. It is copied at one of the next messages, and the
+    # power is cut then, and in the mounts that follow.
+    cuts = noise(1 + seed)
+    flash = NorFlash(5, 512, page)
+    life = Application(flash)
+    for k in range(9):
+        life.append(OUT, k, 35)
+    while life.journal._erased > 1:
+        life.append(OUT, 9, 35)
+        life.mark((OUT, 9), DONE)
+    flash.cut_at(next(cuts) % 40, torn(next(cuts) % page, 0xA5))
+    for k in range(10, 40):
+        try:
+            life.append(OUT, k, 35)
+            life.mark((OUT, k), DONE)
+        except PowerCut:
+            break
+    for _ in range(next(cuts) % 6):
+        flash.power_on()
+        flash.cut_at(next(cuts) % 12, torn(next(cuts) % page, 0x5A))
+        try:
+            Journal(flash)
+        except PowerCut:
+            pass
+    flash.power_on()
+    life.judge(Journal(flash))
+
+
+def test_power_cuts_in_a_row_while_records_are_copied():
+    """Programs that were cut short take the space of the copies; nothing that is copied is only in RAM."""
+    for page in (64, 256):
+        for seed in range(0, 270, 3 * CUT_STEP):
+            _cut_while_copying(page, seed)
 
 
 def test_a_message_fits_whenever_enough_bytes_are_free():

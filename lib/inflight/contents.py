@@ -10,18 +10,12 @@ _MOST_REGIONS = const(100)  # that are remembered
 
 
 def read(j, reader):
-    """Reads the sectors in use, the oldest first. Returns False if no sector is erased and the head has nothing to
-    keep: it is to be erased then."""
+    """Reads the sectors in use, the oldest first."""
     for k in range(j._erased + 1, j._n):
         _read_sector(j, reader, (j._head + k) % j._n)
     damaged = j.damaged
     _read_sector(j, reader, j._head)
-    worn = reader.worn == j._head or j._bad // j._size == j._head  # it would be worn again when it is erased
-    if j._erased or worn or j._live[j._head] or j._newest // j._size == j._head:
-        return True
-    reader.gone += j.damaged - damaged
-    reader.passed += reader.lost
-    return False
+    reader.in_head = j.damaged - damaged
 
 
 def _read_sector(j, reader, sector):

@@ -9,9 +9,6 @@ _UNKEPT_IDS = const(256)  # Message IDs that requests may have taken in between,
 
 
 def finish(j, reader):
-    if reader.last >= 0:
-        _refresh(j, reader.last)
-        _drop_original(j, reader)
     worn = j._bad // j._size == j._head and j._bad % j._size + j._unit > j._off
     if worn or reader.closed or j._head in reader.spoilt:
         j._off = j._size  # it takes nothing more
@@ -31,15 +28,23 @@ def finish(j, reader):
             noted = not j.next_seq
     try:
         for sector in reader.spoilt:
-            while j._live[sector] and j._erased < 2 and j._off + j._live[sector] > j._size:
-                j._collect()
-            j._empty(sector)
+            _make_space(j, j._live[sector])
+            j._empty(sector, False)
         if not noted:
+            _make_space(j, NOTES)
             j._note()
     except OutboxFull:
         pass  # the next mount finds the same
     j._sync()
     j._ok = True
+
+
+def _make_space(j, size):
+    # So many bytes fit the head, or a sector that is not the last erased one, which the copies of a sector may take.
+    for _ in range(j._n):
+        if j._off + size <= j._size or j._erased > 1:
+            break
+        j._collect()
 
 
 def _skip_numbers(j, reader):
@@ -80,40 +85,3 @@ def _rewrite_oldest(j):
             j._write_state(at, len(body), state)
     j._ordered = False
     j.next_seq, j.last_mid = numbers
-
-
-def _refresh(j, at):
-    # The power may have gone just as the last record was finished: its bits are set again.
-    if j._write:
-        return
-    j._load(at)
-    end = at + j.found_len + OVERHEAD
-    at -= at % j._unit
-    while at < end:
-        j._seek(at)
-        j._read(at, j._page)
-        j._k = j._unit
-        j._program()
-        at += j._unit
-
-
-def _drop_original(j, reader):
-    # The last record may be a copy, made when power was cut before its original was marked done: that is the first
-    # live one, in the oldest sector.
-    at = reader.last
-    other = reader.first
-    if other < 0 or other == at or other // j._size != j._tail():
-        return
-    j._load(at)
-    header = bytes(j._h)
-    j._load(other)
-    if bytes(j._h) != header:
-        return
-    state = j._state(other)
-    n = j.found_len
-    kind = j._kind
-    if state:  # the last byte of the copy
-        reader.set_state(at, n, state)
-        j._sync()
-    reader.set_state(other, n, DONE)
-    j._count(other, kind, -n - OVERHEAD)

@@ -7,13 +7,15 @@
 # one erased sector at least lies ahead. The sector behind the erased ones is the tail, the oldest.
 # To collect it, each of its live records is copied to the head, then the original is marked done,
 # one after the other; a sector without live records is retired (its header becomes zeros), erased,
-# and given a new header.
+# and given a new header. What is copied to the last erased sector is marked later, when all copies are
+# there: if power cuts have left no space for the rest, that sector is erased and filled again.
 #
 # After a power cut at any instant a mount finds
 #   - a record cut short: its CRC is wrong, it never counted. The region becomes zeros, which are
 #     passed over, so no later mount can read anything else there;
 #   - a copy whose original is not marked yet: the last record, and the first live one of the tail.
 #     The original is marked;
+#   - no erased sector, and a head with copies of some live records of the tail: the head is erased;
 #   - a sector retired, or without a header: its erase is finished.
 # Damage looks different: a record whose CRC is wrong has other records behind it, and a sector
 # whose header is spoilt has readable records. It costs that record, and is counted.
@@ -308,10 +310,12 @@ class Journal(Records):
     def _collect(self):
         # Empties the oldest sector and erases it.
         sector = self._tail()
-        self._empty(sector)
+        live = self._empty(sector, self._erased > 0)
         noted = self._newest // self._size != sector
         if not noted and (self._erased or self._off + NOTES <= self._size):
             noted = self._note()
+        if live >= 0:
+            self._drop(live)
         self._sync()
         self._reclaim(sector)
         if not noted:  # damage has left no space at all before the erase
@@ -325,8 +329,10 @@ class Journal(Records):
             self._append(NOTE, self.last_mid, b"", 0, None, 0, 0)
         return True
 
-    def _empty(self, sector):
-        # Copies its live records to the head.
+    def _empty(self, sector, later):
+        # Copies its live records to the head, and marks them done; with `later`, not those that are copied to the last
+        # erased sector: _drop() does, from the address on that is returned (-1: there are none).
+        first = -1
         at = sector * self._size + HEADER
         while self._live[sector]:
             at = self._next(at)
@@ -334,10 +340,30 @@ class Journal(Records):
                 self._fail("records of the journal are missing")
             if self._state(at) != DONE:
                 self._move(at)
+                if self._erased or not later:
+                    self._write_state(at, self.found_len, DONE)
+                    self._sync()
+                elif first < 0:
+                    first = at
             at = self._behind(at)
+        return first
+
+    def _drop(self, at):
+        # The records from there to the end of the sector are done.
+        end = at - at % self._size + self._size - OVERHEAD
+        while at <= end:
+            kind = self._parse(at)
+            if kind == 0xFF:
+                return
+            if not kind:
+                at += 1
+                continue
+            if self._state(at) != DONE:
+                self._write_state(at, self.found_len, DONE)
+            at += self.found_len + OVERHEAD
 
     def _move(self, at):
-        # Copies the live record just parsed to the head, then the original is done.
+        # Copies the live record just parsed to the head. The copy counts from now on.
         size = self.found_len + OVERHEAD
         state = self._state(at)
         if self._off + size > self._size:
@@ -352,8 +378,6 @@ class Journal(Records):
         self._program()
         self._sync()
         self._off += size
-        self._write_state(at, self.found_len, DONE)
-        self._sync()
         self._live[at // self._size] -= size
         self._live[new // self._size] += size
         if at == self._newest:

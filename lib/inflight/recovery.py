@@ -12,7 +12,7 @@ def recover(j):
     try:
         mount(j)
     finally:
-        for module in ("sector_reader", "sectors", "contents", "finishing"):
+        for module in ("sector_reader", "sectors", "contents", "copies", "finishing"):
             unload(module)
     j._dirty = False
     # Whoever appended it was not told that it is there, and does so again.
@@ -40,12 +40,10 @@ def _mount(j):
         _reset(j, reader)
         _restore_sectors(j, reader)
         unload("sectors")
-        whole = _read_contents(j, reader)
+        _read_contents(j, reader)
         unload("contents")
-        if not whole:
-            # Power was cut while a long record was copied: its beginning takes the last sector, for nothing.
-            j.erases -= 1
-            j._reclaim(j._head)
+        whole = _settle_copies(j, reader)
+        unload("copies")
     _finish(j, reader)
     unload("finishing")
 
@@ -73,7 +71,13 @@ def _restore_sectors(j, reader):
 def _read_contents(j, reader):
     from .contents import read
 
-    return read(j, reader)
+    read(j, reader)
+
+
+def _settle_copies(j, reader):
+    from .copies import settle
+
+    return settle(j, reader)
 
 
 def _finish(j, reader):

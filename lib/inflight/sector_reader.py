@@ -37,6 +37,7 @@ class SectorReader:
         self.closed = False  # the head has no right header: what were added might be taken for another sector's
         self.spoilt = []  # sectors that no live record may stay in, nor come to
         self.lost = 0  # numbers that may have been given behind the newest
+        self.in_head = 0  # damaged records there
         self.renumbered = False  # next_seq is not that of a record any more
         self.notes = 0  # NOTE records with the highest number
         self.damaged = []  # regions, (address, end), that are to become zeros
@@ -140,16 +141,23 @@ class SectorReader:
             at += 1
         return -1
 
-    def count_records(self):
-        """How many whole records are in the sector, and how many of them are live."""
-        found = live = 0
+    def records(self, sector):
+        """Yields the address of each whole record of the sector, and whether it is live."""
+        self.aim(sector)
         at = self.next_record(self.base + HEADER, self.end)
         while at >= 0:
-            found += 1
-            behind = at + self.size_in_header(at)
-            note = self.buf[self.load(at, 1)] == NOTE
-            live += not note and CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
+            i = self.load(at, HEAD)
+            note = self.buf[i] == NOTE
+            behind = at + OVERHEAD + (self.buf[i + 1] | self.buf[i + 2] << 8)
+            yield at, not note and CLEARED[self.buf[self.load(behind - 1, 1)] & 15] < 2
             at = self.next_record(behind, self.end)
+
+    def count_records(self, sector):
+        """How many whole records are in the sector, and how many of them are live."""
+        found = live = 0
+        for _, is_live in self.records(sector):
+            found += 1
+            live += is_live
         return found, live
 
     def size_in_header(self, at):

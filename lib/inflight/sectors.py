@@ -57,8 +57,7 @@ def _is_damaged_newest(j, seq, headers):
 def _include_damaged(j, reader, seq, headers, secrets):
     i = seq % j._n
     _begin_at(j, seq)
-    reader.aim(i)
-    if not reader.count_records()[0]:  # blank, or its erase or its header was cut short
+    if not reader.count_records(i)[0]:  # blank, or its erase or its header was cut short
         _erase(j, reader, i, seq)
         headers[i] = seq, secrets
 
@@ -120,8 +119,7 @@ def _elect(j, headers):
 
 def _read_headless(j, reader, seq, k, alike):
     # The sector with the number `seq`, the k-th oldest, was in use, and its header is not right.
-    reader.aim(seq % j._n)
-    found, live = reader.count_records()
+    found, live = reader.count_records(seq % j._n)
     if not found and not alike:
         reader.erased += 1
         j.damaged += 2  # more than one record may have been in it

@@ -48,6 +48,10 @@ class Record:
     def key(self):
         return self.kind, self.mid, self.seq, self.state, self.body
 
+    @property
+    def header(self):
+        return self.kind, self.mid, self.seq, len(self.body)
+
 
 class Image:
     """The content of the bytes `data` of a device of `shape`. foreign: it is another journal. forged: a header is
@@ -114,7 +118,8 @@ class Image:
             self._read(i, bool(used) and i == used[-1])
         found = [r for r in self.all if r.kind in (OUT, NOTE)]
         self.next_seq = max([r.seq + 1 for r in found], default=0)
-        self._drop_original(order[0])
+        last = order[-1] if len(order) == n and used and used[-1] == order[-1] else None
+        self._drop_copied(order[0], last)
 
     def _agreeing(self, i, seq):
         """How many bytes of the header are as the number `seq` wants them."""
@@ -203,12 +208,22 @@ class Image:
         state = DONE if zeros(state & 15) > 1 else RELEASED if zeros(state >> 4) > 1 else LIVE
         return Record(at, kind, mid, seq, state, self.data[at + HEAD : end])
 
-    def _drop_original(self, oldest):
-        # The last record, if it is a copy of the oldest sector's first live record.
-        if not self.all or not self.records:
-            return
-        last, first = self.all[-1], self.records[0]
-        same = (last.kind, last.mid, last.seq, len(last.body)) == (first.kind, first.mid, first.seq, len(first.body))
-        if last is not first and same and last in self.records and first.place // self.shape.size == oldest:
-            last.state = max(last.state, first.state)
-            self.records.remove(first)
+    def _drop_copied(self, oldest, last):
+        """Of a live record of the oldest sector and its copy one remains. The last record may be a copy of the first
+        live one; if no sector is erased, the live ones of the `last` sector may be copies."""
+        if last is None:
+            copies = [r for r in self.records if r is self.all[-1]]
+            originals = [r for r in self.records[:1] if r is not self.all[-1] and self._sector(r) == oldest]
+        else:
+            copies = [r for r in self.records if self._sector(r) == last]
+            originals = [r for r in self.records if self._sector(r) == oldest]
+        for original in originals:
+            found = [k for k, copy in enumerate(copies) if copy.header == original.header]
+            if found:
+                copy = copies[found[0]]
+                copy.state = max(copy.state, original.state)
+                self.records.remove(original)
+                copies = copies[found[0] + 1 :]
+
+    def _sector(self, record):
+        return record.place // self.shape.size

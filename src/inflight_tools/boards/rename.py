@@ -29,6 +29,7 @@ _LOADED = (
     "sector_reader",
     "sectors",
     "contents",
+    "copies",
     "finishing",
 )
 _FIRST = [f"{PACKAGE}/{name}" for name in _LOADED]
