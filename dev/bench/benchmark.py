@@ -40,6 +40,7 @@ def run(folder, others, effort, frozen=None):
             "smallest": lambda: {name: _smallest(code, broker.port, name, folder) for name in names},
             "smallest_rom": lambda: measure.smallest(code, broker.port, "ours", folder, rom=True),
             "rates": lambda: measure.rates(code, port, names, effort),
+            "websocket": lambda: measure.rates(code, port, ["ours_websocket"], effort)["ours_websocket"],
             "trips": lambda: measure.trips(code, port, names, effort),
             "pieces": lambda: measure.pieces(code, port, effort, folder),
             "recovery": lambda: measure.recovery(code, effort, folder),

@@ -85,6 +85,8 @@ class _Base:
         journal: Journal | None = None,
         port: int = 0,
         tls: ssl.SSLContext | None = None,
+        path: str | None = None,
+        headers: dict[str, str] | None = None,
         user: _Text | None = None,
         password: _Data | None = None,
         will: _Will | None = None,

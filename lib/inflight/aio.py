@@ -316,7 +316,7 @@ class AsyncClient(Base):
         if self._timed_out(self._writing_since):
             self._abort(OSError(ETIMEDOUT, "the broker takes too little"))
         else:
-            await self._waiter.wait(self._transport.stream, True)
+            await self._waiter.wait(self._transport.file, True)
 
     async def _poll(self):
         # Writes what is due, reads once and handles it. Waits for bytes, a tick at most.
@@ -329,7 +329,7 @@ class AsyncClient(Base):
         if not n:
             if session.keep_alive.overdue(ticks_ms()):
                 raise OSError(ETIMEDOUT, "no answer")
-            await self._waiter.wait(self._transport.stream, False)
+            await self._waiter.wait(self._transport.file, False)
             if self._waiter.woken:
                 session.collect()
             return

@@ -26,8 +26,10 @@ class Base:
 
     client_id        str; at level 3: 1 to 23 characters; empty only with clean_session
     journal          Journal that makes QoS 1 and 2 durable; None: publish at QoS 0 only
-    port             default: 1883, or 8883 with tls
+    port             default: 1883, or 8883 with tls; with a path 80, or 443 with tls
     tls              SSLContext that verifies the broker (CERT_REQUIRED)
+    path             of a WebSocket at the broker ("/mqtt"); None: MQTT without WebSocket
+    headers          {name: value}, added to the HTTP request for the WebSocket
     user, password   str or bytes
     will             (topic, payload, qos, retain), published by the broker when the client vanishes
     keepalive        seconds, 0: off
@@ -82,6 +84,7 @@ class Base:
         configure(self, host, client_id, journal, **options)
         unload("options")
         unload("handshake")
+        unload("upgrade")
 
     def _connect_steps(self):
         # See handshake.
@@ -90,7 +93,7 @@ class Base:
         try:
             yield from steps(self)
         finally:
-            for module in ("opening", "handshake", "subscribing", "discarding", "foreign"):
+            for module in ("opening", "upgrade", "handshake", "subscribing", "discarding", "foreign"):
                 unload(module)
 
     # --- what it knows ---

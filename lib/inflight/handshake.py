@@ -35,6 +35,10 @@ def _open(client):
     session = client.session
     check_tls(client._tls)
     yield OPEN
+    if client._request:
+        from .upgrade import steps as upgrade
+
+        yield from upgrade(client)
     session.connect(ticks_ms(), client._clean_session, client._keepalive, *client._login, will=client._will)
     silent = client._no_connack
     client._no_connack = True

@@ -37,14 +37,14 @@ def open_socket(host, port, timeout_ms):
 def prepare(transport, sock, host, tls):
     """What a Transport needs of the connected socket."""
     _no_delay(sock)
-    transport.stream = stream(sock, tls, host)
+    transport.stream = transport.file = stream(sock, tls, host)
     # One each, because modify() allocates; the second only for a socket that is ever full. The
     # first event allocates too: here is one.
     transport._readable = poller()
-    transport._readable.register(transport.stream, select.POLLOUT)
+    transport._readable.register(transport.file, select.POLLOUT)
     for _ in transport._readable.ipoll(0):
         pass
-    transport._readable.modify(transport.stream, select.POLLIN)
+    transport._readable.modify(transport.file, select.POLLIN)
 
 
 def _no_delay(sock):

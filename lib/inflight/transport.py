@@ -1,5 +1,5 @@
-# One TCP or TLS connection to the broker. Every wait is bounded, nothing allocates once it is
-# open; what differs on CPython stands in compat.
+# One connection to the broker: TCP or TLS, perhaps with a WebSocket on it. Every wait is bounded, nothing allocates
+# once it is open; what differs on CPython stands in compat.
 
 import select
 from errno import ECONNABORTED, ECONNRESET, ETIMEDOUT
@@ -16,8 +16,10 @@ def _refusal(error):
 
 class Transport:
     """The connected socket sock to `host`, through `tls` (an SSLContext or None); a write may
-    take `timeout` ms. Raises OSError."""
+    take `timeout` ms. `file` is what is waited for, `stream` what bytes are read from and written to: the same, or a
+    WebSocket on it. Raises OSError."""
 
+    file: object
     _readable: poller
 
     def __init__(self, sock, host, tls, timeout_ms):
@@ -35,7 +37,7 @@ class Transport:
     def _wait_writable(self, ms):
         if not self._writable:
             self._writable = poller()
-            self._writable.register(self.stream, select.POLLOUT)
+            self._writable.register(self.file, select.POLLOUT)
         for _ in self._writable.ipoll(ms):
             pass
 

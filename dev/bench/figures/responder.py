@@ -15,6 +15,7 @@ from collections import deque
 from dev.reference.kinds import PUBLISH, PUBREL
 from dev.reference.server import Connection, Server
 from dev.reference.wire import parse, spans
+from dev.websocket_server import WebSocketServer
 
 
 def _ack(data, at, body):
@@ -52,6 +53,8 @@ class _Client:
 
 def serve(sock):
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if sock.recv(1, socket.MSG_PEEK) == b"G":  # GET
+        sock = WebSocketServer(sock)
     client = _Client()
     while not client.client_id:
         got = sock.recv(65536)

@@ -11,6 +11,7 @@ def tables(figures):
     machine = figures["machine"]
     title = "Figures to reach ({runtime}, {cores} cores, load {load} from elsewhere at the start)"
     yield title.format(**machine), _goals(figures)
+    yield "TCP and WebSocket, share of a bare TCP socket's rate", _websocket(figures)
     yield "Modules of the client, bytes", _modules(figures["modules"])
     yield "Microseconds of a publish at QoS 1 and its acknowledgement", _pieces(figures["pieces"])
     yield "Recovery, ms from power-on to a client that could connect (ring of 256 KiB)", _recovery(figures["recovery"])
@@ -58,6 +59,13 @@ def _goals(figures):
         row("QoS 1, 20 ms round trip, window 20", "0.95", share("qos1_trip20")),
         row("flash used up per byte of topic and payload", "1.3", record),
     ]
+
+
+def _websocket(figures):
+    rows = [("QoS 0, TCP_NODELAY", "qos0_nodelay"), ("QoS 1, 20 ms round trip, window 20", "qos1_trip20")]
+    ways = (figures["rates"]["ours"], figures["websocket"])
+    text = "{share:.2f} ({rate:,.0f}/s)"
+    return [["", "TCP", "WebSocket"], *([label, *(text.format(**way[key]) for way in ways)] for label, key in rows)]
 
 
 def _record(wear):

@@ -20,13 +20,17 @@ def journal(path):
 class Contender:
     """A client connected to the broker on `port` of this machine. `buffer`: its packet buffer."""
 
+    path = None  # of a WebSocket
+
     def __init__(self, port, name, window, nodelay, buffer, journal):
         from inflight import Client
 
-        self.client = Client("127.0.0.1", name, journal, port=port, max_inflight=window, buffer=buffer, keepalive=0)
+        self.client = Client(
+            "127.0.0.1", name, journal, port=port, path=self.path, max_inflight=window, buffer=buffer, keepalive=0
+        )
         self.client.connect()
         if not nodelay:
-            self.client._transport.stream.setsockopt(6, 1, 0)
+            self.client._transport.file.setsockopt(6, 1, 0)
 
     def round(self, qos, n, window):
         """Publishes n messages, at most `window` of them in flight, and waits until all are acknowledged."""

@@ -131,9 +131,9 @@ class Landing:
 
 
 @contextmanager
-def publisher(broker, ca=None):
+def publisher(broker, ca=None, transport="tcp"):
     """A connected client. At the end it waits until all that it published is acknowledged."""
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "publisher", clean_session=False)
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "publisher", clean_session=False, transport=transport)
     client.max_inflight_messages_set(200)
     client.reconnect_delay_set(1, 1)
     acknowledged = [0]
@@ -151,8 +151,8 @@ def publisher(broker, ca=None):
         client.loop_stop()
 
 
-def publish(broker, *payloads, topic="inflight/attic/telemetry", retain=False, ca=None):
-    with publisher(broker, ca) as client:
+def publish(broker, *payloads, topic="inflight/attic/telemetry", retain=False, ca=None, transport="tcp"):
+    with publisher(broker, ca, transport) as client:
         for payload in payloads:
             client.publish(topic, payload, 1, retain)
 

@@ -210,6 +210,23 @@ def test_broker_restarts(broker, collect, landing):
     landing.unchanged()
 
 
+def test_websocket(serve, collect, landing):
+    """Messages of all lengths through the broker's listener for WebSocket."""
+    broker = serve("protocol websockets")
+    program = collect(*at(broker), "--websocket", "/mqtt").connected()
+    payloads = [b"x" * n for n in (1, 100, 1000, 100_000)] + [b"%d" % n for n in range(500)]
+    publish(broker, *payloads, transport="websockets")
+    landing.until(len(payloads))
+    assert landing.texts() == [payload.decode() for payload in payloads]
+    assert program.end() == 0
+
+
+def test_websocket_path(collect):
+    program = collect("--broker", "127.0.0.1", "--websocket", "mqtt")
+    assert program.status() == 1
+    assert "a path begins with /" in program.output()
+
+
 def test_broker_that_is_not_there_yet(broker, collect, landing):
     broker.stop()
     program = collect(*at(broker)).until(r"no connection to the broker at 127\.0\.0\.1:\d+ \(Connection refused\)")

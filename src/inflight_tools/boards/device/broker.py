@@ -15,24 +15,28 @@ class Broker:
     user: str | None
     password: str | None
     tls: ssl.SSLContext | None
+    path: str | None = None  # of a WebSocket
 
     @property
     def place(self):
         return f"{self.host}:{self.port}"
 
 
-def broker_of(fields, override=None, ca=None, cert=None, key=None):
+def broker_of(fields, override=None, ca=None, cert=None, key=None, path=None):
     """The Broker of a checked configuration (a dict). `override`: its address for this computer, "host" or
-    "host:port", if it differs; the other arguments are PEM or DER files. Raises ValueError."""
+    "host:port", if it differs; ca, cert, key: PEM or DER files; path: of a WebSocket. Raises ValueError."""
+    if path and not path.startswith("/"):
+        raise ValueError(f"WEBSOCKET={path}: a path begins with /")
     tls = _context(ca, cert, key) if fields.get("tls_ca") else None
-    host, port = fields["host"], fields.get("port") or (8883 if tls else 1883)
+    usual = (443 if tls else 80) if path else (8883 if tls else 1883)
+    host, port = fields["host"], (not path and fields.get("port")) or usual
     if override:
         host, _, number = override.partition(":")
         if not host or number and not number.isdigit():
             raise ValueError(f"BROKER={override}: write a host, or host:port")
         port = int(number) if number else port
     root = fields.get("root") or "inflight"
-    return Broker(host, port, root, fields.get("device"), fields.get("user"), fields.get("password"), tls)
+    return Broker(host, port, root, fields.get("device"), fields.get("user"), fields.get("password"), tls, path)
 
 
 def _context(ca, cert, key):

@@ -87,7 +87,10 @@ class Collector:
             clean_session=False,
             manual_ack=True,
             reconnect_on_failure=False,  # it would retry with MQTT 3.1
+            transport="websockets" if self._broker.path else "tcp",
         )
+        if self._broker.path:
+            client.ws_set_options(path=self._broker.path)
         if self._broker.user:
             client.username_pw_set(self._broker.user, self._broker.password)
         if self._broker.tls:

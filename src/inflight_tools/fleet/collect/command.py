@@ -23,12 +23,12 @@ _PASSWORD = "INFLIGHT_PASSWORD"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def _broker(broker, config, root, ca, cert, key, user, password_file):
+def _broker(broker, config, root, ca, cert, key, user, password_file, websocket):
     """Returns the broker with its credentials, a device.broker.Broker. Raises ValueError."""
     if not broker and not config:
         raise ValueError("no broker: name one with BROKER=host or host:port, or with CONFIG=config.json")
     fields = json.loads(settings(config, ca, cert, key)[CONFIG_PATH]) if config else {"host": "", "tls_ca": bool(ca)}
-    found = broker_of(fields, broker, ca, cert, key)
+    found = broker_of(fields, broker, ca, cert, key, websocket)
     root = (root or found.root).strip("/")
     if not root or set(root) & set("+#\0"):
         raise ValueError(f"ROOT={root}: the first levels of the devices' topics, without + and #")
@@ -58,6 +58,7 @@ def main(
     ca: Path = typer.Option(None, help="TLS: the CA's certificate, PEM or DER"),
     cert: Path = typer.Option(None, help="TLS: our own certificate, PEM"),
     key: Path = typer.Option(None, help="TLS: its private key, PEM"),
+    websocket: str = typer.Option(None, help="path of a WebSocket at the broker (/mqtt): port 80, with TLS 443"),
     user: str = typer.Option(None, help=f"user name; the password is in the environment variable {_PASSWORD},"),
     password_file: Path = typer.Option(None, help="or in this file"),
     size: float = typer.Option(16, min=0.001, help="MiB after which a landing file is finished"),
@@ -76,7 +77,7 @@ def main(
 
     try:
         _check_names(NAME=name, SHARE=share)
-        server = _broker(broker, config, root, ca, cert, key, user, password_file)
+        server = _broker(broker, config, root, ca, cert, key, user, password_file, websocket)
         spool = Spool(landing, name, int(size * (1 << 20)), age)
         collector = Collector(server, name, spool, say, landing / f".{name}.json", share, max_payload, report)
         for number in (signal.SIGTERM, signal.SIGINT):

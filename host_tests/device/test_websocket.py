@@ -1,0 +1,333 @@
+# The frames of a WebSocket, byte by byte; lib/test_websocket.py has the clients.
+
+import sys
+
+from harness import SkipTest, eq, raises
+from inflight.packet import ProtocolError
+from inflight.websocket import WebSocket
+
+BINARY, TEXT, CLOSE, PING, PONG = 2, 1, 8, 9, 10
+
+
+class Stream:
+    """A socket that has `data` to read, `chunk` bytes at a time, and None before each; it takes `takes` bytes of each
+    write."""
+
+    def __init__(self, data=b"", chunk=1 << 20, takes=1 << 20):
+        self.data = data
+        self.chunk = chunk
+        self.takes = takes
+        self.written = b""
+        self.writes = 0
+        self.closed = False
+        self._ready = False
+
+    def readinto(self, view, n):
+        self._ready = self.chunk > 1000 or not self._ready
+        if not self._ready or not self.data:
+            return None
+        n = min(n, self.chunk, len(self.data))
+        view[:n] = self.data[:n]
+        self.data = self.data[n:]
+        return n
+
+    def write(self, buf, at, n):
+        n = min(n, self.takes)
+        self.writes += 1
+        self.written += bytes(buf[at : at + n])
+        return n or None
+
+    def close(self):
+        self.closed = True
+
+
+def frame(payload, kind=BINARY, fin=True):
+    """A frame of a server."""
+    n = len(payload)
+    if n < 126:
+        size = bytes([n])
+    elif n < 65536:
+        size = bytes([126, n >> 8, n & 255])
+    else:
+        size = bytes([127, 0, 0, 0, 0, n >> 24, n >> 16 & 255, n >> 8 & 255, n & 255])
+    return bytes([(0x80 if fin else 0) | kind]) + size + payload
+
+
+def frames(data):
+    """[(kind, key, payload)] of what a client wrote: masked, whole, of the shortest length."""
+    found = []
+    while data:
+        assert data[0] & 0xF0 == 0x80 and data[1] & 0x80, data[:2]
+        n = data[1] & 127
+        at = 2
+        if n == 126:
+            n = data[2] << 8 | data[3]
+            at = 4
+            assert n > 125
+        key = data[at : at + 4]
+        at += 4
+        assert n < 127 or at == 8
+        found.append((data[0] & 15, key, bytes([data[at + i] ^ key[i % 4] for i in range(n)])))
+        data = data[at + n :]
+    return found
+
+
+def said(stream):
+    return [(kind, payload) for kind, _, payload in frames(stream.written)]
+
+
+def read(stream, size=64, turns=100000):
+    """All that can be read through a WebSocket on `stream`."""
+    websocket = WebSocket(stream)
+    view = memoryview(bytearray(size))
+    out = b""
+    while stream.data and turns:
+        turns -= 1
+        n = websocket.readinto(view, size)
+        out += bytes(view[: n or 0])
+    return out
+
+
+def write(stream, data):
+    """Writes `data` as a client does."""
+    websocket = WebSocket(stream)
+    at = 0
+    for _ in range(100000):
+        if at == len(data):
+            return
+        at += websocket.write(data, at, len(data) - at) or 0
+    raise AssertionError("never written")
+
+
+LONG = bytes(range(256)) * 3
+
+
+def test_bytes_are_the_same_however_they_are_framed():
+    """[MQTT5-6.0.0-2] One frame, one for each byte, parts of a message, empty ones; each read whole or in pieces."""
+    parts = b""
+    for i in range(0, len(LONG), 5):
+        parts += frame(LONG[i : i + 5], 0 if i else BINARY, i + 5 >= len(LONG))
+    for data in (
+        frame(LONG),
+        b"".join([frame(LONG[i : i + 1]) for i in range(len(LONG))]),
+        parts,
+        frame(b"") + frame(LONG[:100]) + frame(b"") + frame(LONG[100:]) + frame(b""),
+        frame(b"", BINARY, False) + frame(LONG, 0),
+    ):
+        for chunk in (1, 7, 1 << 20):
+            for size in (1, 32, 4096):
+                eq(read(Stream(data, chunk), size), LONG)
+
+
+def test_long_frames():
+    """Lengths in one, two and eight bytes."""
+    for n in (0, 125, 126, 65535, 65536, 70000):
+        eq(len(read(Stream(frame(bytes(n))), 5000)), n)
+
+
+def test_a_frame_goes_out_in_one_write():
+    """Masked, with up to 256 bytes of payload in one frame; longer ones in several."""
+    for n in (1, 2, 3, 4, 5, 125, 126, 255, 256):
+        stream = Stream()
+        write(stream, LONG[:n])
+        eq(stream.writes, 1)
+        eq(said(stream), [(BINARY, LONG[:n])])
+    stream = Stream()
+    write(stream, LONG)
+    eq(said(stream), [(BINARY, LONG[:256])] * 3)
+
+
+def test_a_socket_that_takes_little():
+    """The frame goes on where the socket stopped; the same bytes are offered again until they are taken."""
+    for takes in (1, 3, 100):
+        stream = Stream(takes=takes)
+        write(stream, LONG[:300])
+        eq(said(stream), [(BINARY, LONG[:256]), (BINARY, LONG[256:300])])
+    stream = Stream(takes=0)
+    websocket = WebSocket(stream)
+    eq(websocket.write(LONG, 0, 10), None)
+    eq(stream.written, b"")
+
+
+def test_the_buffer_of_the_caller_is_left_alone():
+    """A payload that cannot be changed is sent as well."""
+    for data in (LONG, bytearray(LONG), memoryview(bytearray(LONG))):
+        stream = Stream()
+        write(stream, data)
+        eq(bytes(data), LONG)
+
+
+def test_keys_are_fresh():
+    """Another key for each frame, of all kinds."""
+    stream = Stream(frame(b"", PING) * 60)
+    websocket = WebSocket(stream)
+    for k in range(60):
+        websocket.write(LONG, 0, 10)
+        websocket.readinto(bytearray(4), 4)
+    websocket.close()
+    keys = {key for _, key, _ in frames(stream.written)}
+    assert len(frames(stream.written)) == 121
+    assert len(keys) > 119, len(keys)  # two of 121 are the same once in half a million runs
+
+
+def test_ping():
+    """Answered with its payload, also between the parts of a message and in the midst of bytes that were asked for."""
+    for n in (0, 1, 125):
+        data = frame(b"ab", BINARY, False) + frame(LONG[:n], PING) + frame(b"cd", 0)
+        for chunk in (1, 1 << 20):
+            stream = Stream(data, chunk)
+            eq(read(stream), b"abcd")
+            eq(said(stream), [(PONG, LONG[:n])])
+
+
+def test_pings_while_a_frame_is_half_written():
+    """Its bytes stay together; the pong follows, that of the last ping."""
+    stream = Stream(frame(b"one", PING) + frame(b"second", PING) + frame(b"x", PONG) + frame(b"data"), takes=5)
+    websocket = WebSocket(stream)
+    view = bytearray(8)
+    eq(websocket.write(b"message", 0, 7), None)
+    eq(websocket.readinto(view, 8), 4)
+    eq(view[:4], b"data")
+    eq(websocket.write(b"message", 0, 7), None)
+    eq(websocket.write(b"message", 0, 7), 7)
+    for _ in range(10):
+        eq(websocket.readinto(view, 8), None)
+    eq(said(stream), [(BINARY, b"message"), (PONG, b"second")])
+
+
+def test_a_ping_cut_in_two_by_a_pong_that_is_due():
+    """The pong that was due never carries a mixture of two pings."""
+    stream = Stream(frame(b"first", PING) + frame(b"second", PING)[:5], takes=5)
+    websocket = WebSocket(stream)
+    view = bytearray(8)
+    websocket.write(b"message", 0, 7)
+    eq(websocket.readinto(view, 8), None)
+    for _ in range(2):
+        websocket.write(b"message", 0, 7)
+    stream.takes = 1 << 20
+    eq(websocket.readinto(view, 8), None)
+    stream.data += frame(b"second", PING)[5:]
+    eq(websocket.readinto(view, 8), None)
+    eq(said(stream), [(BINARY, b"message"), (PONG, b"second")])
+
+
+def test_the_server_closes():
+    """Its close is answered once, and ends the connection; what came before it is read."""
+    for payload, code in ((b"", 1005), (b"\x03\xf0", 1008), (b"\x03\xe8bye", 1000)):
+        stream = Stream(frame(b"data") + frame(payload, CLOSE) + frame(b"more"))
+        websocket = WebSocket(stream)
+        view = bytearray(8)
+        eq(websocket.readinto(view, 8), 4)
+        error = raises(OSError, websocket.readinto, view, 8)
+        assert str(code) in str(error), error
+        websocket.close()
+        eq(said(stream), [(CLOSE, b"\x03\xe8")])
+        assert stream.closed
+
+
+def test_the_client_closes():
+    """With a close frame, unless another frame is half written; the socket is closed in any case."""
+    stream = Stream()
+    WebSocket(stream).close()
+    eq(said(stream), [(CLOSE, b"\x03\xe8")])
+    assert stream.closed
+    stream = Stream(takes=3)
+    websocket = WebSocket(stream)
+    websocket.write(LONG, 0, 10)
+    websocket.close()
+    eq(len(stream.written), 3)
+    assert stream.closed
+
+
+def test_the_end_of_the_connection():
+    """0 wherever it ends, as of a socket."""
+
+    class Ending(Stream):
+        def readinto(self, view, n):
+            return Stream.readinto(self, view, n) if self.data else 0
+
+    whole = frame(LONG[:200])
+    for n in (0, 1, 3, 50):
+        stream = Ending(whole[:n])
+        websocket = WebSocket(stream)
+        view = bytearray(300)
+        got = websocket.readinto(view, 300)
+        if got:
+            got = websocket.readinto(view, 300)
+        eq(got, 0)
+
+
+def test_what_a_server_must_not_send():
+    """[MQTT5-6.0.0-1] Closed with the code of the reason, and a ProtocolError."""
+    masked = bytes([0x82, 0x81, 1, 2, 3, 4, 5])
+    for data, code in (
+        (frame(b"text", TEXT), 1003),
+        (masked, 1002),
+        (b"\xc2\x00", 1002),
+        (b"\xa2\x00", 1002),
+        (b"\x92\x00", 1002),
+        (b"\x83\x00", 1002),
+        (b"\x8b\x00", 1002),
+        (frame(b"", PING, False), 1002),
+        (b"\x89\x7e\x00\x7e", 1002),
+        (b"\x89\x7f", 1002),
+        (frame(b"", 0), 1002),
+        (frame(b"", BINARY, False) + frame(b"", BINARY), 1002),
+        (frame(b"x", CLOSE), 1002),
+        (b"\x82\x7e\x00\x7d", 1002),
+        (b"\x82\x7f\x00\x00\x00\x00\x00\x00\xff\xff", 1002),
+        (b"\x82\x7f\x00\x00\x00\x00\x10\x00\x00\x00", 1009),
+        (b"\x82\x7f\x00\x00\x00\x01\x00\x00\x00\x00", 1009),
+        (b"\x82\x7f\x80\x00\x00\x00\x00\x00\x00\x01", 1009),
+    ):
+        for chunk in (1, 1 << 20):
+            stream = Stream(frame(b"ok") + data, chunk)
+            got = []
+            websocket = WebSocket(stream)
+            view = bytearray(8)
+
+            def pump(websocket=websocket, view=view, got=got):
+                for _ in range(100):
+                    got.append(websocket.readinto(view, 8))
+
+            raises(ProtocolError, pump)
+            eq(sum([n or 0 for n in got]), 2)
+            websocket.close()
+            eq(said(stream), [(CLOSE, bytes([code >> 8, code & 255]))])
+
+
+def test_heap():
+    """A frame that arrives allocates nothing, one that leaves the keys of sixteen at a time."""
+    if sys.implementation.name != "micropython":
+        raise SkipTest("CPython does not tell")
+    import gc
+    import io
+
+    class Socket:
+        def __init__(self, data):
+            self.file = io.BytesIO(data)
+
+        def readinto(self, view, n):
+            return self.file.readinto(view, n)
+
+        def write(self, buf, at, n):
+            return n
+
+    websocket = WebSocket(Socket(frame(LONG[:100]) * 100))
+    view = bytearray(128)
+    for _ in range(16):
+        websocket.write(LONG, 0, 100)
+        websocket.readinto(view, 100)
+    gc.collect()
+    gc.disable()
+    before = gc.mem_alloc()
+    for _ in range(32):
+        websocket.readinto(view, 100)
+    read = gc.mem_alloc() - before
+    before = gc.mem_alloc()
+    for _ in range(32):
+        websocket.write(LONG, 0, 100)
+    written = gc.mem_alloc() - before
+    gc.enable()
+    eq(read, 0)
+    assert written <= 2 * 128, written
