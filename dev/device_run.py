@@ -9,6 +9,7 @@ import contextlib
 import functools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,14 +17,18 @@ import tempfile
 from pathlib import Path
 
 from dev.runtimes import DEVICE_NAMES, runtime
-from dev.setup.common import CHECKOUT
-from inflight_tools.boards.bundle import LIB, compile_texts, library, shrunk
+from dev.setup.common import CHECKOUT, atomic_folder, digest, exclusive
+from inflight_tools.boards.bundle import LIB, compile_mpy, compile_texts, library, shrunk
 from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.cache import write_below
 
 # What a device test may import by a flat name, and the checkout for dev.reference.
 BESIDE_LIB = ("host_tests/device", "host_tests/fuzz/targets", "boards/unix", "boards/common", "firmware", ".")
 TIMEOUT_S = 120  # a test file asks for another with a line `TIMEOUT_S = 300`
+# Slow interpreters load .mpy files: many tests import modules again and again, and compiling takes most of the time.
+# The others compile the sources.
+_PRECOMPILED = ("micropython-armhf", "micropython-wasm")
+_BUILD = CHECKOUT / "build/mpy"
 
 
 def test_names(file):
@@ -36,11 +41,12 @@ def timeout_of(file):
     return int(asked.group(1)) if asked else TIMEOUT_S
 
 
-def environment(lib, file):
-    """Both families of interpreters get the same search path: the library, the tests, a board, the firmware."""
-    folders = [lib, file.parent, *(CHECKOUT / name for name in BESIDE_LIB)]
+def environment(lib, file, root=CHECKOUT):
+    """Both families of interpreters get the same search path: the library, the tests, a board, the firmware. root: the
+    checkout, or a folder with its modules as .mpy files."""
+    folders = [root / "lib" if lib == LIB else lib, *(root / name for name in BESIDE_LIB), file.parent]
     path = ":".join(dict.fromkeys(map(str, folders)))
-    python = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    python = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
     return {**os.environ, **python, "MICROPYPATH": ".frozen:" + path}
 
 
@@ -63,12 +69,31 @@ def compiled(lib=LIB, beside=None):
         yield Path(folder)
 
 
+@functools.cache
+def precompiled():
+    """A folder like the checkout with the modules of device tests as .mpy files, which have assertions and line
+    numbers. They are compiled once, until a source changes."""
+    places = ("lib/inflight", "boards/*", "firmware", "dev/reference", "host_tests/device", "host_tests/fuzz/targets")
+    files = [file for place in places for file in sorted(CHECKOUT.glob(f"{place}/*.py"))]
+    folder = _BUILD / digest(*files)
+    with exclusive(_BUILD):
+        if not folder.exists():
+            for old in _BUILD.glob("[0-9a-f]*"):
+                shutil.rmtree(old)
+            with atomic_folder(folder) as new:
+                paths = {file.relative_to(CHECKOUT).with_suffix(".mpy"): file for file in files}
+                compiled = {path: compile_mpy(file.read_text(), file.name, "-O0") for path, file in paths.items()}
+                write_below(new, compiled)
+    return folder
+
+
 def start(found, file, only=None, heap=None, lib=LIB, **popen):
     """Start the tests of `file` on the Runtime `found`, in a process group of their own."""
     # The current folder comes last, not first: what is compiled into `lib` goes before the checkout.
     code = f"import sys; sys.path.append(sys.path.pop(0)); import harness; harness.main({file.stem!r}, {only!r})"
     command = [*found.command(heap), "-c", code]
-    return subprocess.Popen(command, cwd=CHECKOUT, env=environment(lib, file), start_new_session=True, **popen)
+    variables = environment(lib, file, precompiled() if found.name in _PRECOMPILED else CHECKOUT)
+    return subprocess.Popen(command, cwd=CHECKOUT, env=variables, start_new_session=True, **popen)
 
 
 def wait(process, seconds):

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ _SHARED = (
     "boards/test_rename",
     "dev/test_bench",
 )
+# They take time and little processor: no two of them shall run at the same time.
+_WAITING = ("security/test_hostile_brokers",)
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
 
@@ -33,14 +36,18 @@ def runtime(request):
 def pytest_configure(config):
     # Processes started by a test import from this checkout, whatever their working directory.
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, config.getini("pythonpath")))
+    # Some environments forbid it; then each worker and each process would compile the same modules again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     config.addinivalue_line("markers", "long(variable): it takes minutes, and runs if that is in the environment")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Long tests start first, so that no worker is left alone with one at the end. Tests for which the environment
-    variable is not set are deselected rather than skipped, to keep the summary short."""
+    """Long tests start first, so that no worker is left alone with one at the end; waiting ones run among the others.
+    Tests for which the environment variable is not set are deselected, not skipped: the summary stays short."""
     config.hook.pytest_deselected(items=[item for item in items if not _is_asked_for(item)])
-    items[:] = sorted(filter(_is_asked_for, items), key=_own_limit, reverse=True)
+    items[:] = sorted(filter(_is_asked_for, items), key=_weight, reverse=True)
+    items[:] = _spread([item for item in items if _names_one_of(_WAITING, item)], items)
 
 
 def pytest_xdist_make_scheduler(config, log):
@@ -59,10 +66,24 @@ def pytest_xdist_make_scheduler(config, log):
     return Sharing(config, log)
 
 
-def _own_limit(item):
-    """The test's own time-out in seconds, 0 if it has none."""
+def _weight(item):
+    """(the test's own time-out in seconds, 0 if it has none; 2 if it shares a slow fixture, 1 if it is emulated)"""
     asked = item.get_closest_marker("timeout")
-    return asked.args[0] if asked else 0
+    slow = 2 if _names_one_of(_SHARED, item) else 1 if "armhf" in item.name else 0
+    return asked.args[0] if asked else 0, slow
+
+
+def _names_one_of(places, item):
+    return any(place in item.nodeid for place in places)
+
+
+def _spread(some, items):
+    """The items, with `some` of them at equal distances in the first three quarters of them."""
+    others = [item for item in items if item not in some]
+    apart = len(others) * 3 // 4 // (len(some) or 1)
+    for n, item in enumerate(some):
+        others.insert(n * (apart + 1), item)
+    return others
 
 
 def _is_asked_for(item):

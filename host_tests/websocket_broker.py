@@ -5,7 +5,7 @@ from websockets.datastructures import Headers
 from dev.websocket_server import WebSocketServer, whole
 from host_tests.broker import Broker, Connection
 
-# Ways to put packets into frames, which leave the client no bounds of packets to rely on [MQTT5-6.0.0-2].
+# Ways to put packets into frames, which leave the client no bounds of packets to rely on [MQTT-6.0.0-2].
 
 
 def single_bytes(protocol, data):

@@ -54,7 +54,7 @@ def exclusive(folder):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"waiting for another set-up in {folder}")
+            say(f"waiting for another process in {folder}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:

@@ -24,11 +24,11 @@ def test_every_statement_has_a_test_or_a_reason():
 
 
 def test_reasons_are_for_statements_without_tests():
-    """A reason beside a test would be out of date; those of WebSocket are for good."""
+    """A reason beside a test would be out of date."""
     found = conformance.rules()
     conformance.assign(found, conformance.proofs())
     for rule in found.values():
-        assert not (rule.reason and rule.number.startswith("MQTT-6") and rule.tests)
+        assert not (rule.reason and rule.tests)
 
 
 XML = """<testsuites><testsuite>

@@ -282,7 +282,7 @@ def test_two_set_ups_take_turns(tmp_path, monkeypatch, shared):
     set_up.prepare(["boards"])
     second.join()
     assert order == ["begins", "ends"] * 2
-    assert said == [f"waiting for another set-up in {tmp_path / shared}"]
+    assert said == [f"waiting for another process in {tmp_path / shared}"]
 
 
 # --- firmware images

@@ -281,8 +281,8 @@ def test_power_cuts_in_a_row_while_records_are_copied():
 
 def test_a_message_fits_whenever_enough_bytes_are_free():
     """Wherever the live records are, no append erases more than two sectors."""
-    for blocks in (3, 4, 6, 12):
-        for seed in range(6):
+    for blocks in (3, 6) if EMULATED else (3, 4, 6, 12):
+        for seed in range(0, 6, 2 if EMULATED else 1):
             flash = NorFlash(blocks, 512, 64)
             journal = Journal(flash)
             places = journal.owner = RecordOwner()

@@ -1,5 +1,6 @@
 """ROMFS=1: the modules in a ROM file system, from which MicroPython runs them in place."""
 
+import functools
 import subprocess
 
 import pytest
@@ -17,13 +18,20 @@ except RuntimeError as e:
     pytest.skip(str(e), allow_module_level=True)
 
 ROM = 256 * 1024
-LIBRARY = {f"/lib/{place}.mpy": code for place, code in compile_all(library()).items()}
-APPLICATION = LIBRARY | {"/main.py": b"import inflight.topic\nprint(inflight.topic.__file__)\n"}
 
 
-def put(port, in_rom=True, application=APPLICATION):
+@functools.cache
+def compiled():
+    return {f"/lib/{place}.mpy": code for place, code in compile_all(library()).items()}
+
+
+def application():
+    return compiled() | {"/main.py": b"import inflight.topic\nprint(inflight.topic.__file__)\n"}
+
+
+def put(port, in_rom=True):
     with Link(port) as link:
-        plan = install(link, "unix", application, {}, in_rom)
+        plan = install(link, "unix", application(), {}, in_rom)
         return plan, link.run("import inflight.topic\nprint(inflight.topic.__file__)").strip()
 
 
@@ -33,11 +41,11 @@ def test_modules_go_to_rom_and_are_imported_from_there(tmp_path):
         assert plan.rom and "/main.py" in plan.write and not any(path.endswith(".mpy") for path in plan.write)
         plan, origin = put(there.port)
         assert origin == "/rom/lib/inflight/topic.mpy"
-        assert not (plan.rom or plan.write or plan.stale) and plan.same == len(APPLICATION)
+        assert not (plan.rom or plan.write or plan.stale) and plan.same == len(application())
 
 
 def test_an_image_that_is_damaged_on_the_way_is_reported(tmp_path, monkeypatch):
-    write, text = rom.write, LIBRARY["/lib/inflight/topic.mpy"]
+    write, text = rom.write, compiled()["/lib/inflight/topic.mpy"]
     monkeypatch.setattr(
         rom, "write", lambda link, image: write(link, image.replace(text, text.replace(b"topic.py", b"topic.px")))
     )
@@ -52,7 +60,7 @@ def test_an_image_that_is_damaged_on_the_way_is_reported(tmp_path, monkeypatch):
 def test_modules_copied_before_are_removed_from_the_file_system(tmp_path):
     with StandIn(tmp_path, RUNTIME, rom=ROM) as there:
         assert put(there.port, in_rom=False)[1] == "/lib/inflight/topic.mpy"
-        assert sorted(put(there.port)[0].stale) == sorted(LIBRARY)
+        assert sorted(put(there.port)[0].stale) == sorted(compiled())
         assert put(there.port)[1] == "/rom/lib/inflight/topic.mpy"
 
 
@@ -82,9 +90,9 @@ print(gc.mem_alloc() - before)
 
 def test_code_in_rom_takes_less_heap_than_code_in_files(tmp_path):
     """With the image that mpremote would write, mounted by MicroPython."""
-    (tmp_path / "image").write_bytes(rom.image(LIBRARY))
+    (tmp_path / "image").write_bytes(rom.image(compiled()))
     (tmp_path / "files" / "inflight").mkdir(parents=True)
-    for path, content in LIBRARY.items():
+    for path, content in compiled().items():
         (tmp_path / "files" / path.removeprefix("/lib/")).write_bytes(content)
     taken = {}
     for place in ("/rom/lib", tmp_path / "files"):

