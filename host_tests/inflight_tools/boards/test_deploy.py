@@ -226,6 +226,31 @@ def test_the_board_is_reset_at_the_end_even_after_an_error(tmp_path):
         assert there.starts > starts
 
 
+def test_a_slow_switch_feeds_the_watchdog_and_is_not_silent(tmp_path, monkeypatch):
+    """Sixty seconds without a word are a lost connection, and flash may need longer for all files."""
+    said = []
+
+    def spy(link, code, feed=True):
+        before = int(run(link, "print(Fake.fed)", False))
+        output = run(link, code, feed)
+        said.append((code, output, int(run(link, "print(Fake.fed)", False)) - before))
+        return output
+
+    run = Link.run
+    fake = "import sys\nclass Fake:\n fed = 0\n def watchdog(ms): Fake.fed += 1\nsys.modules['board'] = Fake\n"
+    with board(tmp_path) as there, Link(there.port) as link:
+        install(link, "unix", APPLICATION, SETTINGS)
+        link.run(fake + "import os\nos.mkdir('/lib/inflight.new')")
+        link.put({f"/lib/inflight.new/{number}": b"left over" for number in range(3)})
+        monkeypatch.setattr(Link, "run", spy)
+        plan = install(link, "unix", {"/main.py": b"new"}, {})
+    steps = len(plan.write) + len(plan.stale)
+    (cleared,) = ((output, fed) for code, output, fed in said if "statvfs" in code)
+    (switched,) = ((output, fed) for code, output, fed in said if "os.rename" in code)
+    assert cleared[0].startswith("...\n") and cleared[1] == 1 + 3
+    assert switched == ("." * steps, 1 + steps)
+
+
 OLD = APPLICATION
 NEW = {path: content + b"# new" for path, content in OLD.items()} | {"/lib/more.mpy": b"more"}
 

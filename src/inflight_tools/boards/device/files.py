@@ -18,6 +18,7 @@ from binascii import hexlify
 b = bytearray(512)
 d = {{}}
 for p in {paths!r}:
+ _feed()
  k, n = p.rsplit('/', 1)
  try:
   if k not in d:
@@ -59,11 +60,15 @@ print(repr((i[0], tuple(i[1])[:3], sys.platform, getattr(i, '_machine', '?'), sy
 _CLEAR = """
 import os
 try:
- for n in os.listdir({stage!r}): os.remove({stage!r} + '/' + n)
+ for n in os.listdir({stage!r}):
+  _feed()
+  print(end='.')
+  os.remove({stage!r} + '/' + n)
  os.rmdir({stage!r})
 except OSError:
  pass
 s = os.statvfs('/')
+print()
 print(repr((s[1], s[3])))
 """
 
@@ -74,11 +79,18 @@ for d in {folders!r}:
  except OSError: pass
 """
 
-# Renames all new files in the given order; then removes obsolete ones.
+# Renames all new files in the given order; then removes obsolete ones. Where flash is slow that takes longer than the
+# watchdog, or Link, waits.
 _SWITCH = """
 import os
-for a, b in {moves!r}: os.rename(a, b)
-for p in {stale!r}: os.remove(p)
+for a, b in {moves!r}:
+ _feed()
+ print(end='.')
+ os.rename(a, b)
+for p in {stale!r}:
+ _feed()
+ print(end='.')
+ os.remove(p)
 os.rmdir({stage!r})
 """
 
@@ -122,7 +134,7 @@ def read_record(link):
 
 def prepare(link):
     """Removes leftovers of an interrupted deploy. Returns (bytes in a block, blocks free)."""
-    return literal_eval(link.run(_CLEAR.format(stage=_STAGE)))
+    return literal_eval(link.run(_CLEAR.format(stage=_STAGE)).splitlines()[-1])
 
 
 def blocks(contents, block):
