@@ -4,14 +4,7 @@
 #
 #   {"driver": "lm75", "sda": 4, "scl": 5, "name": "cellar"}
 #
-# To make a driver of your own:
-#   1. Copy this file to sensor_<driver>.py.
-#   2. List the fields of its entry in FIELDS, each with its default. NEEDED has no default.
-#   3. Open the hardware in Driver.__init__(). An exception appears in the health message under the sensor's name,
-#      and the firmware makes the driver again at the next reading.
-#   4. Yield (name, unit, value) in read(). Units: the SenML registry (RFC 8428).
-#   5. If the hardware measures for a while, add start(): it begins to measure and returns how many ms that takes.
-#      The firmware waits, then calls read().
+# docs/drivers.md tells how to make one.
 
 from sensors import NEEDED, pin
 

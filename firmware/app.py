@@ -68,6 +68,8 @@ class App(Node):
     def _on_connect(self, session_present):
         self._confirm()
         self._publish_status("online")
+        if self.actuators:
+            self.actuators.publish_all()
 
     def _keep_network(self, now):
         board = self.board

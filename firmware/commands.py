@@ -9,6 +9,7 @@ from log import ALL, LEVELS
 from telemetry import describe
 
 _HOUR_MS = const(3_600_000)
+_ACTUATOR = "actuator/"
 
 
 def _ping(app, payload):
@@ -53,7 +54,7 @@ def _lines():
 def publish_log(app):
     """Publishes the lines that wait for it."""
     log.waiting = False
-    app._report("log", {"lines": _lines()})
+    app.report("log", {"lines": _lines()})
     log.text = ""
     sys.modules.pop("commands", None)
 
@@ -87,14 +88,20 @@ _COMMANDS = {
 }
 
 
+def _execute(app, name, message):
+    if name.startswith(_ACTUATOR) and app.actuators:
+        return app.actuators.execute(name[len(_ACTUATOR) :], message)
+    if name not in _COMMANDS:
+        raise ValueError("unknown command: use " + ", ".join(sorted(_COMMANDS)))
+    return _COMMANDS[name](app, message.payload)
+
+
 def execute(app, name, message):
     """Executes the command `name`. Returns the fields of the reply, a dict."""
     try:
         if message.retain:
             raise ValueError("publish commands without retain: a retained one would be executed at each start")
-        if name not in _COMMANDS:
-            raise ValueError("unknown command: use " + ", ".join(sorted(_COMMANDS)))
-        reply = _COMMANDS[name](app, message.payload)
+        reply = _execute(app, name, message)
         reply["ok"] = True
     except ValueError as e:
         reply = {"ok": False, "error": str(e)}

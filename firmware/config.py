@@ -39,7 +39,7 @@ _TEXTS = {
     "log": "off",
     "ntp": "pool.ntp.org",  # or False: no server
 }
-_LISTS = ("sensors", "wifi_ip", "wifi_networks")
+_LISTS = ("sensors", "actuators", "wifi_ip", "wifi_networks")
 _OTHERS = ("wifi_txpower", "wifi_power_save")
 _FIELDS = list(_NUMBERS) + list(_TEXTS) + list(_LISTS + _OTHERS)
 _NEEDS = (
@@ -136,19 +136,19 @@ def _is_ipv4(text):
     return len(parts) == 4 and all(part.isdigit() and len(part) < 4 and int(part) < 256 for part in parts)
 
 
-def _check_sensors(entries):
+def _check_drivers(field, entries, characters, example):
     # Checks names only. The driver checks the other fields of an entry; an error there concerns one
-    # sensor, not the device.
+    # sensor or actuator, not the device.
     names = set()
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("driver"), str):
-            raise ConfigError('sensors: write objects, "sensors": [{"driver": "dht22", "pin": 4}]')
+            raise ConfigError('%s: write objects, "%s": [{"driver": "%s", "pin": 4}]' % (field, field, example))
         name = entry.get("name") or entry["driver"]
-        _check_name("sensors: name", _check_text("name", name), "-_.:/", 32)
+        _check_name(field + ": name", _check_text("name", name), characters, 32)
         if not (name[0].isalpha() or name[0].isdigit()):
-            raise ConfigError("sensors: begin a name with a letter or a digit")
+            raise ConfigError("%s: begin a name with a letter or a digit" % field)
         if name in names:
-            raise ConfigError('sensors: "%s" is there twice, give each a "name" of its own' % name)
+            raise ConfigError('%s: "%s" is there twice, give each a "name" of its own' % (field, name))
         names.add(name)
 
 
@@ -206,7 +206,10 @@ def _check_together(config):
     _check_network(config.wifi_country, config.hostname, config.wifi_ip)
     _check_security("wifi_security", config.wifi_security)
     _check_networks(config.wifi_networks or ())
-    _check_sensors(config.sensors or ())
+    _check_drivers("sensors", config.sensors or (), "-_.:/", "dht22")
+    _check_drivers("actuators", config.actuators or (), "-_.", "switch")
+    if config.actuators and config.sleep_ms:
+        raise ConfigError("actuators: not with sleep_ms, a device that sleeps does not hold its pins")
 
 
 def load(path, device, limit=None):

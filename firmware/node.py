@@ -46,6 +46,7 @@ class Node:
         self.stopping = False  # a command requested a restart
         self.synchronised = False  # the clock is right
         self.crash = crash
+        self.actuators = self._made_actuators()
         self._sources = [board.sensors] + self._configured() if sources is None else sources
         self._base = "%s/%s/" % (config.root, config.device)
         self._telemetry_topic = self._base + "telemetry"
@@ -63,6 +64,13 @@ class Node:
         import sensors
 
         return [sensors.Sensor(entry) for entry in self.config.sensors]
+
+    def _made_actuators(self):
+        if not self.config.actuators:
+            return None
+        from actuators import Actuators
+
+        return Actuators(self)
 
     def uptime(self):
         """Seconds since the start. Ticks wrap around; to be called every few days at least."""
@@ -87,7 +95,8 @@ class Node:
         elif self.client.publish(topic, payload, qos, retain) and self._accepted:
             self._accepted(seq, qos, topic[len(self._base) :])
 
-    def _report(self, topic, fields, retain=False):
+    def report(self, topic, fields, retain=False):
+        """Publishes a dict, with sequence number and epoch, to `topic` of this device."""
         fields["seq"] = self.journal.next_seq
         fields["epoch"] = self.journal.epoch
         self._publish(self._base + topic, json.dumps(fields).encode(), 1, retain)
@@ -97,11 +106,11 @@ class Node:
         more["firmware"] = VERSION
         if self.crash and "safe" in self.crash:
             more["safe"] = True
-        self._report("status", more, True)
+        self.report("status", more, True)
 
     def _publish_health(self, **more):
         more.update(health.report(self))
-        self._report("health", more)
+        self.report("health", more)
 
     def _read(self):
         return list(telemetry.read(self._sources, self.errors))
@@ -134,7 +143,7 @@ class Node:
         log.say("command " + name, INFO)
         reply = commands.execute(self, name, message)
         # Limits the length of names, which appear in topics and in `errors`.
-        self._report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
+        self.report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
 
     # --- network ---
 

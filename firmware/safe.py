@@ -1,5 +1,5 @@
 # Safe mode: what a device does after several crashes in a row, or with an error in its configuration. It connects,
-# reports, and executes commands. It reads no sensors, and has the defaults of all that is not needed to reach it.
+# reports, and executes commands. It has no sensors or actuators, and the defaults of all not needed to reach it.
 # After an hour, or with its next wake, it starts in the normal way again.
 
 from config import ConfigError, check

@@ -15,7 +15,7 @@ _KNOWN = "adc, bme280, bmp280, counter, dht11, dht22, digital, ds18x20"
 
 
 class SensorError(ValueError):
-    """What is wrong with an entry of `sensors`, and how to correct it."""
+    """What is wrong with an entry of `sensors` or `actuators`, and how to correct it."""
 
 
 class Sensor:
@@ -32,7 +32,7 @@ class Sensor:
         self._error = None
         try:
             if not self._driver:
-                self._driver = _make(self._entry, self.__name__)
+                self._driver = make("sensor", self._entry, self.__name__, _KNOWN)
             begin = getattr(self._driver, "start", None)
             return begin() if begin else 0
         except Exception as e:
@@ -56,21 +56,23 @@ class Sensor:
         self._error = error
 
 
-def _make(entry, name):
+def make(kind, entry, name, known):
+    """Returns the Driver of `entry`, from the module <kind>_<driver>. known: the drivers of this kind, as text. Raises
+    SensorError, and what the driver raises."""
     driver = entry["driver"]
     try:
-        module = __import__("sensor_" + _SAME.get(driver, driver))
+        module = __import__("%s_%s" % (kind, _SAME.get(driver, driver)))
         return module.Driver(_fields(entry, module.FIELDS), name)
     except ImportError as e:
-        raise SensorError(_missing(driver, str(e)))
+        raise SensorError(_missing(kind, driver, known, str(e)))
 
 
-def _missing(driver, text):
+def _missing(kind, driver, known, text):
     # MicroPython and CPython put the missing name in quotes.
     name = text.split("'")[1] if text.count("'") > 1 else ""
-    if name.startswith("sensor_"):
-        return 'unknown driver "%s": use %s, or copy a module %s to the device' % (driver, _KNOWN, name)
-    if name in ("onewire", "ds18x20", "dht"):
+    if name.startswith(kind + "_"):
+        return 'unknown driver "%s": use %s, or copy a module %s to the device' % (driver, known, name)
+    if name in ("onewire", "ds18x20", "dht", "neopixel"):
         return "needs %s: run mpremote mip install %s" % (name, name)
     return "this machine has no such pins: " + text
 
@@ -98,11 +100,11 @@ def _kind(value):
     return "a number" if isinstance(value, (int, float)) else "a text in quotes"
 
 
-def pin(number, *how):
+def pin(number, *how, **more):
     """machine.Pin of that number or name. Raises SensorError if the board has no such pin."""
     from machine import Pin
 
     try:
-        return Pin(number, *how)
+        return Pin(number, *how, **more)
     except (ValueError, TypeError) as e:
         raise SensorError("pin %s: not a pin of this board that can do this (%s)" % (number, e))

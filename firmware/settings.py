@@ -7,6 +7,7 @@ import os
 import sys
 
 from config import ConfigError, check
+from files import write
 
 _NEW = ".new"
 _TRY = ".try"
@@ -28,16 +29,9 @@ def _changed(app, fields):
     return json.dumps(given)
 
 
-def _write(path, text):
-    # Whole or not at all, also after a power cut.
-    with open(path + ".part", "w") as f:
-        f.write(text)
-    os.rename(path + ".part", path)
-
-
 def keep(app, **fields):
     """Writes fields, already in effect, into the configuration. Raises ValueError, OSError."""
-    _write(app.board.config_path(), _changed(app, fields))
+    write(app.board.config_path(), _changed(app, fields))
 
 
 def change(app, text):
@@ -46,7 +40,7 @@ def change(app, text):
         fields = json.loads(text)
     except ValueError:
         raise ConfigError("not JSON: look for a missing quote, comma or brace")
-    _write(app.board.config_path() + _NEW, _changed(app, fields))
+    write(app.board.config_path() + _NEW, _changed(app, fields))
 
 
 def _rename(path, end):

@@ -31,6 +31,7 @@ class Pin:
     """machine.Pin of a board with pins 0 to 29."""
 
     IN = 0
+    OUT = 3
     PULL_UP = 1
     PULL_DOWN = 2
     IRQ_FALLING = 4
@@ -38,15 +39,20 @@ class Pin:
     made = []
     level = 1
 
-    def __init__(self, number, *how):
+    def __init__(self, number, *how, value=None):
         if number != "GP4" and not (isinstance(number, int) and 0 <= number < 30):
             raise ValueError("invalid pin")
         self.number = number
         self.how = how
+        self.levels = []  # of an output
+        if value is not None:
+            self.levels.append(value)
         Pin.made.append(self)
 
-    def value(self):
-        return Pin.level
+    def value(self, level=None):
+        if level is None:
+            return Pin.level
+        self.levels.append(level)
 
     def irq(self, handler, trigger, hard=False):
         self.handler = handler

@@ -151,6 +151,16 @@ def test_sleeping():
     eq(config(watchdog_ms=50_000).watchdog_ms, 50_000)
 
 
+def test_actuators():
+    entries = [{"driver": "switch", "pin": 4, "name": "pump"}, {"driver": "pwm", "pin": 5}]
+    eq(config(actuators=entries).actuators, entries)
+    for entry in (4, {}, {"driver": 1}):
+        assert '"actuators": [{"driver": "switch"' in refused(actuators=[entry]), entry
+    assert "-_." in refused(actuators=[{"driver": "switch", "name": "a/b"}])
+    assert "there twice" in refused(actuators=[{"driver": "switch"}, {"driver": "switch"}])
+    assert "not with sleep_ms" in refused(actuators=entries, sleep_ms=60_000)
+
+
 def test_sensors():
     eq(config().sensors, None)
     entries = [{"driver": "dht22", "pin": 4, "name": "attic"}, {"driver": "dht22", "pin": 5}, {"driver": "adc"}]

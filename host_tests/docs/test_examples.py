@@ -32,6 +32,28 @@ def test_sensor_lm75(runtime, tmp_path):
     assert (printed.strip(), status) == ("[('cellar', 'Cel', 21.5)]", 0)
 
 
+SERVO = """
+import sys
+
+sys.path.append("")
+from actuators import Actuators
+from test_actuators import App
+
+app = App({"driver": "servo", "pin": 16, "name": "flap"})
+for text in ("open", "90", "closed"):
+    app.command("flap", text)
+print(app.published[-1], app.errors)
+"""
+
+
+def test_actuator_servo(runtime, tmp_path):
+    (tmp_path / "actuator_servo.py").write_text(TEXTS["actuator_servo"])
+    with ReplyingBroker() as broker:
+        printed, status = run_program(runtime, tmp_path, broker, SERVO)
+    states = "".join(f"pin 16 = {us} us\n" for us in (500, 2500, 1500, 500))
+    assert (printed, status) == (f"{states}('actuator/flap', {{'state': 0}}) {{}}\n", 0)
+
+
 def test_button(runtime, tmp_path):
     with ReplyingBroker() as broker:
         run_program(runtime, tmp_path, broker, TEXTS["button"], lambda: broker.idle and broker.arrived)

@@ -42,6 +42,19 @@ class Pin(hardware.Pin):
         handler(self)
 
 
+class PWM:
+    """Prints the length of the pulses in us."""
+
+    def __init__(self, pin):
+        self.pin = pin
+
+    def freq(self, hz):
+        self._period = 1_000_000 // hz
+
+    def duty_u16(self, duty):
+        print("pin", self.pin.number, "=", round(duty * self._period / 65535), "us")
+
+
 class I2C:
     """A bus with a thermometer that reads 21.5 degrees Celsius."""
 
@@ -73,7 +86,7 @@ class Given:
 inflight.Client = at_loopback(inflight.Client)
 inflight.AsyncClient = at_loopback(inflight.AsyncClient)
 board.sleep = soon(board.sleep)
-sys.modules["machine"] = Module(Pin=Pin, I2C=I2C)
+sys.modules["machine"] = Module(Pin=Pin, I2C=I2C, PWM=PWM)
 
 names = {"__name__": "__main__"}
 for name in sys.argv[3:]:

@@ -40,6 +40,8 @@ def test_a_pack_becomes_a_row_with_its_records():
         ("inflight/attic/telemetry", "attic", "telemetry", None),
         ("inflight/attic/reply/ping", "attic", "reply", "ping"),
         ("inflight/attic/reply/a/b", "attic", "reply", "a/b"),
+        ("inflight/attic/actuator/pump", "attic", "actuator", "pump"),
+        ("inflight/attic/log", "attic", "log", None),
         ("inflight/attic/status", "attic", "status", None),
         ("inflight/attic", "attic", None, None),
         ("inflight/attic/telemetry/more", "attic", None, None),

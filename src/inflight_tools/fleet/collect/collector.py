@@ -34,7 +34,7 @@ import paho.mqtt.client as paho
 from inflight_tools.fleet.collect.batch import Batch
 from inflight_tools.fleet.collect.counters import Counters, save, sentence
 
-KINDS = ("telemetry", "status", "health", "reply/#")
+KINDS = ("telemetry", "status", "health", "log", "reply/#", "actuator/#")
 _KEEPALIVE_S = 60
 _BACKOFF_S = 0.2, 30  # shortest and longest
 _STABLE_S = 10  # a shorter connection is a short one

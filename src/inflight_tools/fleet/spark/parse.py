@@ -100,6 +100,10 @@ def _health(fields):
     return found
 
 
+_KINDS = ("telemetry", "status", "health", "log", "reply", "actuator")
+_NAMED = ("reply", "actuator")  # a name comes behind these
+
+
 class Topics:
     """Parses the topics below `root`."""
 
@@ -107,12 +111,12 @@ class Topics:
         self._head = root + "/"
 
     def __call__(self, topic):
-        """(device, kind, name). kind: telemetry, status, health, reply; None for any other topic."""
+        """(device, kind, name). kind: telemetry, status, health, log, reply, actuator; None for any other topic."""
         if not topic.startswith(self._head):
             return None, None, None
         device, _, rest = topic[len(self._head) :].partition("/")
         kind, _, name = rest.partition("/")
-        if not device or kind not in ("telemetry", "status", "health", "reply") or bool(name) != (kind == "reply"):
+        if not device or kind not in _KINDS or bool(name) != (kind in _NAMED):
             return device or None, None, None
         return device, kind, name or None
 

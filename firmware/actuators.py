@@ -1,0 +1,137 @@
+# The actuators of the configuration. Each entry names a driver, which is the module actuator_<driver> with
+#
+#   FIELDS     {field of the entry: default}, NEEDED if there is none
+#   Driver     Driver(fields, name) opens the hardware, or raises an exception
+#     .KIND          "switch", "percent" or "light": how Home Assistant shows it; None: not at all
+#     .ON, .OFF      the states that `restore` names: dicts with `state`, which become JSON
+#     .change(text, state)  returns the state that the command `text` asks for; `state` is the present one. Raises
+#                           ValueError with what to write instead
+#     .set(state)    makes the hardware so
+#
+# A command is executed once, also if the power is cut at any instant: before the hardware is set, the new state and
+# the identity of the command are written to a file. QoS 2 delivers a command again only if the power was cut before
+# its handler had ended; if the file has its identity, it is not executed again.
+
+import json
+from errno import EIO
+
+from files import beside, write
+from inflight.journal import IN
+from sensors import SensorError, make
+from telemetry import describe
+
+_KNOWN = "led, pwm, switch"
+_RESTORE = ("last", "on", "off")
+
+
+def _identity(journal, message):
+    # The Message ID alone does not identify a command: some brokers use the same one for each. The journal keeps, with
+    # the id, the number that the next message to the broker had then; each command is answered, so no later command
+    # with this id has this number.
+    seq = journal.next_seq
+    if message.redelivered:
+        at = journal.scan(IN, -1)
+        while at >= 0 and journal.found_mid != message.mid:
+            at = journal.scan(IN, at)
+        if at >= 0:
+            seq = journal.found_seq
+    return [message.mid, seq]
+
+
+class Actuators:
+    """The actuators of the configuration of `app`, set to the states that `restore` names. `states`: {name: state}, of
+    those whose hardware works. An error is in the health message under the actuator's name, and the next command
+    tries again."""
+
+    def __init__(self, app):
+        self._app = app
+        self._entries = {entry.get("name") or entry["driver"]: entry for entry in app.config.actuators}
+        self._path = beside(app.board, "actuators.json")
+        self._file = self._load()
+        self.drivers = {}
+        self.states = {}
+        for name in self._entries:
+            try:
+                self._open(name)
+            except Exception:
+                pass  # it is noted
+
+    def _load(self):
+        # {name: [driver, state, identity of the last command that changed it]}
+        try:
+            with open(self._path) as f:
+                return json.loads(f.read())
+        except OSError:
+            pass  # the first start
+        except ValueError:
+            self._app.errors["actuators"] = "actuators.json is damaged: the actuators start with the state off"
+        return {}
+
+    def _open(self, name):
+        # Returns the driver.
+        if name in self.drivers:
+            return self.drivers[name]
+        entry = dict(self._entries[name])
+        restore = entry.pop("restore", _RESTORE[0])
+        try:
+            if restore not in _RESTORE:
+                raise SensorError('restore: write "last", "on" or "off"')
+            driver = make("actuator", entry, name, _KNOWN)
+            state = driver.ON if restore == "on" else driver.OFF
+            kept = self._file.get(name)
+            if restore == "last" and kept and kept[0] == entry["driver"]:
+                state = kept[1]
+            driver.set(state)
+        except Exception as e:
+            self._app.errors[name] = describe(e)
+            raise
+        self._app.errors.pop(name, None)
+        self.drivers[name] = driver
+        self.states[name] = state
+        return driver
+
+    def _keep(self, name, state, identity):
+        file = dict(self._file)
+        file[name] = [self._entries[name]["driver"], state, identity]
+        write(self._path, json.dumps(file))
+        self._file = file
+
+    def _set(self, name, driver, state):
+        try:
+            driver.set(state)
+        except Exception as e:
+            del self.drivers[name], self.states[name]
+            self._app.errors[name] = describe(e)
+            raise OSError(EIO, describe(e))
+        self.states[name] = state
+
+    def execute(self, name, message):
+        """Executes the command `message` of actuator `name`. Returns its state. Raises ValueError, OSError."""
+        if name not in self._entries:
+            raise ValueError("no actuator of this name: use " + ", ".join(sorted(self._entries)))
+        driver = self._open(name)
+        identity = _identity(self._app.journal, message)
+        before = self.states[name]
+        kept = self._file.get(name)
+        state = before
+        if not (message.redelivered and kept and kept[2] == identity):
+            state = driver.change(str(message.payload, "utf-8"), before)
+        if state != before:
+            self._keep(name, state, identity)
+        try:
+            self._set(name, driver, state)
+        except OSError:
+            if state != before:
+                self._keep(name, before, identity)
+            raise
+        self.publish(name)
+        return dict(state)
+
+    def publish(self, name):
+        """Publishes the state of an actuator, retained."""
+        self._app.report("actuator/" + name, dict(self.states[name]), True)
+
+    def publish_all(self):
+        """Publishes all states."""
+        for name in self.states:
+            self.publish(name)

@@ -1,0 +1,15 @@
+# Small files beside the configuration.
+
+import os
+
+
+def beside(board, name):
+    """The path of file `name` beside the configuration of `board`."""
+    return board.config_path()[: -len("config.json")] + name
+
+
+def write(path, text):
+    """Writes a file whole or not at all, also if the power is cut. Raises OSError."""
+    with open(path + ".part", "w") as f:
+        f.write(text)
+    os.rename(path + ".part", path)

@@ -1,0 +1,257 @@
+"""Actuators on fake hardware: what they do, what survives a restart, and their errors."""
+
+import json
+import os
+
+from actuators import Actuators
+from hardware import Pin, With
+from harness import eq, raises
+from inflight import Journal, RamFlash
+from ports import Module
+
+PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
+
+
+class Pwm:
+    made = []
+
+    def __init__(self, pin):
+        self.pin = pin
+        Pwm.made.append(self)
+
+    def freq(self, hz):
+        if hz < 8:
+            raise ValueError("freq too small")
+        self.hz = hz
+
+    def duty_u16(self, duty):
+        self.duty = duty
+
+
+class Leds:
+    made = []
+
+    def __init__(self, pin, count):
+        self.color = None
+        self.shown = None
+        self.count = count
+        Leds.made.append(self)
+
+    def fill(self, color):
+        self.color = color
+
+    def write(self):
+        self.shown = self.color
+
+
+class Board:
+    def config_path(self):
+        return PATH + "config.json"
+
+
+class Config:
+    def __init__(self, actuators):
+        self.actuators = actuators
+
+
+class Message:
+    def __init__(self, payload, mid=1, redelivered=False):
+        self.payload = payload
+        self.mid = mid
+        self.redelivered = redelivered
+
+
+class App:
+    """A device with these actuators. `published`: [(topic, fields)]."""
+
+    def __init__(self, *entries):
+        self.board = Board()
+        self.config = Config(entries)
+        self.errors = {}
+        self.journal = Journal(RamFlash(3, 1024))
+        self.published = []
+        self.actuators = Actuators(self)
+
+    def report(self, topic, fields, retain):
+        assert retain
+        self.published.append((topic, fields))
+
+    def command(self, name, text, **how):
+        return self.actuators.execute(name, Message(text.encode(), **how))
+
+
+class Device:
+    """`with Device():` the fake hardware, and no file of an earlier test."""
+
+    def __init__(self):
+        self._machine = With(machine=Module(Pin=Pin, PWM=Pwm), neopixel=Module(NeoPixel=Leds))
+
+    def __enter__(self):
+        self._machine.__enter__()
+        for made in (Pin.made, Pwm.made, Leds.made):
+            made.clear()
+        _remove()
+
+    def __exit__(self, *why):
+        self._machine.__exit__(*why)
+        _remove()
+
+
+def _remove():
+    try:
+        os.remove(PATH + "actuators.json")
+    except OSError:
+        pass  # nothing was kept
+
+
+PUMP = {"driver": "switch", "pin": 5, "name": "pump"}
+
+
+def test_switch():
+    with Device():
+        app = App(PUMP)
+        (pin,) = Pin.made
+        eq((pin.number, pin.how, pin.levels), (5, (Pin.OUT,), [False]))
+        for text, level in (("on", True), ("on", True), ("off", False), ("toggle", True), ("toggle", False)):
+            eq(app.command("pump", text), {"state": "on" if level else "off"})
+            eq(pin.levels[-1], level)
+            eq(app.published[-1], ("actuator/pump", {"state": "on" if level else "off"}))
+        for text in ("", "ON", "1", "of"):
+            assert "write on, off or toggle" in str(raises(ValueError, app.command, "pump", text)), text
+        eq(pin.levels[-1], False)
+
+
+def test_inverted_switch():
+    with Device():
+        app = App(dict(PUMP, invert=True))
+        eq(Pin.made[0].levels, [True])
+        app.command("pump", "on")
+        eq(Pin.made[0].levels, [True, False])
+
+
+def test_pwm():
+    with Device():
+        app = App({"driver": "pwm", "pin": 5, "name": "fan", "freq": 25000})
+        (pwm,) = Pwm.made
+        eq((pwm.hz, pwm.duty), (25000, 0))
+        for text, percent, duty in (("50", 50, 32768), ("12.5", 12.5, 8192), ("on", 100, 65535), ("toggle", 0, 0)):
+            eq(app.command("fan", text), {"state": percent})
+            eq(pwm.duty, duty)
+        for text in ("", "101", "-1", "nan", "inf", "half"):
+            assert "0 to 100" in str(raises(ValueError, app.command, "fan", text)), text
+        App({"driver": "pwm", "pin": 6, "invert": True})
+        eq(Pwm.made[1].duty, 65535)
+
+
+def test_pwm_of_a_wrong_frequency():
+    with Device():
+        app = App({"driver": "pwm", "pin": 5, "name": "fan", "freq": 1})
+        assert "freq 1: not a frequency of this board" in app.errors["fan"], app.errors
+
+
+def test_led():
+    with Device():
+        app = App({"driver": "led", "pin": 5, "name": "lamp", "count": 3})
+        (leds,) = Leds.made
+        eq((leds.count, leds.shown), (3, (0, 0, 0)))
+        eq(app.command("lamp", "#FF8000"), {"state": "on", "color": "#ff8000"})
+        eq(leds.shown, (255, 128, 0))
+        eq(app.command("lamp", "off"), {"state": "off", "color": "#ff8000"})
+        eq(leds.shown, (0, 0, 0))
+        app.command("lamp", "toggle")
+        eq(leds.shown, (255, 128, 0))
+        for text in ("", "red", "#ff80", "#ff800g", "ff80000", "#ff80000"):
+            assert "#ff8000" in str(raises(ValueError, app.command, "lamp", text)), text
+        for count in (0, 1001):
+            assert "1 to 1000" in App({"driver": "led", "pin": 5, "count": count}).errors["led"]
+
+
+def test_missing_neopixel_error_tells_how_to_install_it():
+    with Device(), With(neopixel=None):
+        assert "mpremote mip install neopixel" in App({"driver": "led", "pin": 5}).errors["led"]
+
+
+def test_restore():
+    states = {"last": ("on", "off"), "on": ("on", "on"), "off": ("off", "off")}
+    for restore in states:
+        for text, after in zip(("on", "off"), states[restore]):
+            with Device():
+                entry = dict(PUMP, restore=restore)
+                App(entry).command("pump", text)
+                app = App(entry)
+                eq(app.actuators.states["pump"]["state"], after)
+                eq(Pin.made[-1].levels, [after == "on"])  # never the other one, not even for a moment
+
+
+def test_the_first_start_is_off_unless_restore_says_on():
+    for restore, state in (("last", "off"), ("on", "on"), ("off", "off")):
+        with Device():
+            eq(App(dict(PUMP, restore=restore)).actuators.states["pump"]["state"], state)
+
+
+def test_state_of_another_driver_is_not_restored():
+    with Device():
+        App(PUMP).command("pump", "on")
+        eq(App({"driver": "pwm", "pin": 5, "name": "pump"}).actuators.states["pump"], {"state": 0})
+
+
+def test_damaged_file():
+    with Device():
+        with open(PATH + "actuators.json", "w") as f:
+            f.write('{"pump": ["sw')
+        app = App(PUMP)
+        assert "damaged" in app.errors["actuators"]
+        app.command("pump", "on")
+        with open(PATH + "actuators.json") as f:
+            eq(json.loads(f.read())["pump"][:2], ["switch", {"state": "on"}])
+
+
+def test_errors_of_entries():
+    with Device():
+        app = App(
+            {"driver": "valve", "name": "a"},
+            {"driver": "switch", "name": "b"},
+            {"driver": "switch", "pin": 99, "name": "c"},
+            {"driver": "switch", "pin": 5, "name": "d", "restore": "yes"},
+            {"driver": "switch", "pin": 6, "name": "e"},
+        )
+        for name, text in (
+            ("a", 'unknown driver "valve": use led, pwm, switch, or copy a module actuator_valve'),
+            ("b", 'write "pin": ...'),
+            ("c", "pin 99: not a pin of this board"),
+            ("d", 'restore: write "last", "on" or "off"'),
+        ):
+            assert text in app.errors[name], app.errors
+            assert text in str(raises(ValueError, app.command, name, "on"))
+        app.actuators.publish_all()
+        eq(app.published, [("actuator/e", {"state": "off"})])
+        assert "use a, b, c, d, e" in str(raises(ValueError, app.command, "f", "on"))
+
+
+def test_hardware_that_fails_keeps_the_old_state():
+    class Broken(Pin):
+        broken = False
+
+        def value(self, level):
+            if Broken.broken:
+                raise OSError(5, "EIO")
+            Pin.value(self, level)
+
+    with Device(), With(machine=Module(Pin=Broken)):
+        app = App(PUMP)
+        Broken.broken = True
+        assert "EIO" in str(raises(OSError, app.command, "pump", "on"))
+        assert "EIO" in app.errors["pump"]
+        Broken.broken = False
+        eq(App(PUMP).actuators.states["pump"], {"state": "off"})
+        eq(app.command("pump", "on"), {"state": "on"})  # the driver is made again
+        eq(app.errors, {})
+
+
+def test_a_file_that_cannot_be_written_changes_nothing():
+    with Device():
+        app = App(PUMP)
+        app.actuators._path = "no-such-folder/actuators.json"
+        raises(OSError, app.command, "pump", "on")
+        eq(app.actuators.states["pump"], {"state": "off"})
+        eq(Pin.made[0].levels, [False])

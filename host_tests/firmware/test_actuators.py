@@ -1,0 +1,190 @@
+"""Actuators of the application, with a broker: commands, states, and power cuts at every write."""
+
+import functools
+import sys
+import time
+import types
+
+import pytest
+
+import actuators
+import files
+from dev.reference.server import Session
+from host_tests.broker import PATIENCE_S, Automatic
+from inflight import RamFlash
+
+PUMP = {"driver": "switch", "pin": 5, "name": "pump"}
+
+
+class Pin:
+    """A pin that falls to 0 with the power. `level`: of the only pin there is."""
+
+    OUT = 3
+    level = 0
+
+    def __init__(self, number, *how, value):
+        Pin.level = int(value)
+
+    def value(self, level):
+        Pin.level = int(level)
+
+
+@pytest.fixture(autouse=True)
+def pins(monkeypatch):
+    monkeypatch.setitem(sys.modules, "machine", types.SimpleNamespace(Pin=Pin))
+    monkeypatch.setattr(Pin, "level", 0)
+
+
+@pytest.fixture
+def states(published):
+    """The published states of the pump, each once: a message can arrive twice at QoS 1."""
+
+    def run():
+        return [body["state"] for _, body in sorted({body["seq"]: body for body in published("actuator/pump")}.items())]
+
+    return run
+
+
+def test_command_sets_the_pin_and_publishes_the_state(make, broker, until, published, states):
+    app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
+    until(app, states)
+    broker.give("inflight/dev/command/actuator/pump", b"on", 2)
+    (reply,) = until(app, lambda: published("reply/actuator/pump"))
+    until(app, lambda: len(states()) == 2)
+    assert Pin.level == 1 and states() == ["off", "on"]
+    assert (reply["ok"], reply["state"]) == (True, "on")
+    assert all(m.retain and m.qos == 1 for m in broker.arrived if m.topic == "inflight/dev/actuator/pump")
+
+
+@pytest.mark.parametrize(
+    "name, payload, retain, error",
+    [
+        ("actuator/pump", b"up", 0, "write on, off or toggle"),
+        ("actuator/pump", b"\xff", 0, ""),
+        ("actuator/fan", b"on", 0, "no actuator of this name: use pump"),
+        ("actuator/", b"on", 0, "no actuator of this name: use pump"),
+        ("actuator/pump", b"on", 1, "without retain"),
+        ("pump", b"on", 0, "unknown command"),
+    ],
+)
+def test_wrong_commands_are_answered_and_set_nothing(make, broker, until, published, name, payload, retain, error):
+    app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
+    broker.give(f"inflight/dev/command/{name}", payload, 2, retain)
+    (reply,) = until(app, lambda: published(f"reply/{name}"))
+    assert not reply["ok"] and error in reply["error"] and Pin.level == 0
+
+
+def test_without_actuators_there_is_no_such_command(make, broker, until, published):
+    app = make(broker.port, interval_ms=60_000)
+    broker.give("inflight/dev/command/actuator/pump", b"on", 2)
+    (reply,) = until(app, lambda: published("reply/actuator/pump"))
+    assert "unknown command" in reply["error"] and "actuators" not in app.errors
+
+
+def test_each_connection_publishes_the_states(make, broker, until, states):
+    app = make(broker.port, actuators=[PUMP], interval_ms=60_000)
+    until(app, states)
+    broker.connections[-1].finish()
+    assert until(app, lambda: len(states()) == 2 and states()) == ["off", "off"]
+
+
+def test_broken_actuator_is_in_health_and_stops_nothing(make, broker, until, published):
+    app = make(broker.port, actuators=[PUMP, {"driver": "valve"}], health_ms=1000)
+    until(app, lambda: published("health") and published("telemetry"))
+    assert "unknown driver" in published("health")[0]["errors"]["valve"]
+
+
+# --- power cuts ---
+
+
+class PowerCut(BaseException):
+    """No handler of the device catches it."""
+
+
+class Power:
+    """Cuts the power instead of write number `at`."""
+
+    def __init__(self, at):
+        self.at = at
+        self.writes = 0
+
+    def write(self, do, *args):
+        self.writes += 1
+        if self.writes == self.at:
+            raise PowerCut
+        return do(*args)
+
+
+class Flash(RamFlash):
+    """Counts programs and erases as writes. Written like flash: records have checksums."""
+
+    volatile = False
+    power = Power(0)
+
+    def program(self, *args):
+        return self.power.write(super().program, *args)
+
+    def ioctl(self, op, arg):
+        return self.power.write(super().ioctl, op, arg) if op == 6 else super().ioctl(op, arg)
+
+
+class Toggled:
+    """A device that is toggled, with a broker of its own; the power is cut once."""
+
+    def __init__(self, make, monkeypatch, broker, power):
+        self.broker = broker
+        self.flash = Flash(4, 1024)
+        self.start = functools.partial(make, broker.port, self.flash, actuators=[PUMP], interval_ms=60_000)
+        self.app = self.start()
+        self.run(lambda: broker.sessions and not self.app.client.pending)  # the birth is not what is cut
+        self.flash.power = power
+        write = functools.partial(power.write, files.write)
+        monkeypatch.setattr(actuators, "write", write)
+        monkeypatch.setattr(Pin, "value", lambda _, level: power.write(setattr, Pin, "level", int(level)))
+
+    def run(self, condition):
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < end
+            self.app.client.run_for(1)
+
+    def is_done(self):
+        (session,) = self.broker.sessions.values()
+        client = self.app.client
+        return client.connected and not (self.broker._gifts or session.flight or session.queue or client.pending)
+
+    def toggle(self):
+        self.broker.give("inflight/dev/command/actuator/pump", b"toggle", 2)
+        try:
+            self.run(self.is_done)
+        except PowerCut:
+            Pin.level = 0
+            self.app.client._close()
+            self.app = self.start()
+            self.run(self.is_done)
+
+
+def one_id(session):
+    """Session.dequeue() of a broker that uses the Message ID of a message again when that is complete."""
+    if not session.flight:
+        session.last_mid = 0
+    return Session.dequeue(session)
+
+
+@pytest.mark.parametrize("same_id", [False, True], ids=["new-ids", "same-id"])
+def test_a_command_is_executed_once_whatever_write_the_power_cuts(make, monkeypatch, same_id):
+    at = 0
+    power = Power(0)
+    while power.writes >= at:
+        at += 1
+        power = Power(at)
+        (make._path.parent / "actuators.json").unlink(missing_ok=True)
+        with Automatic() as broker, monkeypatch.context() as patch:
+            if same_id:
+                patch.setattr(broker._server.session, "dequeue", one_id)
+            device = Toggled(make, patch, broker, power)
+            for level in (1, 0, 1):
+                device.toggle()
+                assert (Pin.level, device.app.actuators.states["pump"]["state"] == "on") == (level, level), at
+            device.app.client._close()
+    assert at > 20
