@@ -24,7 +24,6 @@ class SlotFlash:
     cost more than the last message. Raises OSError."""
 
     page = 64
-    once = False
     where = "slot files"
     repaired = 0
 
