@@ -70,6 +70,8 @@ class App(Node):
         self._publish_status("online")
         if self.actuators:
             self.actuators.publish_all()
+        if self.home:
+            self.home.connected()
 
     def _keep_network(self, now):
         board = self.board
@@ -135,6 +137,8 @@ class App(Node):
             self._publish_health()
         if log.waiting:
             self._publish_log()
+        if self.home:
+            self.home.step()
         self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
 
     def run(self):

@@ -72,6 +72,8 @@ def build(board, began, crash=None, limit=None, path=None):
 
     config = load(path or board.config_path(), board.device_id, limit)  # device_id() may switch the radio on
     config.trial = path is not None
+    if config.ha is None and _exists(board.config_path()[:-11] + "home.json"):
+        config.ha = ""  # what was announced to Home Assistant is to be removed
     tls = None
     if config.tls_ca:
         from secure import context

@@ -40,7 +40,7 @@ _TEXTS = {
     "ntp": "pool.ntp.org",  # or False: no server
 }
 _LISTS = ("sensors", "actuators", "wifi_ip", "wifi_networks")
-_OTHERS = ("wifi_txpower", "wifi_power_save")
+_OTHERS = ("wifi_txpower", "wifi_power_save", "ha")
 _FIELDS = list(_NUMBERS) + list(_TEXTS) + list(_LISTS + _OTHERS)
 _NEEDS = (
     ("password", "user"),
@@ -106,6 +106,16 @@ def _check_flag(name, value):
     if not isinstance(value, bool):
         raise ConfigError("%s: write true or false" % name)
     return value
+
+
+def _check_ha(prefix):
+    # Returns the prefix of Home Assistant's discovery, None without it.
+    if prefix is None or isinstance(prefix, bool):
+        return "homeassistant" if prefix else None
+    if not isinstance(prefix, str) or not prefix:
+        raise ConfigError('ha: write true, or the prefix of the discovery topics, "ha": "homeassistant"')
+    _check_name("ha", prefix, "-_./")
+    return prefix
 
 
 def _check_power(dbm):
@@ -182,6 +192,7 @@ def check(given, device):
             raise ConfigError('%s: write a list, "%s": [...]' % (name, name))
         setattr(config, name, value)
     config.wifi_power_save = _check_flag("wifi_power_save", given.get("wifi_power_save", False))
+    config.ha = _check_ha(given.get("ha"))
     config.wifi_txpower = _check_power(given.get("wifi_txpower"))
     config.device = config.device or (device() if callable(device) else device)
     _check_together(config)

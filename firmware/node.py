@@ -47,6 +47,7 @@ class Node:
         self.synchronised = False  # the clock is right
         self.crash = crash
         self.actuators = self._made_actuators()
+        self.home = self._made_home()
         self._sources = [board.sensors] + self._configured() if sources is None else sources
         self._base = "%s/%s/" % (config.root, config.device)
         self._telemetry_topic = self._base + "telemetry"
@@ -71,6 +72,13 @@ class Node:
         from actuators import Actuators
 
         return Actuators(self)
+
+    def _made_home(self):
+        if self.config.ha is None:
+            return None
+        from home import Home
+
+        return Home(self)
 
     def uptime(self):
         """Seconds since the start. Ticks wrap around; to be called every few days at least."""
@@ -116,6 +124,8 @@ class Node:
         return list(telemetry.read(self._sources, self.errors))
 
     def _publish_telemetry(self, readings):
+        if self.home:
+            self.home.see(readings)
         journal = self.journal
         clock = telemetry.now(self.synchronised)
         payload = telemetry.pack(self.config.device, clock, journal.next_seq, journal.epoch, readings)

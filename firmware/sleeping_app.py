@@ -171,6 +171,9 @@ class SleepingApp(Node):
         self._confirm()
         if self.board.reset_cause() != DEEP_SLEEP:
             self._publish_status("online")
+            if self.home:
+                self.home.connected()
+                self.home.step()
         if log.waiting:
             self._publish_log()
         # Sends status and health with the backlog while max_inflight allows it; not to a broker that acknowledges

@@ -151,6 +151,14 @@ def test_sleeping():
     eq(config(watchdog_ms=50_000).watchdog_ms, 50_000)
 
 
+def test_prefix_of_home_assistant():
+    for given, prefix in ((True, "homeassistant"), (False, None), (None, None), ("ha/x", "ha/x")):
+        eq(config(ha=given).ha, prefix)
+    for given in (1, 0, "", [], {}):
+        assert '"ha": "homeassistant"' in refused(ha=given), given
+    assert "ha: use letters" in refused(ha="a/#")
+
+
 def test_actuators():
     entries = [{"driver": "switch", "pin": 4, "name": "pump"}, {"driver": "pwm", "pin": 5}]
     eq(config(actuators=entries).actuators, entries)

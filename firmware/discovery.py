@@ -1,0 +1,259 @@
+# Announcements for Home Assistant's MQTT discovery, one for each entity, retained. They are sent with QoS 0: they come
+# again with each connection, and take no sequence number that a pipeline would miss.
+#
+# A file lists what was announced, {topic: owner}. An entity whose owner (a sensor or actuator with its driver, or the
+# device) is not configured any more is removed. It stays in the file, without an owner, until it was removed once more:
+# the connection can break behind a message of QoS 0.
+
+import json
+import os
+
+from files import beside, write
+from telemetry import describe
+
+_OWN = "device"
+_GONE = ""
+_TOPIC = "%s/%s/%s/%s/config"  # prefix, component, device, object
+# SenML's unit: Home Assistant's, and its device class.
+_UNITS = {
+    "Cel": ("°C", "temperature"),
+    "%RH": ("%", "humidity"),
+    "Pa": ("Pa", "pressure"),
+    "V": ("V", "voltage"),
+    "A": ("A", "current"),
+    "W": ("W", "power"),
+    "lx": ("lx", "illuminance"),
+    "Hz": ("Hz", "frequency"),
+    "B": ("B", "data_size"),
+    "s": ("s", "duration"),
+    "m": ("m", "distance"),
+    "kg": ("kg", "weight"),
+    "dBm": ("dBm", "signal_strength"),
+    "/": (None, None),
+    "count": (None, None),
+}
+# Field of the health message: name, SenML unit.
+_DIAGNOSTICS = {
+    "rssi": ("Signal", "dBm"),
+    "heap": ("Free heap", "B"),
+    "up": ("Uptime", "s"),
+    "journal.live": ("Messages waiting", None),
+}
+
+
+def _identifier(text):
+    # Letters, digits, - and _ are allowed.
+    return "".join(c if c.isalpha() or c.isdigit() or c in "-_" else "_%02x" % ord(c) for c in text)
+
+
+def _load(path):
+    try:
+        with open(path) as f:
+            return json.loads(f.read())
+    except (OSError, ValueError):
+        return {}
+
+
+def _with_unit(fields, unit):
+    unit, kind = _UNITS.get(unit, (unit, None))
+    if unit:
+        fields["unit_of_measurement"] = unit
+    if kind:
+        fields["device_class"] = kind
+    return fields
+
+
+class _Device:
+    # Yields the entities of a device: (component, object, owner, fields).
+
+    def __init__(self, app, readings):
+        self._app = app
+        self._readings = readings
+        config = app.config
+        self._base = "%s/%s/" % (config.root, config.device)
+        # {name of an entry: owner}
+        self.sensors = {entry.get("name") or entry["driver"]: entry["driver"] for entry in config.sensors or ()}
+        self.actuators = {entry.get("name") or entry["driver"]: entry["driver"] for entry in config.actuators or ()}
+
+    def owners(self):
+        found = {_OWN}
+        for name in self.sensors:
+            found.add("%s %s" % (self.sensors[name], name))
+        for name in self.actuators:
+            found.add("%s %s" % (self.actuators[name], name))
+        return found
+
+    def _owner(self, reading):
+        # The entry with the longest name that the reading begins with; names are <entry> or <entry>-<quantity>.
+        best = ""
+        for name in self.sensors:
+            if len(name) > len(best) and (reading == name or reading.startswith(name + "-")):
+                best = name
+        return "%s %s" % (self.sensors[best], best) if best else _OWN
+
+    def entities(self):
+        for name in self._readings:
+            yield self._reading(name)
+        for field in _DIAGNOSTICS:
+            yield self._diagnostic(field)
+        yield (
+            "button",
+            "reboot",
+            _OWN,
+            {
+                "name": "Restart",
+                "device_class": "restart",
+                "entity_category": "config",
+                "command_topic": self._base + "command/reboot",
+                "qos": 2,
+            },
+        )
+        if not self._app.config.sleep_ms:
+            yield (
+                "number",
+                "interval",
+                _OWN,
+                {
+                    "name": "Interval",
+                    "entity_category": "config",
+                    "command_topic": self._base + "command/interval",
+                    "qos": 2,
+                    "min": 100,
+                    "max": 86_400_000,
+                    "mode": "box",
+                    "unit_of_measurement": "ms",
+                },
+            )
+        if self._app.actuators:
+            for name in self._app.actuators.drivers:
+                kind = self._app.actuators.drivers[name].KIND
+                if kind:
+                    yield self._actuator(name, kind)
+
+    def _reading(self, name):
+        unit, field = self._readings[name]
+        owner = self._owner(name)
+        # A sensor that failed is not in the message: its entity keeps its state.
+        template = "{{ value_json | selectattr('n', 'eq', '%s') | map(attribute='%s') | first | default(%s) }}"
+        fields = {
+            "name": name,
+            "state_topic": self._base + "telemetry",
+            "value_template": template % (name, field, "this.state" if field == "vs" else "''"),
+        }
+        config = self._app.config
+        if config.sleep_ms:
+            fields["expire_after"] = 3 * config.sleep_ms * config.report_every // 1000 + 60
+        if field == "vb":
+            fields["payload_on"] = "True"
+            fields["payload_off"] = "False"
+            return "binary_sensor", _identifier(name), owner, fields
+        if field == "v":
+            fields["state_class"] = "total_increasing" if owner.startswith("counter ") else "measurement"
+            _with_unit(fields, unit)
+        return "sensor", _identifier(name), owner, fields
+
+    def _diagnostic(self, field):
+        name, unit = _DIAGNOSTICS[field]
+        fields = {
+            "name": name,
+            "state_topic": self._base + "health",
+            "value_template": "{{ value_json.%s }}" % field,
+            "entity_category": "diagnostic",
+            "state_class": "measurement",
+        }
+        return "sensor", "health-" + _identifier(field), _OWN, _with_unit(fields, unit)
+
+    def _actuator(self, name, kind):
+        command = "%scommand/actuator/%s" % (self._base, name)
+        state = "%sactuator/%s" % (self._base, name)
+        fields = {"name": name, "command_topic": command, "state_topic": state, "qos": 2}
+        component = "switch"
+        if kind == "percent":
+            component = "number"
+            fields["value_template"] = "{{ value_json.state }}"
+            fields["min"] = 0
+            fields["max"] = 100
+            fields["unit_of_measurement"] = "%"
+        else:
+            fields["payload_on"] = "on"
+            fields["payload_off"] = "off"
+            fields["value_template"] = "{{ value_json.state }}"
+        if kind == "light":
+            component = "light"
+            fields["state_value_template"] = fields.pop("value_template")
+            fields["rgb_state_topic"] = state
+            color = "value_json.color[%d:%d] | int(base=16)"
+            channels = ["{{ %s }}" % (color % (i, i + 2)) for i in (1, 3, 5)]
+            fields["rgb_value_template"] = ",".join(channels)
+            fields["rgb_command_topic"] = command
+            fields["rgb_command_template"] = "{{ '#%02x%02x%02x' | format(red, green, blue) }}"
+        return component, "actuator-" + _identifier(name), "%s %s" % (self.actuators[name], name), fields
+
+
+def _common(app):
+    # The fields of all entities.
+    config = app.config
+    return {
+        "availability_topic": "%s/%s/status" % (config.root, config.device),
+        "availability_template": "{{ 'offline' if value_json.state == 'offline' else 'online' }}",
+        "device": {
+            "identifiers": [config.device],
+            "name": config.hostname or config.device,
+            "manufacturer": "Inflight",
+            "model": app.board.NAME,
+            "sw_version": app.version,
+        },
+    }
+
+
+def _change(old, new, device, prefix, node):
+    # Returns what the file is to list, and the topics to remove.
+    listed = dict(new)
+    gone = []
+    owners = device.owners()
+    for topic in old:
+        if topic in new:
+            continue
+        if prefix and topic.startswith(prefix + "/") and "/%s/" % node in topic and old[topic] in owners:
+            listed[topic] = old[topic]  # a sensor that was not read yet
+            continue
+        gone.append(topic)
+        if old[topic] != _GONE:
+            listed[topic] = _GONE
+    return listed, gone
+
+
+def _list(app, path, topics):
+    try:
+        if topics:
+            write(path, json.dumps(topics))
+        else:
+            os.remove(path)
+    except OSError as e:  # without the list nothing is removed later; the device works
+        app.errors["home"] = describe(e)
+
+
+def announce(app, readings):
+    """Announces all entities of `app`, with these readings ({name: (unit, field)}). Removes those not configured
+    any more. Raises OSError if the connection breaks."""
+    path = beside(app.board, "home.json")
+    prefix = app.config.ha
+    node = _identifier(app.config.device)
+    device = _Device(app, readings)
+    new = {}
+    if prefix:
+        for component, name, owner, _ in device.entities():
+            new[_TOPIC % (prefix, component, node, name)] = owner
+    old = _load(path)
+    listed, gone = _change(old, new, device, prefix, node)
+    if listed != old:
+        _list(app, path, listed)  # first: nothing is announced that is not listed
+    for topic in gone:
+        app.client.publish(topic, b"", 0, True)
+    if not prefix:
+        return
+    common = _common(app)
+    for component, name, _, fields in device.entities():
+        fields.update(common)
+        fields["unique_id"] = "%s-%s" % (node, name)
+        app.client.publish(_TOPIC % (prefix, component, node, name), json.dumps(fields).encode(), 0, True)

@@ -1,0 +1,200 @@
+"""Home Assistant's discovery: what is announced, when, and what is removed."""
+
+import json
+import sys
+import types
+
+import pytest
+
+from inflight import RamFlash
+
+ACTUATORS = [
+    {"driver": "switch", "pin": 5, "name": "pump"},
+    {"driver": "pwm", "pin": 6, "name": "fan"},
+    {"driver": "led", "pin": 7, "name": "lamp"},
+]
+TOPICS = {
+    "sensor/dev/temperature",
+    "sensor/dev/health-rssi",
+    "sensor/dev/health-heap",
+    "sensor/dev/health-up",
+    "sensor/dev/health-journal_2elive",
+    "button/dev/reboot",
+    "number/dev/interval",
+}
+
+
+@pytest.fixture
+def machine_module(monkeypatch):
+    class Hardware:
+        OUT = 3
+
+        def __init__(self, *how, **more):
+            pass
+
+        def __getattr__(self, name):
+            return lambda *how: None
+
+    monkeypatch.setitem(sys.modules, "machine", types.SimpleNamespace(Pin=Hardware, PWM=Hardware))
+    monkeypatch.setitem(sys.modules, "neopixel", types.SimpleNamespace(NeoPixel=Hardware))
+
+
+@pytest.fixture
+def announced(broker):
+    """{topic between prefix and /config: fields, None if it was removed}, retained messages only."""
+
+    def run(prefix="homeassistant"):
+        found = {}
+        for m in list(broker.arrived):
+            if m.topic.startswith(prefix + "/"):
+                assert m.retain and m.topic.endswith("/config")
+                found[m.topic[len(prefix) + 1 : -len("/config")]] = json.loads(m.payload) if m.payload else None
+        return found
+
+    return run
+
+
+def test_each_reading_diagnostic_and_command_is_an_entity(make, broker, until, announced):
+    app = make(broker.port, ha=True, interval_ms=60_000)
+    until(app, lambda: set(announced()) >= TOPICS)
+    assert set(announced()) == TOPICS
+    found = announced()["sensor/dev/temperature"]
+    assert (found["device_class"], found["unit_of_measurement"]) == ("temperature", "°C")
+    assert (found["state_topic"], found["state_class"]) == ("inflight/dev/telemetry", "measurement")
+    assert found["availability_topic"] == "inflight/dev/status"
+    assert len({fields["unique_id"] for fields in announced().values()}) == len(TOPICS)
+    assert {tuple(fields["device"]["identifiers"]) for fields in announced().values()} == {("dev",)}
+
+
+def test_they_take_no_sequence_number(make, broker, until, announced, published):
+    app = make(broker.port, ha=True, interval_ms=60_000)
+    until(app, lambda: set(announced()) >= TOPICS and published("health") and not app.client.pending)
+    numbers = [m.payload for m in broker.arrived if m.topic.startswith("inflight/")]
+    assert len(numbers) == app.journal.next_seq
+
+
+def test_without_ha_nothing_is_announced(make, broker, until, announced, published):
+    for ha in (None, False):
+        app = make(broker.port, ha=ha)
+        until(app, lambda: published("telemetry") and published("health"))
+        assert not announced() and app.home is None
+
+
+def test_actuators_are_entities(make, broker, until, announced, machine_module):
+    app = make(broker.port, ha="ha/x", actuators=ACTUATORS, interval_ms=60_000)
+    wanted = {"switch/dev/actuator-pump", "number/dev/actuator-fan", "light/dev/actuator-lamp"}
+    until(app, lambda: wanted <= set(announced("ha/x")))
+    switch = announced("ha/x")["switch/dev/actuator-pump"]
+    assert (switch["command_topic"], switch["qos"]) == ("inflight/dev/command/actuator/pump", 2)
+    assert switch["state_topic"] == "inflight/dev/actuator/pump"
+
+
+def test_announced_again_when_home_assistant_starts(make, broker, until, announced):
+    app = make(broker.port, ha=True, interval_ms=60_000)
+    until(app, lambda: set(announced()) >= TOPICS)
+    broker.arrived.clear()
+    broker.give("homeassistant/status", b"offline", 0)
+    broker.give("homeassistant/status", b"online", 0)
+    until(app, lambda: set(announced()) == TOPICS)
+
+
+def test_announced_again_with_each_connection(make, broker, until, announced):
+    app = make(broker.port, ha=True, interval_ms=60_000)
+    until(app, lambda: set(announced()) >= TOPICS)
+    broker.arrived.clear()
+    broker.connections[-1].finish()
+    until(app, lambda: set(announced()) == TOPICS)
+
+
+def test_reading_that_appears_later_is_announced(make, broker, until, announced):
+    app = make(broker.port, ha=True)
+    until(app, lambda: set(announced()) >= TOPICS)
+    app.board.readings = [("door", None, True), ("mode", None, "auto")]
+    until(app, lambda: {"binary_sensor/dev/door", "sensor/dev/mode"} <= set(announced()))
+
+
+def fake_sensor(monkeypatch, driver, *readings):
+    class Driver:
+        def __init__(self, fields, name):
+            pass
+
+        def read(self):
+            return readings
+
+    monkeypatch.setitem(sys.modules, "sensor_" + driver, types.SimpleNamespace(FIELDS={}, Driver=Driver))
+
+
+def test_removed_when_the_sensor_is_removed(make, broker, until, announced, monkeypatch):
+    flash = RamFlash(8, 4096)
+    fake_sensor(monkeypatch, "one", ("attic-temperature", "Cel", 1), ("attic-humidity", "%RH", 2))
+    fake_sensor(monkeypatch, "two", ("attic-2", "V", 3))
+    entries = [{"driver": "one", "name": "attic"}, {"driver": "two", "name": "attic-2"}]
+    attic = {"sensor/dev/attic-temperature", "sensor/dev/attic-humidity"}
+    app = make(broker.port, flash, ha=True, sensors=entries, interval_ms=60_000)
+    until(app, lambda: attic | {"sensor/dev/attic-2"} <= set(announced()))
+    app.close()
+    broker.arrived.clear()
+    app = make(broker.port, flash, ha=True, sensors=entries[1:], interval_ms=60_000)
+    until(app, lambda: set(announced()) >= TOPICS)
+    assert {topic for topic, fields in announced().items() if fields is None} == attic
+
+
+def test_sensor_that_fails_is_not_removed(make, broker, until, announced, monkeypatch):
+    flash = RamFlash(8, 4096)
+    fake_sensor(monkeypatch, "one", ("attic-temperature", "Cel", 1))
+    entries = [{"driver": "one", "name": "attic"}]
+    app = make(broker.port, flash, ha=True, sensors=entries, interval_ms=60_000)
+    until(app, lambda: "sensor/dev/attic-temperature" in announced())
+    app.close()
+    broker.arrived.clear()
+    fake_sensor(monkeypatch, "one", ("attic-temperature", "Cel", OSError("no answer")))
+    app = make(broker.port, flash, ha=True, sensors=entries, interval_ms=60_000)
+    until(app, lambda: set(announced()) >= TOPICS)
+    assert None not in announced().values()
+
+
+def test_another_prefix_removes_the_old_entities(make, broker, until, announced):
+    flash = RamFlash(8, 4096)
+    app = make(broker.port, flash, ha=True, interval_ms=60_000)
+    until(app, lambda: set(announced()) >= TOPICS)
+    app.close()
+    app = make(broker.port, flash, ha="other", interval_ms=60_000)
+    until(app, lambda: set(announced("other")) >= TOPICS)
+    assert announced() == dict.fromkeys(TOPICS)
+
+
+def test_a_wake_announces_after_power_on_only(make, broker, announced):
+    from codes import DEEP_SLEEP
+
+    flash = RamFlash(8, 4096)
+    for cause in ("power-on", DEEP_SLEEP):
+        broker.arrived.clear()
+        app = make(broker.port, flash, ha=True, sleep_ms=60_000)
+        app.board.cause = cause
+        app.run()
+        assert bool(announced()) == (cause != DEEP_SLEEP)
+        if announced():
+            assert set(announced()) == TOPICS - {"number/dev/interval"}
+            assert announced()["sensor/dev/temperature"]["expire_after"] == 240
+        app.close()
+
+
+def test_switched_off_removes_all(machine, broker, announced, published):
+    machine.configure(port=broker.port, ha=True, interval_ms=1000)
+    machine.start()
+    machine.wait_for(lambda: [topic for topic in announced() if "load" in topic])
+    machine.wait_for(lambda: [topic for topic in announced() if topic == "number/box/interval"])
+    machine.kill()
+    topics = set(announced())
+    broker.arrived.clear()
+    machine.configure(port=broker.port, interval_ms=1000)
+    for removed_again in (True, True, False):
+        before = len(published("status"))
+        machine.start()
+        machine.wait_for(announced if removed_again else lambda before=before: published("status")[before:])
+        broker.give("inflight/box/command/reboot", b"", 2)
+        machine.end()
+        assert bool(announced()) == removed_again and set(announced().values()) <= {None}
+        assert set(announced()) == (topics if removed_again else set())
+        broker.arrived.clear()
+    assert not (machine.home / "home.json").exists()
