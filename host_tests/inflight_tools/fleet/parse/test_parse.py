@@ -139,6 +139,9 @@ def test_a_payload_that_the_collector_cut():
         line(pack(), topic=5),
         line(pack(), text=None),
         line(pack(), qos="1"),
+        line(pack(), qos=True),
+        line(pack(), qos=3),
+        line(pack(), qos=1 << 40),
     ]
     + [line(pack(), text=None, base64="*")],
 )

@@ -173,10 +173,13 @@ def _header(row, line):
     if not _is_number(at, _LAST // 1000):
         raise ValueError("landing: at is no time")
     row["received"] = at * 1000
-    for name, kind in (("by", str), ("topic", str), ("qos", int), ("dup", bool), ("retain", bool)):
+    for name, kind in (("by", str), ("topic", str), ("dup", bool), ("retain", bool)):
         if not isinstance(line.get(name), kind):
             raise ValueError(f"landing: {name} is missing")
         row[name] = line[name]
+    if not _is_number(line.get("qos"), 3):  # true, or a large number, would not fit the column, and stop the stream
+        raise ValueError("landing: qos is not 0, 1 or 2")
+    row["qos"] = line["qos"]
 
 
 def parse(line, topics):
