@@ -13,6 +13,7 @@ except ImportError:
     raise SkipTest("has no sockets") from None
 import app
 import codes
+import files
 import health
 import settings
 import start
@@ -402,13 +403,13 @@ def test_a_power_cut_while_settings_are_written():
 
     with Board() as board:
         board.starts()
-        settings.open = lambda path, mode="r": Cut(path) if mode == "w" else open(path)
+        files.open = lambda path, mode="r": Cut(path) if mode == "w" else open(path)
         try:
             settings.change(board.ran[-1], '{"interval_ms": 5000}')
         except Restart:
             pass
         finally:
-            del settings.open
+            del files.open
         for _ in range(2):
             eq((board.starts(), board.safe, board.ran[-1].config.trial), (0, False, False))
         eq(board.ran[-1].config.interval_ms, 10_000)

@@ -176,7 +176,6 @@ def test_a_wake_announces_after_power_on_only(make, broker, announced):
         if announced():
             assert set(announced()) == TOPICS - {"number/dev/interval"}
             assert announced()["sensor/dev/temperature"]["expire_after"] == 240
-        app.close()
 
 
 def test_switched_off_removes_all(machine, broker, announced, published):

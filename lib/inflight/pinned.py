@@ -20,7 +20,8 @@ class PinnedFlash:
     """A block device of `n` files of one block in `folder` of the littlefs that lives on the block
     device `raw` (with the extended protocol: rp2.Flash(), Partition "vfs") and is mounted at `root`.
     They are made if the folder does not exist. page: bytes of one program of `raw`. repaired: how many
-    files had been deleted or replaced and were made anew, blank. All raise OSError, and write nothing, where a block is no longer ours.
+    files had been deleted or replaced and were made anew, blank. All raise OSError, and write nothing,
+    where a block is no longer ours.
     Raises OSError: ENODEV if no littlefs lives on `raw`, ENOSPC if it is too full; ValueError if
     another number of files is there."""
 
