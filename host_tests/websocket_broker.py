@@ -12,7 +12,8 @@ def single_bytes(protocol, data):
     """A frame for each of the first bytes."""
     for at in range(min(len(data), 50)):
         protocol.send_binary(data[at : at + 1])
-    protocol.send_binary(data[50:])
+    if data[50:]:
+        protocol.send_binary(data[50:])
 
 
 def parts(protocol, data):

@@ -9,8 +9,8 @@ import trustme
 
 from dev.certificates import client_context, der, server_context
 from dev.demo.mosquitto import Mosquitto, unavailable
-from dev.reference.kinds import PUBLISH
-from dev.reference.wire import connack, publish
+from dev.reference.kinds import PUBLISH, UNSUBSCRIBE
+from dev.reference.wire import connack, publish, unsuback
 from dev.runtimes import runtime
 from dev.websocket_server import whole
 from host_tests import mosquitto_lines, processes
@@ -47,6 +47,7 @@ def exchange(b):
         b.deliver("t", b"%d" % qos, qos, qos)
     b.release(2)
     b.send(publish("t", LONG))
+    b.send(unsuback(b.expect(UNSUBSCRIBE).mid))
     b.goodbye()
 
 
@@ -75,6 +76,7 @@ def test_blocking(serve, make, pump, framing, secure):
             assert client.drain(PATIENCE_S * 1000)
         client.publish("out", LONG)
         pump(client, lambda: b"".join(got) == EXPECTED)
+        client.unsubscribe("t")
         client.disconnect()
     check_handshakes(broker.websocket)
     if framing is FRAMINGS[2]:
@@ -97,6 +99,7 @@ def test_asyncio(serve, framing, secure):
                 assert await client.drain(PATIENCE_S * 1000)
             await client.publish("out", LONG)
             await aio_clients.until(lambda: b"".join(got) == EXPECTED)
+            await client.unsubscribe("t")
 
     aio_clients.play(broker, exchange, scene)
     check_handshakes(broker.websocket)

@@ -35,7 +35,7 @@ def _open(client):
     session = client.session
     check_tls(client._tls)
     yield OPEN
-    if client._request:
+    if client._http_request:
         from .upgrade import steps as upgrade
 
         yield from upgrade(client)

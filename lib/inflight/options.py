@@ -56,12 +56,12 @@ def configure(
         raise ValueError("buffer of 128 bytes at least")
     client._host = host
     client._port = port or (8883 if tls else 1883)
-    client._request = None  # with which a WebSocket is asked for
+    client._http_request = None  # with which a WebSocket is asked for
     if path is not None:
         from .upgrade import request
 
         client._port = port or (443 if tls else 80)
-        client._request = request(host, client._port, tls, path, headers)
+        client._http_request = request(host, client._port, tls, path, headers)
     client._tls = tls
     check_tls(tls)
     client._login = (None, None)

@@ -43,7 +43,7 @@ def steps(client):
     key = b2a_base64(urandom(16))[:-1]
     answer = _Answer(key, client._tls)
     session.keep_alive.begin(ticks_ms())
-    session.out.rest = client._request + key + b"\r\n\r\n"
+    session.out.rest = client._http_request + key + b"\r\n\r\n"
     session.out.send(0)
     waiting = _Waiting(stream)
     byte = bytearray(1)
