@@ -207,7 +207,7 @@ def test_problems_of_a_run():
 
 def _check(raw, measurements, **fleet):
     """Problems that the demonstration reports with these rows, if s1 has accepted messages 0 and 1."""
-    figures = ("before", "lost", "late", "doubled", "dead_letters", "conflicts")
+    figures = ("before", "lost", "given_up", "on_way", "on_device", "guessed", "doubled", "dead_letters", "conflicts")
     facts = {"fleet": dict.fromkeys(figures, 0) | {"delivered": 2} | fleet}
     rows = [dict(zip(("device", "seq", "kind", "first"), row, strict=True)) for row in raw]
     places = [dict(zip(("device", "seq", "place"), row, strict=True)) for row in measurements]

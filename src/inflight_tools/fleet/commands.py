@@ -47,8 +47,8 @@ def _spark(name, master, partitions, conf):
         advice = Text("pip install 'inflight[fleet]', or `make setup-pipeline` in a checkout")
         CONSOLE.print("[bold red]FAILED[/bold red]: Spark is not installed:", advice, soft_wrap=True)
         raise typer.Exit(1) from None
+    from inflight_tools.fleet.spark.guard import WrongTables
     from inflight_tools.fleet.spark.session import session
-    from inflight_tools.fleet.spark.stream import WrongTables
 
     if not master.startswith(("local", "spark://", "yarn", "k8s://")):
         raise typer.BadParameter(f"--master {master}: local[*], spark://host:7077, yarn or k8s://https://host:port")
@@ -118,6 +118,7 @@ def tables(
     once: bool = typer.Option(False, help="process the present landing files and end: for a cron job"),
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
     files: int = typer.Option(None, min=1, help="most landing files in a micro-batch; default: 256 MB of them"),
+    new_checkpoint: bool = typer.Option(False, help="continue tables whose checkpoint was lost, or is of no use"),
     as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each batch"),
     partitions: int = PARTS,
     conf: list[str] = CONF,
@@ -129,17 +130,26 @@ def tables(
         Path(landing).mkdir(parents=True, exist_ok=True)
     stopping = _stop_event()
     with _spark("tables", master, partitions, conf) as spark:
+        from inflight_tools.fleet.spark.guard import begun_with
         from inflight_tools.fleet.spark.stream import start
 
-        query = start(spark, landing, to, root, every, once, files)
+        query = start(spark, landing, to, root, every, once, files, new_checkpoint)
         say(f"landing files in {landing} go into the tables in {to}")
-        _follow(query, stopping, as_json)
+        try:
+            _follow(query, stopping, as_json)
+        except RuntimeError as e:
+            was = begun_with(spark, to)
+            if was == spark.version:
+                raise
+            advice = f"Spark {was} began the checkpoint, this is {spark.version}: use that one, or --new-checkpoint"
+            raise RuntimeError(f"{advice}; {e}") from None
 
 
 def _summary(facts):
     shown = Table(title="The fleet", title_justify="left", show_header=False)
     fleet = facts["fleet"]
-    for name in ("devices", "accepted", "delivered", "lost", "late", "doubled", "repeated", "dead_letters", "restarts"):
+    names = ("devices", "accepted", "delivered", "lost", "given_up", "on_way", "on_device", "doubled", "repeated")
+    for name in (*names, "dead_letters", "restarts"):
         shown.add_row(name.replace("_", " "), f"{fleet[name]:,}")
     return shown
 
@@ -147,6 +157,7 @@ def _summary(facts):
 @app.command(epilog=epilog("fleet report --data telemetry --device attic"))
 def report(
     data: Path = FOLDER,
+    landing: str = LANDING,
     of: str = TABLES,
     root: str = ROOT,
     out: Path = typer.Option(None, help="the page; default: report.html in the folder"),
@@ -157,14 +168,17 @@ def report(
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
-    """Writes one HTML page: for each device, which messages were accepted, delivered, lost, late."""
+    """Writes one HTML page: for each device, which messages were accepted, and where each of them is."""
     out = out or data / "report.html"
     with _spark("report", master, partitions, conf) as spark:
         from inflight_tools.fleet.report import render
         from inflight_tools.fleet.spark.batch import Tables
         from inflight_tools.fleet.spark.facts import gather
+        from inflight_tools.fleet.spark.landing import unread
 
-        facts = gather(Tables(spark, _location(data, of, "tables")), root, grace, device)
+        landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
+        waiting = unread(spark, landing, of)  # before the tables: what is read meanwhile counts here
+        facts = gather(Tables(spark, of), root, grace, device) | {"unread": waiting}
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
     if as_json:
@@ -195,8 +209,8 @@ def export(
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
-    """Writes Parquet for other tools: aggregates/size=minute|hour|day, and devices (accepted, delivered, lost, late,
-    health)."""
+    """Writes Parquet for other tools: aggregates/size=minute|hour|day, devices (accepted, delivered, lost, health), and
+    missing, the numbers that have not arrived, each with its place."""
     with _spark("export", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark import views
         from inflight_tools.fleet.spark.batch import Tables
@@ -206,7 +220,8 @@ def export(
             views.aggregates(found, size).write.mode("overwrite").parquet(f"{to}/aggregates/size={size}")
         devices = views.devices(found, time.time() - grace).drop("latency")  # a sketch that only Spark can read
         devices.write.mode("overwrite").parquet(f"{to}/devices")
-    say(f"aggregates and devices are in {to}")
+        views.missing(found, time.time() - grace).write.mode("overwrite").parquet(f"{to}/missing")
+    say(f"aggregates, devices and missing numbers are in {to}")
 
 
 @app.command(epilog=epilog("fleet pipeline --broker broker.example --data telemetry"))

@@ -63,6 +63,17 @@ def test_a_million_bytes(broker, collect, landing):
     assert landing.figures()["truncated"] == 1
 
 
+def test_a_marker_lands_behind_what_the_session_had(broker, collect, landing):
+    """Also what waited for a collector that was away."""
+    collect(*at(broker), "--marker", 1000).connected().kill()
+    publish(broker, b"1", b"2")
+    collect(*at(broker), "--marker", 0.1).connected()
+    found = landing.until(3)
+    assert landing.texts()[:2] == ["1", "2"]
+    assert found[2]["topic"] == "inflight/collector-0/collector"
+    assert found[0]["at"] <= found[2]["at"] and json.loads(found[2]["text"])["sent"] <= found[2]["at"]
+
+
 # --- files ---
 
 

@@ -208,5 +208,36 @@ def test_a_reply():
     assert (found["kind"], found["name"], found["seq"], found["problem"]) == ("reply", "ping", 1, None)
 
 
+def test_the_oldest_number_that_the_broker_has_not_acknowledged():
+    assert health(oldest=2)["oldest"] == 2 and health()["oldest"] is None
+    status = {"state": "online", "seq": 4, "epoch": 9, "oldest": 4}
+    assert row(status, topic="inflight/attic/status")["oldest"] == 4
+
+
+@pytest.mark.parametrize("oldest", (-1, 6, "2", True))
+def test_an_odd_oldest_number_proves_nothing(oldest):
+    found = health(oldest=oldest)
+    assert found["problem"] == "oldest is not a number up to seq" and found["oldest"] is None and found["seq"] == 5
+    assert found["health"]["up"] == 60
+
+
+def test_health_without_a_number_is_no_health():
+    found = health(seq=None, epoch=None)
+    assert found["problem"] and found["health"] is None
+
+
+def test_a_marker_of_the_collector():
+    found = row({"sent": AT - 20}, topic="inflight/c/collector")
+    assert (found["kind"], found["made"], found["problem"]) == ("collector", (AT - 20) * 1000, None)
+
+
+@pytest.mark.parametrize(
+    ("topic", "body"), [("other/collector", {"sent": AT}), ("c/collector", {"sent": AT + 1}), ("c/collector", {})]
+)
+def test_a_forged_marker_proves_nothing(topic, body):
+    found = row(body, topic="inflight/" + topic)
+    assert found["made"] is None and found["problem"] == "not a marker that this collector has sent"
+
+
 def test_an_unknown_topic():
     assert row(pack(), topic="inflight/attic/nonsense")["problem"] == "not a topic of ours"

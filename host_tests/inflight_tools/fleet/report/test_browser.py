@@ -14,7 +14,7 @@ pytestmark = [
 WIDTHS = (1280, 800, 390, 360)
 MADE = {
     "complete": made_facts.fleet(),
-    "losing": made_facts.losing(3, doubled=2, late=4),
+    "losing": made_facts.losing(3, doubled=2, on_way=4),
     "hostile": made_facts.hostile(),
     "empty": made_facts.empty(),
 }
@@ -77,7 +77,9 @@ def test_figures_equal_the_facts(browser, files, name, script):
     data = page.ask("Object.fromEntries([...document.querySelectorAll('data')].map(e => [e.id, e.value]))")
     for identity, number in fleet_figures(MADE[name]).items():
         assert float(data[identity]) == number
-    for n, key in enumerate(("accepted", "delivered", "lost", "late", "repeated", "restarts"), 3):
+    for n, key in enumerate(
+        ("accepted", "delivered", "lost", "given_up", "on_way", "on_device", "repeated", "restarts"), 3
+    ):
         assert column(page, n) == [f"{one[key]:,}" for one in MADE[name]["devices"]]
     assert page.errors() == []
 

@@ -16,7 +16,7 @@ from inflight_tools.fleet.report import devices, render
 
 MADE = {
     "complete": made_facts.fleet(),
-    "losing": made_facts.losing(3, doubled=2, late=4),
+    "losing": made_facts.losing(3, doubled=2, on_way=4),
     "small": made_facts.fleet(3, minutes=9),
     "hostile": made_facts.hostile(),
 }
@@ -40,8 +40,8 @@ def test_figures_of_each_device_worst_first(name):
     assert len(bodies) == len(MADE[name]["devices"])
     for body, facts in zip(bodies, MADE[name]["devices"], strict=True):
         cells = [cell.text for cell in body.one("tr").all("td")]
-        keys = ("accepted", "delivered", "lost", "late", "repeated", "restarts")
-        assert cells[2:8] == [shown(facts[key]) for key in keys]
+        keys = ("accepted", "delivered", "lost", "given_up", "on_way", "on_device", "repeated", "restarts")
+        assert cells[2:10] == [shown(facts[key]) for key in keys]
 
 
 @pytest.mark.parametrize("name", FULL)
@@ -68,7 +68,7 @@ def test_a_dead_letter_shows_topic_and_payload():
 
 def test_health_in_words():
     rows = [body.one("td", class_="health").text for body in READ["losing"].one(id="devices-table").all("tbody")]
-    for words in ("3 lost", "4 late", "two boards, one id", "clock wrong", "1 sensor error"):
+    for words in ("3 lost", "4 on the way", "two boards, one id", "clock wrong", "1 sensor error"):
         assert words in rows[0]
     assert "journal 92 % in use" in rows[1]
     assert rows[5].strip() == "good"

@@ -6,9 +6,10 @@ from host_tests.inflight_tools.fleet.report import made_facts
 from inflight_tools.fleet.report.verdict import verdict
 
 
-def facts(accepted=3450, lost=0, late=0, doubled=0, **fleet):
+def facts(accepted=3450, lost=0, doubled=0, on_way=0, on_device=0, given_up=0, **fleet):
     made = made_facts.empty()
-    made["devices"] = [made_facts.device("attic", accepted, delivered=accepted - lost - late, lost=lost, late=late)]
+    away = {"lost": lost, "on_way": on_way, "on_device": on_device, "given_up": given_up}
+    made["devices"] = [made_facts.device("attic", accepted, delivered=accepted - sum(away.values()), **away)]
     made_facts.add_up(made)["fleet"].update(doubled=doubled, **fleet)
     return made
 
@@ -18,14 +19,16 @@ SENTENCES = (
     (facts(1), "good", "Nothing was lost: 1 message accepted, 1 delivered, none stored twice."),
     (facts(lost=3), "bad", "3 messages were lost: 3,450 messages accepted, 3,447 delivered."),
     (facts(lost=1), "bad", "1 message was lost: 3,450 messages accepted, 3,449 delivered."),
-    (facts(late=10), "waiting",
-     "Nothing is lost so far: 3,450 messages accepted, 3,440 delivered, 10 late."),
+    (facts(on_way=10, on_device=2), "waiting",
+     "Nothing is lost so far: 3,450 messages accepted, 3,438 delivered, 10 on the way, 2 in a journal."),
+    (facts(given_up=5), "bad", "5 messages given up by devices: 3,450 messages accepted, 3,445 delivered."),
     (facts(doubled=1), "bad",
      "Nothing was lost, but 1 row is stored twice: 3,450 messages accepted, 3,450 delivered."),
-    (facts(lost=3, late=2, doubled=2), "bad",
+    (facts(lost=3, on_way=2, doubled=2), "bad",
      "3 messages were lost: 3,450 messages accepted, 3,445 delivered, and 2 rows are stored twice."),
     (facts(delivered=3449), "bad",
-     "The figures contradict each other: 3,450 messages accepted, 3,449 delivered, 0 lost, 0 late."),
+     "The figures contradict each other: 3,450 messages accepted, 3,449 delivered, 0 lost, 0 given up,"
+     " 0 on the way, 0 in a journal."),
     (facts(0), "waiting", "Devices are known, but no message with a number has arrived yet."),
     (made_facts.empty(), "empty", "No message has arrived yet."),
 )  # fmt: skip
@@ -41,10 +44,30 @@ def test_no_notes_without_problems():
     assert verdict(facts()).notes == []
 
 
-def test_lost_and_late_have_notes_of_their_own():
-    notes = "\n".join(verdict(facts(lost=3, late=2)).notes).replace("\u00a0", " ")
-    assert "Lost: missing, though a later message of the same device arrived more than 1 h ago." in notes
-    assert "2 messages late: missing, but for less than 1 h." in notes
+def test_each_place_of_a_missing_message_has_a_note():
+    notes = "\n".join(verdict(facts(lost=3, on_way=2, on_device=4, given_up=5)).notes).replace("\u00a0", " ")
+    assert "Lost: the broker acknowledged the message, and the collectors have received all" in notes
+    assert "2 messages acknowledged by the broker, and on the way to the tables.\n" in notes + "\n"
+    assert "4 messages still in journals of devices." in notes
+    assert "5 messages accepted, and given up by the device" in notes
+
+
+def test_a_collector_that_has_not_received_all_is_named():
+    made = facts(on_way=2)
+    made["collectors"] = [{"by": "collector-2", "seen": made["made"], "marked": made["made"] - 7200}]
+    (note,) = verdict(made).notes
+    assert note.replace("\u00a0", " ").endswith("collector-2 has not shown for 2 h that it has received all.")
+
+
+def test_landing_files_that_nobody_reads_are_an_alarm():
+    made = facts()
+    made["unread"] = {"files": 3, "bytes": 900, "oldest": made["made"] - 8 * 86400}
+    (note,) = verdict(made).notes
+    assert (
+        note.replace("\u00a0", " ") == "3 landing files not in the tables, the oldest for 8 days: is `tables` running?"
+    )
+    made["unread"]["oldest"] = made["made"] - 20  # still to be read
+    assert verdict(made).notes == []
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from . import plots
 from .words import clip, known, reading, unit
 
 MOST_CHARTS = 60  # for one device
-BUDGET = 720  # points of all series of a page together
+BUDGET = 680  # points of all series of a page together
 MOST, LEAST = 120, 24  # points of one series
 
 

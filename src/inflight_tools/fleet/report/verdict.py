@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from .words import count, duration, number
+from .words import PLACES, count, duration, number
 
 GOOD, WAITING, BAD, EMPTY = "good", "waiting", "bad", "empty"
+_UNREAD_S = 600  # a landing file that is older should be in the tables
 LABELS = {GOOD: "Complete", WAITING: "Not yet complete", BAD: "Not complete", EMPTY: "Nothing to judge"}
 
 
@@ -33,21 +34,32 @@ def _empty(fleet):
 
 
 def _sentence(fleet):
-    accepted, delivered, lost, late, doubled = (
-        fleet[name] for name in ("accepted", "delivered", "lost", "late", "doubled")
-    )
+    accepted, delivered, lost, doubled = (fleet[name] for name in ("accepted", "delivered", "lost", "doubled"))
+    places = [(fleet[name], words) for name, words in PLACES.items()]
     sums = f"{count(accepted, 'message')} accepted, {number(delivered)} delivered"
     twice = f"{count(doubled, 'row')} {'is' if doubled == 1 else 'are'} stored twice"
-    if accepted != delivered + lost + late:
-        return BAD, f"The figures contradict each other: {sums}, {number(lost)} lost, {number(late)} late."
+    if accepted != delivered + lost + sum(n for n, _ in places):
+        told = ", ".join(f"{number(n)} {words}" for n, words in ((lost, "lost"), *places))
+        return BAD, f"The figures contradict each other: {sums}, {told}."
     if lost:
         were = "message was" if lost == 1 else "messages were"
         return BAD, f"{number(lost)} {were} lost: {sums}{', and ' + twice if doubled else ''}."
     if doubled:
         return BAD, f"Nothing was lost, but {twice}: {sums}."
-    if late:
-        return WAITING, f"Nothing is lost so far: {sums}, {number(late)} late."
+    if fleet["given_up"]:
+        return BAD, f"{count(fleet['given_up'], 'message')} given up by devices: {sums}."
+    if any(n for n, _ in places):
+        told = ", ".join(f"{number(n)} {words}" for n, words in places if n)
+        return WAITING, f"Nothing is lost so far: {sums}, {told}."
     return GOOD, f"Nothing was lost: {sums}, none stored twice."
+
+
+def _behind(facts):
+    """Which collector may hold messages that are on their way."""
+    first = facts["collectors"][0] if facts["collectors"] else None
+    if not first or first["marked"] is None or facts["made"] - first["marked"] < facts["grace_s"]:
+        return ""
+    return f" {first['by']} has not shown for {duration(facts['made'] - first['marked'])} that it has received all."
 
 
 def _notes(facts):
@@ -56,9 +68,20 @@ def _notes(facts):
     grace = duration(facts["grace_s"])
     renewed = sum((device["epochs"] or 0) > 1 for device in facts["devices"])
     least = "at least " if len(facts["devices"]) < fleet["devices"] else ""  # the facts list only the worst devices
+    unread = facts["unread"] or {"files": 0}
+    waited = unread["files"] and facts["made"] - unread["oldest"]
     notes = (
-        (fleet["lost"], f"Lost: missing, though a later message of the same device arrived more than {grace} ago."),
-        (fleet["late"], f"{count(fleet['late'], 'message')} late: missing, but for less than {grace}."),
+        (waited > _UNREAD_S, f"{count(unread['files'], 'landing file')} not in the tables, the oldest for"
+         f" {duration(waited)}: is `tables` running?"),
+        (fleet["lost"], "Lost: the broker acknowledged the message, and the collectors have received all that the"
+         " broker had for them."),
+        (fleet["guessed"], f"{count(fleet['guessed'], 'number')} counted as lost or given up because of"
+         f" their age: a later one arrived more than {grace} ago. The device, or a collector, proves nothing."),
+        (fleet["given_up"], f"{count(fleet['given_up'], 'message')} accepted, and given up by the device, as its own"
+         " counters tell: dropped by a full journal, damaged, or skipped."),
+        (fleet["on_device"], f"{count(fleet['on_device'], 'message')} still in journals of devices."),
+        (fleet["on_way"], f"{count(fleet['on_way'], 'message')} acknowledged by the broker, and on the way to the"
+         f" tables.{_behind(facts)}"),
         (fleet["conflicts"], f"{count(fleet['conflicts'], 'message')} arrived with a number that another message has:"
          " do two devices have the same name?"),
         (fleet["dead_letters"], f"{count(fleet['dead_letters'], 'message')} could not be used: see Dead letters."),

@@ -12,8 +12,11 @@ _STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
 _POINTS = 200
 MOST_DEVICES = 500  # in a report; the fleet's sums include all
 _MOST_EVENTS = 1000
-_COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements")
-_WORST = ("lost", "conflicts", "dead_letters", "late", "shared", "full", "odd_clock", "restarts", "repeated")
+_COUNTS = ("accepted", "delivered", "on_device", "on_way", "lost", "given_up", "guessed")
+_COUNTS = (*_COUNTS, "before", "repeated", "measurements")
+_GIVEN_UP = ("dropped", "damaged", "skipped")
+_WORST = ("lost", "given_up", "conflicts", "dead_letters", "on_way", "on_device", "shared", "full", "odd_clock")
+_WORST = (*_WORST, "restarts", "repeated")
 
 
 def _seconds(moment):
@@ -38,7 +41,6 @@ _FLAGS = {
     "two boards, one id": lambda row: row["shared"],
     "journal replaced": lambda row: row["epochs"] > 1 and not row["shared"],
     "same number, other content": lambda row: row["conflicts"],
-    "gaps without end": lambda row: row["given_up"],
     "clock wrong": lambda row: row["odd_clock"],
     "clock jumped": lambda row: row["jumps"],
     "journal was full": lambda row: row["full"],
@@ -51,6 +53,7 @@ def _device(row):
     last = row["last"]
     device = {name: row[name] for name in ("device", "state", *_COUNTS, "epochs", "conflicts", "dead_letters")}
     device |= {name: row[name] for name in ("restarts", "resends")}
+    device["gave_up"] = {name: row[name] for name in _GIVEN_UP}
     device |= {"reconnects": row["outages"], "outbox_full": row["full"], "resets": dict(Counter(row["resets"] or ()))}
     device |= {"since": _seconds(row["since"]), "seen": _seconds(row["seen"]), "journal": _journal(last)}
     device |= {name: last[name] if last else None for name in ("heap", "rssi", "firmware")}
@@ -62,7 +65,9 @@ def _devices(tables, until):
     """The sums of the fleet, and a dict for each of the worst MOST_DEVICES devices."""
     found = views.devices(tables, until).persist()
     try:
-        sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*views.COUNTS, *views.MORE_COUNTS)]
+        sums = [
+            F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*views.COUNTS, *views.MORE_COUNTS, *views.LOSSES)
+        ]
         row = found.agg(F.count("*").alias("devices"), *sums, F.expr(merged("latency")).alias("latency"))
         row = row.withColumn("latency_ms", F.expr(views.percentiles("latency"))).first()
         worst = found.orderBy(*(F.desc(name) for name in _WORST), "device").limit(MOST_DEVICES)
@@ -72,6 +77,11 @@ def _devices(tables, until):
     fleet = {name: row[name] for name in ("devices", *_COUNTS, "conflicts", "restarts", "resends")}
     fleet |= {"reconnects": row["outages"], "outbox_full": row["full"], "latency_ms": _latency(row["latency_ms"])}
     return fleet, devices
+
+
+def _collectors(tables, until):
+    rows = views.collectors(tables, until).orderBy("drained", "by").collect()
+    return [{"by": row["by"], "seen": _seconds(row["seen"]), "marked": _seconds(row["marked"])} for row in rows]
 
 
 def _doubled(tables):
@@ -95,7 +105,7 @@ def _timeline(tables, since, until):
     messages = tables.raw.read().where("received IS NOT NULL").groupBy(_bucket("received", step))
     counts = {
         "received": "count_if(first AND seq IS NOT NULL)",
-        "backlog": f"count_if(first AND made < received - INTERVAL {delay} SECONDS)",
+        "backlog": f"count_if(first AND seq IS NOT NULL AND made < received - INTERVAL {delay} SECONDS)",
         "repeated": "count_if(NOT first)",
         "offline": "count_if(first AND state = 'offline' AND NOT retain)",
         "dead_letters": "count_if(first AND problem IS NOT NULL)",
@@ -184,10 +194,11 @@ def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None):
     now = time.time() if now is None else now
     span = tables.raw.read().agg(F.min("received"), F.max("received")).first()
     since, until = (_seconds(moment) for moment in span)
-    facts = {"made": now, "root": topics, "grace_s": grace_s, "since": since, "until": until}
+    facts = {"unread": None, "made": now, "root": topics, "grace_s": grace_s, "since": since, "until": until}
     fleet, devices = _devices(tables, now - grace_s)
     fleet |= {"doubled": _doubled(tables), "dead_letters": tables.dead_letters.read().count()}
     facts |= {"fleet": fleet, "devices": devices, "dead_letters": _dead_letters(tables)}
+    facts["collectors"] = _collectors(tables, now - grace_s)
     if since is None:
         return facts | {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": [], "measurements": {}}
     known = {device["device"] for device in devices}
