@@ -12,7 +12,7 @@ from inflight_tools.boards.bundle import compile_mpy, files
 
 # Tasks: a sensor with a configuration file of that number, QoS 0, or a publisher with that number as its name, which is
 # connected or stays offline.
-CUT, RESTART, DROP, TLS, WRONG_AUTHORITY, WRONG_NAME, SLEEP, CRASH, HANG = range(9)
+CUT, RESTART, DROP, TLS, WRONG_AUTHORITY, WRONG_NAME, SLEEP, CRASH, HANG, BROKEN = range(10)
 PLAIN, PUBLISHER, OFFLINE = 999, 1000, 2000
 _CODE = Path(__file__).parent / "board"
 _SINCE_2000 = (-10_000, 1)  # days from now that certificates are good for: a board's clock may not be set yet
@@ -56,6 +56,7 @@ class Brokers:
             WRONG_NAME: config(self._other.port, "astray", **secure),
             SLEEP: config(self.plain.port, "sleeper", **sleeps),
             CRASH: config(self.plain.port, "crasher", **often),
+            BROKEN: config(self.plain.port, "broken", **often),
             HANG: config(self.plain.port, "hanger", timeout_ms=2000, watchdog_ms=6000, **often),
         }
         found = {f"/{task}.json": content for task, content in configs.items()}

@@ -7,7 +7,8 @@ from inflight import Client
 from inflight.compat import const
 
 _CRASH = const(7)
-_HANG = const(8)  # tasks of sensors whose firmware fails
+_HANG = const(8)
+_BROKEN = const(9)  # tasks of sensors whose firmware fails
 _FAILS = const(3)  # at the message of this number
 _PLAIN = const(999)  # task: messages of QoS 0
 _PUBLISH = const(1000)  # tasks from here on: the number of a publisher, and 1000 more if it stays offline
@@ -18,9 +19,12 @@ def accepted(seq, qos, topic):
 
 
 def fail(seq, qos, topic):
-    # Once: after the new start it is fine.
+    # With each measurement, or once: after the new start it is fine.
     accepted(seq, qos, topic)
-    if seq == _FAILS:
+    if harness.task() == _BROKEN:
+        if topic == "telemetry":
+            raise RuntimeError("a broken driver")
+    elif seq == _FAILS:
         if harness.task() == _CRASH:
             raise RuntimeError("a defect")
         while True:
@@ -33,7 +37,7 @@ def main():
     if not harness.prepare(settings):
         return
     task = harness.task()
-    if task in (_CRASH, _HANG):
+    if task in (_CRASH, _HANG, _BROKEN):
         board.accepted = fail
     if task < _PLAIN:
         from start import main

@@ -1,10 +1,10 @@
-"""What a sensor does when it is not just publishing: it sleeps, crashes, hangs."""
+"""What a sensor does when it is not just publishing: it sleeps, crashes, hangs, is in safe mode."""
 
 import pytest
 
 from dev.subscriber import Subscriber
 from host_tests.emulated_boards.judge import MARKS
-from host_tests.emulated_boards.tasks import CRASH, HANG, SLEEP
+from host_tests.emulated_boards.tasks import BROKEN, CRASH, HANG, SLEEP
 
 pytestmark = [pytest.mark.boards("esp32"), pytest.mark.timeout(900)]
 _S = 200
@@ -51,3 +51,20 @@ def test_it_starts_again_when_its_firmware_fails(bench, task, who, cause):
             await board.until(lambda: numbers() >= set(range(newest + 1)), _S, "what was accepted before")
 
     bench.copy(live, task, 2 * _S, watchdogs=task == HANG)
+
+
+def test_safe_mode(bench):
+    """After three crashes in a row it measures no more, but connects, tells what happened, and executes commands."""
+
+    async def live(board):
+        with Subscriber(bench.brokers.plain.port, "inflight/broken/#") as subscriber:
+            base = "inflight/broken/"
+            await board.until(lambda: told(subscriber, base + "status", safe=True), _S, "safe mode")
+            await board.until(lambda: "error" in (told(subscriber, base + "health") or [{}])[-1], _S, "the last error")
+            subscriber.publish(base + "command/ping", "safe")
+            await board.until(lambda: told(subscriber, base + "reply/ping", echo="safe"), _S, "the reply to a command")
+            starts = bytes(board.console).count(b"a broken driver")
+            return starts, told(subscriber, base + "health")[-1]["error"]["text"]
+
+    starts, error = bench.copy(live, BROKEN, 2 * _S)
+    assert starts == 3 and "a broken driver" in error
