@@ -3,17 +3,6 @@
 import gc
 
 
-def oldest(app):
-    """Returns the lowest sequence number whose message the broker has not completed; the next number if it has
-    completed all. Raises OSError if that message's record is damaged."""
-    journal = app.journal
-    window = app.client.session.outbound
-    if not window.rows:
-        return journal.next_seq
-    journal.check(window.addresses[0])
-    return journal.found_seq
-
-
 def report(app):
     """The fields of a health message, a dict. journal: pending messages, bytes in use and their limit, sector erases
     since it was formatted, damaged records and skipped sequence numbers found by the mount; where it is stored and

@@ -109,24 +109,16 @@ class Node:
         fields["epoch"] = self.journal.epoch
         self._publish(self._base + topic, json.dumps(fields).encode(), 1, retain)
 
-    def _report_oldest(self, topic, fields, retain=False):
-        # `oldest` tells where a number is that is missing elsewhere: here from it on, with the broker below it.
-        try:
-            fields["oldest"] = health.oldest(self)
-        except OSError:  # the client finds the same damage when it sends, and recovers
-            pass
-        self.report(topic, fields, retain)
-
     def _publish_status(self, state, **more):
         more["state"] = state
         more["firmware"] = VERSION
         if self.crash and "safe" in self.crash:
             more["safe"] = True
-        self._report_oldest("status", more, True)
+        self.report("status", more, True)
 
     def _publish_health(self, **more):
         more.update(health.report(self))
-        self._report_oldest("health", more)
+        self.report("health", more)
 
     def _read(self):
         return list(telemetry.read(self._sources, self.errors))

@@ -230,18 +230,6 @@ def test_fields_of_health(make, broker, until, published):
     assert {"heap", "up", "outbox_full", "firmware", "errors", "seq", "epoch"} <= set(health)
 
 
-def test_status_and_health_tell_the_lowest_number_that_is_not_acknowledged(make, broker, until, published):
-    app = make(broker.port, health_ms=1000)
-    until(app, lambda: published("health"))
-    birth, health = published("status")[0], published("health")[0]
-    assert 0 <= birth["oldest"] <= birth["seq"] and 0 <= health["oldest"] <= health["seq"]
-    until(app, lambda: not app.client.pending)
-    until(app, lambda: len(published("health")) >= 3)
-    last = published("health")[-1]
-    assert last["oldest"] > health["seq"]  # all up to that one was acknowledged before
-    assert last["oldest"] >= last["seq"] - last["journal"]["live"]
-
-
 def test_health_has_the_place_of_the_journal(make, broker, until, published):
     flash = RamFlash(8, 4096)
     flash.where, flash.repaired = "pinned files", 2

@@ -85,7 +85,7 @@ def test_asyncio_too_slow(clock):
         def wake():
             pass
 
-    client._waiter, transport.stream = Waited, None
+    client._waiter, transport.file = Waited, None
     with pytest.raises(OSError, match="takes too little"):
         asyncio.run(turns())
     assert clock.now <= 2 * TIMEOUT_MS
