@@ -18,17 +18,25 @@ from pathlib import Path
 
 from dev.runtimes import DEVICE_NAMES, runtime
 from dev.setup.common import CHECKOUT, atomic_folder, digest, exclusive
-from inflight_tools.boards.bundle import LIB, compile_mpy, compile_texts, library, shrunk
+from inflight_tools.boards.bundle import compile_mpy, compile_texts, library, shrunk
 from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.cache import write_below
 
 # What a device test may import by a flat name, and the checkout for dev.reference.
 BESIDE_LIB = ("host_tests/device", "host_tests/fuzz/targets", "boards/unix", "boards/common", "firmware", ".")
 TIMEOUT_S = 120  # a test file asks for another with a line `TIMEOUT_S = 300`
-# Slow interpreters load .mpy files: many tests import modules again and again, and compiling takes most of the time.
-# The others compile the sources.
-_PRECOMPILED = ("micropython-armhf", "micropython-wasm")
+# These load .mpy files: many tests import modules again and again, and compiling takes most of the time. The others
+# compile the sources.
+_PRECOMPILED = ("micropython-armhf", "micropython-wasm", "micropython-x64")
+# Here the tests of the library take it as it is deployed.
+_DEPLOYED = "micropython-x64"
 _BUILD = CHECKOUT / "build/mpy"
+# Modules that a test imports; they may use internal names of the library. {name: file}.
+_FLAT = ("host_tests/device", "host_tests/fuzz/targets", "firmware", "boards/common", "boards/unix")
+_BESIDE = {file.stem: file for folder in _FLAT for file in sorted((CHECKOUT / folder).glob("*.py"))}
+_BESIDE |= {f"dev/reference/{file.stem}": file for file in sorted((CHECKOUT / "dev/reference").glob("*.py"))}
+_PORTS = {file.stem for place in ("boards/*", "firmware") for file in CHECKOUT.glob(f"{place}/*.py")}
+_PORTS |= {"ports", "ports_esp32", "ports_rp2040", "hardware"}
 
 
 def test_names(file):
@@ -41,18 +49,18 @@ def timeout_of(file):
     return int(asked.group(1)) if asked else TIMEOUT_S
 
 
-def environment(lib, file, root=CHECKOUT):
-    """Both families of interpreters get the same search path: the library, the tests, a board, the firmware. root: the
-    checkout, or a folder with its modules as .mpy files."""
-    folders = [root / "lib" if lib == LIB else lib, *(root / name for name in BESIDE_LIB), file.parent]
+def environment(found, file, lib=None):
+    """How the Runtime `found` runs `file`: both families of interpreters get the same search path: the library, the
+    tests, a board, the firmware. lib: another library than the checkout's."""
+    root = precompiled() if found.name in _PRECOMPILED else CHECKOUT
+    folders = [lib or root / "lib", *(root / name for name in BESIDE_LIB), file.parent]
     path = ":".join(dict.fromkeys(map(str, folders)))
     python = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
     return {**os.environ, **python, "MICROPYPATH": ".frozen:" + path}
 
 
-@functools.cache  # tests ask for the same one again and again
-def _compiled(lib, beside):
-    texts = shrunk(library(lib) | dict(beside))
+def _compiled(beside):
+    texts = shrunk(library() | beside)
     ours = {place: text for place, text in texts.items() if place.startswith(PACKAGE)}
     files = {f"{place}.mpy": code for place, code in compile_texts(ours).items()}
     # The others as sources: with their assertions, which -O3 leaves out.
@@ -60,40 +68,59 @@ def _compiled(lib, beside):
 
 
 @contextlib.contextmanager
-def compiled(lib=LIB, beside=None):
-    """A temporary copy of the library as it is deployed: .mpy files made with -O3; and of modules `beside` it,
-    {name: file}, which use its internal names."""
-    files = _compiled(lib, tuple((beside or {}).items()))
+def compiled():
+    """A temporary copy of the library as it is deployed: .mpy files made with -O3."""
     with tempfile.TemporaryDirectory(prefix="inflight-mpy-") as folder:
-        write_below(Path(folder), files)
+        write_below(Path(folder), _compiled({}))
         yield Path(folder)
+
+
+@functools.cache
+def deployed():
+    """A folder with the library as it is deployed, and with the modules of device tests, which use its names."""
+    return _built("deployed", [*library().values(), *_BESIDE.values()], lambda: _compiled(_BESIDE))
 
 
 @functools.cache
 def precompiled():
     """A folder like the checkout with the modules of device tests as .mpy files, which have assertions and line
-    numbers. They are compiled once, until a source changes."""
+    numbers."""
     places = ("lib/inflight", "boards/*", "firmware", "dev/reference", "host_tests/device", "host_tests/fuzz/targets")
     files = [file for place in places for file in sorted(CHECKOUT.glob(f"{place}/*.py"))]
-    folder = _BUILD / digest(*files)
-    with exclusive(_BUILD):
+
+    def compile_each():
+        paths = {file.relative_to(CHECKOUT).with_suffix(".mpy"): file for file in files}
+        return {path: compile_mpy(file.read_text(), file.name, "-O0") for path, file in paths.items()}
+
+    return _built("precompiled", files, compile_each)
+
+
+def _built(name, sources, make):
+    """The folder `name` with the files that make() returns. They are made once, until a source changes."""
+    folder = _BUILD / name / digest(*sources)
+    with exclusive(folder.parent):
         if not folder.exists():
-            for old in _BUILD.glob("[0-9a-f]*"):
+            for old in folder.parent.glob("[0-9a-f]*"):
                 shutil.rmtree(old)
             with atomic_folder(folder) as new:
-                paths = {file.relative_to(CHECKOUT).with_suffix(".mpy"): file for file in files}
-                compiled = {path: compile_mpy(file.read_text(), file.name, "-O0") for path, file in paths.items()}
-                write_below(new, compiled)
+                write_below(new, make())
     return folder
 
 
-def start(found, file, only=None, heap=None, lib=LIB, **popen):
+def start(found, file, only=None, heap=None, lib=None, **popen):
     """Start the tests of `file` on the Runtime `found`, in a process group of their own."""
+    if not lib and found.name == _DEPLOYED and _is_of_the_library(file):
+        lib = deployed()
     # The current folder comes last, not first: what is compiled into `lib` goes before the checkout.
     code = f"import sys; sys.path.append(sys.path.pop(0)); import harness; harness.main({file.stem!r}, {only!r})"
     command = [*found.command(heap), "-c", code]
-    variables = environment(lib, file, precompiled() if found.name in _PRECOMPILED else CHECKOUT)
-    return subprocess.Popen(command, cwd=CHECKOUT, env=variables, start_new_session=True, **popen)
+    return subprocess.Popen(command, cwd=CHECKOUT, env=environment(found, file, lib), start_new_session=True, **popen)
+
+
+def _is_of_the_library(file):
+    """A test that imports nothing of a board or of the firmware."""
+    imported = re.findall(r"^ *(?:import|from) (\w+)", file.read_text(), re.M)
+    return _BESIDE.get(file.stem) == file and not _PORTS.intersection(imported)
 
 
 def wait(process, seconds):
@@ -128,9 +155,8 @@ def main(argv=None):
     if not only:
         print(f"no test in {options.file} matches {options.k!r}", file=sys.stderr)
         return 2
-    with compiled() if options.mpy else contextlib.nullcontext(LIB) as lib:
-        process = start(found, file, only if options.k else None, options.heap, lib)
-        status = wait(process, timeout_of(file))[1]
+    process = start(found, file, only if options.k else None, options.heap, deployed() if options.mpy else None)
+    status = wait(process, timeout_of(file))[1]
     if status == 124:
         print(f"out of time: {timeout_of(file)} s", file=sys.stderr)
     return status if status in (0, 124) else 1

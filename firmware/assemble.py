@@ -1,21 +1,14 @@
 # Builds the application of a board from its configuration. Runs once, and is unloaded.
 
-import os
 import sys
 
-
-def _exists(path):
-    try:
-        os.stat(path)
-        return True
-    except OSError:
-        return False
+from files import beside, exists
 
 
 def _tried(board):
     # The file of a configuration that this start tries, if any.
     path = board.config_path()
-    if not (_exists(path + ".new") or _exists(path + ".try")):
+    if not (exists(path + ".new") or exists(path + ".try")):
         return None
     from settings import begin
 
@@ -26,7 +19,7 @@ def _last_crash(board):
     # What ended the starts before this one; None if nothing did.
     from codes import PANIC, WATCHDOG
 
-    if board.reset_cause() not in (WATCHDOG, PANIC) and not _exists(board.config_path()[:-11] + "crash.json"):
+    if board.reset_cause() not in (WATCHDOG, PANIC) and not exists(beside(board, "crash.json")):
         return None
     import crash
 
@@ -72,7 +65,7 @@ def build(board, began, crash=None, limit=None, path=None):
 
     config = load(path or board.config_path(), board.device_id, limit)  # device_id() may switch the radio on
     config.trial = path is not None
-    if config.ha is None and _exists(board.config_path()[:-11] + "home.json"):
+    if config.ha is None and exists(beside(board, "home.json")):
         config.ha = ""  # what was announced to Home Assistant is to be removed
     tls = None
     if config.tls_ca:

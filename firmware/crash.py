@@ -6,6 +6,7 @@ import os
 import sys
 
 from codes import PANIC, WATCHDOG
+from files import beside
 from inflight.compat import const
 from inflight.journal import OUT
 from log import say
@@ -20,13 +21,9 @@ _SIZE = const(1_300)  # bytes of a health message, about
 _FIELDS = ("count", "error", "at", "told")
 
 
-def _path(board):
-    return board.config_path()[:-11] + "crash.json"
-
-
 def _read(board):
     try:
-        with open(_path(board)) as f:
+        with open(beside(board, "crash.json")) as f:
             record = json.loads(f.read())
         if isinstance(record["count"], int) and isinstance(record["error"], str):
             return {name: record.get(name) for name in _FIELDS}
@@ -38,7 +35,7 @@ def _read(board):
 def _write(board, record):
     # A device whose file system is full or fails has to start nevertheless.
     try:
-        with open(_path(board), "w") as f:
+        with open(beside(board, "crash.json"), "w") as f:
             f.write(json.dumps({name: record[name] for name in _FIELDS}))
     except OSError as e:
         say("crash.json: " + describe(e))
@@ -111,7 +108,7 @@ def _reset(board, record):
     # What was not told yet, stays; it is not written again at each wake.
     if record["told"]:
         try:
-            os.remove(_path(board))
+            os.remove(beside(board, "crash.json"))
         except OSError:
             pass  # it could not be written
     elif record["count"]:

@@ -8,6 +8,14 @@ def beside(board, name):
     return board.config_path()[: -len("config.json")] + name
 
 
+def exists(path):
+    try:
+        os.stat(path)
+        return True
+    except OSError:
+        return False
+
+
 def write(path, text):
     """Writes a file whole or not at all, also if the power is cut. Raises OSError."""
     with open(path + ".part", "w") as f:

@@ -11,12 +11,12 @@ INFLIGHT = (sys.executable, "-u", "-m", "inflight_tools")  # the command `inflig
 
 
 @contextlib.contextmanager
-def running(found, script, *words, heap=None, lib=device_run.LIB):
+def running(found, script, *words, heap=None, lib=None):
     """Runs the script (a Path) on a runtime, as a process whose output can be read line by line."""
     process = subprocess.Popen(
         [*found.command(heap), str(script), *map(str, words)],
         cwd=CHECKOUT,
-        env=device_run.environment(lib, script),
+        env=device_run.environment(found, script, lib),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

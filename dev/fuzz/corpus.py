@@ -4,7 +4,6 @@ import subprocess
 from pathlib import Path
 
 from dev import device_run
-from inflight_tools.boards.bundle import LIB
 
 from . import CORPUS, TARGETS, target
 
@@ -55,7 +54,7 @@ def replayed(runtime, path, heap, seconds=900):
     """(inputs, largest heap use in bytes) of a replay on a Runtime of MicroPython; RuntimeError with its output."""
     script = TARGETS / "replay.py"
     command = [*runtime.command(heap), str(script), str(path)]
-    env = device_run.environment(LIB, script)
+    env = device_run.environment(runtime, script)
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds)
     if done.returncode:
         raise RuntimeError((done.stdout + done.stderr).strip()[-1500:])

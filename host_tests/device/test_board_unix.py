@@ -5,6 +5,7 @@ import sys
 
 import board
 import codes
+from files import exists
 from harness import SkipTest, eq, raises
 from inflight.compat import ticks_diff, ticks_ms
 
@@ -38,22 +39,14 @@ class Home:
         board._goodbye()
         board._cause = board._log = None
         path = self.path
-        for name in os.listdir(path) if _exists(path) else ():
+        for name in os.listdir(path) if exists(path) else ():
             os.remove(path + "/" + name)
         for _ in range(3):
-            if _exists(path):
+            if exists(path):
                 os.rmdir(path)
             path = path.rpartition("/")[0]
         put("INFLIGHT_HOME", "")
         put("INFLIGHT_ACCEPTED_LOG", "")
-
-
-def _exists(path):
-    try:
-        os.stat(path)
-        return True
-    except OSError:
-        return False
 
 
 def test_interface_is_complete():
@@ -83,7 +76,7 @@ def test_identity_comes_from_the_environment():
 def test_home_is_created_when_needed():
     with Home() as home:
         eq(board.config_path(), home.path + "/config.json")
-        assert _exists(home.path)
+        assert exists(home.path)
 
 
 def test_first_start_is_a_power_on():
@@ -206,7 +199,7 @@ def test_accepted_messages_are_logged_at_once():
     with Home() as home:
         board.accepted(1, 1, "telemetry")  # no log is configured
         path = board.home() + "/accepted"
-        assert not _exists(path)
+        assert not exists(path)
         put("INFLIGHT_ACCEPTED_LOG", path)
         board.accepted(5, 1, "telemetry")
         board.accepted(6, 2, "reply/ping")

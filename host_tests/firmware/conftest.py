@@ -16,7 +16,7 @@ from dev.runtimes import runtime
 from host_tests.broker import Automatic
 from host_tests.clients import virtual  # noqa: F401 (a fixture)
 from inflight import Client, Journal, RamFlash
-from inflight_tools.boards.bundle import FIRMWARE, LIB
+from inflight_tools.boards.bundle import FIRMWARE
 from node import will
 from sleeping_app import SleepingApp
 
@@ -174,8 +174,8 @@ def until():
 class Machine:
     """A unix board in folder `home`. Each start runs the firmware as a process."""
 
-    def __init__(self, home, name, command):
-        self.home, self.name, self.command = home, name, command
+    def __init__(self, home, found):
+        self.home, self.found = home, found
         self.process = None
         self.log = home / "accepted"
 
@@ -185,8 +185,8 @@ class Machine:
     def start(self):
         own = {"INFLIGHT_HOME": self.home, "INFLIGHT_DEVICE_ID": "box", "INFLIGHT_ACCEPTED_LOG": self.log}
         self.process = subprocess.Popen(
-            [*self.command, FIRMWARE / "main.py"],
-            env={**device_run.environment(LIB, FIRMWARE / "main.py"), **own},
+            [*self.found.command("200k"), FIRMWARE / "main.py"],
+            env={**device_run.environment(self.found, FIRMWARE / "main.py"), **own},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
@@ -219,7 +219,7 @@ def machine(request, tmp_path):
     found = runtime(request.param)
     if found.reason:
         pytest.skip(f"{found.name} is unavailable: {found.reason}")
-    machine = Machine(tmp_path, found.name, found.command("200k"))
+    machine = Machine(tmp_path, found)
     yield machine
     if machine.process and machine.process.poll() is None:
         machine.kill()

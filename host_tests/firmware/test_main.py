@@ -18,7 +18,7 @@ AGAIN = 75  # exit status that asks for a restart
 def test_nothing_accepted_is_lost_by_killing_it(machine, broker, qos, published):
     random.seed(qos)
     machine.configure(port=broker.port, qos=qos)
-    for _ in range(CUTS[machine.name]):
+    for _ in range(CUTS[machine.found.name]):
         goal = len(machine.accepted()) + random.randint(1, 4)
         machine.start()
         machine.wait_for(machine.accepted, goal)
@@ -28,7 +28,7 @@ def test_nothing_accepted_is_lost_by_killing_it(machine, broker, qos, published)
     assert machine.end()[1] == AGAIN
     accepted = [seq for seq, _, _ in machine.accepted()]
     arrived = [body["seq"] for body in published()]
-    assert len(accepted) > CUTS[machine.name] and not set(accepted) - set(arrived)
+    assert len(accepted) > CUTS[machine.found.name] and not set(accepted) - set(arrived)
     # The journal's numbers have no gap, whatever was being written when the power was cut.
     assert sorted(set(arrived)) == list(range(max(arrived) + 1))
     assert len({body["epoch"] for body in published()}) == 1

@@ -22,7 +22,7 @@ NAMES = [name for name in runtimes.NAMES if name != "cpython"]  # it has no litt
 def churned(found, image, seed, operations, page):
     """Runs the script. Returns the expected content of the image."""
     command = [*found.command("8M"), str(SCRIPT), str(image), str(seed), str(operations), str(page)]
-    environment = device_run.environment(device_run.LIB, SCRIPT)
+    environment = device_run.environment(found, SCRIPT)
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, cwd=device_run.CHECKOUT
     )

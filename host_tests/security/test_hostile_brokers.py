@@ -207,7 +207,7 @@ def found(request):
     found = runtimes.runtime(request.param)
     if found.reason:
         pytest.skip(f"{found.name} is unavailable: {found.reason}")
-    with device_run.compiled() if found.micropython else contextlib.nullcontext(device_run.LIB) as lib:
+    with device_run.compiled() if found.micropython else contextlib.nullcontext() as lib:
         yield found, lib
 
 

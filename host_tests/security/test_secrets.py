@@ -127,7 +127,7 @@ def device(runtime, tmp_path):
         processes.append(
             subprocess.Popen(
                 [*runtime.command("300k"), main],
-                env={**device_run.environment(device_run.LIB, main), **own},
+                env={**device_run.environment(runtime, main), **own},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

@@ -7,11 +7,8 @@ import pytest
 
 from dev import device_run
 from dev.runtimes import runtime
-from dev.setup.common import CHECKOUT
 from inflight_tools.boards.bundle import library, sources
 from inflight_tools.boards.shrink import GROUPS, MERGED, shrink
-
-DEVICE = CHECKOUT / "host_tests" / "device"
 
 
 def library_with(**texts):
@@ -82,34 +79,6 @@ def _runtime():
     if found.reason:
         pytest.skip(found.reason)
     return found
-
-
-# All device tests of the library, except those that take minutes and prove nothing more here.
-DEPLOYED = (
-    *("test_packet", "test_topic", "test_flash", "test_pinned", "test_journal", "test_journal_alloc", "test_corpus"),
-    *("test_outbound", "test_inbound", "test_foreign", "test_keep_alive", "test_session_record", "test_session"),
-)
-
-
-# Modules that the tests import; they may use internal names of the library.
-_FLAT = ("host_tests/device", "host_tests/fuzz/targets", "firmware", "boards/common", "boards/unix")
-BESIDE = {file.stem: file for folder in _FLAT for file in (CHECKOUT / folder).glob("*.py")}
-BESIDE |= {f"dev/reference/{file.stem}": file for file in (CHECKOUT / "dev/reference").glob("*.py")}
-
-
-@pytest.fixture(scope="module")
-def deployed():
-    with device_run.compiled(beside=BESIDE) as lib:
-        yield lib
-
-
-@pytest.mark.parametrize("name", DEPLOYED)
-@pytest.mark.timeout(600)
-def test_device_tests_pass_with_the_deployed_library(deployed, name):
-    process = device_run.start(_runtime(), DEVICE / f"{name}.py", lib=deployed, stdout=subprocess.PIPE, text=True)
-    output, status = device_run.wait(process, 300)
-    assert status == 0, output
-    assert "ok test_" in output
 
 
 def test_every_module_of_every_board_compiles_and_finds_its_imports():

