@@ -35,7 +35,7 @@ conformance: setup  ## which test proves which statement of MQTT 3.1.1 and 3.1
 SEEDED = $(if $(SEED),--seed $(SEED))
 
 crash: setup  ## power cuts and flash faults in random scripts (CUTS=100000 SEED=)
-	INFLIGHT_ALL_CUTS=1 $(VENV)/python -m pytest -q -n $(JOBS) host_tests/lib/test_journal_power_cuts.py
+	INFLIGHT_ALL_CUTS=1 $(VENV)/python -m pytest -q -n $(JOBS) host_tests/lib/test_journal_power_cuts.py host_tests/lib/test_power_cuts.py
 	@$(VENV)/python -m dev.crash $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
 
 fuzz: setup  ## hostile input for decoder, session, mount and commands (INPUTS=1000000 SEED=)

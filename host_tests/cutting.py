@@ -1,10 +1,13 @@
 """Shared by tests of power cuts: granularities of flash, a recording of all operations, a fast CRC."""
 
+import os
 import zlib
 from collections import namedtuple
 
 # Bytes of the smallest program operation.
 GRANULARITIES = {"page-1": 1, "page-4": 4, "page-64": 64, "page-256": 256}
+# Bytes between cuts within an operation.
+APART = 1 if os.environ.get("INFLIGHT_ALL_CUTS") else 5
 
 # An operation of the flash; before it: the flash, the unsynced operations, and the judge's state.
 Operation = namedtuple("Operation", "name at old new flash unsynced promised")

@@ -68,12 +68,12 @@ def _wild(seed):
     return lambda old, new: bytes(r & 0xFF for _, r in zip(old, nor.noise(seed), strict=False))
 
 
-def every_way(operation):
-    """Ways that cut an operation at each of its bytes."""
+def every_way(operation, apart=1):
+    """Ways that cut an operation at each of its bytes, or at some that are `apart`."""
     changed = sum(o != n for o, n in zip(operation.old, operation.new, strict=True))
     yield ["before"]
     yield ["after"]
-    for i in range(changed):
+    for i in range(0, changed, apart):
         yield ["suffix" if i % 3 == 0 else "torn", i, _MASKS[i % len(_MASKS)]]
     for seed in range(3):
         yield from (["scattered", seed], ["mixed", seed])
@@ -119,7 +119,7 @@ class Explorer:
         self.steps = steps
         self.count = Counter()
         self._rng = random.Random(seed)
-        self._ways = ways  # how many for each operation, None: every_way()
+        self._ways = ways  # how many for each operation, or a function of an operation that yields them
         self._deepest = deepest
         self._faults = faults_for(setup, steps)
         self._flash = flash
@@ -184,8 +184,8 @@ class Explorer:
             yield rng.randrange(len(operations))
 
     def _ways_of(self, operation):
-        if self._ways is None:
-            return every_way(operation)
+        if callable(self._ways):
+            return self._ways(operation)
         rng = self._rng
         ways = [some_way(operation.name, rng) for _ in range(self._ways)]
         if rng.random() < _ROT:

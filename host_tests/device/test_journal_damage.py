@@ -57,7 +57,7 @@ def test_one_bit_anywhere():
     next_seq, last_mid = journal.next_seq, journal.last_mid
     size = flash.block_size
     used = max(live) // size * size + size
-    for bit in range(0, used * 8, 3 * CUT_STEP):
+    for bit in range(0, used * 8, 7 * CUT_STEP):
         flash.restore(image)
         at = bit // 8
         flash.data[at] ^= 1 << bit % 8
@@ -91,7 +91,7 @@ def test_one_bit_of_any_header():
         flash.restore(image)
         plain = Journal(flash)
         expected, numbers = bodies(plain), (plain.next_seq, plain.last_mid)
-        for bit in range(i % 5, 4 * 24 * 8, 5 * CUT_STEP):
+        for bit in range(i % 11, 4 * 24 * 8, 11 * CUT_STEP):
             flash.restore(image)
             flash.data[bit // 192 * 512 + bit % 192 // 8] ^= 1 << bit % 8
             again = Journal(flash)

@@ -183,7 +183,7 @@ def test_a_page_that_cannot_be_programmed_is_skipped():
 def test_a_bit_that_cannot_be_cleared():
     """Wherever it is: what goes there fails once, the next message is accepted, none is lost, no number passed over.
     Only in the header of a sector is it counted, as damage."""
-    for at in range(0, 4 * 512, 5 * CUT_STEP):
+    for at in range(0, 4 * 512, 17 * CUT_STEP):
         flash = NorFlash(4, 512, 64)
         flash.stuck[at] = 1 << at % 8
         journal = recovered(flash)

@@ -1,19 +1,17 @@
-"""Cuts the power at every program, every erase and every third byte within them (`make crash`: every byte), and again
+"""Cuts the power at every program, every erase and every fifth byte within them (`make crash`: every byte), and again
 during the recovery. An independent oracle checks the recovered journal."""
 
-import os
 import random
 
 import pytest
 
 import nor
-from host_tests.cutting import Tape, cut
+from host_tests.cutting import APART, Tape, cut
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 
 # page, sectors, sector size
 RINGS = {"page-1": (1, 4, 512), "page-4": (4, 4, 512), "page-64": (64, 5, 512), "page-256": (256, 4, 512)}
 STEPS = {"page-1": 65, "page-4": 75, "page-64": 75, "page-256": 75}
-APART = 1 if os.environ.get("INFLIGHT_ALL_CUTS") else 3  # bytes between cuts; the next operation is cut at other ones
 MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0)
 
 
