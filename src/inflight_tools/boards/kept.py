@@ -1,5 +1,6 @@
 """What was made of the same sources before: shrinking and compiling a board's modules takes seconds."""
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -20,8 +21,9 @@ def kept(make, *of):
         return json.loads(file.read_text())
     except (OSError, ValueError):  # there is none, or it was damaged
         made = make(*of)
-    write_atomic(file, json.dumps(made))
-    _forget_oldest(file.parent)
+    with contextlib.suppress(OSError):  # a cache that cannot be written: it is made each time
+        write_atomic(file, json.dumps(made))
+        _forget_oldest(file.parent)
     return made
 
 

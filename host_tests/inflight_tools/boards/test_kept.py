@@ -1,0 +1,63 @@
+"""What was made of the same sources before is read from the cache."""
+
+import os
+
+import pytest
+
+from inflight_tools.boards import kept as tool
+from inflight_tools.boards.kept import kept
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """Makes something; `made` lists of what."""
+    monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path))
+
+    def make(text):
+        make.made.append(text)
+        return {"of": text, "bytes": "\0ÿ"}
+
+    make.made = []
+    return make
+
+
+def files(folder):
+    return sorted((folder / "made").iterdir(), key=lambda file: file.stat().st_mtime)
+
+
+def test_made_once(make):
+    first = kept(make, "a")
+    assert kept(make, "a") == first == {"of": "a", "bytes": "\0ÿ"}
+    assert kept(make, "b")["of"] == "b"
+    assert make.made == ["a", "b"]
+
+
+def test_other_tools_make_it_again(make, monkeypatch):
+    kept(make, "a")
+    monkeypatch.setattr(tool, "_tools", lambda: ["another version"])
+    kept(make, "a")
+    assert make.made == ["a", "a"]
+
+
+def test_a_damaged_file_is_made_again(make, tmp_path):
+    kept(make, "a")
+    (file,) = files(tmp_path)
+    file.write_text(file.read_text()[:-3])
+    for _ in range(2):
+        assert kept(make, "a")["of"] == "a"
+    assert make.made == ["a", "a"]
+
+
+def test_the_oldest_are_forgotten(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(tool, "_MOST", 2)
+    for age, text in enumerate("abc"):
+        kept(make, text)
+        os.utime(files(tmp_path)[-1], (1000 + age, 1000 + age))
+    assert len(files(tmp_path)) == 2
+    kept(make, "c")
+    assert make.made == ["a", "b", "c"]
+
+
+def test_without_a_cache_that_can_be_written(make, tmp_path):
+    (tmp_path / "made").write_text("a file where the folder should be")
+    assert kept(make, "a")["of"] == "a"
