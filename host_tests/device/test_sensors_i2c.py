@@ -272,6 +272,9 @@ def test_vl53l0x_values():
     bench = Bench("vl53l0x", chip)
     for chip.mm in (500, 600):
         close(bench.value(), chip.mm / 1000)
+    eq(chip.registers[0x89], 0x21)  # 2.8 V at the bus; the other bits as before
+    chip.slow = 10_000
+    assert "still measuring" in bench.error()  # not the value before
 
 
 def test_vl53l0x_that_sees_nothing_or_fails():
