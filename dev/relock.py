@@ -78,8 +78,8 @@ def relock_python(home):
         resolve(home, PIPELINE / f"{extra}.lock", PYTHON_HEAD % extra, ["--extra", extra, "pyproject.toml"])
     resolve(home, fuzz.LOCK, PYTHON_HEAD % "fuzz", ["--extra", "fuzz", "pyproject.toml"])
     resolve(home, brokers.LOCKS / "amqtt.lock", AMQTT_HEAD, ["-"], "amqtt~=0.12.1\n")
-    wanted = home_assistant.PACKAGES
-    resolve(home, home_assistant.LOCK, HOME_ASSISTANT_HEAD, ["--no-deps", "-"], wanted, "%d.%d" % home_assistant.PYTHONS[0])
+    wanted, oldest = home_assistant.PACKAGES, "%d.%d" % home_assistant.PYTHONS[0]
+    resolve(home, home_assistant.LOCK, HOME_ASSISTANT_HEAD, ["--no-deps", "-"], wanted, oldest)
     for port in PORTS.values():
         wanted = f"micropython-{port}-stubs~={STUBS}\n"
         resolve(home, LOCKS / f"{port}.lock", STUBS_HEAD, ["-"], wanted)
