@@ -7,12 +7,12 @@ SETUP = @PYTHONPATH="$(CURDIR)/src" $(PYTHON) -m dev.setup
 INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-boards setup-pipeline setup-tests test conformance crash fuzz test-brokers soak bench freeze demo sensor image \
+.PHONY: help setup setup-boards setup-pipeline setup-tests test conformance crash fuzz test-home-assistant test-brokers soak bench freeze demo sensor image \
 	flash deploy monitor test-pico-w test-esp32 figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline \
 	lint clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## virtual environment, interpreters and broker, without root
 	$(SETUP)
@@ -41,6 +41,10 @@ crash: setup  ## power cuts and flash faults in random scripts (CUTS=100000 SEED
 fuzz: setup  ## hostile input for decoder, session, mount and commands (INPUTS=1000000 SEED=)
 	$(SETUP) fuzz
 	@$(VENV)/python -m dev.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(SEEDED) $(ARGS)
+
+test-home-assistant: setup  ## announcements and their templates by Home Assistant's own code, which it installs
+	$(SETUP) home-assistant
+	$(VENV)/python -m pytest -n 0 host_tests/firmware/test_home_assistant.py $(ARGS)
 
 test-brokers: setup  ## the same exchanges with mosquitto, amqtt, aedes and RabbitMQ, which it installs
 	$(SETUP) brokers

@@ -6,7 +6,7 @@ import tempfile
 import venv
 from pathlib import Path
 
-from dev.setup import brokers, fuzz
+from dev.setup import brokers, fuzz, home_assistant
 from dev.setup.common import CHECKOUT, SetupError, say
 from dev.setup.environment import REQUIREMENTS
 from dev.setup.index import SUITE, Index
@@ -36,6 +36,9 @@ AMQTT_HEAD = """\
 """
 PYTHON_HEAD = """\
 # Resolved from pyproject.toml, %s, for every CPython >= 3.10; renewed by `python -m dev.relock`.
+"""
+HOME_ASSISTANT_HEAD = """\
+# Home Assistant with what its MQTT integration imports, for its check; renewed by `python -m dev.relock`.
 """
 EXTRAS = ("test", "boards", "emulator", "lint")  # what everybody gets
 STUBS = "1.29.0"  # the MicroPython whose stubs the type check uses
@@ -75,13 +78,15 @@ def relock_python(home):
         resolve(home, PIPELINE / f"{extra}.lock", PYTHON_HEAD % extra, ["--extra", extra, "pyproject.toml"])
     resolve(home, fuzz.LOCK, PYTHON_HEAD % "fuzz", ["--extra", "fuzz", "pyproject.toml"])
     resolve(home, brokers.LOCKS / "amqtt.lock", AMQTT_HEAD, ["-"], "amqtt~=0.12.1\n")
+    wanted, oldest = home_assistant.PACKAGES, "%d.%d" % home_assistant.PYTHONS[0]
+    resolve(home, home_assistant.LOCK, HOME_ASSISTANT_HEAD, ["--no-deps", "-"], wanted, oldest)
     for port in PORTS.values():
         wanted = f"micropython-{port}-stubs~={STUBS}\n"
         resolve(home, LOCKS / f"{port}.lock", STUBS_HEAD, ["-"], wanted)
 
 
-def resolve(home, lock, head, words, wanted=None):
-    command = [home / "venv/bin/uv", "pip", "compile", "-q", "--universal", "--python-version", "3.10", "--upgrade"]
+def resolve(home, lock, head, words, wanted=None, python="3.10"):
+    command = [home / "venv/bin/uv", "pip", "compile", "-q", "--universal", "--python-version", python, "--upgrade"]
     command += ["--cache-dir", home / "uv", "--generate-hashes", "--no-header", "--no-annotate", *words]
     resolved = subprocess.run(command, check=True, cwd=CHECKOUT, stdout=subprocess.PIPE, input=wanted, text=True).stdout
     write_atomic(lock, head + resolved)

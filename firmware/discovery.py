@@ -56,6 +56,8 @@ def _load(path):
 
 def _with_unit(fields, unit):
     unit, kind = _UNITS.get(unit, (unit, None))
+    if fields["name"].endswith("-co2"):  # parts per million can be of anything
+        kind = "carbon_dioxide"
     if unit:
         fields["unit_of_measurement"] = unit
     if kind:

@@ -4,8 +4,9 @@
 import struct
 from errno import EIO, ENODEV
 
+from i2c import Chip
 from inflight.compat import const
-from sensors import NEEDED, pin
+from sensors import NEEDED
 
 FIELDS = {"sda": NEEDED, "scl": NEEDED, "address": 118}
 _ID = const(0xD0)
@@ -50,38 +51,32 @@ def humidity(h, raw, fine):
 
 class Driver:
     def __init__(self, fields, name):
-        from machine import SoftI2C
-
         self._name = name
-        self._at = at = fields["address"]
-        self._i2c = i2c = SoftI2C(sda=pin(fields["sda"]), scl=pin(fields["scl"]))
-        try:
-            kind = i2c.readfrom_mem(at, _ID, 1)[0]
-        except OSError:
-            raise OSError(ENODEV, "no answer at address %d: check the wires, or try 118 or 119" % at)
+        self._chip = chip = Chip(fields, (118, 119))
+        kind = chip.read_register(_ID, 1)[0]
         if kind not in (_BME280, _BMP280):
-            raise OSError(ENODEV, "chip %d at address %d is not a BME280 or BMP280" % (kind, at))
-        numbers = struct.unpack("<HhhHhhhhhhhh", i2c.readfrom_mem(at, 0x88, 24))
+            raise OSError(ENODEV, "chip %d at address %d is not a BME280 or BMP280" % (kind, chip.address))
+        numbers = struct.unpack("<HhhHhhhhhhhh", chip.read_register(0x88, 24))
         self._t = numbers[:3]
         self._p = numbers[3:]
         self._h = self._read_humidity() if kind == _BME280 else None
 
     def _read_humidity(self):
-        h1 = self._i2c.readfrom_mem(self._at, 0xA1, 1)[0]
+        h1 = self._chip.read_register(0xA1, 1)[0]
         # Two numbers of 12 bits share the middle byte.
-        h2, h3, h4, low, h5, h6 = struct.unpack("<hBbBbb", self._i2c.readfrom_mem(self._at, 0xE1, 7))
+        h2, h3, h4, low, h5, h6 = struct.unpack("<hBbBbb", self._chip.read_register(0xE1, 7))
         return h1, h2, h3, h4 * 16 | low & 15, h5 * 16 | low >> 4, h6
 
     def start(self):
         if self._h:
-            self._i2c.writeto_mem(self._at, _CTRL_HUM, b"\x01")
-        self._i2c.writeto_mem(self._at, _CTRL_MEAS, bytes([_FORCED]))
+            self._chip.write_register(_CTRL_HUM, b"\x01")
+        self._chip.write_register(_CTRL_MEAS, bytes([_FORCED]))
         return _MEASURE_MS
 
     def read(self):
-        if self._i2c.readfrom_mem(self._at, _STATUS, 1)[0] & 8:
+        if self._chip.read_register(_STATUS, 1)[0] & 8:
             raise OSError(EIO, "still measuring")
-        d = self._i2c.readfrom_mem(self._at, _DATA, 8 if self._h else 6)
+        d = self._chip.read_register(_DATA, 8 if self._h else 6)
         raw = d[3] << 12 | d[4] << 4 | d[5] >> 4
         if raw == _SKIPPED:
             raise OSError(EIO, "it did not measure: check its power")

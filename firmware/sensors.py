@@ -10,8 +10,12 @@
 # the driver is created again at the next reading, since a sensor may be plugged in later.
 
 NEEDED = "needed"
-_SAME = {"dht11": "dht", "dht22": "dht", "bmp280": "bme280"}  # drivers that share a module
-_KNOWN = "adc, bme280, bmp280, counter, dht11, dht22, digital, ds18x20"
+# Drivers that share a module.
+_SAME = {"dht11": "dht", "dht22": "dht", "bmp280": "bme280", "sht3x": "sht", "sht4x": "sht"}
+_KNOWN = (
+    "adc, bh1750, bme280, bmp280, counter, dht11, dht22, digital, ds18x20, ds3231, hx711, ina219, scd4x, sht3x, sht4x, "
+    "vl53l0x"
+)
 
 
 class SensorError(ValueError):

@@ -8,7 +8,8 @@ It does not change the system and needs no root. `INFLIGHT_CACHE` is the cache (
 - tests: also what only tests need: Chromium, the newest MicroPython
 - firmware: also the firmware images of boards, if their site can be reached
 - brokers: also more brokers for tests
-- fuzz: also a fuzzer"""
+- fuzz: also a fuzzer
+- home-assistant: also Home Assistant, for the check of announcements"""
 
 import sys
 import time
@@ -17,7 +18,7 @@ from functools import partial
 if sys.version_info < (3, 10):  # noqa: UP036 (older ones need the message)
     sys.exit("setup: Python 3.10 or newer is needed, this is " + sys.version.split()[0])
 
-from dev.setup import brokers, environment, firmware, fuzz, programs, spark
+from dev.setup import brokers, environment, firmware, fuzz, home_assistant, programs, spark
 from dev.setup.common import CHECKOUT, SetupError, exclusive, say
 from inflight_tools.cache import cache_dir
 
@@ -28,6 +29,7 @@ MORE = {
     "firmware": firmware.ensure,
     "brokers": brokers.ensure,
     "fuzz": fuzz.ensure,
+    "home-assistant": home_assistant.ensure,
 }
 
 

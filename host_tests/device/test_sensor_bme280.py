@@ -88,7 +88,7 @@ def test_bme280_numbers_of_twelve_bits_keep_their_sign():
         SoftI2C.chip = 0x60
         driver = Driver({"sda": 8, "scl": 9, "address": 118}, "x")
         eq(driver._h, (75, 370, 0, 301, 50, 30))
-        driver._i2c.memory[0xE4:0xE7] = b"\xff\x5e\xfd"
+        driver._chip._bus.memory[0xE4:0xE7] = b"\xff\x5e\xfd"
         eq(driver._read_humidity()[3:5], (-2, -43))
 
 

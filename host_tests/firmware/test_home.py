@@ -113,6 +113,15 @@ def test_reading_that_appears_later_is_announced(make, broker, until, announced)
     until(app, lambda: {"binary_sensor/dev/door", "sensor/dev/mode"} <= set(announced()))
 
 
+def test_parts_per_million_of_co2(make, broker, until, announced):
+    app = make(broker.port, ha=True)
+    app.board.readings = [("air-co2", "ppm", 500), ("air-salt", "ppm", 35_000)]
+    until(app, lambda: {"sensor/dev/air-co2", "sensor/dev/air-salt"} <= set(announced()))
+    found = [announced()["sensor/dev/air-" + name] for name in ("co2", "salt")]
+    assert [fields["unit_of_measurement"] for fields in found] == ["ppm", "ppm"]
+    assert [fields.get("device_class") for fields in found] == ["carbon_dioxide", None]
+
+
 def fake_sensor(monkeypatch, driver, *readings):
     class Driver:
         def __init__(self, fields, name):

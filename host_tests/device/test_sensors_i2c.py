@@ -1,0 +1,287 @@
+"""The drivers of I2C sensors against models of their chips: values, and for each fault an error instead of a value."""
+
+import sensor_scd4x
+import telemetry
+from hardware import With, fails
+from harness import eq
+from i2c_chips import BH1750, DS3231, INA219, SHT, VL53L0X, Chip, Registers, SCD4x, SoftI2C, clock, machine
+from sensors import Sensor
+
+sensor_scd4x.sleep_ms = clock.sleep_ms
+SHT3X = b"\x24\x00", 15.5
+SHT4X = b"\xfd", 8.3
+ADDRESSES = {"bh1750": 35, "ds3231": 104, "ina219": 64, "scd4x": 98, "sht3x": 68, "sht4x": 68, "vl53l0x": 41}
+
+
+class Bench:
+    """The sensor of a driver, on a bus with this chip."""
+
+    def __init__(self, driver, chip, **fields):
+        self.plug(chip, fields.get("address", ADDRESSES[driver]))
+        fields.update({"driver": driver, "sda": 8, "scl": 9})
+        self.sensor = Sensor(fields)
+        self.errors = {}
+
+    def plug(self, chip, address):
+        SoftI2C.chips = {} if chip is None else {address: chip}
+
+    def read(self, wait=True):
+        """{name without the driver: value}; `units` has the units. wait: for as long as start() says."""
+        with With(machine=machine):
+            ms = telemetry.start([self.sensor])
+            if wait:
+                clock.sleep_ms(ms)
+            readings = list(telemetry.read([self.sensor], self.errors))
+        self.units = [unit for _, unit, _ in readings]
+        return {name[len(self.sensor.__name__) :]: value for name, _, value in readings}
+
+    def value(self):
+        """The only reading's."""
+        readings = self.read()
+        eq((list(readings), self.errors), ([""], {}))
+        return readings[""]
+
+    def error(self, wait=True, of=""):
+        """The only error; there are no readings then."""
+        eq(self.read(wait), {})
+        eq(list(self.errors), [self.sensor.__name__ + of])
+        return self.errors[self.sensor.__name__ + of]
+
+
+def close(a, b):
+    assert abs(a - b) <= 1e-5 * max(1, abs(b)), (a, b)
+
+
+def chips():
+    """(driver, a chip that works) of each driver."""
+    return (
+        ("bh1750", BH1750(1200)),
+        ("ds3231", DS3231(84)),
+        ("ina219", INA219(12, 50)),
+        ("scd4x", SCD4x(500, 0x6667, 0x5EB9)),
+        ("sht3x", SHT(*SHT3X, 0x6667, 0x5EB9)),
+        ("sht4x", SHT(*SHT4X, 0x6667, 0x5EB9)),
+        ("vl53l0x", VL53L0X(500)),
+    )
+
+
+# --- what is the same with all ---
+
+
+def test_no_chip_and_one_that_is_plugged_in_later():
+    for driver, chip in chips():
+        bench = Bench(driver, None)
+        assert "no answer at address %d: check the wires" % ADDRESSES[driver] in bench.error(), driver
+        for _ in range(2):
+            bench.plug(chip, ADDRESSES[driver])
+            assert bench.read() and not bench.errors, (driver, bench.errors)
+            bench.plug(None, 0)
+            assert "no answer" in bench.error(), driver
+
+
+def test_a_chip_that_vanishes_while_it_measures():
+    for driver, chip in chips():
+        bench = Bench(driver, chip)
+        bench.read()
+        with With(machine=machine):
+            clock.sleep_ms(telemetry.start([bench.sensor]))
+            bench.plug(None, 0)
+            eq(list(telemetry.read([bench.sensor], bench.errors)), [])
+        assert "no answer" in bench.errors[driver], driver
+
+
+def test_a_measurement_that_is_not_complete_is_no_reading():
+    for driver, chip in chips():
+        if driver == "bh1750":
+            continue  # it does not tell: see test_bh1750_has_time_to_measure
+        chip.slow = 10_000
+        bench = Bench(driver, chip)
+        for wait in (False, True):
+            text = bench.error(wait)
+            assert "still measuring" in text or "no answer" in text, (driver, text)
+
+
+class Other(Registers):
+    """Another chip: it takes everything, and has zeros or ones in its registers."""
+
+    def __init__(self, content):
+        super().__init__()
+        self.content = content
+
+    def read(self, n):
+        return self.content * n
+
+
+def test_another_chip_at_the_address():
+    for driver, chip in chips():
+        if driver == "bh1750":
+            continue  # every answer is a brightness
+        for content in (b"\x00", b"\xff"):
+            text = Bench(driver, Other(content)).error()
+            assert "is not a" in text or "checksum" in text or "still measuring" in text, (driver, content, text)
+
+
+class Deaf(Chip):
+    """It acknowledges its address, and no command."""
+
+    def write(self, data):
+        return 0
+
+
+def test_a_chip_that_refuses_commands():
+    for driver in ("bh1750", "scd4x", "sht3x", "sht4x"):
+        assert "refuses a command" in Bench(driver, Deaf()).error(), driver
+
+
+def test_addresses():
+    for driver, address in (("bh1750", 92), ("ina219", 79), ("sht3x", 69), ("sht4x", 70)):
+        chip = dict(chips())[driver]
+        assert Bench(driver, chip, address=address).read(), driver
+        for wrong in (0, 34, 128, -1, 68.5):
+            text = Bench(driver, chip, address=wrong).error()
+            assert "address: use one of %d, " % ADDRESSES[driver] in text, (driver, text)
+        with With(machine=machine):
+            assert "address: write a number" in fails({"driver": driver, "sda": 8, "scl": 9, "address": "0x44"})
+
+
+# --- Sensirion ---
+
+
+def test_sht_values():
+    for driver, kind, least, most in (("sht3x", SHT3X, 0, 100), ("sht4x", SHT4X, -6, 119)):
+        for raw, degrees in ((0, -45), (0x6666, 25), (0xFFFF, 130)):
+            for word, share in ((0, 0), (0x6666, 0.4), (0xFFFF, 1)):
+                bench = Bench(driver, SHT(*kind, raw, word))
+                readings = bench.read()
+                eq((sorted(readings), bench.errors), (["-humidity", "-temperature"], {}))
+                eq(bench.units, ["Cel", "%RH"])
+                close(readings["-temperature"], degrees)
+                close(readings["-humidity"], min(max(least + share * (most - least), 0), 100))
+
+
+def test_sensirion_wrong_bits_are_no_reading():
+    for driver, n in (("sht3x", 48), ("sht4x", 48), ("scd4x", 72)):
+        for bit in range(n):
+            chip = dict(chips())[driver]
+            chip.flip = bit
+            assert "wrong checksum" in Bench(driver, chip).error(), (driver, bit)
+
+
+def test_sht_of_the_other_kind():
+    for driver, kind in (("sht3x", SHT4X), ("sht4x", SHT3X)):
+        assert "check whether it is that chip" in Bench(driver, SHT(*kind, 1, 1)).error()
+
+
+def test_scd4x_values():
+    bench = Bench("scd4x", SCD4x(500, 0x6667, 0x5EB9))  # the example in the data sheet: 500 ppm, 25 degrees, 37 %
+    readings = bench.read()
+    eq((sorted(readings), bench.units), (["-co2", "-humidity", "-temperature"], ["ppm", "Cel", "%RH"]))
+    eq(readings["-co2"], 500)
+    assert abs(readings["-temperature"] - 25) < 0.01 and abs(readings["-humidity"] - 37) < 0.01, readings
+
+
+def test_scd4x_measures_on_when_the_device_restarts():
+    chip = SCD4x(500, 0x6667, 0x5EB9)
+    Bench("scd4x", chip).read()
+    clock.sleep_ms(60_000)
+    bench = Bench("scd4x", chip)
+    before = clock.now
+    eq(bench.read()["-co2"], 500)
+    eq(chip.starts, 1)
+    assert clock.now - before < 100  # it has a value already
+    eq(bench.read()["-co2"], 500)  # and the next one after 5 s
+
+
+def test_scd4x_that_did_not_measure():
+    for co2 in (0, 40_001, 0xFFFF):
+        bench = Bench("scd4x", SCD4x(co2, 0x6667, 0x5EB9))
+        eq(sorted(bench.read()), ["-humidity", "-temperature"])
+        assert "%d ppm: it has not measured" % co2 in bench.errors["scd4x-co2"], bench.errors
+
+
+# --- others ---
+
+
+def test_bh1750_values():
+    for raw, lux in ((0, 0), (1, 1 / 1.2), (33792, 28160), (65534, 65534 / 1.2)):
+        bench = Bench("bh1750", BH1750(raw))
+        close(bench.value(), lux)
+        eq(bench.units, ["lx"])
+    assert "more than 54612 lx" in Bench("bh1750", BH1750(65535)).error()
+
+
+def test_bh1750_has_time_to_measure():
+    chip = BH1750(1200)
+    bench = Bench("bh1750", chip)
+    for lux in (1000, 20, 3000):
+        chip.raw = lux * 12 // 10
+        close(bench.value(), lux)  # never the one before
+
+
+def test_ina219_values():
+    bench = Bench("ina219", INA219(12, 50))
+    readings = bench.read()
+    eq((sorted(readings), bench.units), (["-current", "-power", "-voltage"], ["V", "A", "W"]))
+    for name, value in (("-voltage", 12), ("-current", 0.5), ("-power", 6)):
+        close(readings[name], value)
+    for volts, millivolts in ((0, 0), (31.996, 319.99), (3.3, -0.01), (5, -319.99)):
+        readings = Bench("ina219", INA219(volts, millivolts), shunt=0.01).read()
+        close(readings["-voltage"], volts)
+        close(readings["-current"], millivolts / 10)
+        close(readings["-power"], volts * millivolts / 10)
+
+
+def test_ina219_out_of_range():
+    for millivolts in (320, -320, 1000):
+        bench = Bench("ina219", INA219(12, millivolts))
+        eq(list(bench.read()), ["-voltage"])
+        assert "less resistance" in bench.errors["ina219-current"], bench.errors
+    bench = Bench("ina219", INA219(33, 50))
+    eq(list(bench.read()), ["-current"])
+    assert "32 V or more" in bench.errors["ina219-voltage"], bench.errors
+
+
+def test_ina219_shunt():
+    for shunt in (0, -0.1):
+        assert "shunt: write its resistance in ohms" in Bench("ina219", INA219(12, 50), shunt=shunt).error()
+
+
+def test_ds3231_values():
+    for quarters, degrees in ((101, 25.25), (0, 0), (-1, -0.25), (-41, -10.25), (-160, -40), (340, 85)):
+        bench = Bench("ds3231", DS3231(quarters))
+        eq((bench.read(), bench.units), ({"-temperature": degrees}, ["Cel"]))
+    for quarters in (-512, 511):
+        assert "it cannot measure that" in Bench("ds3231", DS3231(quarters)).error()
+
+
+def test_ds3231_that_measures_by_itself_is_not_started():
+    chip = DS3231(101)
+    bench = Bench("ds3231", chip)
+    chip.by_itself()
+    eq((bench.read(), chip.started), ({"-temperature": 25.25}, 0))
+    eq((bench.read(), chip.started), ({"-temperature": 25.25}, 1))
+    eq(chip.registers[0x0E], 0x1C)  # the rest of its settings is as before
+
+
+def test_vl53l0x_values():
+    for mm in (0, 30, 256, 1999):
+        bench = Bench("vl53l0x", VL53L0X(mm))
+        close(bench.value(), mm / 1000)
+        eq(bench.units, ["m"])
+    chip = VL53L0X(500)
+    bench = Bench("vl53l0x", chip)
+    for chip.mm in (500, 600):
+        close(bench.value(), chip.mm / 1000)
+    eq(chip.registers[0x89], 0x21)  # 2.8 V at the bus; the other bits as before
+    chip.slow = 10_000
+    assert "still measuring" in bench.error()  # not the value before
+
+
+def test_vl53l0x_that_sees_nothing_or_fails():
+    for state in range(16):
+        bench = Bench("vl53l0x", VL53L0X(500, state))
+        if state != 11:
+            text = bench.error()
+            assert ("laser failed" if state in (1, 2, 3) else "sees nothing") in text and "%d:" % state in text, text
+    for mm in (8190, 8191):
+        assert "sees nothing" in Bench("vl53l0x", VL53L0X(mm)).error()

@@ -1,0 +1,123 @@
+"""Announcements by Home Assistant's own code: its schemas, and what its templates make of the device's messages."""
+
+import json
+import subprocess
+import sys
+import types
+
+import pytest
+
+from dev.setup import home_assistant
+from dev.setup.common import CHECKOUT
+from discovery import _UNITS
+from host_tests.firmware.test_home import ACTUATORS, machine_module  # noqa: F401 (a fixture)
+
+PREFIX = "homeassistant"
+READINGS = [(f"in-{n}", unit, n + 0.5) for n, unit in enumerate([*_UNITS, "ppm", "count/min"])]
+READINGS += [
+    ("air-co2", "ppm", 500),
+    ("door", None, True),
+    ("window", None, False),
+    ("mode", None, "auto"),
+    ("at:a/1.5", "V", 3),
+]
+
+if home_assistant.unavailable():
+    pytest.skip(home_assistant.unavailable(), allow_module_level=True)
+
+
+def checked(announced, states=None):
+    """What Home Assistant makes of these announcements, and of messages; {topic without prefix and /config: ...}."""
+    given = {"prefix": PREFIX, "announced": announced, "states": states or {}}
+    command = [home_assistant.python(), CHECKOUT / "dev/home_assistant/check.py"]
+    environment = {"PATH": "/usr/bin:/bin"}  # none of our modules
+    done = subprocess.run(command, input=json.dumps(given), env=environment, capture_output=True, text=True, timeout=60)
+    assert not done.returncode, done.stderr
+    return {topic[len(PREFIX) + 1 : -len("/config")]: found for topic, found in json.loads(done.stdout).items()}
+
+
+class Meter:
+    """A driver whose readings are counted: state class total_increasing."""
+
+    def __init__(self, fields, name):
+        self.name = name
+
+    def read(self):
+        return [(self.name, "l", 7)]
+
+
+@pytest.fixture
+def device(make, broker, until, machine_module, monkeypatch):  # noqa: F811
+    """device(...) runs a device with these fields; returns (announcements, {topic: last message})."""
+    monkeypatch.setitem(sys.modules, "sensor_counter", types.SimpleNamespace(FIELDS={}, Driver=Meter))
+
+    def run(**fields):
+        app = make(broker.port, ha=True, sensors=[{"driver": "counter", "name": "rain"}], **fields)
+        app.board.readings = READINGS
+        last_ones = [f"sensor/dev/{name}" for name in ("rain", "air-co2")] + ["number/dev/interval"]
+        wanted = {f"{PREFIX}/{entity}/config" for entity in last_ones}
+        if "sleep_ms" in fields:
+            app.run()
+        else:
+            until(app, lambda: wanted <= set(_announced(broker)) and not app.client.pending)
+        last = {m.topic: m.payload.decode() for m in list(broker.arrived) if m.topic.startswith("inflight/dev/")}
+        return _announced(broker), last
+
+    return run
+
+
+def _announced(broker):
+    return {m.topic: json.loads(m.payload) for m in list(broker.arrived) if m.topic.startswith(PREFIX + "/")}
+
+
+def test_every_announcement_is_valid_and_its_templates_find_the_values(device):
+    announced, states = device(actuators=ACTUATORS, interval_ms=60_000)
+    found = checked(announced, states)
+    assert {topic: entity["problems"] for topic, entity in found.items() if entity["problems"]} == {}
+    for name, _, value in [*READINGS, ("rain", "l", 7)]:
+        component = "binary_sensor" if isinstance(value, bool) else "sensor"
+        object_id = {"at:a/1.5": "at_3aa_2f1_2e5"}.get(name, name)
+        entity = found[f"{component}/dev/{object_id}"]
+        assert (entity["state"], entity["available"]) == (str(value), "online"), name
+        # A reading that is not in the message: Home Assistant ignores an empty state of a sensor.
+        assert entity["without"] == ("before" if isinstance(value, str) else ""), name
+    health = json.loads(states["inflight/dev/health"])
+    for field in ("rssi", "heap", "up"):
+        assert found[f"sensor/dev/health-{field}"]["state"] == str(health[field])
+    assert found["sensor/dev/health-journal_2elive"]["state"] == str(health["journal"]["live"])
+    assert found["switch/dev/actuator-pump"]["state"] == "off"
+    assert found["number/dev/actuator-fan"]["state"] == "0"
+    lamp = found["light/dev/actuator-lamp"]
+    assert (lamp["state"], lamp["color"], lamp["command"]) == ("off", "255,255,255", "#ff0800")
+
+
+def test_of_a_sensor_that_sleeps(device):
+    announced, states = device(sleep_ms=60_000)
+    found = checked(announced, states)
+    assert {topic: entity["problems"] for topic, entity in found.items() if entity["problems"]} == {}
+    assert {entity.get("available") for entity in found.values()} == {"online"}
+
+
+def test_unavailable_when_the_will_was_published(device):
+    announced, states = device(interval_ms=60_000)
+    states["inflight/dev/status"] = '{"state": "offline", "firmware": "0.1.0"}'
+    assert {entity["available"] for entity in checked(announced, states).values()} == {"offline"}
+
+
+def test_the_check_finds_mistakes(device):
+    announced, _ = device(interval_ms=60_000)
+    topic = f"{PREFIX}/sensor/dev/in-0/config"
+    right = announced[topic]
+    changes = (
+        {"device_clas": "temperature"},
+        {"device_class": "warmth"},
+        {"unit_of_measurement": "K/s"},
+        {"value_template": "{{ value_json"},
+        {"state_class": "total_increasing", "device_class": "carbon_dioxide", "unit_of_measurement": "ppm"},
+        {"availability_topic": "inflight/dev#"},
+        {"qos": 3},
+    )
+    wrong = {f"{PREFIX}/sensor/dev/wrong-{n}/config": right | change for n, change in enumerate(changes)}
+    wrong[f"{PREFIX}/sensor/dev/in 0/config"] = right
+    assert [topic for topic, entity in checked(wrong).items() if not entity["problems"]] == []
+    assert checked({topic: right})["sensor/dev/in-0"]["problems"] == []
