@@ -12,7 +12,7 @@ from .subscriber import number
 _FLEET = ("-m", "inflight_tools", "fleet")
 _PATIENCE_S = 3600  # a batch takes Spark a second, but minutes on a loaded machine
 # These Java processes run for a minute: full optimization would cost more time than it saves.
-_QUICK_JIT = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+QUICK_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 class _Program:
@@ -28,7 +28,7 @@ class _Program:
     def on(self):
         with open(self._log, "ab") as log, open(self._out, "ab") as out:
             self._process = subprocess.Popen(
-                self._argv, stdout=out, stderr=log, start_new_session=True, env=_QUICK_JIT | os.environ
+                self._argv, stdout=out, stderr=log, start_new_session=True, env=QUICK_JAVA | os.environ
             )
 
     def off(self):

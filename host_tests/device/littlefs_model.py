@@ -67,6 +67,16 @@ class Board:
         self.power_off()
         self.flash.restore(snapshot)
 
+    def is_cut(self, k, how, act):
+        """True if the power was cut at operation k of act(), False if act() had fewer."""
+        self.cut_at(k, how)
+        try:
+            act()
+            return False
+        except (PowerCut, OSError):  # littlefs closes a file that it cannot read any more
+            assert self.flash.off
+            return True
+
 
 # --- files of a user ---
 

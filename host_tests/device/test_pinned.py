@@ -11,7 +11,7 @@ from inflight.journal import DONE, OUT, Journal
 from inflight.pinned import PinnedFlash
 from inflight.pinning import Finder
 from littlefs_model import ROOT, Board, files, free, read, write
-from nor import PowerCut, before, torn
+from nor import before, torn
 from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange, look
 
@@ -525,27 +525,16 @@ def cut_everywhere(board, act, check):
         while True:
             board.restore(start)
             board.boot()
-            if not is_cut(board, k, how, act):
+            if not board.is_cut(k, how, act):
                 break
             cuts += 1
             board.boot()
-            cuts += is_cut(board, k * 7 % 40, how, act)
+            cuts += board.is_cut(k * 7 % 40, how, act)
             board.boot()
             check()
             k += CUT_STEP
     print("power cut at", cuts, "points")
     assert cuts * CUT_STEP > 30
-
-
-def is_cut(board, k, how, act):
-    """True if the power was cut at operation k of act(), False if act() had fewer."""
-    board.cut_at(k, how)
-    try:
-        act()
-        return False
-    except (PowerCut, OSError):  # littlefs closes a file that it cannot read any more
-        assert board.flash.off
-        return True
 
 
 def test_power_cut_at_first_use():

@@ -53,10 +53,15 @@ def test_health_has_the_reset_cause(machine, broker, published):
     assert [cause for _, cause in sorted(causes().items())] == ["power-on", "power-cut", "soft"]
 
 
-def test_reboot_publishes_offline_and_asks_for_a_restart(machine, broker, published):
-    machine.configure(port=broker.port)
+def online(machine, published, **config):
+    """Starts the machine, and waits until it has told its status."""
+    machine.configure(**config)
     machine.start()
     machine.wait_for(lambda: published("status"))
+
+
+def test_reboot_publishes_offline_and_asks_for_a_restart(machine, broker, published):
+    online(machine, published, port=broker.port)
     broker.give("inflight/box/command/reboot", b"", 2)
     assert machine.end()[1] == AGAIN
     assert [body["state"] for body in published("status")] == ["online", "offline"]
@@ -93,9 +98,7 @@ def settings(machine):
 
 
 def test_settings_survive_restarts(machine, broker, published):
-    machine.configure(port=broker.port)
-    machine.start()
-    machine.wait_for(lambda: published("status"))
+    online(machine, published, port=broker.port)
     broker.give("inflight/box/command/set", b'{"interval_ms": 250, "health_ms": null}', 2)
     assert machine.end()[1] == AGAIN
     assert published("reply/set")[0]["ok"]
@@ -109,9 +112,7 @@ def test_settings_survive_restarts(machine, broker, published):
 
 
 def test_settings_without_a_connection_are_rolled_back(machine, broker, nobody, published):
-    machine.configure(port=broker.port)
-    machine.start()
-    machine.wait_for(lambda: published("status"))
+    online(machine, published, port=broker.port)
     broker.give("inflight/box/command/set", b'{"port": %d}' % nobody, 2)
     assert machine.end()[1] == AGAIN
     machine.start()
@@ -151,9 +152,7 @@ def test_tls_with_the_right_authority(machine, broker, ca, authority, context, f
     if form == "der":
         ca.write_bytes(der(authority))
     with tls_proxy(broker.port, context) as tls:
-        machine.configure(host="localhost", port=tls.port, tls_ca=str(ca))
-        machine.start()
-        machine.wait_for(lambda: published("status"))
+        online(machine, published, host="localhost", port=tls.port, tls_ca=str(ca))
 
 
 def test_tls_with_another_authority_sends_nothing_to_the_broker(machine, broker, ca, context):
@@ -173,6 +172,4 @@ def test_tls_with_a_client_certificate(machine, broker, tmp_path, authority, con
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(ca)
     with tls_proxy(broker.port, context) as tls:
-        machine.configure(host="localhost", port=tls.port, tls_ca=ca, tls_cert=cert, tls_key=key)
-        machine.start()
-        machine.wait_for(lambda: published("status"))
+        online(machine, published, host="localhost", port=tls.port, tls_ca=ca, tls_cert=cert, tls_key=key)

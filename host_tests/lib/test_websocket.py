@@ -195,11 +195,7 @@ def test_text_ends_the_connection(serve, make):
 # --- the handshake ---
 
 
-def test_what_is_asked_for(serve, make):
-    """Host with its port, the path with its query, headers of the caller."""
-    broker = serve()
-    client = make(broker.port, path="/mqtt?token=a%20b", headers={"Authorization": "Bearer x"})
-
+def come_and_go(broker, client):
     def script(b):
         b.welcome()
         b.goodbye()
@@ -207,6 +203,13 @@ def test_what_is_asked_for(serve, make):
     with broker.play(script):
         client.connect()
         client.disconnect()
+
+
+def test_what_is_asked_for(serve, make):
+    """Host with its port, the path with its query, headers of the caller."""
+    broker = serve()
+    client = make(broker.port, path="/mqtt?token=a%20b", headers={"Authorization": "Bearer x"})
+    come_and_go(broker, client)
     request = broker.websocket.request
     assert request.path == "/mqtt?token=a%20b"
     assert request.headers["Host"] == f"127.0.0.1:{broker.port}"
@@ -249,14 +252,7 @@ def test_long_headers_that_nobody_knows(serve, make):
     """Cookies and policies of proxies are passed over."""
     broker = serve(whole, with_header("Strict-Transport-Security", "x" * 3000))
     client = make(broker.port, path="/mqtt")
-
-    def script(b):
-        b.welcome()
-        b.goodbye()
-
-    with broker.play(script):
-        client.connect()
-        client.disconnect()
+    come_and_go(broker, client)
 
 
 def test_no_answer(virtual, make):

@@ -5,23 +5,12 @@ import asyncio
 import sys
 
 from inflight import AsyncClient, Client, Journal, RamFlash
+from trusting import trusting
 
 port, ca = sys.argv[1:]
 LONG = bytes(range(250)) * 20
 EXPECTED = sorted([b"0", b"1", b"2", LONG])
-context = None
-if ca != "-":
-    if sys.implementation.name == "micropython":
-        import tls as ssl
-    else:
-        import ssl
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    with open(ca, "rb") as file:
-        data = file.read()
-    if sys.implementation.name == "micropython":
-        context.load_verify_locations(data)
-    else:
-        context.load_verify_locations(cadata=data)
+context = None if ca == "-" else trusting(ca)
 
 
 class Got:

@@ -4,22 +4,12 @@ verification off: before the client is created or, with "later", before it conne
 import sys
 
 from inflight import AsyncClient, Client, Journal, RamFlash
+from trusting import ssl, trusting
 
 kind, host, port, ca = sys.argv[1:5]
 what = sys.argv[5] if len(sys.argv) > 5 else ""
 
-if sys.implementation.name == "micropython":
-    import tls as ssl
-else:
-    import ssl
-
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-with open(ca, "rb") as file:
-    data = file.read()
-if sys.implementation.name == "micropython":
-    context.load_verify_locations(data)
-else:
-    context.load_verify_locations(cadata=data)
+context = trusting(ca)
 
 
 def loosen():

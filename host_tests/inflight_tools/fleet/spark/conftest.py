@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from dev.demo.downstream import QUICK_JAVA
 from host_tests.absent import absent
 from inflight_tools.fleet.spark.java import java_home
 
@@ -25,8 +26,14 @@ def pytest_pycollect_makemodule(module_path, parent):
     return absent(parent, module_path, REASON)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_java():
+    """For the processes that tests start as well."""
+    os.environ.update(QUICK_JAVA)
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
+def spark(tmp_path_factory, quick_java):
     from inflight_tools.fleet.spark.session import session
 
     folder = tmp_path_factory.mktemp("spark")
