@@ -9,12 +9,15 @@ CHIP_IDS = {"esp32": 0, "esp32s2": 2, "esp32c3": 5, "esp32s3": 9, "esp32c6": 13}
 MB = 1 << 20
 
 
-def esp_application(chip, size, flash_mb=4, fill=b"\x12\x34\x56\x78"):
+BANNER = b"MicroPython v1.26.1 on 2025-09-11"
+
+
+def esp_application(chip, size, flash_mb=4, fill=b"\x12\x34\x56\x78", banner=b""):
     """An application or a bootloader of about `size` bytes: one segment, checksum, SHA-256."""
     flash = (flash_mb.bit_length() - 1) << 4
     head = struct.pack("<BBBBI", 0xE9, 1, 2, flash, 0x4008_0000)
     head += struct.pack("<B3xHBHH4xB", 0xEE, CHIP_IDS[chip], 0, 0, 0xFFFF, 1)
-    content = (fill * (size // 4 + 1))[: size // 4 * 4]
+    content = (banner + fill * (size // 4 + 1))[: size // 4 * 4]
     check = 0xEF
     for byte in content:
         check ^= byte
@@ -23,7 +26,7 @@ def esp_application(chip, size, flash_mb=4, fill=b"\x12\x34\x56\x78"):
     return image + hashlib.sha256(image).digest()
 
 
-def esp_firmware(chip="esp32", base=0x1000, size=100_000, flash_mb=4, layout=None):
+def esp_firmware(chip="esp32", base=0x1000, size=100_000, flash_mb=4, layout=None, banner=BANNER):
     """A file like MicroPython's .bin. `layout`: [(partition, subtype, size)]; default: that of MicroPython."""
     table = PartitionTable(flash_mb * MB)
     for name, subtype, length in layout or stock_layout(flash_mb):
@@ -32,7 +35,7 @@ def esp_firmware(chip="esp32", base=0x1000, size=100_000, flash_mb=4, layout=Non
     bootloader = esp_application(chip, 12_000, flash_mb)
     whole[: len(bootloader)] = bootloader
     whole[0x8000 - base : 0x9000 - base] = table.to_bytes()
-    return bytes(whole) + esp_application(chip, size, flash_mb)
+    return bytes(whole) + esp_application(chip, size, flash_mb, banner=banner)
 
 
 def stock_layout(flash_mb):
@@ -58,7 +61,9 @@ def uf2_errata_block():
     return head + b"\xef" * 256 + b"\0" * 220 + struct.pack("<I", 0x0AB16F30)
 
 
-def pico_firmware(family=0xE48BFF56, fs=(0x1012_C000, 0xD_4000), size=8192, before=b"", name=b"MicroPython\0"):
+def pico_firmware(
+    family=0xE48BFF56, fs=(0x1012_C000, 0xD_4000), size=8192, before=b"", name=b"MicroPython\0", banner=BANNER
+):
     """A file like MicroPython's .uf2, which declares its file system."""
     start = 0x1000_0000
     memory = bytearray(range(256)) * (size // 256)
@@ -67,4 +72,5 @@ def pico_firmware(family=0xE48BFF56, fs=(0x1012_C000, 0xD_4000), size=8192, befo
     memory[0x500:0x50C] = struct.pack("<HHII", 6, 0x504D, 1, 2)
     memory[0x520:0x530] = struct.pack("<HHIII", 7, 0x504D, start + 0x600, *fs)
     memory[0x600 : 0x600 + len(name)] = name
+    memory[0x6F0 : 0x6F0 + len(banner)] = banner
     return uf2({start + at: bytes(memory[at : at + 256]) for at in range(0, size, 256)}, family, before)

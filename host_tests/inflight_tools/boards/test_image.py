@@ -189,9 +189,27 @@ WHOLE = esp_firmware()
         (WHOLE[: 0x10000 - 0x1000], "the firmware's application is damaged or cut short"),
         (damaged(WHOLE, 0x20000), "the firmware's application is damaged or cut short"),
         (damaged(WHOLE, 0x1000), "the firmware's bootloader is damaged or cut short"),
+        (
+            esp_firmware(banner=b"MicroPython v1.20.0 on 2023-04-26"),
+            "the firmware is MicroPython 1.20: FIRMWARE= takes 1.22",
+        ),
+        (esp_firmware(banner=b""), "the firmware does not tell its release: FIRMWARE= takes a build of MicroPython"),
         (damaged(WHOLE, 0x7030), "the partition table cannot be read: Checksum"),
     ],
-    ids=["chip", "html", "empty", "app", "blank app", "truncated", "no app", "bits", "bootloader", "table"],
+    ids=[
+        "chip",
+        "html",
+        "empty",
+        "app",
+        "blank app",
+        "truncated",
+        "no app",
+        "bits",
+        "bootloader",
+        "old",
+        "silent",
+        "table",
+    ],
 )
 def test_wrong_firmware_is_refused(firmware, problem):
     with pytest.raises(ValueError, match="^" + problem) as e:

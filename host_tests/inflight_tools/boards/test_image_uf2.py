@@ -103,11 +103,16 @@ def test_an_older_file_system_is_overwritten():
         (pico_firmware()[:-100], "the firmware's UF2 file is damaged or cut short"),
         (pico_firmware(**RP2350), "the firmware is for RP2350, not for RP2040"),
         (pico_firmware(fs=(0x1000_1000, 0xD_4000)), "the firmware reaches into its own file system"),
+        (
+            pico_firmware(banner=b"MicroPython v1.20.0 on 2023-04-26"),
+            "the firmware is MicroPython 1.20: FIRMWARE= takes 1.22",
+        ),
+        (pico_firmware(banner=b"\0"), "the firmware does not tell its release"),
         (pico_firmware(name=b"ROMFS\0"), "the firmware declares no file system: is it MicroPython"),
         (uf2({FLASH: b"\0" * 256}, 0xE48BFF56), "the firmware declares no file system"),
         (pico_firmware(fs=(0x1012_C000, 4 * 4096)), "the application, 16 KiB, does not fit the file system, 16 KiB"),
     ],
-    ids=["empty", "other", "truncated", "torn", "chip", "overlap", "romfs", "stranger", "small"],
+    ids=["empty", "other", "truncated", "torn", "chip", "overlap", "old", "silent", "romfs", "stranger", "small"],
 )
 def test_wrong_firmware_is_refused(firmware, problem):
     with pytest.raises(ValueError, match="^" + problem) as e:
@@ -153,7 +158,7 @@ def test_a_pico_w_boots_the_image_and_finds_its_application(tmp_path):
     from dev.pico_w.copies import staged
 
     (tmp_path / "config.json").write_text('{"host": "broker.example"}')
-    command = [*INFLIGHT, *["board", "image", "--board", "pico_w", "--out", "it.uf2", "--firmware"], emulated.find()]
+    command = [*INFLIGHT, *["board", "image", "--board", "pico_w", "--out", "it.uf2", "--firmware"], emulated.FIRMWARE.find()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     board = Board(uf2=tmp_path / "it.uf2")

@@ -10,6 +10,7 @@ from mp_image_tool_esp32.image_header import ImageHeader
 from mp_image_tool_esp32.partition_table import PART_MAGIC, PartitionEntry, PartitionError, PartitionTable
 
 from .filesystem import BLOCK, build, names
+from .release import check_release
 
 TABLE = PartitionTable.PART_TABLE_OFFSET
 TABLE_SIZE = PartitionTable.PART_TABLE_SIZE
@@ -42,6 +43,7 @@ class Esp32Image:
         self.table = _with_ours(own, self.flash_size)
         self._pieces = [("bootloader", self.base, bootloader), ("partition table", TABLE, self.table.to_bytes())]
         self._pieces += self._from_firmware(firmware)
+        check_release(firmware)
         vfs = self.table.by_name("vfs")
         self._pieces += [("files", vfs.offset + at, part) for at, part in build(files, vfs.size, _PROG)]
 

@@ -3,6 +3,7 @@
 import struct
 
 from .filesystem import build
+from .release import check_release
 
 _HEAD = struct.Struct("<8I")  # two magic numbers, flags, address, bytes, number, of how many, family
 _SIZE = 512
@@ -34,6 +35,7 @@ class Uf2Image:
         self.start, self.size = _file_system(self._firmware)
         if max(pages) >= self.start:
             raise ValueError("the firmware reaches into its own file system")
+        check_release(self._firmware.read(self._firmware.start, self._firmware.end - self._firmware.start))
         self._files = {
             self.start + offset + at: part[at : at + _PAGE]
             for offset, part in build(files, self.size, _PAGE)

@@ -23,7 +23,12 @@ _ALL = (
         bootloader=0x1000,
     ),
     Variant("esp32s2", "esp32", "ESP32_GENERIC_S2-20250911-v1.26.1.bin", bootloader=0x1000),
-    Variant("esp32s3", "esp32", "ESP32_GENERIC_S3-20250911-v1.26.1.bin"),
+    Variant(
+        "esp32s3",
+        "esp32",
+        "ESP32_GENERIC_S3-20250911-v1.26.1.bin",
+        "d6c48687f684cc7c002a0a4acd258f881c4b391f3ef121726a3b7cd285dcdbbc",
+    ),
     Variant("esp32c3", "esp32", "ESP32_GENERIC_C3-20250911-v1.26.1.bin"),
     Variant("esp32c6", "esp32", "ESP32_GENERIC_C6-20250911-v1.26.1.bin"),
     Variant(

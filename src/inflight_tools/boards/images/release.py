@@ -1,0 +1,16 @@
+"""The release of MicroPython that a firmware says it is."""
+
+import re
+
+_LEAST = (1, 22)
+_BANNER = re.compile(rb"MicroPython v(\d+)\.(\d+)[^ \0]* on \d{4}-\d\d-\d\d")  # what it prints when it starts
+
+
+def check_release(code):
+    """ValueError, one line, if the firmware `code` is too old for the application, or does not tell its release."""
+    found = _BANNER.search(code)
+    if not found:
+        raise ValueError("the firmware does not tell its release: FIRMWARE= takes a build of MicroPython 1.22 or newer")
+    release = int(found[1]), int(found[2])
+    if release < _LEAST:
+        raise ValueError(f"the firmware is MicroPython {'%d.%d' % release}: FIRMWARE= takes 1.22 or newer")
