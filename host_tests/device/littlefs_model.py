@@ -3,8 +3,8 @@ the same bytes again."""
 
 import os
 
-from harness import SkipTest
-from nor import NorFlash, PowerCut
+from harness import CUT_STEP, SkipTest
+from nor import NorFlash, PowerCut, before, torn
 
 try:
     import vfs
@@ -76,6 +76,23 @@ class Board:
         except (PowerCut, OSError):  # littlefs closes a file that it cannot read any more
             assert self.flash.off
             return True
+
+
+def each_cut(board, act):
+    """Cuts the power at operations of act(), in two ways: every program and erase, or CUT_STEP apart. Yields (number of
+    the operation, way) of each cut, after the next start."""
+    board.power_off()
+    start = board.flash.snapshot()
+    for how in (before, torn(20, 0x5A)):
+        k = 0
+        while True:
+            board.restore(start)
+            board.boot()
+            if not board.is_cut(k, how, act):
+                break
+            board.boot()
+            yield k, how
+            k += CUT_STEP
 
 
 # --- files of a user ---

@@ -10,8 +10,7 @@ from harness import CUT_STEP, EMULATED, SkipTest, eq, raises
 from inflight.journal import DONE, OUT, Journal
 from inflight.pinned import PinnedFlash
 from inflight.pinning import Finder
-from littlefs_model import ROOT, Board, files, free, read, write
-from nor import before, torn
+from littlefs_model import ROOT, Board, each_cut, files, free, read, write
 from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange, look
 
@@ -515,24 +514,13 @@ def test_not_on_this_device():
 
 
 def cut_everywhere(board, act, check):
-    """Cuts the power at every program and erase of act(), in two ways, and at one during the next start; check()
-    examines the state after the start that follows."""
-    board.power_off()
-    start = board.flash.snapshot()
+    """Cuts the power of each_cut(), and at one operation during the next start; check() examines the state after the
+    start that follows."""
     cuts = 0
-    for how in (before, torn(20, 0x5A)):
-        k = 0
-        while True:
-            board.restore(start)
-            board.boot()
-            if not board.is_cut(k, how, act):
-                break
-            cuts += 1
-            board.boot()
-            cuts += board.is_cut(k * 7 % 40, how, act)
-            board.boot()
-            check()
-            k += CUT_STEP
+    for k, how in each_cut(board, act):
+        cuts += 1 + board.is_cut(k * 7 % 40, how, act)
+        board.boot()
+        check()
     print("power cut at", cuts, "points")
     assert cuts * CUT_STEP > 30
 

@@ -6,8 +6,7 @@ import sys
 from harness import CUT_STEP, SkipTest, eq, raises
 from inflight.journal import DONE, RELEASED, Journal
 from inflight.slots import SlotFlash
-from littlefs_model import ROOT, Board, files, vfs, write
-from nor import before, torn
+from littlefs_model import ROOT, Board, each_cut, files, vfs, write
 from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange
 
@@ -213,28 +212,18 @@ def test_power_cut_everywhere():
     journal.commit()
     device.close()
     users = files()
-    board.power_off()
-    start = board.flash.snapshot()
+    noted = {}
+
+    def act():
+        noted.update({"live": {50: None}, "next": None})
+        device = SlotFlash(FOLDER, 4, 512)
+        work(device, noted)
+        device.close()
+
     cuts = 0
-    for how in (before, torn(20, 0x5A)):
-        k = 0
-        while True:
-            board.restore(start)
-            board.boot()
-            noted = {"live": {50: None}, "next": None}
-
-            def act(noted=noted):
-                noted["device"] = SlotFlash(FOLDER, 4, 512)
-                work(noted["device"], noted)
-
-            if not board.is_cut(k, how, act):
-                break
-            cuts += 1
-            board.boot()
-            check(noted)
-            eq(files(), users)
-            k += CUT_STEP
-        board.flash.power_on()
-        noted["device"].close()
+    for _ in each_cut(board, act):
+        cuts += 1
+        check(noted)
+        eq(files(), users)
     print("power cut at", cuts, "points")
     assert cuts * CUT_STEP > 100

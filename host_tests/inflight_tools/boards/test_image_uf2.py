@@ -158,7 +158,11 @@ def test_a_pico_w_boots_the_image_and_finds_its_application(tmp_path):
     from dev.pico_w.copies import staged
 
     (tmp_path / "config.json").write_text('{"host": "broker.example"}')
-    command = [*INFLIGHT, *["board", "image", "--board", "pico_w", "--out", "it.uf2", "--firmware"], emulated.FIRMWARE.find()]
+    command = [
+        *INFLIGHT,
+        *["board", "image", "--board", "pico_w", "--out", "it.uf2", "--firmware"],
+        emulated.FIRMWARE.find(),
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     board = Board(uf2=tmp_path / "it.uf2")
