@@ -110,4 +110,4 @@ def answer_before_it_is_durable(monkeypatch):
 )
 def test_a_defective_client_is_detected(monkeypatch, mutate, ways, seed, problem):
     mutate(monkeypatch)
-    assert any(problem in found for found in day.simulate(0.25, 2 * len(KINDS), 5, seed, ways).problems())
+    assert any(problem in found for found in day.simulate(0.1, 2 * len(KINDS), 5, seed, ways).problems())

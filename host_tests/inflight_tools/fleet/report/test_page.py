@@ -1,6 +1,7 @@
 """The page as HTML: its figures equal the facts, hostile text stays text, nothing is fetched."""
 
 import base64
+import functools
 import hashlib
 import json
 import re
@@ -20,23 +21,32 @@ MADE = {
     "small": made_facts.fleet(3, minutes=9),
     "hostile": made_facts.hostile(),
 }
-PAGES = {name: render(facts) for name, facts in (*MADE.items(), ("empty", made_facts.empty()))}
-READ = {name: read(page) for name, page in PAGES.items()}
 FULL = sorted(MADE)
+ALL = sorted([*MADE, "empty"])
+
+
+@functools.cache
+def page_of(name):
+    return render(MADE[name] if name in MADE else made_facts.empty())
+
+
+@functools.cache
+def read_page(name):
+    return read(page_of(name))
 
 
 @pytest.mark.parametrize("name", FULL)
 def test_figures_of_the_fleet(name):
     expected = fleet_figures(MADE[name])
-    assert {identity: value(READ[name], identity) for identity in expected} == expected
+    assert {identity: value(read_page(name), identity) for identity in expected} == expected
     for identity, number in expected.items():
         if isinstance(number, int):
-            assert READ[name].one("data", id=identity).text == shown(number)
+            assert read_page(name).one("data", id=identity).text == shown(number)
 
 
 @pytest.mark.parametrize("name", FULL)
 def test_figures_of_each_device_worst_first(name):
-    bodies = list(READ[name].one("table", id="devices-table").all("tbody"))
+    bodies = list(read_page(name).one("table", id="devices-table").all("tbody"))
     assert len(bodies) == len(MADE[name]["devices"])
     for body, facts in zip(bodies, MADE[name]["devices"], strict=True):
         cells = [cell.text for cell in body.one("tr").all("td")]
@@ -46,7 +56,7 @@ def test_figures_of_each_device_worst_first(name):
 
 @pytest.mark.parametrize("name", FULL)
 def test_the_timeline_as_a_table_adds_up(name):
-    rows = [[int(cell.text.replace(",", "")) for cell in row.all("td")] for row in READ[name].one(id="steps").all("tr")]
+    rows = [[int(cell.text.replace(",", "")) for cell in row.all("td")] for row in read_page(name).one(id="steps").all("tr")]
     points = MADE[name]["timeline"]["points"]
     for column, key in enumerate(("received", "backlog", "restarts", "offline", "repeated", "dead_letters")):
         assert sum(row[column] for row in rows) == sum(point[key] for point in points)
@@ -54,20 +64,20 @@ def test_the_timeline_as_a_table_adds_up(name):
 
 @pytest.mark.parametrize("name", FULL)
 def test_dead_letters_with_reasons(name):
-    rows = list(READ[name].one("section", id="dead").one("tbody").all("tr"))
+    rows = list(read_page(name).one("section", id="dead").one("tbody").all("tr"))
     for n, (row, letter) in enumerate(zip(rows, MADE[name]["dead_letters"], strict=True)):
-        assert value(READ[name], f"dead-{n}") == letter["count"]
+        assert value(read_page(name), f"dead-{n}") == letter["count"]
         assert row.one("th").text[:10] == letter["reason"][:10]
 
 
 def test_a_dead_letter_shows_topic_and_payload():
-    text = READ["complete"].one("section", id="dead").text
+    text = read_page("complete").one("section", id="dead").text
     assert '[{"bn":"urn:dev:mac:00:","n":"t","v":21.5,"seq":"x"}]' in text
     assert "inflight/attic-1/telemetry" in text
 
 
 def test_health_in_words():
-    rows = [body.one("td", class_="health").text for body in READ["losing"].one(id="devices-table").all("tbody")]
+    rows = [body.one("td", class_="health").text for body in read_page("losing").one(id="devices-table").all("tbody")]
     for words in ("3 lost", "4 late", "two boards, one id", "clock wrong", "1 sensor error"):
         assert words in rows[0]
     assert "journal 92 % in use" in rows[1]
@@ -75,7 +85,7 @@ def test_health_in_words():
 
 
 def test_details_of_a_device():
-    text = READ["complete"].one("tr", id="d0").text
+    text = read_page("complete").one("tr", id="d0").text
     for words in ("Errno 110", "power on", "111\u00a0KB", "640\u00a0B of 48\u00a0KB", "Sector erases31"):
         assert words in text
 
@@ -90,37 +100,37 @@ def test_unknown_is_a_dash_not_a_zero():
 
 
 def test_hostile_text_stays_text():
-    page = READ["hostile"]
+    page = read_page("hostile")
     assert [one.attributes.get("type") for one in page.all("script")] == ["application/json", None]
     assert not list(page.all("img")) and not list(page.all("iframe"))
     for element in page.all():
         assert not [key for key in element.attributes if key.startswith("on") or key in ("style", "src")]
-    allowed = {element.tag for element in READ["complete"].all()}
+    allowed = {element.tag for element in read_page("complete").all()}
     assert {element.tag for element in page.all()} <= allowed
     assert "<script>alert(1)</script>" in page.one("section", id="dead").text  # as text
 
 
 def test_invisible_characters_are_escaped():
-    page = PAGES["hostile"]
+    page = page_of("hostile")
     page.encode()  # a lone surrogate would fail
     unseen = {char for char in page if unicodedata.category(char)[0] == "C" or char in "\u2028\u2029"} - {"\n"}
     assert unseen == set()
-    text = READ["hostile"].one("section", id="dead").text
+    text = read_page("hostile").one("section", id="dead").text
     for written in ("\\u202egnp.exe\\u2066", "\\x00\\x1b[2J", "\\u2028", "\\ud800"):
         assert written in text
 
 
 @pytest.mark.parametrize("name", FULL)
 def test_points_are_json_without_markup(name):
-    raw = READ[name].one("script", id="points").text
+    raw = read_page(name).one("script", id="points").text
     assert raw.isascii() and not set("<>&") & set(raw)
     for series in json.loads(raw).values():
         assert all(least <= greatest for _, _, least, greatest in series["p"])
 
 
-@pytest.mark.parametrize("name", sorted(PAGES))
+@pytest.mark.parametrize("name", ALL)
 def test_nothing_is_fetched(name):
-    page = READ[name]
+    page = read_page(name)
     for element in page.all():
         assert element.attributes.get("href", "#").startswith("#") or element.attributes["href"] == "data:,"
         assert not {"src", "srcset", "action", "poster", "background"} & set(element.attributes)
@@ -133,9 +143,9 @@ def _script(page):
     return list(page.all("script"))[-1].text
 
 
-@pytest.mark.parametrize("name", sorted(PAGES))
+@pytest.mark.parametrize("name", ALL)
 def test_the_security_policy_allows_only_this_style_and_this_script(name):
-    page = READ[name]
+    page = read_page(name)
     policy = page.one("meta", **{"http-equiv": "Content-Security-Policy"}).attributes["content"]
     for kind, text in (("style", page.one("style").text), ("script", _script(page))):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -145,7 +155,7 @@ def test_the_security_policy_allows_only_this_style_and_this_script(name):
 
 def test_size():
     """A page of 50 devices has less than 200 KB, also if it covers a week."""
-    assert len(PAGES["complete"].encode()) < 200 * 1024
+    assert len(page_of("complete").encode()) < 200 * 1024
     week = made_facts.fleet(50, minutes=7 * 24 * 60)
     assert len(render(week).encode()) < 200 * 1024
 
@@ -160,7 +170,7 @@ def test_only_the_worst_devices_are_listed():
 
 
 def test_an_empty_fleet_says_what_to_do():
-    page = READ["empty"]
+    page = read_page("empty")
     assert page.one("h1").text == "No message has arrived yet."
     text = page.one("section", id="empty").text
     for words in ("make pipeline BROKER=host ROOT=inflight", "inflight/<device>/telemetry", "make demo"):
@@ -177,10 +187,10 @@ def test_dead_letters_alone_are_shown():
     assert "0 devices" in page.one("section", id="devices").text
 
 
-@pytest.mark.parametrize("name", sorted(PAGES))
+@pytest.mark.parametrize("name", ALL)
 def test_structure(name):
     """For screen readers: language, headings without gaps, names of drawings, unique ids."""
-    page = READ[name]
+    page = read_page(name)
     assert page.one("html").attributes["lang"] == "en"
     levels = [int(one.tag[1]) for one in page.all() if re.fullmatch("h[1-6]", one.tag)]
     assert levels[0] == 1 and levels.count(1) == 1

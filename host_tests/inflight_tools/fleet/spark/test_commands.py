@@ -6,7 +6,6 @@ import subprocess
 import time
 
 import paho.mqtt.publish
-import pyarrow.dataset as parquet
 import pytest
 
 from dev.demo import mosquitto
@@ -36,6 +35,8 @@ def run_json(*words):
 
 
 def rows(folder):
+    import pyarrow.dataset as parquet  # it takes a second, and other tests do not need it
+
     return parquet.dataset(folder, partitioning="hive").to_table().to_pylist()
 
 
