@@ -37,8 +37,25 @@ def assemble(board, began):
     """Returns the application of this board, ready to run; the device started at ticks_ms() `began`. It is in safe
     mode (see safe) after several crashes in a row, and if its configuration has an error. Returns None if a person has
     to act first, and prints what to do."""
+    trial = _trial(board)
     path = _tried(board)
-    record = _last_crash(board)
+    record = None if trial and trial.rolled_back else _last_crash(board)
+    app = _assemble(board, began, record, path)
+    if app and trial:
+        trial.attach(app)
+    return app
+
+
+def _trial(board):
+    # The trial of a release, if this start is part of one or follows one.
+    if not _exists(board.config_path()[:-11] + "update.0"):
+        return None
+    from trials import begin
+
+    return begin(board)
+
+
+def _assemble(board, began, record, path):
     try:
         if not (record and "safe" in record):
             return build(board, began, record, path=path)
@@ -57,7 +74,7 @@ def assemble(board, began):
         print("inflight:", e)
         return None
     finally:
-        for name in ("crash", "safe", "config"):
+        for name in ("crash", "safe", "config", "trials", "update_record"):
             sys.modules.pop(name, None)
 
 
