@@ -65,8 +65,8 @@ def _check_fits(release, board):
     oldest, newest = release["micropython"]  # the first is included, the second is not
     version = list(implementation.version[:2])
     if implementation.name != "micropython" or not oldest <= version < newest:
-        running = "%s %s" % (implementation.name, ".".join(map(str, version)))
-        raise Refused("it is for MicroPython from %d.%d to before %d.%d, this is %s" % (*oldest, *newest, running))
+        running = (implementation.name, version[0], version[1])
+        raise Refused("it is for MicroPython from %s to before %s, this is %s %d.%d" % ((oldest, newest) + running))
     if release["mpy"] != getattr(implementation, "_mpy", 0) & 0xFF:
         raise Refused("its modules are compiled for another version of MicroPython")
     if release["journal"] != JOURNAL:

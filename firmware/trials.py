@@ -65,7 +65,8 @@ class Trial:
     def step(self):
         """Looks whether the release has proved itself."""
         app = self._app
-        self._acknowledged = app.client.connected and (self._acknowledged or not app.client.pending)
+        pending = app.client.is_pending(app.birth) if app.birth else app.client.pending
+        self._acknowledged = app.client.connected and (self._acknowledged or not pending)
         broken = [name for name in app.errors if name not in self._before]
         sleeps = app.config.sleep_ms > 0
         proved = self._acknowledged and not broken and not (app.crash and "safe" in app.crash)
