@@ -7,10 +7,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from dev.subscriber import Subscriber
-from host_tests.inflight_tools.update.conftest import FAULTS
+from host_tests.inflight_tools.update.conftest import FAULTS, PATIENCE_S
 from host_tests.waiting import wait_for
 from inflight_tools.update import keys
 from inflight_tools.update.release import Release
+from update_record import STARTS, load
 
 
 def outcome(number, device="box"):
@@ -69,23 +70,17 @@ def test_a_release_that_does_not_work_is_rolled_back(device_of, server, release_
     server.announce("box", release_of(1))
     events([device], outcome(1))
     server.announce("box", release_of(2, fault))
-    seen = []
     trial = device.starts + 1
 
     def supervise(event):
         if fault == "hangs" and event[1] == "release" and event[2]["state"] == "trial":
-            for _ in range(3):  # a supervisor that notices
-                device.process.wait()
+            for k in range(STARTS):  # a supervisor that notices
+                device.process.wait(PATIENCE_S)
                 device.step()
-                wait_for(lambda: "0.1.0+2" in str(last_status(server, seen)), 20)
+                wait_for(lambda k=k: load(str(device.home)).starts > k, PATIENCE_S)
                 device.kill("watchdog")
 
-    def last_status(server, seen):
-        while not server.events.empty():
-            seen.append(server.events.get())
-        return [fields for _, kind, fields in seen if kind == "status"][-1:]
-
-    (name, kind, fields) = events([device], outcome(2), supervise)[-1]
+    (_, _, fields) = events([device], outcome(2), supervise)[-1]
     assert fields["state"] == "bad", fields
     told = {"crashes": "in any start", "hangs": "watchdog", "cannot connect": "no connection"}
     assert told.get(fault, "load: OSError") in fields["reason"]
@@ -107,9 +102,9 @@ def damaged(release, at, image=False):
 
 
 def refusals(release_of):
-    """{reason: Release that a device of release 5 refuses}"""
+    """[(reason, Release that a device of release 5 refuses)]"""
     other = rsa.generate_private_key(65537, keys.BITS)
-    good = release_of(6)
+    good, better = release_of(6), release_of(7)
     unsigned = Release(good.announcement[: -keys.BITS // 8] + bytes(keys.BITS // 8), good.image)
     return [
         ("not signed", unsigned),
@@ -120,7 +115,8 @@ def refusals(release_of):
         ("not newer than 5", release_of(4)),
         ("for the board esp32", release_of(6, board="esp32")),
         ("another version of MicroPython", release_of(6, mpy=5)),
-        ("Damaged", damaged(good, -1, image=True)),
+        ("Damaged: index", damaged(good, 0, image=True)),
+        ("Damaged: node.mpy", damaged(better, better.image.index(b"0.1.0+7"), image=True)),
     ]
 
 
