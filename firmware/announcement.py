@@ -1,4 +1,4 @@
-# The announcement of a release: a JSON object, and the signature of its bytes. Loaded for one that is new, and unloaded.
+# The announcement of a release: a JSON object, and the signature of its bytes. Loaded for each, and unloaded.
 #
 # The signature is RSA-3072, PKCS#1 v1.5 (RFC 8017, 8.2.2), over the SHA-256 of the object: the whole block is computed
 # and compared, nothing of it is parsed.

@@ -1,4 +1,4 @@
-"""Updates of the application: the record of their state, the launcher, a slot, and the power cut at any operation of the
+"""Updates of the application: the record of their state, the launcher, a slot; power cuts at any operation of the
 flash."""
 
 import hashlib

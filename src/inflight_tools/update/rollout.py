@@ -96,10 +96,10 @@ class _Report:
         if self._json:
             print(json.dumps({"device": device, "state": state} | ({"reason": reason} if reason else {})), flush=True)
             return
-        line = Text.assemble(
-            (time.strftime("%H:%M:%S"), "dim"), f"  {device}: ", (state, _STYLES.get(state, "default"))
-        )
-        self._console.print(line.append(f": {reason}" if reason else ""), soft_wrap=True)
+        at = (time.strftime("%H:%M:%S"), "dim")
+        word = (state, _STYLES.get(state, "default"))
+        line = Text.assemble(at, f"  {device}: ", word, f": {reason}" if reason else "")
+        self._console.print(line, soft_wrap=True)
 
 
 def _table(fleet, devices):
