@@ -67,7 +67,7 @@ class App(Node):
 
     def _on_connect(self, session_present):
         self._confirm()
-        self.birth = self._publish_status("online")
+        self._publish_status("online")
         if self.actuators:
             self.actuators.publish_all()
         if self.home:

@@ -37,22 +37,17 @@ def assemble(board, began):
     """Returns the application of this board, ready to run; the device started at ticks_ms() `began`. It is in safe
     mode (see safe) after several crashes in a row, and if its configuration has an error. Returns None if a person has
     to act first, and prints what to do."""
-    trial = _trial(board)
+    trial = None  # of a release, if this start is part of one or follows one
+    if _exists("%s/update.0" % board.config_path()[:-12]):
+        from trials import begin
+
+        trial = begin(board)
     path = _tried(board)
-    record = None if trial and trial.rolled_back else _last_crash(board)
+    record = None if trial and trial.failed else _last_crash(board)
     app = _assemble(board, began, record, path)
     if app and trial:
-        trial.attach(app)
+        trial.begin(app)
     return app
-
-
-def _trial(board):
-    # The trial of a release, if this start is part of one or follows one.
-    if not _exists(board.config_path()[:-11] + "update.0"):
-        return None
-    from trials import begin
-
-    return begin(board)
 
 
 def _assemble(board, began, record, path):

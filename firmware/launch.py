@@ -1,44 +1,24 @@
-# Chooses the application that starts: that of a slot goes before all others on the search path. No update replaces
-# this module, update_record and trial; they import nothing of the application.
+# Chooses the application that starts. No update replaces this module, starting, update_record and trial; they import
+# nothing of the application, since a slot has modules of the same names.
 
 import os
 import sys
 
 
-def _folder():
-    # The folder of records and slots; None on a Linux box that was not told one.
-    return os.getenv("INFLIGHT_HOME") if hasattr(os, "getenv") else ""
-
-
-def choose():
-    """Puts the slot that is to start on the search path. Everything of this is unloaded: a slot has modules of the same
-    names."""
-    folder = _folder()
+def main(folder=None):
+    """Puts the slot that is to start, in `folder`, before all others on the search path. folder: that of the records;
+    default: that of this board."""
+    sys.modules.pop("launch", None)
+    if folder is None:
+        folder = os.getenv("INFLIGHT_HOME") if hasattr(os, "getenv") else ""
     try:
-        if folder is not None:
-            os.stat(folder + "/update.0")
-            name = _slot(folder)
-            if name:
-                sys.path.insert(0, "%s/%s" % (folder, name))
+        os.stat("%s/update.0" % folder)
     except OSError:
-        pass  # never updated
-    for name in ("launch", "trial", "update_record"):
-        sys.modules.pop(name, None)
+        return  # never updated
+    from starting import slot
 
-
-def _slot(folder):
-    from update_record import TRIAL, load, store
-
-    record = load(folder)
-    if record.state != TRIAL:
-        return record.current
-    import trial
-
-    name = record.start(trial.was_cut(folder))
-    try:
-        store(folder, record)  # first: whatever the candidate does, this start is counted
-    except OSError:
-        return record.current
-    if record.state == TRIAL:
-        trial.watchdog()
-    return name
+    name = slot(folder)
+    if name:
+        sys.path.insert(0, "%s/%s" % (folder, name))
+    for module in ("starting", "trial", "update_record"):
+        sys.modules.pop(module, None)

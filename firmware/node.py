@@ -48,7 +48,6 @@ class Node:
         self.crash = crash
         self.actuators = self._made_actuators()
         self.home = self._made_home()
-        self.birth = None  # the Message ID of the last status online
         self.update = None  # of the firmware: what fetches a release, or tries it
         self._sources = [board.sensors] + self._configured() if sources is None else sources
         self._base = "%s/%s/" % (config.root, config.device)
@@ -60,8 +59,10 @@ class Node:
         board.reset_cause()
         log.level = log.LEVELS.index(config.log)
         client.subscribe(self._base + "command/#", 2, self._on_command)
-        if config.updates:
-            client.subscribe(self._base + "update/+", 1, self._on_update, True)
+        if config.update_keys:
+            import updates
+
+            updates.listen(self)
 
     def _configured(self):
         if not self.config.sensors:
@@ -162,13 +163,6 @@ class Node:
         reply = commands.execute(self, name, message)
         # Limits the length of names, which appear in topics and in `errors`.
         self.report("reply/" + (name if 0 < len(name) <= _NAME else "?"), reply)
-
-    def _on_update(self, message):
-        if not self.update:
-            from updating import Update
-
-            self.update = Update(self)
-        self.update.received(message)
 
     # --- network ---
 

@@ -14,7 +14,7 @@ INDEX = "index"
 _DIRECTORY = const(0x4000)
 _PIECE = const(512)
 _SPARE = const(4)  # blocks, for what littlefs needs while it moves things
-_KEPT = ("launch", "trial", "update_record")  # of the application in /lib: they start every other one
+_KEPT = ("launch", "starting", "trial", "update_record")  # of the application in /lib: they start every other one
 
 
 class Damaged(Exception):

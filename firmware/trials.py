@@ -29,9 +29,10 @@ class Trial:
 
     def __init__(self, board, folder, record, runs):
         self._folder, self._record, self._runs = folder, record, runs
+        self._birth = None
         self._acknowledged = False
-        self.rolled_back = record.outcome == BAD
-        if self.rolled_back:
+        self.failed = record.outcome == BAD
+        if self.failed:
             self._reason = self._why(board)
 
     def _why(self, board):
@@ -42,19 +43,31 @@ class Trial:
         cause = board.reset_cause()
         return cause if cause in (WATCHDOG, PANIC) else error or _NOTHING
 
-    def attach(self, app):
-        """`app` was built."""
+    def begin(self, app):
+        """The application was built."""
         self._app = app
         if not self._runs:
             self._tell()
             return
         app.update = self
         app.config.watchdog_ms = app.config.watchdog_ms or _WATCHDOG_MS  # launch has started it
+        self._watch_birth(app)
         try:
             with open("%s/%s/errors" % (self._folder, self._record.other)) as f:
                 self._before = json.loads(f.read())
         except (OSError, ValueError):
             self._before = []
+
+    def _watch_birth(self, app):
+        # Notes the Message ID of the status online.
+        publish = app._publish_status
+
+        def publish_status(state, **more):
+            mid = publish(state, **more)
+            if state == "online":
+                self._birth = mid
+
+        app._publish_status = publish_status
 
     def received(self, message):
         """Announcements wait until the trial has ended."""
@@ -65,7 +78,7 @@ class Trial:
     def step(self):
         """Looks whether the release has proved itself."""
         app = self._app
-        pending = app.client.is_pending(app.birth) if app.birth else app.client.pending
+        pending = app.client.is_pending(self._birth) if self._birth else app.client.pending
         self._acknowledged = app.client.connected and (self._acknowledged or not pending)
         broken = [name for name in app.errors if name not in self._before]
         sleeps = app.config.sleep_ms > 0
@@ -98,7 +111,7 @@ class Trial:
     def _tell(self):
         record = self._record
         fields = {"release": record.candidate, "state": "good" if record.outcome == GOOD else "bad"}
-        if self.rolled_back:
+        if self.failed:
             fields["reason"] = self._reason
         self._app.report("release", fields, True)
         record.outcome = 0

@@ -162,17 +162,13 @@ class Platform:
 
 def launched(folder, platform=None):
     """The slot that launch puts on the search path, or None."""
-    kept = list(sys.path), launch._folder, sys.modules.get("trial")
-    launch._folder = lambda: folder
+    kept = list(sys.path)
     sys.modules["trial"] = platform or Platform()
-    before = len(sys.path)
     try:
-        launch.choose()
-        return sys.path[0][len(folder) + 1 :] if len(sys.path) > before else None
+        launch.main(folder)
+        return sys.path[0][len(folder) + 1 :] if len(sys.path) > len(kept) else None
     finally:
-        sys.path[:] = kept[0]
-        launch._folder = kept[1]
-        sys.modules.pop("trial", None)
+        sys.path[:] = kept
         for name, module in (("launch", launch), ("update_record", update_record)):
             sys.modules[name] = module
 

@@ -53,13 +53,15 @@ def key():
 def release_of(texts, code, key):
     """release_of(number, fault=None, trial_s=1, **fields): a Release."""
 
-    def build(number, fault=None, trial_s=1, signer=key, board="unix", mpy=6):
+    def build(number, fault=None, trial_s=1, signer=key, board="unix", mpy=6, accept=None):
         files = {str(path.relative_to(code)): path.read_bytes() for path in sorted(code.rglob("*.mpy"))}
         changed = {"node": texts["node"].replace("0.1.0", f"0.1.0+{number}")}
         if fault:
             module, text = FAULTS[fault]
             changed[module] = f"{changed.get(module, texts[module])}\n{text}\n"
         files |= {f"{name}.mpy": compile_mpy(text, f"{name}.py") for name, text in changed.items()}
+        if accept:
+            files["keys"] = json.dumps([keys.public(accept)]).encode()
         return make(files, signer, number, board, trial_s, mpy)
 
     return build

@@ -1,5 +1,6 @@
 """A unix board updates itself over mosquitto: what it fetches, tries, keeps and gives back; killed at any time."""
 
+import json
 import random
 import time
 
@@ -183,3 +184,69 @@ def heard(subscriber):
         if topic in ("telemetry", "status", "health", "release") and "seq" in message.fields:
             found.add((message.fields["seq"], topic))
     return found
+
+
+# --- asleep ---
+
+
+@pytest.mark.parametrize("fault, ends", [(None, "good"), ("breaks a sensor", "bad")])
+def test_a_sensor_that_sleeps_fetches_and_tries_in_its_wakes(
+    device_of, server, release_of, events, monkeypatch, fault, ends
+):
+    device = device_of(sleep_ms=200, awake_ms=1000, timeout_ms=1000)
+    answered = []
+    give = server._give
+
+    def once_a_wake(name, wanted):
+        if device.starts not in answered:
+            answered.append(device.starts)
+            give(name, wanted)
+
+    monkeypatch.setattr(server, "_give", once_a_wake)
+    server.announce("box", release_of(1, fault))
+    seen = events([device], outcome(1))
+    assert states(seen) == ["fetch", "trial", ends], seen[-1]
+    assert len(answered) > 1 and device.starts > len(answered)
+    events([device], asleep("0.1.0+1" if ends == "good" else "0.1.0"))
+
+
+def asleep(firmware):
+    return lambda event: event[1] == "status" and (event[2]["state"], event[2]["firmware"]) == ("asleep", firmware)
+
+
+# --- taken back ---
+
+
+def test_a_fetch_ends_with_its_announcement_and_goes_on_with_it(device_of, server, release_of, events):
+    device = device_of()
+    events([device], online("0.1.0"))
+    server.announce("box", release_of(1))
+    events([device], lambda event: event[1] == "want")
+    server.withdraw("box")
+    device.kill()
+    seen = len(events([device], online("0.1.0")))
+    server.announce("box", release_of(1))
+    found = events([device], outcome(1))
+    assert states(found[seen:]) == ["trial", "good"]
+
+
+def test_a_release_that_does_not_fit_the_flash_is_refused(device_of, server, release_of, events, key):
+    device = device_of()
+    release = release_of(1)
+    fields = release.fields | {"blocks": 10**9}
+    body = json.dumps(fields).encode()
+    server.announce("box", Release(body + keys.sign(key, body), release.image))
+    fields = events([device], outcome(1))[-1][2]
+    assert fields["state"] == "refused" and "too large" in fields["reason"]
+    assert not (device.home / "a").exists()
+
+
+def test_a_release_may_replace_the_keys(device_of, server, release_of, events):
+    device = device_of()
+    new = rsa.generate_private_key(65537, keys.BITS)
+    server.announce("box", release_of(1, accept=new))
+    assert events([device], outcome(1))[-1][2]["state"] == "good"
+    server.announce("box", release_of(2))
+    assert "not signed" in events([device], outcome(2))[-1][2]["reason"]
+    server.announce("box", release_of(3, signer=new))
+    assert events([device], outcome(3))[-1][2]["state"] == "good"
