@@ -88,8 +88,6 @@ def blocks(files):
 def make(files, key, number, board, trial_s=300, mpy=6):
     """The Release with `files`, {path in the slot: content}, signed by private key `key`. number: higher than that of
     each earlier one; board: name of its folder; trial_s: for how long it has to run before it is good."""
-    if not 0 < number <= _NUMBER_MAX:
-        raise ValueError(f"--number {number}: write a number from 1 to {_NUMBER_MAX}")
     if longest := [path for path in files if len(path.encode()) > 255]:
         raise ValueError(f"{longest[0]}: the path is too long")
     index = index_of(files)
@@ -141,9 +139,10 @@ def main(
     with one_line():
         private = keys.load(key)
         name = folder(board)
+        _check(number, accept or [])
         files = application(name, number)
         if accept:
-            files["keys"] = json.dumps(_public(accept)).encode()
+            files["keys"] = json.dumps(accept).encode()
         release = make(files, private, number, name, trial)
         target = out or Path("build") / f"{board}-{number}{SUFFIX}"
         write_atomic(target, release.pack())
@@ -153,7 +152,8 @@ def main(
         typer.echo(f"{target}: release {number} for {name}, {len(files)} files, {len(release.image):,} bytes")
 
 
-def _public(given):
-    if len(given) > 2 or any(len(text) != 4 * keys.BITS // 8 // 3 for text in given):
+def _check(number, accept):
+    if not 0 < number <= _NUMBER_MAX:
+        raise ValueError(f"--number {number}: write a number from 1 to {_NUMBER_MAX}")
+    if len(accept) > 2 or any(len(text) != 4 * keys.BITS // 8 // 3 for text in accept):
         raise ValueError("--accept: one or two public keys, as `inflight keys` prints them between quotes")
-    return given
