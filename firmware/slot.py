@@ -79,14 +79,16 @@ def _remove(path):
         os.remove(path)
 
 
-def _blocks(folder, unit):
-    return sum(-(-os.stat(path)[6] // unit) for path in _walk(folder) if not _is_folder(path))
+def _blocks(paths, unit):
+    # What files take; littlefs keeps small ones in their folder.
+    sizes = [_size(path) for path in paths if not _is_folder(path)]
+    return sum(-(-size // unit) for size in sizes if size > unit >> 3)
 
 
 def room(folder, slot):
     """(bytes of a block, blocks that a release may take in `slot` when it is blank)."""
     found = os.statvfs(folder or "/")
-    return found[0], found[4] - _SPARE + _blocks("%s/%s" % (folder, slot), found[0])
+    return found[0], found[4] - _SPARE + _blocks(_walk("%s/%s" % (folder, slot)), found[0])
 
 
 def make_folder(path):
@@ -227,18 +229,21 @@ class Slot:
                 raise Damaged(name)
 
 
-def reclaim(record_path="/lib/inflight.json"):
-    """Removes the application in /lib, whose files `inflight board` recorded. The good one is in a slot."""
+def reclaim(unit, blocks, record_path="/lib/inflight.json"):
+    """Removes the application in /lib, whose files `inflight board` recorded there, if that gives `blocks` of `unit`
+    bytes. The good one is in a slot. Returns True if it did."""
     import json
 
     try:
         with open(record_path) as f:
-            paths = json.loads(f.read())
-        for path in paths:
-            if path.startswith("/lib/") and path[5:].split(".")[0] not in _KEPT:
-                try:
-                    os.remove(path)
-                except OSError:
-                    pass  # it was
+            recorded = json.loads(f.read())
     except (OSError, ValueError):
-        pass  # frozen, or installed in another way
+        return False  # it is frozen, or was installed in another way
+    folder = record_path.rpartition("/")[0] + "/"
+    paths = [path for path in recorded if path.startswith(folder) and _size(path) >= 0]
+    paths = [path for path in paths if path[len(folder) :].split(".")[0] not in _KEPT]
+    if _blocks(paths, unit) < blocks:
+        return False
+    for path in paths:
+        os.remove(path)
+    return True

@@ -9,13 +9,13 @@ from binascii import crc32, unhexlify
 from files import beside
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from telemetry import describe
-from update_record import FETCH, load, store
+from update_record import FETCH, TRIAL, load, store
 
 _LONGEST = const(2_048)  # bytes of an announcement
 _UNIT = const(4_096)  # bytes of the blocks in an announcement
 _WINDOW = const(8)  # chunks that are asked for at once
 _HEADER = "<II"  # of a chunk: number of the release, offset in its image
-_FRAME = const(20)  # bytes of a PUBLISH beside topic and data, and these
+_FRAME = const(32)  # bytes of a PUBLISH with a chunk, beside the topic as long as that of _ask() and the data
 _WORK_MS = const(200)  # without running the client
 _LONGEST_PAUSE_MS = const(300_000)
 _PATIENCE_MS = const(2_000)  # for which a device that would sleep waits for a chunk
@@ -53,6 +53,8 @@ class Update:
 
     def received(self, message):
         """A message, or a piece of one."""
+        if self._app.stopping:
+            return  # the next start comes first
         if message.topic.endswith("/manifest"):
             self._collect(message)
         elif self._slot and message.size > 8:
@@ -119,6 +121,8 @@ class Update:
         if self._crc == record.refused or (self._number and self._number in (record.release, record.failed)):
             return None
         try:
+            if record.state == TRIAL:
+                raise Refused("this device started without its launcher: bring main.py, on Linux set INFLIGHT_HOME")
             release = check(announced, self._keys(record), self._app.board.NAME, record)
             self._make_room(release["blocks"] * _UNIT, record)
             return release
@@ -142,10 +146,8 @@ class Update:
         from slot import reclaim, room
 
         unit, blocks = room(self._folder, record.other)
-        if record.current and blocks * unit < size:
-            reclaim()
-            unit, blocks = room(self._folder, record.other)
-        if blocks * unit < size:
+        missing = -(-size // unit) - blocks
+        if missing > 0 and not (record.current and reclaim(unit, missing)):
             raise Refused("too large: it needs %d KB of flash, %d are free" % (size >> 10, blocks * unit >> 10))
 
     # --- the image ---

@@ -8,6 +8,7 @@ import pytest
 
 from inflight_tools.update import keys
 from inflight_tools.update.release import make as make_release
+from update_record import IDLE, Record, load, store
 
 KEY = "k" * 512  # no public key of anybody
 MODULES = ("updating", "announcement", "slot", "update_record")
@@ -69,6 +70,17 @@ def test_a_device_without_keys_subscribes_to_no_updates(make, broker, published,
     until(app, lambda: published("status"))
     filters = [name for session in broker.sessions.values() for name in session.subscriptions]
     assert filters and not [name for name in filters if "update" in str(name)]
+
+
+def test_a_device_whose_launcher_does_not_run_tries_no_release_again(app, broker, published, until, tmp_path):
+    record = Record()
+    record.fetch(1, 300)
+    record.begin_trial()  # the next start should have been that of the release
+    store(str(tmp_path), record)
+    broker.give("inflight/dev/update/manifest", b'{"release": 1}' + SIGNATURE, 1)
+    until(app, lambda: published("release"))
+    assert "main.py" in published("release")[0]["reason"]
+    assert load(str(tmp_path)).state == IDLE
 
 
 def test_a_release_for_another_interpreter_is_refused(make, broker, published, until, tmp_path):

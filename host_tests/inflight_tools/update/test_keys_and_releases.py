@@ -9,7 +9,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from typer.testing import CliRunner
 
+import announcement
 from announcement import SIGNATURE, Refused, check, is_signed
+from inflight import sectors
 from inflight_tools import cli
 from inflight_tools.update import keys, release
 from update_record import Record
@@ -128,6 +130,10 @@ def test_a_release_survives_its_file(tmp_path, key):
         (tmp_path / "r").write_bytes(damaged)
         with pytest.raises(ValueError, match="inflight release|copy it again"):
             release.load(tmp_path / "r")
+
+
+def test_the_format_of_the_journal_is_the_librarys():
+    assert announcement.JOURNAL == release.JOURNAL == sectors._VERSION
 
 
 def test_the_index_describes_the_image(key):
