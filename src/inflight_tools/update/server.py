@@ -4,10 +4,8 @@ import json
 import queue
 import struct
 import threading
-import uuid
 
-import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from inflight_tools.boards.device.broker import client_of
 
 KINDS = ("status", "release", "want")  # topics of a device that are listened to
 _MOST = 64  # chunks for one request
@@ -25,15 +23,10 @@ class Server:
         self.events = queue.SimpleQueue()
         self._caught_up = threading.Event()
         self._refusal = None
-        client = paho.Client(CallbackAPIVersion.VERSION2, f"release-{uuid.uuid4().hex[:12]}")
-        if broker.user:
-            client.username_pw_set(broker.user, broker.password)
-        if broker.tls:
-            client.tls_set_context(broker.tls)
+        client = client_of(broker, "release")
         client.on_connect = self._on_connect
         client.on_message = self._on_message
         client.on_unsubscribe = lambda *_: self._caught_up.set()
-        client.reconnect_delay_set(1, 8)
         client.max_inflight_messages_set(0)  # devices ask for as much as they can take
         self._client = client
 
@@ -69,7 +62,8 @@ class Server:
         if reason.is_failure:
             self._refusal = str(reason)
             return
-        client.subscribe([(self._topic("+", kind), 1) for kind in KINDS])
+        # At QoS 0, since the broker would send only some at a time at QoS 1. What is lost, is retained.
+        client.subscribe([(self._topic("+", kind), 0) for kind in KINDS])
         client.unsubscribe(f"{self._broker.root}/nothing")  # its answer comes after the retained messages
 
     def _on_message(self, client, userdata, message):
