@@ -139,6 +139,8 @@ class App(Node):
             self._publish_log()
         if self.home:
             self.home.step()
+        if self.update:
+            self.update.step()
         self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
 
     def run(self):

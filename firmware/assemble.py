@@ -30,8 +30,20 @@ def assemble(board, began):
     """Returns the application of this board, ready to run; the device started at ticks_ms() `began`. It is in safe
     mode (see safe) after several crashes in a row, and if its configuration has an error. Returns None if a person has
     to act first, and prints what to do."""
+    trial = None  # of a release, if this start is part of one or follows one
+    if exists(beside(board, "update.0")):
+        from trials import begin
+
+        trial = begin(board)
     path = _tried(board)
-    record = _last_crash(board)
+    record = None if trial and trial.failed else _last_crash(board)
+    app = _assemble(board, began, record, path)
+    if app and trial:
+        trial.begin(app)
+    return app
+
+
+def _assemble(board, began, record, path):
     try:
         if not (record and "safe" in record):
             return build(board, began, record, path=path)
@@ -50,7 +62,7 @@ def assemble(board, began):
         print("inflight:", e)
         return None
     finally:
-        for name in ("crash", "safe", "config"):
+        for name in ("crash", "safe", "config", "trials", "update_record"):
             sys.modules.pop(name, None)
 
 

@@ -39,7 +39,7 @@ _TEXTS = {
     "log": "off",
     "ntp": "pool.ntp.org",  # or False: no server
 }
-_LISTS = ("sensors", "actuators", "wifi_ip", "wifi_networks")
+_LISTS = ("sensors", "actuators", "wifi_ip", "wifi_networks", "update_keys")
 _OTHERS = ("wifi_txpower", "wifi_power_save", "ha")
 _FIELDS = list(_NUMBERS) + list(_TEXTS) + list(_LISTS + _OTHERS)
 _NEEDS = (
@@ -217,6 +217,11 @@ def _check_together(config):
     _check_network(config.wifi_country, config.hostname, config.wifi_ip)
     _check_security("wifi_security", config.wifi_security)
     _check_networks(config.wifi_networks or ())
+    if config.update_keys is not None:
+        keys = config.update_keys
+        if not 0 < len(keys) <= 2 or not all(isinstance(key, str) and len(key) == 512 for key in keys):
+            raise ConfigError("update_keys: write one public key, or two, as `inflight keys` prints them")
+        config.update_keys = True  # they would take 1 KB of RAM: they are read when they are needed
     _check_drivers("sensors", config.sensors or (), "-_.:/", "dht22")
     _check_drivers("actuators", config.actuators or (), "-_.", "switch")
     if config.actuators and config.sleep_ms:

@@ -71,6 +71,13 @@ def note(board, error, crashes=1, well=False):
     return record
 
 
+def forget(board):
+    """Removes what ended earlier starts. Returns the error, None if there was none."""
+    error = _read(board)["error"]
+    _reset(board, {"told": True})
+    return error
+
+
 def restart(app, reason):
     """Restarts the device without a farewell; health tells the reason."""
     say(reason)

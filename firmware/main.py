@@ -1,5 +1,5 @@
-# MicroPython starts this file, as source; the application is in /lib, or frozen.
+# MicroPython starts this file, as source; the application is in a slot (see launch), in /lib, or frozen. No name is
+# kept, so that the memory of launch is free.
 
-from start import main
-
-main()
+__import__("launch").main()
+__import__("start").main()

@@ -48,6 +48,7 @@ class Node:
         self.crash = crash
         self.actuators = self._made_actuators()
         self.home = self._made_home()
+        self.update = None  # of the firmware: what fetches a release, or tries it
         self._sources = [board.sensors] + self._configured() if sources is None else sources
         self._base = "%s/%s/" % (config.root, config.device)
         self._telemetry_topic = self._base + "telemetry"
@@ -58,6 +59,10 @@ class Node:
         board.reset_cause()
         log.level = log.LEVELS.index(config.log)
         client.subscribe(self._base + "command/#", 2, self._on_command)
+        if config.update_keys:
+            import updates
+
+            updates.listen(self)
 
     def _configured(self):
         if not self.config.sensors:
@@ -92,6 +97,7 @@ class Node:
     # --- publishing ---
 
     def _publish(self, topic, payload, qos, retain=False):
+        # Returns the Message ID, 0 or None without one.
         # payload tells journal.next_seq, so nothing may take that number first: not even a
         # handler, which can run while publish() waits for space.
         journal = self.journal
@@ -100,21 +106,24 @@ class Node:
             self.errors[topic[len(self._base) :]] = "%d bytes do not fit the journal" % len(payload)
         elif not self.config.when_full and not journal.fits(OUT, len(topic.encode()) + len(payload) + _FRAME):
             self.full += 1
-        elif self.client.publish(topic, payload, qos, retain) and self._accepted:
-            self._accepted(seq, qos, topic[len(self._base) :])
+        else:
+            mid = self.client.publish(topic, payload, qos, retain)
+            if mid and self._accepted:
+                self._accepted(seq, qos, topic[len(self._base) :])
+            return mid
 
     def report(self, topic, fields, retain=False):
-        """Publishes a dict, with sequence number and epoch, to `topic` of this device."""
+        """Publishes a dict, with sequence number and epoch, to `topic` of this device. Returns the Message ID."""
         fields["seq"] = self.journal.next_seq
         fields["epoch"] = self.journal.epoch
-        self._publish(self._base + topic, json.dumps(fields).encode(), 1, retain)
+        return self._publish(self._base + topic, json.dumps(fields).encode(), 1, retain)
 
     def _publish_status(self, state, **more):
         more["state"] = state
         more["firmware"] = VERSION
         if self.crash and "safe" in self.crash:
             more["safe"] = True
-        self.report("status", more, True)
+        return self.report("status", more, True)
 
     def _publish_health(self, **more):
         more.update(health.report(self))

@@ -22,6 +22,8 @@ def _changed(app, fields):
     for name in fields:
         if name.startswith("tls_"):
             raise ConfigError("%s: a file belongs to it, use deploy" % name)
+        if name == "update_keys":
+            raise ConfigError("update_keys: whoever sends commands must not choose who signs, use deploy")
         given[name] = fields[name]
         if fields[name] is None:
             del given[name]

@@ -107,8 +107,10 @@ class SleepingApp(Node):
         self._end_phase()
         memory.since += 1
         memory.health += 1
-        if memory.since >= config.report_every or config.trial or self._half_full():
+        if memory.since >= config.report_every or config.trial or self.update or self._half_full():
             self._report_all()
+        if self.update:
+            self.update.close()
         while len(self._phases) < len(_PHASES):
             self._end_phase()
         memory.phases = self._phases
@@ -224,8 +226,10 @@ class SleepingApp(Node):
             now = ticks_ms()
             if self._stay:
                 self._feed()
+            if self.update:
+                self.update.step()
             news = count[RECEIVED] + count[DUPLICATES] + count[TOO_LONG]
-            if client.pending or news != seen:
+            if client.pending or news != seen or (self.update and self.update.busy):
                 seen = news
                 since = now
             elif ticks_diff(now, since) >= _QUIET_MS and (self.stopping or not self._stay):

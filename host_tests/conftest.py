@@ -17,6 +17,7 @@ _SHARED = (
     "fleet/report/test_browser",
     "boards/test_deploy_birth",
     "boards/test_rename",
+    "inflight_tools/update/test_end_to_end",
     "dev/test_bench",
 )
 # They take time and little processor: no two of them shall run at the same time.

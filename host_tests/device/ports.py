@@ -5,6 +5,7 @@ import gc
 import sys
 
 import codes
+from inflight.compat import ticks_add, ticks_diff
 
 PWRON_RESET, HARD_RESET, WDT_RESET, DEEPSLEEP_RESET, SOFT_RESET = 1, 2, 3, 4, 5
 
@@ -82,6 +83,15 @@ def load(folder, clock):
             if hasattr(module, name):
                 setattr(module, name, getattr(clock, name))
     return board
+
+
+def load_trial(chip):
+    """Imports the module trial of the chip's board, which starts for a release that is tried."""
+    sys.modules.pop("trial", None)
+    import trial
+
+    trial.time = Module(ticks_ms=chip.clock.ticks_ms, ticks_add=ticks_add, ticks_diff=ticks_diff)
+    return trial
 
 
 class WLAN:
@@ -180,11 +190,11 @@ class Watchdog:
         self.feed()
 
     def feed(self):
-        self.fed = self.chip.clock.now
+        self.chip.fed = self.chip.clock.now  # there is one watchdog
         self.chip.clock.at(self.timeout, self.bite)
 
     def bite(self):
-        if self.chip.clock.now - self.fed >= self.timeout:
+        if self.chip.clock.now - self.chip.fed >= self.timeout:
             self.chip.did.append("bite")
             raise Restart
 

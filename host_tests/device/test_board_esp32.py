@@ -13,6 +13,7 @@ from ports import (
     WDT_RESET,
     AccessPoint,
     Module,
+    load_trial,
     outcome,
     stops,
     vanish,
@@ -269,6 +270,26 @@ def test_watchdog_resets_a_board_that_hangs():
     before = chip.clock.now
     eq(stops(chip, chip.clock.sleep_ms, 60_000), ["bite"])
     eq(chip.clock.now - before, 1_000)
+
+
+def test_a_release_that_is_tried_has_a_watchdog_from_its_start():
+    chip = Esp32()
+    load_trial(chip).watchdog()
+    before = chip.clock.now
+    eq(stops(chip, chip.clock.sleep_ms, 600_000), ["bite"])
+    eq(chip.clock.now - before, 180_000)
+    chip.start()
+    load_trial(chip).watchdog()
+    for _ in range(20):  # the release feeds it
+        chip.board.watchdog(60_000)
+        chip.clock.sleep_ms(50_000)
+
+
+def test_a_power_cut_is_no_failure_of_a_release():
+    for cause in (PWRON_RESET, WDT_RESET, DEEPSLEEP_RESET, HARD_RESET):
+        chip = Esp32()
+        chip.start(cause)
+        eq(load_trial(chip).was_cut(""), cause == PWRON_RESET)
 
 
 # --- sensors ---

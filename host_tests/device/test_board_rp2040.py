@@ -3,7 +3,7 @@
 import codes
 from codes import ONLINE
 from harness import eq, raises
-from ports import PWRON_RESET, WDT_RESET, AccessPoint, stops
+from ports import PWRON_RESET, WDT_RESET, AccessPoint, load_trial, stops
 from ports_rp2040 import Rp2040
 
 KEY = "secret-key"
@@ -177,6 +177,27 @@ def test_watchdog_time_out_longer_than_the_hardwares():
         chip.start()
         took = hangs(chip, ms)
         assert ms <= took <= ms + 8_000, took
+
+
+def test_a_release_that_is_tried_has_a_watchdog_from_its_start():
+    chip = Rp2040()
+    load_trial(chip).watchdog()
+    took = chip.clock.now
+    eq(stops(chip, chip.clock.sleep_ms, 600_000), ["bite"])
+    took = chip.clock.now - took
+    assert 180_000 <= took <= 190_000, took
+    chip.start()
+    load_trial(chip).watchdog()
+    for _ in range(20):  # the release feeds it, and has one of its own
+        chip.board.watchdog(60_000)
+        chip.clock.sleep_ms(50_000)
+
+
+def test_a_power_cut_is_no_failure_of_a_release():
+    for cause in (PWRON_RESET, WDT_RESET):
+        chip = Rp2040()
+        chip.start(cause)
+        eq(load_trial(chip).was_cut(""), cause == PWRON_RESET)
 
 
 def test_wifi_and_watchdog_are_off_before_the_board_sleeps():

@@ -88,6 +88,16 @@ def test_fields_that_need_another():
     assert "oldest" in refused(when_full="all")
 
 
+def test_public_keys():
+    eq(config().update_keys, None)
+    key = "k" * 512
+    for keys in ([key], [key, key]):
+        eq(config(update_keys=keys).update_keys, True)  # the configuration does not keep them in RAM
+    for keys in ([], [key] * 3, [key[1:]], [5], ["k" * 513, key]):
+        assert "inflight keys" in refused(update_keys=keys), keys
+    assert "update_keys" in refused(update_keys=key)
+
+
 def test_network_fields():
     eq((config().ntp, config().hostname, config().wifi_ip), ("pool.ntp.org", None, None))
     ip = ["192.168.1.20", "255.255.255.0", "192.168.1.1", "9.9.9.9"]

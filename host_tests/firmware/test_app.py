@@ -298,6 +298,7 @@ def test_interval_survives_a_restart(app, ask):
         (b'{"host": null}', "host is missing"),
         (b'{"wifi_key": "hunter2"}', "wifi_key needs wifi_ssid"),
         (b'{"tls_ca": null}', "use deploy"),
+        (b'{"update_keys": null}', "use deploy"),
     ],
 )
 def test_settings_are_checked_like_the_configuration(app, ask, change, error):

@@ -13,6 +13,7 @@ COMMANDS = {
     "fleet": {"collect", "tables", "report", "compact", "export", "pipeline"},
 }
 NAMES = [(group, name) for group, names in COMMANDS.items() for name in sorted(names)]
+NAMES += [("keys",), ("release",), ("rollout",)]
 
 
 def run(*words):
@@ -20,23 +21,27 @@ def run(*words):
 
 
 def test_the_groups_and_their_commands():
-    groups = get_command(cli.build()).commands
-    assert {group: set(groups[group].commands) for group in groups} == COMMANDS
+    found = get_command(cli.build()).commands
+    groups = {name: command.commands for name, command in found.items() if hasattr(command, "commands")}
+    assert {group: set(groups[group]) for group in groups} == COMMANDS
+    assert found.keys() - groups == {"keys", "release", "rollout"}
 
 
-@pytest.mark.parametrize("group, name", NAMES)
-def test_the_help_of_each_command_is_complete(group, name):
-    done = run(group, name, "--help")
+@pytest.mark.parametrize("words", NAMES, ids=" ".join)
+def test_the_help_of_each_command_is_complete(words):
+    done = run(*words, "--help")
     assert done.exit_code == 0
-    assert f"Example: inflight {group} {name} " in done.output
+    assert f"Example: inflight {' '.join(words)} " in done.output
     assert "Exit status: 0 done, 1 failed, 2 wrong arguments" in done.output
-    command = get_command(cli.build()).commands[group].commands[name]
+    command = get_command(cli.build())
+    for word in words:
+        command = command.commands[word]
     assert [parameter.name for parameter in command.params if not parameter.help] == []
 
 
-@pytest.mark.parametrize("group, name", NAMES)
-def test_wrong_arguments_end_with_status_2(group, name):
-    assert run(group, name, "--no-such-option").exit_code == 2
+@pytest.mark.parametrize("words", NAMES, ids=" ".join)
+def test_wrong_arguments_end_with_status_2(words):
+    assert run(*words, "--no-such-option").exit_code == 2
 
 
 def test_a_group_without_its_packages_says_what_to_install(monkeypatch):
@@ -46,6 +51,7 @@ def test_a_group_without_its_packages_says_what_to_install(monkeypatch):
     done = run("fleet", "collect", "--landing", "x")
     assert done.exit_code != 0 and "pip install 'inflight[fleet]'" in str(done.exception)
     assert run("board", "image", "--help").exit_code == 0
+    assert run("release", "--help").exit_code == 0
 
 
 def test_completion_is_offered():

@@ -1,9 +1,10 @@
-"""The command `inflight`: a group of commands for boards and one for fleets."""
+"""The command `inflight`: a group of commands for boards, one for fleets, and the commands for updates."""
 
 import importlib
 import sys
 
 _GROUPS = {"board": "boards", "fleet": "fleet"}  # command: the package behind it, and the extra that it needs
+_UPDATE = ("keys", "release", "rollout")  # commands without a group, which need the extra "boards"
 _HELP = """Boards and fleets of Inflight, the MQTT client that never loses a message.
 
 Exit status of every command: 0 done, 1 failed, 2 wrong arguments. The option --install-completion lets your shell
@@ -29,6 +30,11 @@ def build():
             app.add_typer(importlib.import_module(f"inflight_tools.{package}.commands").app, name=name)
         except ModuleNotFoundError as error:
             _stand_in(app, name, _reason(error.name, package))
+    try:
+        app.add_typer(importlib.import_module("inflight_tools.update.commands").app)
+    except ModuleNotFoundError as error:
+        for name in _UPDATE:
+            _stand_in(app, name, _reason(error.name, "boards"))
     return app
 
 

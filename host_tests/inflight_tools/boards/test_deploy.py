@@ -47,6 +47,11 @@ def add_files(port, contents):
         link.put(contents)
 
 
+def add_folders(port, *paths):
+    with Link(port) as link:
+        link.run(f"import os\nfor d in {paths}: os.mkdir(d)")
+
+
 def flash(folder):
     """{path: content} of the files in the flash of the board in `folder`."""
     context = UserContextFile(str(folder / "flash.img"))
@@ -103,6 +108,20 @@ def test_a_new_version_copies_changed_files_and_removes_old_ones(tmp_path):
         assert plan.stale == ["/lib/inflight/pages.mpy"]
         assert without_record(flash(tmp_path)) == new | SETTINGS | mine
         assert not put(there.port, new).write
+
+
+def test_a_cable_ends_updates_over_the_air(tmp_path):
+    slots = {"/a/app.mpy": b"release 3", "/a/inflight/core.mpy": b"3", "/b/app.mpy": b"release 2"}
+    others = {"/b.txt": b"mine"}
+    with board(tmp_path) as there:
+        put(there.port)
+        add_folders(there.port, "/a", "/a/inflight", "/b")
+        add_files(there.port, slots | others)
+        put(there.port)  # never updated: these are not slots
+        assert without_record(flash(tmp_path)) == APPLICATION | SETTINGS | slots | others
+        add_files(there.port, {"/update.0": b"record", "/update.1": b"record"})
+        assert not put(there.port).write
+        assert without_record(flash(tmp_path)) == APPLICATION | SETTINGS | others
 
 
 def test_a_changed_file_is_restored_and_an_old_one_is_kept(tmp_path):

@@ -85,18 +85,31 @@ def _compiled(texts):
     }
 
 
+def _numbered(text, release):
+    """The module node of a release: its version is 0.1.0+7, if that is the number."""
+    numbered, n = re.subn(r"^(VERSION = '[^']+)'$", rf"\1+{release}'", text, flags=re.M)
+    if n != 1:
+        raise ValueError("node.py has no VERSION")
+    return numbered
+
+
 def library(lib=LIB):
     """{path below /lib, without suffix: source file} of the library alone."""
     return {place: file for place, file in sources("unix", lib).items() if place.startswith("inflight/")}
 
 
-def files(board):
+def files(board, release=None):
     """{absolute path on the device: content} of the application for the board in folder `board`: .mpy in /lib, and the
-    two source files at the root that MicroPython starts. ValueError if there is no such board."""
+    two source files at the root that MicroPython starts. release: its number, which its status tells; None: a cable
+    brings it. ValueError if there is no such board."""
     if not (BOARDS / board / "board.py").is_file():
         known = ", ".join(sorted(path.parent.name for path in BOARDS.glob("*/board.py")))
         raise ValueError(f"no board {board}: use {known}")
     found = sources(board)
     starters = {f"/{place}.py": found.pop(place).read_bytes() for place in STARTERS}
-    compiled = compile_all(found) | compile_texts({"built": f"TIME = {_TODAY}\n"})
+    texts = shrunk(found)
+    more = {"built": f"TIME = {_TODAY}\n"}
+    if release is not None:
+        more["node"] = _numbered(texts["node"], release)
+    compiled = compile_texts(texts) | compile_texts(more)
     return starters | {f"/lib/{place}.mpy": data for place, data in compiled.items()}

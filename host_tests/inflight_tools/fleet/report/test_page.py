@@ -56,7 +56,9 @@ def test_figures_of_each_device_worst_first(name):
 
 @pytest.mark.parametrize("name", FULL)
 def test_the_timeline_as_a_table_adds_up(name):
-    rows = [[int(cell.text.replace(",", "")) for cell in row.all("td")] for row in read_page(name).one(id="steps").all("tr")]
+    rows = [
+        [int(cell.text.replace(",", "")) for cell in row.all("td")] for row in read_page(name).one(id="steps").all("tr")
+    ]
     points = MADE[name]["timeline"]["points"]
     for column, key in enumerate(("received", "backlog", "restarts", "offline", "repeated", "dead_letters")):
         assert sum(row[column] for row in rows) == sum(point[key] for point in points)

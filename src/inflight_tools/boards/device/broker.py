@@ -1,7 +1,11 @@
 """The broker of a configuration: its address and credentials."""
 
 import ssl
+import uuid
 from dataclasses import dataclass
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
 
 
 @dataclass(frozen=True, repr=False)  # no repr: it would show the password
@@ -37,6 +41,17 @@ def broker_of(fields, override=None, ca=None, cert=None, key=None, path=None):
         port = int(number) if number else port
     root = fields.get("root") or "inflight"
     return Broker(host, port, root, fields.get("device"), fields.get("user"), fields.get("password"), tls, path)
+
+
+def client_of(broker, purpose):
+    """A paho client with the credentials of `broker`, for one session, not connected yet; `purpose` is in its id."""
+    client = paho.Client(CallbackAPIVersion.VERSION2, f"{purpose}-{uuid.uuid4().hex[:12]}")
+    if broker.user:
+        client.username_pw_set(broker.user, broker.password)
+    if broker.tls:
+        client.tls_set_context(broker.tls)
+    client.reconnect_delay_set(1, 8)
+    return client
 
 
 def _context(ca, cert, key):

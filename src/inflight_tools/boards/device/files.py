@@ -95,6 +95,36 @@ os.rmdir({stage!r})
 """
 
 
+# Updates over MQTT: their slots go before what a cable brings. The slot that does not run makes space.
+_SLOTS = """
+import os
+def _erase(p):
+ try: names = os.listdir(p)
+ except OSError: return
+ for n in names:
+  _feed()
+  print(end='.')
+  try: os.remove(p + '/' + n)
+  except OSError: _erase(p + '/' + n)
+ os.rmdir(p)
+_updated = 'update.0' in os.listdir('/')
+"""
+_MAKE_SPACE = """
+try:
+ from update_record import TRIAL, load
+ r = load('')
+ if _updated and r.state != TRIAL: _erase('/' + r.other)
+except ImportError: pass
+"""
+_FORGET = """
+if _updated:
+ for n in ('update.0', 'update.1'):
+  try: os.remove('/' + n)
+  except OSError: pass
+ for n in ('/a', '/b'): _erase(n)
+"""
+
+
 @dataclass(frozen=True)
 class Identity:
     """The firmware on a board. `frozen`: the application is frozen into it."""
@@ -133,8 +163,14 @@ def read_record(link):
 
 
 def prepare(link):
-    """Removes leftovers of an interrupted deploy. Returns (bytes in a block, blocks free)."""
+    """Removes leftovers of an interrupted deploy, and of updates. Returns (bytes in a block, blocks free)."""
+    link.run(_SLOTS + _MAKE_SPACE)
     return literal_eval(link.run(_CLEAR.format(stage=_STAGE)).splitlines()[-1])
+
+
+def forget_updates(link):
+    """What is in /lib starts from now on."""
+    link.run(_SLOTS + _FORGET)
 
 
 def blocks(contents, block):

@@ -9,6 +9,7 @@ from inflight_tools.boards.device.link import DeviceError
 OLDEST = (1, 22)  # MicroPython
 PLATFORMS = {"esp32": "esp32", "rp2040": "rp2", "unix": "linux"}  # what sys.platform says there
 _LIB = "/lib"
+_SLOTS = ("/a", "/b")  # of updates over MQTT, which end with this
 
 
 @dataclass
@@ -29,13 +30,15 @@ def install(link, board, application, settings, in_rom=False, say=lambda text: N
     _check(identity, board)
     recorded = files.read_record(link)
     wanted = {_place(path, in_rom): content for path, content in application.items()}
-    shadows = _shadows(identity.path, [path for path in wanted if path.endswith(".mpy")])
+    search = [folder for folder in identity.path if folder not in _SLOTS]
+    shadows = _shadows(search, [path for path in wanted if path.endswith(".mpy")])
     asides = [f"{path}.old" for path in wanted if _at_root(path)]
     found = files.hashes(link, {*wanted, *settings, *recorded, *shadows, *asides})
     plan = _plan(wanted, settings, recorded, shadows, found)
     if plan.write or plan.stale or plan.rom:
         _carry_out(link, plan, say)
         _verify(link, plan.write | {path: wanted[path] for path in wanted if plan.rom and path.startswith(rom.LIB)})
+    files.forget_updates(link)
     return plan
 
 
@@ -69,7 +72,7 @@ def _shadows(search, modules):
         raise DeviceError(f"{_LIB} is not on its sys.path: flash a stock firmware")
     if rom.LIB not in search:  # that is where a ROM file system will be, once it holds something
         at = search.index(_LIB)
-        search = (*search[:at], rom.LIB, *search[at:])
+        search = [*search[:at], rom.LIB, *search[at:]]
     found = {}
     for module in modules:
         home = rom.LIB if module.startswith(rom.LIB) else _LIB

@@ -2,11 +2,8 @@
 
 import json
 import threading
-import uuid
 
-import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion
-
+from inflight_tools.boards.device.broker import client_of
 from inflight_tools.boards.device.link import DeviceError
 
 _ALIVE = ("online", "asleep")  # published by a device; "offline" may be the will of an earlier start
@@ -22,17 +19,12 @@ class Watch:
         self._filters = []
         self._answered, self._connected, self._caught_up = (threading.Event() for _ in range(3))
         self._trouble = "no answer"
-        client = paho.Client(CallbackAPIVersion.VERSION2, f"watch-{uuid.uuid4().hex[:12]}")
-        if broker.user:
-            client.username_pw_set(broker.user, broker.password)
-        if broker.tls:
-            client.tls_set_context(broker.tls)
+        client = client_of(broker, "watch")
         client.on_connect = self._on_connect
         client.on_connect_fail = lambda *_: self._say("no connection")
         client.on_disconnect = self._on_disconnect
         client.on_message = self._take
         client.on_unsubscribe = self._on_caught_up
-        client.reconnect_delay_set(1, 8)
         self._client = client
 
     def __enter__(self):

@@ -1,0 +1,73 @@
+# The announcement of a release: a JSON object, and the signature of its bytes. Loaded for each, and unloaded.
+#
+# The signature is RSA-3072, PKCS#1 v1.5 (RFC 8017, 8.2.2), over the SHA-256 of the object: the whole block is computed
+# and compared, nothing of it is parsed.
+
+import hashlib
+import json
+import sys
+from binascii import a2b_base64
+
+from inflight.compat import const
+
+SIGNATURE = const(384)  # bytes
+JOURNAL = const(2)  # the version of the journal's format: a release that fails leaves the journal to the one before
+_EXPONENT = const(65537)
+_PREFIX = b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20"  # SHA-256, RFC 8017, 9.2
+
+
+class Refused(Exception):
+    """Why, in words."""
+
+
+def number(announced):
+    """The number of the release, as these bytes say, which are not verified; None if they say none."""
+    try:
+        return json.loads(announced[:-SIGNATURE])["release"]
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def is_signed(body, signature, modulus):
+    """True if `signature` (bytes) is that of the bytes `body` by the private key of `modulus` (bytes)."""
+    if len(signature) != SIGNATURE or len(modulus) != SIGNATURE:
+        return False
+    n = int.from_bytes(modulus, "big")
+    number = int.from_bytes(signature, "big")
+    if number >= n:
+        return False
+    digest = hashlib.sha256(body).digest()
+    filling = b"\xff" * (SIGNATURE - 3 - len(_PREFIX) - len(digest))
+    return pow(number, _EXPONENT, n).to_bytes(SIGNATURE, "big") == b"\0\1" + filling + b"\0" + _PREFIX + digest
+
+
+def check(announced, keys, board, record):
+    """Returns the object of the bytes `announced`, a dict. keys: moduli in base64; board: its name; record: the
+    device's. Raises Refused."""
+    body, signature = announced[:-SIGNATURE], announced[-SIGNATURE:]
+    for key in keys:
+        if is_signed(body, signature, a2b_base64(key)):
+            break
+    else:
+        raise Refused("not signed by a key of this device")
+    release = json.loads(body)
+    _check_fits(release, board)
+    newest = max(record.release, record.failed)
+    if release["release"] <= newest:
+        raise Refused("release %d is not newer than %d" % (release["release"], newest))
+    return release
+
+
+def _check_fits(release, board):
+    if release["board"] != board:
+        raise Refused("it is for the board %s, this is %s" % (release["board"], board))
+    implementation = sys.implementation
+    oldest, newest = release["micropython"]  # the first is included, the second is not
+    version = list(implementation.version[:2])
+    if implementation.name != "micropython" or not oldest <= version < newest:
+        running = (implementation.name, version[0], version[1])
+        raise Refused("it is for MicroPython from %s to before %s, this is %s %d.%d" % ((oldest, newest) + running))
+    if release["mpy"] != getattr(implementation, "_mpy", 0) & 0xFF:
+        raise Refused("its modules are compiled for another version of MicroPython")
+    if release["journal"] != JOURNAL:
+        raise Refused("its journal has another format")

@@ -1,0 +1,120 @@
+# A release proves itself, or what is published of one that did not. Loaded by a start that belongs to a trial, or
+# follows one.
+
+import json
+import sys
+
+from codes import PANIC, WATCHDOG
+from files import beside
+from inflight.compat import const
+from update_record import BAD, GOOD, TRIAL, load, store
+
+_LIMIT = const(3)  # a device that stays awake has so many times the time of the trial
+_WATCHDOG_MS = const(120_000)
+_NOTHING = "it did not prove itself in any start"
+
+
+def begin(board):
+    """The Trial that this start belongs to, or whose outcome it has to publish; None without one."""
+    folder = beside(board, "")[:-1]
+    record = load(folder)
+    runs = record.state == TRIAL and sys.path[0] == "%s/%s" % (folder, record.other)
+    return Trial(board, folder, record, runs) if runs or record.outcome else None
+
+
+class Trial:
+    """Of the candidate of `record`, which stands in `folder`; `runs`: this start is the candidate's."""
+
+    busy = False
+
+    def __init__(self, board, folder, record, runs):
+        self._folder, self._record, self._runs = folder, record, runs
+        self._birth = None
+        self._acknowledged = False
+        self.failed = record.outcome == BAD
+        if self.failed:
+            self._reason = self._why(board)
+
+    def _why(self, board):
+        # The crashes were those of the candidate: they are told here, and do not count any more.
+        import crash
+
+        error = crash.forget(board)
+        cause = board.reset_cause()
+        return cause if cause in (WATCHDOG, PANIC) else error or _NOTHING
+
+    def begin(self, app):
+        """The application was built."""
+        self._app = app
+        if not self._runs:
+            self._tell()
+            return
+        app.update = self
+        app.config.watchdog_ms = app.config.watchdog_ms or _WATCHDOG_MS  # launch has started it
+        self._watch_birth(app)
+        try:
+            with open("%s/%s/errors" % (self._folder, self._record.other)) as f:
+                self._before = json.loads(f.read())
+        except (OSError, ValueError):
+            self._before = []
+
+    def _watch_birth(self, app):
+        # Notes the Message ID of the status online.
+        publish = app._publish_status
+
+        def publish_status(state, **more):
+            mid = publish(state, **more)
+            if state == "online":
+                self._birth = mid
+
+        app._publish_status = publish_status
+
+    def received(self, message):
+        """Announcements wait until the trial has ended."""
+
+    def close(self):
+        """Nothing is open."""
+
+    def step(self):
+        """Looks whether the release has proved itself."""
+        app = self._app
+        pending = app.client.is_pending(self._birth) if self._birth else app.client.pending
+        self._acknowledged = app.client.connected and (self._acknowledged or not pending)
+        broken = [name for name in app.errors if name not in self._before]
+        sleeps = app.config.sleep_ms > 0
+        proved = self._acknowledged and not broken and not (app.crash and "safe" in app.crash)
+        if proved and (sleeps or app.uptime() >= self._record.good_s):
+            self._succeed()
+        elif (sleeps and self._acknowledged) or app.uptime() >= _LIMIT * max(self._record.good_s, 1):
+            self._fail(broken)
+
+    def _succeed(self):
+        self._record.good()
+        store(self._folder, self._record)
+        self._app.update = None
+        self._tell()
+
+    def _fail(self, broken):
+        app = self._app
+        if broken:
+            reason = "%s: %s" % (broken[0], app.errors[broken[0]])
+        elif app.crash and "safe" in app.crash:
+            reason = app.crash["error"]
+        else:
+            reason = "the broker has not acknowledged its messages" if app.client.connected else "no connection"
+        self._record.bad()
+        store(self._folder, self._record)
+        import crash
+
+        crash.restart(app, reason)
+
+    def _tell(self):
+        record = self._record
+        fields = {"release": record.candidate, "state": "good" if record.outcome == GOOD else "bad"}
+        if self.failed:
+            fields["reason"] = self._reason
+        self._app.report("release", fields, True)
+        record.outcome = 0
+        store(self._folder, record)
+        for name in ("trials", "update_record"):
+            sys.modules.pop(name, None)

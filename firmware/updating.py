@@ -1,0 +1,239 @@
+# Fetches a release: the announcement, what is missing of its files, the switch to it. Loaded when there is an
+# announcement, and unloaded afterwards. docs/updates.md describes topics and messages.
+
+import json
+import struct
+import sys
+from binascii import crc32, unhexlify
+
+from files import beside
+from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
+from telemetry import describe
+from update_record import FETCH, TRIAL, load, store
+
+_LONGEST = const(2_048)  # bytes of an announcement
+_UNIT = const(4_096)  # bytes of the blocks in an announcement
+_WINDOW = const(8)  # chunks that are asked for at once
+_HEADER = "<II"  # of a chunk: number of the release, offset in its image
+_FRAME = const(32)  # bytes of a PUBLISH with a chunk, beside the topic as long as that of _ask() and the data
+_WORK_MS = const(200)  # without running the client
+_LONGEST_PAUSE_MS = const(300_000)
+_PATIENCE_MS = const(2_000)  # for which a device that would sleep waits for a chunk
+_MODULES = ("updating", "slot", "announcement", "update_record")
+
+
+def folder_of(board):
+    """The folder of records and slots."""
+    return beside(board, "")[:-1]
+
+
+class Update:
+    """What the device `app` does with announcements and chunks."""
+
+    def __init__(self, app):
+        self._app = app
+        self._folder = folder_of(app.board)
+        self._pieces = self._announced = None
+        self._slot = None
+        self._crc = self._number = 0  # of the announcement; of its release
+        self._until = 0  # offset behind what was asked for
+        self._asked_at = None
+        self._topic = "%s/%s/want" % (app.config.root, app.config.device)
+        self._chunk = (app.config.buffer // 2 - len(self._topic) - _FRAME) & ~31
+
+    @property
+    def busy(self):
+        """True while it is worth staying awake."""
+        slot = self._slot
+        if not slot or not slot.waiting or self._asked_at is None:
+            return True
+        return ticks_diff(ticks_ms(), self._asked_at) < _PATIENCE_MS
+
+    # --- messages: nothing that they contain ends the program ---
+
+    def received(self, message):
+        """A message, or a piece of one."""
+        if self._app.stopping:
+            return  # the next start comes first
+        if message.topic.endswith("/manifest"):
+            self._collect(message)
+        elif self._slot and message.size > 8:
+            self._try(self._take, message.view)
+
+    def _collect(self, message):
+        if message.size > _LONGEST:
+            return
+        if not message.offset:
+            self._pieces = b""
+        self._pieces += message.payload
+        if message.offset + len(message.view) == message.size:
+            self._announced = self._pieces
+            self._pieces = None
+
+    def _try(self, work, *args):
+        try:
+            work(*args)
+        except Exception as e:
+            self._refuse(describe(e))
+
+    def step(self):
+        """Does what is due, for a limited time."""
+        self._try(self._step)
+
+    def _step(self):
+        announced = self._announced
+        if announced is not None:
+            self._announced = None
+            self.close()
+            self._slot = None
+            if announced:  # an empty one takes the last back
+                self._crc = crc32(announced)
+                self._begin(announced)
+        if self._slot:
+            self._advance()
+        elif self._pieces is None:
+            self._end()
+
+    # --- the announcement ---
+
+    def _begin(self, announced):
+        record = load(self._folder)
+        release = self._checked(announced, record)
+        if not release:
+            return
+        from slot import Slot, erase
+
+        number = self._number
+        place = "%s/%s" % (self._folder, record.other)
+        if record.state != FETCH or record.candidate != number:
+            erase(place)
+            record.fetch(number, release["trial_s"])
+            store(self._folder, record)
+            self._report("fetch")
+        self._pause_ms = self._app.config.timeout_ms
+        self._slot = Slot(place, release["index"], unhexlify(release["sha256"]))
+
+    def _checked(self, announced, record):
+        # What is announced, a dict; None if it is refused, or known: it is retained, so it comes again.
+        from announcement import Refused, check, number
+
+        self._number = number(announced)
+        if self._crc == record.refused or (self._number and self._number in (record.release, record.failed)):
+            return None
+        try:
+            if record.state == TRIAL:
+                raise Refused("this device started without its launcher: bring main.py, on Linux set INFLIGHT_HOME")
+            release = check(announced, self._keys(record), self._app.board.NAME, record)
+            self._make_room(release["blocks"] * _UNIT, record)
+            return release
+        except Refused as e:
+            self._refuse(str(e))
+        finally:
+            sys.modules.pop("announcement", None)
+        return None
+
+    def _keys(self, record):
+        # A release may bring others than those of the configuration.
+        try:
+            with open("%s/%s/keys" % (self._folder, record.current)) as f:
+                return json.loads(f.read())
+        except OSError:
+            with open(self._app.board.config_path()) as f:
+                return json.loads(f.read())["update_keys"]
+
+    def _make_room(self, size, record):
+        from announcement import Refused
+        from slot import reclaim, room
+
+        unit, blocks = room(self._folder, record.other)
+        missing = -(-size // unit) - blocks
+        if missing > 0 and not (record.current and reclaim(unit, missing)):
+            raise Refused("too large: it needs %d KB of flash, %d are free" % (size >> 10, blocks * unit >> 10))
+
+    # --- the image ---
+
+    def _advance(self):
+        slot = self._slot
+        end = ticks_add(ticks_ms(), _WORK_MS)
+        while not (slot.waiting or slot.complete) and ticks_diff(end, ticks_ms()) > 0:
+            slot.step()
+        if slot.complete:
+            self._switch()
+        elif not self._app.client.connected:
+            self._asked_at = None
+        elif slot.waiting and (self._asked_at is None or self._is_overdue()):
+            self._ask()
+
+    def _is_overdue(self):
+        if 0 <= ticks_diff(ticks_ms(), self._asked_at) < self._pause_ms:
+            return False
+        self._pause_ms = min(2 * self._pause_ms, _LONGEST_PAUSE_MS)
+        return True
+
+    def _ask(self):
+        offset, size = self._slot.wanted
+        size = min(size, _WINDOW * self._chunk)
+        self._asked_at = ticks_ms()
+        self._until = offset + size
+        wanted = {"release": self._number, "offset": offset, "bytes": size, "chunk": self._chunk}
+        try:
+            self._app.client.publish(self._topic, json.dumps(wanted), 0)
+        except OSError:
+            self._asked_at = None  # the connection is lost
+
+    def _take(self, view):
+        slot = self._slot
+        release, offset = struct.unpack(_HEADER, view[:8])
+        if release != self._number or not slot.take(offset, view[8:]):
+            return
+        self._pause_ms = self._app.config.timeout_ms
+        self._asked_at = ticks_ms()
+        if slot.waiting and slot.wanted[0] < self._until:
+            return
+        self._asked_at = None
+        if not slot.waiting and not slot.complete:
+            slot.step()
+        if slot.waiting:
+            self._ask()
+
+    def _switch(self):
+        self._slot.verify()
+        record = load(self._folder)
+        with open("%s/%s/errors" % (self._folder, record.other), "w") as f:
+            f.write(json.dumps(list(self._app.errors)))  # these are not the release's
+        record.begin_trial()
+        store(self._folder, record)
+        self._report("trial")
+        self._app.stopping = True
+        self._slot = None
+        self._end()
+
+    def close(self):
+        """Makes durable what has come."""
+        if self._slot:
+            self._slot.close()
+
+    # --- its end ---
+
+    def _refuse(self, reason):
+        self.close()
+        record = load(self._folder)
+        record.refuse(self._crc)
+        self._slot = None
+        try:
+            store(self._folder, record)
+        except OSError:
+            pass  # it is refused once more with the next connection
+        self._report("refused", reason)
+        self._end()
+
+    def _report(self, state, reason=None):
+        fields = {"release": self._number, "state": state}
+        if reason:
+            fields["reason"] = reason
+        self._app.report("release", fields, True)
+
+    def _end(self):
+        self._app.update = None
+        for name in _MODULES:
+            sys.modules.pop(name, None)

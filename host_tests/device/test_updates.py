@@ -1,0 +1,490 @@
+"""Updates of the application: the record of their state, the launcher, a slot; power cuts at any operation of the
+flash."""
+
+import hashlib
+import json
+import os
+import struct
+import sys
+
+import launch
+import slot
+import update_record
+from harness import EMULATED, SkipTest, eq, raises
+from update_record import BAD, FETCH, GOOD, IDLE, STARTS, TRIAL, Record, load, store, unpack
+
+# --- the record: no I/O ---
+
+
+def trial(slot=0, release=3, candidate=4):
+    record = Record()
+    record.slot, record.release = slot, release
+    record.fetch(candidate, 300)
+    record.begin_trial()
+    return record
+
+
+def test_a_release_goes_into_the_slot_that_does_not_run():
+    record = Record()
+    eq((record.current, record.other), ("", "a"))
+    for number, current, other in ((1, "a", "b"), (2, "b", "a"), (3, "a", "b")):
+        record.fetch(number, 300)
+        eq((record.state, record.current), (FETCH, "" if number == 1 else other))
+        record.begin_trial()
+        record.start(False)
+        record.good()
+        eq((record.state, record.outcome, record.release), (IDLE, GOOD, number))
+        eq((record.current, record.other), (current, other))
+
+
+def test_a_trial_has_three_starts():
+    record = trial(1)
+    eq([record.start(False) for _ in range(STARTS)], ["b"] * STARTS)
+    eq(record.start(False), "a")
+    eq((record.state, record.outcome, record.failed, record.release), (IDLE, BAD, 4, 3))
+    eq(record.current, "a")
+
+
+def test_a_start_that_a_power_cut_ends_does_not_count():
+    record = trial()
+    eq([record.start(k > 0) for k in range(10)], ["a"] * 10)
+    eq([record.start(False) for _ in range(3)], ["a", "a", ""])
+
+
+def test_power_cuts_do_not_keep_a_release_for_ever():
+    record = trial()
+    starts = 0
+    while record.start(True) == "a":
+        starts += 1
+    eq(starts, 20)
+    eq((record.state, record.failed), (IDLE, 4))
+
+
+def test_the_highest_failure_is_kept():
+    record = trial(candidate=9)
+    record.bad()
+    record.fetch(8, 300)
+    record.bad()
+    eq(record.failed, 9)
+
+
+def test_a_record_survives_its_bytes_and_no_flipped_bit():
+    record = trial(2, 70_000, 70_001)
+    record.n, record.refused, record.failed = 12, 0xFFFFFFFE, 69_999
+    record.start(False)
+    data = record.pack()
+    eq(vars_of(unpack(data)), vars_of(record))
+    for i in range(len(data) * 8):
+        bad = bytearray(data)
+        bad[i // 8] ^= 1 << i % 8
+        eq(unpack(bad), None)
+    for n in range(len(data)):
+        eq(unpack(data[:n]), None)
+
+
+def vars_of(record):
+    names = "n state slot left starts outcome good_s release candidate failed refused"
+    return [getattr(record, name) for name in names.split()]
+
+
+# --- files ---
+
+
+class Folder:
+    """A folder on the file system of the runtime, removed at the end."""
+
+    def __enter__(self):
+        self.path = "%s/inflight-test-%s" % (os.getcwd(), "".join("%02x" % b for b in os.urandom(6)))
+        os.mkdir(self.path)
+        return self
+
+    def __exit__(self, *_):
+        slot.erase(self.path)
+
+    def write(self, name, data):
+        write(self.path + "/" + name, data)
+
+
+def write(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def test_the_newer_of_two_records_is_in_force():
+    with Folder() as folder:
+        eq(load(folder.path).n, 0)
+        record = Record()
+        for number in range(1, 6):
+            record.fetch(number, 300)
+            store(folder.path, record)
+            eq(load(folder.path).candidate, number)
+        for number in (0, 1):
+            path = "%s/update.%d" % (folder.path, number)
+            data = read(path)
+            write(path, data[:20])  # damaged
+            eq(load(folder.path).candidate, 4 if number == 0 else 5)
+            write(path, data)
+
+
+def test_a_write_that_fails_does_not_touch_the_record_in_force():
+    with Folder() as folder:
+        record = Record()
+        for number in (1, 2):
+            record.fetch(number, 300)
+            store(folder.path, record)
+        os.mkdir(folder.path + "/elsewhere")
+        record.fetch(3, 300)
+        raises(OSError, store, folder.path + "/none", record)
+        store(folder.path, record)
+        eq(load(folder.path).candidate, 3)
+        eq(unpack(read(folder.path + "/update.1")).candidate, 2)
+
+
+# --- the launcher ---
+
+
+class Platform:
+    """Stands in for the module trial of a board."""
+
+    def __init__(self, cut=False):
+        self.cut, self.watched = cut, 0
+
+    def was_cut(self, folder):
+        return self.cut
+
+    def watchdog(self):
+        self.watched += 1
+
+
+def launched(folder, platform=None):
+    """The slot that launch puts on the search path, or None."""
+    kept = list(sys.path)
+    sys.modules["trial"] = platform or Platform()
+    try:
+        launch.main(folder)
+        return sys.path[0][len(folder) + 1 :] if len(sys.path) > len(kept) else None
+    finally:
+        sys.path[:] = kept
+        for name, module in (("launch", launch), ("update_record", update_record)):
+            sys.modules[name] = module
+
+
+def test_the_launcher_starts_what_the_record_says():
+    with Folder() as folder:
+        eq(launched(folder.path), None)
+        record = Record()
+        record.fetch(1, 300)
+        store(folder.path, record)
+        eq(launched(folder.path), None)
+        record.begin_trial()
+        store(folder.path, record)
+        platform = Platform()
+        eq([launched(folder.path, platform) for _ in range(5)], ["a", "a", "a", None, None])
+        eq(platform.watched, 3)  # not while the old application runs
+        record = load(folder.path)
+        eq((record.outcome, record.failed), (BAD, 1))
+        record.fetch(2, 300)
+        record.begin_trial()
+        store(folder.path, record)
+        eq(launched(folder.path), "a")
+        record = load(folder.path)
+        record.good()
+        store(folder.path, record)
+        eq(launched(folder.path), "a")
+
+
+def test_a_start_that_cannot_be_counted_is_the_old_ones():
+    with Folder() as folder:
+        store(folder.path, trial(2))
+        kept = update_record.store
+
+        def full(*_):
+            raise OSError(28)
+
+        update_record.store = full
+        try:
+            eq(launched(folder.path), "b")
+        finally:
+            update_record.store = kept
+        eq(launched(folder.path), "a")
+
+
+# --- a slot ---
+
+
+def image(files):
+    """(index, image) of `files`, [(path, content)]."""
+    index = b""
+    for path, content in files:
+        index += bytes([len(path)]) + path.encode() + struct.pack("<I", len(content)) + hashlib.sha256(content).digest()
+    return index, index + b"".join(content for _, content in files)
+
+
+FILES = [
+    ("app.mpy", bytes(range(256)) * 5),
+    ("empty.mpy", b""),
+    ("inflight/core.mpy", b"core" * 700),
+    ("inflight/a.mpy", b"a" * 100),
+    ("node.mpy", b"node" * 99),
+]
+INDEX, IMAGE = image(FILES)
+
+
+def digest(data):
+    return hashlib.sha256(data).digest()
+
+
+def slot_of(path, index=INDEX):
+    return slot.Slot(path, len(index), digest(index))
+
+
+def fetch(found, data=IMAGE, chunk=100):
+    """Fetches everything from the image `data`. Returns how many bytes were asked for."""
+    asked = 0
+    while not found.complete:
+        if not found.waiting:
+            found.step()
+            continue
+        offset, size = found.wanted
+        size = min(size, chunk)
+        asked += size
+        eq(found.take(offset, data[offset : offset + size]), True)
+    return asked
+
+
+def check_slot(path, files=FILES):
+    for name, content in files:
+        eq(read("%s/%s" % (path, name)), content)
+
+
+def test_a_release_is_fetched_into_a_slot():
+    with Folder() as folder:
+        path = folder.path + "/a"
+        found = slot_of(path)
+        eq(fetch(found), len(IMAGE))
+        found.verify()
+        check_slot(path)
+        eq(fetch(slot_of(path)), 0)  # it is there
+
+
+def test_chunks_that_come_twice_or_out_of_order_change_nothing():
+    with Folder() as folder:
+        found = slot_of(folder.path + "/a")
+        found.step()
+        eq(found.take(100, IMAGE[100:150]), False)
+        eq(found.take(0, IMAGE[:50]), True)
+        eq(found.take(0, IMAGE[:50]), False)
+        eq(found.take(50, IMAGE[50:] + b"more"), False)
+        fetch(found)
+        check_slot(folder.path + "/a")
+
+
+def test_a_fetch_goes_on_where_it_was():
+    with Folder() as folder:
+        path = folder.path + "/a"
+        asked = 0
+        for _ in range(len(IMAGE) // 300 + 1):
+            found = slot_of(path)
+            left = 300
+            while left > 0 and not found.complete:
+                if not found.waiting:
+                    found.step()
+                    continue
+                offset, size = found.wanted
+                size = min(size, left)
+                found.take(offset, IMAGE[offset : offset + size])
+                asked += size
+                left -= size
+            found.close()
+        eq((found.complete, asked), (True, len(IMAGE)))
+        check_slot(path)
+
+
+def test_what_the_running_application_has_is_not_fetched():
+    with Folder() as folder:
+        os.mkdir(folder.path + "/lib")
+        os.mkdir(folder.path + "/lib/inflight")
+        for name, content in FILES[:3]:
+            folder.write("lib/" + name, content)
+        folder.write("lib/node.mpy", b"another one" * 36)
+        sys.path.append(folder.path + "/lib")
+        try:
+            asked = fetch(slot_of(folder.path + "/a"))
+        finally:
+            sys.path.pop()
+        eq(asked, len(INDEX) + len(FILES[3][1]) + len(FILES[4][1]))
+        check_slot(folder.path + "/a")
+
+
+def test_a_damaged_file_is_fetched_once_more_and_then_refused():
+    wrong = bytearray(IMAGE)
+    wrong[len(INDEX) + 7] ^= 1
+    with Folder() as folder:
+        raises(slot.Damaged, fetch, slot_of(folder.path + "/a"), bytes(wrong))
+        fetch(slot_of(folder.path + "/a"))
+        check_slot(folder.path + "/a")
+        folder.write("a/node.mpy", b"x" * len(FILES[4][1]))
+        raises(slot.Damaged, slot_of(folder.path + "/a").verify)
+    with Folder() as folder:
+        raises(slot.Damaged, fetch, slot_of(folder.path + "/a"), b"x" + IMAGE[1:])
+
+
+def test_no_file_leaves_the_slot():
+    for name in ("../app.mpy", "/app.mpy", "x/../../app.mpy"):
+        index, whole = image([(name, b"evil")])
+        with Folder() as folder:
+            raises(slot.Damaged, fetch, slot_of(folder.path + "/a", index), whole)
+
+
+def test_room_counts_what_the_slot_has():
+    with Folder() as folder:
+        try:
+            unit, blocks = slot.room(folder.path, "a")
+        except (OSError, AttributeError):
+            raise SkipTest("has no statvfs") from None
+        os.mkdir(folder.path + "/a")
+        folder.write("a/x", bytes(3 * unit))
+        more = slot.room(folder.path, "a")[1]
+        assert abs(more - blocks) < 1000  # others use the disk
+        slot.erase(folder.path + "/a")
+        eq(os.listdir(folder.path), [])
+
+
+def test_the_first_application_makes_room_if_that_is_enough():
+    with Folder() as folder:
+        os.mkdir(folder.path + "/inflight")
+        ours = ["app.mpy", "inflight/core.mpy", "launch.mpy", "starting.mpy", "trial.mpy", "update_record.mpy"]
+        for name in ours + ["mine.py"]:
+            folder.write(name, bytes(1000))
+        folder.write("app.mpy", b"")  # takes none
+        recorded = {"%s/%s" % (folder.path, name): "" for name in ours + ["gone.mpy"]}
+        record = folder.path + "/inflight.json"
+        folder.write("inflight.json", b"no record")
+        eq(slot.reclaim(500, 1, record), False)
+        folder.write("inflight.json", json.dumps(recorded).encode())
+        eq(slot.reclaim(500, 3, record), False)
+        eq(len(os.listdir(folder.path)), len(ours) + 2)
+        eq(slot.reclaim(500, 2, record), True)
+        eq(slot.reclaim(500, 1, record), False)
+        kept = ["inflight", "inflight.json"] + ours[2:] + ["mine.py"]
+        eq(sorted(os.listdir(folder.path)), sorted(kept))
+
+
+# --- power cuts ---
+
+
+def release(number, size):
+    """A release: [(path, content)]."""
+    return [("start.py", b"%d" % number), ("inflight/core.py", (b"%d" % number) * size), ("x.py", b"x" * size)]
+
+
+class Sensor:
+    """A board on simulated flash, which updates itself to `number` while its power is cut."""
+
+    def __init__(self):
+        import littlefs_model
+
+        self.model = littlefs_model
+        self.board = littlefs_model.Board(60, 512, 32)
+        self.root = littlefs_model.ROOT
+        self.board.boot()
+        self.install("/lib", release(0, 50))
+
+    def install(self, folder, files):
+        os.mkdir(self.root + folder)
+        os.mkdir(self.root + folder + "/inflight")
+        for name, content in files:
+            self.model.write("%s/%s" % (folder, name), content)
+
+    def update(self, number, size):
+        """What the firmware does, from what it finds: once for each start."""
+        index, whole = image(release(number, size))
+        record = load(self.root)
+        if record.outcome:
+            record.outcome = 0
+            store(self.root, record)
+        if record.state == TRIAL or number in (record.release, record.failed):
+            return
+        place = self.root + "/" + record.other
+        if record.state != FETCH or record.candidate != number:
+            slot.erase(place)
+            record.fetch(number, 300)
+            store(self.root, record)
+        found = slot.Slot(place, len(index), digest(index))
+        fetch(found, whole)
+        found.verify()
+        record.begin_trial()
+        store(self.root, record)
+
+    def start(self, cut):
+        """Starts. Returns the number of the release that starts, which must be whole."""
+        name = launched(self.root, Platform(cut))
+        folder = "/" + name if name else "/lib"
+        number = int(self.model.read(folder + "/start.py"))
+        for path, content in release(number, number + 50 if name else 50):
+            eq(self.model.read("%s/%s" % (folder, path)), content)
+        return number
+
+    def prove(self, works):
+        """The release that is tried has proved itself, or has not."""
+        record = load(self.root)
+        if record.state == TRIAL:
+            if works:
+                record.good()
+            else:
+                record.bad()
+            store(self.root, record)
+
+
+def cut_updates(works):
+    """Three updates in a row, with a cut at each operation of the flash in one of them."""
+    from nor import PowerCut, after, before, torn
+
+    sensor = Sensor()
+    snapshot = sensor.board.flash.snapshot()
+    newest = 0
+    for number in (1, 2, 3):
+        k = 0
+        while True:
+            done = True
+            for outcome in (before, torn(3, 0xA5), after):
+                sensor.board.restore(snapshot)
+                sensor.board.boot()
+                sensor.board.cut_at(k, outcome)
+                try:
+                    update_and_prove(sensor, number, works, False)
+                except (PowerCut, OSError):  # a file that is closed after the cut raises another one
+                    assert sensor.board.flash.off
+                    done = False
+                    sensor.board.boot()
+                    started = sensor.start(True)
+                    assert started in (newest, number), started
+                    update_and_prove(sensor, number, works, True)
+                sensor.board.boot()
+                eq(sensor.start(False), number if works else newest)
+                record = load(sensor.root)
+                eq((record.state, record.release), (IDLE, number if works else newest))
+            if done:
+                break
+            k += 9 if EMULATED else 1
+        newest = number if works else newest
+        snapshot = sensor.board.flash.snapshot()
+
+
+def update_and_prove(sensor, number, works, cut):
+    sensor.update(number, number + 50)
+    sensor.start(cut)
+    sensor.prove(works)
+
+
+def test_power_cuts_while_a_good_release_is_installed():
+    cut_updates(True)
+
+
+def test_power_cuts_while_a_bad_release_is_installed():
+    cut_updates(False)

@@ -1,0 +1,176 @@
+"""Keys and releases: what is written, printed, refused; a device accepts the signature and no other."""
+
+import base64
+import hashlib
+import json
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from typer.testing import CliRunner
+
+import announcement
+from announcement import SIGNATURE, Refused, check, is_signed
+from inflight import sectors
+from inflight_tools import cli
+from inflight_tools.update import keys, release
+from update_record import Record
+
+FILES = {"start.mpy": b"start" * 300, "inflight/core.mpy": b"core" * 3000, "empty.mpy": b""}
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.delenv(keys.PASSPHRASE, raising=False)
+
+    def call(*words, **variables):
+        return CliRunner().invoke(cli.build(), [str(word) for word in words], env={"COLUMNS": "200", **variables})
+
+    return call
+
+
+def modulus(key):
+    return base64.b64decode(keys.public(key))
+
+
+# --- keys ---
+
+
+def test_a_key_is_made_once_and_printed_again(tmp_path, run):
+    path = tmp_path / "k" / "release.key"
+    first, second = run("keys", "--key", path), run("keys", "--key", path)
+    assert first.exit_code == second.exit_code == 0
+    fields = json.loads("{" + first.stdout + "}")
+    assert first.stdout == second.stdout
+    assert fields == {"update_keys": [keys.public(keys.load(path))]} and len(fields["update_keys"][0]) == 512
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_with_a_pass_phrase(tmp_path, run):
+    path = tmp_path / "release.key"
+    phrase = {keys.PASSPHRASE: "hunter2"}
+    assert run("keys", "--key", path, **phrase).exit_code == 0
+    assert b"ENCRYPTED" in path.read_bytes()
+    assert run("keys", "--key", path, **phrase).exit_code == 0
+    for variables in ({}, {keys.PASSPHRASE: "other"}):
+        done = run("keys", "--key", path, **variables)
+        assert done.exit_code == 1 and keys.PASSPHRASE in done.stderr and "hunter2" not in done.stderr
+
+
+def pem(key):
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no key", pem(ec.generate_private_key(ec.SECP256R1())), pem(rsa.generate_private_key(65537, 2048))],
+    ids=["empty", "text", "EC", "2048 bits"],
+)
+def test_other_keys_are_refused_in_one_line(tmp_path, run, content):
+    path = tmp_path / "release.key"
+    path.write_bytes(content)
+    done = run("release", "--board", "unix", "--number", 1, "--key", path, "--out", tmp_path / "x")
+    assert done.exit_code == 1 and str(path) in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "x").exists()
+
+
+# --- what a device verifies ---
+
+
+def test_a_signature_is_of_one_key_and_one_text(key):
+    body = b'{"release": 1}'
+    signature = keys.sign(key, body)
+    own = modulus(key)
+    assert is_signed(body, signature, own)
+    assert not is_signed(body + b" ", signature, own)
+    assert not is_signed(body, signature, modulus(rsa.generate_private_key(65537, 3072)))
+    for i in range(0, SIGNATURE, 13):
+        assert not is_signed(body, signature[:i] + bytes([signature[i] ^ 1]) + signature[i + 1 :], own)
+    # The same number, and n more: one signature has one form only.
+    n = int.from_bytes(own, "big")
+    more = int.from_bytes(signature, "big") + n
+    assert more >> 8 * SIGNATURE or not is_signed(body, more.to_bytes(SIGNATURE, "big"), own)
+    for forged in (b"", bytes(SIGNATURE), b"\1".rjust(SIGNATURE, b"\0"), signature[1:], signature + b"\0"):
+        assert not is_signed(body, forged, own)
+
+
+def test_a_block_with_room_for_forgery_is_refused(key):
+    """With the exponent 3, blocks whose end is not compared could be forged: the whole block is compared."""
+    numbers = key.private_numbers()
+    digest = hashlib.sha256(b"body").digest()
+    prefix = bytes.fromhex("3031300d060960864801650304020105000420")
+    for block in (
+        b"\0\1" + b"\xff" * 8 + b"\0" + prefix + digest + bytes(SIGNATURE - 62),
+        b"\0\2" + b"\xff" * (SIGNATURE - 54) + b"\0" + prefix + digest,
+        b"\0\1" + b"\xff" * (SIGNATURE - 36) + b"\0" + digest + b"\0",
+    ):
+        assert len(block) == SIGNATURE
+        made = pow(int.from_bytes(block, "big"), numbers.d, numbers.public_numbers.n).to_bytes(SIGNATURE, "big")
+        assert not is_signed(b"body", made, modulus(key))
+
+
+def test_either_of_two_keys_is_accepted(key):
+    other = rsa.generate_private_key(65537, 3072)
+    made = release.make(FILES, key, 1, "unix")
+    with pytest.raises(Refused, match="not signed"):
+        check(made.announcement, [keys.public(other)], "unix", Record())
+    # This far: CPython does not run compiled modules.
+    with pytest.raises(Refused, match="MicroPython from"):
+        check(made.announcement, [keys.public(other), keys.public(key)], "unix", Record())
+
+
+# --- releases ---
+
+
+def test_a_release_survives_its_file(tmp_path, key):
+    made = release.make(FILES, key, 3, "unix")
+    (tmp_path / "r").write_bytes(made.pack())
+    assert release.load(tmp_path / "r") == made
+    for damaged in (b"", b"text", made.pack()[:40], made.pack()[:-1]):
+        (tmp_path / "r").write_bytes(damaged)
+        with pytest.raises(ValueError, match="inflight release|copy it again"):
+            release.load(tmp_path / "r")
+
+
+def test_the_format_of_the_journal_is_the_librarys():
+    assert announcement.JOURNAL == release.JOURNAL == sectors._VERSION
+
+
+def test_the_index_describes_the_image(key):
+    made = release.make(FILES, key, 3, "unix")
+    fields, image = made.fields, made.image
+    assert hashlib.sha256(image[: fields["index"]]).hexdigest() == fields["sha256"]
+    assert image[fields["index"] :] == b"".join(FILES.values()) and len(image) == fields["size"]
+    assert fields["blocks"] >= 3 + 1
+
+
+def test_a_release_of_the_command(tmp_path, run):
+    path = tmp_path / "release.key"
+    run("keys", "--key", path)
+    words = ("release", "--board", "pico_w", "--number", 7, "--key", path, "--out", tmp_path / "r", "--json")
+    other = keys.public(rsa.generate_private_key(65537, 3072))
+    done = run(*words, "--accept", other)
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    made = release.load(tmp_path / "r")
+    assert told == made.fields | {"path": str(tmp_path / "r")}
+    assert (told["release"], told["board"], told["trial_s"]) == (7, "rp2040", 300)
+    assert b"0.1.0+7" in made.image and json.dumps([other]).encode() in made.image
+    # Less than a third of a Pico's file system: two slots and the journal fit, if need be without the first one.
+    assert told["blocks"] < 100
+    assert len(made.announcement) < 700
+
+
+@pytest.mark.parametrize(
+    "words, reason",
+    [
+        (("--board", "pico_w", "--number", 0), "--number 0"),
+        (("--board", "nono", "--number", 1), "no board nono"),
+        (("--board", "unix", "--number", 1, "--accept", "abc"), "--accept"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_one_line(tmp_path, run, words, reason):
+    path = tmp_path / "release.key"
+    keys.generate(path)
+    done = run("release", *words, "--key", path, "--out", tmp_path / "r")
+    assert done.exit_code == 1 and reason in done.stderr and not (tmp_path / "r").exists()

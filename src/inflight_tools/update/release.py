@@ -1,0 +1,159 @@
+"""A release: the application for one board, as an image and a signed announcement. docs/updates.md has the formats."""
+
+import hashlib
+import json
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inflight_tools.boards import bundle
+from inflight_tools.boards.image import one_line
+from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.cache import write_atomic
+from inflight_tools.update import keys
+
+SIGNATURE = keys.BITS // 8
+SUFFIX = ".release"
+JOURNAL = 2  # version of the journal's format
+_MICROPYTHON = [[1, 22], [2, 0]]  # from, to before
+_BLOCK = 4096
+_INLINE = 512  # littlefs keeps files up to this size in their folder
+_FOLDERS = 6  # blocks of folders, and what else is not counted
+_NUMBER_MAX = 2**32 - 1
+_MAGIC = b"inflight release 1\n"
+
+
+@dataclass(frozen=True)
+class Release:
+    """The announcement (bytes: a JSON object and its signature), and the image that it describes."""
+
+    announcement: bytes
+    image: bytes
+
+    @property
+    def fields(self):
+        return json.loads(self.announcement[:-SIGNATURE])
+
+    @property
+    def number(self):
+        return self.fields["release"]
+
+    def pack(self):
+        """The release as a file."""
+        return _MAGIC + struct.pack("<I", len(self.announcement)) + self.announcement + self.image
+
+
+def unpack(data):
+    """The Release in the bytes of a file. ValueError."""
+    at = len(_MAGIC) + 4
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise ValueError("not a release: `inflight release` makes one")
+    (size,) = struct.unpack("<I", data[len(_MAGIC) : at])
+    release = Release(data[at : at + size], data[at + size :])
+    if len(release.announcement) <= SIGNATURE or len(release.image) != release.fields["size"]:
+        raise ValueError("incomplete: copy it again")
+    return release
+
+
+def load(path):
+    """The Release in the file `path`. ValueError, in one line."""
+    if not path.is_file():
+        raise ValueError(f"no file {path}: `inflight release` makes one")
+    try:
+        return unpack(path.read_bytes())
+    except ValueError as e:
+        raise ValueError(f"{path}: {e}") from None
+
+
+def index_of(files):
+    """The index of an image with `files`, {path in the slot: content}."""
+    entries = (
+        bytes([len(path)]) + path.encode() + struct.pack("<I", len(content)) + hashlib.sha256(content).digest()
+        for path, content in files.items()
+    )
+    return b"".join(entries)
+
+
+def blocks(files):
+    """Blocks of a littlefs that `files` take, about; never too few."""
+    large = [len(content) for content in files.values() if len(content) > _INLINE]
+    small = sum(len(content) for content in files.values()) - sum(large)
+    return sum(math.ceil(size / _BLOCK) for size in large) + 2 * math.ceil(small / (_BLOCK // 2)) + _FOLDERS
+
+
+def make(files, key, number, board, trial_s=300, mpy=6):
+    """The Release with `files`, {path in the slot: content}, signed by private key `key`. number: higher than that of
+    each earlier one; board: name of its folder; trial_s: for how long it has to run before it is good."""
+    if longest := [path for path in files if len(path.encode()) > 255]:
+        raise ValueError(f"{longest[0]}: the path is too long")
+    index = index_of(files)
+    image = index + b"".join(files.values())
+    fields = {
+        "release": number,
+        "board": board,
+        "micropython": _MICROPYTHON,
+        "mpy": mpy,
+        "journal": JOURNAL,
+        "index": len(index),
+        "sha256": hashlib.sha256(index).hexdigest(),
+        "size": len(image),
+        "blocks": blocks(files),
+        "trial_s": trial_s,
+    }
+    body = json.dumps(fields, separators=(",", ":")).encode()
+    return Release(body + keys.sign(key, body), image)
+
+
+def application(board, number):
+    """{path in the slot: content} of the application for the board in folder `board`; its status tells release
+    `number`."""
+    return {
+        path.removeprefix("/lib/"): content
+        for path, content in bundle.files(board, number).items()
+        if path.startswith("/lib/")
+    }
+
+
+def folder(board):
+    """The folder of board `board`, which is its name, or that of a folder."""
+    return board if (bundle.BOARDS / board / "board.py").is_file() else variant(board).folder
+
+
+def main(
+    board: Annotated[str, typer.Option(help=f"one of {', '.join(NAMES)}, unix")],
+    number: Annotated[int, typer.Option(help="number of the release, higher than that of each earlier one")],
+    key: keys.Key = Path("release.key"),
+    trial: Annotated[int, typer.Option(min=0, max=3600, help="seconds that it has to run before it is good")] = 300,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(help="public key that devices accept from this release on, in place of theirs; two at most"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="default: build/<board>-<number>.release")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print what the announcement says as JSON")] = False,
+):
+    """Builds the application for a board, signs it, and writes it to a file for `inflight rollout`."""
+    with one_line():
+        private = keys.load(key)
+        name = folder(board)
+        _check(number, accept or [])
+        files = application(name, number)
+        if accept:
+            files["keys"] = json.dumps(accept).encode()
+        release = make(files, private, number, name, trial)
+        target = out or Path("build") / f"{board}-{number}{SUFFIX}"
+        write_atomic(target, release.pack())
+    if as_json:
+        print(json.dumps(release.fields | {"path": str(target)}))
+    else:
+        typer.echo(f"{target}: release {number} for {name}, {len(files)} files, {len(release.image):,} bytes")
+
+
+def _check(number, accept):
+    if not 0 < number <= _NUMBER_MAX:
+        raise ValueError(f"--number {number}: write a number from 1 to {_NUMBER_MAX}")
+    if len(accept) > 2 or any(len(text) != 4 * keys.BITS // 8 // 3 for text in accept):
+        raise ValueError("--accept: one or two public keys, as `inflight keys` prints them between quotes")

@@ -1,0 +1,200 @@
+"""Rolls a release out to a fleet: some devices first, the others in waves; stops if too many fail."""
+
+import contextlib
+import json
+import queue
+import signal
+import time
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from inflight_tools.boards.device.broker import broker_of
+from inflight_tools.boards.image import one_line
+from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
+from inflight_tools.boards.settings import settings
+from inflight_tools.update import release as releases
+from inflight_tools.update.server import Server
+from inflight_tools.update.waves import EXPIRED, GOOD, Course, waves
+
+_STYLES = {"good": "green", "bad": "bold red", "refused": "bold red", EXPIRED: "bold red"}
+_WAIT_S = 0.5
+
+
+class Fleet:
+    """What the devices at a broker have told. firmware: {device: what its status says}."""
+
+    def __init__(self, server):
+        self._server = server
+        self.firmware = {}
+        self.outcomes = {}  # {device: fields of its last message about a release}
+
+    def next(self, seconds):
+        """The next (device, kind, fields); None after so many seconds."""
+        try:
+            device, kind, fields = self._server.events.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if kind == "status":
+            self.firmware[device] = str(fields.get("firmware"))
+        elif kind == "release":
+            self.outcomes[device] = fields
+        return device, kind, fields
+
+    def catch_up(self):
+        """Takes what the broker has retained."""
+        while self.next(0):
+            pass
+
+    def chosen(self, patterns):
+        """The devices that match one of `patterns`."""
+        return sorted(d for d in self.firmware if not patterns or any(fnmatchcase(d, p) for p in patterns))
+
+
+def run(server, fleet, course, release, report, stopping):
+    """Carries out the Course `course` until it has ended, or stopping() is true. report(device, state): what changed;
+    None for both: maybe nothing. Devices without an outcome have no announcement afterwards."""
+    try:
+        while not course.ended and not stopping():
+            now = time.monotonic()
+            for device in course.next_wave(now):
+                server.announce(device, release)
+            for device in course.expire(now):
+                _ended(server, course, device, report)
+            event = fleet.next(_WAIT_S)
+            if event and event[1] == "release" and course.message(event[0], event[2]):
+                _ended(server, course, event[0], report)
+            report(None, None)
+    finally:
+        for device in course.running:
+            server.withdraw(device)
+
+
+def _ended(server, course, device, report):
+    if device not in course.running:
+        server.withdraw(device)
+    report(device, course.states[device])
+
+
+class _Report:
+    """Shows progress on a terminal, or as lines of JSON."""
+
+    def __init__(self, console, course, as_json, status):
+        self._console, self._course, self._json, self._status = console, course, as_json, status
+
+    def __call__(self, device, state):
+        if self._status:
+            self._status.update(self._course.summary())
+        if not device:
+            return
+        reason = self._course.reasons.get(device, "")
+        if self._json:
+            print(json.dumps({"device": device, "state": state} | ({"reason": reason} if reason else {})), flush=True)
+            return
+        at = (time.strftime("%H:%M:%S"), "dim")
+        word = (state, _STYLES.get(state, "default"))
+        line = Text.assemble(at, f"  {device}: ", word, f": {reason}" if reason else "")
+        self._console.print(line, soft_wrap=True)
+
+
+def _table(fleet, devices):
+    table = Table(title="Who runs what", title_justify="left")
+    for title in ("device", "firmware", "last release", "outcome"):
+        table.add_column(title)
+    for device in devices:
+        last = fleet.outcomes.get(device, {})
+        told = [last.get("state"), last.get("reason")]
+        words = (device, fleet.firmware[device], last.get("release", ""), ": ".join(str(word) for word in told if word))
+        table.add_row(*(Text(str(word)) for word in words))
+    return table
+
+
+def _planned(fleet, devices, number, canary, wave):
+    """The waves of those that have no outcome of this release yet."""
+    known = {d for d in devices if fleet.outcomes.get(d, {}).get("release") == number}
+    done = {d for d in known if fleet.outcomes[d].get("state") in ("good", "bad")}
+    return waves([device for device in devices if device not in done], canary, wave)
+
+
+@contextlib.contextmanager
+def _stopping():
+    """Yields a function that is true after Ctrl-C or SIGTERM."""
+    stop = []
+    kept = {number: signal.signal(number, lambda *_: stop.append(True)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(stop)
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def main(
+    release: Annotated[
+        Path | None, typer.Argument(help="file of `inflight release`; without one: shows the fleet")
+    ] = None,
+    config: Annotated[Path, typer.Option(help="a device's configuration: its broker, user, root")] = Path(
+        "config.json"
+    ),
+    device: Annotated[list[str] | None, typer.Option(help="names, or patterns: attic-*; default: all")] = None,
+    canary: Annotated[int, typer.Option(min=0, help="devices of the first wave")] = 1,
+    wave: Annotated[float, typer.Option(min=0.1, max=100, help="percent of the devices in each later wave")] = 25,
+    stop_at: Annotated[float, typer.Option(min=0.1, help="percent of failures at which it stops")] = 10,
+    patience: Annotated[float, typer.Option(min=0.001, help="hours after which a device has failed")] = 24,
+    ca: Annotated[Path | None, typer.Option(help="the CA's certificate, PEM or DER")] = None,
+    cert: Annotated[Path | None, typer.Option(help="our own certificate, PEM")] = None,
+    key: Annotated[Path | None, typer.Option(help="its private key, PEM")] = None,
+    broker: Annotated[str | None, typer.Option(help="host or host:port as this computer knows it")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print a line of JSON for each change, and at the end")
+    ] = False,
+):
+    """Rolls a release out to the devices at a broker, and shows who runs what. Runs until every device has an outcome;
+    after Ctrl-C the same command goes on. Exit status 0: all of them run it."""
+    console = Console(stderr=as_json)
+    with one_line():
+        image = releases.load(release) if release else None
+        fields = json.loads(settings(config, ca, cert, key)[CONFIG_PATH])
+        place = broker_of(fields, broker, ca, cert, key)
+        with Server(place) as server, _stopping() as stopping:
+            fleet = Fleet(server)
+            fleet.catch_up()
+            devices = fleet.chosen(device)
+            if not devices:
+                raise ValueError(f"no devices at {place.root}/+/status on {place.place} that match")
+            course = None
+            if image:
+                planned = _planned(fleet, devices, image.number, canary, wave)
+                course = Course(image.number, planned, stop_at, patience * 3600)
+                with contextlib.ExitStack() as stack:
+                    status = stack.enter_context(console.status("begins")) if console.is_terminal else None
+                    run(server, fleet, course, image, _Report(console, course, as_json, status), stopping)
+    _conclude(console, fleet, devices, course, image, as_json)
+
+
+def _conclude(console, fleet, devices, course, image, as_json):
+    """Shows the end; exit status 1 if not all devices run the release."""
+    good = [d for d in devices if _is_good(fleet, d, image.number)] if image else devices
+    if as_json:
+        found = {d: {"firmware": fleet.firmware[d], **_told(fleet, d)} for d in devices}
+        print(json.dumps({"devices": found, "stopped": bool(course and course.stopped)}))
+    else:
+        console.print(_table(fleet, devices))
+    if course and course.stopped:
+        console.print(f"[bold red]STOPPED[/bold red]: {len(course.failed)} of {len(course.states)} devices failed")
+    if len(good) < len(devices):
+        raise typer.Exit(1)
+
+
+def _told(fleet, device):
+    last = fleet.outcomes.get(device, {})
+    return {name: last[name] for name in ("release", "state", "reason") if name in last}
+
+
+def _is_good(fleet, device, number):
+    last = fleet.outcomes.get(device, {})
+    return last.get("release") == number and last.get("state") == GOOD

@@ -1,0 +1,84 @@
+"""The course of a rollout: waves of devices, what became of each, when to stop. No I/O."""
+
+import math
+from collections import Counter
+
+WAITING, FETCH, TRIAL, GOOD, BAD, REFUSED, EXPIRED = "waiting", "fetch", "trial", "good", "bad", "refused", "expired"
+_FAILED = (BAD, REFUSED, EXPIRED)
+_ENDS = (GOOD, *_FAILED)
+
+
+def waves(devices, canary, percent):
+    """`devices` in waves: the first `canary` of them, then `percent` of all at a time."""
+    size = max(math.ceil(len(devices) * percent / 100), 1)
+    rest = devices[canary:]
+    found = [devices[:canary], *(rest[i : i + size] for i in range(0, len(rest), size))]
+    return [wave for wave in found if wave]
+
+
+class Course:
+    """Of release `number`, through `planned` (a list of waves, lists of devices). It stops when `stop_at` percent of
+    the devices that have begun have failed. patience_s: after that time a device has failed, too."""
+
+    def __init__(self, number, planned, stop_at, patience_s):
+        self.number = number
+        self.waves = planned
+        self.wave = 0  # waves that have begun
+        self.states = {}  # {device: state}, of those that have begun
+        self.reasons = {}  # {device: reason}, of those that have failed
+        self.stopped = False
+        self._stop_at, self._patience_s = stop_at, patience_s
+        self._since = {}
+
+    def next_wave(self, now):
+        """Begins the next wave. Returns its devices; nothing while one is running, and at the end."""
+        if self.stopped or self.running or self.wave == len(self.waves):
+            return []
+        begun = self.waves[self.wave]
+        self.wave += 1
+        self.states |= dict.fromkeys(begun, WAITING)
+        self._since |= dict.fromkeys(begun, now)
+        return begun
+
+    @property
+    def running(self):
+        """Devices of which there is no outcome yet."""
+        return [device for device, state in self.states.items() if state not in _ENDS]
+
+    @property
+    def failed(self):
+        return [device for device, state in self.states.items() if state in _FAILED]
+
+    @property
+    def ended(self):
+        """True if there is nothing to wait for."""
+        return self.stopped or (not self.running and self.wave == len(self.waves))
+
+    def message(self, device, fields):
+        """A device's message about a release. Returns True if its state has changed."""
+        state = fields.get("state")
+        if fields.get("release") != self.number or device not in self.running or state not in (FETCH, TRIAL, *_ENDS):
+            return False
+        return self._set(device, state, str(fields.get("reason", "")))
+
+    def expire(self, now):
+        """Returns the devices whose time has passed."""
+        late = [device for device in self.running if now - self._since[device] >= self._patience_s]
+        for device in late:
+            self._set(device, EXPIRED, "no outcome in time")
+        return late
+
+    def _set(self, device, state, reason):
+        if self.states[device] == state:
+            return False
+        self.states[device] = state
+        if state in _FAILED:
+            self.reasons[device] = reason
+            self.stopped = 100 * len(self.failed) >= self._stop_at * len(self.states)
+        return True
+
+    def summary(self):
+        """The present wave in words."""
+        counts = Counter(self.states.values())
+        found = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+        return f"wave {self.wave} of {len(self.waves)}: {found}"
