@@ -61,7 +61,7 @@ def walk(data, where):
 def refused(data, where, code):
     """The block is refused with this reason code."""
     error = raises(ProtocolError, Cursor(data).check, 0, len(data), where)
-    eq((data, error.args[1]), (data, code))
+    eq((data, error.code), (data, code))
 
 
 def test_each_in_its_place():

@@ -19,6 +19,7 @@ READING = const(1)  # from the connection until the session has handled them,
 WRITING = const(2)  # a packet to the connection
 
 _BYTES = (bytes, bytearray, memoryview)
+_SELDOM = ("options", "opening", "upgrade", "handshake", "handshake5", "subscribing", "discarding", "foreign")
 
 
 class Base:
@@ -82,9 +83,8 @@ class Base:
         from .options import configure
 
         configure(self, host, client_id, journal, **options)
-        unload("options")
-        unload("handshake")
-        unload("upgrade")
+        for module in _SELDOM:
+            unload(module)
 
     def _connect_steps(self):
         # See handshake.
@@ -93,7 +93,7 @@ class Base:
         try:
             yield from steps(self)
         finally:
-            for module in ("opening", "upgrade", "handshake", "subscribing", "discarding", "foreign"):
+            for module in _SELDOM:
                 unload(module)
 
     # --- what it knows ---
@@ -195,10 +195,12 @@ class Base:
         elif error and self._reconnect:  # else it is raised
             self._report(self.on_error, error)
 
-    def _report_complete(self, mid):
+    def _report_complete(self, what):
+        # A Message ID, or at level 5 an exception.
         self.session.completed = 0
-        if self.on_complete:
-            self._report(self.on_complete, mid)
+        callback = self.on_error if isinstance(what, Exception) else self.on_complete
+        if callback:
+            self._report(callback, what)
 
     # --- connecting again ---
 
@@ -229,7 +231,7 @@ class Base:
         if self._transport and isinstance(error, ProtocolError):  # once, also when connect() has told of it
             self.session.count[counters.PROTOCOL_ERRORS] += 1
         if self.connected:
-            self.session.connection_lost()
+            self.session.connection_lost(self, error)
         self._close()
 
     def _back_off(self, now):

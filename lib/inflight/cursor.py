@@ -1,8 +1,7 @@
 # Reads a block of properties of MQTT 5 where it stands in the receive buffer: nothing is copied, no object is made. A
 # block is walked once with all checks before its packet counts; what asks for a value walks it again.
 #
-# Each error is a ProtocolError with the reason code for DISCONNECT behind its text: 0x81 malformed, 0x82 protocol
-# error.
+# Each error is a ProtocolError5, with the reason code for DISCONNECT: 0x81 malformed, 0x82 protocol error.
 
 from .compat import const
 from .packet import ProtocolError, valid
@@ -35,6 +34,7 @@ MAXIMUM_SIZE = const(0x27)
 
 MALFORMED = const(0x81)
 ERROR = const(0x82)
+_NO_ALIAS = const(0x94)
 
 _FLAG = const(1)  # forms of values: a byte 0 or 1,
 _TWO = const(2)  # 2 bytes,
@@ -57,8 +57,16 @@ _TABLE = bytes((
 # fmt: on
 
 
+class ProtocolError5(ProtocolError):
+    """A ProtocolError of which the broker is told: `code` is the reason code of DISCONNECT [MQTT5-4.13.1-1]."""
+
+    def __init__(self, text, code):
+        super().__init__(text)
+        self.code = code
+
+
 def _malformed():
-    raise ProtocolError("malformed properties", MALFORMED)
+    raise ProtocolError5("malformed properties", MALFORMED)
 
 
 class Cursor:
@@ -108,11 +116,11 @@ class Cursor:
         if not entry:
             _malformed()
         if not entry & self._where:
-            raise ProtocolError("property %02x is out of place" % kind, ERROR)
+            raise ProtocolError5("property %02x is out of place" % kind, ERROR)
         self._once(kind)
         self._value(i + 1, entry & 7)
         if not self._allowed(kind, entry & 7):
-            raise ProtocolError("value of property %02x" % kind, ERROR)
+            raise ProtocolError5("value of property %02x" % kind, ERROR)
         return kind
 
     def _once(self, kind):
@@ -126,7 +134,7 @@ class Cursor:
             twice = self._seen_high >> kind - 30 & 1
             self._seen_high |= 1 << kind - 30
         if twice:
-            raise ProtocolError("property %02x comes twice" % kind, ERROR)
+            raise ProtocolError5("property %02x comes twice" % kind, ERROR)
 
     def _value(self, i, form):
         # Sets at and n of the value at buf[i].
@@ -169,7 +177,9 @@ class Cursor:
         i = self.at
         if form == _FLAG:
             return buf[i] < 2
-        if kind == RECEIVE_MAXIMUM or kind == ALIAS:
+        if kind == ALIAS:  # no CONNECT of ours allows any [MQTT5-3.1.2-27] [MQTT5-3.3.2-8] [MQTT5-3.3.2-11]
+            raise ProtocolError5("topic alias", _NO_ALIAS)
+        if kind == RECEIVE_MAXIMUM:
             return buf[i] or buf[i + 1]
         if kind == MAXIMUM_SIZE:
             return buf[i] or buf[i + 1] or buf[i + 2] or buf[i + 3]
