@@ -3,7 +3,7 @@
 import sys
 
 from harness import SkipTest, eq, raises
-from inflight.cursor import ERROR, IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH, MALFORMED, Cursor
+from inflight.cursor import ALIAS, ERROR, IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH, MALFORMED, Cursor
 from inflight.packet import ProtocolError
 from inflight.properties import properties
 
@@ -26,7 +26,6 @@ ALLOWED = {
     0x1F: (b"\x00\x03why", (IN_CONNACK, IN_ACK, IN_DISCONNECT, IN_AUTH)),
     0x21: (b"\x00\x01", (IN_CONNACK,)),
     0x22: (b"\x00\x00", (IN_CONNACK,)),
-    0x23: (b"\x00\x01", (IN_PUBLISH,)),
     0x24: (b"\x01", (IN_CONNACK,)),
     0x25: (b"\x00", (IN_CONNACK,)),
     0x26: (b"\x00\x00\x00\x01v", PLACES),
@@ -67,6 +66,8 @@ def refused(data, where, code):
 def test_each_in_its_place():
     """[MQTT5-2.2.2-1] Each property alone; where it may not stand, and ids that do not exist, are refused."""
     for kind in range(256):
+        if kind == ALIAS:
+            continue
         value, places = ALLOWED.get(kind, (b"\x00\x01x", ()))
         for where in PLACES:
             data = block(bytes([kind]) + value)
@@ -75,6 +76,13 @@ def test_each_in_its_place():
             else:
                 refused(data, where, ERROR if places else MALFORMED)
     eq(walk(b"\x00", IN_ACK), [])
+
+
+def test_topic_alias():
+    """[MQTT5-3.1.2-27] [MQTT5-3.3.2-8] [MQTT5-3.3.2-11] No CONNECT allows any: 0, 1 and 65535 are refused."""
+    for value in (b"\x00\x00", b"\x00\x01", b"\xff\xff"):
+        refused(block(b"\x23" + value), IN_PUBLISH, 0x94)
+        refused(block(b"\x23" + value), IN_CONNACK, ERROR)
 
 
 def test_once():
@@ -124,7 +132,6 @@ def test_values():
         (0x08, b"\x00\x03a/#"),
         (0x08, b"\x00\x01+"),
         (0x0B, b"\x00"),
-        (0x23, b"\x00\x00"),
     ):
         refused(block(bytes([kind]) + value), IN_PUBLISH, ERROR)
     for kind in (0x24, 0x25, 0x28, 0x29, 0x2A):

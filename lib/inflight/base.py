@@ -19,7 +19,6 @@ READING = const(1)  # from the connection until the session has handled them,
 WRITING = const(2)  # a packet to the connection
 
 _BYTES = (bytes, bytearray, memoryview)
-_SELDOM = ("options", "opening", "upgrade", "handshake", "handshake5", "subscribing", "discarding", "foreign")
 
 
 class Base:
@@ -83,8 +82,9 @@ class Base:
         from .options import configure
 
         configure(self, host, client_id, journal, **options)
-        for module in _SELDOM:
-            unload(module)
+        unload("options")
+        unload("handshake")
+        unload("upgrade")
 
     def _connect_steps(self):
         # See handshake.
@@ -93,7 +93,7 @@ class Base:
         try:
             yield from steps(self)
         finally:
-            for module in _SELDOM:
+            for module in ("opening", "upgrade", "handshake", "subscribing", "discarding", "foreign"):
                 unload(module)
 
     # --- what it knows ---

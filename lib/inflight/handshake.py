@@ -5,7 +5,7 @@ from errno import EACCES
 import inflight.counters as counters
 
 from .base import OPEN, POLL, REQUEST
-from .compat import copy, ticks_ms
+from .compat import copy, ticks_ms, unload
 from .packet import ProtocolError, begin, check_size, put_string
 from .session_record import CLEAN, ENDING, PERSISTENT
 
@@ -91,6 +91,7 @@ def connect(session, now, clean_session, keepalive, user, password, will):
 
         session.keep_alive.interval = session.interval  # the broker may have changed it for the last connection
         start, blocks = clean_start(session, clean_session), connect_blocks(session, clean_session, will)
+        unload("handshake5")
     out.send(connect_packet(out.buf, level, session.client_id, start, keepalive, user, password, will, blocks))
     session.clean = clean_session
     session.code = 0
@@ -107,6 +108,7 @@ def connack(session):
         from .handshake5 import connack
 
         connack(session)
+        unload("handshake5")
         return
     # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
     present = d.buf[d.at] if d.protocol_level > 3 else 0

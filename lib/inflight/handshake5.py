@@ -15,6 +15,7 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
+from .compat import unload
 from .cursor import (
     AUTH_METHOD,
     CLIENT_ID,
@@ -88,6 +89,7 @@ def connack(session):
     _apply(session, found)
     if session.journal:
         _drop_undeliverable(session)
+        unload("refusing5")
 
 
 def _properties(d):
@@ -154,10 +156,12 @@ def _drop_undeliverable(session):
     most = session.out.maximum
     if most >= journal.largest + 2:
         return
+    from .refusing5 import tell
+
     at = journal.scan(OUT, -1)
     while at >= 0:
         if journal.found_state != RELEASED and size_of(journal.found_len) > most:
             mid = journal.found_mid
             window.give_up(at)
-            session.tell_rejected(UNDELIVERABLE, _TOO_LONG, mid)
+            tell(session, UNDELIVERABLE, _TOO_LONG, mid)
         at = journal.scan(OUT, at)

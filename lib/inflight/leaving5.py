@@ -1,4 +1,4 @@
-# How a connection of level 5 ends by DISCONNECT: that of the broker, and ours after an error of the broker. Loaded then.
+# DISCONNECT at level 5: that of the broker, and ours after an error of the broker. Loaded when one is to be handled.
 
 from .cursor import ERROR, IN_DISCONNECT, REASON, SERVER_REFERENCE, ProtocolError5
 from .mqtt5 import TAKEN_OVER

@@ -14,13 +14,11 @@
 # [MQTT5-3.3.4-7] [MQTT5-3.3.4-8]
 
 from array import array
-from errno import EOPNOTSUPP
 
-import inflight.counters as counters
 import inflight.packet as packet
 
-from .compat import const, passed
-from .cursor import ERROR, ProtocolError5
+from .compat import const, passed, unload
+from .cursor import ProtocolError5
 from .decoder5 import Decoder5
 from .journal import DONE
 from .outbound import ERROR as MISPLACED
@@ -42,12 +40,8 @@ _COUNTERS = const(25)
 
 _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
-_MID_IN_USE = const(0x91)
 _NOT_FOUND = const(0x92)
 _TOO_MANY = const(0x93)
-_QUOTA = const(0x97)
-_PAUSE_MS = const(1000)  # after a quota was reached: the first one, and the longest
-_LONGEST_PAUSE_MS = const(60_000)
 
 _ACK = const(1)
 _REC = const(2)
@@ -91,6 +85,7 @@ class Outbound5(Outbound):
             return MISPLACED
         if again:
             self.states[i] = SEND
+            self.waiting = True
         else:
             self.give_up(self.addresses[i])
         return FINISH
@@ -145,10 +140,10 @@ class Session5(Session):
         super().reset()
         self.out.limit()  # nothing of a connection outlives it
         self._ack_code = 0  # of the acknowledgement that is due
-        self._told_lowered = False
+        self.told_lowered = False
         self._quota = self.outbound.quota = 0
-        self._pause = 0  # ms since _paused_at until messages may go again
-        self._last_pause = 0
+        self.pause = 0  # ms since paused_at until messages may go again
+        self.last_pause = 0
         self._most_received = 0
 
     def allow(self, quota):
@@ -180,15 +175,14 @@ class Session5(Session):
         return n
 
     def _lowered(self):
-        # Perhaps twice, or not retained, is better than never.
-        self.count[LOWERED] += 1
-        if not self._told_lowered:
-            self._told_lowered = True
-            self.notices.append(OSError(EOPNOTSUPP, "the broker takes no QoS 2, or nothing retained"))
+        from .refusing5 import lowered
+
+        lowered(self)
+        unload("refusing5")
 
     def _select(self):
-        if self._pause and passed(self.now, self._paused_at, self._pause):
-            self._pause = 0
+        if self.pause and passed(self.now, self.paused_at, self.pause):
+            self.pause = 0
             self.outbound.quota = self._quota
         return super()._select()
 
@@ -244,50 +238,21 @@ class Session5(Session):
         code = self.decoder.code
         if code < _FAILURE or kind == packet.PUBCOMP:
             super()._handle_ack(kind)
-            if not self._pause:
-                self._last_pause = 0
+            if not self.pause:
+                self.last_pause = 0
             if code == _NO_SUBSCRIBERS:
                 self.count[UNHEARD] += 1
-        elif code == _MID_IN_USE:
-            self.begin_anew = True
-            raise ProtocolError5("the broker has another message of Message ID %d" % self.decoder.mid, ERROR)
         else:
+            from .refusing5 import rejected
+
             self._ack_code = 0
-            self._rejected(kind, code)
-
-    def _rejected(self, kind, code):
-        mid = self.decoder.mid
-        again = code == _QUOTA or code == _TOO_MANY
-        act = self.outbound.rejected(kind, mid, again)
-        if act == MISPLACED:
-            raise ProtocolError5("type %d for Message ID %d" % (kind, mid), ERROR)
-        if act == UNKNOWN:
-            self.count[counters.UNKNOWN_ACKS] += 1
-        elif again:
-            self._hold()
-        else:
-            self.tell_rejected(REJECTED, code, mid)
-
-    def tell_rejected(self, counter, code, mid):
-        """The message that Outbound5.give_up() gave up is dropped: counts that, and tells the application."""
-        from .refused import PublishRefused
-
-        self.count[counters.DROPPED] += 1
-        self.count[counter] += 1
-        self.notices.append(PublishRefused(code, mid, self.outbound.rejected_seq))
-
-    def _hold(self):
-        # All of QoS 1 and 2 wait, so that order is kept; ever longer.
-        self.count[HELD] += 1
-        if not self._pause:
-            self._last_pause = min(2 * self._last_pause, _LONGEST_PAUSE_MS) or _PAUSE_MS
-        self._pause = self._last_pause
-        self._paused_at = self.now
-        self.outbound.quota = 0
+            rejected(self, kind, code)
+            unload("refusing5")
 
     def connection_lost(self, client=None, error=None):
         if self.connected and client:
             from .leaving5 import leave
 
             leave(self, client, error)
+            unload("leaving5")
         super().connection_lost()

@@ -1,6 +1,6 @@
 # The arguments of a client: checked, encoded and kept. Loaded when a client is made.
 
-from .compat import const, print_exception, ticks_ms
+from .compat import const, print_exception, ticks_ms, unload
 from .handshake import check_tls, connect_packet
 from .session import Session
 from .topic import encode, encode_name
@@ -116,6 +116,7 @@ def configure(
         from .handshake5 import connect_blocks
 
         blocks = connect_blocks(client.session, clean_session, client._will)
+        unload("handshake5")
     # Whether CONNECT fits the buffer shows now, not on the way.
     user, password = client._login
     out = client.session.out.buf

@@ -89,6 +89,7 @@ class SendBuffer5(SendBuffer):
     def _load(self, address, dup):
         # Reads the record behind a margin; then the head moves up, and leaves space for the properties.
         self.forget()
+        self._accepted = -1
         self.journal.check(address)
         old = self._behind_margin
         at = self.journal.read(address, 0, old)
