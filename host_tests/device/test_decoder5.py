@@ -77,8 +77,9 @@ def test_publish():
 
 
 def test_acknowledgements():
-    """[MQTT5-2.2.1-5] [MQTT5-3.4.2-1] [MQTT5-3.5.2-1] [MQTT5-3.6.2-1] [MQTT5-3.7.2-1] With a code and properties, a
-    code alone, neither. Failures of other numbers are failures, too: a broker sends PUBREC 93."""
+    """[MQTT5-2.2.1-5] [MQTT5-3.4.2-1] [MQTT5-3.5.2-1] [MQTT5-3.6.2-1] [MQTT5-3.7.2-1] [MQTT5-3.1.2-29] With a code and
+    properties, though none were asked for, a code alone, neither. Failures of other numbers are failures, too: a broker
+    sends PUBREC 93."""
     reason = block((0x1F, "why"), (0x26, ("a", "b")))
     for kind, make, codes in (
         (PUBACK, wire.puback, b"\x00\x10\x80\x83\x87\x90\x91\x93\x97\x99"),
@@ -108,8 +109,8 @@ def test_others():
 
 
 def test_malformed():
-    """[MQTT5-1.5.4-1] [MQTT5-1.5.5-1] [MQTT5-2.1.3-1] [MQTT5-3.14.1-1] [MQTT5-3.15.1-1] Wrong lengths, flags,
-    strings."""
+    """[MQTT5-1.5.4-1] [MQTT5-1.5.5-1] [MQTT5-2.1.3-1] [MQTT5-3.3.1-2] [MQTT5-3.3.1-4] [MQTT5-3.3.2-2] [MQTT5-3.14.1-1]
+    [MQTT5-3.15.1-1] [MQTT5-3.6.1-1] Wrong lengths, flags, strings."""
     for data in (
         b"\x40\x01\x00",
         b"\x40\x05\x00\x01\x00\x01\x26",  # properties that are cut off
@@ -126,12 +127,12 @@ def test_malformed():
         b"\xe1\x00",
         b"\xe0\x03\x00\x00\x00",
         b"\xf1\x02\x18\x00",
-        b"\x36\x06\x00\x01a\x00\x01\x00",  # QoS 3 [MQTT5-3.3.1-4]
-        b"\x38\x04\x00\x01a\x00",  # DUP at QoS 0 [MQTT5-3.3.1-2]
+        b"\x36\x06\x00\x01a\x00\x01\x00",  # QoS 3
+        b"\x38\x04\x00\x01a\x00",  # DUP at QoS 0
         b"\x30\x03\x00\x01a",  # no properties
         b"\x30\x04\x00\x01\xff\x00",
         b"\x30\x04\x00\x01\x00\x00",
-        b"\x30\x04\x00\x01+\x00",  # [MQTT5-3.3.2-2]
+        b"\x30\x04\x00\x01+\x00",
         b"\x30\x05\x00\x01a\x05\x26",
         b"\x10\x00",
         b"\x80\x02\x00\x01",
@@ -154,7 +155,7 @@ def test_protocol_errors():
         wire.publish("a", properties=block((0x01, 1), (0x01, 1))),
     ):
         refused(data, ERROR)
-    refused(wire.publish("a", properties=block((0x23, 1))), 0x94)  # [MQTT5-3.1.2-26]
+    refused(wire.publish("a", properties=block((0x23, 1))), 0x94)
 
 
 def test_longer_than_the_buffer():

@@ -79,7 +79,8 @@ def test_each_in_its_place():
 
 
 def test_topic_alias():
-    """[MQTT5-3.1.2-27] [MQTT5-3.3.2-8] [MQTT5-3.3.2-11] No CONNECT allows any: 0, 1 and 65535 are refused."""
+    """[MQTT5-3.1.2-26] [MQTT5-3.1.2-27] [MQTT5-3.3.2-8] [MQTT5-3.3.2-11] No CONNECT allows any: 0, 1 and 65535 are
+    refused."""
     for value in (b"\x00\x00", b"\x00\x01", b"\xff\xff"):
         refused(block(b"\x23" + value), IN_PUBLISH, 0x94)
         refused(block(b"\x23" + value), IN_CONNACK, ERROR)

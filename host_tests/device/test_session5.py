@@ -42,8 +42,8 @@ def error_after_connack(data):
 
 
 def test_connect():
-    """[MQTT5-3.1.0-1] [MQTT5-3.1.2-1] [MQTT5-3.1.2-4] [MQTT5-3.1.2-23] [MQTT5-3.1.3-1] [MQTT5-3.1.3-3] What CONNECT
-    says: a session that does not end, how much it receives, and no text in acknowledgements."""
+    """[MQTT5-3.1.0-1] [MQTT5-3.1.2-1] [MQTT5-3.3.2-10] [MQTT5-3.1.2-4] [MQTT5-3.1.2-23] [MQTT5-3.1.3-1] [MQTT5-3.1.3-3]
+    What CONNECT says: a session that does not end, how much it receives, and no text in acknowledgements."""
     p = Peer5(receive_maximum=7, session_expiry=3600).call()
     eq((p.name, p.level, p.clean, p.keepalive, p.client_id), (b"MQTT", 5, True, 60, "dev"))
     eq(sorted(p.properties), [(0x11, 3600), (0x17, 0), (0x21, 7)])
@@ -91,7 +91,8 @@ def test_connack_is_first():
 
 
 def test_connack_flags_and_codes():
-    """[MQTT5-3.2.2-1] [MQTT5-3.2.2-2] [MQTT5-3.2.2-4] [MQTT5-3.2.2-6] [MQTT5-3.2.2-8] Those that the standard has."""
+    """[MQTT5-3.2.2-1] [MQTT5-3.2.2-2] [MQTT5-3.2.2-4] [MQTT5-3.2.2-6] [MQTT5-3.2.2-8]
+    [MQTT5-3.1.4-5] Those that the standard has."""
     for code in CONNACK_CODES:
         peer = Peer5()
         peer.call()
@@ -216,6 +217,17 @@ def test_session_present():
         eq(peer.count("republished") + peer.count("orphaned"), 0)
 
 
+def test_pubrels_in_order():
+    """[MQTT5-3.6.1-1] [MQTT5-3.6.2-2] [MQTT5-3.6.2-3] [MQTT5-4.6.0-4] In that of the PUBRECs, without properties."""
+    peer = Peer5()
+    peer.up()
+    for k in range(4):
+        peer.publish(b"%d" % k, 2)
+    peer.sent()
+    found = peer.feed(b"".join([wire.pubrec(mid) for mid in (3, 1, 4, 2)]))
+    eq([p.raw for p in found], [wire.pubrel(mid) for mid in (3, 1, 4, 2)])
+
+
 def test_session_lost():
     """[MQTT5-3.2.2-5] [MQTT5-3.3.1-1] [MQTT5-4.3.2-2] [MQTT5-4.3.3-2] The broker has none: what it has not taken is
     published anew, without DUP; what it has taken is done."""
@@ -269,8 +281,9 @@ def test_levels_change():
 
 
 def test_every_length():
-    """[MQTT5-2.2.2-1] Around the lengths at which the head grows, and around the buffer's: sent at once, and read from
-    the journal."""
+    """[MQTT5-2.2.2-1] [MQTT5-3.2.2-17] [MQTT5-3.2.2-18] [MQTT5-3.3.2-7] [MQTT5-3.3.2-9] [MQTT5-3.3.4-6] Around the
+    lengths at which the head grows, and around the buffer's: sent at once, and read from the journal. Without
+    properties, so without topic aliases."""
     peer = Peer5(RamFlash(4, 4096), 512, max_inflight=1)
     peer.up()
     for remaining in (60, 126, 127, 128, 129, 251, 252, 253, 254, 255, 256, 600):  # at level 4
@@ -285,6 +298,7 @@ def test_every_length():
                 p = found[k]
                 more = peer.feed(wire.puback(p.mid) if p.qos == 1 else wire.pubrec(p.mid) + wire.pubcomp(p.mid))
                 found += [p for p in more if p.kind == PUBLISH]
+            eq([p.properties for p in found], [[]] * 3)
             eq([(p.topic, p.payload) for p in found], [(topic.decode(), payload) for payload in payloads])
             peer.publish(payloads[0], 0, topic)
             eq([p.payload for p in peer.sent()], [payloads[0]])
@@ -562,8 +576,10 @@ def test_receive_maximum():
 
 
 def test_answers_to_messages():
-    """[MQTT5-3.3.4-1] [MQTT5-3.3.1-3] [MQTT5-4.3.2-4] [MQTT5-4.3.2-5] [MQTT5-4.3.3-8] [MQTT5-4.3.3-10] [MQTT5-4.5.0-2]
-    [MQTT5-4.6.0-2] [MQTT5-4.6.0-3] In order, whether or not there is a handler; DUP says nothing."""
+    """[MQTT5-3.3.4-1] [MQTT5-3.4.2-2] [MQTT5-3.4.2-3] [MQTT5-3.5.2-2] [MQTT5-3.5.2-3] [MQTT5-3.7.2-2] [MQTT5-3.7.2-3]
+    [MQTT5-4.3.3-9] [MQTT5-3.3.1-3] [MQTT5-4.3.2-4] [MQTT5-4.3.2-5] [MQTT5-4.3.3-8] [MQTT5-4.3.3-10] [MQTT5-4.5.0-2]
+    [MQTT5-4.6.0-2] [MQTT5-4.6.0-3] In order, whether or not there is a handler; DUP says nothing. Without codes of
+    failures and without properties."""
     peer = Peer5()
     peer.up()
     data = b""
@@ -573,6 +589,7 @@ def test_answers_to_messages():
     data += wire.publish("t", b"2", 2, 9, 0, properties=NONE)
     found = [(p.kind, p.mid, len(p.raw)) for p in peer.feed(data)]
     eq(found, [(kind, mid, 4) for mid in (4, 2, 9) for kind in (PUBACK, PUBREC)] + [(PUBACK, 4, 4), (PUBREC, 9, 4)])
+    eq([(p.kind, p.mid, len(p.raw)) for p in peer.feed(wire.pubrel(9))], [(PUBCOMP, 9, 4)])
     eq(len(peer.got), 8)
 
 

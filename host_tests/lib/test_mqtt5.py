@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from dev.demo.mosquitto import Mosquitto, unavailable
-from dev.reference.kinds import DISCONNECT, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from dev.reference.kinds import DISCONNECT, PINGREQ, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from dev.reference.properties import block
 from dev.reference.wire import connack, disconnect, packet, pingresp, puback, publish, pubrec, suback, unsuback
 from host_tests.broker import Automatic
@@ -407,7 +407,100 @@ def test_server_keep_alive_asyncio(broker):
     aio_clients.play(broker, script, scene)
 
 
+BAD_ARGUMENTS = [
+    {"client_id": "a\0b"},
+    {"client_id": b"\xff"},
+    {"user": b"\xed\xa0\x80"},
+    {"password": b"x" * 65536},
+    {"will": ("a/#", b"", 0, False)},
+    {"will": (b"\xff", b"", 0, False)},
+    {"will": ("a", b"", 3, False)},
+    {"buffer": bytearray(128), "password": b"x" * 64},
+]
+
+
+@pytest.mark.parametrize("options", BAD_ARGUMENTS, ids=lambda o: "-".join(o))
+def test_bad_arguments(make5, options):
+    """[MQTT5-3.1.2-12] [MQTT5-3.1.3-4] [MQTT5-3.1.3-11] [MQTT5-3.1.3-12] ValueError, before a connection is opened."""
+    with pytest.raises(ValueError):
+        make5(1, **options)
+
+
+def test_connect_without_a_will(broker, make5):
+    """[MQTT5-3.3.1-6] [MQTT5-3.1.0-2] [MQTT5-3.1.2-3] [MQTT5-3.1.2-11] [MQTT5-3.1.2-13] [MQTT5-3.1.2-28] Its flags are
+    Clean Start alone, and it is the only one. Response Information, which it does not ask for, is passed over."""
+    client = make5(broker.port)
+
+    def script(b):
+        p = b.welcome(0, ((0x1A, "response"), (0x22, 5), (0x26, ("a", "b"))), will=None)
+        assert p.raw[9] == 2
+        b.take(topic="t", payload=b"", qos=1, retain=True, properties=[])
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"", 1, True)
+        assert client.drain(5000)
+        client.disconnect()
+
+
 # --- subscriptions ---
+
+
+def test_bad_filters(broker, make5):
+    """[MQTT5-3.8.3-1] [MQTT5-3.8.3-2] [MQTT5-3.8.3-5] [MQTT5-3.10.3-1] [MQTT5-3.10.3-2] ValueError, and nothing is
+    sent."""
+
+    def script(b):
+        b.welcome()
+        b.answer_ping()
+        b.goodbye()
+
+    client = make5(broker.port)
+    with broker.play(script):
+        client.connect()
+        for filters in (b"\xff", "a\0", "", "a#", "$share/x", []):
+            with pytest.raises(ValueError):
+                client.subscribe(filters, 1, print)
+        with pytest.raises(ValueError):
+            client.subscribe("a", 3, print)
+        for filters in ([b"\xff"], [""], []):
+            with pytest.raises(ValueError):
+                client.unsubscribe(*filters)
+        client.ping()
+        client.disconnect()
+
+
+def test_messages_after_unsubscribe(broker, make5):
+    """[MQTT5-3.3.1-12] [MQTT5-3.3.1-13] [MQTT5-3.3.2-3] [MQTT5-3.10.4-3] [MQTT5-4.3.3-13] [MQTT5-4.5.0-2] They are
+    acknowledged, expired ones too, and have no handler. RETAIN is handed on before."""
+    got = []
+    client = make5(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.grant()
+        b.send(publish("a/b", b"1", 1, 7, retain=1, properties=NONE) + publish("a/c", b"2", properties=NONE))
+        b.expect(4, mid=7)
+        p = b.expect(UNSUBSCRIBE)
+        b.send(unsuback(p.mid, 0, properties=NONE))
+        b.deliver("a/b", b"3", 1, 8)
+        b.send(publish("a/b", b"4", 2, 9, properties=block((0x02, 0))))
+        b.expect(5, mid=9)
+        b.release(9)
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a/+", 1, lambda m: got.append((m.topic, m.payload, m.retain)))
+        while len(got) < 2:
+            client.run_for(10)
+        client.unsubscribe("a/+")
+        while client.counters()["unhandled"] < 2:
+            client.run_for(10)
+        client.run_for(50)
+        client.disconnect()
+    assert got == [("a/b", b"1", True), ("a/c", b"2", False)]
 
 
 def test_subscriptions_that_are_refused(broker, make5):
@@ -500,6 +593,21 @@ def test_nothing_is_repeated_on_a_connection(virtual, make5):
         while client.counters()["connects"] < 2 or client.counters()["resent"] < 2:
             client.run_for(1000)
     assert client.counters()["pings"] == 80
+
+
+def test_no_pingresp(virtual, make5):
+    """[MQTT5-3.12.4-1] A broker that does not answer is left."""
+    client = make5(virtual.port, keepalive=4, reconnect=False)
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.expect_close()
+
+    with virtual.play(script):
+        client.connect()
+        with pytest.raises(OSError, match="no answer"):
+            client.run_for(60_000)
 
 
 # --- mosquitto ---

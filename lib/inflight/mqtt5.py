@@ -111,6 +111,7 @@ class Session5(Session):
     decoder: Decoder5
     out: SendBuffer5
     outbound: Outbound5
+    paused_at: int
 
     def __init__(self, journal, *args, session_expiry=0xFFFFFFFF, adopt=False, **options):
         self._adopt = adopt  # an empty client id means that of the journal

@@ -137,7 +137,7 @@ def request_packet(buf, mid, filters, qos, dup=0, block=b""):
 
 
 def encode_filter(text, protocol_level=4):
-    """Returns a topic filter as bytes. Raises ValueError. [MQTT-4.7.1-2, 4.7.1-3, 4.7.3-1]"""
+    """Returns a topic filter as bytes. Raises ValueError. [MQTT-4.7.1-2, 4.7.1-3, 4.7.3-1] [MQTT5-4.8.2-1, 4.8.2-2]"""
     data = encode(text, protocol_level)
     parts = data.split(b"/")
     for i, part in enumerate(parts):
@@ -145,6 +145,9 @@ def encode_filter(text, protocol_level=4):
             raise ValueError("+ takes a whole level of a filter, # the last")
     if not data:
         raise ValueError("topic filter is empty")
+    if protocol_level == 5 and parts[0] == b"$share":
+        if len(parts) < 3 or parts[1] in (b"", b"+") or parts[2:] == [b""]:
+            raise ValueError("a shared filter is $share/NAME/FILTER")
     return data
 
 
