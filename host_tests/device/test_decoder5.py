@@ -4,7 +4,7 @@ import sys
 
 from dev.reference import wire
 from dev.reference.properties import block
-from harness import SkipTest, eq, raises
+from harness import EMULATED, SkipTest, eq, raises
 from inflight.decoder5 import Decoder5
 from inflight.packet import (
     CONNACK,
@@ -88,12 +88,12 @@ def test_acknowledgements():
         (PUBCOMP, wire.pubcomp, b"\x00\x92"),
     ):
         same(make(300), [[kind, 300, 0]])
-        for code in range(256):
-            for properties in (None, b"\0", reason):
-                if code in codes:
-                    same(make(5, code, properties), [[kind, 5, code]])
-                elif code < 0x80 or kind > PUBREC:
-                    refused(make(5, code, properties), ERROR)
+        for properties in (None, b"\0", reason):
+            for code in codes:
+                same(make(5, code, properties), [[kind, 5, code]])
+        for code in (1, 0x10, 0x11, 0x7F, 0x80, 0x91, 0xFF):
+            if code not in codes and (code < 0x80 or kind > PUBREC):
+                refused(make(5, code, reason), ERROR)
 
 
 def test_others():
@@ -160,13 +160,13 @@ def test_protocol_errors():
 
 def test_longer_than_the_buffer():
     """In pieces: the properties are those of the whole message, and no part of its payload."""
-    payload = bytes(range(256)) * 3
-    for size in (128, 160, 256):
+    payload = bytes(range(256)) * (1 if EMULATED else 3)
+    for size in (128, 160, 250):
         for properties in (b"\0", USER, block((0x26, ("n" * 20, "v" * 10)))):
             for qos in range(3):
                 data = wire.publish("a/b", payload, qos, qos and 7, 0, 0, properties)
-                for lead in (b"", wire.pingresp(), wire.publish("x", bytes(size - 30), properties=b"\0")):
-                    for most in (1, 7, 1 << 20):
+                for lead in (b"", wire.publish("x", bytes(size - 30), properties=b"\0")):
+                    for most in (7, 1 << 20) if EMULATED else (1, 7, 1 << 20):
                         found = events(lead + data + data, size, most)
                         eq(found[-2:], 2 * [[PUBLISH, qos << 1, b"a/b", qos and 7, payload, len(payload)]])
 
