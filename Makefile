@@ -29,7 +29,7 @@ setup-tests: setup-pipeline  ## what only tests need, too: Chromium, the newest 
 test: setup-tests  ## the whole suite on every runtime (ARGS="-k journal" for a part)
 	$(VENV)/python -m pytest -n $(JOBS) $(ARGS)
 
-conformance: setup  ## which test proves which statement of MQTT 3.1.1 and 3.1
+conformance: setup  ## which test proves which statement of MQTT 5, 3.1.1 and 3.1
 	@$(VENV)/python -m dev.conformance -n $(JOBS) $(ARGS)
 
 SEEDED = $(if $(SEED),--seed $(SEED))

@@ -1,8 +1,9 @@
-"""Which test proves which statement of MQTT 3.1.1 and 3.1: `python -m dev.conformance` runs them and prints it.
+"""Which test proves which statement of MQTT 5, 3.1.1 and 3.1: `python -m dev.conformance` runs them and prints it.
 
 The statements stand in host_tests/spec/*.md. A test carries the numbers that it proves in its docstring, as
-[MQTT-3.3.1-1] or, for a row of the 3.1 list, [MQTT31-9]. Exit status 1 when a statement that binds a client is open:
-no test, none that passed, one that failed, and no reason in host_tests/spec/reasons.md.
+[MQTT5-3.3.1-1], [MQTT-3.3.1-1] or, for a row of the 3.1 list, [MQTT31-9].
+Exit status 1 when a statement that binds a client is open: no test, none that passed, one that failed, and no reason
+in host_tests/spec/reasons.md.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from dev.setup.common import CHECKOUT
 
 TESTS = CHECKOUT / "host_tests"
 SPEC = TESTS / "spec"
-NUMBER = re.compile(r"\[(MQTT(?:31)?-[\d.-]+)\]")
+NUMBER = re.compile(r"\[(MQTT(?:31|5)?-[\d.-]+)\]")
 COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow", "reason": "cyan", "open": "red"}
 
 
@@ -50,16 +51,17 @@ def rows(file):
     """The cells of every row of every table in a Markdown file, without heads and rules."""
     for line in file.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if line.startswith("|") and re.match(r"(MQTT-)?[\d.-]*\d", cells[0]):
+        if line.startswith("|") and re.match(r"(MQTT\d*-)?[\d.-]*\d", cells[0]):
             yield cells
 
 
 def rules(spec=SPEC):
-    """{number: Rule} of both lists, in their order."""
+    """{number: Rule} of the lists, in their order."""
     found = {}
-    for number, binds, test, text in rows(spec / "mqtt-3.1.1.md"):
-        needed = bool({"C", "R"} & set(binds.split())) or ("V" in binds and test != "-")
-        found["MQTT-" + number] = Rule("MQTT-" + number, text, needed)
+    for prefix, file in (("MQTT5-", "mqtt-5.md"), ("MQTT-", "mqtt-3.1.1.md")):
+        for number, binds, test, text in rows(spec / file):
+            needed = bool({"C", "R"} & set(binds.split())) or ("V" in binds and test != "-")
+            found[prefix + number] = Rule(prefix + number, text, needed)
     for number, test, topic, _, _, ours in rows(spec / "mqtt-3.1.md"):
         found["MQTT31-" + number] = Rule("MQTT31-" + number, f"{topic}: {ours}", test != "-")
     for number, reason in rows(spec / "reasons.md"):
@@ -112,7 +114,7 @@ def outcomes(xml):
 
 def table(found, results):
     """The rich Table of all statements that are needed."""
-    out = Table("number", "statement", "tests", "result", title="MQTT 3.1.1 and 3.1, seen from a client")
+    out = Table("number", "statement", "tests", "result", title="MQTT 5, 3.1.1 and 3.1, seen from a client")
     for rule in found.values():
         if not rule.needed:
             continue

@@ -13,6 +13,7 @@ import threading
 from dev.reference import server
 from dev.reference.kinds import CONNECT, DISCONNECT, NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
 from dev.reference.oracle import OTHER, Finding, JudgedSession
+from dev.reference.properties import block
 from dev.reference.wire import Stream, Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
 
 PATIENCE_S = 60  # how long a script waits for the client; long, since the machine may be busy
@@ -49,6 +50,11 @@ class Connection:
 
     def _recv(self, most):
         return self.sock.recv(most)
+
+    @property
+    def level(self):
+        """The protocol level of the CONNECT that was received."""
+        return self._stream.level
 
     @property
     def _parsed(self):
@@ -188,15 +194,21 @@ class Broker(_Listener):
     def cut(self):
         self.connection.reset()
 
+    @property
+    def none(self):
+        """The properties of a packet that has none: at level 5 they have a length."""
+        return b"\0" if self.connection.level == 5 else None
+
     def called(self, **fields):
         """Accepts the client's next connection, and returns its CONNECT."""
         self.accept()
         return self.expect(CONNECT, **fields)
 
-    def welcome(self, present=0, **fields):
-        """Accepts the client's next connection: CONNECT, CONNACK. Returns the CONNECT."""
+    def welcome(self, present=0, announced=(), **fields):
+        """Accepts the client's next connection: CONNECT, CONNACK. announced: ((id, value), ...), its properties at
+        level 5. Returns the CONNECT."""
         p = self.called(**fields)
-        self.send(connack(present))
+        self.send(connack(present, 0, block(*announced) if p.level == 5 else None))
         return p
 
     def answer_ping(self, *before):
@@ -208,7 +220,7 @@ class Broker(_Listener):
     def grant(self, *codes, **fields):
         """SUBSCRIBE, SUBACK with these codes (by default the requested QoS). Returns the SUBSCRIBE."""
         p = self.expect(SUBSCRIBE, **fields)
-        self.send(suback(p.mid, *(codes or [qos for _, qos in p.filters])))
+        self.send(suback(p.mid, *(codes or [qos for _, qos in p.filters]), properties=self.none))
         return p
 
     def acknowledge(self, p):
@@ -228,7 +240,7 @@ class Broker(_Listener):
 
     def deliver(self, topic, payload=b"", qos=0, mid=0, dup=0):
         """Sends PUBLISH, and receives PUBACK or PUBREC."""
-        self.send(publish(topic, payload, qos, mid, dup))
+        self.send(publish(topic, payload, qos, mid, dup, 0, self.none))
         if qos:
             self.expect(PUBACK if qos == 1 else PUBREC, mid=mid)
 

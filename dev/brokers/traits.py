@@ -6,6 +6,7 @@ class Traits:
     host_tests/brokers show each deviation; README.md there says how the client handles it."""
 
     level_3 = True  # accepts MQTT 3.1
+    level_5 = True  # accepts MQTT 5
     qos_2 = True  # accepts and delivers QoS 2
     keeps_qos = True  # delivers at the QoS of the message, if the subscription's is not lower
     ordered = True  # delivers in the order of publishing

@@ -6,7 +6,7 @@ operation of the flash."""
 
 from collections import namedtuple
 
-from . import kinds, wire
+from . import kinds, properties, wire
 from .kinds import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 
 Message = namedtuple("Message", "topic payload qos retain")
@@ -70,17 +70,25 @@ class Session:
 
 
 class Server:
-    """All sessions, by client id. `session`: their class; `window`: how many messages may be in flight to a client."""
+    """All sessions, by client id. `session`: their class; `window`: how many messages may be in flight to a client.
+    announced: ((id, value), ...), the properties of a CONNACK of level 5."""
 
-    def __init__(self, session=Session, window=65535):
+    def __init__(self, session=Session, window=65535, announced=()):
         self.session = session
         self.window = window
+        self.announced = announced
+        self._assigned = 0
         self.sessions = {}
 
     def copy(self):
         other = copied(self)
         other.sessions = {name: session.copy() for name, session in self.sessions.items()}
         return other
+
+    def assign(self):
+        """Returns a client id that nobody has."""
+        self._assigned += 1
+        return "assigned-%d" % self._assigned
 
     def forget(self):
         """Loses all sessions, like a server restarted without persistence."""
@@ -94,6 +102,7 @@ class Connection:
         self.server = server
         self.session = None
         self.level = 4
+        self.window = server.window
         self.out = []
 
     def copy(self, server):
@@ -120,7 +129,7 @@ class Connection:
     def send_queued(self):
         """Sends the next queued message if fewer than `window` are in flight. Returns whether it did."""
         session = self.session
-        if not session or not session.queue or len(session.flight) >= self.server.window:
+        if not session or not session.queue or len(session.flight) >= self.window:
             return False
         mid, message = session.dequeue()
         self._send_publish(mid, message, 0)
@@ -135,19 +144,36 @@ class Connection:
             self._send_publish(mid, message, 1)
 
     def _send_publish(self, mid, message, dup):
-        raw = wire.publish(message.topic, message.payload, message.qos, mid, dup, message.retain)
+        raw = wire.publish(message.topic, message.payload, message.qos, mid, dup, message.retain, self._no_properties)
         self._send(SERVER if mid else NOBODY, mid, raw)
+
+    @property
+    def _no_properties(self):
+        # What stands in a packet that has none.
+        return b"\0" if self.level == 5 else None
+
+    def _code(self, code):
+        # A reason code other than 0, where there are such.
+        return code if self.level == 5 and code else None
 
     def _connect(self, p):
         self.level = p.level
-        sessions = self.server.sessions
+        server = self.server
+        sessions = server.sessions
+        given = dict(p.properties)
+        name, announced = p.client_id, server.announced
+        if p.level == 5 and not name:  # [MQTT5-3.1.3-7]
+            name = server.assign()
+            announced += ((0x12, name),)
         if p.clean:
-            sessions.pop(p.client_id, None)
-        present = p.client_id in sessions
-        self.session = sessions[p.client_id] if present else self.server.session()
-        if not p.clean:
-            sessions[p.client_id] = self.session
-        self._send(NOBODY, 0, wire.connack(int(present and p.level > 3)))
+            sessions.pop(name, None)
+        present = name in sessions
+        self.session = sessions.pop(name) if present else server.session()
+        if given.get(0x11) if p.level == 5 else not p.clean:  # else it ends with the connection [MQTT5-3.1.2-23]
+            sessions[name] = self.session
+        self.window = min(server.window, given.get(0x21, 65535))  # [MQTT5-3.3.4-9]
+        block = properties.block(*announced) if p.level == 5 else None
+        self._send(NOBODY, 0, wire.connack(int(present and p.level > 3), 0, block))
         for mid in self.session.flight:
             self.redeliver(mid)
 
@@ -158,22 +184,25 @@ class Connection:
         return new
 
     def _pubrel(self, p):
+        code = self._code(0 if p.mid in self.session.unreleased else 0x92)
         self.session.pubrel_arrived(p)
-        self._send(CLIENT, p.mid, wire.pubcomp(p.mid))
+        self._send(CLIENT, p.mid, wire.pubcomp(p.mid, code))
 
     def _ack(self, p):
+        code = self._code(0 if p.mid in self.session.flight else 0x92)
         self.session.ack_arrived(p)
         if p.kind == PUBREC:
-            self._send(SERVER, p.mid, wire.pubrel(p.mid))
+            self._send(SERVER, p.mid, wire.pubrel(p.mid, 0, code))
 
     def _subscribe(self, p):
         self.session.subscriptions.update(p.filters)
-        self._send(CLIENT, p.mid, wire.suback(p.mid, *(qos for _, qos in p.filters)))
+        codes = [qos for _, qos in p.filters]
+        self._send(CLIENT, p.mid, wire.suback(p.mid, *codes, properties=self._no_properties))
 
     def _unsubscribe(self, p):
-        for name, _ in p.filters:
-            self.session.subscriptions.pop(name, None)
-        self._send(CLIENT, p.mid, wire.unsuback(p.mid))
+        found = [self.session.subscriptions.pop(name, None) for name, _ in p.filters]
+        codes = [0x11 if qos is None else 0 for qos in found] if self.level == 5 else []
+        self._send(CLIENT, p.mid, wire.unsuback(p.mid, *codes, properties=self._no_properties))
 
     def _ping(self, p):
         self._send(NOBODY, 0, wire.pingresp())

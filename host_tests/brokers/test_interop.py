@@ -8,8 +8,10 @@ import pytest
 from inflight import ProtocolError, RamFlash
 
 
-@pytest.fixture(params=[4, 3], ids=["level4", "level3"])
+@pytest.fixture(params=[5, 4, 3], ids=["level5", "level4", "level3"])
 def level(request, kind):
+    if request.param == 5 and not kind.level_5:
+        pytest.skip(f"{kind.name} has no MQTT 5")
     if request.param == 3 and not kind.level_3:
         pytest.skip(f"{kind.name} has no MQTT 3.1: see test_level_3")
     return request.param

@@ -116,7 +116,7 @@ def _release_sent_before_recorded(monkeypatch):
     acked = Outbound.acknowledged
 
     def hasty(self, kind, mid):
-        i = self._row(mid)
+        i = self.row(mid)
         if kind == 5 and i >= 0 and self.states[i] & 7 == 2:
             self.states[i] = 4
             return 2

@@ -8,9 +8,10 @@ from dev import conformance
 
 
 def test_rules():
-    """Both lists are read whole: 141 statements of 3.1.1, 27 rows of 3.1."""
+    """The lists are read whole: 200 statements of 5 that a client could see, 141 of 3.1.1, 27 rows of 3.1."""
     found = conformance.rules()
-    assert len(found) == 141 + 27
+    assert len(found) == 200 + 141 + 27
+    assert found["MQTT5-3.3.1-1"].needed and found["MQTT5-3.1.2-2"].needed and not found["MQTT5-4.8.2-4"].needed
     assert found["MQTT-3.3.1-1"].needed and found["MQTT-3-8.3-4"].needed and found["MQTT31-9"].needed
     assert not found["MQTT-3.1.2-5"].needed  # a server's duty alone
     assert not found["MQTT31-25"].needed
@@ -92,7 +93,7 @@ def test_main(tmp_path, capsys):
 def test_main_fails(tmp_path, capsys):
     """Exit status 1 when something failed, and what."""
     assert conformance.main(["--results", str(results_file(tmp_path, "failed"))]) == 1
-    assert "open: MQTT-" in capsys.readouterr().out
+    assert "open: MQTT5-" in capsys.readouterr().out
 
 
 def test_results_that_cover_nothing(tmp_path, capsys):

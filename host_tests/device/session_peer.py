@@ -45,11 +45,14 @@ def mid_of(raw):
 class Peer:
     """A session with a test in the broker's place, and a clock that the test advances."""
 
+    session_class = Session
+
     def __init__(self, device=None, buffer=256, **options):
         self.now = 0
         self.got = []
+        self.notices = []  # what the application is told at level 5
         journal = Journal(device) if device else Journal(RamFlash())
-        self.session = Session(journal, bytearray(buffer), b"dev", **options)
+        self.session = self.session_class(journal, bytearray(buffer), b"dev", **options)
 
     def written(self):
         """All pending bytes."""
@@ -80,6 +83,9 @@ class Peer:
                 if kind == packet.PUBLISH:
                     self.note()
                     s.delivered()
+                elif isinstance(s.completed, Exception):
+                    self.notices.append(s.completed)
+                    s.completed = 0
                 out += self.written()
                 kind = s.next_event(self.now)
         return split(out)

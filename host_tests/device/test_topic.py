@@ -15,7 +15,7 @@ def test_encode():
 
 
 def test_encode_keeps_the_byte_order_mark():
-    """[MQTT-1.5.3-3] U+FEFF is an ordinary character."""
+    """[MQTT-1.5.3-3] [MQTT5-1.5.4-3] U+FEFF is an ordinary character."""
     eq(encode("\ufeffa"), b"\xef\xbb\xbfa")
 
 
@@ -27,7 +27,7 @@ def test_encode_refuses_ill_formed():
 
 
 def test_encode_refuses_nul():
-    """[MQTT-1.5.3-2] [MQTT-4.7.3-2] U+0000 in a name or filter."""
+    """[MQTT-1.5.3-2] [MQTT-4.7.3-2] [MQTT5-1.5.4-2] [MQTT5-4.7.3-2] U+0000 in a name or filter."""
     for text in ("\0", "a\0b", b"a/\0"):
         for check in (encode, encode_name, encode_filter):
             raises(ValueError, check, text)
@@ -44,7 +44,8 @@ def test_encode_refuses_other_types():
 
 
 def test_longest():
-    """[MQTT-4.7.3-3] [MQTT31-23] 65535 bytes at level 4, 32767 at level 3; bytes count, not characters."""
+    """[MQTT-4.7.3-3] [MQTT5-4.7.3-3] [MQTT31-23] 65535 bytes at levels 5 and 4, 32767 at level 3; bytes count, not
+    characters."""
     text = "\u00e9" * 32767
     for check in (encode, encode_name, encode_filter):
         eq(len(check(text + "x")), 65535)
@@ -55,7 +56,8 @@ def test_longest():
 
 
 def test_names():
-    """[MQTT-4.7.3-1] [MQTT-3.3.2-2] [MQTT-4.7.1-1] At least one character, no wildcards."""
+    """[MQTT-4.7.3-1] [MQTT-3.3.2-2] [MQTT-4.7.1-1] [MQTT5-4.7.0-1] [MQTT5-4.7.3-1] At least one character, no
+    wildcards."""
     for name in ("a", "/", "a//b", " ", "$SYS/x", "a b/\u00e9"):
         eq(encode_name(name), name.encode())
     for name in ("", "#", "+", "a/#", "a/+/b", "a+b", "x#"):
@@ -63,11 +65,22 @@ def test_names():
 
 
 def test_filters():
-    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-1] # is last and a whole level, + is a whole level."""
+    """[MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-1] [MQTT5-4.7.1-1] [MQTT5-4.7.1-2] # is last and a whole level, + is a
+    whole level."""
     for name in ("#", "+", "+/+", "/+", "/#", "a/#", "+/#", "a/+/b", "a//#", "/", "$SYS/#", "a/+"):
         eq(encode_filter(name), name.encode())
     for name in ("", "a#", "a/b#", "#/", "#/a", "a/#/b", "##", "a/##", "a+", "+a", "a/+b", "++", "a/b+/c", "+#", "#+"):
         raises(ValueError, encode_filter, name)
+
+
+def test_shared_filters():
+    """[MQTT5-4.8.2-1] [MQTT5-4.8.2-2] At level 5: a name of a character at least, without wildcards, then a filter. At
+    level 4 a broker may have no shared subscriptions, and take such filters as they are."""
+    for name in ("$share/g/a", "$share/g/+/b", "$share/g/#", "$share/g//", "$shared", "$sharex/a"):
+        eq(encode_filter(name, 5), name.encode())
+    for name in ("$share", "$share/", "$share/g", "$share/g/", "$share//a", "$share/+/a", "$share/#"):
+        raises(ValueError, encode_filter, name, 5)
+    eq(encode_filter("$share/g", 4), b"$share/g")
 
 
 def match(pattern, name):
@@ -150,14 +163,14 @@ def test_matching():
 
 
 def test_dollar_topics():
-    """[MQTT-4.7.2-1] Wildcards in the first level do not match $ topics."""
+    """[MQTT-4.7.2-1] [MQTT5-4.7.2-1] Wildcards in the first level do not match $ topics."""
     for pattern in ("#", "+", "+/monitor/Clients", "+/#", "+/+"):
         assert not match(pattern, "$SYS/monitor/Clients")
         assert not match(pattern, "$SYS")
 
 
 def test_no_normalisation():
-    """[MQTT-4.7.3-4] Names are compared byte for byte: case, spaces, accents and slashes matter."""
+    """[MQTT-4.7.3-4] [MQTT5-4.7.3-4] Names are compared byte for byte: case, spaces, accents and slashes matter."""
     for pattern, name in (
         ("ACCOUNTS", "Accounts"),
         ("a b", "ab"),

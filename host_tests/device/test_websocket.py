@@ -104,7 +104,8 @@ LONG = bytes(range(256)) * 3
 
 
 def test_bytes_are_the_same_however_they_are_framed():
-    """[MQTT-6.0.0-2] One frame, one for each byte, parts of a message, empty ones; each read whole or in pieces."""
+    """[MQTT-6.0.0-2] [MQTT5-6.0.0-2] One frame, one for each byte, parts of a message, empty ones; each read whole or
+    in pieces."""
     parts = b""
     for i in range(0, len(LONG), 5):
         parts += frame(LONG[i : i + 5], 0 if i else BINARY, i + 5 >= len(LONG))
@@ -259,7 +260,7 @@ def test_the_end_of_the_connection():
 
 
 def test_what_a_server_must_not_send():
-    """[MQTT-6.0.0-1] Closed with the code of the reason, and a ProtocolError."""
+    """[MQTT-6.0.0-1] [MQTT5-6.0.0-1] Closed with the code of the reason, and a ProtocolError."""
     masked = bytes([0x82, 0x81, 1, 2, 3, 4, 5])
     for data, code in (
         (frame(b"text", TEXT), 1003),

@@ -283,6 +283,30 @@ def test_level_3_cut_after_every_packet(make):
         Run(make, Faults(in_packets=k), out=out, gifts=[], protocol_level=3, restart=bool(k % 2)).go()
 
 
+@pytest.mark.parametrize("what", ["in_bytes", "out_bytes"])
+def test_level_5_cut_after_every_byte(make, what):
+    """[MQTT5-3.1.2-5] [MQTT5-3.3.1-1] [MQTT5-4.1.0-1] [MQTT5-4.3.2-3] [MQTT5-4.3.3-3] [MQTT5-4.3.3-5] [MQTT5-4.4.0-1]
+    [MQTT5-4.6.0-1] The same at level 5, in turn with a restart, and with one at level 4."""
+    n = total(make, what, protocol_level=5)
+    for k in range(1, n + 1):
+        run = Run(make, Faults(**{what: k}), restart=k % 3 > 0, protocol_level=5)
+        if k % 3 == 2:
+            run.faults.after_cut = lambda run=run: run.options.update(protocol_level=4)
+        run.go()
+
+
+@pytest.mark.parametrize("what", ["in_packets", "out_packets"])
+def test_level_5_sessions_lost(make, what):
+    """[MQTT5-3.1.2-6] [MQTT5-3.2.2-3] [MQTT5-3.2.2-5] The broker loses the session with the connection: nothing is
+    lost; at QoS 1 what it had not acknowledged comes again."""
+    out = [(topic, payload, 1) for topic, payload, _ in OUT]
+    n = total(make, what, protocol_level=5, out=out, gifts=[])
+    for k in range(1, n + 1):
+        run = Run(make, Faults(**{what: k}), restart=bool(k % 2), protocol_level=5, out=out, gifts=[])
+        run.faults.after_cut = lambda run=run: run.broker.forget()
+        run.go()
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_everything_at_once(make, seed):
     """[MQTT-4.1.0-1] [MQTT-4.4.0-1] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Random cuts, restarts, lost and repeated answers

@@ -63,8 +63,8 @@ def check_handshakes(websocket):
 
 @pytest.mark.parametrize("framing, secure", [*((framing, False) for framing in FRAMINGS), (FRAMINGS[-1], True)])
 def test_blocking(serve, make, pump, framing, secure):
-    """[MQTT-6.0.0-1] [MQTT-6.0.0-2] [MQTT-6.0.0-3] All QoS both ways, packets longer than a frame and than the
-    buffer, whatever the frames of the server."""
+    """[MQTT-6.0.0-1] [MQTT5-6.0.0-1] [MQTT-6.0.0-2] [MQTT5-6.0.0-2] [MQTT-6.0.0-3] [MQTT5-6.0.0-3] All QoS both ways,
+    packets longer than a frame and than the buffer, whatever the frames of the server."""
     broker = serve(framing, context=server_context(AUTHORITY, "127.0.0.1") if secure else None)
     client = make(broker.port, path="/mqtt", tls=client_context(AUTHORITY) if secure else None)
     got = []
@@ -85,7 +85,7 @@ def test_blocking(serve, make, pump, framing, secure):
 
 @pytest.mark.parametrize("framing, secure", [*((framing, False) for framing in FRAMINGS), (FRAMINGS[-1], True)])
 def test_asyncio(serve, framing, secure):
-    """[MQTT-6.0.0-1] [MQTT-6.0.0-2] [MQTT-6.0.0-3] The same."""
+    """[MQTT-6.0.0-1] [MQTT5-6.0.0-1] [MQTT-6.0.0-2] [MQTT5-6.0.0-2] [MQTT-6.0.0-3] [MQTT5-6.0.0-3] The same."""
     broker = serve(framing, context=server_context(AUTHORITY, "127.0.0.1") if secure else None)
     client = aio_clients.make(broker.port, path="/mqtt", tls=client_context(AUTHORITY) if secure else None)
     got = []
@@ -174,7 +174,7 @@ def test_the_server_ends_it_with_a_close_frame(serve, make):
 
 
 def test_text_ends_the_connection(serve, make):
-    """[MQTT-6.0.0-1]"""
+    """[MQTT-6.0.0-1] [MQTT5-6.0.0-1]"""
     broker = serve()
     client = make(broker.port, path="/mqtt", reconnect=False)
 
@@ -233,7 +233,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("why", REFUSALS)
 def test_refused(serve, make, why):
-    """[MQTT-6.0.0-4] An OSError that tells what is wrong; no packet is sent."""
+    """[MQTT-6.0.0-4] [MQTT5-6.0.0-4] An OSError that tells what is wrong; no packet is sent."""
     change, text, number = REFUSALS[why]
     broker = serve(whole, change)
     client = make(broker.port, path="/mqtt")

@@ -18,7 +18,7 @@ class ProtocolError(Exception): ...
 
 class ConnectRefused(OSError):
     code: int
-    def __init__(self, code: int) -> None: ...
+    def __init__(self, code: int, reason: str = "") -> None: ...
 
 class RamFlash:
     def __init__(self, blocks: int = 4, block_size: int = 1024) -> None: ...
@@ -92,7 +92,8 @@ class _Base:
         will: _Will | None = None,
         keepalive: int = 60,
         clean_session: bool = False,
-        protocol_level: Literal[3, 4] = 4,
+        protocol_level: Literal[3, 4, 5] = 4,
+        session_expiry: int | None = None,
         buffer: bytearray | None = None,
         max_inflight: int = 8,
         receive_maximum: int = 32,

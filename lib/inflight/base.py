@@ -24,26 +24,28 @@ _BYTES = (bytes, bytearray, memoryview)
 class Base:
     """A client of the broker at `host`.
 
-    client_id        str; at level 3: 1 to 23 characters; empty only with clean_session
+    client_id        str; at level 3: 1 to 23 characters; empty only with clean_session, or at level 5: the broker gives
+                     one, which the journal keeps
     journal          Journal that makes QoS 1 and 2 durable; None: publish at QoS 0 only
     port             default: 1883, or 8883 with tls; with a path 80, or 443 with tls
     tls              SSLContext that verifies the broker (CERT_REQUIRED)
     path             of a WebSocket at the broker ("/mqtt"); None: MQTT without WebSocket
     headers          {name: value}, added to the HTTP request for the WebSocket
-    user, password   str or bytes
+    user, password   str or bytes; a password alone at level 5 only
     will             (topic, payload, qos, retain), published by the broker when the client vanishes
     keepalive        seconds, 0: off
     clean_session    True: messages that were sent do not survive a disconnection, messages that never left do
-    protocol_level   4 (MQTT 3.1.1) or 3 (MQTT 3.1)
+    protocol_level   5 (MQTT 5), 4 (MQTT 3.1.1) or 3 (MQTT 3.1); may be another one at the next start
+    session_expiry   level 5: seconds for which the broker keeps the session without a connection; default: for ever
     buffer           bytearray, default 1,024 bytes: one half receives, one sends; longer packets go in pieces
-    max_inflight     messages of QoS 1 and 2 to the broker in flight, at most
-    receive_maximum  messages of QoS 2 from the broker in flight, at most
+    max_inflight     messages of QoS 1 and 2 to the broker in flight, at most (64 at level 5, fewer if the broker wants)
+    receive_maximum  messages of QoS 2 from the broker in flight, at most; at level 5 the broker is told
     when_full        what publish() does when the journal is full: None: raise OutboxFull; "oldest", "newest": drop
                      that message, counted
     timeout_ms       how long a connect, a write or an answer may take; each byte that arrives gives an answer the
                      whole time again, ten times at most
     retry_ms         ms until unanswered packets are repeated on the same connection; default: 20 s at level 3, 0
-                     (never) at level 4
+                     (never) at level 4; always 0 at level 5
     backoff_ms       (first, longest) pause between attempts to connect
     reconnect        False: connect() makes one connection; what ends it is raised, and no other one is made
     on_message       handler of messages without a handler of their own
@@ -51,8 +53,8 @@ class Base:
     on_disconnect    called when that connection has ended, with the error, or None after disconnect(); default: an
                      error goes to on_error
     on_complete      called with the Message ID of a message of QoS 1 or 2 that the broker has completed
-    on_error         called with any other error: of an attempt to connect, of a handler, of a subscription that the
-                     broker refused; default: print it
+    on_error         called with any other error: of an attempt to connect, of a handler, of a subscription or a message
+                     that the broker refused; default: print it
 
     Callbacks and handlers are plain functions. They may call publish() (with asyncio, in a task that they create), and
     nothing else of the client. on_connect, on_disconnect, on_complete and on_error are attributes too, to be set later.
@@ -195,10 +197,12 @@ class Base:
         elif error and self._reconnect:  # else it is raised
             self._report(self.on_error, error)
 
-    def _report_complete(self, mid):
+    def _report_complete(self, what):
+        # A Message ID, or at level 5 an exception.
         self.session.completed = 0
-        if self.on_complete:
-            self._report(self.on_complete, mid)
+        callback = self.on_error if isinstance(what, Exception) else self.on_complete
+        if callback:
+            self._report(callback, what)
 
     # --- connecting again ---
 
@@ -229,7 +233,7 @@ class Base:
         if self._transport and isinstance(error, ProtocolError):  # once, also when connect() has told of it
             self.session.count[counters.PROTOCOL_ERRORS] += 1
         if self.connected:
-            self.session.connection_lost()
+            self.session.connection_lost(self, error)
         self._close()
 
     def _back_off(self, now):

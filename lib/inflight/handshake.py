@@ -5,7 +5,7 @@ from errno import EACCES
 import inflight.counters as counters
 
 from .base import OPEN, POLL, REQUEST
-from .compat import ticks_ms
+from .compat import copy, ticks_ms, unload
 from .packet import ProtocolError, begin, check_size, put_string
 from .session_record import CLEAN, ENDING, PERSISTENT
 
@@ -18,17 +18,32 @@ def steps(client):
     session.resume()
     for h in client._handlers[:]:
         if not h[4]:
-            session.subscribe([h[0]], [h[1]])
-            yield REQUEST
-            while session.requesting:
-                yield POLL
-            h[4] = session.granted[0] != 0x80
-            if not h[4]:
-                client._report(client.on_error, OSError(EACCES, "subscription refused: %s" % h[0].decode()))
+            yield from _subscribe(client, h)
     client._connected_at = ticks_ms()
     client._connect_reported = True
     if client.on_connect:
         client._report(client.on_connect, session.present)
+
+
+def _subscribe(client, handler):
+    from .subscribing import check
+
+    session = client.session
+    filters = [handler[0]]
+    try:
+        check(session, filters)
+    except ValueError as e:
+        client._report(client.on_error, e)
+        return
+    session.subscribe(filters, [handler[1]])
+    yield REQUEST
+    while session.requesting:
+        yield POLL
+    code = session.granted[0]
+    handler[4] = code < 0x80
+    if not handler[4]:
+        error = OSError(EACCES, "subscription refused: %s, code %d" % (handler[0].decode(), code))
+        client._report(client.on_error, error)
 
 
 def _open(client):
@@ -46,9 +61,10 @@ def _open(client):
         yield POLL
     client._no_connack = silent and session.code > 0
     if session.code:
-        from .refused import ConnectRefused
+        from .refused import ConnectRefused, slow_down
 
-        raise ConnectRefused(session.code)
+        slow_down(client, session.code)
+        raise ConnectRefused(session.code, getattr(session, "reason", ""))
     for mid in session.ended:
         client._report_complete(mid)
     session.ended = ()
@@ -68,11 +84,15 @@ def check_tls(tls):
 def connect(session, now, clean_session, keepalive, user, password, will):
     """Session.connect()."""
     out = session.out
-    out.send(
-        connect_packet(
-            out.buf, session.decoder.protocol_level, session.client_id, clean_session, keepalive, user, password, will
-        )
-    )
+    level = session.decoder.protocol_level
+    start, blocks = clean_session, (b"", b"")
+    if level == 5:
+        from .handshake5 import clean_start, connect_blocks
+
+        session.keep_alive.interval = session.interval  # the broker may have changed it for the last connection
+        start, blocks = clean_start(session, clean_session), connect_blocks(session, clean_session, will)
+        unload("handshake5")
+    out.send(connect_packet(out.buf, level, session.client_id, start, keepalive, user, password, will, blocks))
     session.clean = clean_session
     session.code = 0
     session.keep_alive.begin(now)
@@ -84,6 +104,12 @@ def connect(session, now, clean_session, keepalive, user, password, will):
 def connack(session):
     """CONNACK arrived. Raises ProtocolError, OSError if flash fails."""
     d = session.decoder
+    if d.protocol_level == 5:
+        from .handshake5 import connack
+
+        connack(session)
+        unload("handshake5")
+        return
     # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
     present = d.buf[d.at] if d.protocol_level > 3 else 0
     session.code = d.buf[d.at + 1]
@@ -93,13 +119,21 @@ def connack(session):
     if session.code:
         session.count[counters.REFUSED] += 1
         return
+    accepted(session, not present and d.protocol_level > 3, _lose)
+
+
+def _lose(session):
+    """The broker has lost the session."""
+    from .discarding import session_lost
+
+    return session_lost(session.outbound)
+
+
+def accepted(session, none, lose):
+    """CONNACK says that the connection stands. none: the broker says that it has no session of ours; lose(session) is
+    called if we have one, and returns the Message IDs of the messages that are completed by that."""
     session.connected = True
     session.count[counters.CONNECTS] += 1
-    _start(session, not present and d.protocol_level > 3)
-
-
-def _start(session, none):
-    # `none`: the broker says that it has none of ours.
     record = session.record
     mode = record.mode
     new = session.clean or none or mode == CLEAN
@@ -110,9 +144,7 @@ def _start(session, none):
 
         session.count[counters.DROPPED] += discard(session.outbound)
     elif none and not session.clean:
-        from .discarding import session_lost
-
-        session.ended = session_lost(session.outbound)
+        session.ended = lose(session)
         session.count[counters.COMPLETED] += len(session.ended)
     if new:
         session.foreign = None
@@ -130,10 +162,12 @@ def _start(session, none):
         record.stale = True
 
 
-def connect_packet(buf, protocol_level, client_id, clean_session, keepalive, user=None, password=None, will=None):
-    """Writes a CONNECT. All strings are bytes; will is (topic, payload, qos, retain) or None.
-    Returns its length. [MQTT-3.1]"""
-    fields = [client_id]
+def connect_packet(
+    buf, protocol_level, client_id, clean_session, keepalive, user=None, password=None, will=None, blocks=(b"", b"")
+):
+    """Writes a CONNECT. All strings are bytes; will is (topic, payload, qos, retain) or None; blocks: the properties
+    of level 5, of the packet and of the will. Returns its length. [MQTT-3.1]"""
+    fields = []
     flags = 2 if clean_session else 0
     if will:
         fields += will[:2]
@@ -145,7 +179,7 @@ def connect_packet(buf, protocol_level, client_id, clean_session, keepalive, use
         fields.append(password)
         flags |= 0x40
     name = b"MQIsdp" if protocol_level == 3 else b"MQTT"
-    remaining = len(name) + 6
+    remaining = len(name) + 8 + len(client_id) + len(blocks[0]) + len(blocks[1])
     for field in fields:
         remaining += 2 + len(field)
     check_size(buf, remaining)
@@ -154,7 +188,8 @@ def connect_packet(buf, protocol_level, client_id, clean_session, keepalive, use
     buf[i + 1] = flags
     buf[i + 2] = keepalive >> 8
     buf[i + 3] = keepalive & 0xFF
-    i += 4
+    i = copy(buf, i + 4, blocks[0])
+    i = copy(buf, put_string(buf, i, client_id), blocks[1])
     for field in fields:
         i = put_string(buf, i, field)
     return i

@@ -34,7 +34,8 @@ class InFlight:
             self.addresses[k] = self.addresses[k + 1]
             self.states[k] = self.states[k + 1]
 
-    def _row(self, mid):
+    def row(self, mid):
+        """Returns the row of this Message ID, -1 if there is none."""
         for i in range(self.rows):
             if self.mids[i] == mid:
                 return i

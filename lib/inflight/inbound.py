@@ -51,7 +51,7 @@ class Inbound(InFlight):
     def received(self, mid):
         """A PUBLISH with this id arrived. Returns NEW, REDELIVERED (power was cut while it was
         being delivered) or DUPLICATE. Raises OutboxFull if it is one more than there is space for."""
-        i = self._row(mid)
+        i = self.row(mid)
         if i >= 0:
             return DUPLICATE if self.states[i] == _DELIVERED else REDELIVERED
         if self.rows == len(self.mids):
@@ -61,14 +61,14 @@ class Inbound(InFlight):
 
     def delivered(self, mid):
         """The application has had the message: it must not have it again."""
-        i = self._row(mid)
+        i = self.row(mid)
         if i >= 0 and self.states[i] == _RECEIVED:
             self._mark(i, RELEASED)
             self.states[i] = _DELIVERED
 
     def released(self, mid):
         """A PUBREL arrived: the id is free. Raises ProtocolError if PUBREC was never sent."""
-        i = self._row(mid)
+        i = self.row(mid)
         if i < 0:
             return
         if self.states[i] == _RECEIVED:

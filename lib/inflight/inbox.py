@@ -1,13 +1,13 @@
 # Where messages wait for a consumer of the asyncio client: a queue of bytes of its own, so that reading goes on and
-# nothing that the peer sends takes more memory. A record is its length, flags, redelivered, the topic's length, then
-# topic, Message ID (QoS 1 and 2) and payload as they came.
+# nothing that the peer sends takes more memory. A record is its length, flags, redelivered, the topic's length, where
+# the payload begins, then topic, Message ID (QoS 1 and 2), properties (level 5) and payload as they came.
 
 from struct import pack_into
 
 from .compat import const, copy
 from .packet import compact
 
-_HEAD = const(6)
+_HEAD = const(8)
 
 
 class Received:
@@ -17,14 +17,14 @@ class Received:
 
     def __init__(self, record):
         flags = record[2]
-        body = _HEAD + (record[4] << 8 | record[5])
-        self.topic = str(record[_HEAD:body], "utf-8")
+        topic_end = _HEAD + (record[4] << 8 | record[5])
+        self.topic = str(record[_HEAD:topic_end], "utf-8")
         self.qos = flags >> 1 & 3
         self.retain = flags & 1 == 1
         self.dup = flags & 8 == 8
         self.redelivered = record[3] == 1
-        self.mid = record[body] << 8 | record[body + 1] if self.qos else 0
-        self.payload = bytes(record[body + 2 if self.qos else body :])
+        self.mid = record[topic_end] << 8 | record[topic_end + 1] if self.qos else 0
+        self.payload = bytes(record[_HEAD + (record[6] << 8 | record[7]) :])
         self.size = len(self.payload)
 
     @property
@@ -37,7 +37,7 @@ class Inbox:
     bytes holds whole."""
 
     def __init__(self, size):
-        self._buf = memoryview(bytearray(size + 2))  # fixed header and lengths take 4 bytes of a packet, 6 of a record
+        self._buf = memoryview(bytearray(size + 4))  # fixed header and lengths take 4 bytes of a packet, 8 of a record
         self.clear()
 
     def clear(self):
@@ -59,7 +59,8 @@ class Inbox:
         buf = self._buf
         at = self._end
         copy(buf, at + _HEAD, decoder.buf[decoder.topic : decoder.topic + n])
-        pack_into(">HBBH", buf, at, _HEAD + n, decoder.flags, redelivered, decoder.topic_len)
+        body = decoder.at - decoder.topic
+        pack_into(">HBBHH", buf, at, _HEAD + n, decoder.flags, redelivered, decoder.topic_len, body)
         self._end = at + _HEAD + n
         if decoder.flags & 6:
             self.unanswered += 1
@@ -84,8 +85,8 @@ class Inbox:
         at = self._start
         while at < self._end:
             record = self._record(at)
-            body = _HEAD + (record[4] << 8 | record[5])
-            if record[2] & 4 and record[body] << 8 | record[body + 1] == mid:
+            topic_end = _HEAD + (record[4] << 8 | record[5])
+            if record[2] & 4 and record[topic_end] << 8 | record[topic_end + 1] == mid:
                 return True
             at += len(record)
         return False

@@ -1,9 +1,11 @@
 # The arguments of a client: checked, encoded and kept. Loaded when a client is made.
 
-from .compat import print_exception, ticks_ms
+from .compat import const, print_exception, ticks_ms, unload
 from .handshake import check_tls, connect_packet
 from .session import Session
 from .topic import encode, encode_name
+
+_MOST_INFLIGHT = const(64)
 
 
 def configure(
@@ -21,6 +23,7 @@ def configure(
     keepalive=60,
     clean_session=False,
     protocol_level=4,
+    session_expiry=None,
     buffer=None,
     max_inflight=8,
     receive_maximum=32,
@@ -37,14 +40,19 @@ def configure(
 ):
     """Base tells the arguments. Raises ValueError."""
     name = encode(client_id)
-    if protocol_level not in (3, 4):
-        raise ValueError("protocol_level is 3 (MQTT 3.1) or 4 (MQTT 3.1.1)")
+    if protocol_level not in (3, 4, 5):
+        raise ValueError("protocol_level is 3 (MQTT 3.1), 4 (MQTT 3.1.1) or 5 (MQTT 5)")
     if protocol_level == 3 and not 0 < len(name) < 24:
         raise ValueError("level 3: client id of 1 to 23 characters")
-    if not name and not clean_session:
-        raise ValueError("an empty client id needs clean_session=True")
-    if password is not None and user is None:
-        raise ValueError("a password needs a user name")
+    if protocol_level < 5:
+        if not name and not clean_session:
+            raise ValueError("an empty client id needs clean_session=True")
+        if password is not None and user is None:
+            raise ValueError("a password needs a user name")
+        if session_expiry is not None:
+            raise ValueError("session_expiry needs protocol_level=5")
+    else:
+        _check_level_5(session_expiry, clean_session, max_inflight, retry_ms)
     if not 0 <= keepalive <= 65535:
         raise ValueError("keepalive is 0 to 65535 seconds")
     if max_inflight < 1 or receive_maximum < 1:
@@ -64,9 +72,10 @@ def configure(
         client._http_request = request(host, client._port, tls, path, headers)
     client._tls = tls
     check_tls(tls)
-    client._login = (None, None)
-    if user is not None:
-        client._login = (encode(user), None if password is None else _encode_data(client, password))
+    client._login = (
+        None if user is None else encode(user),
+        None if password is None else _encode_data(client, password),
+    )
     client._will = _encode_will(client, will, protocol_level)
     client._keepalive = keepalive
     client._clean_session = clean_session
@@ -85,7 +94,12 @@ def configure(
     client._no_connack = False  # the last CONNECT had no answer
     client._topic = None  # the last topic published to; the session has it as bytes
     # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
-    client.session = Session(
+    make_session, more, blocks = Session, {}, (b"", b"")
+    if protocol_level == 5:
+        from .mqtt5 import Session5 as make_session
+
+        more = {"adopt": not (name or clean_session), "session_expiry": session_expiry or 0xFFFFFFFF}
+    client.session = make_session(
         journal,
         buffer,
         name,
@@ -96,11 +110,17 @@ def configure(
         retry_ms,
         when_full,
         timeout_ms,
+        **more,
     )
+    if protocol_level == 5:
+        from .handshake5 import connect_blocks
+
+        blocks = connect_blocks(client.session, clean_session, client._will)
+        unload("handshake5")
     # Whether CONNECT fits the buffer shows now, not on the way.
     user, password = client._login
     out = client.session.out.buf
-    connect_packet(out, protocol_level, name, clean_session, keepalive, user, password, client._will)
+    connect_packet(out, protocol_level, name, clean_session, keepalive, user, password, client._will, blocks)
     client._message = None  # what handlers get: see dispatching
     client._in_callback = False  # a handler or callback runs
     client._unfinished = 0  # bytes are on their way, which an interrupt loses: READING, WRITING
@@ -109,6 +129,15 @@ def configure(
     client._attempts = 0
     client._connected_at = None  # since when the connection stands
     client._next_attempt = ticks_ms()  # the time of the next attempt to connect
+
+
+def _check_level_5(session_expiry, clean_session, max_inflight, retry_ms):
+    if session_expiry is not None and (clean_session or not 0 < session_expiry <= 0xFFFFFFFF):
+        raise ValueError("session_expiry is 1 to 4294967295 seconds; clean_session=True keeps no session")
+    if max_inflight > _MOST_INFLIGHT:
+        raise ValueError("level 5: max_inflight is %d at most" % _MOST_INFLIGHT)
+    if retry_ms:
+        raise ValueError("level 5 repeats nothing on the same connection [MQTT5-4.4.0-1]: retry_ms is 0")
 
 
 def _encode_will(client, will, protocol_level):

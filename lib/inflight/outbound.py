@@ -104,7 +104,7 @@ class Outbound(InFlight):
 
     def is_pending(self, mid):
         """True if the message with this Message ID is in the window or behind it."""
-        return self._row(mid) >= 0 or (self.queued > 0 and mid > 0 and self._next_used(mid) == mid)
+        return self.row(mid) >= 0 or (self.queued > 0 and mid > 0 and self._next_used(mid) == mid)
 
     def free_mid(self, other):
         """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
@@ -121,7 +121,7 @@ class Outbound(InFlight):
                 if mid == used:
                     used = self._next_used(mid % 65535 + 1)
                     continue
-            if mid != other and self._row(mid) < 0:
+            if mid != other and self.row(mid) < 0:
                 return mid
 
     def _next_used(self, mid):
@@ -191,7 +191,7 @@ class Outbound(InFlight):
     def acknowledged(self, kind, mid):
         """PUBACK, PUBREC or PUBCOMP arrived. Returns what the table says, already noted in the
         journal."""
-        i = self._row(mid)
+        i = self.row(mid)
         if i < 0:
             return UNKNOWN
         act = _TABLE[(kind - PUBACK) * 5 + (self.states[i] & STATE)]

@@ -22,8 +22,9 @@ DISCONNECT = const(14)
 _MAX_REMAINING = const(268435455)
 _SPARE = const(32)
 
-# Remaining length of what a server may send, by type: -1 is variable, -2 is never sent to a client.
-_SIZES = (-2, -2, 2, -1, 2, 2, 2, 2, -2, -1, -2, 2, -2, 0, -2, -2)
+_NEVER = const(-0x10000000)
+# Remaining length of what a server may send, by type; below 0: it is variable, at least -1 - n; _NEVER: no server may.
+_SIZES = (_NEVER, _NEVER, 2, -1, 2, 2, 2, 2, _NEVER, -4, _NEVER, 2, _NEVER, 0, _NEVER, _NEVER)
 
 
 class ProtocolError(Exception):
@@ -69,12 +70,12 @@ def _whole(buf, start, end):
     return end
 
 
-def begin(buf, first, remaining):
-    # Writes the fixed header; a packet is only begun when it is known to fit.
+def begin(buf, first, remaining, i=0):
+    # Writes the fixed header to buf[i:]; a packet is only begun when it is known to fit.
     if remaining > _MAX_REMAINING:
         raise ValueError("packet too long")
-    buf[0] = first
-    i = 1
+    buf[i] = first
+    i += 1
     while remaining > 127:
         buf[i] = remaining & 0x7F | 0x80
         remaining >>= 7
@@ -95,17 +96,18 @@ def put_string(buf, i, data):
     return copy(buf, i + 2, data)
 
 
-def publish(buf, topic, size, qos, retain, mid):
+def publish(buf, topic, size, qos, retain, mid, block=b""):
     """Writes a PUBLISH up to its payload of `size` bytes: topic is bytes, mid is not written at
-    QoS 0. Returns where the payload goes. Raises ValueError if the head does not fit."""
-    head = len(topic) + (4 if qos else 2)
+    QoS 0; block: the properties of level 5. Returns where the payload goes. Raises ValueError if the head does not
+    fit."""
+    head = len(topic) + (4 if qos else 2) + len(block)
     check_size(buf, head)
     i = put_string(buf, begin(buf, 0x30 | qos << 1 | (1 if retain else 0), head + size), topic)
     if qos:
         buf[i] = mid >> 8
         buf[i + 1] = mid & 0xFF
         i += 2
-    return i
+    return copy(buf, i, block)
 
 
 def length(buf, i):
@@ -155,6 +157,8 @@ class Decoder:
     before this piece, `left` what is still to come. What the fields point at stays valid until
     the next call of bytes_received().
     """
+
+    _sizes = _SIZES
 
     def __init__(self, buf, protocol_level=4):
         self.buf = memoryview(buf)
@@ -235,8 +239,8 @@ class Decoder:
         self.flags = first & 15
         if kind == PUBLISH:
             return self._publish(i, n)
-        size = _SIZES[kind]
-        if n != size and (size != -1 or n < 3 or i - self.start + n > len(buf)):
+        size = self._sizes[kind]
+        if n != size and (size >= 0 or n < -1 - size or i - self.start + n > len(buf)):
             raise ProtocolError("type %d of length %d" % (kind, n))
         # At level 3 the bits are "not used", and a re-sent PUBREL has DUP.
         if self.protocol_level > 3 and self.flags != (2 if kind == PUBREL else 0):
@@ -244,7 +248,7 @@ class Decoder:
         if i + n > self.end:
             return 0
         self.start = i + n
-        if n and kind != CONNACK:
+        if CONNACK < kind < PINGREQ:
             self.mid = self._id(i)
             i += 2
         self.at = i

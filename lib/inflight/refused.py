@@ -1,14 +1,53 @@
-# The error of a connection that the broker refused.
+# The errors of what a broker refused: a connection, or at level 5 a message. Loaded when one is raised.
 
-from errno import EACCES, ECONNREFUSED
+from errno import EACCES, ECONNABORTED, ECONNREFUSED
+
+from .compat import const
 
 _REFUSALS = ("", "protocol level", "client id", "broker unavailable", "user name or password", "not authorised")
+_CREDENTIALS = b"\x04\x05\x86\x87\x8a\x8c"
+_LASTING = b"\x86\x87\x88\x89\x8a\x8c\x8e\x97\x9f\xa0"  # trying again soon does not help
+_LONGEST = const(16)
 
 
 class ConnectRefused(OSError):
-    """The broker refused the connection: `code` is the return code of its CONNACK, 1 to 5 [MQTT-3.2.2-5];
-    errno is EACCES for 4 and 5 (credentials), ECONNREFUSED for the others."""
+    """The broker refused the connection: `code` is the return code of its CONNACK, 1 to 5 [MQTT-3.2.2-5], at level 5
+    its reason code, 0x80 or more; errno is EACCES if it is about credentials, ECONNREFUSED for the others."""
 
-    def __init__(self, code):
-        super().__init__(EACCES if code > 3 else ECONNREFUSED, "connection refused: " + _REFUSALS[code])
+    def __init__(self, code, reason=""):
+        text = _REFUSALS[code] if code < len(_REFUSALS) else _text(code, reason)
+        super().__init__(EACCES if code in _CREDENTIALS else ECONNREFUSED, "connection refused: " + text)
         self.code = code
+
+
+class Disconnected(OSError):
+    """At level 5 the broker ended the connection: `code` is its reason code, `reason` its text, `reference` the server
+    that it names instead (both "" if there is none); the client does not go there by itself."""
+
+    def __init__(self, code, reason="", reference=""):
+        super().__init__(ECONNABORTED, "the broker disconnected: " + _text(code, reason or reference))
+        self.code = code
+        self.reason = reason
+        self.reference = reference
+
+
+class PublishRefused(OSError):
+    """At level 5 the broker refused a message of QoS 1 or 2, which is dropped: `code` is the reason code, 0x95 if the
+    broker said before that it takes no packet so long; mid: its Message ID; seq: its sequence number in the journal."""
+
+    def __init__(self, code, mid, seq):
+        super().__init__(EACCES, "message %d refused: %s" % (mid, _text(code, "")))
+        self.code = code
+        self.mid = mid
+        self.seq = seq
+
+
+def _text(code, reason):
+    return "0x%02x %s" % (code, reason) if reason else "0x%02x" % code
+
+
+def slow_down(client, code):
+    """The connection was refused, or ended by the broker, with this code: the next pause may be the longest one."""
+    if code in _LASTING:
+        client._attempts = _LONGEST
+        client._connected_at = None

@@ -16,6 +16,8 @@ class SendBuffer:
     """Packets in `buf`; those of QoS 1 and 2 are records of `journal`. `view` and `at` tell where the bytes begin that
     are to be written."""
 
+    block = b""  # the properties of level 5, in front of the payload
+
     def __init__(self, buf, journal):
         self.buf = buf
         self.journal = journal
@@ -39,6 +41,7 @@ class SendBuffer:
         """The PUBLISH that is there is not used for the next message."""
         self._first = 0  # its first byte, with its payload at _start
         self._start = 0
+        self._mid_at = 0  # where its Message ID is
         self._form = None
 
     @property
@@ -58,11 +61,13 @@ class SendBuffer:
         if first == self._first and n == self.size - start and name is self.name:
             packet.copy(buf, start, payload)
             if qos:
-                buf[start - 2] = mid >> 8
-                buf[start - 1] = mid & 0xFF
+                i = self._mid_at
+                buf[i] = mid >> 8
+                buf[i + 1] = mid & 0xFF
             return self.size
         self._first = 0
-        start = self._start = packet.publish(buf, name, n, qos, retain, mid)
+        start = self._start = packet.publish(buf, name, n, qos, retain, mid, self.block)
+        self._mid_at = start - len(self.block) - 2
         self.size = start + n
         if self.size > len(buf):
             self.rest = payload

@@ -164,8 +164,8 @@ class Session:
         self._retry_pause = self._retry
         self.keep_alive.begin(0)
 
-    def connection_lost(self):
-        """The connection broke."""
+    def connection_lost(self, client=None, error=None):
+        """The connection broke, with this error of `client`."""
         self.count[counters.OUTAGES] += 1
         self.reset()
 
@@ -385,7 +385,12 @@ class Session:
         ENOBUFS if more QoS 2 messages are in flight than it takes, of which no CONNECT can tell the broker."""
         self._begin()
         try:
-            kind = self._handle_next(now)
+            kind = self.decoder.next()
+            if kind:
+                self.now = now
+                if self.connected == (kind == packet.CONNACK):
+                    raise packet.ProtocolError("type %d out of place" % kind)
+                self._handle(kind)
         except packet.ProtocolError:  # what was noted stands
             self.busy = False
             raise
@@ -395,13 +400,7 @@ class Session:
         self.busy = False
         return kind
 
-    def _handle_next(self, now):
-        kind = self.decoder.next()
-        if not kind:
-            return 0
-        self.now = now
-        if self.connected == (kind == packet.CONNACK):
-            raise packet.ProtocolError("type %d out of place" % kind)
+    def _handle(self, kind):
         if kind == packet.PUBLISH:
             self._handle_publish()
         elif kind == packet.CONNACK:
@@ -422,7 +421,6 @@ class Session:
             from .subscribing import suback
 
             suback(self, kind)
-        return kind
 
     def _owe_ack(self, kind, dup):
         self._ack_due = kind << 20 | dup << 16 | self.decoder.mid

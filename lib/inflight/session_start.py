@@ -11,6 +11,11 @@ from .send_buffer import SendBuffer
 from .session_record import SessionRecord
 
 
+def _parts(session):
+    # Level 5 has others.
+    return getattr(session, "PARTS", (Decoder, SendBuffer, Outbound))
+
+
 def start(
     session,
     journal,
@@ -30,11 +35,12 @@ def start(
     interval between repetitions (0: never); timeout_ms: how long an answer may take.
 
     Raises ValueError if the journal serves another client id [MQTT-3.1.3-2], or is smaller than half the buffer."""
+    decoder, send_buffer, _ = _parts(session)
     half = len(buffer) // 2
     if journal and len(buffer) - half > journal.size:
         raise ValueError("buffer: twice the %d bytes of the journal at most" % journal.size)
-    session.out = SendBuffer(memoryview(buffer)[half:], journal)
-    session.decoder = Decoder(memoryview(buffer)[:half], protocol_level)
+    session.out = send_buffer(memoryview(buffer)[half:], journal)
+    session.decoder = decoder(memoryview(buffer)[:half], protocol_level)
     session.keep_alive = KeepAlive(keepalive, timeout_ms)
     session.count = array("I", bytes(68))
     session.present = False  # session present of the last CONNACK
@@ -42,7 +48,7 @@ def start(
     session.granted = b""  # return codes of the last SUBACK
     session.deliver = False  # the application is owed the piece that next_event() returned
     session.redelivered = False  # it may have had that message before, when power was cut
-    session.completed = 0  # Message ID that next_event() completed last; its reader sets it back
+    session.completed = 0  # Message ID that next_event() completed last, or an exception; its reader sets it back
     session.ended = ()  # those that the last CONNACK completed
     session.client_id = client_id
     session._retry = retry_ms
@@ -58,7 +64,7 @@ def load(session):
     journal = session.journal
     record = session.record = SessionRecord(journal, session.client_id)
     session.foreign = None  # ForeignIds, as long as there are some
-    session.outbound = Outbound(journal, session._max_inflight, record.below, record.most)
+    session.outbound = _parts(session)[2](journal, session._max_inflight, record.below, record.most)
     session.inbound = None  # Inbound, once QoS 2 is to be expected
     session._most = session.outbound.sent_before  # how many messages can have left
     if journal:

@@ -2,8 +2,15 @@
 
 import inflight.counters as counters
 
-from .packet import SUBACK, ProtocolError, begin, check_size, put_string
+from .compat import copy
+from .packet import SUBACK, UNSUBACK, ProtocolError, begin, check_size, put_string
 from .topic import encode
+
+_CODES = b"\x00\x01\x02\x80"
+_CODES_5 = {
+    SUBACK: b"\x00\x01\x02\x80\x83\x87\x8f\x91\x97\x9e\xa1\xa2",
+    UNSUBACK: b"\x00\x11\x80\x83\x87\x8f\x91",
+}
 
 
 def add_handlers(client, filters, qos, handler, stream):
@@ -34,8 +41,18 @@ def encode_filters(client, filters):
     patterns = [encode_filter(f, protocol_level) for f in filters]
     if not patterns:
         raise ValueError("one filter at least")
-    request_size(client.session.out.buf, patterns, ())
+    check(client.session, patterns)
     return patterns
+
+
+def check(session, filters):
+    """Raises ValueError if the buffer, or the broker, is too small for a request of these filters.
+    [MQTT5-3.2.2-15]"""
+    out = session.out
+    n = request_size(out.buf, filters, (), out.block)
+    n += 2 if n < 128 else 3 if n < 16384 else 4
+    if n > getattr(out, "maximum", n):
+        raise ValueError("request of %d bytes, the broker takes %d" % (n, out.maximum))
 
 
 def granted(client, patterns, handlers):
@@ -45,7 +62,7 @@ def granted(client, patterns, handlers):
     for pattern, code in zip(patterns, codes):
         for h in handlers:
             if h[0] == pattern:
-                h[4] = code != 0x80
+                h[4] = code < 0x80
                 if not h[4]:
                     client._handlers = [other for other in client._handlers if other is not h]
     return codes
@@ -67,8 +84,9 @@ def write(session):
     session.out.clear()
     session.request_due = False
     session.progress_at = session.now
+    out = session.out
     return request_packet(
-        session.out.buf, session.request_mid, session.request, session.request_qos, session.request_dup
+        out.buf, session.request_mid, session.request, session.request_qos, session.request_dup, out.block
     )
 
 
@@ -79,11 +97,12 @@ def suback(session, kind):
         session.count[counters.UNKNOWN_ACKS] += 1  # of a request that was repeated, or given up
         return
     ok = (kind == SUBACK) == (session.request_qos is not None)
-    if ok and kind == SUBACK:
+    if ok and (kind == SUBACK or d.protocol_level == 5):
+        codes = _CODES if d.protocol_level < 5 else _CODES_5[kind]
         session.granted = bytes(d.buf[d.at : d.at + d.n])
         ok = d.n == len(session.request)
         for code in session.granted:
-            ok = ok and (code < 3 or code == 0x80)
+            ok = ok and code in codes
     if not ok:
         raise ProtocolError("type %d for Message ID %d" % (kind, d.mid))
     session.request = None
@@ -91,24 +110,24 @@ def suback(session, kind):
     session.request_due = False
 
 
-def request_size(buf, filters, qos):
+def request_size(buf, filters, qos, block=b""):
     """Returns the remaining length of the SUBSCRIBE, or UNSUBSCRIBE when qos is None, of filters
     (bytes). Raises ValueError if it does not fit buf."""
-    remaining = 2
+    remaining = 2 + len(block)
     for f in filters:
         remaining += len(f) + (2 if qos is None else 3)
     check_size(buf, remaining)
     return remaining
 
 
-def request_packet(buf, mid, filters, qos, dup=0):
-    """Writes a SUBSCRIBE of filters with qos[i] each, or an UNSUBSCRIBE when qos is None.
-    Returns its length. [MQTT-3.8, 3.10]"""
-    remaining = request_size(buf, filters, qos)
+def request_packet(buf, mid, filters, qos, dup=0, block=b""):
+    """Writes a SUBSCRIBE of filters with qos[i] each, or an UNSUBSCRIBE when qos is None;
+    block: the properties of level 5. Returns its length. [MQTT-3.8, 3.10]"""
+    remaining = request_size(buf, filters, qos, block)
     i = begin(buf, (0xA2 if qos is None else 0x82) | dup, remaining)
     buf[i] = mid >> 8
     buf[i + 1] = mid & 0xFF
-    i += 2
+    i = copy(buf, i + 2, block)
     for k, f in enumerate(filters):
         i = put_string(buf, i, f)
         if qos is not None:
@@ -118,7 +137,7 @@ def request_packet(buf, mid, filters, qos, dup=0):
 
 
 def encode_filter(text, protocol_level=4):
-    """Returns a topic filter as bytes. Raises ValueError. [MQTT-4.7.1-2, 4.7.1-3, 4.7.3-1]"""
+    """Returns a topic filter as bytes. Raises ValueError. [MQTT-4.7.1-2, 4.7.1-3, 4.7.3-1] [MQTT5-4.8.2-1, 4.8.2-2]"""
     data = encode(text, protocol_level)
     parts = data.split(b"/")
     for i, part in enumerate(parts):
@@ -126,6 +145,9 @@ def encode_filter(text, protocol_level=4):
             raise ValueError("+ takes a whole level of a filter, # the last")
     if not data:
         raise ValueError("topic filter is empty")
+    if protocol_level == 5 and parts[0] == b"$share":
+        if len(parts) < 3 or parts[1] in (b"", b"+") or parts[2:] == [b""]:
+            raise ValueError("a shared filter is $share/NAME/FILTER")
     return data
 
 

@@ -128,5 +128,9 @@ def test_each_module_can_be_imported_by_its_own_name(module):
         "keep_alive": "KeepAlive",
         "send_buffer": "SendBuffer",
         "session_record": "SessionRecord",
+        "cursor": "Cursor",
+        "decoder5": "Decoder5",
+        "send_buffer5": "SendBuffer5",
+        "mqtt5": "Session5",
     }
     assert repr(namespace[module]) in done.stdout

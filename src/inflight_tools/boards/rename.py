@@ -24,6 +24,8 @@ _LOADED = (
     "handshake",
     "subscribing",
     "dispatching",
+    "mqtt5_core",
+    "handshake5",
     "new_journal",
     "recovery",
     "sector_reader",

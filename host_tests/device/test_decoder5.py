@@ -1,0 +1,219 @@
+# Packets of level 5 that arrive: whole, one byte at a time, and in pieces longer than the buffer.
+
+import sys
+
+from dev.reference import wire
+from dev.reference.properties import block
+from harness import EMULATED, SkipTest, eq, raises
+from inflight.decoder5 import Decoder5
+from inflight.packet import (
+    CONNACK,
+    DISCONNECT,
+    PINGRESP,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    SUBACK,
+    UNSUBACK,
+    ProtocolError,
+)
+
+MALFORMED, ERROR = 0x81, 0x82
+USER = block((0x26, ("name", "value")))
+
+
+def events(data, size=128, most=1 << 20):
+    """What a decoder with a buffer of `size` bytes finds in data, read in parts of at most `most` bytes."""
+    d = Decoder5(bytearray(size))
+    found = []
+    i = 0
+    while i < len(data):
+        n = min(d.space, len(data) - i, most)
+        d.view[:n] = data[i : i + n]
+        d.bytes_received(n)
+        i += n
+        kind = d.next()
+        while kind:
+            body = bytes(d.buf[d.at : d.at + d.n])
+            if kind == PUBLISH:
+                topic = bytes(d.buf[d.topic : d.topic + d.topic_len])
+                mid = d.mid if d.flags & 6 else 0
+                if d.offset:
+                    found[-1][4] += body
+                else:
+                    found.append([kind, d.flags, topic, mid, body, d.size])
+            elif kind == SUBACK or kind == UNSUBACK:
+                found.append([kind, d.mid, body])
+            else:
+                found.append([kind, d.mid if PUBLISH < kind < SUBACK else 0, d.code])
+            kind = d.next()
+    return found
+
+
+def same(data, wanted, size=128):
+    """Whole and one byte at a time."""
+    eq(events(data, size), wanted)
+    eq(events(data, size, 1), wanted)
+
+
+def refused(data, code, size=128):
+    for most in (1, 1 << 20):
+        error = raises(ProtocolError, events, data, size, most)
+        eq((data, error.code), (data, code))
+
+
+def test_publish():
+    """[MQTT5-2.2.1-2] [MQTT5-2.2.2-1] [MQTT5-3.3.2-1] With and without properties, at each QoS."""
+    for properties in (b"\0", USER, block((0x0B, 5), (0x0B, 300), (0x03, "text"))):
+        for qos in range(3):
+            data = wire.publish("a/b", b"payload", qos, qos and 7, 0, 1, properties)
+            same(data + data, 2 * [[PUBLISH, qos << 1 | 1, b"a/b", qos and 7, b"payload", 7]])
+            same(
+                wire.publish("a", b"", qos, qos and 7, properties=properties),
+                [[PUBLISH, qos << 1, b"a", qos and 7, b"", 0]],
+            )
+
+
+def test_acknowledgements():
+    """[MQTT5-2.2.1-5] [MQTT5-3.4.2-1] [MQTT5-3.5.2-1] [MQTT5-3.6.2-1] [MQTT5-3.7.2-1] [MQTT5-3.1.2-29] With a code and
+    properties, though none were asked for, a code alone, neither. Failures of other numbers are failures, too: a broker
+    sends PUBREC 93."""
+    reason = block((0x1F, "why"), (0x26, ("a", "b")))
+    for kind, make, codes in (
+        (PUBACK, wire.puback, b"\x00\x10\x80\x83\x87\x90\x91\x93\x97\x99"),
+        (PUBREC, wire.pubrec, b"\x00\x10\x80\x83\x87\x90\x91\x93\x97\x99"),
+        (PUBREL, lambda mid, code=None, properties=None: wire.pubrel(mid, 0, code, properties), b"\x00\x92"),
+        (PUBCOMP, wire.pubcomp, b"\x00\x92"),
+    ):
+        same(make(300), [[kind, 300, 0]])
+        for properties in (None, b"\0", reason):
+            for code in codes:
+                same(make(5, code, properties), [[kind, 5, code]])
+        for code in (1, 0x10, 0x11, 0x7F, 0x80, 0x91, 0xFF):
+            if code not in codes and (code < 0x80 or kind > PUBREC):
+                refused(make(5, code, reason), ERROR)
+
+
+def test_others():
+    """[MQTT5-2.2.1-6] Answers to requests have as many codes as there are; DISCONNECT may be empty."""
+    same(wire.suback(9, 0, 0x80, properties=USER), [[SUBACK, 9, b"\x00\x80"]])
+    same(wire.unsuback(9, 0x11, properties=b"\0"), [[UNSUBACK, 9, b"\x11"]])
+    same(wire.connack(1, 0, block((0x21, 10))), [[CONNACK, 0, 0]])
+    same(wire.connack(0, 1), [[CONNACK, 0, 1]])  # of level 3 and 4
+    same(wire.pingresp(), [[PINGRESP, 0, 0]])
+    same(b"\xe0\x00", [[DISCONNECT, 0, 0]])
+    same(b"\xe0\x01\x8b", [[DISCONNECT, 0, 0x8B]])
+    same(wire.disconnect(0x8E, block((0x1F, "why"))), [[DISCONNECT, 0, 0x8E]])
+
+
+def test_malformed():
+    """[MQTT5-1.5.4-1] [MQTT5-1.5.5-1] [MQTT5-2.1.3-1] [MQTT5-3.3.1-2] [MQTT5-3.3.1-4] [MQTT5-3.3.2-2] [MQTT5-3.14.1-1]
+    [MQTT5-3.15.1-1] [MQTT5-3.6.1-1] Wrong lengths, flags, strings."""
+    for data in (
+        b"\x40\x01\x00",
+        b"\x40\x05\x00\x01\x00\x01\x26",  # properties that are cut off
+        b"\x40\x05\x00\x01\x00\x00\x00",  # a byte too many
+        b"\x40\x05\x00\x01\x00\x80\x00",  # not the shortest length
+        b"\x41\x02\x00\x01",
+        b"\x60\x02\x00\x01",
+        b"\x90\x03\x00\x01\x00",  # no code
+        b"\xb0\x02\x00\x01",
+        b"\xb1\x04\x00\x01\x00\x00",
+        b"\x20\x01\x00",
+        b"\x20\x04\x00\x00\x00\x00",
+        b"\xd0\x01\x00",
+        b"\xe1\x00",
+        b"\xe0\x03\x00\x00\x00",
+        b"\xf1\x02\x18\x00",
+        b"\x36\x06\x00\x01a\x00\x01\x00",  # QoS 3
+        b"\x38\x04\x00\x01a\x00",  # DUP at QoS 0
+        b"\x30\x03\x00\x01a",  # no properties
+        b"\x30\x04\x00\x01\xff\x00",
+        b"\x30\x04\x00\x01\x00\x00",
+        b"\x30\x04\x00\x01+\x00",
+        b"\x30\x05\x00\x01a\x05\x26",
+        b"\x10\x00",
+        b"\x80\x02\x00\x01",
+        b"\xc0\x00",
+        b"\x00\x00",
+        b"\x40\xff\xff\xff\xff\x01",
+    ):
+        refused(data, MALFORMED)
+
+
+def test_protocol_errors():
+    """[MQTT5-2.2.1-4] [MQTT5-3.3.2-1] [MQTT5-3.14.2-2] Well formed, and not allowed: id 0, no topic, properties."""
+    for data in (
+        b"\x40\x02\x00\x00",
+        b"\x32\x06\x00\x01a\x00\x00\x00",
+        b"\x30\x03\x00\x00\x00",
+        wire.disconnect(0, block((0x11, 9))),
+        wire.puback(1, 0, block((0x21, 9))),
+        wire.publish("a", properties=block((0x21, 9))),
+        wire.publish("a", properties=block((0x01, 1), (0x01, 1))),
+    ):
+        refused(data, ERROR)
+    refused(wire.publish("a", properties=block((0x23, 1))), 0x94)
+
+
+def test_longer_than_the_buffer():
+    """In pieces: the properties are those of the whole message, and no part of its payload."""
+    payload = bytes(range(256)) * (1 if EMULATED else 3)
+    for size in (128, 160, 250):
+        for properties in (b"\0", USER, block((0x26, ("n" * 20, "v" * 10)))):
+            for qos in range(3):
+                data = wire.publish("a/b", payload, qos, qos and 7, 0, 0, properties)
+                for lead in (b"", wire.publish("x", bytes(size - 30), properties=b"\0")):
+                    for most in (7, 1 << 20) if EMULATED else (1, 7, 1 << 20):
+                        found = events(lead + data + data, size, most)
+                        eq(found[-2:], 2 * [[PUBLISH, qos << 1, b"a/b", qos and 7, payload, len(payload)]])
+
+
+def test_properties_longer_than_the_buffer():
+    """The message is acknowledged like one whose topic is too long, and its topic is none."""
+    for properties, topic in ((block((0x26, ("n", "v" * 200))), "a"), (b"\0", "t" * 200), (USER, "t" * 60)):
+        for qos in range(3):
+            data = wire.publish(topic, b"p" * 300, qos, qos and 9, 0, 0, properties)
+            for most in (1, 7, 1 << 20):
+                found = events(wire.pingresp() + data + wire.puback(3), 128, most)
+                eq([found[1][:4], found[2]], [[PUBLISH, qos << 1, b"", qos and 9], [PUBACK, 3, 0]])
+
+
+def test_properties_end_behind_a_long_message():
+    """[MQTT5-4.13.1-1] Their length is that of more than the packet."""
+    for size in (0x81, 0xFF):
+        refused(b"\x30\x84\x02\x00\x01a" + bytes((size, 2)) + bytes(256), MALFORMED)
+    refused(b"\x30\x84\x02\x00\x01a\x09" + bytes(256), MALFORMED)
+
+
+def test_heap():
+    """A message costs nothing, whatever its properties are."""
+    if sys.implementation.name != "micropython":
+        raise SkipTest("CPython does not tell")
+    import gc
+
+    data = wire.publish("a/b", b"payload", 1, 7, properties=USER) + wire.puback(3, 0x10)
+    d = Decoder5(bytearray(128))
+    n = len(data)
+
+    def once():
+        d.view[:n] = data
+        d.bytes_received(n)
+        while d.next():
+            pass
+
+    for _ in range(3):
+        once()
+    gc.collect()
+    gc.disable()
+    before = gc.mem_alloc()
+    d.view[:n] = data
+    copying = gc.mem_alloc() - before
+    before = gc.mem_alloc()
+    for _ in range(20):
+        once()
+    used = gc.mem_alloc() - before
+    gc.enable()
+    eq(used, 20 * copying)

@@ -1,0 +1,232 @@
+# Properties of MQTT 5: those that arrive, walked where they stand; those that leave, built ahead of time.
+
+import sys
+
+from harness import SkipTest, eq, raises
+from inflight.cursor import ALIAS, ERROR, IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH, MALFORMED, Cursor
+from inflight.packet import ProtocolError
+from inflight.properties import properties
+
+PLACES = (IN_CONNACK, IN_PUBLISH, IN_ACK, IN_DISCONNECT, IN_AUTH)
+# id: (a value, where it may stand): the table of the standard, 2.2.2.2.
+ALLOWED = {
+    0x01: (b"\x01", (IN_PUBLISH,)),
+    0x02: (b"\x00\x00\x00\x09", (IN_PUBLISH,)),
+    0x03: (b"\x00\x01t", (IN_PUBLISH,)),
+    0x08: (b"\x00\x01r", (IN_PUBLISH,)),
+    0x09: (b"\x00\x02\x00\xff", (IN_PUBLISH,)),
+    0x0B: (b"\x80\x01", (IN_PUBLISH,)),
+    0x11: (b"\xff\xff\xff\xff", (IN_CONNACK,)),
+    0x12: (b"\x00\x01i", (IN_CONNACK,)),
+    0x13: (b"\x00\x00", (IN_CONNACK,)),
+    0x15: (b"\x00\x01m", (IN_CONNACK, IN_AUTH)),
+    0x16: (b"\x00\x00", (IN_CONNACK, IN_AUTH)),
+    0x1A: (b"\x00\x01r", (IN_CONNACK,)),
+    0x1C: (b"\x00\x01s", (IN_CONNACK, IN_DISCONNECT)),
+    0x1F: (b"\x00\x03why", (IN_CONNACK, IN_ACK, IN_DISCONNECT, IN_AUTH)),
+    0x21: (b"\x00\x01", (IN_CONNACK,)),
+    0x22: (b"\x00\x00", (IN_CONNACK,)),
+    0x24: (b"\x01", (IN_CONNACK,)),
+    0x25: (b"\x00", (IN_CONNACK,)),
+    0x26: (b"\x00\x00\x00\x01v", PLACES),
+    0x27: (b"\x00\x00\x00\x01", (IN_CONNACK,)),
+    0x28: (b"\x00", (IN_CONNACK,)),
+    0x29: (b"\x00", (IN_CONNACK,)),
+    0x2A: (b"\x00", (IN_CONNACK,)),
+}
+
+
+def block(data):
+    """`data` behind its length."""
+    n = len(data)
+    return (bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7])) + data
+
+
+def walk(data, where):
+    """[(id, value)] of a block, checked first."""
+    data = b"xx" + data + b"payload"
+    cursor = Cursor(data)
+    end = len(data) - 7
+    eq(cursor.check(2, len(data), where), end)
+    cursor.start(2, len(data), where)
+    found = []
+    kind = cursor.next()
+    while kind:
+        found.append((kind, data[cursor.at : cursor.at + cursor.n]))
+        kind = cursor.next()
+    return found
+
+
+def refused(data, where, code):
+    """The block is refused with this reason code."""
+    error = raises(ProtocolError, Cursor(data).check, 0, len(data), where)
+    eq((data, error.code), (data, code))
+
+
+def test_each_in_its_place():
+    """[MQTT5-2.2.2-1] Each property alone; where it may not stand, and ids that do not exist, are refused."""
+    for kind in range(256):
+        if kind == ALIAS:
+            continue
+        value, places = ALLOWED.get(kind, (b"\x00\x01x", ()))
+        for where in PLACES:
+            data = block(bytes([kind]) + value)
+            if where in places:
+                eq(walk(data, where)[0][0], kind)
+            else:
+                refused(data, where, ERROR if places else MALFORMED)
+    eq(walk(b"\x00", IN_ACK), [])
+
+
+def test_topic_alias():
+    """[MQTT5-3.1.2-26] [MQTT5-3.1.2-27] [MQTT5-3.3.2-8] [MQTT5-3.3.2-11] No CONNECT allows any: 0, 1 and 65535 are
+    refused."""
+    for value in (b"\x00\x00", b"\x00\x01", b"\xff\xff"):
+        refused(block(b"\x23" + value), IN_PUBLISH, 0x94)
+        refused(block(b"\x23" + value), IN_CONNACK, ERROR)
+
+
+def test_once():
+    """Twice is a protocol error, but for user properties and subscription identifiers. [MQTT5-3.3.4-4]"""
+    for kind in ALLOWED:
+        value, places = ALLOWED[kind]
+        data = block(2 * (bytes([kind]) + value))
+        for where in places:
+            if kind in (0x0B, 0x26):
+                eq(len(walk(data, where)), 2)
+            else:
+                refused(data, where, ERROR)
+
+
+def test_all_at_once():
+    for where in PLACES:
+        data = b"".join([bytes([kind]) + ALLOWED[kind][0] for kind in ALLOWED if where in ALLOWED[kind][1]])
+        found = [kind for kind, _ in walk(block(data), where)]
+        eq(sorted(found), [kind for kind in sorted(ALLOWED) if where in ALLOWED[kind][1]])
+
+
+def test_cut_short():
+    """A value that its block does not hold, and a block that its packet does not hold."""
+    for kind in ALLOWED:
+        value, places = ALLOWED[kind]
+        for n in range(len(value)):
+            refused(block(bytes([kind]) + value[:n]), places[0], MALFORMED)
+    for data in (b"", b"\x01", b"\x80", b"\x80\x80", b"\x05\x26\x00\x00\x00"):
+        refused(data, IN_PUBLISH, MALFORMED)
+
+
+def test_shortest_lengths():
+    """[MQTT5-1.5.5-1] Longer forms of a length are malformed, and so are five bytes."""
+    for data in (b"\x80\x00", b"\x85\x80\x00", b"\xff\xff\xff\xff\x01"):
+        refused(data, IN_PUBLISH, MALFORMED)
+    for value in (b"\x81\x00", b"\xff\xff\xff\xff\x01", b"\x80"):
+        refused(block(b"\x0b" + value), IN_PUBLISH, MALFORMED)
+    long = b"\x26\x00\x01n\x00\xc8" + bytes([118]) * 200
+    eq(walk(block(long), IN_ACK), [(0x26, long[1:])])
+
+
+def test_values():
+    """Values that the standard refuses."""
+    for kind, value in (
+        (0x01, b"\x02"),
+        (0x08, b"\x00\x00"),
+        (0x08, b"\x00\x03a/#"),
+        (0x08, b"\x00\x01+"),
+        (0x0B, b"\x00"),
+    ):
+        refused(block(bytes([kind]) + value), IN_PUBLISH, ERROR)
+    for kind in (0x24, 0x25, 0x28, 0x29, 0x2A):
+        refused(block(bytes([kind, 2])), IN_CONNACK, ERROR)
+    refused(block(b"\x21\x00\x00"), IN_CONNACK, ERROR)
+    refused(block(b"\x27\x00\x00\x00\x00"), IN_CONNACK, ERROR)
+
+
+def test_texts():
+    """[MQTT5-1.5.4-1] [MQTT5-1.5.4-2] [MQTT5-1.5.7-1] Ill-formed UTF-8 and U+0000 are malformed, in both texts of a
+    pair; binary data may be anything."""
+    for bad in (b"\x00\x01\x00", b"\x00\x01\x80", b"\x00\x03\xed\xa0\x80", b"\x00\x02\xc0\x80"):
+        refused(block(b"\x1f" + bad), IN_ACK, MALFORMED)
+        refused(block(b"\x26" + bad + b"\x00\x01v"), IN_ACK, MALFORMED)
+        refused(block(b"\x26\x00\x01n" + bad), IN_ACK, MALFORMED)
+        eq(walk(block(b"\x09" + bad), IN_PUBLISH), [(9, bad[2:])])
+
+
+def test_values_that_are_asked_for():
+    """Texts, numbers, pairs in order and with repeated names."""
+    data = block(b"\x26\x00\x01a\x00\x01b\x02\xff\xff\xff\xff\x03\x00\x02\xc3\xa4\x09\x00\x01\x00\x26\x00\x01a\x00\x00")
+    cursor = Cursor(memoryview(data))
+    for kind, name, value in ((2, "number", 0xFFFFFFFF), (3, "text", "\xe4"), (9, "data", b"\x00")):
+        cursor.start(0, len(data), IN_PUBLISH)
+        assert cursor.find(kind)
+        eq(getattr(cursor, name)(), value)
+    cursor.start(0, len(data), IN_PUBLISH)
+    pairs = []
+    while cursor.find(0x26):
+        pairs.append(cursor.pair())
+    eq(pairs, [("a", "b"), ("a", "")])
+    cursor.start(0, len(data), IN_PUBLISH)
+    assert not cursor.find(8)
+
+
+def test_built():
+    """What is built is read again; the expiry interval leads."""
+    p = properties(
+        content_type="t", response_topic="r/s", correlation=b"\x00", text=True, user=(("a", "b"), ("a", "")), expiry=258
+    )
+    eq(p.data[:5], b"\x02\x00\x00\x01\x02")
+    eq(
+        walk(block(p.data), IN_PUBLISH),
+        [
+            (2, b"\x00\x00\x01\x02"),
+            (1, b"\x01"),
+            (3, b"t"),
+            (8, b"r/s"),
+            (9, b"\x00"),
+            (0x26, b"\x00\x01a\x00\x01b"),
+            (0x26, b"\x00\x01a\x00\x00"),
+        ],
+    )
+    assert p.expires and not p.will
+    eq(properties().data, b"")
+    p = properties(will_delay=0)
+    eq(p.data, b"\x18\x00\x00\x00\x00")
+    assert p.will and not p.expires
+
+
+def test_not_built():
+    """[MQTT5-3.3.2-13] [MQTT5-3.3.2-14] [MQTT5-3.3.2-19] Refused before a byte is sent."""
+    for options in (
+        {"expiry": 0},
+        {"expiry": 1 << 32},
+        {"will_delay": -1},
+        {"response_topic": "a/+"},
+        {"response_topic": ""},
+        {"content_type": "a\0"},
+        {"content_type": b"\xff"},
+        {"user": (("a", "\0"),)},
+        {"correlation": bytes(125)},
+        {"user": (("x" * 64, "y" * 64),)},
+    ):
+        raises(ValueError, lambda options=options: properties(**options))
+    eq(len(properties(correlation=bytes(124)).data), 127)
+
+
+def test_heap():
+    """Walking a block allocates nothing."""
+    if sys.implementation.name != "micropython":
+        raise SkipTest("CPython does not tell")
+    import gc
+
+    data = properties(expiry=9, content_type="application/json", user=(("a", "b"),)).data
+    data = memoryview(block(data))
+    cursor = Cursor(data)
+    n = len(data)
+    cursor.check(0, n, IN_PUBLISH)
+    gc.collect()
+    gc.disable()
+    before = gc.mem_alloc()
+    for _ in range(50):
+        cursor.check(0, n, IN_PUBLISH)
+    used = gc.mem_alloc() - before
+    gc.enable()
+    eq(used, 0)

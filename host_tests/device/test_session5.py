@@ -1,0 +1,711 @@
+# Level 5: beginning and end of sessions, quota, reason codes, limits of the broker, the level of the journal.
+
+import sys
+
+from dev.reference import wire
+from dev.reference.kinds import PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
+from dev.reference.properties import block
+from harness import SkipTest, eq, raises
+from inflight.flash import RamFlash
+from inflight.packet import ProtocolError
+from inflight.refused import Disconnected, PublishRefused
+from session_peer import Peer
+from session_peer5 import NONE, Peer5
+
+EXPIRY, ASSIGNED, KEEP_ALIVE, RECEIVE_MAXIMUM, MAXIMUM_QOS, RETAIN, MAXIMUM = 0x11, 0x12, 0x13, 0x21, 0x24, 0x25, 0x27
+
+
+CONNACK_CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
+SUBACK_CODES = b"\x00\x01\x02\x80\x83\x87\x8f\x91\x97\x9e\xa1\xa2"
+UNSUBACK_CODES = b"\x00\x11\x80\x83\x87\x8f\x91"
+DISCONNECT_CODES = b"\x00\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c"
+DISCONNECT_CODES += b"\x9d\x9e\x9f\xa0\xa1\xa2"
+
+
+def brief(packets):
+    """[(kind, Message ID, DUP)]"""
+    return [(p.kind, p.mid, p.dup) for p in packets]
+
+
+def error_of(peer, data):
+    """The reason code of the error that these bytes are."""
+    return getattr(raises(ProtocolError, peer.feed, data), "code", 0x82)
+
+
+def error_after_connack(data):
+    peer = Peer5()
+    peer.up()
+    return error_of(peer, data)
+
+
+# --- the beginning ---
+
+
+def test_connect():
+    """[MQTT5-3.1.0-1] [MQTT5-3.1.2-1] [MQTT5-3.3.2-10] [MQTT5-3.1.2-4] [MQTT5-3.1.2-23] [MQTT5-3.1.3-1] [MQTT5-3.1.3-3]
+    What CONNECT says: a session that does not end, how much it receives, and no text in acknowledgements."""
+    p = Peer5(receive_maximum=7, session_expiry=3600).call()
+    eq((p.name, p.level, p.clean, p.keepalive, p.client_id), (b"MQTT", 5, True, 60, "dev"))
+    eq(sorted(p.properties), [(0x11, 3600), (0x17, 0), (0x21, 7)])
+    eq(dict(Peer5().call().properties)[0x11], 0xFFFFFFFF)
+    p = Peer5().call(clean=True)
+    eq((p.clean, dict(p.properties).get(0x11)), (True, None))
+
+
+def test_clean_start():
+    """[MQTT5-3.1.2-4] [MQTT5-3.1.2-5] [MQTT5-3.1.3-2] Only as long as the client knows of no session: also after a
+    restart, and after connections of level 4."""
+    device = RamFlash()
+    peer = Peer5(device)
+    peer.up()
+    eq(peer.call().clean, False)
+    eq(Peer5(device).call().clean, False)
+    device = RamFlash()
+    peer = Peer5(device)
+    eq(peer.call().clean, True)
+    peer.lose()
+    eq(peer.call().clean, True)  # no CONNACK came
+    device = RamFlash()
+    Peer(device).up()
+    eq(Peer5(device).call().clean, False)
+    Peer(device).up(0, True)
+    eq(Peer5(device).call().clean, True)  # that session was a clean one: it is over
+
+
+def test_clean_start_without_a_journal():
+    """[MQTT5-3.1.2-4] What is known is in RAM."""
+    peer = Peer5()
+    peer.session.journal = None
+    eq(peer.call().clean, True)
+    peer.answer()
+    eq(peer.call().clean, False)
+
+
+def test_connack_is_first():
+    """[MQTT5-3.2.0-1] [MQTT5-3.2.0-2] [MQTT5-3.14.0-1] Nothing comes before it, and no other one behind it."""
+    for data in (wire.pingresp(), wire.disconnect(0x8B), wire.puback(1), wire.publish("t", properties=NONE)):
+        peer = Peer5()
+        peer.call()
+        eq(error_of(peer, data), 0x82)
+    eq(error_after_connack(wire.connack(0, 0, NONE)), 0x82)
+
+
+def test_connack_flags_and_codes():
+    """[MQTT5-3.2.2-1] [MQTT5-3.2.2-2] [MQTT5-3.2.2-4] [MQTT5-3.2.2-6] [MQTT5-3.2.2-8]
+    [MQTT5-3.1.4-5] Those that the standard has."""
+    for code in CONNACK_CODES:
+        peer = Peer5()
+        peer.call()
+        peer.feed(wire.connack(0, code, NONE))
+        eq((peer.session.code, peer.session.connected), (code, not code))
+        eq(peer.count("refused"), 1 if code else 0)
+    for present, code in ((0, 1), (0, 5), (0, 0x7F), (0, 0x8B), (0, 0x8E), (0, 0xFF), (1, 0), (1, 0x87)):
+        peer = Peer5()
+        peer.call()  # with Clean Start
+        eq(error_of(peer, wire.connack(present, code, NONE)), 0x82)
+    for flags in (2, 0x80, 0xFF):
+        peer = Peer5()
+        peer.call()
+        eq(error_of(peer, wire.connack(flags, 0, NONE)), 0x81)
+    peer = Peer5()
+    peer.up()
+    peer.lose()
+    peer.call()
+    eq(error_of(peer, wire.connack(1, 0x87, NONE)), 0x82)
+
+
+def test_a_broker_of_level_4():
+    """[MQTT5-3.1.2-2] Its CONNACK has no properties: it is told as a level that the broker does not know."""
+    peer = Peer5()
+    peer.call()
+    peer.feed(wire.connack(0, 1))
+    eq((peer.session.code, peer.session.connected), (0x84, False))
+    for present, code in ((0, 0), (1, 0), (0, 2)):
+        peer = Peer5()
+        peer.call()
+        raises(ProtocolError, peer.feed, wire.connack(present, code))
+
+
+def test_reason_of_a_refusal():
+    peer = Peer5()
+    peer.call()
+    peer.feed(wire.connack(0, 0x87, block((0x1F, "not you"), (0x26, ("a", "b")))))
+    eq((peer.session.code, peer.session.reason), (0x87, "not you"))
+
+
+def test_session_expiry():
+    """[MQTT5-3.1.2-23] The broker may shorten it."""
+    peer = Peer5(session_expiry=100)
+    peer.up()
+    eq(peer.session.expiry, 100)
+    peer.up(1, False, (EXPIRY, 60))
+    eq(peer.session.expiry, 60)
+    peer.up(1)
+    eq(peer.session.expiry, 100)
+    peer.up(0, True)
+    eq(peer.session.expiry, 0)
+
+
+def test_server_keep_alive():
+    """[MQTT5-3.1.2-20] [MQTT5-3.1.2-21] [MQTT5-3.2.2-21] It rules this connection: shorter, longer, none; the next one
+    begins with the client's own again."""
+    peer = Peer5(keepalive=60 * 750)
+    for seconds, due in ((10, 7500), (100, 75000), (None, 45000)):
+        announced = () if seconds is None else ((KEEP_ALIVE, seconds),)
+        eq(peer.call().keepalive, 60)
+        peer.answer(1 if peer.session.known else 0, *announced)
+        start = peer.now
+        peer.now = start + due - 1
+        eq(peer.sent(), [])
+        peer.now = start + due
+        eq([p.kind for p in peer.sent()], [PINGREQ])
+        peer.lose()
+    assert peer.session.tick <= 1000
+    peer.up(1, False, (KEEP_ALIVE, 0))
+    peer.now += 1_000_000
+    eq(peer.sent(), [])
+
+
+def test_assigned_client_id():
+    """[MQTT5-3.1.3-2] [MQTT5-3.1.3-7] [MQTT5-3.2.2-16] The journal keeps it, before the first message leaves."""
+    device = RamFlash()
+
+    class Nameless(Peer5):
+        client_id = b""
+
+    peer = Nameless(device, adopt=True)
+    eq(peer.call().client_id, "")
+    peer.publish(b"x")
+    eq(brief(peer.answer(0, (ASSIGNED, "auto-7"))), [(PUBLISH, 1, False)])
+    peer.lose()
+    eq((peer.call().client_id, peer.session.clean_start), ("auto-7", False))
+    peer = Nameless(device, adopt=True)
+    eq(peer.call().client_id, "auto-7")
+    eq(brief(peer.answer(1)), [(PUBLISH, 1, True)])
+    raises(ValueError, Peer5, device)
+    peer = Nameless(adopt=True)
+    peer.call()
+    eq(error_of(peer, wire.connack(0, 0, NONE)), 0x82)
+
+
+# --- sessions that the broker keeps, or not ---
+
+
+def in_flight(device=None):
+    """A peer with a message in each state: waits for PUBACK, for PUBREC, for PUBCOMP; a fourth was never sent."""
+    peer = Peer5(device, max_inflight=3)
+    peer.up()
+    for qos, payload in ((1, b"one"), (2, b"two"), (2, b"three"), (1, b"four")):
+        peer.publish(payload, qos)
+    eq(brief(peer.sent()), [(PUBLISH, 1, False), (PUBLISH, 2, False), (PUBLISH, 3, False)])
+    eq(brief(peer.feed(wire.pubrec(3))), [(PUBREL, 3, False)])
+    return peer
+
+
+def test_session_present():
+    """[MQTT5-3.3.1-1] [MQTT5-4.3.3-5] [MQTT5-4.3.3-6] [MQTT5-4.4.0-1] [MQTT5-4.6.0-1] Everything goes on, with its ids
+    and DUP, in order; after a power cut as well."""
+    for restart in (False, True):
+        device = RamFlash()
+        peer = in_flight(device)
+        peer = Peer5(device, max_inflight=3) if restart else peer
+        eq(brief(peer.up(1)), [(PUBLISH, 1, True), (PUBLISH, 2, True), (PUBREL, 3, False)])
+        eq(
+            brief(peer.feed(wire.puback(1) + wire.pubrec(2) + wire.pubcomp(2) + wire.pubcomp(3))),
+            [(PUBLISH, 4, False), (PUBREL, 2, False)],
+        )
+        eq(peer.count("republished") + peer.count("orphaned"), 0)
+
+
+def test_pubrels_in_order():
+    """[MQTT5-3.6.1-1] [MQTT5-3.6.2-2] [MQTT5-3.6.2-3] [MQTT5-4.6.0-4] In that of the PUBRECs, without properties."""
+    peer = Peer5()
+    peer.up()
+    for k in range(4):
+        peer.publish(b"%d" % k, 2)
+    peer.sent()
+    found = peer.feed(b"".join([wire.pubrec(mid) for mid in (3, 1, 4, 2)]))
+    eq([p.raw for p in found], [wire.pubrel(mid) for mid in (3, 1, 4, 2)])
+
+
+def test_session_lost():
+    """[MQTT5-3.2.2-5] [MQTT5-3.3.1-1] [MQTT5-4.3.2-2] [MQTT5-4.3.3-2] The broker has none: what it has not taken is
+    published anew, without DUP; what it has taken is done."""
+    for restart in (False, True):
+        device = RamFlash()
+        peer = in_flight(device)
+        peer = Peer5(device, max_inflight=3) if restart else peer
+        found = peer.up(0)
+        eq(brief(found), [(PUBLISH, 1, False), (PUBLISH, 2, False), (PUBLISH, 4, False)])
+        eq([p.payload for p in found], [b"one", b"two", b"four"])
+        eq((list(peer.session.ended), peer.count("orphaned"), peer.count("completed")), ([3], 1, 1))
+        eq(peer.count("republished"), 2)
+        peer.feed(wire.puback(1) + wire.pubrec(2) + wire.pubcomp(2) + wire.puback(4))
+        eq(peer.session.pending, 0)
+
+
+def test_session_lost_forgets_received_ids():
+    """[MQTT5-3.2.2-5] [MQTT5-4.3.3-12] The id of a message that was received is that of a new one."""
+    peer = Peer5()
+    peer.up()
+    peer.feed(wire.publish("t", b"a", 2, 5, properties=NONE))
+    peer.lose()
+    peer.up(1)
+    peer.feed(wire.publish("t", b"a", 2, 5, 1, properties=NONE))
+    peer.lose()
+    peer.up(0)
+    peer.feed(wire.publish("t", b"b", 2, 5, properties=NONE))
+    eq(peer.got, [(b"a", False), (b"b", False)])
+
+
+def test_levels_change():
+    """[MQTT5-4.1.0-1] Messages are in flight, and the next life of the device has another level."""
+    for first, second in ((Peer, Peer5), (Peer5, Peer), (Peer5, Peer5)):
+        for sizes in ((3, 4, 5), (112, 113, 114), (115, 116, 117)):
+            device = RamFlash()
+            peer = first(device, 512, max_inflight=3)
+            peer.up()
+            for k, n in enumerate(sizes):
+                peer.publish(bytes([65 + k]) * n, 1 + k % 2, b"topic/name")
+            peer.sent()
+            again = second(device, 512, max_inflight=3).up(1)
+            parsed = [p if second is Peer5 else wire.parse(p) for p in again]
+            eq(brief(parsed), [(PUBLISH, k + 1, True) for k in range(3)])
+            eq(
+                [(p.topic, p.payload, p.qos) for p in parsed],
+                [("topic/name", bytes([65 + k]) * n, 1 + k % 2) for k, n in enumerate(sizes)],
+            )
+
+
+# --- messages of every length ---
+
+
+def test_every_length():
+    """[MQTT5-2.2.2-1] [MQTT5-3.2.2-17] [MQTT5-3.2.2-18] [MQTT5-3.3.2-7] [MQTT5-3.3.2-9] [MQTT5-3.3.4-6] Around the
+    lengths at which the head grows, and around the buffer's: sent at once, and read from the journal. Without
+    properties, so without topic aliases."""
+    peer = Peer5(RamFlash(4, 4096), 512, max_inflight=1)
+    peer.up()
+    for remaining in (60, 126, 127, 128, 129, 251, 252, 253, 254, 255, 256, 600):  # at level 4
+        for topic in (b"t", b"a/longer/topic"):
+            n = remaining - len(topic) - 4
+            payloads = [bytes([k]) * n for k in range(3)]
+            found = []
+            for k, payload in enumerate(payloads):
+                peer.publish(payload, 1 + k % 2, topic)
+                found += peer.sent()
+            for k in range(3):
+                p = found[k]
+                more = peer.feed(wire.puback(p.mid) if p.qos == 1 else wire.pubrec(p.mid) + wire.pubcomp(p.mid))
+                found += [p for p in more if p.kind == PUBLISH]
+            eq([p.properties for p in found], [[]] * 3)
+            eq([(p.topic, p.payload) for p in found], [(topic.decode(), payload) for payload in payloads])
+            peer.publish(payloads[0], 0, topic)
+            eq([p.payload for p in peer.sent()], [payloads[0]])
+
+
+def test_the_same_topic_again():
+    """Heads are kept from one message to the next."""
+    peer = Peer5()
+    peer.up()
+    for qos in (1, 2, 0, 1, 1, 2):
+        for payload in (b"aaaa", b"bbbb", b"ccccc", b"ddd"):
+            peer.publish(payload, qos)
+            (p,) = peer.sent()
+            eq((p.topic, p.payload, p.qos), ("t", payload, qos))
+            peer.feed(b"" if not qos else wire.puback(p.mid) if qos == 1 else wire.pubrec(p.mid) + wire.pubcomp(p.mid))
+    eq(peer.session.pending, 0)
+
+
+# --- quota ---
+
+
+def test_quota():
+    """[MQTT5-3.3.4-7] [MQTT5-3.3.4-8] [MQTT5-4.9.0-1] [MQTT5-4.9.0-2] [MQTT5-4.9.0-3] Both QoS share it; PUBACK,
+    PUBCOMP and a PUBREC that refuses end one. An unknown PUBACK ends none. All else goes on."""
+    peer = Peer5(max_inflight=8)
+    peer.up(0, False, (RECEIVE_MAXIMUM, 2))
+    for k in range(8):
+        peer.publish(b"%d" % k, 1 + k % 2)
+    eq(brief(peer.sent()), [(PUBLISH, 1, False), (PUBLISH, 2, False)])
+    eq(peer.feed(wire.puback(77)), [])
+    eq(brief(peer.feed(wire.pubrec(2))), [(PUBREL, 2, False)])
+    peer.publish(b"qos 0", 0)
+    peer.session.subscribe([b"t"], [1])
+    eq([p.kind for p in peer.sent()], [PUBLISH, SUBSCRIBE])
+    eq(brief(peer.feed(wire.publish("t", b"in", 2, 9, properties=NONE))), [(PUBREC, 9, False)])
+    eq(brief(peer.feed(wire.pubcomp(2))), [(PUBLISH, 3, False)])
+    eq(brief(peer.feed(wire.puback(1))), [(PUBLISH, 4, False)])
+    eq(brief(peer.feed(wire.pubrec(4, 0x87))), [(PUBLISH, 5, False)])
+    eq(peer.count("unknown_acks"), 1)
+
+
+def test_quota_of_the_next_connection():
+    """[MQTT5-3.3.4-7] [MQTT5-4.9.0-1] A smaller one, then none: it is not that of the last connection."""
+    peer = Peer5(max_inflight=4)
+    peer.up()
+    for k in range(4):
+        peer.publish(b"%d" % k)
+    eq(len(peer.sent()), 4)
+    eq(brief(peer.up(1, False, (RECEIVE_MAXIMUM, 1))), [(PUBLISH, 1, True)])
+    eq(brief(peer.feed(wire.puback(1))), [(PUBLISH, 2, True)])
+    eq(len(peer.up(1)), 3)
+
+
+def test_pubrel_does_not_wait():
+    """[MQTT5-3.3.4-8] Also one that stands behind a message that waits."""
+    peer = Peer5(max_inflight=4)
+    peer.up()
+    for k in range(3):
+        peer.publish(b"%d" % k, 2)
+    peer.sent()
+    peer.feed(wire.pubrec(3))
+    eq(brief(peer.up(1, False, (RECEIVE_MAXIMUM, 1))), [(PUBLISH, 1, True), (PUBREL, 3, False)])
+    eq(brief(peer.feed(wire.pubcomp(3))), [])
+    eq(brief(peer.feed(wire.pubrec(1) + wire.pubcomp(1))), [(PUBREL, 1, False), (PUBLISH, 2, True)])
+
+
+# --- reason codes ---
+
+
+def test_refused():
+    """[MQTT5-3.4.2-1] [MQTT5-3.5.2-1] [MQTT5-4.3.3-4] [MQTT5-4.4.0-2] The message is done, counted and told; no PUBREL
+    follows, and nothing comes again."""
+    device = RamFlash()
+    for qos, make in ((1, wire.puback), (2, wire.pubrec)):
+        for code in (0x80, 0x83, 0x87, 0x90, 0x99, 0xFF):
+            peer = Peer5(device)
+            peer.up(1 if peer.session.has_session else 0)
+            seq = peer.session.journal.next_seq
+            mid = peer.publish(b"x", qos)
+            peer.sent()
+            eq(peer.feed(make(mid, code, block((0x1F, "why")))), [])
+            eq(peer.session.pending, 0)
+            (told,) = peer.notices
+            assert isinstance(told, PublishRefused)
+            eq((told.code, told.mid, told.seq), (code, mid, seq))
+            eq((peer.count("rejected"), peer.count("dropped"), peer.count("completed")), (1, 1, 0))
+            eq(Peer5(device).up(1), [])
+
+
+def test_nobody_listens():
+    """[MQTT5-3.4.2-1] Code 10 is no error."""
+    peer = Peer5()
+    peer.up()
+    peer.publish(b"x", 1)
+    peer.publish(b"y", 2)
+    peer.sent()
+    eq(brief(peer.feed(wire.puback(1, 0x10) + wire.pubrec(2, 0x10) + wire.pubcomp(2))), [(PUBREL, 2, False)])
+    eq((peer.count("unheard"), peer.count("completed"), peer.notices), (2, 2, []))
+
+
+def test_quota_exceeded():
+    """[MQTT5-4.3.3-4] [MQTT5-4.4.0-2] The message is sent again as a new one, when a pause is over that grows; others
+    wait, so order is kept."""
+    peer = Peer5(max_inflight=2)
+    peer.up()
+    for k in range(3):
+        peer.publish(b"%d" % k, 1 + k % 2)
+    peer.sent()
+    eq(peer.feed(wire.puback(1, 0x97) + wire.pubrec(2, 0x93)), [])
+    eq((peer.count("held"), peer.notices), (2, []))
+    for pause in (1000, 2000, 4000):
+        peer.now += pause - 1
+        eq(peer.sent(), [])
+        peer.now += 1
+        eq(brief(peer.sent()), [(PUBLISH, 1, False), (PUBLISH, 2, False)])
+        eq(peer.feed(wire.puback(1, 0x97) + wire.pubrec(2, 0x97)), [])
+    peer.now += 8000
+    eq(len(peer.sent()), 2)
+    eq(brief(peer.feed(wire.puback(1))), [(PUBLISH, 3, False)])
+
+
+def test_id_in_use():
+    """[MQTT5-2.2.1-3] The two sessions disagree: that of the broker ends, the message stays."""
+    peer = Peer5()
+    peer.up()
+    peer.publish(b"x", 2)
+    peer.sent()
+    eq(error_of(peer, wire.pubrec(1, 0x91)), 0x82)
+    peer.lose()
+    eq(peer.call().clean, True)
+    eq(brief(peer.answer()), [(PUBLISH, 1, False)])
+    peer.lose()
+    eq(peer.call().clean, False)
+
+
+def test_failures_out_of_place():
+    """[MQTT5-4.3.3-6] A refusal of another state is a protocol error; of an unknown id, it is counted."""
+    for qos, data in ((1, wire.pubrec(1, 0x87)), (2, wire.puback(1, 0x87)), (1, wire.pubrec(1)), (2, wire.puback(1))):
+        peer = Peer5()
+        peer.up()
+        peer.publish(b"x", qos)
+        peer.sent()
+        eq(error_of(peer, data), 0x82)
+    peer = Peer5()
+    peer.up()
+    eq(peer.feed(wire.puback(5, 0x87) + wire.pubrec(6, 0x87)), [])
+    eq((peer.count("unknown_acks"), peer.count("rejected")), (2, 0))
+
+
+def test_ids_that_are_unknown():
+    """[MQTT5-4.3.3-11] PUBREL and PUBREC of an unknown id are answered with 92; a PUBCOMP with 92 ends the exchange."""
+    peer = Peer5()
+    peer.up()
+    found = peer.feed(wire.pubrec(9) + wire.pubrel(8) + wire.pubrel(7, 0, 0x92))
+    eq([(p.kind, p.mid, p.code) for p in found], [(PUBREL, 9, 0x92), (PUBCOMP, 8, 0x92), (PUBCOMP, 7, 0x92)])
+    peer.feed(wire.publish("t", b"x", 2, 8, properties=NONE))
+    eq([(p.kind, p.code) for p in peer.feed(wire.pubrel(8))], [(PUBCOMP, 0)])
+    peer.publish(b"y", 2)
+    peer.sent()
+    peer.feed(wire.pubrec(1) + wire.pubcomp(1, 0x92))
+    eq(peer.session.pending, 0)
+
+
+# --- what the broker does not take ---
+
+
+def test_maximum_qos():
+    """[MQTT5-3.2.2-11] QoS 2 goes out at QoS 1, told once for a connection; another broker gets QoS 2 again."""
+    device = RamFlash()
+    peer = Peer5(device)
+    peer.publish(b"a", 2)
+    (p,) = peer.up(0, False, (MAXIMUM_QOS, 1))
+    eq((p.qos, p.mid), (1, 1))
+    eq(peer.feed(wire.puback(1)), [])
+    for payload in (b"b", b"c"):
+        peer.publish(payload, 2)
+        (p,) = peer.sent()
+        eq((p.qos, p.payload), (1, payload))
+    eq((peer.count("lowered"), len(peer.notices), peer.session.pending), (3, 1, 2))
+    peer = Peer5(device)
+    eq([p.qos for p in peer.up(1)], [2, 2])
+
+
+def test_maximum_qos_0():
+    """[MQTT5-3.2.2-11] What has to arrive waits for another broker."""
+    peer = Peer5()
+    peer.publish(b"a", 1)
+    eq(peer.up(0, False, (MAXIMUM_QOS, 0)), [])
+    peer.publish(b"b", 2)
+    eq((peer.sent(), len(peer.notices)), ([], 1))
+    eq(len(peer.up(1)), 2)
+
+
+def test_retain_available():
+    """[MQTT5-3.2.2-14] RETAIN is cleared, at each QoS, and not in the journal."""
+    device = RamFlash()
+    peer = Peer5(device)
+    peer.up(0, False, (RETAIN, 0))
+    for qos in range(3):
+        for _ in range(2):
+            peer.publish(b"x", qos, retain=True)
+            (p,) = peer.sent()
+            eq((p.retain, p.qos), (False, qos))
+    eq((peer.count("lowered"), peer.feed(wire.pingresp()), len(peer.notices)), (6, [], 1))
+    eq([p.retain for p in Peer5(device).up(1)], [True] * 4)
+
+
+def test_maximum_packet_size():
+    """[MQTT5-3.2.2-15] What is longer is refused before it is in the journal; offline nobody knows."""
+    peer = Peer5(buffer=512)
+    peer.up(0, False, (MAXIMUM, 30))
+    for qos, most in ((0, 24), (1, 22), (2, 22)):
+        error = raises(ValueError, peer.publish, bytes(most + 1), qos)
+        assert "30" in str(error), error
+        eq((peer.session.pending, peer.sent()), (0, []))
+        peer.publish(bytes(most), qos)
+        (p,) = peer.sent()
+        eq(len(p.raw), 30)
+        peer.feed(b"" if not qos else wire.puback(p.mid) if qos == 1 else wire.pubrec(p.mid) + wire.pubcomp(p.mid))
+    peer.lose()
+    peer.publish(bytes(100))
+    eq(len(peer.up(1)[0].raw), 108)
+
+
+def test_journal_with_messages_that_are_too_long():
+    """[MQTT5-3.2.2-15] In flight or waiting, they are dropped, counted and told; the others go, in order."""
+    for sizes in ((10, 200, 11, 201, 12), (200, 201, 202, 10, 11), (10, 10, 10, 10, 200), (200, 200, 200, 200, 200)):
+        device = RamFlash(4, 4096)
+        peer = Peer5(device, max_inflight=2)
+        peer.up()
+        for n in sizes:
+            peer.publish(bytes(n))
+        peer.sent()
+        peer.lose()
+        found = peer.up(1, False, (MAXIMUM, 100))
+        left = [n for n in sizes if n < 100]
+        for k in range(len(left)):
+            found += peer.feed(wire.puback(found[k].mid))
+        eq([len(p.payload) for p in found], left)
+        eq(peer.session.pending, 0)
+        gone = [k for k, n in enumerate(sizes) if n > 100]
+        eq((peer.count("undeliverable"), peer.count("dropped")), (len(gone), len(gone)))
+        eq([(e.code, e.mid, e.seq) for e in peer.notices], [(0x95, k + 1, k) for k in gone])
+
+
+def test_a_message_past_pubrec_is_not_too_long():
+    """[MQTT5-4.3.3-6] Its PUBREL goes."""
+    peer = Peer5()
+    peer.up()
+    peer.publish(bytes(200), 2)
+    peer.sent()
+    peer.feed(wire.pubrec(1))
+    peer.lose()
+    eq(brief(peer.up(1, False, (MAXIMUM, 20))), [(PUBREL, 1, False)])
+
+
+# --- what it receives ---
+
+
+def test_receive_maximum():
+    """[MQTT5-3.3.4-9] More messages of QoS 2 than CONNECT allows are an error; those of an earlier connection do not
+    count."""
+    device = RamFlash()
+    peer = Peer5(device, receive_maximum=2)
+    peer.up()
+    for mid in (1, 2):
+        peer.feed(wire.publish("t", b"x", 2, mid, properties=NONE))
+    peer.feed(wire.publish("t", b"x", 2, 2, 1, properties=NONE))
+    eq(error_of(peer, wire.publish("t", b"x", 2, 3, properties=NONE)), 0x93)
+    peer = Peer5(device, receive_maximum=2)
+    peer.up(1)
+    for mid in (3, 4):
+        peer.feed(wire.publish("t", b"x", 2, mid, properties=NONE))
+    eq(error_of(peer, wire.publish("t", b"x", 2, 5, properties=NONE)), 0x93)
+
+
+def test_answers_to_messages():
+    """[MQTT5-3.3.4-1] [MQTT5-3.4.2-2] [MQTT5-3.4.2-3] [MQTT5-3.5.2-2] [MQTT5-3.5.2-3] [MQTT5-3.7.2-2] [MQTT5-3.7.2-3]
+    [MQTT5-4.3.3-9] [MQTT5-3.3.1-3] [MQTT5-4.3.2-4] [MQTT5-4.3.2-5] [MQTT5-4.3.3-8] [MQTT5-4.3.3-10] [MQTT5-4.5.0-2]
+    [MQTT5-4.6.0-2] [MQTT5-4.6.0-3] In order, whether or not there is a handler; DUP says nothing. Without codes of
+    failures and without properties."""
+    peer = Peer5()
+    peer.up()
+    data = b""
+    for mid in (4, 2, 9):
+        data += wire.publish("t", b"1", 1, mid, properties=NONE) + wire.publish("t", b"2", 2, mid, properties=NONE)
+    data += wire.publish("t", b"0", properties=NONE) + wire.publish("t", b"again", 1, 4, 1, properties=NONE)
+    data += wire.publish("t", b"2", 2, 9, 0, properties=NONE)
+    found = [(p.kind, p.mid, len(p.raw)) for p in peer.feed(data)]
+    eq(found, [(kind, mid, 4) for mid in (4, 2, 9) for kind in (PUBACK, PUBREC)] + [(PUBACK, 4, 4), (PUBREC, 9, 4)])
+    eq([(p.kind, p.mid, len(p.raw)) for p in peer.feed(wire.pubrel(9))], [(PUBCOMP, 9, 4)])
+    eq(len(peer.got), 8)
+
+
+# --- requests ---
+
+
+def test_subscribe():
+    """[MQTT5-3.8.1-1] [MQTT5-3.8.4-2] [MQTT5-3.8.4-6] [MQTT5-3.9.3-1] [MQTT5-3.9.3-2] [MQTT5-3.10.1-1] [MQTT5-3.11.3-1]
+    [MQTT5-3.11.3-2] As many codes as filters, of those that there are; failures too."""
+    for unsubscribe in (False, True):
+        make = wire.unsuback if unsubscribe else wire.suback
+        peer = Peer5()
+        peer.up()
+        for code in UNSUBACK_CODES if unsubscribe else SUBACK_CODES:
+            peer.session.subscribe([b"a", b"b"], None if unsubscribe else [1, 2])
+            (p,) = peer.sent()
+            eq((len(p.filters), p.properties), (2, []))
+            peer.feed(make(p.mid, 0, code, properties=NONE))
+            eq((peer.session.granted, peer.session.requesting), (bytes((0, code)), False))
+        for code in (3, 0x10, 0x92, 0xFF):
+            peer = Peer5()
+            peer.up()
+            peer.session.subscribe([b"a", b"b"], None if unsubscribe else [1, 2])
+            (p,) = peer.sent()
+            eq(error_of(peer, make(p.mid, 0, code, properties=NONE)), 0x82)
+        for codes in ((0,), (0, 0, 0)):
+            peer = Peer5()
+            peer.up()
+            peer.session.subscribe([b"a", b"b"], None if unsubscribe else [1, 2])
+            (p,) = peer.sent()
+            eq(error_of(peer, make(p.mid, *codes, properties=NONE)), 0x82)
+            peer = Peer5()
+            peer.up()
+            peer.session.subscribe([b"a"], [1] if unsubscribe else None)
+            (p,) = peer.sent()
+            eq(error_of(peer, make(p.mid, 0, properties=NONE)), 0x82)
+
+
+# --- the end ---
+
+
+def test_disconnect():
+    """[MQTT5-3.14.2-1] [MQTT5-3.14.2-3] [MQTT5-3.14.2-4] [MQTT5-3.14.4-1] Without a code, and with one; then
+    nothing."""
+    for code, raw in ((0, b"\xe0\x00"), (0x04, b"\xe0\x01\x04"), (0x81, b"\xe0\x01\x81")):
+        peer = Peer5()
+        peer.up()
+        peer.session.disconnect(code)
+        eq([p.raw for p in peer.sent()], [raw])
+        eq(peer.sent(), [])
+
+
+def test_the_broker_disconnects():
+    """[MQTT5-3.14.2-1] [MQTT5-4.13.2-1] Its code, text and server reference are told; others are errors."""
+    for code in DISCONNECT_CODES:
+        peer = Peer5()
+        peer.up()
+        error = raises(Disconnected, peer.feed, wire.disconnect(code, block((0x1F, "why"), (0x1C, "there"))))
+        eq((error.code, error.reason, error.reference), (code, "why", "there"))
+        eq((peer.session.busy, peer.count("taken_over")), (False, 1 if code == 0x8E else 0))
+    for code in (1, 4, 0x84, 0x91, 0xFF):
+        eq(error_after_connack(wire.disconnect(code)), 0x82)
+    peer = Peer5()
+    peer.up()
+    eq(raises(Disconnected, peer.feed, b"\xe0\x00").code, 0)
+
+
+def test_auth_was_not_asked_for():
+    """[MQTT5-4.12.0-6] Neither AUTH nor a method in CONNACK."""
+    eq(error_after_connack(wire.auth(0x18, block((0x15, "m")))), 0x82)
+    peer = Peer5()
+    peer.call()
+    eq(error_of(peer, wire.connack(0, 0, block((0x15, "m")))), 0x82)
+
+
+def test_heap():
+    """Messages in both directions cost nothing."""
+    if sys.implementation.name != "micropython":
+        raise SkipTest("CPython does not tell")
+    import gc
+
+    peer = Peer5(RamFlash(), 512)
+    peer.up()
+    s = peer.session
+    acks = {
+        qos: [wire.puback(mid) if qos == 1 else wire.pubrec(mid) + wire.pubcomp(mid) for mid in range(1, 200)]
+        for qos in (1, 2)
+    }
+    payload = b"payload" * 9
+
+    def exchange(qos):
+        mid = s.publish(b"t", payload, qos, False)
+        while s.data_to_send(0):
+            pass
+        if not qos:
+            return
+        data = acks[qos][mid - 1]
+        n = len(data)
+        s.decoder.view[:n] = data
+        s.bytes_received(n, 0)
+        while s.next_event(0):
+            s.completed = 0
+            while s.data_to_send(0):
+                pass
+
+    for qos in range(3):
+        for _ in range(3):
+            exchange(qos)
+        gc.collect()
+        gc.disable()
+        before = gc.mem_alloc()
+        s.decoder.view[:4] = b"1234"
+        copying = gc.mem_alloc() - before if qos else 0
+        before = gc.mem_alloc()
+        for _ in range(20):
+            exchange(qos)
+        used = gc.mem_alloc() - before
+        gc.enable()
+        eq((qos, used), (qos, 20 * copying))

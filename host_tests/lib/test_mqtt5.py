@@ -1,0 +1,666 @@
+"""The clients at level 5: what the application is told, how connections end, brokers that refuse or want less."""
+
+import errno
+
+import pytest
+
+from dev.demo.mosquitto import Mosquitto, unavailable
+from dev.reference.kinds import DISCONNECT, PINGREQ, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from dev.reference.properties import block
+from dev.reference.wire import connack, disconnect, packet, pingresp, puback, publish, pubrec, suback, unsuback
+from host_tests.broker import Automatic
+from host_tests.lib import aio_clients
+from inflight import ConnectRefused, ProtocolError, RamFlash
+from inflight.refused import Disconnected, PublishRefused
+
+NONE = b"\0"
+
+
+@pytest.fixture
+def make5(make):
+    """As make(), at level 5."""
+
+    def start(port, device=None, **options):
+        return make(port, device, **{"protocol_level": 5, **options})
+
+    return start
+
+
+class Bytewise(Automatic):
+    """Sends every byte in a packet of its own, as far as the network keeps them apart."""
+
+    def _send(self, raw):
+        for k in range(len(raw)):
+            super()._send(raw[k : k + 1])
+
+
+# --- messages ---
+
+
+@pytest.mark.parametrize("broker_class", [Automatic, Bytewise])
+def test_messages(make5, pump, broker_class):
+    """[MQTT5-4.3.1-1] [MQTT5-4.3.2-1] [MQTT5-4.3.3-1] [MQTT5-3.8.4-1] [MQTT5-3.10.4-4] Each QoS in both directions,
+    before and during a connection, longer than the buffer too; UNSUBSCRIBE; another connection resumes."""
+    with broker_class() as broker:
+        got = []
+        client = make5(broker.port, RamFlash(16, 4096), buffer=bytearray(256))
+        client.subscribe("in/#", 2, lambda m: got.append((m.topic, m.payload, m.qos, m.offset)), stream=True)
+        sent = [b"%d" % k * (1 + 300 * (k == 4)) for k in range(12)]
+        for k, payload in enumerate(sent[:3]):
+            client.publish("out", payload, 1 + k % 2)
+        client.connect()
+        for k, payload in enumerate(sent[3:]):
+            client.publish("out", payload, k % 3)
+        assert client.drain(5000)
+        gifts = [bytes([65 + k]) * (1 + 500 * (k > 2)) for k in range(6)]
+        for k, payload in enumerate(gifts):
+            broker.give("in/x", payload, k % 3)
+        pump(client, lambda: sum(len(g[1]) for g in got) == sum(map(len, gifts)))
+        assert client.ping() >= 0
+        assert b"".join(payload for _, payload, *_ in got) == b"".join(gifts)
+        assert {(topic, qos) for topic, _, qos, _ in got} == {("in/x", qos) for qos in range(3)}
+        client.unsubscribe("in/#")
+        client.disconnect()
+        client.connect()
+        assert client.session.present
+    assert broker.payloads() == sent
+
+
+def test_messages_asyncio():
+    """[MQTT5-4.3.2-4] [MQTT5-4.3.3-8] The same for consumers: the payload does not begin with the properties."""
+
+    async def scene(broker):
+        client = aio_clients.make(broker.port, protocol_level=5)
+        async with client:
+            await client.connect()
+            await client.subscribe("in/#", 2)
+            for k in range(6):
+                await client.publish("out", b"%d" % k, k % 3)
+            assert await client.drain(5000)
+            for k in range(6):
+                broker.give("in/x", b"in %d" % k, k % 3)
+            got = []
+            async for message in client:
+                got.append((message.topic, message.payload, message.qos))
+                if len(got) == 6:
+                    break
+            assert got == [("in/x", b"in %d" % k, k % 3) for k in range(6)]
+            assert await client.ping() >= 0
+        assert not client.errors
+
+    with Bytewise() as broker:
+        aio_clients.run(scene(broker))
+    assert broker.payloads() == [b"%d" % k for k in range(6)]
+
+
+def test_properties_are_no_payload(broker, make5):
+    """[MQTT5-3.3.4-4] A message with properties, two identifiers of subscriptions too, comes as what it is."""
+    got = []
+    client = make5(broker.port, on_message=lambda m: got.append((m.topic, m.payload)))
+    properties = block((0x01, 1), (0x03, "text"), (0x0B, 1), (0x0B, 400), (0x26, ("a", "b")), (0x26, ("a", "c")))
+
+    def script(b):
+        b.welcome()
+        b.send(publish("t", b"payload", 1, 5, properties=properties))
+        b.expect(4, mid=5)
+
+    with broker.play(script):
+        client.connect()
+        while not got:
+            client.run_for(10)
+    assert got == [("t", b"payload")]
+
+
+def test_refused_message(broker, make5):
+    """[MQTT5-4.4.0-2] on_error gets PublishRefused, drain() returns False, the others are completed."""
+    done = []
+    client = make5(broker.port, on_complete=done.append)
+
+    def script(b):
+        b.welcome()
+        for k in range(4):
+            p = b.expect(PUBLISH)
+            b.send(
+                (puback if p.qos == 1 else pubrec)(p.mid, (0x87, 0x97 + 2)[k % 2], block((0x1F, "no")))
+                if k < 2
+                else b""
+            )
+            if k >= 2:
+                b.acknowledge(p)
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        mids = [client.publish("t", b"%d" % k, 1 + k % 2) for k in range(4)]
+        assert not client.drain(5000)
+        client.disconnect()
+    assert [(e.code, e.mid) for e in client.errors] == [(0x87, mids[0]), (0x99, mids[1])]
+    assert all(isinstance(e, PublishRefused) and e.args[0] == errno.EACCES for e in client.errors)
+    assert done == mids[2:]
+    assert client.counters()["rejected"] == 2 and client.counters()["dropped"] == 2
+
+
+def test_refused_message_asyncio(broker):
+    """[MQTT5-4.4.0-2] Likewise with asyncio."""
+
+    def script(b):
+        b.welcome()
+        b.send(puback(b.expect(PUBLISH).mid, 0x87))
+        b.goodbye()
+
+    async def scene():
+        client = aio_clients.make(broker.port, protocol_level=5)
+        async with client:
+            await client.connect()
+            await client.publish("t", b"x", 1)
+            assert not await client.drain(5000)
+        assert [e.code for e in client.errors] == [0x87]
+
+    aio_clients.play(broker, script, scene)
+
+
+# --- the broker ends the connection ---
+
+
+def test_connect_refused(broker, make5):
+    """[MQTT5-3.2.2-7] [MQTT5-3.1.3-8] [MQTT5-3.2.2-12] [MQTT5-3.2.2-13] With the code, and the text of the broker."""
+    client = make5(broker.port, reconnect=False)
+
+    def script(b):
+        for code, reason in ((0x87, "go away"), (0x85, ""), (0x9A, ""), (0x9B, "")):
+            b.called()
+            b.send(connack(0, code, block(*([(0x1F, reason)] if reason else []))))
+            b.expect_close()
+
+    with broker.play(script):
+        for code, number in (
+            (0x87, errno.EACCES),
+            (0x85, errno.ECONNREFUSED),
+            (0x9A, errno.ECONNREFUSED),
+            (0x9B, errno.ECONNREFUSED),
+        ):
+            with pytest.raises(ConnectRefused) as caught:
+                client.connect()
+            assert (caught.value.code, caught.value.args[0]) == (code, number)
+            assert code != 0x87 or "go away" in str(caught.value)
+
+
+def test_broker_of_level_4(broker, make5):
+    """[MQTT5-3.1.2-2] It answers with a CONNACK of its own level."""
+    client = make5(broker.port, reconnect=False)
+
+    def script(b):
+        b.called()
+        b.send(connack(0, 1))
+        b.expect_close()
+
+    with broker.play(script):
+        with pytest.raises(ConnectRefused) as caught:
+            client.connect()
+        assert caught.value.code == 0x84
+
+
+def test_broker_disconnects(virtual, make5):
+    """[MQTT5-3.14.4-1] [MQTT5-3.14.4-2] [MQTT5-4.13.2-1] on_disconnect gets code, text and server reference; the client
+    closes, sends nothing more, and connects again."""
+    ended = []
+    client = make5(virtual.port, on_disconnect=ended.append)
+
+    def script(b):
+        b.welcome()
+        b.answer_ping(disconnect(0x9D, block((0x1F, "moved"), (0x1C, "other.example"))))
+        b.expect_close()
+        b.welcome(1)
+        b.goodbye()
+
+    with virtual.play(script):
+        client.connect()
+        with pytest.raises(Disconnected):
+            client.ping()
+        while not client.connected:
+            client.run_for(10)
+        client.disconnect()
+    assert isinstance(ended[0], Disconnected)
+    assert (ended[0].code, ended[0].reason, ended[0].reference) == (0x9D, "moved", "other.example")
+    assert not client.errors
+
+
+@pytest.mark.parametrize("code, slow", [(0x00, False), (0x8B, False), (0x8E, True), (0x87, True), (0x97, True)])
+def test_pause_after_a_disconnect(virtual, make5, monkeypatch, code, slow):
+    """[MQTT5-3.1.4-3] Another client has the same id, or the reason lasts: the next attempt comes after a long pause. A
+    link that was lost is made again soon."""
+    monkeypatch.setattr("random.getrandbits", lambda n: (1 << n) - 1)
+    pauses = []
+    client = make5(virtual.port, backoff_ms=(100, 60_000))
+    back_off = client._back_off
+    monkeypatch.setattr(client, "_back_off", lambda now: (back_off(now), pauses.append(client._attempts)))
+
+    def script(b):
+        b.welcome()
+        b.answer_ping()
+        b.answer_ping(disconnect(code))
+        b.expect_close()
+
+    with virtual.play(script):
+        client.connect()
+        virtual.clock.now += 300
+        client.ping()
+        with pytest.raises(Disconnected):
+            client.ping()
+    assert (pauses[0] > 10) == slow
+
+
+# --- the client ends the connection ---
+
+
+@pytest.mark.parametrize(
+    "data, code",
+    [
+        (b"\x41\x02\x00\x01", 0x81),
+        (publish("t", properties=b"\x01\x7f"), 0x81),
+        (publish("t", properties=block((0x23, 1))), 0x94),
+        (puback(5, 0x11), 0x82),
+        (packet(0xF0, b"\x18\x00"), 0x82),
+        (connack(0, 0, NONE), 0x82),
+        (b"".join(publish("t", b"x", 2, mid, properties=NONE) for mid in range(1, 4)), 0x93),
+    ],
+    ids=str,
+)
+def test_error_of_the_broker(broker, make5, data, code):
+    """[MQTT5-4.13.1-1] [MQTT5-3.14.2-1] [MQTT5-3.14.4-1] [MQTT5-3.14.4-2] [MQTT5-3.3.4-9] [MQTT5-3.1.2-24] The
+    broker is told why the connection ends."""
+    client = make5(broker.port, reconnect=False, receive_maximum=2)
+
+    def script(b):
+        b.welcome()
+        b.answer_ping(data)
+        p = b.receive()
+        while p.kind != DISCONNECT:
+            p = b.receive()
+        assert p.code == code
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        with pytest.raises(ProtocolError):
+            client.ping()
+    assert client.counters()["protocol_errors"] == 1 and client.counters()["outages"] == 1
+
+
+def test_error_of_the_broker_asyncio(broker):
+    """[MQTT5-4.13.1-1] Likewise with asyncio."""
+
+    def script(b):
+        b.welcome()
+        b.answer_ping(b"\x41\x02\x00\x01")
+        assert b.expect(DISCONNECT).code == 0x81
+        b.expect_close()
+
+    async def scene():
+        client = aio_clients.make(broker.port, protocol_level=5, reconnect=False)
+        async with client:
+            await client.connect()
+            with pytest.raises(ProtocolError):
+                await client.ping()
+            assert client.counters()["protocol_errors"] == 1
+
+    aio_clients.play(broker, script, scene)
+
+
+def test_error_before_connack(broker, make5):
+    """[MQTT5-3.2.0-1] No DISCONNECT: the broker has not accepted the client yet."""
+    client = make5(broker.port, reconnect=False)
+
+    def script(b):
+        b.called()
+        b.send(pingresp())
+        b.expect_close()
+
+    with broker.play(script), pytest.raises(ProtocolError):
+        client.connect()
+
+
+# --- CONNECT ---
+
+
+def test_connect_with_everything(broker, make5):
+    """[MQTT5-3.1.2-9] [MQTT5-3.1.2-16] [MQTT5-3.1.2-17] [MQTT5-3.1.2-18] [MQTT5-3.1.2-19] [MQTT5-3.1.3-1]
+    [MQTT5-3.1.3-12] A will has properties; a password needs no user name."""
+    for user, password in ((None, None), ("me", None), ("me", b"\xff\0"), (None, "token")):
+        client = make5(broker.port, user=user, password=password, will=("w", b"gone", 1, True), keepalive=30)
+
+        def script(b, user=user, password=password):
+            p = b.welcome(client_id="dev", keepalive=30, user=user, will=("w", b"gone", 1, True), will_properties=[])
+            assert p.password == (password.encode() if isinstance(password, str) else password)
+            b.goodbye()
+
+        with broker.play(script):
+            client.connect()
+            client.disconnect()
+
+
+def test_assigned_client_id(broker, make5):
+    """[MQTT5-3.1.3-2] [MQTT5-3.1.3-7] [MQTT5-3.2.2-16] An empty id: the broker's is used from then on, after a restart
+    as well. With a clean session each connection has a new one."""
+    device = RamFlash()
+
+    def script(b):
+        b.welcome(0, ((0x12, "given"),), client_id="", clean=True)
+        b.goodbye()
+        for present in (0, 1):
+            b.welcome(present, client_id="given", clean=False)
+            b.goodbye()
+        for name in ("one", "two"):
+            b.welcome(0, ((0x12, name),), client_id="", clean=True)
+            b.goodbye()
+
+    with broker.play(script):
+        client = make5(broker.port, device, client_id="")
+        for _ in range(2):
+            client.connect()
+            client.disconnect()
+        client = make5(broker.port, device, client_id="")
+        client.connect()
+        client.disconnect()
+        client = make5(broker.port, client_id="", clean_session=True)
+        for _ in range(2):
+            client.connect()
+            client.disconnect()
+
+
+def test_server_keep_alive(virtual, make5):
+    """[MQTT5-3.1.2-20] [MQTT5-3.1.2-21] [MQTT5-3.2.2-21] PINGREQ comes in the interval that the broker wants."""
+    client = make5(virtual.port, keepalive=600)
+
+    def script(b):
+        b.welcome(0, ((0x13, 2),), keepalive=600)
+        for _ in range(3):
+            b.answer_ping()
+
+    with virtual.play(script):
+        client.connect()
+        start = virtual.clock.now
+        while client.counters()["pings"] < 3:
+            client.run_for(100)
+    assert 4 < virtual.clock.now - start < 6
+
+
+def test_server_keep_alive_asyncio(broker):
+    """[MQTT5-3.1.2-21] The timer runs as often as that needs."""
+
+    def script(b):
+        b.welcome(0, ((0x13, 1),), keepalive=600)
+        b.answer_ping()
+        b.goodbye()
+
+    async def scene():
+        client = aio_clients.make(broker.port, protocol_level=5, keepalive=600)
+        async with client:
+            await client.connect()
+            assert client._tick <= 100
+            await aio_clients.until(lambda: client.counters()["pings"])
+            await aio_clients.until(lambda: not client.session.keep_alive.pinging)
+
+    aio_clients.play(broker, script, scene)
+
+
+BAD_ARGUMENTS = [
+    {"client_id": "a\0b"},
+    {"client_id": b"\xff"},
+    {"user": b"\xed\xa0\x80"},
+    {"password": b"x" * 65536},
+    {"will": ("a/#", b"", 0, False)},
+    {"will": (b"\xff", b"", 0, False)},
+    {"will": ("a", b"", 3, False)},
+    {"buffer": bytearray(128), "password": b"x" * 64},
+]
+
+
+@pytest.mark.parametrize("options", BAD_ARGUMENTS, ids=lambda o: "-".join(o))
+def test_bad_arguments(make5, options):
+    """[MQTT5-3.1.2-12] [MQTT5-3.1.3-4] [MQTT5-3.1.3-11] [MQTT5-3.1.3-12] ValueError, before a connection is opened."""
+    with pytest.raises(ValueError):
+        make5(1, **options)
+
+
+def test_connect_without_a_will(broker, make5):
+    """[MQTT5-3.3.1-6] [MQTT5-3.1.0-2] [MQTT5-3.1.2-3] [MQTT5-3.1.2-11] [MQTT5-3.1.2-13] [MQTT5-3.1.2-28] Its flags are
+    Clean Start alone, and it is the only one. Response Information, which it does not ask for, is passed over."""
+    client = make5(broker.port)
+
+    def script(b):
+        p = b.welcome(0, ((0x1A, "response"), (0x22, 5), (0x26, ("a", "b"))), will=None)
+        assert p.raw[9] == 2
+        b.take(topic="t", payload=b"", qos=1, retain=True, properties=[])
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"", 1, True)
+        assert client.drain(5000)
+        client.disconnect()
+
+
+# --- subscriptions ---
+
+
+def test_bad_filters(broker, make5):
+    """[MQTT5-3.8.3-1] [MQTT5-3.8.3-2] [MQTT5-3.8.3-5] [MQTT5-3.10.3-1] [MQTT5-3.10.3-2] ValueError, and nothing is
+    sent."""
+
+    def script(b):
+        b.welcome()
+        b.answer_ping()
+        b.goodbye()
+
+    client = make5(broker.port)
+    with broker.play(script):
+        client.connect()
+        for filters in (b"\xff", "a\0", "", "a#", "$share/x", []):
+            with pytest.raises(ValueError):
+                client.subscribe(filters, 1, print)
+        with pytest.raises(ValueError):
+            client.subscribe("a", 3, print)
+        for filters in ([b"\xff"], [""], []):
+            with pytest.raises(ValueError):
+                client.unsubscribe(*filters)
+        client.ping()
+        client.disconnect()
+
+
+def test_messages_after_unsubscribe(broker, make5):
+    """[MQTT5-3.3.1-12] [MQTT5-3.3.1-13] [MQTT5-3.3.2-3] [MQTT5-3.10.4-3] [MQTT5-4.3.3-13] [MQTT5-4.5.0-2] They are
+    acknowledged, expired ones too, and have no handler. RETAIN is handed on before."""
+    got = []
+    client = make5(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.grant()
+        b.send(publish("a/b", b"1", 1, 7, retain=1, properties=NONE) + publish("a/c", b"2", properties=NONE))
+        b.expect(4, mid=7)
+        p = b.expect(UNSUBSCRIBE)
+        b.send(unsuback(p.mid, 0, properties=NONE))
+        b.deliver("a/b", b"3", 1, 8)
+        b.send(publish("a/b", b"4", 2, 9, properties=block((0x02, 0))))
+        b.expect(5, mid=9)
+        b.release(9)
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a/+", 1, lambda m: got.append((m.topic, m.payload, m.retain)))
+        while len(got) < 2:
+            client.run_for(10)
+        client.unsubscribe("a/+")
+        while client.counters()["unhandled"] < 2:
+            client.run_for(10)
+        client.run_for(50)
+        client.disconnect()
+    assert got == [("a/b", b"1", True), ("a/c", b"2", False)]
+
+
+def test_subscriptions_that_are_refused(broker, make5):
+    """[MQTT5-3.8.4-7] [MQTT5-3.9.3-1] Every failure is one, at once and when they are made on connecting."""
+    client = make5(broker.port)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(SUBSCRIBE)
+        b.send(suback(p.mid, 0x87, properties=block((0x1F, "no"))))
+        p = b.expect(SUBSCRIBE)
+        b.send(suback(p.mid, 1, 0x8F, 0xA2, properties=NONE))
+        b.goodbye()
+        b.welcome(1)
+        b.goodbye()
+
+    client.subscribe("early", 1, print)
+    with broker.play(script):
+        client.connect()
+        assert ["early" in str(e) and "135" in str(e) for e in client.errors] == [True]
+        assert client.subscribe([("a", 2), ("b", 1), ("c/#", 0)], handler=print) == [1, 0x8F, 0xA2]
+        client.disconnect()
+        client._handlers = [h for h in client._handlers if h[4]]
+        client.connect()
+        client.disconnect()
+
+
+def test_unsubscribe(broker, make5):
+    """[MQTT5-3.10.4-5] [MQTT5-3.11.3-1] One code for each filter; that there was none is no error."""
+    client = make5(broker.port)
+
+    def script(b):
+        b.welcome()
+        p = b.expect(UNSUBSCRIBE)
+        b.send(unsuback(p.mid, 0, 0x11, properties=NONE))
+        p = b.expect(UNSUBSCRIBE)
+        b.send(unsuback(p.mid, 0, properties=NONE))
+        assert b.expect(DISCONNECT).code == 0x82
+
+    with broker.play(script):
+        client.connect()
+        client.unsubscribe("a", "b")
+        with pytest.raises(ProtocolError):
+            client.unsubscribe("a", "b")
+
+
+def test_requests_that_are_too_long(broker, make5):
+    """[MQTT5-3.2.2-15] For this broker: ValueError, and nothing is sent; on_error for those made on connecting."""
+    client = make5(broker.port)
+    client.subscribe("a" * 40, 1, print)
+
+    def script(b):
+        b.welcome(0, ((0x27, 20),))
+        b.grant(filters=[("b" * 12, 1)])
+        b.answer_ping()
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        assert [type(e) for e in client.errors] == [ValueError]
+        with pytest.raises(ValueError, match="the broker takes 20"):
+            client.subscribe("b" * 13, 1, print)
+        assert client.subscribe("b" * 12, 1, print) == 1
+        with pytest.raises(ValueError, match="the broker takes 20"):
+            client.unsubscribe("b" * 14)
+        client.ping()
+        client.disconnect()
+
+
+# --- time ---
+
+
+def test_nothing_is_repeated_on_a_connection(virtual, make5):
+    """[MQTT5-4.4.0-1] An hour without an answer: nothing comes again but on the next connection."""
+    client = make5(virtual.port, keepalive=60)
+
+    def script(b):
+        b.welcome()
+        mids = {b.expect(PUBLISH, dup=False).mid for _ in range(2)}
+        for _ in range(80):
+            b.answer_ping()
+        b.cut()
+        b.welcome(1)
+        assert {b.expect(PUBLISH, dup=True).mid for _ in range(2)} == mids
+
+    with virtual.play(script):
+        client.connect()
+        client.publish("t", b"1", 1)
+        client.publish("t", b"2", 2)
+        while client.counters()["connects"] < 2 or client.counters()["resent"] < 2:
+            client.run_for(1000)
+    assert client.counters()["pings"] == 80
+
+
+def test_no_pingresp(virtual, make5):
+    """[MQTT5-3.12.4-1] A broker that does not answer is left."""
+    client = make5(virtual.port, keepalive=4, reconnect=False)
+
+    def script(b):
+        b.welcome()
+        b.expect(PINGREQ)
+        b.expect_close()
+
+    with virtual.play(script):
+        client.connect()
+        with pytest.raises(OSError, match="no answer"):
+            client.run_for(60_000)
+
+
+# --- mosquitto ---
+
+
+@pytest.fixture(scope="module")
+def mosquitto(tmp_path_factory):
+    if reason := unavailable():
+        pytest.skip(reason)
+    broker = Mosquitto(
+        tmp_path_factory.mktemp("mosquitto") / "broker", "max_packet_size 2000", "max_keepalive 100"
+    ).start()
+    yield broker
+    broker.kill()
+
+
+def test_mosquitto_tells_its_limits(mosquitto, make5):
+    """[MQTT5-3.2.2-15] [MQTT5-3.2.2-21] The longest packet and the keep alive that mosquitto is configured with."""
+    client = make5(mosquitto.port, RamFlash(16, 4096), client_id="limits", keepalive=600, buffer=bytearray(8192))
+    client.connect()
+    assert (client.session.out.maximum, client.session.keep_alive.interval) == (2000, 75_000)
+    client.publish("t", bytes(1990), 1)
+    with pytest.raises(ValueError, match="the broker takes 2000"):
+        client.publish("t", bytes(2000), 1)
+    assert client.drain(5000)
+    assert client.counters()["unheard"] == 1
+
+
+def test_mosquitto_takes_over(mosquitto, make5, pump):
+    """[MQTT5-3.1.4-3] The first of two clients with one id is told why it is disconnected."""
+    first = make5(mosquitto.port, client_id="twin", backoff_ms=(1000, 60_000))
+    first.connect()
+    second = make5(mosquitto.port, client_id="twin")
+    second.connect()
+    pump(first, lambda: not first.connected)
+    assert isinstance(first.errors[0], Disconnected) and first.errors[0].code == 0x8E
+    assert first.counters()["taken_over"] == 1
+
+
+def test_mosquitto_and_asyncio(mosquitto):
+    """Messages of each QoS to itself."""
+
+    async def scene():
+        client = aio_clients.make(mosquitto.port, client_id="itself", protocol_level=5)
+        async with client:
+            await client.connect()
+            await client.subscribe("itself", 2)
+            for k in range(30):
+                await client.publish("itself", b"%d" % k, k % 3)
+            got = []
+            async for message in client:
+                got.append(message.payload)
+                if len(got) == 30:
+                    break
+            assert sorted(got, key=int) == [b"%d" % k for k in range(30)]
+            assert await client.drain(5000)
+            assert client.counters()["completed"] == 20
+
+    aio_clients.run(scene())

@@ -1,0 +1,167 @@
+# CONNECT and CONNACK of MQTT 5. Loaded for each of them, beside handshake.
+#
+# A session that the journal does not know begins with Clean Start: so the broker never has one that the client has not
+# [MQTT5-3.2.2-4]. If the broker has none of a session that the client has [MQTT5-3.2.2-5], then a message that
+#
+#   was never sent      is sent
+#   waits for PUBACK    is sent as a new one, without DUP; counted as republished
+#   waits for PUBREC    likewise; a broker that took it, and lost the session, has it twice
+#   is past PUBREC      is done: the broker has it; counted as orphaned
+#
+# and the Message IDs that were received are forgotten.
+
+import struct
+from errno import EOPNOTSUPP
+
+import inflight.counters as counters
+
+from .compat import unload
+from .cursor import (
+    AUTH_METHOD,
+    CLIENT_ID,
+    ERROR,
+    IN_CONNACK,
+    MALFORMED,
+    MAXIMUM_QOS,
+    MAXIMUM_SIZE,
+    REASON,
+    RECEIVE_MAXIMUM,
+    RETAIN_AVAILABLE,
+    SERVER_KEEP_ALIVE,
+    SESSION_EXPIRY,
+    ProtocolError5,
+)
+from .handshake import accepted
+from .journal import OUT, RELEASED
+from .mqtt5 import ORPHANED, REPUBLISHED, UNDELIVERABLE
+from .outbound import REL, SEND, STATE
+from .send_buffer5 import size_of
+from .session_record import CLEAN
+
+_CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
+_NUMBERS = (SESSION_EXPIRY, SERVER_KEEP_ALIVE, RECEIVE_MAXIMUM, MAXIMUM_QOS, RETAIN_AVAILABLE, MAXIMUM_SIZE)
+_LEVEL = 0x84
+_TOO_LONG = 0x95
+
+
+# --- CONNECT ---
+
+
+def clean_start(session, clean_session):
+    """Returns the flag Clean Start of the next CONNECT."""
+    known = session.has_session and session.record.mode != CLEAN if session.journal else session.known
+    session.clean_start = clean_session or session.begin_anew or not known
+    return session.clean_start
+
+
+def connect_blocks(session, clean_session, will):
+    """Returns the properties of CONNECT and of its will. Acknowledgements shall come without reasons as text."""
+    data = struct.pack(">BHH", RECEIVE_MAXIMUM, session.receive_maximum, 0x1700)
+    if not clean_session:
+        data += struct.pack(">BI", SESSION_EXPIRY, session.session_expiry)
+    return bytes((len(data),)) + data, b"\0" if will else b""
+
+
+# --- CONNACK ---
+
+
+def connack(session):
+    """CONNACK arrived. Raises ProtocolError, OSError if flash fails."""
+    d = session.decoder
+    present = d.buf[d.at]
+    code = d.code
+    if not d.block:  # the answer of a broker that does not know level 5 has no properties
+        code = _LEVEL if present == 0 and code == 1 else 0xFF
+    if present > 1:
+        raise ProtocolError5("CONNACK flags %02x" % present, MALFORMED)
+    if code not in _CODES or (present and (code or session.clean_start)):
+        raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
+    session.code = code
+    session.present = present == 1
+    found = _properties(d)
+    session.reason = found.get(REASON, "")
+    if code:
+        session.count[counters.REFUSED] += 1
+        return
+    if not session.client_id and CLIENT_ID not in found:
+        raise ProtocolError5("no client id was assigned", ERROR)  # [MQTT5-3.1.3-7]
+    accepted(session, not present, _republish)
+    _apply(session, found)
+    if session.journal:
+        _drop_undeliverable(session)
+        unload("refusing5")
+
+
+def _properties(d):
+    # {id: value} of those that count.
+    found = {}
+    if not d.block:
+        return found
+    cursor = d.cursor
+    cursor.start(d.block, d.start, IN_CONNACK)
+    kind = cursor.next()
+    while kind:
+        if kind == AUTH_METHOD:
+            raise ProtocolError5("an authentication method, but none was asked for", ERROR)  # [MQTT5-4.12.0-6]
+        if kind in _NUMBERS:
+            found[kind] = cursor.number()
+        elif kind == CLIENT_ID:
+            found[kind] = cursor.data()
+        elif kind == REASON:
+            found[kind] = cursor.text()
+        kind = cursor.next()
+    return found
+
+
+def _apply(session, found):
+    out = session.out
+    session.begin_anew = False
+    session.known = not session.clean
+    session.expiry = 0 if session.clean else found.get(SESSION_EXPIRY, session.session_expiry)
+    quota = min(session._max_inflight, found.get(RECEIVE_MAXIMUM, 65535))
+    out.limit(found.get(MAXIMUM_SIZE, out.maximum), found.get(MAXIMUM_QOS, 2), found.get(RETAIN_AVAILABLE, 1) == 1)
+    if not out.maximum_qos:
+        quota = 0  # what has to arrive waits for another broker
+        session.notices.append(OSError(EOPNOTSUPP, "the broker takes QoS 0 only"))
+    session.allow(quota)
+    if SERVER_KEEP_ALIVE in found:
+        interval = found[SERVER_KEEP_ALIVE] * 750
+        session.keep_alive.interval = interval
+        session.tick = min(session.tick, interval * 2 // 15 or 1000)
+    if not (session.client_id or session.clean):
+        session.client_id = session.record.client_id = found[CLIENT_ID]
+        session.record.stale = True  # it is durable before the first message leaves
+
+
+def _republish(session):
+    window = session.outbound
+    window.sent_below = 0
+    ended = []
+    for i in range(window.rows - 1, -1, -1):
+        state = window.states[i]
+        if state & STATE >= REL:
+            ended.append(window.mids[i])
+            window.finish(i)
+            session.count[ORPHANED] += 1
+        elif state != SEND:
+            window.states[i] = SEND
+            session.count[REPUBLISHED] += 1
+    return ended
+
+
+def _drop_undeliverable(session):
+    # Messages that are too long for this broker [MQTT5-3.2.2-15].
+    journal = session.journal
+    window = session.outbound
+    most = session.out.maximum
+    if most >= journal.largest + 2:
+        return
+    from .refusing5 import tell
+
+    at = journal.scan(OUT, -1)
+    while at >= 0:
+        if journal.found_state != RELEASED and size_of(journal.found_len) > most:
+            mid = journal.found_mid
+            window.give_up(at)
+            tell(session, UNDELIVERABLE, _TOO_LONG, mid)
+        at = journal.scan(OUT, at)

@@ -1,0 +1,259 @@
+# MQTT 5: what differs from the session of levels 3 and 4, and each message may need. What CONNECT and CONNACK need
+# stands in handshake5.
+#
+# The journal keeps a message as a PUBLISH of level 4 at level 5 too: the level may change while messages wait.
+#
+#   code of PUBACK or PUBREC   the message                                                    clause
+#   00                         as at level 4                                                  MQTT5-4.3.2-3, 4.3.3-4
+#   10: no subscribers         likewise, and is counted
+#   93, 97: a quota            stays, and goes out later as a new one                         MQTT5-4.4.0-2
+#   91: Message ID in use      stays; the connection ends, and then the broker's session
+#   others from 80 on          is done, counted, and told                                     MQTT5-4.4.0-2
+#
+# So many messages of QoS 1 and 2 are unacknowledged at most as CONNACK says; all other packets go on.
+# [MQTT5-3.3.4-7] [MQTT5-3.3.4-8]
+
+from array import array
+
+import inflight.packet as packet
+
+from .compat import const, passed, unload
+from .cursor import ProtocolError5
+from .decoder5 import Decoder5
+from .journal import DONE
+from .outbound import ERROR as MISPLACED
+from .outbound import FINISH, REL, SEND, STATE, UNKNOWN, Outbound
+from .send_buffer5 import SendBuffer5
+from .session import Session
+
+NOTICE = const(1)  # what next_event() returns when `completed` is an exception: no packet that a broker sends
+
+REJECTED = const(17)  # indices of Session.count, behind those of counters
+UNHEARD = const(18)
+LOWERED = const(19)
+UNDELIVERABLE = const(20)
+REPUBLISHED = const(21)
+ORPHANED = const(22)
+TAKEN_OVER = const(23)
+HELD = const(24)
+_COUNTERS = const(25)
+
+_NO_SUBSCRIBERS = const(0x10)
+_FAILURE = const(0x80)
+_NOT_FOUND = const(0x92)
+_TOO_MANY = const(0x93)
+
+_ACK = const(1)
+_REC = const(2)
+
+
+class Outbound5(Outbound):
+    """An Outbound with a quota: so many messages are unacknowledged, at most."""
+
+    quota = 0
+    rejected_seq = 0
+
+    def next(self):
+        first = super().next()
+        if first < 0 or self.states[first] & STATE == REL or self._unacknowledged() < self.quota:
+            return first
+        for i in range(first, self.rows):
+            if self.states[i] & STATE == REL:
+                return i
+        return -1
+
+    def _unacknowledged(self):
+        n = 0
+        for i in range(self.rows):
+            state = self.states[i] & STATE
+            if state != SEND and state != REL:
+                n += 1
+        return n
+
+    def sent(self, i, qos):
+        super().sent(i, qos)
+        self.waiting = True  # it may have been sent before others
+
+    def rejected(self, kind, mid, again):
+        """PUBACK or PUBREC arrived with a failure: the message is done, or with `again` goes out once more as a new
+        one. Returns FINISH (`rejected_seq` is its sequence number), UNKNOWN, or MISPLACED."""
+        i = self.row(mid)
+        state = self.states[i] & STATE if i >= 0 else SEND
+        if state == SEND or state == REL:
+            return UNKNOWN
+        if state != (_ACK if kind == packet.PUBACK else _REC):
+            return MISPLACED
+        if again:
+            self.states[i] = SEND
+            self.waiting = True
+        else:
+            self.give_up(self.addresses[i])
+        return FINISH
+
+    def give_up(self, address):
+        """The message of the record at `address` is done, and the broker does not have it."""
+        self.journal.mark(address, DONE)
+        self.rejected_seq = self.journal.found_seq
+        for i in range(self.rows):
+            if self.addresses[i] == address:
+                self.remove(i)
+                self.refill()
+                return
+        self.queued -= 1
+
+
+class Session5(Session):
+    """A Session of level 5. session_expiry: seconds that the broker keeps it without a connection; expiry: what the
+    broker made of that; adopt: the client id is that of the journal, or the broker assigns one. notices: exceptions
+    that the application is to be told of."""
+
+    PARTS = (Decoder5, SendBuffer5, Outbound5)
+    decoder: Decoder5
+    out: SendBuffer5
+    outbound: Outbound5
+    paused_at: int
+
+    def __init__(self, journal, *args, session_expiry=0xFFFFFFFF, adopt=False, **options):
+        self._adopt = adopt  # an empty client id means that of the journal
+        self.session_expiry = self.expiry = session_expiry
+        self.known = False  # the broker has, or had, this session: what the journal tells, in RAM
+        self.begin_anew = False  # the two sessions disagree: the next CONNECT ends that of the broker
+        self.clean_start = False  # what the last CONNECT said
+        self.reason = ""  # the text of the last CONNACK
+        self.notices = []
+        super().__init__(journal, *args, **options)
+        self.count = array("I", bytes(4 * _COUNTERS))
+        self.interval = self.keep_alive.interval
+
+    @property
+    def receive_maximum(self):
+        """What CONNECT announces."""
+        return min(self._receive_maximum, 65535)
+
+    def _load(self):
+        if self._adopt and self.journal:
+            from .session_store import client_id
+
+            self.client_id = client_id(self.journal)
+        super()._load()
+
+    def reset(self):
+        super().reset()
+        self.out.limit()  # nothing of a connection outlives it
+        self._ack_code = 0  # of the acknowledgement that is due
+        self.told_lowered = False
+        self._quota = self.outbound.quota = 0
+        self.pause = 0  # ms since paused_at until messages may go again
+        self.last_pause = 0
+        self._most_received = 0
+
+    def allow(self, quota):
+        """CONNACK allows so many messages in flight to the broker."""
+        self._quota = self.outbound.quota = quota
+        self._most_received = self._receive_maximum + (self.inbound.rows if self.inbound else 0)
+
+    def expect_qos_2(self):
+        if not self.inbound:
+            from .inbound import Inbound
+
+            # Those whose PUBREL is still to come after a reconnection do not count for the broker.
+            self.inbound = Inbound(self.journal, 2 * self._receive_maximum)
+        return self.inbound
+
+    # --- going out ---
+
+    def _publish_message(self, name, payload, qos, retain):
+        if retain and not qos and not self.out.retain_available:
+            retain = False
+            self._lowered()
+        return super()._publish_message(name, payload, qos, retain)
+
+    def _send_message(self, i):
+        n = super()._send_message(i)
+        if self.out.lowered:
+            self.out.lowered = False
+            self._lowered()
+        return n
+
+    def _lowered(self):
+        from .refusing5 import lowered
+
+        lowered(self)
+        unload("refusing5")
+
+    def _select(self):
+        if self.pause and passed(self.now, self.paused_at, self.pause):
+            self.pause = 0
+            self.outbound.quota = self._quota
+        return super()._select()
+
+    def _put_ack(self, kind, mid, dup):
+        n = super()._put_ack(kind, mid, dup)
+        if self._ack_code:
+            self.out.view[1] = 3
+            self.out.view[4] = self._ack_code
+            self._ack_code = 0
+            n = 5
+        return n
+
+    def disconnect(self, code=0):
+        """As Session.disconnect(), with a reason code."""
+        super().disconnect()
+        if code:
+            buf = self.out.buf
+            buf[1] = 1
+            buf[2] = code
+            self.out.send(3)
+
+    # --- coming in ---
+
+    def next_event(self, now):
+        """As Session.next_event(). NOTICE: `completed` is an exception for the application."""
+        kind = super().next_event(now)
+        if not kind and self.notices:
+            self.completed = self.notices.pop(0)
+            return NOTICE
+        return kind
+
+    def _handle(self, kind):
+        mid = self.decoder.mid
+        if kind > packet.PINGRESP:
+            from .leaving5 import handle
+
+            handle(self, kind)
+        elif kind == packet.PUBREL and not (self.inbound and self.inbound.row(mid) >= 0):
+            self._ack_code = _NOT_FOUND
+        elif kind == packet.PUBREC and self.outbound.row(mid) < 0:
+            self._ack_code = _NOT_FOUND
+        super()._handle(kind)
+
+    def _handle_publish(self):
+        d = self.decoder
+        inbound = self.inbound
+        if d.flags & 4 and not d.offset and inbound and inbound.rows >= self._most_received:
+            if inbound.row(d.mid) < 0:
+                raise ProtocolError5("more messages in flight than receive_maximum", _TOO_MANY)
+        super()._handle_publish()
+
+    def _handle_ack(self, kind):
+        code = self.decoder.code
+        if code < _FAILURE or kind == packet.PUBCOMP:
+            super()._handle_ack(kind)
+            if not self.pause:
+                self.last_pause = 0
+            if code == _NO_SUBSCRIBERS:
+                self.count[UNHEARD] += 1
+        else:
+            from .refusing5 import rejected
+
+            self._ack_code = 0
+            rejected(self, kind, code)
+            unload("refusing5")
+
+    def connection_lost(self, client=None, error=None):
+        if self.connected and client:
+            from .leaving5 import leave
+
+            leave(self, client, error)
+            unload("leaving5")
+        super().connection_lost()
