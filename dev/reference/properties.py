@@ -60,6 +60,17 @@ def block(*pairs):
     return variable(len(data)) + data
 
 
+# Not by a method's name in a string: where the library has its short names, this module has them too.
+_READ = {
+    "byte": lambda f: f.byte(),
+    "two": lambda f: f.word(),
+    "four": lambda f: f.four(),
+    "var": lambda f: f.variable(),
+    "text": lambda f: f.text(),
+    "data": lambda f: f.data(),
+}
+
+
 def read(f, allowed, violation):
     """The properties that stand next in the fields f of a client's packet: [(id, value)]. Raises violation."""
     left = f.variable()
@@ -77,7 +88,7 @@ def read(f, allowed, violation):
         if form == "pair":
             value = (f.text(), f.text())
         else:
-            value = getattr(f, {"two": "word"}.get(form, form))()
+            value = _READ[form](f)
         if (form == "byte" and value > 1) or (kind in _NOT_ZERO and not value):
             raise violation("property %#x is %r" % (kind, value))
         if kind == 0x08 and (not value or "+" in value or "#" in value):

@@ -10,6 +10,7 @@ from . import environment
 from .common import SetupError, say
 
 LOCKS = Path(__file__).parent
+_PYTHON = environment.VENV / "bin/python"
 _PROBE = "import sys; from inflight_tools.fleet.spark.java import java_home; sys.exit(not java_home())"
 
 
@@ -19,9 +20,18 @@ def ensure(_installer):
         say(f"no Spark, and so no pipeline: it needs Python 3.11 or newer, this is {sys.version.split()[0]}")
         return False
     made = environment.add(LOCKS / "fleet.lock")
-    if java_home():
-        return made
-    made = environment.add(LOCKS / "java.lock") or made
-    if subprocess.run([environment.VENV / "bin/python", "-c", _PROBE]).returncode:
-        raise SetupError(f"there is no Java {OLDEST_JAVA} or newer, and the packaged one does not start: install one")
+    if not java_home():
+        made = environment.add(LOCKS / "java.lock") or made
+        if subprocess.run([_PYTHON, "-c", _PROBE]).returncode:
+            problem = f"there is no Java {OLDEST_JAVA} or newer, and the packaged one does not start"
+            raise SetupError(f"{problem}: install one")
+    if made:
+        _archive_classes()
     return made
+
+
+def _archive_classes():
+    # Without it, all works, and starts slowly.
+    done = subprocess.run([_PYTHON, "-m", "inflight_tools.fleet.spark.classes"], capture_output=True, text=True)
+    if done.returncode:
+        say(f"Spark will start slowly: {done.stderr.strip().rpartition(chr(10))[2]}")

@@ -42,7 +42,7 @@ def test_reprs(kind):
         {"password": SECRET * 100, "buffer": bytearray(256)},
         {"password": SECRET, "user": SECRET + "\0"},
         {"password": SECRET, "will": ("#", SECRET, 0, False)},
-        {"password": SECRET, "protocol_level": 5},
+        {"password": SECRET, "protocol_level": 6},
         {"password": SECRET, "tls": True},
     ],
     ids=lambda wrong: "-".join(wrong),

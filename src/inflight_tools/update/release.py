@@ -13,6 +13,8 @@ import typer
 from inflight_tools.boards import bundle
 from inflight_tools.boards.image import one_line
 from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.boards.rename import PACKAGE
+from inflight_tools.boards.shrink import MERGED
 from inflight_tools.cache import write_atomic
 from inflight_tools.update import keys
 
@@ -22,6 +24,9 @@ JOURNAL = 2  # version of the journal's format
 _MICROPYTHON = [[1, 22], [2, 0]]  # from, to before
 _BLOCK = 4096
 _INLINE = 512  # littlefs keeps files up to this size in their folder
+_UNUSED = {"aio", "inbox", "io_waiter", "properties"}  # the firmware has the blocking client
+# Modules that stand in another one, and are imported by their own name nevertheless: by drivers, by inflight itself.
+_IMPORTED = {"compat", "counters", "errors", "journal", "packet", "topic"}
 _FOLDERS = 6  # blocks of folders, and what else is not counted
 _NUMBER_MAX = 2**32 - 1
 _MAGIC = b"inflight release 1\n"
@@ -110,11 +115,12 @@ def make(files, key, number, board, trial_s=300, mpy=6):
 
 def application(board, number):
     """{path in the slot: content} of the application for the board in folder `board`; its status tells release
-    `number`."""
+    `number`. What the firmware never imports stays at home, since two slots have to fit a Pico."""
+    left_out = {f"/lib/{PACKAGE}/{name}.mpy" for name in _UNUSED.union(MERGED).difference(_IMPORTED)}
     return {
         path.removeprefix("/lib/"): content
         for path, content in bundle.files(board, number).items()
-        if path.startswith("/lib/")
+        if path.startswith("/lib/") and path not in left_out
     }
 
 

@@ -6,6 +6,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+from inflight_tools.fleet.spark import classes
 from inflight_tools.fleet.spark.java import java_home
 
 _CODE = Path(__file__).parent
@@ -25,8 +26,8 @@ _DEFAULTS = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # folders are small: a job to list them costs more
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # else each write makes a file per core
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}",
 }
+_LOGGING = f"-Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}"
 _LEAST_MB, _MOST_MB = 1024, 8192
 PARTITIONS = 4  # of a shuffle; Spark's default, 200, makes a batch on a small machine five times as slow
 
@@ -61,6 +62,7 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None
     folder.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder.master(master).appName(name)
     settings = _DEFAULTS | {"spark.sql.shuffle.partitions": str(partitions), "spark.local.dir": str(folder)}
+    settings["spark.driver.extraJavaOptions"] = f"{_LOGGING} {classes.options(home)}".strip()
     settings |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.memory": _memory()}
     for key, value in (settings | (options or {})).items():
         builder = builder.config(key, value)
