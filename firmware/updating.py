@@ -105,7 +105,7 @@ class Update:
 
         number = self._number
         place = "%s/%s" % (self._folder, record.other)
-        if record.state != FETCH or record.candidate != number:
+        if (record.state, record.candidate, record.good_s) != (FETCH, number, release["trial_s"]):
             erase(place)
             record.fetch(number, release["trial_s"])
             store(self._folder, record)
