@@ -262,3 +262,11 @@ def test_replaced_keys_stay_with_later_releases(device_of, server, release_of, e
     assert "not signed" in events([device], outcome(3))[-1][2].get("reason", "")
     server.announce("box", release_of(4, signer=new))
     assert events([device], outcome(4))[-1][2]["state"] == "good"
+
+
+def test_an_announcement_that_comes_during_a_trial_is_not_lost(device_of, server, release_of, events):
+    device = device_of()
+    server.announce("box", release_of(1, trial_s=3))
+    events([device], online("0.1.0+1"))
+    server.announce("box", release_of(2))
+    assert events([device], outcome(2))[-1][2]["state"] == "good"
