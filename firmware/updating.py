@@ -61,14 +61,15 @@ class Update:
             self._try(self._take, message.view)
 
     def _collect(self, message):
-        if message.size > _LONGEST:
+        pieces = self._pieces if message.offset else b""
+        self._pieces = None
+        if message.size > _LONGEST or pieces is None:
             return
-        if not message.offset:
-            self._pieces = b""
-        self._pieces += message.payload
+        pieces += message.payload
         if message.offset + len(message.view) == message.size:
-            self._announced = self._pieces
-            self._pieces = None
+            self._announced = pieces
+        else:
+            self._pieces = pieces
 
     def _try(self, work, *args):
         try:
