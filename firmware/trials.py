@@ -28,7 +28,7 @@ class Trial:
     busy = False
 
     def __init__(self, board, folder, record, runs):
-        self._folder, self._record, self._runs = folder, record, runs
+        self._folder, self._record, self.runs = folder, record, runs
         self._birth = None
         self._acknowledged = self._announced = False
         self.failed = record.outcome == BAD
@@ -46,7 +46,7 @@ class Trial:
     def begin(self, app):
         """The application was built."""
         self._app = app
-        if not self._runs:
+        if not self.runs:
             self._tell()
             return
         app.update = self
