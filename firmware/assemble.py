@@ -38,6 +38,9 @@ def assemble(board, began):
     path = _tried(board)
     record = None if trial and trial.failed else _last_crash(board)
     app = _assemble(board, began, record, path)
+    if trial and trial.runs and not app:
+        # At the prompt, without a watchdog, it would stay for ever.
+        raise RuntimeError("the release does not start with this configuration")
     if app and trial:
         trial.begin(app)
     return app

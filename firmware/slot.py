@@ -132,11 +132,13 @@ class Slot:
         if _digest(path) == self._wanted or self._copied(path):
             self._next()
             return
-        self._have = max(_size(path), 0)
-        if self._have >= self._size:  # of another release, or damaged
+        have = _size(path)
+        self._have = max(have, 0)
+        # Of another release, or damaged; without an index a power cut may have ended _discard().
+        if self._have >= self._size or (have < 0 and self._name == INDEX):
+            self._discard()
             self._make_folders()
             open(path, "wb").close()
-            self._have = 0
         self.waiting = self._size > 0
 
     def _copied(self, path):
@@ -185,11 +187,19 @@ class Slot:
         if _digest(self._place()) == self._wanted:
             self._next()
             return
-        os.remove(self._place())  # once more: its beginning may be from another release
-        self._have = 0
+        self._discard()  # once more: its beginning may be from another release
         self._failures += 1
         if self._failures > 1:
             raise Damaged(self._name)
+
+    def _discard(self):
+        # Removes the file. What came with another index goes with it: the number of its release may be the same.
+        self._have = 0
+        if self._name == INDEX:
+            erase(self._path)
+            make_folder(self._path)
+        elif _size(self._place()) >= 0:
+            os.remove(self._place())
 
     def close(self):
         """Makes durable what has come."""

@@ -28,9 +28,9 @@ class Trial:
     busy = False
 
     def __init__(self, board, folder, record, runs):
-        self._folder, self._record, self._runs = folder, record, runs
+        self._folder, self._record, self.runs = folder, record, runs
         self._birth = None
-        self._acknowledged = False
+        self._acknowledged = self._announced = False
         self.failed = record.outcome == BAD
         if self.failed:
             self._reason = self._why(board)
@@ -46,7 +46,7 @@ class Trial:
     def begin(self, app):
         """The application was built."""
         self._app = app
-        if not self._runs:
+        if not self.runs:
             self._tell()
             return
         app.update = self
@@ -70,7 +70,8 @@ class Trial:
         app._publish_status = publish_status
 
     def received(self, message):
-        """Announcements wait until the trial has ended."""
+        """Announcements wait until the trial has ended: they are retained."""
+        self._announced = True
 
     def close(self):
         """Nothing is open."""
@@ -93,6 +94,13 @@ class Trial:
         store(self._folder, self._record)
         self._app.update = None
         self._tell()
+        if self._announced:
+            import updates
+
+            try:
+                updates.listen(self._app)  # the broker sends the announcement once more
+            except OSError:
+                pass  # the next connection subscribes
 
     def _fail(self, broken):
         app = self._app

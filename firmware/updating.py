@@ -6,7 +6,7 @@ import struct
 import sys
 from binascii import crc32, unhexlify
 
-from files import beside
+from files import beside, exists, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from telemetry import describe
 from update_record import FETCH, TRIAL, load, store
@@ -61,14 +61,15 @@ class Update:
             self._try(self._take, message.view)
 
     def _collect(self, message):
-        if message.size > _LONGEST:
+        pieces = self._pieces if message.offset else b""
+        self._pieces = None
+        if message.size > _LONGEST or pieces is None:
             return
-        if not message.offset:
-            self._pieces = b""
-        self._pieces += message.payload
+        pieces += message.payload
         if message.offset + len(message.view) == message.size:
-            self._announced = self._pieces
-            self._pieces = None
+            self._announced = pieces
+        else:
+            self._pieces = pieces
 
     def _try(self, work, *args):
         try:
@@ -105,7 +106,7 @@ class Update:
 
         number = self._number
         place = "%s/%s" % (self._folder, record.other)
-        if record.state != FETCH or record.candidate != number:
+        if (record.state, record.candidate, record.good_s) != (FETCH, number, release["trial_s"]):
             erase(place)
             record.fetch(number, release["trial_s"])
             store(self._folder, record)
@@ -140,6 +141,14 @@ class Update:
         except OSError:
             with open(self._app.board.config_path()) as f:
                 return json.loads(f.read())["update_keys"]
+
+    def _keep_keys(self, record):
+        # Keys that a release brought are in force until another one brings others: those of the configuration may have
+        # been replaced for a reason.
+        place = self._folder + "/%s/keys"
+        if record.current and exists(place % record.current) and not exists(place % record.other):
+            with open(place % record.current) as f:
+                write(place % record.other, f.read())
 
     def _make_room(self, size, record):
         from announcement import Refused
@@ -199,6 +208,7 @@ class Update:
     def _switch(self):
         self._slot.verify()
         record = load(self._folder)
+        self._keep_keys(record)
         with open("%s/%s/errors" % (self._folder, record.other), "w") as f:
             f.write(json.dumps(list(self._app.errors)))  # these are not the release's
         record.begin_trial()

@@ -281,6 +281,31 @@ def test_a_device_that_cannot_be_reached_waits_for_a_person():
             eq((board.starts(), board.ran), (None, []))
 
 
+class Tried:
+    """A trial: this start is that of a release."""
+
+    runs, failed = True, False
+
+    @staticmethod
+    def begin(board):
+        return Tried
+
+
+def test_a_release_that_waits_for_a_person_has_not_started():
+    with Board() as board:
+        board.configure("{}")
+        with open(files.beside(board, "update.0"), "w"):
+            pass
+        sys.modules["trials"] = Tried
+        try:
+            assert board.starts() is not None  # it restarts: the launcher counts its starts
+            eq(board.stopped, 0)
+        finally:
+            sys.modules.pop("trials", None)
+            os.remove(files.beside(board, "update.0"))
+        assert "configuration" in board.crash_file()
+
+
 def test_a_journal_that_cannot_be_mounted_is_replaced_by_ram():
     for error in (ValueError("a journal of another size"), OSError(5)):
         with Board() as board:

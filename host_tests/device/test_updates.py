@@ -334,6 +334,22 @@ def test_a_damaged_file_is_fetched_once_more_and_then_refused():
         raises(slot.Damaged, fetch, slot_of(folder.path + "/a"), b"x" + IMAGE[1:])
 
 
+def test_nothing_of_another_release_with_the_same_number_stays():
+    for n in (0, 9):  # its index is shorter, or longer
+        index, whole = image([("keys", b"[]"), ("node.py", b"old")] + [("x%d" % k, b"x") for k in range(n)])
+        with Folder() as folder:
+            path = folder.path + "/a"
+            fetch(slot_of(path, index), whole)
+            fetch(slot_of(path))
+            check_slot(path)
+            eq([name for name in os.listdir(path) if name in ("keys", "node.py")], [])
+            folder.write("a/keys", b"[]")
+            os.remove(path + "/index")  # the power was cut while the other release was removed
+            fetch(slot_of(path))
+            check_slot(path)
+            assert "keys" not in os.listdir(path)
+
+
 def test_no_file_leaves_the_slot():
     for name in ("../app.mpy", "/app.mpy", "x/../../app.mpy"):
         index, whole = image([(name, b"evil")])

@@ -64,6 +64,34 @@ def test_other_messages_change_nothing(app, broker, published, until, topic, pay
     assert not published("release")
 
 
+class Piece:
+    """The second piece of an announcement."""
+
+    topic = "inflight/dev/update/manifest"
+    payload = view = b"x"
+    size, offset = 100, 99
+
+
+def handler_of(client):
+    return next(entry[2] for entry in client._handlers if entry[0].endswith(b"/update/+"))
+
+
+def test_the_end_of_an_announcement_without_its_beginning_changes_nothing(app, published):
+    handler_of(app.client)(Piece)
+    app.step()
+    assert app.update is None and not published("release")
+
+
+def test_no_memory_for_an_update_ends_no_application(app, monkeypatch, published):
+    def fails(app):
+        raise MemoryError
+
+    monkeypatch.setattr("updating.Update", fails)
+    handler_of(app.client)(Piece)
+    app.step()
+    assert app.update is None and not published("release")
+
+
 def test_a_device_without_keys_subscribes_to_no_updates(make, broker, published, until):
     app = make(broker.port)
     broker.give("inflight/dev/update/manifest", HOSTILE[0], 1)

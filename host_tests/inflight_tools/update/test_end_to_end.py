@@ -250,3 +250,23 @@ def test_a_release_may_replace_the_keys(device_of, server, release_of, events):
     assert "not signed" in events([device], outcome(2))[-1][2]["reason"]
     server.announce("box", release_of(3, signer=new))
     assert events([device], outcome(3))[-1][2]["state"] == "good"
+
+
+def test_replaced_keys_stay_with_later_releases(device_of, server, release_of, events):
+    device = device_of()
+    new = rsa.generate_private_key(65537, keys.BITS)
+    for made in (release_of(1, accept=new), release_of(2, signer=new)):
+        server.announce("box", made)
+        assert events([device], outcome(made.number))[-1][2]["state"] == "good"
+    server.announce("box", release_of(3))
+    assert "not signed" in events([device], outcome(3))[-1][2].get("reason", "")
+    server.announce("box", release_of(4, signer=new))
+    assert events([device], outcome(4))[-1][2]["state"] == "good"
+
+
+def test_an_announcement_that_comes_during_a_trial_is_not_lost(device_of, server, release_of, events):
+    device = device_of()
+    server.announce("box", release_of(1, trial_s=3))
+    events([device], online("0.1.0+1"))
+    server.announce("box", release_of(2))
+    assert events([device], outcome(2))[-1][2]["state"] == "good"

@@ -117,6 +117,8 @@ def test_either_of_two_keys_is_accepted(key):
     # This far: CPython does not run compiled modules.
     with pytest.raises(Refused, match="MicroPython from"):
         check(made.announcement, [keys.public(other), keys.public(key)], "unix", Record())
+    with pytest.raises(Refused, match="MicroPython from"):
+        check(made.announcement, ["k" * 511 + "!", keys.public(key)], "unix", Record())
 
 
 # --- releases ---
@@ -166,7 +168,7 @@ def test_a_release_of_the_command(tmp_path, run):
     [
         (("--board", "pico_w", "--number", 0), "--number 0"),
         (("--board", "nono", "--number", 1), "no board nono"),
-        (("--board", "unix", "--number", 1, "--accept", "abc"), "--accept"),
+        *((("--board", "unix", "--number", 1, "--accept", text), "--accept") for text in ("abc", "k" * 512, "!" * 512)),
     ],
 )
 def test_wrong_arguments_are_refused_in_one_line(tmp_path, run, words, reason):

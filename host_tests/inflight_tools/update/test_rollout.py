@@ -9,8 +9,12 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from dev.subscriber import Subscriber
 from host_tests.waiting import wait_for
 from inflight_tools import cli
+from inflight_tools.update import rollout as rollouts
+from inflight_tools.update.rollout import run
+from inflight_tools.update.waves import Course
 
 NAMES = [f"box{i}" for i in range(4)]
 
@@ -104,6 +108,23 @@ def test_without_devices_or_broker_it_says_so(rollout, broker):
     with contextlib.suppress(OSError):
         done, _ = rollout(1)
         assert done.exit_code == 1 and done.stderr.startswith("error: ")
+
+
+def test_a_rollout_that_ends_while_the_broker_is_down_withdraws_from_all(broker, server, release_of, monkeypatch):
+    monkeypatch.setattr("inflight_tools.update.server._TIMEOUT_S", 0)
+    course = Course(1, [["box0", "box1"]], 10, 100)
+    with Subscriber(broker.port, "inflight/+/update/manifest") as seen:
+
+        def stopping():
+            if len(seen.messages) < 2:
+                return False
+            broker.stop()
+            return True
+
+        with pytest.raises(ValueError, match="still announced to box0, box1"):
+            run(server, rollouts.Fleet(server), course, release_of(1), lambda *_: None, stopping)
+        broker.start()
+        wait_for(lambda: {m.topic.split("/")[1] for m in seen.messages if not m.payload} == {"box0", "box1"}, 60)
 
 
 @pytest.mark.long("INFLIGHT_UPDATES")

@@ -161,5 +161,5 @@ def main(
 def _check(number, accept):
     if not 0 < number <= _NUMBER_MAX:
         raise ValueError(f"--number {number}: write a number from 1 to {_NUMBER_MAX}")
-    if len(accept) > 2 or any(len(text) != 4 * keys.BITS // 8 // 3 for text in accept):
+    if len(accept) > 2 or not all(map(keys.is_public, accept)):
         raise ValueError("--accept: one or two public keys, as `inflight keys` prints them between quotes")

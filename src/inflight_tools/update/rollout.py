@@ -71,8 +71,12 @@ def run(server, fleet, course, release, report, stopping):
                 _ended(server, course, event[0], report)
             report(None, None)
     finally:
-        for device in course.running:
-            server.withdraw(device)
+        left = server.withdraw(*course.states)
+    if left:
+        raise ValueError(
+            f"release {release.number} is still announced to {', '.join(left)}, since the broker does not answer: "
+            "when it does, publish an empty retained message to update/manifest of each"
+        )
 
 
 def _ended(server, course, device, report):

@@ -4,6 +4,9 @@ import json
 import queue
 import struct
 import threading
+import time
+
+from paho.mqtt.enums import MQTTErrorCode
 
 from inflight_tools.boards.device.broker import client_of
 
@@ -50,11 +53,18 @@ class Server:
         self._offers[device] = release
         self._client.publish(self._topic(device, "update/manifest"), release.announcement, 1, retain=True)
 
-    def withdraw(self, device):
-        """Announces no release to a device any more. Returns when the broker knows, or after a time-out."""
-        self._offers.pop(device, None)
-        info = self._client.publish(self._topic(device, "update/manifest"), b"", 1, retain=True)
-        info.wait_for_publish(_TIMEOUT_S)
+    def withdraw(self, *devices):
+        """Announces no release to devices any more. Returns when the broker knows, or after a time-out: the devices of
+        which it does not know yet."""
+        sent = {}
+        for device in devices:
+            self._offers.pop(device, None)
+            sent[device] = info = self._client.publish(self._topic(device, "update/manifest"), b"", 1, retain=True)
+            info.rc = MQTTErrorCode.MQTT_ERR_SUCCESS  # without a connection, too: the next one sends it
+        end = time.monotonic() + _TIMEOUT_S
+        for info in sent.values():
+            info.wait_for_publish(max(end - time.monotonic(), 0))
+        return [device for device, info in sent.items() if not info.is_published()]
 
     # --- paho's thread ---
 
