@@ -118,7 +118,7 @@ except ImportError: pass
 """
 _FORGET = """
 if _updated:
- for n in ('update.0', 'update.1'):
+ for n in ('update.1', 'update.0'):
   try: os.remove('/' + n)
   except OSError: pass
  for n in ('/a', '/b'): _erase(n)
