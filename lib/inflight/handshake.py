@@ -5,9 +5,11 @@ from errno import EACCES
 import inflight.counters as counters
 
 from .base import OPEN, POLL, REQUEST
-from .compat import copy, ticks_ms, unload
+from .compat import copy, ticks_ms
 from .packet import ProtocolError, begin, check_size, put_string
 from .session_record import CLEAN, ENDING, PERSISTENT
+
+NO_BLOCKS = (b"", b"")  # the properties of levels that have none
 
 
 def steps(client):
@@ -81,18 +83,12 @@ def check_tls(tls):
         raise ValueError("tls does not verify: set verify_mode = CERT_REQUIRED, check_hostname, and load a CA")
 
 
-def connect(session, now, clean_session, keepalive, user, password, will):
+def connect(session, now, clean_session, keepalive, user, password, will, *level_5):
     """Session.connect()."""
     out = session.out
+    clean_start, blocks = level_5 or (clean_session, NO_BLOCKS)
     level = session.decoder.protocol_level
-    start, blocks = clean_session, (b"", b"")
-    if level == 5:
-        from .handshake5 import clean_start, connect_blocks
-
-        session.keep_alive.interval = session.interval  # the broker may have changed it for the last connection
-        start, blocks = clean_start(session, clean_session), connect_blocks(session, clean_session, will)
-        unload("handshake5")
-    out.send(connect_packet(out.buf, level, session.client_id, start, keepalive, user, password, will, blocks))
+    out.send(connect_packet(out.buf, level, session.client_id, clean_start, keepalive, user, password, will, blocks))
     session.clean = clean_session
     session.code = 0
     session.keep_alive.begin(now)
@@ -104,12 +100,6 @@ def connect(session, now, clean_session, keepalive, user, password, will):
 def connack(session):
     """CONNACK arrived. Raises ProtocolError, OSError if flash fails."""
     d = session.decoder
-    if d.protocol_level == 5:
-        from .handshake5 import connack
-
-        connack(session)
-        unload("handshake5")
-        return
     # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
     present = d.buf[d.at] if d.protocol_level > 3 else 0
     session.code = d.buf[d.at + 1]
@@ -163,7 +153,7 @@ def accepted(session, none, lose):
 
 
 def connect_packet(
-    buf, protocol_level, client_id, clean_session, keepalive, user=None, password=None, will=None, blocks=(b"", b"")
+    buf, protocol_level, client_id, clean_session, keepalive, user=None, password=None, will=None, blocks=NO_BLOCKS
 ):
     """Writes a CONNECT. All strings are bytes; will is (topic, payload, qos, retain) or None; blocks: the properties
     of level 5, of the packet and of the will. Returns its length. [MQTT-3.1]"""

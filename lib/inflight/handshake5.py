@@ -47,11 +47,12 @@ _TOO_LONG = 0x95
 # --- CONNECT ---
 
 
-def clean_start(session, clean_session):
-    """Returns the flag Clean Start of the next CONNECT."""
+def begin(session, clean_session, will):
+    """A CONNECT is due: returns its flag Clean Start, and the properties of it and of its will."""
+    session.keep_alive.interval = session.interval  # the broker may have changed it for the last connection
     known = session.has_session and session.record.mode != CLEAN if session.journal else session.known
     session.clean_start = clean_session or session.begin_anew or not known
-    return session.clean_start
+    return session.clean_start, connect_blocks(session, clean_session, will)
 
 
 def connect_blocks(session, clean_session, will):

@@ -147,6 +147,13 @@ class Session5(Session):
         self.last_pause = 0
         self._most_received = 0
 
+    def connect(self, now, clean_session, keepalive, user, password, will, *level_5):
+        from .handshake5 import begin
+
+        level_5 = begin(self, clean_session, will)
+        unload("handshake5")
+        super().connect(now, clean_session, keepalive, user, password, will, *level_5)
+
     def allow(self, quota):
         """CONNACK allows so many messages in flight to the broker."""
         self._quota = self.outbound.quota = quota
@@ -217,6 +224,12 @@ class Session5(Session):
 
     def _handle(self, kind):
         mid = self.decoder.mid
+        if kind == packet.CONNACK:
+            from .handshake5 import connack
+
+            connack(self)
+            unload("handshake5")
+            return
         if kind > packet.PINGRESP:
             from .leaving5 import handle
 

@@ -1,11 +1,9 @@
 # The arguments of a client: checked, encoded and kept. Loaded when a client is made.
 
-from .compat import const, print_exception, ticks_ms, unload
-from .handshake import check_tls, connect_packet
+from .compat import print_exception, ticks_ms, unload
+from .handshake import NO_BLOCKS, check_tls, connect_packet
 from .session import Session
 from .topic import encode, encode_name
-
-_MOST_INFLIGHT = const(64)
 
 
 def configure(
@@ -51,8 +49,6 @@ def configure(
             raise ValueError("a password needs a user name")
         if session_expiry is not None:
             raise ValueError("session_expiry needs protocol_level=5")
-    else:
-        _check_level_5(session_expiry, clean_session, max_inflight, retry_ms)
     if not 0 <= keepalive <= 65535:
         raise ValueError("keepalive is 0 to 65535 seconds")
     if max_inflight < 1 or receive_maximum < 1:
@@ -94,29 +90,18 @@ def configure(
     client._no_connack = False  # the last CONNECT had no answer
     client._topic = None  # the last topic published to; the session has it as bytes
     # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
-    make_session, more, blocks = Session, {}, (b"", b"")
+    interval = keepalive * 750
+    settings = (protocol_level, max_inflight, receive_maximum, interval, retry_ms, when_full, timeout_ms)
+    blocks = NO_BLOCKS
     if protocol_level == 5:
-        from .mqtt5 import Session5 as make_session
+        from .options5 import check, session
 
-        more = {"adopt": not (name or clean_session), "session_expiry": session_expiry or 0xFFFFFFFF}
-    client.session = make_session(
-        journal,
-        buffer,
-        name,
-        protocol_level,
-        max_inflight,
-        receive_maximum,
-        keepalive * 750,
-        retry_ms,
-        when_full,
-        timeout_ms,
-        **more,
-    )
-    if protocol_level == 5:
-        from .handshake5 import connect_blocks
-
-        blocks = connect_blocks(client.session, clean_session, client._will)
+        check(session_expiry, clean_session, max_inflight, retry_ms)
+        client.session, blocks = session(client, session_expiry, journal, buffer, name, *settings)
+        unload("options5")
         unload("handshake5")
+    else:
+        client.session = Session(journal, buffer, name, *settings)
     # Whether CONNECT fits the buffer shows now, not on the way.
     user, password = client._login
     out = client.session.out.buf
@@ -129,15 +114,6 @@ def configure(
     client._attempts = 0
     client._connected_at = None  # since when the connection stands
     client._next_attempt = ticks_ms()  # the time of the next attempt to connect
-
-
-def _check_level_5(session_expiry, clean_session, max_inflight, retry_ms):
-    if session_expiry is not None and (clean_session or not 0 < session_expiry <= 0xFFFFFFFF):
-        raise ValueError("session_expiry is 1 to 4294967295 seconds; clean_session=True keeps no session")
-    if max_inflight > _MOST_INFLIGHT:
-        raise ValueError("level 5: max_inflight is %d at most" % _MOST_INFLIGHT)
-    if retry_ms:
-        raise ValueError("level 5 repeats nothing on the same connection [MQTT5-4.4.0-1]: retry_ms is 0")
 
 
 def _encode_will(client, will, protocol_level):

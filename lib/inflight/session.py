@@ -169,14 +169,15 @@ class Session:
         self.count[counters.OUTAGES] += 1
         self.reset()
 
-    def connect(self, now, clean_session, keepalive, user, password, will):
+    def connect(self, now, clean_session, keepalive, user, password, will, *level_5):
         """A connection stands, CONNECT is its first packet [MQTT-3.1.0-1]; keepalive in seconds,
-        strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
+        strings as bytes; level_5: its Clean Start, and properties. Raises ValueError if the packet does not
+        fit the buffer, OSError if flash fails."""
         self._begin()
         self.reset()
         from .handshake import connect
 
-        connect(self, now, clean_session, keepalive, user, password, will)
+        connect(self, now, clean_session, keepalive, user, password, will, *level_5)
         self.busy = False
 
     def resume(self):

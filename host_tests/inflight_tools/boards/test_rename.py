@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dev.runtimes import runtime
-from inflight_tools.boards.bundle import library, shrunk, sources, translate
+from inflight_tools.boards.bundle import compile_all, library, shrunk, sources, translate
 from inflight_tools.boards.rename import _ROM, mentioned
 
 
@@ -86,7 +86,15 @@ def test_a_traceback_is_translated_back():
 
 
 def _frame(line):
-    return '  File "core.py", line 1, in ' + line.split("def ")[1].split("(")[0]
+    return '  File "inflight.core", line 1, in ' + line.split("def ")[1].split("(")[0]
+
+
+def test_tracebacks_name_the_module():
+    """The name of a file would be one more string in the heap for each module that is loaded."""
+    compiled = compile_all(library())
+    for place, names in {"inflight/core": b"inflight.core", "inflight/__init__": b"inflight"}.items():
+        assert names in compiled[place]
+    assert not [place for place, code in compiled.items() if f"{place.rpartition('/')[2]}.py".encode() in code]
 
 
 @pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])

@@ -7,12 +7,12 @@ import time
 
 from inflight_tools.boards.kept import kept
 from inflight_tools.boards.rename import PACKAGE, mentioned
-from inflight_tools.boards.shrink import originals, shrink
+from inflight_tools.boards.shrink import module_name, originals, shrink
 from inflight_tools.sources import device_sources
 
 LIB, BOARDS, FIRMWARE = device_sources()
 STARTERS = ("boot", "main")  # MicroPython starts these, as source files at the root
-_FRAME = re.compile(r'(^ +File "(\w+\.py)", line \d+, in )(\w+)')
+_FRAME = re.compile(r'(^ +File "([\w.]+)", line \d+, in )(\w+)')
 _TODAY = int(time.time()) // 86_400 * 86_400
 _NOT_ON_DEVICES = ("cpython", "manifest")
 
@@ -74,15 +74,14 @@ def compile_all(found, public=()):
 
 
 def compile_texts(texts):
-    """{path: .mpy} of `texts`, {path: source}. Tracebacks name the last part of the path."""
+    """{path: .mpy} of `texts`, {path: source}. Tracebacks name the module: an import makes a string of that anyway,
+    where the name of a file would be one more for each module, some 20 bytes of heap."""
     return {place: code.encode("latin-1") for place, code in kept(_compiled, texts).items()}
 
 
 def _compiled(texts):
     """compile_texts() with the bytes of .mpy as characters, as JSON can tell them."""
-    return {
-        place: compile_mpy(text, f"{place.rpartition('/')[2]}.py").decode("latin-1") for place, text in texts.items()
-    }
+    return {place: compile_mpy(text, module_name(place)).decode("latin-1") for place, text in texts.items()}
 
 
 def _numbered(text, release):

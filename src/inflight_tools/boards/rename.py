@@ -25,6 +25,7 @@ _LOADED = (
     "subscribing",
     "dispatching",
     "mqtt5_core",
+    "options5",
     "handshake5",
     "new_journal",
     "recovery",

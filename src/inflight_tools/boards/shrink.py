@@ -52,9 +52,9 @@ def shrink(sources, public=None):
 
 
 def originals(sources, public):
-    """{(file that tracebacks name, name in the output of shrink()): name in the source}"""
+    """{(module that tracebacks name, name in the output of shrink()): name in the source}"""
     tables = rename(_shrink(sources), public)
-    return {(f"{place.rpartition('/')[2]}.py", new): name for place in tables for name, new in tables[place].items()}
+    return {(module_name(place), new): name for place in tables for name, new in tables[place].items()}
 
 
 def _shrink(sources):
@@ -67,6 +67,11 @@ def _shrink(sources):
         if modules:
             trees = _merge(trees, f"{PACKAGE}/{group}", modules, constants)
     return _detach_texts(trees) if f"{PACKAGE}/core" in trees else trees
+
+
+def module_name(place):
+    """What the module at `place` is imported as."""
+    return _dotted(place.removesuffix("/__init__"))
 
 
 def _dotted(place):
