@@ -45,10 +45,9 @@ def test_modules_go_to_rom_and_are_imported_from_there(tmp_path):
 
 
 def test_an_image_that_is_damaged_on_the_way_is_reported(tmp_path, monkeypatch):
-    write, text = rom.write, compiled()["/lib/inflight/topic.mpy"]
-    monkeypatch.setattr(
-        rom, "write", lambda link, image: write(link, image.replace(text, text.replace(b"topic.py", b"topic.px")))
-    )
+    write, code = rom.write, compiled()["/lib/inflight/topic.mpy"]
+    damaged = code.replace(b"inflight.topic", b"inflight.topix")  # the name that tracebacks tell
+    monkeypatch.setattr(rom, "write", lambda link, image: write(link, image.replace(code, damaged)))
     with StandIn(tmp_path, RUNTIME, rom=ROM) as there:
         with pytest.raises(DeviceError, match="^/rom/lib/inflight/topic.mpy did not arrive as sent"):
             put(there.port)
