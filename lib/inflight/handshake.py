@@ -9,8 +9,6 @@ from .compat import copy, ticks_ms
 from .packet import ProtocolError, begin, check_size, put_string
 from .session_record import CLEAN, ENDING, PERSISTENT
 
-NO_BLOCKS = (b"", b"")  # the properties of levels that have none
-
 
 def steps(client):
     """Connecting as a sequence of steps, which each client takes in its own way. Every step but POLL gives the next
@@ -83,11 +81,11 @@ def check_tls(tls):
         raise ValueError("tls does not verify: set verify_mode = CERT_REQUIRED, check_hostname, and load a CA")
 
 
-def connect(session, now, clean_session, keepalive, user, password, will, *level_5):
+def connect(session, now, clean_session, keepalive, user, password, will):
     """Session.connect()."""
     out = session.out
-    clean_start, blocks = level_5 or (clean_session, NO_BLOCKS)
     level = session.decoder.protocol_level
+    clean_start, blocks = session.connect_fields(clean_session, will)
     out.send(connect_packet(out.buf, level, session.client_id, clean_start, keepalive, user, password, will, blocks))
     session.clean = clean_session
     session.code = 0
@@ -153,7 +151,7 @@ def accepted(session, none, lose):
 
 
 def connect_packet(
-    buf, protocol_level, client_id, clean_session, keepalive, user=None, password=None, will=None, blocks=NO_BLOCKS
+    buf, protocol_level, client_id, clean_session, keepalive, user=None, password=None, will=None, blocks=(b"", b"")
 ):
     """Writes a CONNECT. All strings are bytes; will is (topic, payload, qos, retain) or None; blocks: the properties
     of level 5, of the packet and of the will. Returns its length. [MQTT-3.1]"""

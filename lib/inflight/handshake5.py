@@ -47,16 +47,16 @@ _TOO_LONG = 0x95
 # --- CONNECT ---
 
 
-def begin(session, clean_session, will):
-    """A CONNECT is due: returns its flag Clean Start, and the properties of it and of its will."""
+def connect_fields(session, clean_session, will):
+    """Returns the flag Clean Start of the next CONNECT, and the properties of it and of its will."""
     session.keep_alive.interval = session.interval  # the broker may have changed it for the last connection
     known = session.has_session and session.record.mode != CLEAN if session.journal else session.known
     session.clean_start = clean_session or session.begin_anew or not known
-    return session.clean_start, connect_blocks(session, clean_session, will)
+    return session.clean_start, _connect_blocks(session, clean_session, will)
 
 
-def connect_blocks(session, clean_session, will):
-    """Returns the properties of CONNECT and of its will. Acknowledgements shall come without reasons as text."""
+def _connect_blocks(session, clean_session, will):
+    # Acknowledgements shall come without reasons as text.
     data = struct.pack(">BHH", RECEIVE_MAXIMUM, session.receive_maximum, 0x1700)
     if not clean_session:
         data += struct.pack(">BI", SESSION_EXPIRY, session.session_expiry)

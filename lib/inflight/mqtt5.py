@@ -147,12 +147,12 @@ class Session5(Session):
         self.last_pause = 0
         self._most_received = 0
 
-    def connect(self, now, clean_session, keepalive, user, password, will, *level_5):
-        from .handshake5 import begin
+    def connect_fields(self, clean_session, will):
+        from .handshake5 import connect_fields
 
-        level_5 = begin(self, clean_session, will)
+        fields = connect_fields(self, clean_session, will)
         unload("handshake5")
-        super().connect(now, clean_session, keepalive, user, password, will, *level_5)
+        return fields
 
     def allow(self, quota):
         """CONNACK allows so many messages in flight to the broker."""

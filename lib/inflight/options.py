@@ -1,7 +1,7 @@
 # The arguments of a client: checked, encoded and kept. Loaded when a client is made.
 
 from .compat import print_exception, ticks_ms, unload
-from .handshake import NO_BLOCKS, check_tls, connect_packet
+from .handshake import check_tls, connect_packet
 from .session import Session
 from .topic import encode, encode_name
 
@@ -92,18 +92,17 @@ def configure(
     # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
     interval = keepalive * 750
     settings = (protocol_level, max_inflight, receive_maximum, interval, retry_ms, when_full, timeout_ms)
-    blocks = NO_BLOCKS
     if protocol_level == 5:
         from .options5 import check, session
 
         check(session_expiry, clean_session, max_inflight, retry_ms)
-        client.session, blocks = session(client, session_expiry, journal, buffer, name, *settings)
+        client.session = session(session_expiry, clean_session, journal, buffer, name, *settings)
         unload("options5")
-        unload("handshake5")
     else:
         client.session = Session(journal, buffer, name, *settings)
     # Whether CONNECT fits the buffer shows now, not on the way.
     user, password = client._login
+    _, blocks = client.session.connect_fields(clean_session, client._will)
     out = client.session.out.buf
     connect_packet(out, protocol_level, name, clean_session, keepalive, user, password, client._will, blocks)
     client._message = None  # what handlers get: see dispatching

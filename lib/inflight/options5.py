@@ -1,7 +1,6 @@
 # What differs when a client of level 5 is made. Loaded for that, beside options.
 
 from .compat import const
-from .handshake5 import connect_blocks
 from .mqtt5 import Session5
 
 _MOST_INFLIGHT = const(64)
@@ -17,10 +16,7 @@ def check(session_expiry, clean_session, max_inflight, retry_ms):
         raise ValueError("level 5 repeats nothing on the same connection [MQTT5-4.4.0-1]: retry_ms is 0")
 
 
-def session(client, session_expiry, journal, buffer, name, *settings):
-    """Returns the client's session, and the properties of its CONNECT and will."""
-    anew = client._clean_session
-    made = Session5(
-        journal, buffer, name, *settings, adopt=not (name or anew), session_expiry=session_expiry or 0xFFFFFFFF
-    )
-    return made, connect_blocks(made, anew, client._will)
+def session(session_expiry, clean_session, journal, buffer, name, *settings):
+    """Returns the client's session."""
+    adopt = not (name or clean_session)
+    return Session5(journal, buffer, name, *settings, adopt=adopt, session_expiry=session_expiry or 0xFFFFFFFF)

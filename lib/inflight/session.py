@@ -169,16 +169,19 @@ class Session:
         self.count[counters.OUTAGES] += 1
         self.reset()
 
-    def connect(self, now, clean_session, keepalive, user, password, will, *level_5):
+    def connect(self, now, clean_session, keepalive, user, password, will):
         """A connection stands, CONNECT is its first packet [MQTT-3.1.0-1]; keepalive in seconds,
-        strings as bytes; level_5: its Clean Start, and properties. Raises ValueError if the packet does not
-        fit the buffer, OSError if flash fails."""
+        strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
         self._begin()
         self.reset()
         from .handshake import connect
 
-        connect(self, now, clean_session, keepalive, user, password, will, *level_5)
+        connect(self, now, clean_session, keepalive, user, password, will)
         self.busy = False
+
+    def connect_fields(self, clean_session, will):
+        """Returns what level 5 has otherwise in CONNECT: its flag 2, and the properties of it and of its will."""
+        return clean_session, (b"", b"")
 
     def resume(self):
         """Lets messages go, those in flight first [MQTT-4.4.0-1]. From now on the broker may know
