@@ -138,15 +138,11 @@ def cancelled_once(name, k, late):
     with Slow() as b:
         narrow(b)
         client = make(b.port, RamFlash(4, 1024 if before is _full else 4096))
-        if name == "__anext__":
-            client.__aiter__()
-        else:
-            client._on_message = lambda m: got.append(m.payload)
 
         async def scene():
             other = None
             if name != "connect":
-                await client.subscribe("in", 2)
+                await client.subscribe("in", 2, None if name == "__anext__" else lambda m: got.append(m.payload))
                 await client.connect()
                 narrow(client)
             if before:
@@ -186,7 +182,6 @@ async def still_works(client, b, got, name, result):
         while len(got) < 2:
             got.append((await client.__anext__()).payload)
         assert got == [b"in 0", b"in 1"]
-        client._on_message = lambda m: got.append(m.payload)
         waiting = asyncio.create_task(client.__anext__())  # through with the last one
         await until(lambda: not any(session.flight for session in b.sessions.values()))
         waiting.cancel()
@@ -194,7 +189,7 @@ async def still_works(client, b, got, name, result):
     for qos in (0, 1, 2):
         await client.publish("after", b"%d" % qos, qos)
     assert await client.drain(3000)
-    assert await client.subscribe("in", 2) == 2
+    assert await client.subscribe("in", 2, lambda m: got.append(m.payload)) == 2
     assert await client.ping() >= 0
     b.give("in", b"last", 2)
     await until(lambda: got and got[-1] == b"last")

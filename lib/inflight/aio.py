@@ -1,52 +1,23 @@
 # The asyncio client: the same session in one task, which connects, reads, and waits when the
 # socket takes no more; another one wakes it for the timers. Everybody may write, but nothing is
 # awaited within a step of the session: a caller that is cancelled leaves packets and journal
-# whole, and what is half written goes on.
-#
-# Messages for `async for` go through the inbox, and reading goes on:
-#
-#   inbox     a message waits; taken by __anext__() only: whoever is cancelled before that has taken nothing
-#   in use    its consumer has an object of its own; its Message ID (QoS 1 and 2) stands in _in_use
-#   released  its consumer has asked for the next one, or has ended: PUBACK or PUBREC, in the order received
-#   a new connection: the inbox is emptied, the broker sends again what was not acknowledged. A message of QoS 2
-#             that is in use is not handed out again, but acknowledged on the new connection when it is released
-#
-# Who waits for consumers - a message for the full inbox, one for a handler behind unacknowledged ones, an
-# acknowledgement behind that of a message still in use - waits while they move, and for a quarter of the time-out
-# at most, so that answers of the broker that stand behind it come in time. After that the inbox takes no more: what
-# comes for it stays with the broker, unacknowledged (QoS 0 is counted as `unhandled`), until a consumer has emptied it
-# and a new connection gets what was left.
+# whole, and what is half written goes on. Messages for `async for` are kept by consumers.
 #
 # An operation that was interrupted (Ctrl-C, no memory, flash that failed) leaves a mark: session.busy, or _unfinished
 # while bytes or a message change hands. Nothing is written any more then. _recover() replaces the client's tasks,
 # which may wait in the middle of something, and reads the journal anew.
 
 import asyncio
-from errno import ECONNABORTED, ECONNRESET, ENOBUFS, ENOTCONN, ETIMEDOUT
+from errno import ECONNABORTED, ECONNRESET, ENOTCONN, ETIMEDOUT
 
 import inflight.counters as counters
 import inflight.packet as packet
 
-from .base import OPEN, POLL, READING, WRITING, Base
-from .compat import const, passed, ticks_add, ticks_diff, ticks_ms, unload
-from .dispatching import has_handler
+from .base import OPEN, POLL, WRITING, Base
+from .compat import passed, ticks_add, ticks_diff, ticks_ms, unload
 from .errors import OutboxFull
-from .inbox import Inbox
 from .io_waiter import IOWaiter, open_socket, sleep_ms
 from .transport import PACE, Transport
-
-_MID = const(0)  # a message in use: Message ID,
-_FLAGS = const(1)  # flags of its PUBLISH,
-_CONSUMER = const(2)  # the task that took it, None: it is released,
-_TRANSPORT = const(3)  # the connection that it came on,
-_SINCE = const(4)  # ticks when it was taken
-_MAX_IN_USE = const(32)  # with more of them, acknowledgements do not wait for their turn
-
-
-def _for_consumers(message):
-    # The on_message of a client with an inbox. _deliver() puts the message there by itself: what fails in doing so is
-    # no handler's error, which would be acknowledged.
-    pass
 
 
 class AsyncClient(Base):
@@ -75,14 +46,8 @@ class AsyncClient(Base):
         self._error = self._pending_error = None  # what ended the last attempt or connection; shall end this one
         self._lock = asyncio.Lock()  # one request at a time
         self._changed = asyncio.Event()  # something was read or written, or time has passed
-        self._inbox = None  # Inbox, once there is a consumer
-        self._message_ready = asyncio.Event()  # there is one, or there will be no more
-        self._in_use = []  # messages of QoS 1 and 2 that consumers have, in the order received
-        self._consumer_active_at = 0  # when a consumer asked, or a message came to an empty inbox
-        self._paused = False  # the client waits for them
-        self._consumer_asked = asyncio.Event()  # a consumer did, or time has passed
-        self._messages_skipped = False  # messages for the inbox were left with the broker:
-        self._reconnecting = False  # another connection shall get them
+        self._consumers = None  # Consumers, once there is one
+        self._reconnecting = False  # another connection shall get messages that were left with the broker
         self._requested = None  # filters and handlers of the SUBSCRIBE under way
         self._granted_qos = None  # what the last one was granted
 
@@ -120,7 +85,7 @@ class AsyncClient(Base):
         self._error = None
         self._start()
         tasks = self._tasks
-        while not (self._ready or self._paused and self.connected):
+        while not (self._ready or self._consumers and self._consumers.paused and self.connected):
             if self._error or self._tasks is not tasks:
                 raise self._error or OSError(ECONNABORTED, "disconnected")
             await self._wait_for_change()
@@ -154,16 +119,16 @@ class AsyncClient(Base):
         self._closed = True
         self._stop()
         self._close()
-        self._message_ready.set()
+        if self._consumers:
+            self._consumers.message_ready.set()
         self._report_end(error)
 
     def _close(self):
         self._out_left = 0
-        self._ready = self._paused = self._messages_skipped = self._reconnecting = False
+        self._ready = self._reconnecting = False
         self._requested = None
-        if self._inbox:
-            self._inbox.clear()
-            self._in_use = [used for used in self._in_use if used[_FLAGS] & 4]  # QoS 1 comes again
+        if self._consumers:
+            self._consumers.connection_closed()
         self.session.reset()
         if self._transport:
             self._waiter.wake()  # nobody waits for a closed socket
@@ -236,7 +201,8 @@ class AsyncClient(Base):
 
     def _wake(self):
         self._changed.set()
-        self._consumer_asked.set()
+        if self._consumers:
+            self._consumers.asked.set()
         self._waiter.wake()
 
     async def _open(self):
@@ -272,7 +238,7 @@ class AsyncClient(Base):
                 self._out_left = session.data_to_send(ticks_ms())
                 self._out_at = session.out.at
                 if not self._out_left:
-                    if session.connected and self._in_use and self._acknowledge():
+                    if session.connected and self._consumers and self._consumers.acknowledge():
                         continue
                     self._unfinished = 0
                     return True
@@ -338,14 +304,16 @@ class AsyncClient(Base):
         kind = session.next_event(ticks_ms())
         while kind:
             if kind == packet.PUBLISH:
-                await self._deliver()
+                if not (self._consumers and await self._consumers.deliver()):
+                    self._deliver()
             elif session.completed:
                 self._report_complete(session.completed)
             elif kind == packet.SUBACK and self._requested:
                 self._granted_qos = self._granted(*self._requested)  # whoever asked, and may have been cancelled
                 self._requested = None
             elif kind == packet.CONNACK and not session.present and (self._clean_session or decoder.protocol_level > 3):
-                self._in_use = []  # Message IDs of a session that is no more
+                if self._consumers:
+                    self._consumers.session_lost()
             while not self._flush():
                 await self._wait_writable()
             if session.code:
@@ -353,76 +321,10 @@ class AsyncClient(Base):
             kind = session.next_event(ticks_ms())
         await sleep_ms(0)  # a broker that never pauses leaves time to the others
 
-    async def _deliver(self):
-        session = self.session
-        d = session.decoder
-        first = session.deliver and not d.offset
-        if first and session.redelivered and self._is_held(d.mid):
-            return  # it is acknowledged when its consumer is through with it
-        if first and self._inbox and d.flags & 6 and not self._is_in_turn() and has_handler(self):
-            await self._wait_for_consumers(self._is_in_turn)
-        if session.deliver and self._on_message is _for_consumers and d.n == d.size and not has_handler(self):
-            await self._queue_message()
-            return
-        if session.deliver:
+    def _deliver(self):
+        if self.session.deliver:
             self._dispatch()
-        session.delivered()
-
-    def _is_held(self, mid):
-        # True if this message of QoS 2 waits, or is in use: on this connection from now on.
-        for used in self._in_use:
-            if used[_MID] == mid and used[_FLAGS] & 4:
-                used[_TRANSPORT] = self._transport
-                return True
-        return bool(self._inbox) and self._inbox.holds(mid)
-
-    def _is_in_turn(self):
-        return not (self._in_use or self._inbox.unanswered)
-
-    async def _queue_message(self):
-        session = self.session
-        inbox = self._inbox
-        d = session.decoder
-        if inbox.empty:
-            self._consumer_active_at = ticks_ms()
-        if not (self._messages_skipped and d.flags & 6):  # those behind one that was left stay as well: order
-            if await self._wait_for_consumers(lambda: inbox.put(d, session.redelivered)):
-                session.count[counters.RECEIVED] += 1
-                self._message_ready.set()
-                return
-        if not d.flags & 6:
-            session.count[counters.UNHANDLED] += 1
-        elif not self._messages_skipped:
-            self._messages_skipped = True
-            self._report(self.on_error, OSError(ENOBUFS, "no consumer: messages are left with the broker"))
-
-    async def _wait_for_consumers(self, done):
-        # Returns True when done(), False when consumers have not moved for a while. All goes on but reading.
-        while not done():
-            if self._timed_out(self._consumer_active_at, 4):
-                self._paused = False
-                return False
-            self._paused = True
-            self._changed.set()
-            while not self._flush():
-                await self._wait_writable()
-            self._waiting_since = ticks_ms()  # the time of the application is not the broker's
-            self._consumer_asked.clear()
-            await self._consumer_asked.wait()
-        self._paused = False
-        return True
-
-    def _acknowledge(self):
-        # Lets the next message go that its consumer is through with. Returns True if there was one.
-        for used in self._in_use:
-            consumer = used[_CONSUMER]
-            if not consumer or consumer.done():
-                self.session.acknowledge(used[_FLAGS], used[_MID], used[_TRANSPORT] is self._transport)
-                self._in_use.remove(used)  # if the flash fails it is still its consumer's
-                return True
-            if not (self._closed or len(self._in_use) > _MAX_IN_USE or self._timed_out(used[_SINCE], 4)):
-                return False
-        return False
+        self.session.delivered()
 
     async def _wait_for_change(self, ms=1 << 20):
         # Waits until something has changed, `ms` or a tick at most.
@@ -438,52 +340,17 @@ class AsyncClient(Base):
         self._receive_here()
         return self
 
-    def _receive_here(self):
-        # From now on messages without a handler are for consumers.
-        if not self._inbox:
-            self._inbox = Inbox(len(self.session.decoder.buf))
-        self._on_message = _for_consumers
-
     def __anext__(self):
         # The consumer is who calls this: asyncio.wait_for() may let a task of its own wait for the message.
-        if not self._inbox:
-            self._receive_here()
-        self._release(asyncio.current_task())
-        return self._next(asyncio.current_task())
+        return self._receive_here().next(asyncio.current_task())
 
-    async def _next(self, consumer):
-        while not self._closed:
-            self._unfinished |= READING
-            message = self._inbox.take()
-            if message and message.qos:
-                used = [message.mid, message.qos << 1, consumer, self._transport, self._consumer_active_at]
-                self._in_use.append(used)
-            self._unfinished &= WRITING
-            if message:
-                return message
-            if self._messages_skipped:
-                self._reconnecting = True
-                self._wake()
-            self._message_ready.clear()
-            await self._message_ready.wait()
-            self._consumer_active_at = ticks_ms()
-        if self._last_error:
-            raise self._last_error
-        raise StopAsyncIteration
+    def _receive_here(self):
+        # From now on messages without a handler are for consumers.
+        if not self._consumers:
+            from .consumers import Consumers
 
-    def _release(self, consumer):
-        # Whoever asks for the next message is through with the one before.
-        self._consumer_active_at = ticks_ms()
-        for used in self._in_use:
-            if used[_CONSUMER] is consumer:
-                used[_CONSUMER] = None
-        self._try_flush()
-        try:
-            while not self._transport and self._acknowledge():
-                pass
-        except OSError:
-            pass  # the flash failed: once more on the next connection
-        self._consumer_asked.set()
+            self._consumers = Consumers(self)
+        return self._consumers
 
     async def publish(self, topic, payload=b"", qos=0, retain=False):
         """As Client.publish(). Cancelled at QoS 1 and 2: the message was not taken. At QoS 0: it may

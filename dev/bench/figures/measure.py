@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dev.bench.figures import littlefs
 from dev.bench.figures.run import OURS, Failed
 
-MODULES = "core client journal_core flash websocket"
+MODULES = "core client journal_core flash websocket aio consumers"
 ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
     "qos0_default": (0, 0, 0, 1),
     "qos0_nodelay": (0, 1, 0, 1),

@@ -37,7 +37,19 @@ GROUPS = {
 }
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Modules that stay loaded. The texts of the others go when they do.
-_RESIDENT = (*GROUPS, "client", "aio", "dispatching", "inbound", "flash", "io_waiter", "pinned", "slots", "websocket")
+_RESIDENT = (
+    *GROUPS,
+    "client",
+    "aio",
+    "consumers",
+    "dispatching",
+    "inbound",
+    "flash",
+    "io_waiter",
+    "pinned",
+    "slots",
+    "websocket",
+)
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 
 

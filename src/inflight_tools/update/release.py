@@ -24,7 +24,7 @@ JOURNAL = 2  # version of the journal's format
 _MICROPYTHON = [[1, 22], [2, 0]]  # from, to before
 _BLOCK = 4096
 _INLINE = 512  # littlefs keeps files up to this size in their folder
-_UNUSED = {"aio", "inbox", "io_waiter", "properties"}  # the firmware has the blocking client
+_UNUSED = {"aio", "consumers", "inbox", "io_waiter", "properties"}  # the firmware has the blocking client
 # Modules that stand in another one, and are imported by their own name nevertheless: by drivers, by inflight itself.
 _IMPORTED = {"compat", "counters", "errors", "journal", "packet", "topic"}
 _FOLDERS = 6  # blocks of folders, and what else is not counted

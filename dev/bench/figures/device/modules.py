@@ -1,6 +1,7 @@
 # The heap that each module of Inflight uses, in the order of import. Prints JSON.
 
 import array  # noqa: F401  modules that every application loads are not counted
+import asyncio  # noqa: F401
 import errno  # noqa: F401
 import gc
 import json
