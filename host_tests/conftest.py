@@ -22,6 +22,25 @@ _SHARED = (
 )
 # They take time and little processor: no two of them shall run at the same time.
 _WAITING = ("security/test_hostile_brokers",)
+# What may depend on the processor: bytes, numbers, the wire. An emulated one takes four times as long, so it runs the
+# other tests of device code, and every power cut, in `make test-arm` alone.
+_ON_ARM = (
+    "device/test_corpus",
+    "device/test_decoder5",
+    "device/test_flash",
+    "device/test_inbound",
+    "device/test_journal.",
+    "device/test_keep_alive",
+    "device/test_outbound",
+    "device/test_packet",
+    "device/test_properties",
+    "device/test_session",
+    "device/test_topic",
+    "device/test_websocket",
+    "lib/test_aio_micropython",
+    "lib/test_mosquitto",
+    "dev/test_bench",
+)
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
 
@@ -89,7 +108,12 @@ def _spread(some, items):
 
 def _is_asked_for(item):
     long = item.get_closest_marker("long")
-    return not long or bool(os.environ.get(long.args[0]))
+    variable = long.args[0] if long else "INFLIGHT_ARM" if _is_for_arm_alone(item) else ""
+    return not variable or bool(os.environ.get(variable))
+
+
+def _is_for_arm_alone(item):
+    return "armhf" in item.name and not _names_one_of(_ON_ARM, item)
 
 
 def pytest_collect_file(file_path, parent):
