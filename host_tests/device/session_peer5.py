@@ -39,7 +39,8 @@ class Peer5(Peer):
     def feed(self, data):
         return [parse(raw, 5) for raw in super().feed(data)]
 
-    def publish(self, payload, qos=1, topic=b"t", retain=False):
+    def publish(self, payload, qos=1, topic=b"t", retain=False, properties=None):
+        self.session.out.attach(properties, self.now)
         return self.session.publish(topic, payload, qos, retain)
 
     def lose(self):

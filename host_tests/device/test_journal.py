@@ -81,7 +81,7 @@ def test_format_and_round_trip():
         eq(bodies(journal), [])
         put(journal, 1)
         put(journal, 2, 0)
-        journal.append(OUT, 3, body(3)[:11] + b"other", 11, b"..." + body(3)[11:], 3)
+        journal.append(OUT, 3, b"..." + body(3)[:11] + b"other", 14, body(3)[11:15], body(3)[15:], 3)
         put(journal, 9, 9, SESSION)
         for again in (journal, Journal(flash)):
             eq(bodies(again), [(1, 0), (2, 0), (3, 0)])
@@ -350,7 +350,7 @@ def test_ram():
         journal.mark(at, RELEASED)
         journal.mark(at, DONE)
     put(journal, 100)
-    journal.append(OUT, 101, body(101)[:11] + b"other", 11, b"..." + body(101)[11:], 3)
+    journal.append(OUT, 101, b"..." + body(101)[:11] + b"other", 14, body(101)[11:15], body(101)[15:], 3)
     for again in (journal, Journal(flash)):
         eq(bodies(again), [(100, 0), (101, 0)])
         eq(again.next_seq, 102)

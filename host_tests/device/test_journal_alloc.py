@@ -60,7 +60,7 @@ def allocated(fn, *args):
 
 def exchange(journal, head, tail, times):
     for _ in range(times):
-        at = journal.append(OUT, 7, head, 40, tail, 3)
+        at = journal.append(OUT, 7, head, 40, tail, head, 3)
         journal.mark(at, RELEASED)
         journal.mark(at, DONE)
         at = journal.append(IN, 7, head, 0)

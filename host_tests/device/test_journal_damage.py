@@ -500,7 +500,7 @@ def test_sequence_notes_are_written_in_pairs():
     for k in range(4 * 1024 // 20):
         journal.mark(put(journal, k), DONE)
     given, mid = journal.next_seq, journal.last_mid
-    journal._append(NOTE, mid, b"", 0, None, 0, 0)
+    journal._append(NOTE, mid, b"", 0, b"", b"", 0)
     journal.commit()
     journal = Journal(flash)
     end = journal._head * 1024 + journal._off

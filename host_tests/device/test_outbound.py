@@ -6,6 +6,7 @@ from inflight.flash import RamFlash
 from inflight.journal import OUT, Journal, OutboxFull
 from inflight.outbound import ERROR, FINISH, IGNORED, RELEASE, REPEAT, UNKNOWN, Outbound
 from inflight.packet import PUBACK, PUBCOMP, PUBREC, ProtocolError
+from inflight.send_buffer import SendBuffer
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of, two
 
@@ -19,13 +20,19 @@ OUTBOUND = (
 )
 
 
+def accept(outbound, mid, qos):
+    out = SendBuffer(memoryview(bytearray(64)), outbound.journal)
+    out.publish(b"t", b"", qos, False, mid)
+    outbound.accept(mid, out, 0)
+
+
 def test_table_of_the_sender():
     """[MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-2.3.1-3] Every acknowledgement in every state."""
     for state in range(5):
         for k in range(3):
             journal = Journal(RamFlash())
             outbound = Outbound(journal, 4)
-            outbound.accept(7, b"\x34\x05\x00\x01t\x00\x07", 7, None)
+            accept(outbound, 7, 2)
             outbound.states[0] = state
             kind = (PUBACK, PUBREC, PUBCOMP)[k]
             want = OUTBOUND[state][k]
@@ -50,7 +57,7 @@ def test_ids_go_around():
     eq(outbound.free_mid(0), 65535)
     eq(outbound.free_mid(65535), 1)
     for mid in (65535, 1, 2):
-        outbound.accept(mid, b"\x32\x05\x00\x01t" + two(mid), 7, None)
+        accept(outbound, mid, 1)
     outbound.last_mid = 65534
     eq(outbound.free_mid(3), 4)
 

@@ -5,7 +5,7 @@ import sys
 from harness import SkipTest, eq, raises
 from inflight.cursor import ALIAS, ERROR, IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH, MALFORMED, Cursor
 from inflight.packet import ProtocolError
-from inflight.properties import properties
+from inflight.properties5 import properties
 
 PLACES = (IN_CONNACK, IN_PUBLISH, IN_ACK, IN_DISCONNECT, IN_AUTH)
 # id: (a value, where it may stand): the table of the standard, 2.2.2.2.
@@ -173,9 +173,9 @@ def test_built():
     p = properties(
         content_type="t", response_topic="r/s", correlation=b"\x00", text=True, user=(("a", "b"), ("a", "")), expiry=258
     )
-    eq(p.data[:5], b"\x02\x00\x00\x01\x02")
+    eq(p.block[1:6], b"\x02\x00\x00\x01\x02")
     eq(
-        walk(block(p.data), IN_PUBLISH),
+        walk(p.block, IN_PUBLISH),
         [
             (2, b"\x00\x00\x01\x02"),
             (1, b"\x01"),
@@ -186,11 +186,11 @@ def test_built():
             (0x26, b"\x00\x01a\x00\x00"),
         ],
     )
-    assert p.expires and not p.will
-    eq(properties().data, b"")
+    assert p.expiry == 258 and not p.will
+    eq(properties().block, b"\0")
     p = properties(will_delay=0)
-    eq(p.data, b"\x18\x00\x00\x00\x00")
-    assert p.will and not p.expires
+    eq(p.block, b"\x05\x18\x00\x00\x00\x00")
+    assert p.will and not p.expiry
 
 
 def test_not_built():
@@ -208,7 +208,7 @@ def test_not_built():
         {"user": (("x" * 64, "y" * 64),)},
     ):
         raises(ValueError, lambda options=options: properties(**options))
-    eq(len(properties(correlation=bytes(124)).data), 127)
+    eq(len(properties(correlation=bytes(124)).block), 128)
 
 
 def test_heap():
@@ -217,7 +217,7 @@ def test_heap():
         raise SkipTest("CPython does not tell")
     import gc
 
-    data = properties(expiry=9, content_type="application/json", user=(("a", "b"),)).data
+    data = properties(expiry=9, content_type="application/json", user=(("a", "b"),)).block[1:]
     data = memoryview(block(data))
     cursor = Cursor(data)
     n = len(data)

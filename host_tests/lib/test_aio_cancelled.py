@@ -100,7 +100,7 @@ async def _full(client, b):
     """Fills the journal."""
     with pytest.raises(OutboxFull):
         while True:
-            client._try_publish("fill", b"x" * 150, 1, False, False)
+            client._try_publish("fill", b"x" * 150, 1, False, None, False)
 
 
 CALLS = {

@@ -119,7 +119,7 @@ class Player:
         cut = n // 3
         self.oracle.begin("append", (kind, mid), body)
         try:
-            at = self.journal.append(kind, mid, body[:cut] + b"junk", cut, b"?" + body[cut:], 1)
+            at = self.journal.append(kind, mid, b"?" + body[:cut] + b"junk", cut + 1, body[cut:], start=1)
         except OutboxFull:
             self.oracle.begin()
             return False

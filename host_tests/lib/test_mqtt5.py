@@ -1,5 +1,6 @@
 """The clients at level 5: what the application is told, how connections end, brokers that refuse or want less."""
 
+import asyncio
 import errno
 
 import pytest
@@ -10,7 +11,7 @@ from dev.reference.properties import block
 from dev.reference.wire import connack, disconnect, packet, pingresp, puback, publish, pubrec, suback, unsuback
 from host_tests.broker import Automatic
 from host_tests.lib import aio_clients
-from inflight import ConnectRefused, ProtocolError, RamFlash
+from inflight import ConnectRefused, ProtocolError, RamFlash, properties
 from inflight.refused import Disconnected, PublishRefused
 
 NONE = b"\0"
@@ -664,3 +665,281 @@ def test_mosquitto_and_asyncio(mosquitto):
             assert client.counters()["completed"] == 20
 
     aio_clients.run(scene())
+
+
+# --- properties of messages that leave ---
+
+META = properties(expiry=3600, content_type="text/plain", user=(("fw", "1.2"),))
+META_VALUES = [(2, 3600), (3, "text/plain"), (0x26, ("fw", "1.2"))]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_properties_arrive(make5, qos):
+    """[MQTT5-3.3.2-13] [MQTT5-3.3.2-19] Again and again to the same topic, with and without them; from a later life."""
+    device = RamFlash()
+    with Automatic() as broker:
+        client = make5(broker.port, device)
+        if qos:
+            client.publish("t", b"waiting", qos, properties=META)
+            client = make5(broker.port, device)
+        client.connect()
+        for k in range(6):
+            client.publish("t", b"%d" % k, qos, properties=META if k % 3 else None)
+        client.ping()
+        assert client.drain(5000)
+        found = [(m.payload, m.properties) for m in broker.arrived]
+    first = [(b"waiting", META_VALUES)] if qos else []
+    assert found == first + [(b"%d" % k, META_VALUES if k % 3 else []) for k in range(6)]
+
+
+def test_properties_arrive_asyncio():
+    """[MQTT5-3.3.2-19] The same of tasks that publish with different ones at the same time."""
+
+    async def scene(broker):
+        client = aio_clients.make(broker.port, protocol_level=5)
+
+        async def some(topic, meta):
+            for k in range(10):
+                await client.publish(topic, b"%d" % k, k % 3, properties=meta)
+
+        async with client:
+            await client.connect()
+            await asyncio.gather(some("with", META), some("without", None))
+            assert await client.drain(5000)
+            await client.ping()
+
+    with Automatic() as broker:
+        aio_clients.run(scene(broker))
+    assert len(broker.arrived) == 20
+    for message in broker.arrived:
+        assert message.properties == (META_VALUES if message.topic == "with" else [])
+
+
+@pytest.mark.parametrize("level", [3, 4])
+def test_lower_levels_leave_them_out(make, level):
+    """A program need not know the level that it is configured for."""
+    device = RamFlash()
+    with Automatic() as broker:
+        will = ("w", b"lost", 0, False, properties(will_delay=9))
+        client = make(broker.port, device, protocol_level=level, will=will, slept=60)
+        client.publish("t", b"1", 1, properties=META)
+        client.connect()
+        client.publish("t", b"0", 0, properties=META)
+        client.publish("t", b"0", 0, properties=META)
+        assert client.drain(5000)
+        client.ping()
+        assert broker.payloads() == [b"1", b"0", b"0"]
+        client.publish("t", b"later", 2, properties=META)
+
+
+def test_expiry_through_a_start(make5):
+    """What a device knows of its sleep makes messages older."""
+    for slept, found in ((0, [3600]), (3500, [100]), (3600, [])):
+        device = RamFlash()
+        with Automatic() as broker:
+            make5(broker.port, device).publish("t", b"x", 1, properties=META)
+            client = make5(broker.port, device, slept=slept)
+            client.connect()
+            assert client.drain(5000) == bool(found)
+            client.disconnect()
+        left = [dict(m.properties)[2] for m in broker.arrived]
+        assert len(left) == len(found) and all(0 < n <= want for n, want in zip(left, found, strict=True))
+        assert client.counters()["expired"] == (not found)
+
+
+def test_will_with_properties(broker, make5):
+    """[MQTT5-3.1.2-9] [MQTT5-3.1.3-1] Its properties stand in front of its topic."""
+    will = ("w", b"lost", 1, True, properties(will_delay=90, content_type="t"))
+    client = make5(broker.port, will=will)
+
+    def script(b):
+        b.accept()
+        connect = b.expect(1)
+        assert connect.will == ("w", b"lost", 1, True)
+        assert connect.will_properties == [(3, "t"), (0x18, 90)]
+        b.send(connack(0, 0, NONE))
+        b.expect(DISCONNECT)
+
+    with broker.play(script):
+        client.connect()
+        client.disconnect()
+
+
+@pytest.mark.parametrize("asyncio_client", [False, True])
+def test_disconnect_with_will(broker, make, make5, asyncio_client):
+    """Reason code 4: the broker publishes the will. Below level 5 there is no such thing."""
+
+    def script(b):
+        b.welcome()
+        assert b.expect(DISCONNECT).code == 4
+
+    async def scene():
+        client = aio_clients.make(broker.port, protocol_level=5)
+        await client.connect()
+        await client.disconnect(will=True)
+        with pytest.raises(ValueError, match="protocol_level=5"):
+            await aio_clients.make(broker.port).disconnect(will=True)
+
+    with broker.play(script):
+        if asyncio_client:
+            aio_clients.run(scene())
+        else:
+            client = make5(broker.port)
+            client.connect()
+            client.disconnect(will=True)
+            with pytest.raises(ValueError, match="protocol_level=5"):
+                make(broker.port).disconnect(will=True)
+
+
+def test_wrong_properties(make5):
+    """Refused before anything is accepted."""
+    client = make5(1)
+    for wrong in ("text", {3: "text"}, properties(will_delay=1)):
+        with pytest.raises(ValueError):
+            client.publish("t", b"x", 1, properties=wrong)
+    with pytest.raises(ValueError):
+        make5(1, will=("w", b"", 0, False, {}))
+        make5(1, will=("w", b"", 0, False, "text"))
+    assert client.pending == 0
+
+
+# --- properties of messages that arrive ---
+
+ARRIVING = block(
+    (0x01, 1),
+    (0x02, 3600),
+    (0x03, "application/json"),
+    (0x08, "answers/7"),
+    (0x09, b"\0\xff"),
+    (0x0B, 400),
+    (0x26, ("a", "1")),
+    (0x26, ("b", "")),
+    (0x26, ("a", "2")),
+)
+
+
+def fields(m):
+    return (m.topic, m.payload, m.expiry, m.content_type, m.response_topic, m.correlation, m.text, m.user)
+
+
+FULL = ("t", b"x", 3600, "application/json", "answers/7", b"\0\xff", True, [("a", "1"), ("b", ""), ("a", "2")])
+BARE = ("t", b"x", None, None, None, None, False, [])
+
+
+def test_fields_of_a_message(broker, make5):
+    """[MQTT5-3.3.2-6] [MQTT5-3.3.2-15] [MQTT5-3.3.2-16] [MQTT5-3.3.2-17] [MQTT5-3.3.2-18] All that the broker sent, in
+    its order; of a message in pieces with each of them."""
+    got = []
+    pieces = []
+    client = make5(broker.port, buffer=bytearray(512), on_message=lambda m: got.append(fields(m)))
+    client.subscribe("long", 1, lambda m: pieces.append((m.payload, m.content_type, m.user)), stream=True)
+
+    def script(b):
+        b.welcome()
+        b.grant(1)
+        b.send(publish("t", b"x", 1, 5, properties=ARRIVING) + publish("t", b"x", properties=NONE))
+        b.expect(4, mid=5)
+        b.send(publish("long", b"y" * 2000, 1, 6, properties=ARRIVING))
+        b.expect(4, mid=6)
+
+    with broker.play(script):
+        client.connect()
+        while sum(len(p[0]) for p in pieces) < 2000:
+            client.run_for(10)
+    assert got == [FULL, BARE]
+    assert len(pieces) > 1 and {(kind, tuple(user)) for _, kind, user in pieces} == {(FULL[3], tuple(FULL[7]))}
+
+
+def test_fields_for_consumers(broker):
+    """[MQTT5-3.3.2-17] [MQTT5-3.3.2-18] They belong to the consumer, also when other messages follow."""
+
+    def script(b):
+        b.welcome()
+        b.grant(1)
+        b.send(publish("t", b"x", 1, 5, properties=ARRIVING) + publish("t", b"x", properties=NONE))
+        b.expect(4, mid=5)
+        b.goodbye()
+
+    async def scene():
+        async with aio_clients.make(broker.port, protocol_level=5) as client:
+            await client.subscribe("t", 1)
+            await client.connect()
+            got = []
+            async for message in client:
+                got.append(message)
+                if len(got) == 2:
+                    return [fields(m) for m in got]
+
+    assert aio_clients.play(broker, script, scene) == [FULL, BARE]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_request_and_response(mosquitto, make5, pump, qos):
+    """Through mosquitto: the answer goes to the topic that the request names, with its correlation data."""
+    served = []
+    server = make5(mosquitto.port, client_id="server%d" % qos)
+    server.subscribe("requests%d" % qos, 2, lambda m: served.append(m.reply(b"answer to " + m.payload, qos)))
+    server.connect()
+    answers = []
+    asker = make5(mosquitto.port, client_id="asker%d" % qos)
+    asker.subscribe("answers/#", 2, lambda m: answers.append((m.topic, m.payload, m.correlation, m.content_type)))
+    asker.connect()
+    question = properties(response_topic="answers/1", correlation=b"c1")
+    asker.publish("requests%d" % qos, b"one", 1, properties=question)
+    asker.publish("requests%d" % qos, b"two", 1)
+    pump(server, lambda: len(served) == 2)
+    assert server.drain(5000)
+    pump(asker, lambda: answers)
+    for client in (server, asker):
+        client.disconnect()
+    assert answers == [("answers/1", b"answer to one", b"c1", None)]
+    assert served[1] is None and (served[0] > 0) == (qos > 0)
+
+
+@pytest.mark.parametrize("of", ["handler", "consumer"])
+def test_request_and_response_asyncio(broker, of):
+    """A handler answers in a task, a consumer awaits."""
+
+    def script(b):
+        b.welcome()
+        b.grant(1)
+        b.send(publish("q", b"question", properties=block((0x08, "answers"), (0x09, b"c"))))
+        answer = b.expect(PUBLISH)
+        assert (answer.topic, answer.payload, answer.properties) == ("answers", b"question!", [(9, b"c")])
+        b.goodbye()
+
+    async def scene():
+        tasks = []
+
+        def serve(message):
+            tasks.append(asyncio.create_task(message.reply(message.payload + b"!")))
+
+        async with aio_clients.make(broker.port, protocol_level=5) as client:
+            await client.subscribe("q", 1, serve if of == "handler" else None)
+            await client.connect()
+            if of == "consumer":
+                message = await client.__anext__()
+                await message.reply(message.payload + b"!")
+            await aio_clients.until(lambda: tasks or of == "consumer")
+            await asyncio.gather(*tasks)
+
+    aio_clients.play(broker, script, scene)
+
+
+def test_properties_through_mosquitto(mosquitto, make5, pump):
+    """Those of a message that waited in the journal, and those of a will, which a client that leaves asks for."""
+    got = []
+    reader = make5(mosquitto.port, client_id="reader")
+    reader.subscribe("from/#", 2, lambda m: got.append((m.topic, m.payload, m.content_type, m.user, m.expiry)))
+    reader.connect()
+    will = ("from/will", b"gone", 1, False, properties(content_type="will", will_delay=0))
+    sender = make5(mosquitto.port, client_id="sender", will=will)
+    sender.publish("from/sender", b"x", 2, properties=META)
+    sender.connect()
+    assert sender.drain(5000)
+    pump(reader, lambda: got)
+    sender.disconnect(will=True)
+    pump(reader, lambda: len(got) == 2)
+    (topic, payload, *rest, expiry), second = got
+    assert (topic, payload, rest) == ("from/sender", b"x", ["text/plain", [("fw", "1.2")]]) and 0 < expiry <= 3600
+    assert second == ("from/will", b"gone", "will", [], None)

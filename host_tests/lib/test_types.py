@@ -9,14 +9,15 @@ import pytest
 
 import inflight
 from inflight.base import Base
-from inflight.dispatching import Message
+from inflight.message5 import Message5
 from inflight.options import configure
+from inflight.properties5 import Properties
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 STUB = ast.parse((CHECKOUT / "lib/inflight/__init__.pyi").read_text())
 CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
 REAL = {name: getattr(inflight, name) for name in inflight.__all__ if name != "__version__"}
-REAL |= {"Message": Message, "_Base": Base}
+REAL |= {"Message": Message5, "Properties": Properties, "_Base": Base}
 
 
 def methods(name):
@@ -37,7 +38,15 @@ def real(function):
 
 
 def test_all_public_names_have_types():
-    assert set(CLASSES) == set(REAL)
+    functions = {node.name for node in STUB.body if isinstance(node, ast.FunctionDef)}
+    assert set(CLASSES) == set(REAL) - functions
+    for name in functions:
+        node = next(node for node in STUB.body if getattr(node, "name", None) == name)
+        parameters = inspect.signature(REAL[name]).parameters.values()
+        defaults = [ast.literal_eval(d) for d in node.args.defaults]
+        assert [(p.name, p.default) for p in parameters] == list(
+            zip([a.arg for a in node.args.args], defaults, strict=True)
+        )
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES))

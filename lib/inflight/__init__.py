@@ -10,6 +10,7 @@ _EXPORTS = {
     "FileFlash": "flash",
     "ProtocolError": "packet",
     "ConnectRefused": "refused",
+    "properties": "properties5",
 }
 __all__ = tuple(_EXPORTS)
 __version__ = "0.1.0"

@@ -90,27 +90,28 @@ class AsyncClient(Base):
                 raise self._error or OSError(ECONNABORTED, "disconnected")
             await self._wait_for_change()
 
-    async def disconnect(self):
-        """Ends the connection; the broker keeps the session, the journal what is in flight. A message that is
-        still in use was not acknowledged: at QoS 1 it comes again, `dup`, and at QoS 2 if the power is cut before it
-        is released, `redelivered`. Never raises because of the connection."""
+    async def disconnect(self, will=False):
+        """As Client.disconnect(). A message that is still in use was not acknowledged: at QoS 1 it comes again, `dup`,
+        and at QoS 2 if the power is cut before it is released, `redelivered`. Never raises because of the
+        connection."""
+        self._check_will(will)
         start = ticks_ms()
         try:  # nobody understands a DISCONNECT within another packet
             while self.connected and self._out_left and not self._pending_error and not self._timed_out(start):
                 await self._wait_for_change()
         finally:
             self._closed = True
-            self._try_disconnect()
+            self._try_disconnect(will)
             self._end(None)
             self._check_interrupted()
             self.session.commit()
         await sleep_ms(0)  # the tasks come to their end
 
-    def _try_disconnect(self):
+    def _try_disconnect(self, will):
         # As far as the socket takes it at once.
         try:
             if self.connected and self._flush():
-                self._send_disconnect()
+                self._send_disconnect(will)
         except Exception:
             pass  # it is gone already
 
@@ -352,21 +353,21 @@ class AsyncClient(Base):
             self._consumers = Consumers(self)
         return self._consumers
 
-    async def publish(self, topic, payload=b"", qos=0, retain=False):
+    async def publish(self, topic, payload=b"", qos=0, retain=False, properties=None):
         """As Client.publish(). Cancelled at QoS 1 and 2: the message was not taken. At QoS 0: it may
         be half written and goes on, so leave the payload alone."""
-        mid = self._try_publish(topic, payload, qos, retain, True)
+        mid = self._try_publish(topic, payload, qos, retain, properties)
         if mid < 0:
-            mid = await self._publish_later(topic, payload, qos, retain)
+            mid = await self._publish_later(topic, payload, qos, retain, properties)
         if self._out_left and not qos:
             await self._wait_written()
         return mid
 
-    def _try_publish(self, topic, payload, qos, retain, may_wait):
+    def _try_publish(self, topic, payload, qos, retain, properties, may_wait=True):
         # Returns the Message ID; -1: not now. While the broker takes messages a full journal is
         # worth waiting for.
         self._check_interrupted()
-        self._check(topic, qos)
+        self._check(topic, qos, properties)
         payload = self._encode_payload(payload)
         if not self._try_flush():
             return -1
@@ -385,12 +386,12 @@ class AsyncClient(Base):
         self._try_flush()
         return mid
 
-    async def _publish_later(self, topic, payload, qos, retain):
+    async def _publish_later(self, topic, payload, qos, retain, properties):
         start = ticks_ms()
         mid = -1
         while mid < 0:
             await self._wait_for_change()
-            mid = self._try_publish(topic, payload, qos, retain, not self._timed_out(start))
+            mid = self._try_publish(topic, payload, qos, retain, properties, not self._timed_out(start))
         return mid
 
     async def _wait_written(self):

@@ -32,11 +32,13 @@ class Base:
     path             of a WebSocket at the broker ("/mqtt"); None: MQTT without WebSocket
     headers          {name: value}, added to the HTTP request for the WebSocket
     user, password   str or bytes; a password alone at level 5 only
-    will             (topic, payload, qos, retain), published by the broker when the client vanishes
+    will             (topic, payload, qos, retain), published by the broker when the client vanishes; a fifth element
+                     is what properties() made, for level 5
     keepalive        seconds, 0: off
     clean_session    True: messages that were sent do not survive a disconnection, messages that never left do
     protocol_level   5 (MQTT 5), 4 (MQTT 3.1.1) or 3 (MQTT 3.1); may be another one at the next start
     session_expiry   level 5: seconds for which the broker keeps the session without a connection; default: for ever
+    slept            level 5: seconds asleep before this start: messages in the journal are older by these
     buffer           bytearray, default 1,024 bytes: one half receives, one sends; longer packets go in pieces
     max_inflight     messages of QoS 1 and 2 to the broker in flight, at most (64 at level 5, fewer if the broker wants)
     receive_maximum  messages of QoS 2 from the broker in flight, at most; at level 5 the broker is told
@@ -124,7 +126,7 @@ class Base:
 
     # --- going out ---
 
-    def _check(self, topic, qos):
+    def _check(self, topic, qos, properties):
         # Bad arguments are refused before a byte is written. The last topic is kept encoded.
         if qos not in (0, 1, 2):
             raise ValueError("qos is 0, 1 or 2")
@@ -135,6 +137,8 @@ class Base:
             self.session.out.forget()
             self.session.out.name = encode_name(topic, self.session.decoder.protocol_level)
             self._topic = topic
+        if self._attach:
+            self._attach(properties, ticks_ms())
 
     def _encode_payload(self, payload):
         if isinstance(payload, str):
@@ -162,10 +166,10 @@ class Base:
     def _dispatch(self):
         # Hands the message that was received to its handlers. What that takes is loaded with the first one, and stays.
         if not self._message:
-            from .dispatching import Message, dispatch
+            from .dispatching import dispatch, message_of
 
             self._dispatch_message = dispatch
-            self._message = Message(self.session)
+            self._message = message_of(self)
         self._dispatch_message(self)
 
     # --- what the application is told ---
@@ -206,9 +210,13 @@ class Base:
 
     # --- connecting again ---
 
-    def _send_disconnect(self):
+    def _check_will(self, will):
+        if will and self.session.decoder.protocol_level < 5:
+            raise ValueError("disconnect(will=True) needs protocol_level=5")
+
+    def _send_disconnect(self, will=False):
         # DISCONNECT, then nothing more is sent [MQTT-3.14.4-1, 3.14.4-2].
-        self.session.disconnect()
+        self.session.disconnect(4 if will else 0)
         self._flush()
         self._close()
 

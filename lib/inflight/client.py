@@ -71,15 +71,18 @@ class Client(Base):
             return
         super()._connection_failed(error)
 
-    def disconnect(self):
-        """Ends the connection; the broker keeps the session, the journal what is in flight."""
+    def disconnect(self, will=False):
+        """Ends the connection; the broker keeps the session, the journal what is in flight.
+        will, level 5: the broker publishes the will, unless the client is back before its delay has passed.
+        Raises ValueError."""
         self._check_not_in_callback()
+        self._check_will(will)
         self._keep_connected = False
         self._check_interrupted()
         if self.connected:
             try:
                 self._flush()
-                self._send_disconnect()
+                self._send_disconnect(will)
             except OSError:
                 pass  # it is gone already
         self._close()
@@ -229,19 +232,20 @@ class Client(Base):
 
     # --- what an application asks for ---
 
-    def publish(self, topic, payload=b"", qos=0, retain=False):
+    def publish(self, topic, payload=b"", qos=0, retain=False, properties=None):
         """Publishes payload (str or bytes-like). QoS 1 and 2: durable when this returns, sent now
         or after the next reconnection. Returns the Message ID; 0 at QoS 0 or when dropped.
+        properties: what properties.properties() made; levels 3 and 4 send the message without them.
         Raises ValueError; OutboxFull; OSError at QoS 0 without a connection, or if flash fails.
         [MQTT-4.3.1-1, 4.3.2-1, 4.3.3-1]"""
         session = self.session
         if topic is self._topic and qos == 0 and not (retain or self._unfinished or session.busy):
-            n = session.out.repeat(payload)
+            n = session.out.repeat(payload, properties)
             if n:
                 self._write_repeated(n)
                 return 0
         self._check_interrupted()
-        self._check(topic, qos)
+        self._check(topic, qos, properties)
         if payload.__class__ is not bytes:
             payload = self._encode_payload(payload)
         if not qos:

@@ -21,7 +21,7 @@ import inflight.counters as counters
 from .base import READING, WRITING
 from .compat import const, ticks_ms
 from .dispatching import has_handler
-from .inbox import Inbox
+from .inbox import Inbox, Received
 
 _MID = const(0)  # a message in use: Message ID,
 _FLAGS = const(1)  # flags of its PUBLISH,
@@ -43,6 +43,11 @@ class Consumers:
     def __init__(self, client):
         self._client = client
         self._inbox = Inbox(len(client.session.decoder.buf))
+        self._make = Received
+        if client.session.decoder.protocol_level > 4:
+            from .received5 import Received5
+
+            self._make = lambda record: Received5(record, client)
         self._in_use = []  # messages of QoS 1 and 2 that consumers have, in the order received
         self._active_at = 0  # when a consumer asked, or a message came to an empty inbox
         self._skipped = False  # messages for the inbox were left with the broker
@@ -164,7 +169,7 @@ class Consumers:
         client = self._client
         while not client._closed:
             client._unfinished |= READING
-            message = self._inbox.take()
+            message = self._inbox.take(self._make)
             if message and message.qos:
                 self._in_use.append([message.mid, message.qos << 1, consumer, client._transport, self._active_at])
             client._unfinished &= WRITING

@@ -12,6 +12,7 @@ IN_ACK = const(32)  # PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK
 IN_DISCONNECT = const(64)
 IN_AUTH = const(128)
 
+TEXT = const(0x01)
 EXPIRY = const(0x02)
 CONTENT_TYPE = const(0x03)
 RESPONSE_TOPIC = const(0x08)
@@ -40,17 +41,17 @@ _FLAG = const(1)  # forms of values: a byte 0 or 1,
 _TWO = const(2)  # 2 bytes,
 _FOUR = const(3)  # 4 bytes,
 _VAR = const(4)  # variable byte integer,
-_TEXT = const(5)  # UTF-8,
+_UTF_8 = const(5)  # UTF-8,
 _BINARY = const(6)
 _PAIR = const(7)  # two texts
 
 # By id: its form, and where it may stand on the way to a client; 0: nowhere.
 # fmt: off
 _TABLE = bytes((
-    0, _FLAG | 16, _FOUR | 16, _TEXT | 16, 0, 0, 0, 0,  # 00
-    _TEXT | 16, _BINARY | 16, 0, _VAR | 16, 0, 0, 0, 0,  # 08
-    0, _FOUR | 8, _TEXT | 8, _TWO | 8, 0, _TEXT | 8 | 128, _BINARY | 8 | 128, 0,  # 10
-    0, 0, _TEXT | 8, 0, _TEXT | 8 | 64, 0, 0, _TEXT | 8 | 32 | 64 | 128,  # 18
+    0, _FLAG | 16, _FOUR | 16, _UTF_8 | 16, 0, 0, 0, 0,  # 00
+    _UTF_8 | 16, _BINARY | 16, 0, _VAR | 16, 0, 0, 0, 0,  # 08
+    0, _FOUR | 8, _UTF_8 | 8, _TWO | 8, 0, _UTF_8 | 8 | 128, _BINARY | 8 | 128, 0,  # 10
+    0, 0, _UTF_8 | 8, 0, _UTF_8 | 8 | 64, 0, 0, _UTF_8 | 8 | 32 | 64 | 128,  # 18
     0, _TWO | 8, _TWO | 8, _TWO | 16, _FLAG | 8, _FLAG | 8, _PAIR | 8 | 16 | 32 | 64 | 128, _FOUR | 8,  # 20
     _FLAG | 8, _FLAG | 8, _FLAG | 8,  # 28
 ))
@@ -142,7 +143,7 @@ class Cursor:
             behind = self._text(self._text(i))
             self.at = i
             self.n = behind - i
-        elif form == _TEXT:
+        elif form == _UTF_8:
             behind = self._text(i)
         elif form == _BINARY:
             behind = self._binary(i)

@@ -62,6 +62,15 @@ class Message:
         return self._session.decoder.size
 
 
+def message_of(client):
+    """Returns the Message that handlers of the client get."""
+    if client.session.decoder.protocol_level < 5:
+        return Message(client.session)
+    from .message5 import Message5
+
+    return Message5(client)
+
+
 def has_handler(client):
     """True if the message that was received is for a handler of its own."""
     d = client.session.decoder

@@ -79,7 +79,7 @@ def _rewrite_oldest(j):
         if j._off + len(body) + OVERHEAD > j._size:
             j._open_next()
         j.next_seq = seq
-        at = j._append(kind, mid, body, len(body), None, 0, 0)
+        at = j._append(kind, mid, body, len(body), b"", b"", 0)
         j._count(at, kind, len(body) + OVERHEAD)
         if state:
             j._write_state(at, len(body), state)

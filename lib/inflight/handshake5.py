@@ -1,4 +1,5 @@
-# CONNECT and CONNACK of MQTT 5. Loaded for each of them, beside handshake.
+# CONNECT and CONNACK of MQTT 5, and what differs when a client is made. Loaded for each of them, beside options or
+# handshake.
 #
 # A session that the journal does not know begins with Clean Start: so the broker never has one that the client has not
 # [MQTT5-3.2.2-4]. If the broker has none of a session that the client has [MQTT5-3.2.2-5], then a message that
@@ -15,7 +16,7 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
-from .compat import unload
+from .compat import const, unload
 from .cursor import (
     AUTH_METHOD,
     CLIENT_ID,
@@ -33,15 +34,38 @@ from .cursor import (
 )
 from .handshake import accepted
 from .journal import OUT, RELEASED
-from .mqtt5 import ORPHANED, REPUBLISHED, UNDELIVERABLE
+from .mqtt5 import ORPHANED, REPUBLISHED, UNDELIVERABLE, Session5
 from .outbound import REL, SEND, STATE
-from .send_buffer5 import size_of
+from .send_buffer5 import stored_size
 from .session_record import CLEAN
 
 _CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
 _NUMBERS = (SESSION_EXPIRY, SERVER_KEEP_ALIVE, RECEIVE_MAXIMUM, MAXIMUM_QOS, RETAIN_AVAILABLE, MAXIMUM_SIZE)
+_MOST_INFLIGHT = const(64)
 _LEVEL = 0x84
 _TOO_LONG = 0x95
+
+
+# --- the client ---
+
+
+def check(session_expiry, clean_session, max_inflight, retry_ms):
+    """Raises ValueError."""
+    if session_expiry is not None and (clean_session or not 0 < session_expiry <= 0xFFFFFFFF):
+        raise ValueError("session_expiry is 1 to 4294967295 seconds; clean_session=True keeps no session")
+    if max_inflight > _MOST_INFLIGHT:
+        raise ValueError("level 5: max_inflight is %d at most" % _MOST_INFLIGHT)
+    if retry_ms:
+        raise ValueError("level 5 repeats nothing on the same connection [MQTT5-4.4.0-1]: retry_ms is 0")
+
+
+def new_session(session_expiry, clean_session, slept, journal, buffer, name, *settings):
+    """Returns the client's session."""
+    adopt = not (name or clean_session)
+    made = Session5(journal, buffer, name, *settings, adopt=adopt, session_expiry=session_expiry or 0xFFFFFFFF)
+    if made.out.clock:
+        made.out.clock.value += slept
+    return made
 
 
 # --- CONNECT ---
@@ -60,7 +84,7 @@ def _connect_blocks(session, clean_session, will):
     data = struct.pack(">BHH", RECEIVE_MAXIMUM, session.receive_maximum, 0x1700)
     if not clean_session:
         data += struct.pack(">BI", SESSION_EXPIRY, session.session_expiry)
-    return bytes((len(data),)) + data, b"\0" if will else b""
+    return bytes((len(data),)) + data, will[4] if will else b""
 
 
 # --- CONNACK ---
@@ -161,7 +185,7 @@ def _drop_undeliverable(session):
 
     at = journal.scan(OUT, -1)
     while at >= 0:
-        if journal.found_state != RELEASED and size_of(journal.found_len) > most:
+        if journal.found_state != RELEASED and stored_size(journal, at) > most:
             mid = journal.found_mid
             window.give_up(at)
             tell(session, UNDELIVERABLE, _TOO_LONG, mid)

@@ -24,7 +24,9 @@ class Received:
         self.dup = flags & 8 == 8
         self.redelivered = record[3] == 1
         self.mid = record[topic_end] << 8 | record[topic_end + 1] if self.qos else 0
-        self.payload = bytes(record[_HEAD + (record[6] << 8 | record[7]) :])
+        body = _HEAD + (record[6] << 8 | record[7])
+        self._block = bytes(record[topic_end + (2 if self.qos else 0) : body])  # the properties of level 5
+        self.payload = bytes(record[body:])
         self.size = len(self.payload)
 
     @property
@@ -69,12 +71,12 @@ class Inbox:
     def _record(self, at):
         return self._buf[at : at + (self._buf[at] << 8 | self._buf[at + 1])]
 
-    def take(self):
-        """Returns the oldest message, None if there is none."""
+    def take(self, make):
+        """Returns the oldest message, make(record); None if there is none."""
         if self.empty:
             return None
         record = self._record(self._start)
-        message = Received(record)
+        message = make(record)
         self._start += len(record)
         if message.qos:
             self.unanswered -= 1

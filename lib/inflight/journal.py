@@ -86,12 +86,11 @@ class Journal(Records):
 
     # --- records ---
 
-    def append(self, kind, mid, head, n, tail=None, start=0):
-        """Appends a record of `kind` with Message ID `mid` and the body head[:n] + tail[start:], durable after
+    def append(self, kind, mid, head, n, tail=b"", trailer=b"", start=0):
+        """Appends a record of `kind` with Message ID `mid` and the body head[start:n] + tail + trailer, durable after
         commit(). Erases two sectors at most. Returns its address.
         Raises OutboxFull (nothing is written), ValueError if the body is too long, OSError."""
-        end = len(tail) if tail is not None else start
-        size = n + end - start
+        size = n - start + len(tail) + len(trailer)
         if size > self.largest:
             raise ValueError("%d bytes do not fit the journal, at most %d" % (size, self.largest))
         if not self.fits(kind, size):
@@ -102,15 +101,15 @@ class Journal(Records):
             self._begun = self.next_seq
         size += OVERHEAD
         self._make_space(size)
-        at = self._append(kind, mid, head, n, tail, start, end)
+        at = self._append(kind, mid, head, n, tail, trailer, start)
         self._count(at, kind, size)
         self._ok = True
         return at
 
-    def _append(self, kind, mid, head, n, tail, start, end):
+    def _append(self, kind, mid, head, n, tail, trailer, start):
         # The head has space for it.
         at = self._head * self._size + self._off
-        size = n + end - start
+        size = n - start + len(tail) + len(trailer)
         h = self._h
         self._seek(at)
         struct.pack_into("<BHHI", h, 0, kind, size, mid, self.next_seq - 1 if kind == NOTE else self.next_seq)
@@ -119,9 +118,9 @@ class Journal(Records):
         h[HEAD - 1] = ~self._low & 0xFF
         self._sum(h, HEAD - 1, HEAD)
         self._buffer(h, 0, HEAD)
-        self._put(head, 0, n)
-        if tail is not None:
-            self._put(tail, start, end)
+        self._put(head, start, n)
+        self._put(tail, 0, len(tail))
+        self._put(trailer, 0, len(trailer))
         self._lock_crc(at)
         self._put_crc()
         self._program()
@@ -326,7 +325,7 @@ class Journal(Records):
         if self._off + NOTES > self._size:
             self._open_next()
         for _ in range(2):
-            self._append(NOTE, self.last_mid, b"", 0, None, 0, 0)
+            self._append(NOTE, self.last_mid, b"", 0, b"", b"", 0)
         return True
 
     def _empty(self, sector, later):

@@ -20,7 +20,7 @@ import inflight.packet as packet
 from .compat import const, passed, unload
 from .cursor import ProtocolError5
 from .decoder5 import Decoder5
-from .journal import DONE
+from .journal import DONE, OUT
 from .outbound import ERROR as MISPLACED
 from .outbound import FINISH, REL, SEND, STATE, UNKNOWN, Outbound
 from .send_buffer5 import SendBuffer5
@@ -36,12 +36,15 @@ REPUBLISHED = const(21)
 ORPHANED = const(22)
 TAKEN_OVER = const(23)
 HELD = const(24)
-_COUNTERS = const(25)
+EXPIRED = const(25)
+_COUNTERS = const(26)
 
 _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
 _NOT_FOUND = const(0x92)
 _TOO_MANY = const(0x93)
+
+_MOST_BESIDE = const(140)  # bytes of a record beside topic and payload
 
 _ACK = const(1)
 _REC = const(2)
@@ -136,6 +139,14 @@ class Session5(Session):
 
             self.client_id = client_id(self.journal)
         super()._load()
+        if self.journal and not self.out.clock:
+            from .expiry5 import newest
+
+            seconds = newest(self.journal)
+            if seconds >= 0:
+                self.out.start_clock(seconds)
+            else:
+                unload("expiry5")
 
     def reset(self):
         super().reset()
@@ -173,10 +184,24 @@ class Session5(Session):
         if retain and not qos and not self.out.retain_available:
             retain = False
             self._lowered()
+        clock = self.out.clock
+        if qos and clock and clock.due <= clock.value:
+            if not self.journal.fits(OUT, len(name) + len(payload) + _MOST_BESIDE):
+                from .expiry5 import drop_expired
+
+                drop_expired(self)
         return super()._publish_message(name, payload, qos, retain)
 
     def _send_message(self, i):
         n = super()._send_message(i)
+        while not n:
+            from .expiry5 import expired
+
+            expired(self, self.outbound.addresses[i])
+            i = self.outbound.next()
+            if i < 0:
+                return 0
+            n = super()._send_message(i)
         if self.out.lowered:
             self.out.lowered = False
             self._lowered()
@@ -192,6 +217,8 @@ class Session5(Session):
         if self.pause and passed(self.now, self.paused_at, self.pause):
             self.pause = 0
             self.outbound.quota = self._quota
+        if self.out.clock:
+            self.out.clock.tick(self.now)
         return super()._select()
 
     def _put_ack(self, kind, mid, dup):
@@ -204,7 +231,6 @@ class Session5(Session):
         return n
 
     def disconnect(self, code=0):
-        """As Session.disconnect(), with a reason code."""
         super().disconnect()
         if code:
             buf = self.out.buf

@@ -1,6 +1,6 @@
 # The arguments of a client: checked, encoded and kept. Loaded when a client is made.
 
-from .compat import print_exception, ticks_ms, unload
+from .compat import print_exception, ticks_ms
 from .handshake import check_tls, connect_packet
 from .session import Session
 from .topic import encode, encode_name
@@ -22,6 +22,7 @@ def configure(
     clean_session=False,
     protocol_level=4,
     session_expiry=None,
+    slept=0,
     buffer=None,
     max_inflight=8,
     receive_maximum=32,
@@ -89,15 +90,16 @@ def configure(
     client._handlers = ()
     client._no_connack = False  # the last CONNECT had no answer
     client._topic = None  # the last topic published to; the session has it as bytes
+    client._attach = None  # gives the next message its properties, at level 5
     # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
     interval = keepalive * 750
     settings = (protocol_level, max_inflight, receive_maximum, interval, retry_ms, when_full, timeout_ms)
     if protocol_level == 5:
-        from .options5 import check, session
+        from .handshake5 import check, new_session
 
         check(session_expiry, clean_session, max_inflight, retry_ms)
-        client.session = session(session_expiry, clean_session, journal, buffer, name, *settings)
-        unload("options5")
+        client.session = new_session(session_expiry, clean_session, slept, journal, buffer, name, *settings)
+        client._attach = client.session.out.attach
     else:
         client.session = Session(journal, buffer, name, *settings)
     # Whether CONNECT fits the buffer shows now, not on the way.
@@ -118,10 +120,14 @@ def configure(
 def _encode_will(client, will, protocol_level):
     if will is None:
         return None
-    topic, payload, qos, retain = will
+    topic, payload, qos, retain = will[:4]
+    properties = will[4] if len(will) > 4 else None
     if qos not in (0, 1, 2):
         raise ValueError("will: qos is 0, 1 or 2")
-    return (encode_name(topic, protocol_level), _encode_data(client, payload), qos, retain)
+    if properties and not hasattr(properties, "block"):
+        raise ValueError("will: properties are what properties() makes")
+    block = properties.block if properties else b"\0"
+    return (encode_name(topic, protocol_level), _encode_data(client, payload), qos, retain, block)
 
 
 def _encode_data(client, data):

@@ -137,13 +137,13 @@ class Outbound(InFlight):
             at = journal.scan(OUT, at)
         return used
 
-    def accept(self, mid, head, n, tail):
-        """Takes the PUBLISH head[:n] + tail into the journal, with DUP if it may leave at once.
+    def accept(self, mid, out, dup):
+        """Takes the PUBLISH that stands in the send buffer `out` into the journal, with DUP if it may leave at once.
         Returns its address if it went straight into the window, -1 if it waits behind. Raises
         OutboxFull, ValueError (too long)."""
-        address = self.journal.append(OUT, mid, head, n, tail)
+        address = out.append(mid, dup)
         self.last_mid = mid
-        if not head[0] & DUP:
+        if not dup:
             self.below_stale = True
         if self.queued or self.rows == len(self.mids):
             self.queued += 1

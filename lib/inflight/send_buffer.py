@@ -10,6 +10,7 @@ from struct import pack_into
 import inflight.packet as packet
 
 from .compat import copy_format
+from .journal import OUT
 
 
 class SendBuffer:
@@ -78,13 +79,22 @@ class SendBuffer:
             self._first = first
         return self.size
 
-    def repeat(self, payload):
+    def repeat(self, payload, properties):
         """Puts a payload into the PUBLISH of QoS 0, not retained, that is there. Returns the size of the packet, 0 if
-        there is none of that length."""
+        there is none of that length; at level 5 of these properties, too."""
         if self._first != 0x30 or payload.__class__ is not bytes or len(payload) != self.size - self._start:
             return 0
         pack_into(self._form, self.buf, self._start, payload)
         return self.size
+
+    def append(self, mid, dup):
+        """The PUBLISH that is there becomes a record of the journal, with this DUP. Returns its address."""
+        buf = self.buf
+        first = buf[0]
+        buf[0] = first | dup
+        address = self.journal.append(OUT, mid, buf, self._start if self.rest else self.size, self.rest or b"")
+        buf[0] = first
+        return address
 
     def accepted(self, address):
         """The PUBLISH that is there is the record at `address` now."""

@@ -1,14 +1,27 @@
-# Level 5 of the send buffer. The journal keeps a PUBLISH as level 4 has it, without properties; here it gets them.
+# Level 5 of the send buffer. The journal keeps a PUBLISH as level 4 has it; behind it, as a trailer, its properties
+# without their length, and if they begin with an expiry interval the journal's seconds (see expiry5) when it was
+# accepted, 4 bytes. Levels 3 and 4 send the PUBLISH without them.
+#
+# A packet of level 5 as it stands in the buffer, and what the journal gets of it:
+#
+#   fixed header   topic, Message ID   length of properties, properties   payload
+#   (level 4's)    head                                                   tail       trailer
 
 from errno import ENOBUFS
+from struct import pack_into
 
 import inflight.packet as packet
 
 from .compat import const
+from .journal import OUT
 from .send_buffer import SendBuffer
 
 _LONGEST = const(268435460)  # packet there is
-_MARGIN = const(2)  # so many bytes longer a PUBLISH of level 4 becomes, at most
+_EXPIRY = const(2)  # the property
+_STAMP = const(4)  # bytes
+_MOST = const(131)  # bytes of a trailer
+_SHORTEST = const(8)  # PUBLISH that is worth a try
+_GROWTH = const(2)  # so many bytes longer than a record a packet becomes, at most: properties and fixed header take one
 
 
 def _digits(n):
@@ -16,23 +29,48 @@ def _digits(n):
     return 1 if n < 128 else 2 if n < 16384 else 3 if n < 2097152 else 4
 
 
-def size_of(n):
-    """Returns the size of the packet that a PUBLISH of n bytes at level 4 becomes."""
-    digits = 1 if n < 130 else 2 if n < 16387 else 3 if n < 2097156 else 4
-    return n + 1 - digits + _digits(n - digits)
+def stored_size(journal, address):
+    """Returns the size of the packet that the record at `address` becomes; found_len is that of the record."""
+    start = bytearray(5)
+    at = journal.read(address, 0, start)
+    size = packet.length(start, at)
+    trailer = journal.found_len - size
+    if trailer and has_expiry(journal, address, size):
+        trailer -= _STAMP
+    digits = _digits_of(size)
+    return size + 1 + trailer - digits + _digits(size - digits + trailer)
+
+
+def has_expiry(journal, address, size):
+    """True if the properties of the record at `address`, a PUBLISH of `size` bytes with a trailer, have an expiry."""
+    first = bytearray(1)
+    journal.read(address, size, first)
+    return first[0] == _EXPIRY
+
+
+def _digits_of(size):
+    # How many bytes the remaining length takes in a packet of this size.
+    return 1 if size < 130 else 2 if size < 16387 else 3 if size < 2097156 else 4
 
 
 class SendBuffer5(SendBuffer):
     """A SendBuffer of level 5. The broker takes packets of `maximum` bytes, messages of `maximum_qos`, and retained
     ones if `retain_available`. lowered: the PUBLISH that was loaded last asks for more; it is sent as the broker takes
-    it."""
-
-    block = b"\0"
+    it. clock: Seconds, once a message has an expiry."""
 
     def __init__(self, buf, journal):
         super().__init__(buf, journal)
-        self._behind_margin = self.buf[_MARGIN:]
-        self._remaining = 0  # remaining length at level 4 of the PUBLISH that stands here whole, and is to be accepted
+        self.block = b"\0"
+        self.clock = None
+        self._properties = None
+        self._trailer = b""
+        self._margin = _GROWTH
+        self._behind_margin = self.buf[_GROWTH:]
+        self._read_trailer = None
+        # Of the last PUBLISH of QoS 1 or 2: where its properties begin, and its fixed header of level 4;
+        self._block = self._shift = 0
+        self._whole = 0  # its size at level 5; meanwhile `size` is what the journal takes
+        self._remaining = 0  # its remaining length if it stands here whole, and is to be accepted
         self.lowered = False
         self.limit()
 
@@ -42,40 +80,88 @@ class SendBuffer5(SendBuffer):
         self.maximum_qos = maximum_qos
         self.retain_available = retain_available
 
+    # --- from the application ---
+
+    def attach(self, properties, now):
+        """The next PUBLISH has these properties, None: has none. Raises ValueError."""
+        if self.clock:
+            self.clock.tick(now)
+        if properties is not self._properties:
+            if properties and getattr(properties, "will", True):
+                raise ValueError("properties are what properties() makes, without will_delay")
+            self.forget()
+            self._properties = properties
+            self.block = properties.block if properties else b"\0"
+            self._trailer = self.block[1:]
+            if properties and properties.expiry:
+                self._trailer = bytearray(self._trailer + bytes(_STAMP))
+        elif not (properties and properties.expiry):
+            return
+        self._accepted = -1  # what was there has other properties, or another time
+        if properties and properties.expiry:
+            self.forget()  # what is left of the expiry was written into it
+            self.start_clock(0)
+            clock = self.clock
+            pack_into(">I", self._trailer, len(self._trailer) - _STAMP, clock.tick(now))
+            clock.due = min(clock.due, clock.value + properties.expiry)
+
+    def start_clock(self, seconds):
+        """Messages have an expiry; the newest of them was accepted at these seconds."""
+        if not self.clock:
+            from .expiry5 import Seconds
+
+            self.clock = Seconds(seconds)
+
     def publish(self, name, payload, qos, retain, mid):
-        """As SendBuffer.publish(). At QoS 1 and 2 the head is one of level 4, for the journal, and `rest` is the
-        payload; accepted() makes it one of level 5. Raises ValueError if the broker takes no such packet."""
+        """As SendBuffer.publish(). At QoS 1 and 2 the fixed header is that of level 4, for the journal, and `rest` is
+        the payload; accepted() makes it one of level 5. Raises ValueError if the broker takes no such packet."""
+        self.size = self._whole
         n = super().publish(name, payload, qos, retain, mid)
+        self._whole = self.size
         if self.size > self.maximum:
             raise ValueError("packet of %d bytes, the broker takes %d" % (self.size, self.maximum))
-        if not qos:
-            return n
-        remaining = len(name) + 4 + len(payload)
-        self._remaining = remaining if self.rest is None else 0
-        self.rest = payload
-        if _digits(remaining) == _digits(remaining + 1):
-            self.size -= 1
-            packet.begin(self.buf, self.buf[0], remaining)
-            return self._start - 1
-        # A head of level 4 would begin behind that of level 5: this one is read from the journal when it is sent.
-        self._remaining = 0
-        self.forget()
-        n = packet.publish(self.buf, name, len(payload), qos, retain, mid)
-        self.size = n + len(payload)
+        if qos:
+            remaining = len(name) + 4 + len(payload)
+            longer = remaining + len(self.block)
+            self._remaining = longer if self.rest is None else 0
+            self.rest = payload
+            self._block = self._start - len(self.block)
+            self._shift = _digits(longer) - _digits(remaining)
+            packet.begin(self.buf, self.buf[0], remaining, self._shift)
+            self.size += len(self._trailer) - len(self.block) - self._shift
         return n
+
+    def repeat(self, payload, properties):
+        return super().repeat(payload, properties) if properties is self._properties else 0
+
+    def append(self, mid, dup):
+        buf = self.buf
+        at = self._shift
+        first = buf[at]
+        buf[at] = first | dup
+        address = self.journal.append(OUT, mid, buf, self._block, self.rest, self._trailer, at)
+        buf[at] = first
+        return address
 
     def accepted(self, address):
         if self._remaining:
             self.rest = None
-            self.size += 1
-            packet.begin(self.buf, self.buf[0], self._remaining + 1)
+            self.size = self._whole
+            packet.begin(self.buf, self.buf[self._shift], self._remaining)
         super().accepted(address)
 
+    # --- to the broker ---
+
     def load(self, address, dup):
-        n = super().load(address, dup) if address == self._accepted else self._load(address, dup)
+        """As SendBuffer.load(). Returns 0 if the message has expired, and cannot have been sent before."""
         buf = self.buf
-        first = buf[self.at]
-        wanted = first
+        if address == self._accepted:
+            n = super().load(address, dup)
+            if not self._is_fresh(self._block, self._trailer, len(self._trailer) - _STAMP, dup):
+                return 0
+        else:
+            n = self._load(address, dup)
+        first = wanted = buf[self.at]
         if first >> 1 & 3 > self.maximum_qos:
             first ^= 6  # QoS 2 becomes 1 [MQTT5-3.2.2-11]
         if not self.retain_available:
@@ -86,33 +172,61 @@ class SendBuffer5(SendBuffer):
             self.forget()
         return n
 
+    def _is_fresh(self, block, data, stamp, dup):
+        # The properties are at buf[block], the seconds of their expiry, if they have any, at data[stamp].
+        buf = self.buf
+        return not buf[block] or buf[block + 1] != _EXPIRY or self.clock.count_down(buf, block + 2, data, stamp, dup)
+
     def _load(self, address, dup):
-        # Reads the record behind a margin; then the head moves up, and leaves space for the properties.
+        # Reads the record behind a margin; then the head moves up, and leaves space for the properties. Returns how
+        # many bytes are there, 0: it has expired.
         self.forget()
         self._accepted = -1
-        self.journal.check(address)
+        journal = self.journal
+        journal.check(address)
+        stored = journal.found_len
         old = self._behind_margin
-        at = self.journal.read(address, 0, old)
+        at = journal.read(address, 0, old)
         size = packet.length(old, at)
+        if stored - size + _GROWTH > self._margin:
+            old = self._widen(stored - size + _GROWTH)
+            at = journal.read(address, 0, old)
         topic = at + 2
         while old[topic - 1] & 0x80:
             topic += 1
         payload = topic + 4 + (old[topic] << 8 | old[topic + 1])
         if payload > len(old):
-            raise OSError(ENOBUFS, "the topic of a message does not fit the buffer")
+            raise OSError(ENOBUFS, "topic and properties of a message do not fit the buffer")
         end = min(at + size, len(old))
         self._address = address
         self._offset = end - at
         self._left = at + size - end
         self.rest = None
-        # Byte k of `old` is byte k + _MARGIN of `buf`.
+        data = self._read_trailer
+        k = n = 0
+        if stored > size:
+            k = journal.read(address, size, data)
+            n = stored - size - _STAMP if data[k] == _EXPIRY else stored - size
+        # Byte i of `old` is byte i + margin of `buf`.
         buf = self.buf
-        remaining = at + size - topic + 1
+        margin = self._margin
+        remaining = at + size - topic + 1 + n
         first = old[at] | 8 if dup else old[at] & 0xF7
+        block = payload + margin - 1 - n
         self.view = buf
-        self.at = topic + _MARGIN - 2 - _digits(remaining)
+        self.at = block - (payload - topic) - 1 - _digits(remaining)
         packet.begin(buf, first, remaining, self.at)
-        for k in range(topic, payload):
-            buf[k + _MARGIN - 1] = old[k]
-        buf[payload + _MARGIN - 1] = 0
-        return end + _MARGIN - self.at
+        for i in range(topic, payload):
+            buf[i + margin - 1 - n] = old[i]
+        buf[block] = n
+        for i in range(n):
+            buf[block + 1 + i] = data[k + i]
+        return end + margin - self.at if self._is_fresh(block, data, k + n, dup) else 0
+
+    def _widen(self, margin):
+        if margin + _SHORTEST > len(self.buf):
+            raise OSError(ENOBUFS, "the properties of a message do not fit the buffer")
+        self._read_trailer = self._read_trailer or bytearray(_MOST)
+        self._margin = margin
+        self._behind_margin = self.buf[margin:]
+        return self._behind_margin

@@ -245,12 +245,7 @@ class Session:
 
             if not make_space(self, out.size):
                 return 0
-        first = out.buf[0]
-        if self._resumed:
-            out.buf[0] = first | DUP
-        address = outbound.accept(mid, out.buf, n, out.rest)
-        out.buf[0] = first
-        out.accepted(address)
+        out.accepted(outbound.accept(mid, out, DUP if self._resumed else 0))
         self.journal.commit()
         self.count[counters.ACCEPTED] += 1
         return mid
@@ -269,8 +264,8 @@ class Session:
         """True while a SUBSCRIBE or UNSUBSCRIBE is unanswered."""
         return self.request is not None
 
-    def disconnect(self):
-        """DISCONNECT is the last packet to leave [MQTT-3.14.4-2]."""
+    def disconnect(self, code=0):
+        """DISCONNECT is the last packet to leave [MQTT-3.14.4-2]; level 5 has a reason code."""
         self.out.clear()
         self.out.send(packet.bare(self.out.buf, packet.DISCONNECT))
         self.connected = False
@@ -367,6 +362,8 @@ class Session:
             self.write_record()
         out = self.out
         n = out.load(outbound.addresses[i], dup)
+        if not n:
+            return 0
         qos = out.view[out.at] >> 1 & 3
         if qos == 2 and self.foreign and self.foreign.is_unproven(mid):
             out.clear()

@@ -12,13 +12,14 @@ PAYLOAD = bytes(64)
 
 
 class Empty:
-    """A coroutine as deep as publish() that only passes its arguments on."""
+    """A coroutine as deep as publish() that only passes its arguments on, and a result back."""
 
-    def nothing(self, topic, payload, qos, retain):
+    def nothing(self, topic, payload, qos, retain, properties):
         return 0
 
-    async def publish(self, topic, payload=b"", qos=0, retain=False):
-        return self.nothing(topic, payload, qos, retain)
+    async def publish(self, topic, payload=b"", qos=0, retain=False, properties=None):
+        mid = self.nothing(topic, payload, qos, retain, properties)
+        return mid
 
 
 async def publishes(client, qos, pending=lambda: 0):

@@ -25,7 +25,6 @@ _LOADED = (
     "subscribing",
     "dispatching",
     "mqtt5_core",
-    "options5",
     "handshake5",
     "new_journal",
     "recovery",

@@ -24,7 +24,9 @@ JOURNAL = 2  # version of the journal's format
 _MICROPYTHON = [[1, 22], [2, 0]]  # from, to before
 _BLOCK = 4096
 _INLINE = 512  # littlefs keeps files up to this size in their folder
-_UNUSED = {"aio", "consumers", "inbox", "io_waiter", "properties"}  # the firmware has the blocking client
+# The firmware has the blocking client, without WebSocket; boards have no posix.
+_UNUSED = {"aio", "consumers", "inbox", "io_waiter", "received5", "upgrade", "websocket"}
+_UNIX = {"posix"}
 # Modules that stand in another one, and are imported by their own name nevertheless: by drivers, by inflight itself.
 _IMPORTED = {"compat", "counters", "errors", "journal", "packet", "topic"}
 _FOLDERS = 6  # blocks of folders, and what else is not counted
@@ -116,7 +118,8 @@ def make(files, key, number, board, trial_s=300, mpy=6):
 def application(board, number):
     """{path in the slot: content} of the application for the board in folder `board`; its status tells release
     `number`. What the firmware never imports stays at home, since two slots have to fit a Pico."""
-    left_out = {f"/lib/{PACKAGE}/{name}.mpy" for name in _UNUSED.union(MERGED).difference(_IMPORTED)}
+    unused = _UNUSED.union(MERGED, () if board == "unix" else _UNIX).difference(_IMPORTED)
+    left_out = {f"/lib/{PACKAGE}/{name}.mpy" for name in unused}
     return {
         path.removeprefix("/lib/"): content
         for path, content in bundle.files(board, number).items()

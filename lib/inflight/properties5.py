@@ -9,12 +9,12 @@ _MOST = const(127)  # so the length of a block is one byte
 
 
 class Properties:
-    """A block of properties. data: its bytes, without their length. expires: the message expiry interval leads, in
-    data[1:5]. will: some of it is for a will alone."""
+    """A block of properties. block: its length, and the properties; the message expiry interval leads. expiry: that, in
+    seconds, 0: none. will: some of it is for a will alone."""
 
-    def __init__(self, data, expires, will):
-        self.data = data
-        self.expires = expires
+    def __init__(self, data, expiry, will):
+        self.block = bytes((len(data),)) + data
+        self.expiry = expiry
         self.will = will
 
 
@@ -49,7 +49,7 @@ def properties(
         data += b"\x26" + _string(encode(name)) + _string(encode(value))
     if len(data) > _MOST:
         raise ValueError("properties take %d bytes, at most %d" % (len(data), _MOST))
-    return Properties(data, expiry is not None, will_delay is not None)
+    return Properties(data, expiry or 0, will_delay is not None)
 
 
 def _four(name, value, least):

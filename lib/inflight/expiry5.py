@@ -1,0 +1,104 @@
+# Message expiry without a clock. A device without power does not know how long, so ages are counted in the journal's
+# seconds, which only grow: while the client runs, and by what slept() is told. They are written behind each message
+# that has an expiry; a mount goes on from the highest. So a message may live too long, never too short.
+#
+#   a message that has expired        is
+#   and can not have been sent        dropped, and counted
+#   and may have been sent            sent with an expiry of 1 s: its handshake goes on [MQTT5-4.3.3-7] [MQTT5-4.4.0-1]
+
+from struct import pack_into
+
+import inflight.counters as counters
+import inflight.packet as packet
+
+from .compat import ticks_add, ticks_diff
+from .journal import OUT
+from .mqtt5 import EXPIRED
+from .outbound import SEND
+from .send_buffer5 import has_expiry
+
+
+class Seconds:
+    """The journal's seconds, from `value` on; due: no message expires before that."""
+
+    def __init__(self, value):
+        self.value = value
+        self.due = 0
+        self._since = None  # ticks when value was what it is
+
+    def tick(self, now):
+        """Counts up to `now`, ticks in ms. Returns the value."""
+        ms = 0 if self._since is None else ticks_diff(now, self._since)
+        if self._since is None or ms < 0:  # more than half a period of the ticks has passed, nobody knows how much
+            self._since = now
+        elif ms >= 1000:
+            self.value += ms // 1000
+            self._since = ticks_add(self._since, ms // 1000 * 1000)
+        return self.value
+
+    def count_down(self, buf, i, stamps, k, dup):
+        """buf[i:] is the expiry interval of a message that was accepted at stamps[k:]: makes it what is left. Returns
+        False if nothing is, unless `dup`: the message may have been sent before."""
+        left = _number(buf, i) - self.value + _number(stamps, k)
+        if left < 1 and not dup:
+            return False
+        pack_into(">I", buf, i, max(1, left))
+        return True
+
+
+def _number(buf, i):
+    return buf[i] << 24 | buf[i + 1] << 16 | buf[i + 2] << 8 | buf[i + 3]
+
+
+def newest(journal):
+    """Returns the highest seconds that a message was accepted at, -1 if none has an expiry."""
+    found = -1
+    at = journal.scan(OUT, -1)
+    while at >= 0:
+        found = max(found, _times(journal, at)[0])
+        at = journal.scan(OUT, at)
+    return found
+
+
+def _times(journal, at):
+    # (seconds when the message of the record at `at` was accepted, when it expires); (-1, -1): never.
+    trailer = bytearray(9)
+    start = journal.read(at, 0, trailer)
+    size = packet.length(trailer, start)
+    n = journal.found_len - size
+    if not n or not has_expiry(journal, at, size):
+        return -1, -1
+    start = journal.read(at, size, trailer)
+    interval = _number(trailer, start + 1)
+    accepted = _number(trailer, journal.read(at, size + n - 4, trailer))
+    return accepted, accepted + interval
+
+
+def drop_expired(session):
+    """The journal is full: drops the messages that have expired, and can not have been sent."""
+    journal = session.journal
+    clock = session.out.clock
+    session.out.clear()  # one of them may stand there
+    clock.due = 0xFFFFFFFF
+    at = journal.scan(OUT, -1)
+    while at >= 0:
+        expires = _times(journal, at)[1]
+        if 0 <= expires <= clock.value and _is_unsent(session.outbound, at):
+            expired(session, at)
+        elif expires >= 0:
+            clock.due = min(clock.due, max(expires, clock.value + 1))
+        at = journal.scan(OUT, at)
+
+
+def _is_unsent(window, address):
+    for i in range(window.rows):
+        if window.addresses[i] == address:
+            return window.states[i] == SEND  # nor DUP
+    return window.journal.found_seq >= window.sent_below
+
+
+def expired(session, address):
+    """Drops the message of the record at `address`."""
+    session.outbound.give_up(address)
+    session.count[counters.DROPPED] += 1
+    session.count[EXPIRED] += 1

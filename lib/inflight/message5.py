@@ -1,0 +1,77 @@
+# Messages of level 5 with their properties, which are read where they stand, when they are asked for. Loaded with the
+# first message that is for a handler, or a consumer.
+
+from .cursor import CONTENT_TYPE, CORRELATION, EXPIRY, IN_PUBLISH, RESPONSE_TOPIC, TEXT, USER
+from .dispatching import Message
+
+
+class Fields:
+    """What a message of level 5 has besides."""
+
+    def _find(self, kind):
+        cursor = self._cursor()
+        return cursor if cursor.find(kind) else None
+
+    @property
+    def expiry(self):
+        """Seconds until the message is of no use any more, None: no limit. [MQTT5-3.3.2-6]"""
+        found = self._find(EXPIRY)
+        return found and found.number()
+
+    @property
+    def content_type(self):
+        """A str, or None."""
+        found = self._find(CONTENT_TYPE)
+        return found and found.text()
+
+    @property
+    def response_topic(self):
+        """Where an answer is expected, a str; None: nowhere. [MQTT5-3.3.2-15]"""
+        found = self._find(RESPONSE_TOPIC)
+        return found and found.text()
+
+    @property
+    def correlation(self):
+        """Bytes that the answer shall carry again, or None. [MQTT5-3.3.2-16]"""
+        found = self._find(CORRELATION)
+        return found and found.data()
+
+    @property
+    def text(self):
+        """True if the sender says that the payload is UTF-8; it is not checked."""
+        found = self._find(TEXT)
+        return bool(found and found.number())
+
+    @property
+    def user(self):
+        """[(name, value), ...] in the order in which they came; a name may be there more than once. [MQTT5-3.3.2-17]
+        [MQTT5-3.3.2-18]"""
+        cursor = self._cursor()
+        pairs = []
+        while cursor.find(USER):
+            pairs.append(cursor.pair())
+        return pairs
+
+    def reply(self, payload=b"", qos=0, retain=False):
+        """Publishes an answer to its response topic, with its correlation data. Returns what publish() of the client
+        does; with asyncio, that is to be awaited, or run as a task. None: no answer is expected. Raises as publish(),
+        and ValueError if the correlation data has more than 124 bytes."""
+        from .properties5 import properties
+
+        topic = self.response_topic
+        if topic is None:
+            return None
+        return self._client.publish(topic, payload, qos, retain, properties(correlation=self.correlation))
+
+
+class Message5(Fields, Message):
+    """A Message of level 5, of which the handler gets one."""
+
+    def __init__(self, client):
+        super().__init__(client.session)
+        self._client = client
+
+    def _cursor(self):
+        d = self._session.decoder
+        d.cursor.start(d.block, len(d.buf), IN_PUBLISH)
+        return d.cursor
