@@ -112,6 +112,7 @@ def build(board, began, crash=None, limit=None, path=None):
         will=will(config),
         keepalive=config.keepalive,
         protocol_level=config.protocol_level,
+        slept=Application.slept(board, config) if config.expiry_s else 0,
         buffer=bytearray(config.buffer),
         max_inflight=config.max_inflight,
         when_full=config.when_full,

@@ -8,7 +8,9 @@ REQUIRED = "required"
 _NUMBERS = {
     "port": (0, 0, 65535),  # 0: 1883, or 8883 with TLS
     "qos": (1, 1, 2),
-    "protocol_level": (4, 3, 4),
+    "protocol_level": (4, 3, 5),
+    "expiry_s": (0, 0, 31_536_000),  # of telemetry; 0: for ever
+    "will_delay_s": (0, 0, 31_536_000),  # 0: none, or two and a half sleeps between reports
     "keepalive": (60, 0, 65535),
     "max_inflight": (8, 1, 64),
     "buffer": (1024, 512, 32768),
@@ -206,6 +208,9 @@ def _check_together(config):
         raise ConfigError('when_full: write "oldest" or "newest", or leave it out to refuse new messages when full')
     if config.log not in ("info", "error", "off"):
         raise ConfigError('log: write "info", "error" or "off"')
+    for name in ("expiry_s", "will_delay_s"):
+        if getattr(config, name) and config.protocol_level < 5:
+            raise ConfigError('%s needs MQTT 5: write "protocol_level": 5, or leave it out' % name)
     for name, other in _NEEDS:
         if getattr(config, name) and not getattr(config, other):
             raise ConfigError("%s needs %s: write both, or leave %s out" % (name, other, name))

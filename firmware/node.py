@@ -6,19 +6,31 @@ import json
 import health
 import log
 import telemetry
-from inflight.compat import const, ticks_diff, ticks_ms
+from inflight.compat import const, ticks_diff, ticks_ms, unload
 from inflight.journal import OUT
 from log import INFO
 
 VERSION = "0.1.0"
 _NAME = const(64)  # characters of a command's name, at most
-_FRAME = const(9)  # bytes of a PUBLISH beside topic and payload, at most
+_FRAME = const(18)  # bytes of a record beside topic and payload, at most: those of a PUBLISH, and of an expiry
 
 
 def will(config):
-    """The will message that the broker publishes if the device vanishes: for Client(will=...)."""
+    """The will message that the broker publishes if the device vanishes: for Client(will=...). At level 5 it may wait:
+    a device that sleeps leaves with its will, which tells that it did not come back in time."""
     topic = "%s/%s/status" % (config.root, config.device)
-    return topic, json.dumps({"state": "offline", "firmware": VERSION}), 1, True
+    message = topic, json.dumps({"state": "offline", "firmware": VERSION}), 1, True
+    delay = config.will_delay_s
+    if config.protocol_level > 4 and config.sleep_ms and not delay:
+        delay = max(1, 5 * config.sleep_ms * config.report_every // 2000)
+    return message + (_properties(will_delay=delay),) if delay else message
+
+
+def _properties(**given):
+    from inflight import properties
+
+    unload("properties5")
+    return properties(**given)
 
 
 class Node:
@@ -34,6 +46,11 @@ class Node:
     def timeout(config):
         """The client's timeout_ms."""
         return config.timeout_ms
+
+    @staticmethod
+    def slept(board, config):
+        """Seconds that the device certainly slept before this start."""
+        return 0
 
     def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
         self.board = board
@@ -52,6 +69,7 @@ class Node:
         self._sources = [board.sensors] + self._configured() if sources is None else sources
         self._base = "%s/%s/" % (config.root, config.device)
         self._telemetry_topic = self._base + "telemetry"
+        self._expiry = _properties(expiry=config.expiry_s) if config.expiry_s else None
         self._accepted = getattr(board, "accepted", None)
         self._wifi_is_set_up = False
         self._up_ms = self._up_s = 0
@@ -96,7 +114,7 @@ class Node:
 
     # --- publishing ---
 
-    def _publish(self, topic, payload, qos, retain=False):
+    def _publish(self, topic, payload, qos, retain=False, properties=None):
         # Returns the Message ID, 0 or None without one.
         # payload tells journal.next_seq, so nothing may take that number first: not even a
         # handler, which can run while publish() waits for space.
@@ -107,7 +125,7 @@ class Node:
         elif not self.config.when_full and not journal.fits(OUT, len(topic.encode()) + len(payload) + _FRAME):
             self.full += 1
         else:
-            mid = self.client.publish(topic, payload, qos, retain)
+            mid = self.client.publish(topic, payload, qos, retain, properties)
             if mid and self._accepted:
                 self._accepted(seq, qos, topic[len(self._base) :])
             return mid
@@ -139,7 +157,7 @@ class Node:
         clock = telemetry.now(self.synchronised)
         payload = telemetry.pack(self.config.device, clock, journal.next_seq, journal.epoch, readings)
         if payload:
-            self._publish(self._telemetry_topic, payload, self.config.qos)
+            self._publish(self._telemetry_topic, payload, self.config.qos, False, self._expiry)
 
     # --- commands, and what else is seldom: modules that unload themselves ---
 

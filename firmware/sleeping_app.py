@@ -60,6 +60,11 @@ class Memory:
         return struct.pack(self.FORM, *(few + many))
 
 
+def _left(period, awake_ms):
+    # The time until the next wake; a long wake does not delay later ones.
+    return period - awake_ms % period
+
+
 class SleepingApp(Node):
     """The firmware of a device that sleeps most of the time; Node documents the arguments."""
 
@@ -69,6 +74,14 @@ class SleepingApp(Node):
     def timeout(config):
         """The steps of a failing connection together take half of the wake at most."""
         return min(config.timeout_ms, config.awake_ms // (2 * _STEPS))
+
+    @staticmethod
+    def slept(board, config):
+        """What the last wake left of its period, less what a timer may be too fast."""
+        memory = Memory(board.recall())
+        if memory.fresh or board.reset_cause() != DEEP_SLEEP or max(memory.phases) == _MAX:
+            return 0
+        return _left(config.sleep_ms, sum(memory.phases)) * 15 // 16000
 
     def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
         super().__init__(board, config, journal, client, flash, sources, began, crash)
@@ -128,9 +141,7 @@ class SleepingApp(Node):
         self._phase_at = now
 
     def _left(self):
-        # The time until the next wake; a long wake does not delay later ones.
-        period = self.config.sleep_ms
-        return period - ticks_diff(ticks_ms(), self._began) % period
+        return _left(self.config.sleep_ms, ticks_diff(ticks_ms(), self._began))
 
     # --- with the radio on ---
 
@@ -193,7 +204,7 @@ class SleepingApp(Node):
         if self.stopping:
             self._publish_status("offline")
             done = self._exchange(False)
-        self.client.disconnect()
+        self.client.disconnect(config.protocol_level > 4 and not self.stopping)
         return done
 
     def _publish_asleep(self, until_report_ms):

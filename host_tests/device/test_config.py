@@ -57,10 +57,17 @@ def test_number_errors_show_the_range():
         ("port", 65536),
         ("interval_ms", 99),
         ("keepalive", -1),
-        ("protocol_level", 5),
+        ("protocol_level", 6),
+        ("expiry_s", -1),
         ("max_inflight", 0),
     ):
         assert refused(**{name: value}).startswith(name)
+
+
+def test_what_needs_mqtt_5():
+    for name in ("expiry_s", "will_delay_s"):
+        assert '"protocol_level": 5' in refused(**{name: 60})
+        eq(getattr(config(protocol_level=5, **{name: 60}), name), 60)
 
 
 def test_text_fields_require_strings():

@@ -103,12 +103,15 @@ class Maker:
         flash = flash or RamFlash(8, 4096)
         journal = Journal(flash)
         kind = SleepingApp if config.sleep_ms else App
+        board = board or Board()
         client = Client(
             config.host,
             config.device,
             journal,
             port=config.port,
             will=will(config),
+            protocol_level=config.protocol_level,
+            slept=kind.slept(board, config),
             keepalive=0,
             when_full=config.when_full,
             timeout_ms=min(3000, kind.timeout(config)),
@@ -116,7 +119,6 @@ class Maker:
             reconnect=kind.RECONNECT,
             on_error=log.report,
         )
-        board = board or Board()
         board.path = self._path
         log.text, log.waiting = "", False
         self.apps.append(kind(board, config, journal, client, flash, sources, began))

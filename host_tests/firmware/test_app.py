@@ -205,6 +205,31 @@ def test_birth_is_retained_and_the_will_says_offline(make, broker, until, publis
     assert (topic, json.loads(payload)["state"], qos, retain) == ("inflight/dev/status", "offline", 1, True)
 
 
+def test_mqtt_5(make, broker, until, published):
+    """Readings expire, all else does not; a delay of the will is as configured."""
+    app = make(broker.port, protocol_level=5, expiry_s=3600, will_delay_s=90)
+    until(app, lambda: published("status") and len(published("telemetry")) > 2 and published("health"))
+    connect = broker.connections[-1].packets[0]
+    assert (connect.level, connect.will_properties) == (5, [(0x18, 90)])
+    for message in broker.arrived:
+        assert message.properties == ([(2, 3600)] if message.topic.endswith("telemetry") else [])
+    assert published("health")[0]["counters"]["expired"] == 0
+
+
+def test_readings_that_expired_are_not_sent(make, broker, nobody, until, published):
+    """The device had no broker for too long: it drops them, and goes on."""
+    flash = RamFlash(8, 4096)
+    app = make(nobody, flash, protocol_level=5, expiry_s=60)
+    until(app, lambda: app.journal.live >= 3)
+    old = app.journal.next_seq
+    readings = [topic for _, _, topic in app.board.log].count("telemetry")
+    app = make(broker.port, flash, protocol_level=5, expiry_s=60)
+    app.client.session.out.clock.value += 60
+    until(app, lambda: published("telemetry"))
+    assert all(body["seq"] >= old for body in published("telemetry"))
+    assert app.client.counters()["expired"] == readings > 0
+
+
 def test_commands_are_subscribed_with_the_connection_at_qos_2(make, broker, until, published):
     app = make(broker.port)
     until(app, lambda: published("status"))

@@ -48,17 +48,28 @@ def wake(make):
     return Sleeper(make)
 
 
+@pytest.fixture
+def until_gone(broker):
+    """until_gone(): the packets of the last connection, when its DISCONNECT has come."""
+
+    def packets():
+        end = time.monotonic() + 5
+        while broker.connections[-1].packets[-1].kind != DISCONNECT:
+            assert time.monotonic() < end, "no DISCONNECT in 5 s"
+            time.sleep(0.005)
+        return broker.connections[-1].packets
+
+    return packets
+
+
 # --- a wake ---
 
 
-def test_a_wake_delivers_its_reading_and_disconnects(wake, broker, published):
+def test_a_wake_delivers_its_reading_and_disconnects(wake, broker, published, until_gone):
     wake(broker.port)
     (reading,) = published("telemetry")
     assert (reading["n"], reading["v"]) == ("temperature", 21.5)
-    end = time.monotonic() + 5
-    while broker.connections[-1].packets[-1].kind != DISCONNECT:
-        assert time.monotonic() < end, "no DISCONNECT in 5 s"
-        time.sleep(0.005)
+    until_gone()
     assert wake.app.journal.live == 0
 
 
@@ -260,6 +271,46 @@ def test_the_will_is_offline(wake, broker):
     wake(broker.port)
     topic, payload, qos, retain = broker.connections[0].packets[0].will
     assert (topic, json.loads(payload)["state"], qos, retain) == ("inflight/dev/status", "offline", 1, True)
+
+
+def test_mqtt_5_reports_a_device_that_does_not_come_back(wake, broker, until_gone):
+    """It leaves with its will, which waits for two and a half intervals between reports."""
+    for fields, delay in (({}, 150), ({"report_every": 2}, 300), ({"will_delay_s": 999}, 999)):
+        wake(broker.port, protocol_level=5, **fields)
+        wake(broker.port, protocol_level=5, **fields)
+        packets = until_gone()
+        assert packets[0].will_properties == [(0x18, delay)]
+        assert packets[-1].code == 4
+
+
+def test_a_restart_is_no_absence(wake, broker, until_gone):
+    wake(broker.port, protocol_level=5)
+    broker.give("inflight/dev/command/reboot", b"", 2)
+    wake(broker.port, protocol_level=5)
+    assert until_gone()[-1].code == 0
+
+
+def test_readings_expire_while_the_device_sleeps(wake, nobody, broker, published):
+    """What it knows of its sleep: the rest of each period, less a sixteenth."""
+    fields = {"protocol_level": 5, "expiry_s": 80}
+    for _ in range(3):
+        wake(nobody, **fields)
+    assert wake.app.journal.live == 3
+    wake(broker.port, **fields)
+    assert wake.app.client.counters()["expired"] == 2
+    first, second = (m for m in broker.arrived if m.topic.endswith("telemetry"))
+    assert dict(first.properties)[2] < 80 and dict(second.properties)[2] == 80
+
+
+def test_sleep_is_not_counted_after_a_power_cut(wake, nobody):
+    fields = {"protocol_level": 5, "expiry_s": 80}
+    wake(nobody, **fields)
+    app = wake.app
+    assert app.slept(wake.board, app.config) == 0
+    wake.board.cause = DEEP_SLEEP
+    assert 50 <= app.slept(wake.board, app.config) <= 56
+    wake.board.memory = None
+    assert app.slept(wake.board, app.config) == 0
 
 
 def test_health_has_the_durations_of_the_last_wake(wake, broker, published):

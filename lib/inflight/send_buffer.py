@@ -17,7 +17,8 @@ class SendBuffer:
     """Packets in `buf`; those of QoS 1 and 2 are records of `journal`. `view` and `at` tell where the bytes begin that
     are to be written."""
 
-    block = b""  # the properties of level 5, in front of the payload
+    # Properties of level 5: of a packet that has none; those in front of the payload.
+    no_properties = block = b""
 
     def __init__(self, buf, journal):
         self.buf = buf

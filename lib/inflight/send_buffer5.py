@@ -58,9 +58,11 @@ class SendBuffer5(SendBuffer):
     ones if `retain_available`. lowered: the PUBLISH that was loaded last asks for more; it is sent as the broker takes
     it. clock: Seconds, once a message has an expiry."""
 
+    no_properties = b"\0"
+
     def __init__(self, buf, journal):
         super().__init__(buf, journal)
-        self.block = b"\0"
+        self.block = self.no_properties
         self.clock = None
         self._properties = None
         self._trailer = b""
@@ -91,7 +93,7 @@ class SendBuffer5(SendBuffer):
                 raise ValueError("properties are what properties() makes, without will_delay")
             self.forget()
             self._properties = properties
-            self.block = properties.block if properties else b"\0"
+            self.block = properties.block if properties else self.no_properties
             self._trailer = self.block[1:]
             if properties and properties.expiry:
                 self._trailer = bytearray(self._trailer + bytes(_STAMP))

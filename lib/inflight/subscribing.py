@@ -49,7 +49,7 @@ def check(session, filters):
     """Raises ValueError if the buffer, or the broker, is too small for a request of these filters.
     [MQTT5-3.2.2-15]"""
     out = session.out
-    n = request_size(out.buf, filters, (), out.block)
+    n = request_size(out.buf, filters, (), out.no_properties)
     n += 2 if n < 128 else 3 if n < 16384 else 4
     if n > getattr(out, "maximum", n):
         raise ValueError("request of %d bytes, the broker takes %d" % (n, out.maximum))
@@ -86,7 +86,7 @@ def write(session):
     session.progress_at = session.now
     out = session.out
     return request_packet(
-        out.buf, session.request_mid, session.request, session.request_qos, session.request_dup, out.block
+        out.buf, session.request_mid, session.request, session.request_qos, session.request_dup, out.no_properties
     )
 
 
