@@ -17,6 +17,7 @@ from rich.text import Text
 
 from inflight_tools.epilog import epilog
 from inflight_tools.fleet.collect import command
+from inflight_tools.fleet.spark.landing import STALE_S, Landing, Watch
 from inflight_tools.fleet.spark.session import PARTITIONS
 
 CONSOLE = Console(stderr=True)
@@ -91,10 +92,20 @@ def _report_batch(batch, deliveries, seconds, as_json):
         say(f"batch {batch}: {deliveries} deliveries in {seconds:.1f} s")
 
 
-def _follow(query, stopping, as_json):
-    """Reports each batch, until the query ends or `stopping` is set."""
+def _alarm(watch):
+    """Says how many landing files stay unread."""
+    if stuck := watch.stuck():
+        say(
+            f"[bold red]ALARM[/bold red]: {stuck} landing files stay unread: restart this command, or read them again "
+            "under other names"
+        )
+
+
+def _follow(query, watch, stopping, as_json):
+    """Reports each batch, and landing files that stay unread, until the query ends or `stopping` is set."""
     last = -1
     running = True
+    check = time.monotonic() + STALE_S
     while running:
         running = query.isActive and not stopping.wait(0.2)
         for progress in query.recentProgress:  # once more after the query's end: the last batches
@@ -102,10 +113,15 @@ def _follow(query, stopping, as_json):
                 last = progress["batchId"]
                 seconds = progress["durationMs"]["triggerExecution"] / 1000
                 _report_batch(last, progress["numInputRows"], seconds, as_json)
+        if time.monotonic() >= check:
+            check = time.monotonic() + STALE_S
+            _alarm(watch)
     if query.isActive:
         query.stop()
     if query.exception():
         raise RuntimeError(f"the query ended: {query.exception()}")
+    if not stopping.is_set():
+        _alarm(watch)
 
 
 @app.command(epilog=epilog("fleet tables --data telemetry --once"))
@@ -131,9 +147,10 @@ def tables(
     with _spark("tables", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.stream import start
 
+        watch = Watch(Landing(spark, landing, to))
         query = start(spark, landing, to, root, every, once, files)
         say(f"landing files in {landing} go into the tables in {to}")
-        _follow(query, stopping, as_json)
+        _follow(query, watch, stopping, as_json)
 
 
 def _summary(facts):
@@ -147,6 +164,7 @@ def _summary(facts):
 @app.command(epilog=epilog("fleet report --data telemetry --device attic"))
 def report(
     data: Path = FOLDER,
+    landing: str = LANDING,
     of: str = TABLES,
     root: str = ROOT,
     out: Path = typer.Option(None, help="the page; default: report.html in the folder"),
@@ -164,7 +182,9 @@ def report(
         from inflight_tools.fleet.spark.batch import Tables
         from inflight_tools.fleet.spark.facts import gather
 
-        facts = gather(Tables(spark, _location(data, of, "tables")), root, grace, device)
+        landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
+        unread = Landing(spark, landing, of).unread()  # before the tables: what is read meanwhile counts here
+        facts = gather(Tables(spark, of), root, grace, device, unread=unread)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
     if as_json:

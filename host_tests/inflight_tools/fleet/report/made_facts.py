@@ -19,6 +19,7 @@ def empty():
     fleet = {**dict.fromkeys(names, 0), "latency_ms": None}
     return {
         "made": float(START), "root": "inflight", "grace_s": 3600, "since": None, "until": None, "fleet": fleet,
+        "unread": {"files": 0, "bytes": 0, "stale": 0},
         "timeline": {"step_s": 60, "delay_s": 60, "points": []},
         "events": [], "devices": [], "measurements": {}, "dead_letters": [],
     }  # fmt: skip

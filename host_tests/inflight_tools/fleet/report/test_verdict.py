@@ -74,3 +74,14 @@ def test_only_dead_letters_are_bad():
     judged = verdict(made)
     assert judged.kind == "bad"
     assert judged.sentence == "No device is known: 4 messages arrived, and none could be used."
+
+
+@pytest.mark.parametrize("made", [facts(), made_facts.empty()])
+def test_landing_files_that_nobody_reads_are_an_alarm(made):
+    def notes(stale):
+        return verdict(made | {"unread": {"files": 7, "bytes": 900, "stale": stale}}).notes
+
+    assert notes(0) == []
+    assert notes(3) == [
+        "3 landing files not in the tables, though not new, or dated in the future: is `tables` running?"
+    ]

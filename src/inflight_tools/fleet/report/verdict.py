@@ -18,18 +18,17 @@ class Verdict:
 def verdict(facts):
     fleet = facts["fleet"]
     if not fleet["devices"]:
-        return _empty(fleet)
+        return Verdict(*_empty(fleet), _notes(facts))
     if not fleet["accepted"]:
         return Verdict(WAITING, "Devices are known, but no message with a number has arrived yet.", _notes(facts))
-    kind, sentence = _sentence(fleet)
-    return Verdict(kind, sentence, _notes(facts))
+    return Verdict(*_sentence(fleet), _notes(facts))
 
 
 def _empty(fleet):
     if fleet["dead_letters"]:
         arrived = count(fleet["dead_letters"], "message")
-        return Verdict(BAD, f"No device is known: {arrived} arrived, and none could be used.")
-    return Verdict(EMPTY, "No message has arrived yet.")
+        return BAD, f"No device is known: {arrived} arrived, and none could be used."
+    return EMPTY, "No message has arrived yet."
 
 
 def _sentence(fleet):
@@ -56,7 +55,10 @@ def _notes(facts):
     grace = duration(facts["grace_s"])
     renewed = sum((device["epochs"] or 0) > 1 for device in facts["devices"])
     least = "at least " if len(facts["devices"]) < fleet["devices"] else ""  # the facts list only the worst devices
+    unread = facts["unread"]
     notes = (
+        (unread["stale"], f"{count(unread['stale'], 'landing file')} not in the tables, though not new, or dated in the"
+         " future: is `tables` running?"),
         (fleet["lost"], f"Lost: missing, though a later message of the same device arrived more than {grace} ago."),
         (fleet["late"], f"{count(fleet['late'], 'message')} late: missing, but for less than {grace}."),
         (fleet["conflicts"], f"{count(fleet['conflicts'], 'message')} arrived with a number that another message has:"

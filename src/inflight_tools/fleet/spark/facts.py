@@ -6,6 +6,7 @@ from collections import Counter
 from pyspark.sql import functions as F
 
 from . import views
+from .landing import summary
 from .schema import fold_sums, merged
 
 _STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
@@ -178,13 +179,15 @@ def _dead_letters(tables):
     ]
 
 
-def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None):
+def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=None):
     """Returns the facts of the fleet below `topics`. A missing number is lost if a later one arrived more than grace_s
-    ago. They contain the measurements of the devices `chosen`, and of the `worst` worst ones."""
+    ago. They contain the measurements of the devices `chosen`, and of the `worst` worst ones. `unread`: what
+    Landing.unread() returned before."""
     now = time.time() if now is None else now
     span = tables.raw.read().agg(F.min("received"), F.max("received")).first()
     since, until = (_seconds(moment) for moment in span)
     facts = {"made": now, "root": topics, "grace_s": grace_s, "since": since, "until": until}
+    facts["unread"] = summary(unread or {}, now)
     fleet, devices = _devices(tables, now - grace_s)
     fleet |= {"doubled": _doubled(tables), "dead_letters": tables.dead_letters.read().count()}
     facts |= {"fleet": fleet, "devices": devices, "dead_letters": _dead_letters(tables)}

@@ -6,6 +6,9 @@ from .batch import take
 
 FORMAT = 1  # of tables and checkpoint; increased when this version cannot continue older ones
 BATCH = 256 << 20  # most bytes of landing files: more may not fit into Spark's memory on a small machine
+# Spark ignores a file that is older than the newest one by more than this, 7 days by default, without a word: one file
+# dated ahead would hide all others.
+_ANY_AGE = "36500d"
 
 
 class WrongTables(RuntimeError):
@@ -46,6 +49,7 @@ def start(spark, landing, root, topics, every_s=10, once=False, files=None):
         spark.readStream.format("text")
         .option("lineSep", "\n")  # a line may contain other line separators
         .option(*limit)
+        .option("maxFileAge", _ANY_AGE)
         .option("cleanSource", "archive")  # otherwise listing the files takes longer and longer
         .option("sourceArchiveDir", f"{root}/landed")
         .load(f"{landing}/*.ndjson")
