@@ -39,7 +39,6 @@ _FLAGS = {
     "two boards, one id": lambda row: row["shared"],
     "journal replaced": lambda row: row["epochs"] > 1 and not row["shared"],
     "same number, other content": lambda row: row["conflicts"],
-    "gaps without end": lambda row: row["given_up"],
     "clock wrong": lambda row: row["odd_clock"],
     "clock jumped": lambda row: row["jumps"],
     "journal was full": lambda row: row["full"],

@@ -4,7 +4,7 @@ import json
 
 from .batch import take
 
-FORMAT = 1  # of tables and checkpoint; increased when this version cannot continue older ones
+FORMAT = 2  # of tables and checkpoint; increased when this version cannot continue older ones
 BATCH = 256 << 20  # most bytes of landing files: more may not fit into Spark's memory on a small machine
 # Spark ignores a file that is older than the newest one by more than this, 7 days by default, without a word: one file
 # dated ahead would hide all others.

@@ -3,7 +3,7 @@
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from .schema import count, fold_sums, merged
+from .schema import fold_sums, merged
 
 SIZES = ("minute", "hour", "day")
 PERCENTILES = (0.5, 0.95, 0.99)
@@ -33,17 +33,24 @@ def numbers(tables, until):
     """
     keyed = tables.raw.read().where("first AND seq IS NOT NULL")
     recent = keyed.where(F.col("received") > F.timestamp_seconds(F.lit(until))).groupBy("device", "epoch")
-    rows = tables.ledger.read().join(recent.agg(F.min("seq").alias("first_recent")), ["device", "epoch"], "left")
-    first, last = "ranges[0].lo", "element_at(ranges, -1).hi"
-    come = f"({count('ranges')} - given_up)"
-    settled = f"coalesce(first_recent, {last} + 1)"  # missing numbers below it are lost
-    old = f"aggregate(ranges, -given_up, (n, r) -> n + greatest(0L, least(r.hi + 1, {settled}) - r.lo))"
-    lost = f"greatest(0L, {settled} - {first} - {old})"
-    return rows.where("size(ranges) > 0").selectExpr(
-        *("device", "epoch", "repeated", "measurements", "odd_clock", "first_received", "last_received", "latency"),
-        *("given_up", f"{first} AS before", f"{last} + 1 - {first} AS accepted", f"{come} AS delivered"),
-        *(f"{lost} AS lost", f"{last} + 1 - {first} - {come} - {lost} AS late"),
-    )
+    rows = tables.ledger.read().where("size(ranges) > 0")
+    rows = rows.join(recent.agg(F.min("seq").alias("first_recent")), ["device", "epoch"], "left")
+    sums = {
+        "before": "min(ranges[0].lo)",
+        "last": "max(element_at(ranges, -1).hi)",
+        "delivered": "sum(aggregate(ranges, 0L, (n, r) -> n + r.hi - r.lo + 1))",
+        "settled": "first(first_recent)",  # missing numbers below it are lost
+        "old": "sum(aggregate(ranges, 0L, (n, r) -> n + greatest(0L, least(r.hi + 1, "
+        "coalesce(first_recent, r.hi + 1)) - r.lo)))",
+        **{name: f"sum({name})" for name in ("repeated", "measurements", "odd_clock")},
+        "first_received": "min(first_received)",
+        "last_received": "max(last_received)",
+        "latency": merged("latency"),
+    }
+    found = rows.groupBy("device", "epoch").agg(*(F.expr(sql).alias(name) for name, sql in sums.items()))
+    found = found.withColumn("accepted", F.expr("last + 1 - before"))
+    found = found.withColumn("lost", F.expr("greatest(0L, coalesce(settled, last + 1) - before - old)"))
+    return found.withColumn("late", F.expr("accepted - delivered - lost")).drop("last", "settled", "old")
 
 
 def shared(numbers):
@@ -107,7 +114,7 @@ def states(tables):
     return messages.groupBy("device").agg(F.expr("max_by(state, received)").alias("state"))
 
 
-COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements", "odd_clock", "given_up")
+COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements", "odd_clock")
 MORE_COUNTS = ("epochs", "dead_letters", "conflicts", "jumps", "restarts", "resends", "outages", "full")
 
 
