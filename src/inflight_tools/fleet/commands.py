@@ -48,8 +48,8 @@ def _spark(name, master, partitions, conf):
         advice = Text("pip install 'inflight[fleet]', or `make setup-pipeline` in a checkout")
         CONSOLE.print("[bold red]FAILED[/bold red]: Spark is not installed:", advice, soft_wrap=True)
         raise typer.Exit(1) from None
+    from inflight_tools.fleet.spark.guard import WrongTables
     from inflight_tools.fleet.spark.session import session
-    from inflight_tools.fleet.spark.stream import WrongTables
 
     if not master.startswith(("local", "spark://", "yarn", "k8s://")):
         raise typer.BadParameter(f"--master {master}: local[*], spark://host:7077, yarn or k8s://https://host:port")
@@ -134,6 +134,9 @@ def tables(
     once: bool = typer.Option(False, help="process the present landing files and end: for a cron job"),
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
     files: int = typer.Option(None, min=1, help="most landing files in a micro-batch; default: 256 MB of them"),
+    new_checkpoint: bool = typer.Option(
+        False, "--new-checkpoint", help="for tables whose checkpoint is lost or useless"
+    ),
     as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each batch"),
     partitions: int = PARTS,
     conf: list[str] = CONF,
@@ -145,12 +148,16 @@ def tables(
         Path(landing).mkdir(parents=True, exist_ok=True)
     stopping = _stop_event()
     with _spark("tables", master, partitions, conf) as spark:
+        from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
 
         watch = Watch(Landing(spark, landing, to))
-        query = start(spark, landing, to, root, every, once, files)
+        query = start(spark, landing, to, root, every, once, files, new_checkpoint)
         say(f"landing files in {landing} go into the tables in {to}")
-        _follow(query, watch, stopping, as_json)
+        try:
+            _follow(query, watch, stopping, as_json)
+        except RuntimeError as e:
+            raise RuntimeError(f"{advice(spark, to)}{e}") from None
 
 
 def _summary(facts):

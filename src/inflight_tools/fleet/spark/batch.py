@@ -26,6 +26,22 @@ class Tables:
         self.ledger = Table(spark, root, "ledger", LEDGER, fold_ledger)
         self.minutes = Table(spark, root, "minutes", MINUTES, fold_minutes)
 
+    def _all(self):
+        """All tables. `raw` is the last one."""
+        return [getattr(self, name) for name in ("ledger", "minutes", *reversed(FACTS))]
+
+    def last_batch(self):
+        """The highest number of a batch in any table, -1 if there is none."""
+        return max(table.last_batch() for table in self._all())
+
+    def drop_unfinished(self):
+        """Removes the last batch if it is incomplete: it has numbers, but the ledger, which is written last, has not.
+        If this is killed, it can be repeated."""
+        last = self.last_batch()
+        if last > self.ledger.last_batch() and self.raw.read(since=last).where("seq IS NOT NULL").head(1):
+            for table in self._all():
+                table.write(None, last, False)
+
     def merge(self):
         """Merges small folders, except the ledger's, which take() merges. Returns how many."""
         return sum(getattr(self, name).merge() for name in (*FACTS, "minutes"))
