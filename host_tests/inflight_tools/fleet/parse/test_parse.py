@@ -193,6 +193,12 @@ def test_health_of_a_host_has_no_heap_and_no_rssi():
 def test_odd_health_keeps_its_number(fields, problem):
     found = health(**fields)
     assert found["problem"] == problem and found["seq"] == 5
+    assert (found["health"] is None) == bool(problem)
+
+
+def test_health_without_a_number_is_no_health():
+    found = health(seq=None, epoch=None)
+    assert found["problem"] and found["health"] is None
 
 
 def test_a_will_without_number_is_no_problem():

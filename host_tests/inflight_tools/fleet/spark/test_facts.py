@@ -25,6 +25,9 @@ def result(common_fleet, telemetry, health):
     fleet = common_fleet
     fleet.land(telemetry("from-500", 500), telemetry("from-500", 501))
     fleet.land(*[health("lives", n, up, count, reset) for n, (up, count, reset) in enumerate(LIVES)])
+    fleet.land(*[health("odd", 2 * n, 60 * n, 5 * n) for n in range(1, 4)])
+    fleet.land(health("odd", 3, up="ever"), health("odd", 5, counters={}), health("odd", 7, counters=5))
+    fleet.land(health("odd", None, up=1), *[health("odd", 8 + n, counters={"accepted": None}) for n in range(2)])
     fleet.land(*[health("asleep", n, 1, 2, "deep-sleep" if n else "power-on") for n in range(5)])
     fleet.land(health("order", 5, heap=50_000, errors={"dht22": "OSError: 5"}), health("order", 4, heap=90_000))
     fleet.land(*[telemetry("slow", n, at=NOW, bt=(NOW - 10 * n) / 1000) for n in range(101)])
@@ -48,6 +51,13 @@ def test_restarts_are_found_by_the_counters(result):
     assert device["resends"] == 4 * 2 and device["reconnects"] == 4  # the last message before each restart has the sums
     assert result.devices["asleep"]["restarts"] == 0
     assert device["journal"]["limit"] == 4000 and device["heap"] == 100_000
+
+
+def test_health_that_cannot_be_read_is_a_dead_letter_and_no_restart(result):
+    device = result.devices["odd"]
+    assert (device["restarts"], device["resets"], device["dead_letters"]) == (0, {"power-on": 1}, 3)
+    assert device["heap"] == 100_000 and device["lost"] == 0
+    assert len(result.fleet.numbers("health", "device = 'odd'")) == 6
 
 
 def test_health_is_that_of_the_message_with_the_highest_number(result):
@@ -74,7 +84,7 @@ def test_the_sums_are_those_of_the_devices(result):
     for name in ("accepted", "delivered", "lost", "late", "before", "repeated", "restarts", "resends", "measurements"):
         assert fleet[name] == sum(device[name] for device in result.facts["devices"])
     assert fleet["accepted"] == fleet["delivered"] + fleet["lost"] + fleet["late"]
-    assert fleet["devices"] == len(result.devices) == 7
+    assert fleet["devices"] == len(result.devices) == 8
 
 
 def test_gaps_are_late_first_and_lost_when_they_are_old(fleet, telemetry):

@@ -65,12 +65,12 @@ def _write(tables, marked, batch):
     fresh = marked.where("first")
     measurements = _measurements(fresh)
     dead = fresh.where("problem IS NOT NULL").withColumnRenamed("problem", "reason")
-    health = fresh.where("kind = 'health'").select("*", "health.*")
+    health = fresh.where("health IS NOT NULL").select("*", "health.*")
     counts = {
         "raw": "count(*)",
         "keyed": "count(seq)",
         "measurements": "coalesce(sum(CASE WHEN first THEN size(records) END), 0)",
-        "health": "count_if(first AND kind = 'health')",
+        "health": "count_if(first AND health IS NOT NULL)",
         "dead_letters": "count_if(first AND problem IS NOT NULL)",
     }
     many = marked.agg(*(F.expr(sql).alias(name) for name, sql in counts.items())).first()

@@ -163,7 +163,7 @@ def _read(row, payload, text):
         row["state"] = _text("state", body.get("state"))
     # A will has no number: the broker publishes it.
     if row["seq"] is None and (row["kind"], row["state"]) != ("status", "offline"):
-        row["records"] = None  # without a number a repetition cannot be detected
+        row["records"] = row["health"] = None  # without a number a repetition cannot be detected
         problems.append("no seq and epoch")
     return problems
 

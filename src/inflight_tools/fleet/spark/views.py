@@ -78,14 +78,14 @@ def clock_jumps(tables):
 
 def health_messages(tables):
     """Health messages with `start`, which is True for the first one after a start or a wake. Without a restart the
-    count of accepted messages rises, since each health message is one."""
+    count of accepted messages rises, since each health message is one. Messages without that count are left out."""
     began = Window.partitionBy("device", "epoch")
     order = Window.partitionBy("device").orderBy("epoch_began", "seq")
-    health = tables.health.read().withColumn("epoch_began", F.min("received").over(began))
-    accepted = "coalesce(counters['accepted'], 0)"
-    for name, sql in (("was", accepted), ("up_before", "up"), ("epoch_before", "epoch")):
+    health = tables.health.read().withColumn("accepted", F.expr("counters['accepted']")).where("accepted IS NOT NULL")
+    health = health.withColumn("epoch_began", F.min("received").over(began))
+    for name, sql in (("was", "accepted"), ("up_before", "up"), ("epoch_before", "epoch")):
         health = health.withColumn(name, F.lag(F.expr(sql)).over(order))
-    begins = f"was IS NULL OR {accepted} <= was OR up < up_before OR epoch <> epoch_before"
+    begins = "was IS NULL OR accepted <= was OR coalesce(up < up_before, false) OR epoch <> epoch_before"
     return health.withColumn("start", F.expr(begins))
 
 
