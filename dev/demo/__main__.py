@@ -145,7 +145,7 @@ def check_tables(accepted, facts, raw, measurements):
         "messages that the report does not count": max(0, len(accepted) - fleet["delivered"]),
         "numbers before the report's first message": fleet["before"],
     }
-    found |= {f"{name} in the report": fleet[name] for name in ("lost", "late", "doubled", "dead_letters", "conflicts")}
+    found |= {f"{name} in the report": fleet[name] for name in _NONE}
     return [f"{n} {what}" for what, n in found.items() if n]
 
 
@@ -157,10 +157,14 @@ def _show_report(console, facts):
     console.print(table("Figures of the report, from Spark's tables", [("", "all"), *rows]))
 
 
+_NONE = ("lost", "given_up", "on_way", "on_device", "guessed", "doubled", "dead_letters", "conflicts")  # each is 0
 _TOLD = {
     "accepted": "messages accepted",
     "delivered": "in the tables",
-    "lost": "lost",
+    "on_device": "still in a journal",
+    "on_way": "acknowledged, on the way",
+    "lost": "acknowledged, lost",
+    "given_up": "given up by a device",
     "doubled": "duplicate rows",
     "repeated": "repetitions removed",
     "measurements": "measurements",

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from inflight_tools.epilog import epilog
 from inflight_tools.fleet.collect import command
-from inflight_tools.fleet.spark.landing import STALE_S, Landing, Watch
+from inflight_tools.fleet.spark.landing import STALE_S, Landing, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
 
 CONSOLE = Console(stderr=True)
@@ -27,7 +27,8 @@ TABLES = typer.Option(None, help="folder or URI of the tables: hdfs://..., s3a:/
 ROOT = typer.Option("inflight", help="first levels of the devices' topics")
 MASTER = typer.Option("local[*]", help="Spark's master: local[*], spark://host:7077, yarn, k8s://...")
 CONF = typer.Option([], help="a Spark property, name=value; can be repeated")
-GRACE = typer.Option(3600, min=0, help="seconds after which a missing number is lost if a later one arrived")
+GRACE = typer.Option(3600, min=0, help="where nothing is proved: seconds after which a missing number is lost")
+RETIRED = typer.Option([], help="a collector that never returns: what its session had is lost; can be repeated")
 PARTS = typer.Option(PARTITIONS, "--partitions", min=1, help="shuffle partitions: two for each core")
 
 app = typer.Typer(no_args_is_help=True, help="Collects a fleet's messages, and proves which of them arrived.")
@@ -163,7 +164,8 @@ def tables(
 def _summary(facts):
     shown = Table(title="The fleet", title_justify="left", show_header=False)
     fleet = facts["fleet"]
-    for name in ("devices", "accepted", "delivered", "lost", "late", "doubled", "repeated", "dead_letters", "restarts"):
+    names = ("devices", "accepted", "delivered", "lost", "given_up", "on_way", "on_device", "guessed")
+    for name in (*names, "doubled", "repeated", "dead_letters", "restarts"):
         shown.add_row(name.replace("_", " "), f"{fleet[name]:,}")
     return shown
 
@@ -177,12 +179,13 @@ def report(
     out: Path = typer.Option(None, help="the page; default: report.html in the folder"),
     device: list[str] = typer.Option([], help="show this device's measurements, too; can be repeated"),
     grace: float = GRACE,
+    retired: list[str] = RETIRED,
     as_json: bool = typer.Option(False, "--json", help="print all figures as JSON instead of a summary"),
     master: str = MASTER,
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
-    """Writes one HTML page: for each device, which messages were accepted, delivered, lost, late."""
+    """Writes one HTML page: for each device, which messages were accepted, and where each of them is."""
     out = out or data / "report.html"
     with _spark("report", master, partitions, conf) as spark:
         from inflight_tools.fleet.report import render
@@ -191,7 +194,7 @@ def report(
 
         landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
         unread = Landing(spark, landing, of).unread()  # before the tables: what is read meanwhile counts here
-        facts = gather(Tables(spark, of), root, grace, device, unread=unread)
+        facts = gather(Tables(spark, of), root, grace, device, unread=unread, retired=retired)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
     if as_json:
@@ -216,24 +219,30 @@ def compact(
 def export(
     to: str = typer.Argument(help="folder or URI"),
     data: Path = FOLDER,
+    landing: str = LANDING,
     of: str = TABLES,
     grace: float = GRACE,
+    retired: list[str] = RETIRED,
     master: str = MASTER,
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
-    """Writes Parquet for other tools: aggregates/size=minute|hour|day, and devices (accepted, delivered, lost, late,
-    health)."""
+    """Writes Parquet for other tools: aggregates/size=minute|hour|day, devices (accepted, delivered, lost, health), and
+    missing: the numbers that have not arrived, each with its place."""
     with _spark("export", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark import views
         from inflight_tools.fleet.spark.batch import Tables
 
-        found = Tables(spark, _location(data, of, "tables"))
+        landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
+        now, unread = time.time(), Landing(spark, landing, of).unread()  # before the tables
+        found = Tables(spark, of)
         for size in views.SIZES:
             views.aggregates(found, size).write.mode("overwrite").parquet(f"{to}/aggregates/size={size}")
-        devices = views.devices(found, time.time() - grace).drop("latency")  # a sketch that only Spark can read
+        proof = views.Proof(views.collectors(found, retired), now - grace, summary(unread, now)["stale"] > 0)
+        devices = views.devices(found, proof).drop("latency")  # a sketch that only Spark can read
         devices.write.mode("overwrite").parquet(f"{to}/devices")
-    say(f"aggregates and devices are in {to}")
+        views.missing(found, proof).write.mode("overwrite").parquet(f"{to}/missing")
+    say(f"aggregates, devices and missing numbers are in {to}")
 
 
 @app.command(epilog=epilog("fleet pipeline --broker broker.example --data telemetry"))

@@ -17,7 +17,7 @@ from inflight_tools.fleet.report import devices, render
 
 MADE = {
     "complete": made_facts.fleet(),
-    "losing": made_facts.losing(3, doubled=2, late=4),
+    "losing": made_facts.losing(3, doubled=2, on_way=4),
     "small": made_facts.fleet(3, minutes=9),
     "hostile": made_facts.hostile(),
 }
@@ -50,8 +50,9 @@ def test_figures_of_each_device_worst_first(name):
     assert len(bodies) == len(MADE[name]["devices"])
     for body, facts in zip(bodies, MADE[name]["devices"], strict=True):
         cells = [cell.text for cell in body.one("tr").all("td")]
-        keys = ("accepted", "delivered", "lost", "late", "repeated", "restarts")
-        assert cells[2:8] == [shown(facts[key]) for key in keys]
+        keys = ("accepted", "delivered", "lost", "repeated", "restarts")
+        assert [*cells[2:5], *cells[6:8]] == [shown(facts[key]) for key in keys]
+        assert cells[5] == shown(facts["given_up"] + facts["on_way"] + facts["on_device"])
 
 
 @pytest.mark.parametrize("name", FULL)
@@ -80,7 +81,7 @@ def test_a_dead_letter_shows_topic_and_payload():
 
 def test_health_in_words():
     rows = [body.one("td", class_="health").text for body in read_page("losing").one(id="devices-table").all("tbody")]
-    for words in ("3 lost", "4 late", "two boards, one id", "clock wrong", "1 sensor error"):
+    for words in ("3 lost", "4 on the way", "two boards, one id", "clock wrong", "1 sensor error"):
         assert words in rows[0]
     assert "journal 92 % in use" in rows[1]
     assert rows[5].strip() == "good"

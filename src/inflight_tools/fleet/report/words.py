@@ -7,6 +7,8 @@ import unicodedata
 from markupsafe import Markup
 
 NONE = "–"
+# Of missing messages that are not lost: keys of the facts, and words.
+PLACES = {"given_up": "given up", "on_way": "on the way", "on_device": "in a journal"}
 _SPACE = "\u00a0"  # between a number and its unit: no line break there
 _INVISIBLE = ("C", "Zl", "Zp")  # controls, direction marks, surrogates, unassigned; line and paragraph separators
 _UNITS = {"Cel": "°C", "%RH": "% RH", "/": "ratio", "Ohm": "Ω", "lx": "lx"}

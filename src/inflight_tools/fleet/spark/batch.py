@@ -87,8 +87,8 @@ def _select(rows, table):
 
 
 def _marked(parsed, ledger):
-    """Adds `first`, `made`, `digest` and `part`. `first` is True for the first delivery of a number, and for each
-    message without a number.
+    """Adds `first`, `digest` and `part`. `first` is True for the first delivery of a number, and for each message
+    without a number.
 
     The ranges of the ledger are sorted among the messages by their lowest number. So a message is a repetition if the
     highest number of the ranges before it is not below its own, or if the message before it has its number."""
@@ -96,7 +96,6 @@ def _marked(parsed, ledger):
     journal = F.expr("coalesce(epoch, -1 - pmod(digest, 256))")
     number = F.expr("coalesce(seq, -1 - monotonically_increasing_id())")
     rows = parsed.withColumn("digest", F.xxhash64("payload")).withColumn("part", F.expr(part("seq")))
-    rows = rows.withColumn("made", F.expr("CASE WHEN get(records, 0).clock = 'device' THEN get(records, 0).time END"))
     rows = rows.withColumn("journal", journal).withColumn("number", number)
     known = ledger.select("device", F.col("epoch").alias("journal"), "part", F.explode("ranges").alias("range"))
     known = known.selectExpr("device", "journal", "part", "range.lo AS number", "range.hi AS until")

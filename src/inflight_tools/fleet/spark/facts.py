@@ -13,8 +13,10 @@ _STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
 _POINTS = 200
 MOST_DEVICES = 500  # in a report; the fleet's sums include all
 _MOST_EVENTS = 1000
-_COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements")
-_WORST = ("lost", "conflicts", "dead_letters", "late", "shared", "full", "odd_clock", "restarts", "repeated")
+_COUNTS = ("accepted", "delivered", "on_device", "on_way", "given_up", "lost", "guessed")
+_COUNTS = (*_COUNTS, "before", "repeated", "measurements")
+_WORST = ("lost", "given_up", "conflicts", "dead_letters", "on_way", "on_device", "shared", "full", "odd_clock")
+_WORST = (*_WORST, "restarts", "repeated")
 
 
 def _seconds(moment):
@@ -51,6 +53,7 @@ def _device(row):
     last = row["last"]
     device = {name: row[name] for name in ("device", "state", *_COUNTS, "epochs", "conflicts", "dead_letters")}
     device |= {name: row[name] for name in ("restarts", "resends")}
+    device["gave_up"] = {name: row[name] for name in views.GIVEN_UP}
     device |= {"reconnects": row["outages"], "outbox_full": row["full"], "resets": dict(Counter(row["resets"] or ()))}
     device |= {"since": _seconds(row["since"]), "seen": _seconds(row["seen"]), "journal": _journal(last)}
     device |= {name: last[name] if last else None for name in ("heap", "rssi", "firmware")}
@@ -58,11 +61,11 @@ def _device(row):
     return device | {"flags": [flag for flag, is_so in _FLAGS.items() if is_so(row)]}
 
 
-def _devices(tables, until):
+def _devices(tables, proof):
     """The sums of the fleet, and a dict for each of the worst MOST_DEVICES devices."""
-    found = views.devices(tables, until).persist()
+    found = views.devices(tables, proof).persist()
     try:
-        sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*views.COUNTS, *views.MORE_COUNTS)]
+        sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in views.COUNTS]
         row = found.agg(F.count("*").alias("devices"), *sums, F.expr(merged("latency")).alias("latency"))
         row = row.withColumn("latency_ms", F.expr(views.percentiles("latency"))).first()
         worst = found.orderBy(*(F.desc(name) for name in _WORST), "device").limit(MOST_DEVICES)
@@ -95,7 +98,7 @@ def _timeline(tables, since, until):
     messages = tables.raw.read().where("received IS NOT NULL").groupBy(_bucket("received", step))
     counts = {
         "received": "count_if(first AND seq IS NOT NULL)",
-        "backlog": f"count_if(first AND made < received - INTERVAL {delay} SECONDS)",
+        "backlog": f"count_if(first AND seq IS NOT NULL AND made < received - INTERVAL {delay} SECONDS)",
         "repeated": "count_if(NOT first)",
         "offline": "count_if(first AND state = 'offline' AND NOT retain)",
         "dead_letters": "count_if(first AND problem IS NOT NULL)",
@@ -178,16 +181,21 @@ def _dead_letters(tables):
     ]
 
 
-def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=None):
-    """Returns the facts of the fleet below `topics`. A missing number is lost if a later one arrived more than grace_s
-    ago. They contain the measurements of the devices `chosen`, and of the `worst` worst ones. `unread`: what
-    Landing.unread() returned before."""
+def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=None, retired=()):
+    """Returns the facts of the fleet below `topics`. grace_s: where nothing proves what became of a missing number, it
+    is lost if a later one arrived so long ago. They contain the measurements of the devices `chosen`, and of the
+    `worst` worst ones. unread: what Landing.unread() returned before. retired: collectors that never return."""
     now = time.time() if now is None else now
     span = tables.raw.read().agg(F.min("received"), F.max("received")).first()
     since, until = (_seconds(moment) for moment in span)
     facts = {"made": now, "root": topics, "grace_s": grace_s, "since": since, "until": until}
     facts["unread"] = summary(unread or {}, now)
-    fleet, devices = _devices(tables, now - grace_s)
+    collectors = views.collectors(tables, retired)
+    proof = views.Proof(collectors, now - grace_s, facts["unread"]["stale"] > 0)
+    facts["collectors"] = [
+        row.asDict() | {name: _seconds(row[name]) for name in ("seen", "marked")} for row in collectors
+    ]
+    fleet, devices = _devices(tables, proof)
     fleet |= {"doubled": _doubled(tables), "dead_letters": tables.dead_letters.read().count()}
     facts |= {"fleet": fleet, "devices": devices, "dead_letters": _dead_letters(tables)}
     if since is None:

@@ -7,13 +7,14 @@ _KEY = "device string, epoch bigint"
 _HEALTH = (
     "up bigint, heap bigint, rssi bigint, outbox_full bigint, firmware string, wifi string, reset string, "
     "journal_where string, journal_live bigint, journal_used bigint, journal_limit bigint, journal_erases bigint, "
-    "journal_damaged bigint, errors map<string, string>, counters map<string, bigint>, wake map<string, bigint>"
+    "journal_damaged bigint, journal_skipped bigint, errors map<string, string>, counters map<string, bigint>, "
+    "wake map<string, bigint>"
 )
 _DELIVERY = "received timestamp, `by` string, topic string, qos int, dup boolean, retain boolean"
 FACTS = {
     # Every delivery, repetitions included. `first`: the delivery that counts.
     "raw": f"{_DELIVERY}, {_KEY}, seq bigint, kind string, name string, state string, problem string, payload binary, "
-    "digest bigint, made timestamp, first boolean",
+    "digest bigint, made timestamp, oldest bigint, first boolean",
     # clock: the source of `time`. 'device': its clock; 'receipt': the device had no time, so it is the time of receipt;
     # 'ahead', 'behind': the device's time was wrong, so it is the time of receipt.
     "measurements": f"{_KEY}, seq bigint, received timestamp, place int, name string, unit string, time timestamp, "
