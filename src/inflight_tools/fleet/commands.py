@@ -239,7 +239,7 @@ def export(
         for size in views.SIZES:
             views.aggregates(found, size).write.mode("overwrite").parquet(f"{to}/aggregates/size={size}")
         proof = views.Proof(views.collectors(found, retired), now - grace, summary(unread, now)["stale"] > 0)
-        devices = views.devices(found, proof).drop("latency")  # a sketch that only Spark can read
+        devices = views.devices(found, proof, now).drop("latency")  # a sketch that only Spark can read
         devices.write.mode("overwrite").parquet(f"{to}/devices")
         views.missing(found, proof).write.mode("overwrite").parquet(f"{to}/missing")
     say(f"aggregates, devices and missing numbers are in {to}")

@@ -15,7 +15,7 @@ HOSTILE = (
 def empty():
     """Without any message."""
     names = ("devices", "accepted", "delivered", "lost", "given_up", "on_way", "on_device",
-             "guessed", "repeated", "doubled", "dead_letters", "conflicts",
+             "guessed", "silent", "repeated", "doubled", "dead_letters", "conflicts",
              "before", "measurements", "restarts", "reconnects", "resends", "outbox_full")  # fmt: skip
     fleet = {**dict.fromkeys(names, 0), "latency_ms": None}
     return {
@@ -34,7 +34,7 @@ def device(name, accepted=100, **other):
         "given_up": 0, "on_way": 0, "on_device": 0, "guessed": 0,
         "gave_up": {"erased": 0, "dropped": 0, "damaged": 0, "skipped": 0},
         "repeated": 0, "conflicts": 0, "dead_letters": 0,
-        "epochs": 1,
+        "epochs": 1, "silent": 0,
         "restarts": 0, "reconnects": 0, "resends": 0, "outbox_full": 0, "resets": {"power on": 1},
         "latency_ms": {"p50": 41.0, "p95": 180.5, "p99": 2400.0},
         "journal": {"live": 2, "used": 640, "limit": 49152, "erases": 31, "damaged": 0}, "heap": 113_408, "rssi": -61,
@@ -46,9 +46,10 @@ def device(name, accepted=100, **other):
 def add_up(facts):
     """Computes the fleet's sums from its devices."""
     for name, value in facts["fleet"].items():
-        if isinstance(value, int) and name not in ("devices", "doubled", "measurements"):
+        if isinstance(value, int) and name not in ("devices", "doubled", "measurements", "silent"):
             facts["fleet"][name] = sum(one[name] for one in facts["devices"])
     facts["fleet"]["devices"] = len(facts["devices"])
+    facts["fleet"]["silent"] = sum(one["silent"] > 0 for one in facts["devices"])
     return facts
 
 

@@ -239,3 +239,20 @@ def test_contrast(mode):
             assert _contrast(colours[words], colours[ground]) >= 4.5, (words, ground)
     for drawn in ("live", "offline", "mark", "repeat"):
         assert _contrast(colours[drawn], colours["card"]) >= 3, drawn
+
+
+def test_a_silent_device_and_sizes():
+    facts = made_facts.fleet(2)
+    facts["devices"][0].update(silent=7200.0, heap=23_400_000, journal={"used": 2048, "limit": 64 << 20})
+    facts["devices"][0]["journal"] |= dict.fromkeys(("live", "erases", "damaged"), 0)
+    page = render(made_facts.add_up(facts)).replace("\u00a0", " ")
+    assert "silent for 2 h" in page and "22 MB" in page and "2,048 B of 64 MB" in page
+
+
+def test_many_bytes_are_shown_in_megabytes():
+    disk = {"name": "disk", "unit": "B", "count": 2, "min": 2.34e10, "mean": 2.35e10, "max": 2.36e10, "p50": 2.35e10}
+    disk |= {"p95": 2.36e10, "points": [[made_facts.START, 2.34e10, 2.34e10, 2.34e10]]}
+    facts = made_facts.fleet(1) | {"measurements": {"a": [disk, disk | {"min": 1, "max": 2, "points": []}]}}
+    large, small = read(render(facts)).one(id="measurements").all("figure")
+    assert "23,400" in large.text and "MB" in large.text and "e+10" not in large.text
+    assert "MB" not in small.text

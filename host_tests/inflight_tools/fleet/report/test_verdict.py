@@ -78,6 +78,7 @@ def test_a_collector_that_has_not_received_all_is_named():
     (
         ({"conflicts": 2}, "2 messages arrived with a number that another message has"),
         ({"dead_letters": 1}, "1 message could not be used"),
+        ({"silent": 2}, "2 devices silent for much longer than usual: see Devices."),
         ({"before": 500}, "500 numbers below the first one that arrived"),
         ({"outbox_full": 7}, "7 messages refused by a full journal"),
     ),

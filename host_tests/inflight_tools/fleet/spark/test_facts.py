@@ -109,7 +109,9 @@ def test_gaps_of_devices_that_tell_nothing_are_lost_when_they_are_old(fleet, tel
 def test_timeline_and_events(fleet, telemetry, health, message):
     offline = {"state": "offline"}
     fleet.land(*[telemetry("attic", n, at=NOW + n * 1000) for n in range(5)], telemetry("attic", 4, at=NOW + 5000))
-    fleet.land(message("attic/status", offline, NOW + 6000))
+    fleet.land(message("attic/status", {"state": "online", "seq": 9, "epoch": 7}, NOW + 500))
+    fleet.land(message("attic/status", offline, NOW + 6000), message("attic/status", offline, NOW + 6500))
+    fleet.land(telemetry("attic", 10, at=0))  # the collector's clock was not set
     fleet.land(message("attic/status", offline, NOW + 7000, retain=True))  # a retained message is not an event
     fleet.land(health("attic", 5, at=NOW + 8000), health("attic", 6, reset="power-cut", at=NOW + 9000))
     fleet.land(*[telemetry("attic", n, at=NOW + 20_000, bt=NOW / 1000) for n in (7, 8)])
@@ -118,11 +120,13 @@ def test_timeline_and_events(fleet, telemetry, health, message):
     points = facts["timeline"]["points"]
     assert facts["timeline"]["step_s"] == 1 and len(points) == 21
     totals = {name: sum(point[name] for point in points) for name in points[0] if name != "t"}
-    assert totals == {"received": 9, "backlog": 2, "repeated": 1, "restarts": 1, "offline": 1, "dead_letters": 0}
+    assert totals == {"received": 10, "backlog": 2, "repeated": 1, "restarts": 1, "offline": 2, "dead_letters": 0}
     assert points[9]["restarts"] == 1 and points[20]["backlog"] == 2
     events = [(event["what"], event["detail"]) for event in reversed(facts["events"])]
-    assert events == [("offline", ""), ("start", "power-on"), ("start", "power-cut")]
-    assert facts["devices"][0]["state"] == "offline"
+    assert events == [("online", ""), ("offline", ""), ("offline", ""), ("start", "power-on"), ("start", "power-cut")]
+    (device,) = facts["devices"]
+    assert (device["state"], device["since"]) == ("offline", NOW / 1000 + 6)
+    assert device["delivered"] == 11 and facts["since"] == NOW / 1000
 
 
 def test_aggregates_by_minute_hour_and_day(fleet, telemetry):

@@ -1,4 +1,5 @@
-"""Where a missing number is: in a journal, on the way, lost behind the broker, or given up by its device."""
+"""Where a missing number is: in a journal, on the way, lost behind the broker, or given up by its device. Which devices
+are silent."""
 
 from types import SimpleNamespace
 
@@ -32,6 +33,8 @@ def result(common_fleet, telemetry, message, health):
     damage = {"live": 0, "damaged": 1, "skipped": 2}
     fleet.land(status("damaged", 0, NOW), health("damaged", 3, journal=damage, oldest=3, at=NOW + 20 * S))
     fleet.land(status("new", 0, NOW, 0), status("new", 3, NOW, 1), status("new", 0, NOW + 30 * S, epoch=8))
+    fleet.land(*[telemetry("hourly", n, at=NOW + (n - 3) * HOUR) for n in range(4)])
+    fleet.land(message("sleeps/status", {"state": "asleep", "next_s": 7200, "seq": 0, "epoch": 7}, NOW))
     fleet.land(message("odd/status", {"state": "online", "seq": 0, "epoch": 7, "oldest": 1}, NOW))
     fleet.land(marker(NOW + 60 * S, NOW + 61 * S))
     fleet.run()
@@ -81,6 +84,20 @@ def test_nothing_is_lost_while_landing_files_are_unread(result):
     found = facts(result.fleet, unread={"000099.ndjson": (100, NOW / 1000 + 8 * 86400)})
     assert places(found, "all") == {"delivered": 4, "on_way": 2, "on_device": 1}
     assert places(found, "silent") == {"delivered": 3, "on_way": 2}
+
+
+def test_silent_devices_come_first(result):
+    """A device is silent three times as long as usual: by its own rhythm, or by what it told before it slept."""
+
+    def silent(hours):
+        devices = result.fleet.facts(now=(NOW + hours * HOUR) / 1000)["devices"]
+        found = {one["device"]: one["silent"] for one in devices if one["silent"]}
+        assert list(found) == [one["device"] for one in devices[: len(found)]]
+        return found
+
+    assert not {"hourly", "sleeps"} & set(silent(2)) and silent(2)["all"] == 2 * 3600 - 95
+    assert "hourly" in silent(4) and "sleeps" not in silent(4)
+    assert silent(7)["sleeps"] == 7 * 3600
 
 
 def test_missing_numbers_one_by_one(result):

@@ -1,6 +1,6 @@
 """A device's health and history."""
 
-from .words import PLACES, clip, count, known, moment, number
+from .words import PLACES, clip, count, duration, known, moment, number
 
 MOST = 500  # devices on the page
 _MOST_FLAGS = 12
@@ -15,6 +15,8 @@ def missing(device):
 def health(device):
     """[(symbol, text), ...]: the device's problems, the worst first."""
     found = []
+    if device["silent"]:
+        found.append(("bad", f"silent for {duration(device['silent'])}"))
     if device["lost"]:
         found.append(("bad", f"{number(device['lost'])} lost"))
     for key, words in PLACES.items():

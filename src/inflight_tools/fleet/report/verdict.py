@@ -72,6 +72,7 @@ def _notes(facts):
     notes = (
         (unread["stale"], f"{count(unread['stale'], 'landing file')} not in the tables, though not new, or dated in the"
          " future: is `tables` running?"),
+        (fleet["silent"], f"{count(fleet['silent'], 'device')} silent for much longer than usual: see Devices."),
         (fleet["lost"] and not fleet["guessed"], "Lost: the device told that the broker had acknowledged the message,"
          " and since then the collectors have received all that the broker had for them."),
         (fleet["guessed"], f"{count(fleet['guessed'], 'number')} lost or given up by age only: a later one arrived more"

@@ -76,7 +76,10 @@ def milliseconds(value):
 def size(octets):
     if not known(octets):
         return NONE
-    return f"{octets / 1024:,.0f}{_SPACE}KB" if octets >= 10240 else f"{octets:,}{_SPACE}B"
+    for factor, name in ((1 << 20, "MB"), (1 << 10, "KB")):
+        if octets >= 10 * factor:
+            return f"{octets / factor:,.0f}{_SPACE}{name}"
+    return f"{octets:,}{_SPACE}B"
 
 
 def share(part, whole):

@@ -13,10 +13,15 @@ _STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
 _POINTS = 200
 MOST_DEVICES = 500  # in a report; the fleet's sums include all
 _MOST_EVENTS = 1000
-_COUNTS = ("accepted", "delivered", "on_device", "on_way", "given_up", "lost", "guessed")
-_COUNTS = (*_COUNTS, "before", "repeated", "measurements")
-_WORST = ("lost", "given_up", "conflicts", "dead_letters", "on_way", "on_device", "shared", "full", "odd_clock")
-_WORST = (*_WORST, "restarts", "repeated")
+_OLDEST = 1_577_836_800  # 2020, in s since 1970: no message is older
+_COUNTS = (
+    *("accepted", "delivered", "on_device", "on_way", "given_up", "lost", "guessed"),
+    *("before", "repeated", "measurements"),
+)
+_WORST = (
+    *("silent", "lost", "given_up", "conflicts", "dead_letters", "on_way", "on_device"),
+    *("shared", "full", "odd_clock", "restarts", "repeated"),
+)
 
 
 def _seconds(moment):
@@ -52,27 +57,28 @@ _FLAGS = {
 def _device(row):
     last = row["last"]
     device = {name: row[name] for name in ("device", "state", *_COUNTS, "epochs", "conflicts", "dead_letters")}
-    device |= {name: row[name] for name in ("restarts", "resends")}
+    device |= {name: row[name] for name in ("restarts", "resends", "silent")}
     device["gave_up"] = {name: row[name] for name in views.GIVEN_UP}
     device |= {"reconnects": row["outages"], "outbox_full": row["full"], "resets": dict(Counter(row["resets"] or ()))}
-    device |= {"since": _seconds(row["since"]), "seen": _seconds(row["seen"]), "journal": _journal(last)}
+    device |= {"since": _seconds(row["state_since"]), "seen": _seconds(row["seen"]), "journal": _journal(last)}
     device |= {name: last[name] if last else None for name in ("heap", "rssi", "firmware")}
     device |= {"errors": (last and last["errors"]) or {}, "latency_ms": _latency(row["latency_ms"])}
     return device | {"flags": [flag for flag, is_so in _FLAGS.items() if is_so(row)]}
 
 
-def _devices(tables, proof):
+def _devices(tables, proof, now):
     """The sums of the fleet, and a dict for each of the worst MOST_DEVICES devices."""
-    found = views.devices(tables, proof).persist()
+    found = views.devices(tables, proof, now).persist()
     try:
         sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in views.COUNTS]
-        row = found.agg(F.count("*").alias("devices"), *sums, F.expr(merged("latency")).alias("latency"))
+        sums += [F.count("*").alias("devices"), F.count_if(F.col("silent") > 0).alias("silent")]
+        row = found.agg(*sums, F.expr(merged("latency")).alias("latency"))
         row = row.withColumn("latency_ms", F.expr(views.percentiles("latency"))).first()
         worst = found.orderBy(*(F.desc(name) for name in _WORST), "device").limit(MOST_DEVICES)
         devices = [_device(one) for one in worst.drop("latency").collect()]
     finally:
         found.unpersist()
-    fleet = {name: row[name] for name in ("devices", *_COUNTS, "conflicts", "restarts", "resends")}
+    fleet = {name: row[name] for name in ("devices", *_COUNTS, "silent", "conflicts", "restarts", "resends")}
     fleet |= {"reconnects": row["outages"], "outbox_full": row["full"], "latency_ms": _latency(row["latency_ms"])}
     return fleet, devices
 
@@ -186,7 +192,9 @@ def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=N
     is lost if a later one arrived so long ago. They contain the measurements of the devices `chosen`, and of the
     `worst` worst ones. unread: what Landing.unread() returned before. retired: collectors that never return."""
     now = time.time() if now is None else now
-    span = tables.raw.read().agg(F.min("received"), F.max("received")).first()
+    # A collector's clock may have been wrong.
+    span = tables.raw.read().where(f"unix_seconds(received) BETWEEN {_OLDEST} AND {int(now) + 86_400}")
+    span = span.agg(F.min("received"), F.max("received")).first()
     since, until = (_seconds(moment) for moment in span)
     facts = {"made": now, "root": topics, "grace_s": grace_s, "since": since, "until": until}
     facts["unread"] = summary(unread or {}, now)
@@ -195,7 +203,7 @@ def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=N
     facts["collectors"] = [
         row.asDict() | {name: _seconds(row[name]) for name in ("seen", "marked")} for row in collectors
     ]
-    fleet, devices = _devices(tables, proof)
+    fleet, devices = _devices(tables, proof, now)
     fleet |= {"doubled": _doubled(tables), "dead_letters": tables.dead_letters.read().count()}
     facts |= {"fleet": fleet, "devices": devices, "dead_letters": _dead_letters(tables)}
     if since is None:

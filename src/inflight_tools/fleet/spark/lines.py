@@ -35,6 +35,7 @@ _TYPES = {
     "retain": pa.bool_(),
     "epoch": pa.int64(),
     "seq": pa.int64(),
+    "next_s": pa.int64(),
     "oldest": pa.int64(),
     "made": _TIME,
     "records": pa.list_(_MEASUREMENT),

@@ -185,6 +185,7 @@ def _read(row, payload, text):
         row["health"] = _health(body)
     elif row["kind"] == "status":
         row["state"] = _text("state", body.get("state"))
+        row["next_s"] = _whole("next_s", body.get("next_s"), _BIG)
     # A will has no number: the broker publishes it.
     if row["seq"] is None and (row["kind"], row["state"]) != ("status", "offline"):
         row["records"] = row["health"] = None  # without a number a repetition cannot be detected
@@ -233,5 +234,5 @@ def parse(line, topics):
 
 COLUMNS = (
     *("received", "by", "topic", "qos", "dup", "retain", "device", "kind", "name", "epoch", "seq"),
-    *("state", "oldest", "made", "records", "health", "problem", "payload"),
+    *("state", "next_s", "oldest", "made", "records", "health", "problem", "payload"),
 )

@@ -14,7 +14,7 @@ _DELIVERY = "received timestamp, `by` string, topic string, qos int, dup boolean
 FACTS = {
     # Every delivery, repetitions included. `first`: the delivery that counts.
     "raw": f"{_DELIVERY}, {_KEY}, seq bigint, kind string, name string, state string, problem string, payload binary, "
-    "digest bigint, made timestamp, oldest bigint, first boolean",
+    "digest bigint, next_s bigint, made timestamp, oldest bigint, first boolean",
     # clock: the source of `time`. 'device': its clock; 'receipt': the device had no time, so it is the time of receipt;
     # 'ahead', 'behind': the device's time was wrong, so it is the time of receipt.
     "measurements": f"{_KEY}, seq bigint, received timestamp, place int, name string, unit string, time timestamp, "

@@ -25,6 +25,8 @@ def aggregates(tables, size):
     return found.select("device", "name", "unit", "time", "count", "min", "max", "mean", "p50", "p95", "p99")
 
 
+_SILENT_S = 600  # shorter silence is no alarm
+_DAY_S = 86_400
 _SKEW_S = 60  # between the clocks of collectors
 
 
@@ -180,9 +182,25 @@ def health(tables):
 
 
 def states(tables):
-    """(device, state): the last state that the device, or the broker with its will, has published."""
+    """The last state that each device, or the broker with its will, has published; `state_since`, when it began;
+    `next_s`: so many seconds after that message a device that sleeps reports again."""
     messages = tables.raw.read().where("kind = 'status' AND first AND state IS NOT NULL AND NOT retain")
-    return messages.groupBy("device").agg(F.expr("max_by(state, received)").alias("state"))
+    order = Window.partitionBy("device").orderBy("received", "seq")
+    messages = messages.withColumn("begins", ~F.lag("state").over(order).eqNullSafe(F.col("state")))
+    found = messages.groupBy("device").agg(
+        F.expr("max_by(struct(state, next_s), struct(received, seq)) AS last_status"),
+        F.expr("max(CASE WHEN begins THEN received END) AS state_since"),
+    )
+    return found.select("device", "last_status.*", "state_since")
+
+
+def _silent(now):
+    """SQL of the seconds since a device's last message, if that is much longer than it usually takes: what it told
+    before it slept, or its mean interval. Else 0."""
+    mean = "(unix_seconds(seen) - unix_seconds(since)) / (delivered + repeated - 1)"
+    usual = f"coalesce(next_s, CASE WHEN delivered > 2 THEN {mean} END, {_DAY_S})"
+    silence = f"{now!r}D - unix_seconds(seen)"
+    return f"CASE WHEN {silence} > greatest({_SILENT_S}, 3 * {usual}) THEN {silence} ELSE 0D END"
 
 
 GIVEN_UP = ("erased", "dropped", "damaged", "skipped")
@@ -193,8 +211,9 @@ _COUNTED = (*_OF_JOURNALS, *_OF_DEVICES, *GIVEN_UP[1:])
 COUNTS = (*_COUNTED, "given_up", "lost")
 
 
-def devices(tables, proof):
-    """One row for each device: delivery, health, latency of its telemetry in ms. proof: a Proof.
+def devices(tables, proof, now):
+    """One row for each device: delivery, health, latency of its telemetry in ms, seconds of an unusual silence until
+    `now` (s since 1970) or 0. proof: a Proof.
 
     accepted = delivered + on_device + on_way + given_up + lost. given_up: `erased`, and of the numbers that are gone as
     many as the device counts as dropped, damaged or skipped. lost: the others."""
@@ -213,6 +232,7 @@ def devices(tables, proof):
         found = found.join(more, "device", "left")
     found = found.withColumn("latency_ms", F.expr(percentiles("latency")))
     found = found.fillna(0, [*_COUNTED]).fillna({"shared": False, "state": "unknown"})
+    found = found.withColumn("silent", F.expr(_silent(float(now))))
     counted = "least(gone, dropped + damaged + skipped)"
     found = found.withColumn("given_up", F.expr(f"erased + {counted}"))
     return found.withColumn("lost", F.expr(f"gone - {counted}"))
