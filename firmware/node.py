@@ -131,9 +131,13 @@ class Node:
             return mid
 
     def report(self, topic, fields, retain=False):
-        """Publishes a dict, with sequence number and epoch, to `topic` of this device. Returns the Message ID."""
-        fields["seq"] = self.journal.next_seq
-        fields["epoch"] = self.journal.epoch
+        """Publishes a dict to `topic` of this device, with sequence number and epoch, and with the lowest number that
+        the broker has not completed, `oldest`. Returns the Message ID."""
+        journal = self.journal
+        fields["seq"] = fields["oldest"] = journal.next_seq
+        fields["epoch"] = journal.epoch
+        if journal.live and journal.find(OUT, 0) >= 0:
+            fields["oldest"] = journal.found_seq
         return self._publish(self._base + topic, json.dumps(fields).encode(), 1, retain)
 
     def _publish_status(self, state, **more):

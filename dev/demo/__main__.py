@@ -145,7 +145,7 @@ def check_tables(accepted, facts, raw, measurements):
         "messages that the report does not count": max(0, len(accepted) - fleet["delivered"]),
         "numbers before the report's first message": fleet["before"],
     }
-    found |= {f"{name} in the report": fleet[name] for name in ("lost", "late", "doubled", "dead_letters", "conflicts")}
+    found |= {f"{name} in the report": fleet[name] for name in _NONE}
     return [f"{n} {what}" for what, n in found.items() if n]
 
 
@@ -157,10 +157,14 @@ def _show_report(console, facts):
     console.print(table("Figures of the report, from Spark's tables", [("", "all"), *rows]))
 
 
+_NONE = ("lost", "given_up", "on_way", "on_device", "guessed", "doubled", "dead_letters", "conflicts")  # each is 0
 _TOLD = {
     "accepted": "messages accepted",
     "delivered": "in the tables",
-    "lost": "lost",
+    "on_device": "still in a journal",
+    "on_way": "acknowledged, on the way",
+    "lost": "acknowledged, lost",
+    "given_up": "given up by a device",
     "doubled": "duplicate rows",
     "repeated": "repetitions removed",
     "measurements": "measurements",
@@ -211,6 +215,7 @@ def main(
     interval: int = typer.Option(200, min=100, help="ms between two readings of a sensor"),
     seed: int = typer.Option(None, help="repeats the faults of an earlier run"),
     keep: Path = typer.Option(None, help="keep the fleet's files in this folder"),
+    report: Path = typer.Option(REPORT, help="the page to write"),
 ):
     """Runs virtual sensors, mosquitto, a collector and Spark; cuts power and network, restarts the broker, and kills
     collector and Spark. Exit status 0 only if no accepted message was lost, no QoS 2 message came twice, and each
@@ -221,7 +226,7 @@ def main(
     folder = keep or Path(tempfile.mkdtemp(prefix="inflight-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        problems = _perform(console, folder, devices, duration, levels, interval, seed)
+        problems = _perform(console, folder, devices, duration, levels, interval, seed, report)
     except RuntimeError as e:
         problems = [str(e)]
     if problems:
@@ -232,7 +237,7 @@ def main(
         shutil.rmtree(folder)
 
 
-def _perform(console, folder, devices, duration, levels, interval, seed):
+def _perform(console, folder, devices, duration, levels, interval, seed, report):
     cuts = max(100, round(duration * _CUTS_PER_S))
     with (
         Mosquitto(folder / "broker") as broker,
@@ -256,9 +261,9 @@ def _perform(console, folder, devices, duration, levels, interval, seed):
         facts = downstream.finish()
         _show_report(console, facts)
         kept = f"collector killed: {downstream.collector.kills}   Spark killed: {downstream.spark.kills}"
-        REPORT.parent.mkdir(exist_ok=True)
-        shutil.copy(downstream.folder / "report.html", REPORT)
-        console.print(f"{kept}   report: {REPORT}", highlight=False)
+        report.parent.mkdir(exist_ok=True)
+        shutil.copy(downstream.folder / "report.html", report)
+        console.print(f"{kept}   report: {report}", highlight=False)
         return problems + check_tables(accepted, facts, downstream.rows("raw"), downstream.rows("measurements"))
 
 

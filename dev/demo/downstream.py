@@ -78,7 +78,7 @@ class Downstream:
         folder.mkdir(parents=True)
         self.folder, self.root = folder, root
         landing, broker = folder / "landing", f"127.0.0.1:{port}"
-        what = (*_FLEET, "collect", "--landing", landing, "--broker", broker, "--root", root, "--age", 2)
+        what = (*_FLEET, "collect", "--landing", landing, "--broker", broker, "--root", root, "--age", 2, "--marker", 2)
         self.collector = _Program(folder / "collector.log", *what)
         self._of = ("--data", folder, "--root", root, "--master", "local[2]")
         self.spark = _Program(folder / "spark.log", *_FLEET, "tables", *self._of, "--every", 2)

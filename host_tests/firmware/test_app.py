@@ -7,7 +7,7 @@ import pytest
 
 import commands
 from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
-from dev.reference.kinds import CONNECT, SUBSCRIBE
+from dev.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
 from inflight import RamFlash
 from inflight.journal import OUT
 
@@ -262,6 +262,20 @@ def test_health_has_the_place_of_the_journal(make, broker, until, published):
     until(app, lambda: published("health"))
     journal = published("health")[0]["journal"]
     assert (journal["where"], journal["repaired"]) == ("pinned files", 2)
+
+
+def test_messages_tell_the_oldest_number_that_the_broker_has_not_completed(make, broker, until, published):
+    """The broker acknowledges nothing on the first connection, and everything on the second one."""
+    app = make(broker.port)
+    broker.faults.answer = lambda raw: [] if raw[0] >> 4 == PUBACK else [raw]
+    until(app, lambda: published("status") and published("health") and len(published("telemetry")) > 1)
+    broker.faults.answer = lambda raw: [raw]
+    broker.connections[-1].finish()
+    until(app, lambda: len({m["seq"] for m in published("status")}) == 2 and not app.client.pending)
+    app.close()
+    told = sorted((m["seq"], m["oldest"]) for m in published("status") + published("health"))
+    assert len(told) >= 4 and {oldest for _, oldest in told[:-1]} == {0}
+    assert told[-1] == (app.journal.next_seq - 1,) * 2
 
 
 def test_safe_mode_is_in_the_status(make, broker, until, published):

@@ -120,12 +120,12 @@ def _first_number():
     columns = {
         "device": "lower(lpad(hex(id), 12, '0'))",
         "epoch": "7L",
+        "part": "0L",
         "ranges": "array(named_struct('lo', 0L, 'hi', 0L))",
         "repeated": "0L",
         "first_received": "timestamp_millis(1760000000000)",
         "last_received": "timestamp_millis(1760000000000)",
         "measurements": f"{MEASUREMENTS}L",
-        "given_up": "0L",
         "dead_letters": "0L",
         "odd_clock": "0L",
         "latency": "kll_sketch_agg_double(latency)",

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from inflight_tools.epilog import epilog
 from inflight_tools.fleet.collect import command
+from inflight_tools.fleet.spark.landing import STALE_S, Landing, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
 
 CONSOLE = Console(stderr=True)
@@ -26,7 +27,8 @@ TABLES = typer.Option(None, help="folder or URI of the tables: hdfs://..., s3a:/
 ROOT = typer.Option("inflight", help="first levels of the devices' topics")
 MASTER = typer.Option("local[*]", help="Spark's master: local[*], spark://host:7077, yarn, k8s://...")
 CONF = typer.Option([], help="a Spark property, name=value; can be repeated")
-GRACE = typer.Option(3600, min=0, help="seconds after which a missing number is lost if a later one arrived")
+GRACE = typer.Option(3600, min=0, help="where nothing is proved: seconds after which a missing number is lost")
+RETIRED = typer.Option([], help="a collector that never returns: what its session had is lost; can be repeated")
 PARTS = typer.Option(PARTITIONS, "--partitions", min=1, help="shuffle partitions: two for each core")
 
 app = typer.Typer(no_args_is_help=True, help="Collects a fleet's messages, and proves which of them arrived.")
@@ -47,8 +49,8 @@ def _spark(name, master, partitions, conf):
         advice = Text("pip install 'inflight[fleet]', or `make setup-pipeline` in a checkout")
         CONSOLE.print("[bold red]FAILED[/bold red]: Spark is not installed:", advice, soft_wrap=True)
         raise typer.Exit(1) from None
+    from inflight_tools.fleet.spark.guard import WrongTables
     from inflight_tools.fleet.spark.session import session
-    from inflight_tools.fleet.spark.stream import WrongTables
 
     if not master.startswith(("local", "spark://", "yarn", "k8s://")):
         raise typer.BadParameter(f"--master {master}: local[*], spark://host:7077, yarn or k8s://https://host:port")
@@ -91,10 +93,20 @@ def _report_batch(batch, deliveries, seconds, as_json):
         say(f"batch {batch}: {deliveries} deliveries in {seconds:.1f} s")
 
 
-def _follow(query, stopping, as_json):
-    """Reports each batch, until the query ends or `stopping` is set."""
+def _alarm(watch):
+    """Says how many landing files stay unread."""
+    if stuck := watch.stuck():
+        say(
+            f"[bold red]ALARM[/bold red]: {stuck} landing files stay unread: restart this command, or read them again "
+            "under other names"
+        )
+
+
+def _follow(query, watch, stopping, as_json):
+    """Reports each batch, and landing files that stay unread, until the query ends or `stopping` is set."""
     last = -1
     running = True
+    check = time.monotonic() + STALE_S
     while running:
         running = query.isActive and not stopping.wait(0.2)
         for progress in query.recentProgress:  # once more after the query's end: the last batches
@@ -102,10 +114,15 @@ def _follow(query, stopping, as_json):
                 last = progress["batchId"]
                 seconds = progress["durationMs"]["triggerExecution"] / 1000
                 _report_batch(last, progress["numInputRows"], seconds, as_json)
+        if time.monotonic() >= check:
+            check = time.monotonic() + STALE_S
+            _alarm(watch)
     if query.isActive:
         query.stop()
     if query.exception():
         raise RuntimeError(f"the query ended: {query.exception()}")
+    if not stopping.is_set():
+        _alarm(watch)
 
 
 @app.command(epilog=epilog("fleet tables --data telemetry --once"))
@@ -118,6 +135,9 @@ def tables(
     once: bool = typer.Option(False, help="process the present landing files and end: for a cron job"),
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
     files: int = typer.Option(None, min=1, help="most landing files in a micro-batch; default: 256 MB of them"),
+    new_checkpoint: bool = typer.Option(
+        False, "--new-checkpoint", help="for tables whose checkpoint is lost or useless"
+    ),
     as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each batch"),
     partitions: int = PARTS,
     conf: list[str] = CONF,
@@ -129,17 +149,23 @@ def tables(
         Path(landing).mkdir(parents=True, exist_ok=True)
     stopping = _stop_event()
     with _spark("tables", master, partitions, conf) as spark:
+        from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
 
-        query = start(spark, landing, to, root, every, once, files)
+        watch = Watch(Landing(spark, landing, to))
+        query = start(spark, landing, to, root, every, once, files, new_checkpoint)
         say(f"landing files in {landing} go into the tables in {to}")
-        _follow(query, stopping, as_json)
+        try:
+            _follow(query, watch, stopping, as_json)
+        except RuntimeError as e:
+            raise RuntimeError(f"{advice(spark, to)}{e}") from None
 
 
 def _summary(facts):
     shown = Table(title="The fleet", title_justify="left", show_header=False)
     fleet = facts["fleet"]
-    for name in ("devices", "accepted", "delivered", "lost", "late", "doubled", "repeated", "dead_letters", "restarts"):
+    names = ("devices", "accepted", "delivered", "lost", "given_up", "on_way", "on_device", "guessed")
+    for name in (*names, "doubled", "repeated", "dead_letters", "restarts"):
         shown.add_row(name.replace("_", " "), f"{fleet[name]:,}")
     return shown
 
@@ -147,24 +173,28 @@ def _summary(facts):
 @app.command(epilog=epilog("fleet report --data telemetry --device attic"))
 def report(
     data: Path = FOLDER,
+    landing: str = LANDING,
     of: str = TABLES,
     root: str = ROOT,
     out: Path = typer.Option(None, help="the page; default: report.html in the folder"),
     device: list[str] = typer.Option([], help="show this device's measurements, too; can be repeated"),
     grace: float = GRACE,
+    retired: list[str] = RETIRED,
     as_json: bool = typer.Option(False, "--json", help="print all figures as JSON instead of a summary"),
     master: str = MASTER,
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
-    """Writes one HTML page: for each device, which messages were accepted, delivered, lost, late."""
+    """Writes one HTML page: for each device, which messages were accepted, and where each of them is."""
     out = out or data / "report.html"
     with _spark("report", master, partitions, conf) as spark:
         from inflight_tools.fleet.report import render
         from inflight_tools.fleet.spark.batch import Tables
         from inflight_tools.fleet.spark.facts import gather
 
-        facts = gather(Tables(spark, _location(data, of, "tables")), root, grace, device)
+        landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
+        unread = Landing(spark, landing, of).unread()  # before the tables: what is read meanwhile counts here
+        facts = gather(Tables(spark, of), root, grace, device, unread=unread, retired=retired)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
     if as_json:
@@ -189,24 +219,30 @@ def compact(
 def export(
     to: str = typer.Argument(help="folder or URI"),
     data: Path = FOLDER,
+    landing: str = LANDING,
     of: str = TABLES,
     grace: float = GRACE,
+    retired: list[str] = RETIRED,
     master: str = MASTER,
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
-    """Writes Parquet for other tools: aggregates/size=minute|hour|day, and devices (accepted, delivered, lost, late,
-    health)."""
+    """Writes Parquet for other tools: aggregates/size=minute|hour|day, devices (accepted, delivered, lost, health), and
+    missing: the numbers that have not arrived, each with its place."""
     with _spark("export", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark import views
         from inflight_tools.fleet.spark.batch import Tables
 
-        found = Tables(spark, _location(data, of, "tables"))
+        landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
+        now, unread = time.time(), Landing(spark, landing, of).unread()  # before the tables
+        found = Tables(spark, of)
         for size in views.SIZES:
             views.aggregates(found, size).write.mode("overwrite").parquet(f"{to}/aggregates/size={size}")
-        devices = views.devices(found, time.time() - grace).drop("latency")  # a sketch that only Spark can read
+        proof = views.Proof(views.collectors(found, retired), now - grace, summary(unread, now)["stale"] > 0)
+        devices = views.devices(found, proof, now).drop("latency")  # a sketch that only Spark can read
         devices.write.mode("overwrite").parquet(f"{to}/devices")
-    say(f"aggregates and devices are in {to}")
+        views.missing(found, proof).write.mode("overwrite").parquet(f"{to}/missing")
+    say(f"aggregates, devices and missing numbers are in {to}")
 
 
 @app.command(epilog=epilog("fleet pipeline --broker broker.example --data telemetry"))

@@ -19,10 +19,10 @@ def at(broker):
 
 def test_all_kinds_of_topics(broker, collect, landing):
     collect(*at(broker), "--root", "house/up").connected()
-    kinds = ("telemetry", "status", "health", "reply/ping", "reply/a/b")
+    kinds = ("telemetry", "status", "health", "release", "reply/ping", "reply/a/b")
     for topic in (*(f"house/up/attic/{kind}" for kind in kinds), "house/up/attic/command/ping", "inflight/x/telemetry"):
         publish(broker, b"1", topic=topic)
-    assert [line["topic"] for line in landing.until(5)] == [f"house/up/attic/{kind}" for kind in kinds]
+    assert [line["topic"] for line in landing.until(6)] == [f"house/up/attic/{kind}" for kind in kinds]
     line = landing.lines[0]
     assert {**line, "at": 0} == {
         "at": 0,
@@ -61,6 +61,30 @@ def test_a_million_bytes(broker, collect, landing):
     assert third["text"] == "1"
     assert program.end() == 0
     assert landing.figures()["truncated"] == 1
+
+
+# --- markers ---
+
+
+def test_a_marker_lands_behind_what_the_session_had(broker, collect, landing):
+    """Also behind what waited for a collector that was away."""
+    collect(*at(broker)).connected().kill()
+    publish(broker, b"1", b"2")
+    collect(*at(broker), "--marker", 0.1).connected()
+    first, second, marker = landing.until(3)[:3]
+    assert (first["text"], second["text"], marker["topic"]) == ("1", "2", "inflight/collector-0/collector")
+    assert first["at"] <= marker["at"] and json.loads(marker["text"])["sent"] <= marker["at"]
+
+
+def test_a_broker_that_refuses_markers_costs_no_message(serve, collect, landing, tmp_path):
+    file = tmp_path / "access"
+    file.write_text("topic readwrite inflight/attic/#\ntopic read inflight/+/telemetry\n")
+    broker = serve(f"acl_file {file}")
+    program = collect(*at(broker), "--marker", 0.1).connected()
+    publish(broker, b"1")
+    assert landing.one()["text"] == "1"
+    program.counted(1)
+    assert landing.texts() == ["1"]
 
 
 # --- files ---

@@ -42,6 +42,7 @@ def test_a_pack_becomes_a_row_with_its_records():
         ("inflight/attic/reply/a/b", "attic", "reply", "a/b"),
         ("inflight/attic/actuator/pump", "attic", "actuator", "pump"),
         ("inflight/attic/log", "attic", "log", None),
+        ("inflight/attic/release", "attic", "release", None),
         ("inflight/attic/status", "attic", "status", None),
         ("inflight/attic", "attic", None, None),
         ("inflight/attic/telemetry/more", "attic", None, None),
@@ -193,6 +194,12 @@ def test_health_of_a_host_has_no_heap_and_no_rssi():
 def test_odd_health_keeps_its_number(fields, problem):
     found = health(**fields)
     assert found["problem"] == problem and found["seq"] == 5
+    assert (found["health"] is None) == bool(problem)
+
+
+def test_health_without_a_number_is_no_health():
+    found = health(seq=None, epoch=None)
+    assert found["problem"] and found["health"] is None
 
 
 def test_a_will_without_number_is_no_problem():
@@ -208,6 +215,32 @@ def test_a_status_from_the_device_needs_a_number():
 def test_a_reply():
     found = row({"ok": True, "seq": 1, "epoch": 2}, topic="inflight/attic/reply/ping")
     assert (found["kind"], found["name"], found["seq"], found["problem"]) == ("reply", "ping", 1, None)
+
+
+def test_the_oldest_number_that_the_broker_has_not_acknowledged():
+    assert health(oldest=2)["oldest"] == 2 and health()["oldest"] is None
+    status = {"state": "online", "seq": 4, "epoch": 9, "oldest": 4}
+    assert row(status, topic="inflight/attic/status")["oldest"] == 4
+
+
+@pytest.mark.parametrize("oldest", (-1, 6, "2", True))
+def test_an_odd_oldest_number_proves_nothing(oldest):
+    found = health(oldest=oldest)
+    assert found["problem"] == "oldest is not a number up to seq" and found["oldest"] is None and found["seq"] == 5
+
+
+def test_a_marker_of_the_collector():
+    found = row({"sent": AT - 20, "seq": 5, "epoch": 6}, topic="inflight/c/collector")
+    assert (found["kind"], found["made"], found["problem"]) == ("collector", (AT - 20) * 1000, None)
+    assert found["seq"] is found["epoch"] is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "body"), [("other/collector", {"sent": AT}), ("c/collector", {"sent": AT + 1}), ("c/collector", {})]
+)
+def test_a_forged_marker_proves_nothing(topic, body):
+    found = row(body, topic="inflight/" + topic)
+    assert found["made"] is None and found["problem"] == "not a marker that this collector has sent"
 
 
 def test_an_unknown_topic():

@@ -14,11 +14,13 @@ HOSTILE = (
 
 def empty():
     """Without any message."""
-    names = ("devices", "accepted", "delivered", "lost", "late", "repeated", "doubled", "dead_letters", "conflicts",
+    names = ("devices", "accepted", "delivered", "lost", "given_up", "on_way", "on_device",
+             "guessed", "silent", "repeated", "doubled", "dead_letters", "conflicts",
              "before", "measurements", "restarts", "reconnects", "resends", "outbox_full")  # fmt: skip
     fleet = {**dict.fromkeys(names, 0), "latency_ms": None}
     return {
         "made": float(START), "root": "inflight", "grace_s": 3600, "since": None, "until": None, "fleet": fleet,
+        "unread": {"files": 0, "bytes": 0, "stale": 0}, "collectors": [],
         "timeline": {"step_s": 60, "delay_s": 60, "points": []},
         "events": [], "devices": [], "measurements": {}, "dead_letters": [],
     }  # fmt: skip
@@ -28,8 +30,11 @@ def device(name, accepted=100, **other):
     """A device without problems, except for the fields `other`."""
     made = {
         "device": name, "state": "online", "since": START + 40, "seen": START + 3500, "accepted": accepted,
-        "delivered": accepted, "lost": 0, "late": 0, "before": 0, "repeated": 0, "conflicts": 0, "dead_letters": 0,
-        "epochs": 1,
+        "delivered": accepted, "lost": 0, "before": 0,
+        "given_up": 0, "on_way": 0, "on_device": 0, "guessed": 0,
+        "gave_up": {"erased": 0, "dropped": 0, "damaged": 0, "skipped": 0},
+        "repeated": 0, "conflicts": 0, "dead_letters": 0,
+        "epochs": 1, "silent": 0,
         "restarts": 0, "reconnects": 0, "resends": 0, "outbox_full": 0, "resets": {"power on": 1},
         "latency_ms": {"p50": 41.0, "p95": 180.5, "p99": 2400.0},
         "journal": {"live": 2, "used": 640, "limit": 49152, "erases": 31, "damaged": 0}, "heap": 113_408, "rssi": -61,
@@ -41,9 +46,10 @@ def device(name, accepted=100, **other):
 def add_up(facts):
     """Computes the fleet's sums from its devices."""
     for name, value in facts["fleet"].items():
-        if isinstance(value, int) and name not in ("devices", "doubled", "measurements"):
+        if isinstance(value, int) and name not in ("devices", "doubled", "measurements", "silent"):
             facts["fleet"][name] = sum(one[name] for one in facts["devices"])
     facts["fleet"]["devices"] = len(facts["devices"])
+    facts["fleet"]["silent"] = sum(one["silent"] > 0 for one in facts["devices"])
     return facts
 
 
@@ -128,11 +134,11 @@ def _series(dice, minutes, name, unit, middle, swing):
     }  # fmt: skip
 
 
-def losing(lost=3, doubled=0, late=0, **changes):
+def losing(lost=3, doubled=0, on_way=0, **changes):
     """The same fleet, but its first device has lost messages."""
     facts = copy.deepcopy(fleet(**changes))
     worst = facts["devices"][0]
-    worst.update(lost=lost, late=late, delivered=worst["accepted"] - lost - late)
+    worst.update(lost=lost, on_way=on_way, delivered=worst["accepted"] - lost - on_way)
     dead = facts["fleet"]["dead_letters"]
     add_up(facts)["fleet"].update(doubled=doubled, dead_letters=dead)
     return facts

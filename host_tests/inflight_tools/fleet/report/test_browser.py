@@ -7,6 +7,7 @@ import pytest
 from host_tests.inflight_tools.fleet.report import chromium, made_facts
 from host_tests.inflight_tools.fleet.report.reading import fleet_figures
 from inflight_tools.fleet.report import render
+from inflight_tools.fleet.report.devices import missing
 
 pytestmark = [
     pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one"),
@@ -14,7 +15,7 @@ pytestmark = [
 WIDTHS = (1280, 800, 390, 360)
 MADE = {
     "complete": made_facts.fleet(),
-    "losing": made_facts.losing(3, doubled=2, late=4),
+    "losing": made_facts.losing(3, doubled=2, on_way=4),
     "hostile": made_facts.hostile(),
     "empty": made_facts.empty(),
 }
@@ -77,8 +78,9 @@ def test_figures_equal_the_facts(browser, files, name, script):
     data = page.ask("Object.fromEntries([...document.querySelectorAll('data')].map(e => [e.id, e.value]))")
     for identity, number in fleet_figures(MADE[name]).items():
         assert float(data[identity]) == number
-    for n, key in enumerate(("accepted", "delivered", "lost", "late", "repeated", "restarts"), 3):
+    for n, key in ((3, "accepted"), (4, "delivered"), (5, "lost"), (7, "repeated"), (8, "restarts")):
         assert column(page, n) == [f"{one[key]:,}" for one in MADE[name]["devices"]]
+    assert column(page, 6) == [f"{missing(one):,}" for one in MADE[name]["devices"]]
     assert page.errors() == []
 
 

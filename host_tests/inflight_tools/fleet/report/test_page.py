@@ -17,7 +17,7 @@ from inflight_tools.fleet.report import devices, render
 
 MADE = {
     "complete": made_facts.fleet(),
-    "losing": made_facts.losing(3, doubled=2, late=4),
+    "losing": made_facts.losing(3, doubled=2, on_way=4),
     "small": made_facts.fleet(3, minutes=9),
     "hostile": made_facts.hostile(),
 }
@@ -50,8 +50,9 @@ def test_figures_of_each_device_worst_first(name):
     assert len(bodies) == len(MADE[name]["devices"])
     for body, facts in zip(bodies, MADE[name]["devices"], strict=True):
         cells = [cell.text for cell in body.one("tr").all("td")]
-        keys = ("accepted", "delivered", "lost", "late", "repeated", "restarts")
-        assert cells[2:8] == [shown(facts[key]) for key in keys]
+        keys = ("accepted", "delivered", "lost", "repeated", "restarts")
+        assert [*cells[2:5], *cells[6:8]] == [shown(facts[key]) for key in keys]
+        assert cells[5] == shown(facts["given_up"] + facts["on_way"] + facts["on_device"])
 
 
 @pytest.mark.parametrize("name", FULL)
@@ -80,7 +81,7 @@ def test_a_dead_letter_shows_topic_and_payload():
 
 def test_health_in_words():
     rows = [body.one("td", class_="health").text for body in read_page("losing").one(id="devices-table").all("tbody")]
-    for words in ("3 lost", "4 late", "two boards, one id", "clock wrong", "1 sensor error"):
+    for words in ("3 lost", "4 on the way", "two boards, one id", "clock wrong", "1 sensor error"):
         assert words in rows[0]
     assert "journal 92 % in use" in rows[1]
     assert rows[5].strip() == "good"
@@ -238,3 +239,20 @@ def test_contrast(mode):
             assert _contrast(colours[words], colours[ground]) >= 4.5, (words, ground)
     for drawn in ("live", "offline", "mark", "repeat"):
         assert _contrast(colours[drawn], colours["card"]) >= 3, drawn
+
+
+def test_a_silent_device_and_sizes():
+    facts = made_facts.fleet(2)
+    facts["devices"][0].update(silent=7200.0, heap=23_400_000, journal={"used": 2048, "limit": 64 << 20})
+    facts["devices"][0]["journal"] |= dict.fromkeys(("live", "erases", "damaged"), 0)
+    page = render(made_facts.add_up(facts)).replace("\u00a0", " ")
+    assert "silent for 2 h" in page and "22 MB" in page and "2,048 B of 64 MB" in page
+
+
+def test_many_bytes_are_shown_in_megabytes():
+    disk = {"name": "disk", "unit": "B", "count": 2, "min": 2.34e10, "mean": 2.35e10, "max": 2.36e10, "p50": 2.35e10}
+    disk |= {"p95": 2.36e10, "points": [[made_facts.START, 2.34e10, 2.34e10, 2.34e10]]}
+    facts = made_facts.fleet(1) | {"measurements": {"a": [disk, disk | {"min": 1, "max": 2, "points": []}]}}
+    large, small = read(render(facts)).one(id="measurements").all("figure")
+    assert "23,400" in large.text and "MB" in large.text and "e+10" not in large.text
+    assert "MB" not in small.text

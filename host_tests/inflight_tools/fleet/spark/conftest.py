@@ -65,11 +65,13 @@ class Fleet:
         hidden.write_bytes(b"".join(line.encode() if isinstance(line, str) else line for line in lines))
         hidden.rename(self.landing / f"{self._files:06}.ndjson")
 
-    def run(self, files=500):
+    def run(self, files=500, new_checkpoint=False):
         """Runs the query once, on the landing files that are present."""
         from inflight_tools.fleet.spark.stream import start
 
-        query = start(self._spark, self.landing, self.root, "inflight", once=True, files=files)
+        query = start(
+            self._spark, self.landing, self.root, "inflight", once=True, files=files, new_checkpoint=new_checkpoint
+        )
         query.awaitTermination()
 
     def numbers(self, table="raw", where="first AND seq IS NOT NULL"):

@@ -56,6 +56,7 @@ def test_tables_compact_report_and_export(fleet, telemetry, tmp_path):
     found = {row["size"]: row for row in rows(tmp_path / "out/aggregates")}
     assert set(found) == {"minute", "hour", "day"}
     assert (found["day"]["count"], found["day"]["min"], found["day"]["max"], found["day"]["mean"]) == (3, 0, 2, 1)
+    assert rows(tmp_path / "out/missing") == []
     (device,) = rows(tmp_path / "out/devices")
     assert (device["device"], device["accepted"], device["lost"]) == ("attic", 3, 0)
 

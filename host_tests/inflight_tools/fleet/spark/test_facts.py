@@ -25,6 +25,9 @@ def result(common_fleet, telemetry, health):
     fleet = common_fleet
     fleet.land(telemetry("from-500", 500), telemetry("from-500", 501))
     fleet.land(*[health("lives", n, up, count, reset) for n, (up, count, reset) in enumerate(LIVES)])
+    fleet.land(*[health("odd", 2 * n, 60 * n, 5 * n) for n in range(1, 4)])
+    fleet.land(health("odd", 3, up="ever"), health("odd", 5, counters={}), health("odd", 7, counters=5))
+    fleet.land(health("odd", None, up=1), *[health("odd", 8 + n, counters={"accepted": None}) for n in range(2)])
     fleet.land(*[health("asleep", n, 1, 2, "deep-sleep" if n else "power-on") for n in range(5)])
     fleet.land(health("order", 5, heap=50_000, errors={"dht22": "OSError: 5"}), health("order", 4, heap=90_000))
     fleet.land(*[telemetry("slow", n, at=NOW, bt=(NOW - 10 * n) / 1000) for n in range(101)])
@@ -50,6 +53,13 @@ def test_restarts_are_found_by_the_counters(result):
     assert device["journal"]["limit"] == 4000 and device["heap"] == 100_000
 
 
+def test_health_that_cannot_be_read_is_a_dead_letter_and_no_restart(result):
+    device = result.devices["odd"]
+    assert (device["restarts"], device["resets"], device["dead_letters"]) == (0, {"power-on": 1}, 3)
+    assert device["heap"] == 100_000 and device["lost"] == 0
+    assert len(result.fleet.numbers("health", "device = 'odd'")) == 6
+
+
 def test_health_is_that_of_the_message_with_the_highest_number(result):
     device = result.devices["order"]
     assert device["heap"] == 50_000 and device["errors"] == {"dht22": "OSError: 5"}
@@ -71,22 +81,22 @@ def test_measurements_of_a_chosen_device(result):
 
 def test_the_sums_are_those_of_the_devices(result):
     fleet = result.facts["fleet"]
-    for name in ("accepted", "delivered", "lost", "late", "before", "repeated", "restarts", "resends", "measurements"):
+    for name in ("accepted", "delivered", "lost", "before", "repeated", "restarts", "resends", "measurements"):
         assert fleet[name] == sum(device[name] for device in result.facts["devices"])
-    assert fleet["accepted"] == fleet["delivered"] + fleet["lost"] + fleet["late"]
-    assert fleet["devices"] == len(result.devices) == 7
+    assert fleet["devices"] == len(result.devices) == 8
 
 
-def test_gaps_are_late_first_and_lost_when_they_are_old(fleet, telemetry):
-    from inflight_tools.fleet.spark.views import numbers
+def test_gaps_of_devices_that_tell_nothing_are_lost_when_they_are_old(fleet, telemetry):
+    from inflight_tools.fleet.spark.views import Proof, numbers
 
     old, new = NOW, NOW + 10 * MINUTE
     fleet.land(*[telemetry("attic", n, at=old) for n in (0, 1, 3)], *[telemetry("attic", n, at=new) for n in (4, 7)])
     fleet.run()
 
     def fate(until):
-        (row,) = numbers(fleet.tables, until / 1000).collect()
-        return row["accepted"], row["delivered"], row["lost"], row["late"]
+        (row,) = numbers(fleet.tables, Proof((), until / 1000)).collect()
+        assert row["guessed"] == row["gone"]
+        return row["accepted"], row["delivered"], row["gone"], row["on_way"]
 
     assert fate(new) == (8, 5, 3, 0)
     assert fate(new - MINUTE) == (8, 5, 1, 2)  # 7 arrived after that, so 5 and 6 are late
@@ -99,7 +109,9 @@ def test_gaps_are_late_first_and_lost_when_they_are_old(fleet, telemetry):
 def test_timeline_and_events(fleet, telemetry, health, message):
     offline = {"state": "offline"}
     fleet.land(*[telemetry("attic", n, at=NOW + n * 1000) for n in range(5)], telemetry("attic", 4, at=NOW + 5000))
-    fleet.land(message("attic/status", offline, NOW + 6000))
+    fleet.land(message("attic/status", {"state": "online", "seq": 9, "epoch": 7}, NOW + 500))
+    fleet.land(message("attic/status", offline, NOW + 6000), message("attic/status", offline, NOW + 6500))
+    fleet.land(telemetry("attic", 10, at=0))  # the collector's clock was not set
     fleet.land(message("attic/status", offline, NOW + 7000, retain=True))  # a retained message is not an event
     fleet.land(health("attic", 5, at=NOW + 8000), health("attic", 6, reset="power-cut", at=NOW + 9000))
     fleet.land(*[telemetry("attic", n, at=NOW + 20_000, bt=NOW / 1000) for n in (7, 8)])
@@ -108,11 +120,13 @@ def test_timeline_and_events(fleet, telemetry, health, message):
     points = facts["timeline"]["points"]
     assert facts["timeline"]["step_s"] == 1 and len(points) == 21
     totals = {name: sum(point[name] for point in points) for name in points[0] if name != "t"}
-    assert totals == {"received": 9, "backlog": 2, "repeated": 1, "restarts": 1, "offline": 1, "dead_letters": 0}
+    assert totals == {"received": 10, "backlog": 2, "repeated": 1, "restarts": 1, "offline": 2, "dead_letters": 0}
     assert points[9]["restarts"] == 1 and points[20]["backlog"] == 2
     events = [(event["what"], event["detail"]) for event in reversed(facts["events"])]
-    assert events == [("offline", ""), ("start", "power-on"), ("start", "power-cut")]
-    assert facts["devices"][0]["state"] == "offline"
+    assert events == [("online", ""), ("offline", ""), ("offline", ""), ("start", "power-on"), ("start", "power-cut")]
+    (device,) = facts["devices"]
+    assert (device["state"], device["since"]) == ("offline", NOW / 1000 + 6)
+    assert device["delivered"] == 11 and facts["since"] == NOW / 1000
 
 
 def test_aggregates_by_minute_hour_and_day(fleet, telemetry):

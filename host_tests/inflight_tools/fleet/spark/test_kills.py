@@ -81,15 +81,6 @@ def test_a_repeated_batch_replaces_its_rows(spark, fleet, telemetry):
     assert ([tuple(found) for found in known["ranges"]], known["repeated"]) == ([(0, 3)], 1)
 
 
-def test_tables_of_another_fleet_or_version_are_refused(spark, fleet, telemetry):
-    from inflight_tools.fleet.spark.stream import WrongTables, start
-
-    fleet.land(telemetry("attic", 0))
-    fleet.run()
-    with pytest.raises(WrongTables, match="of topics inflight, this is elsewhere: use that one, or give an empty"):
-        start(spark, fleet.landing, fleet.root, "elsewhere", once=True)
-
-
 def test_a_merge_that_was_killed_is_repaired(fleet, telemetry, monkeypatch):
     monkeypatch.setattr("inflight_tools.fleet.spark.tables.FANOUT", 2)
     for n in range(5):

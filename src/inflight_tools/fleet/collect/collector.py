@@ -14,6 +14,13 @@ and repeats.
 - Only the current batch is in memory.
 - While the disk is full, nothing is read, and the broker keeps the messages.
 
+Markers
+-------
+At an interval the collector publishes a marker, to which only it subscribes. A broker keeps the order of a session. So
+when the marker comes back and lands, all that the session had before it has landed: a message that the broker had
+acknowledged by then, and that is in no landing file, is lost. A broker that refuses the topic of markers costs this
+proof, and no message.
+
 Names
 -----
 The broker keeps a session for each name, with its subscriptions. So another root or group needs another name. A group
@@ -22,6 +29,7 @@ each member: if one never returns, its share is lost.
 """
 
 import contextlib
+import json
 import os
 import random
 import select
@@ -34,7 +42,7 @@ import paho.mqtt.client as paho
 from inflight_tools.fleet.collect.batch import Batch
 from inflight_tools.fleet.collect.counters import Counters, save, sentence
 
-KINDS = ("telemetry", "status", "health", "log", "reply/#", "actuator/#")
+KINDS = ("telemetry", "status", "health", "log", "release", "reply/#", "actuator/#")
 _KEEPALIVE_S = 60
 _BACKOFF_S = 0.2, 30  # shortest and longest
 _STABLE_S = 10  # a shorter connection is a short one
@@ -53,6 +61,11 @@ class NotWritten(Exception):
     """The collector was stopped while it could not write to the disk."""
 
 
+def marker_topic(root, name):
+    """The topic of the markers of the collector `name`."""
+    return f"{root}/{name}/collector"
+
+
 def filters(root, share=None):
     """The collector's topic filters. The members of the group `share` share the messages."""
     group = f"$share/{share}/" if share else ""
@@ -61,11 +74,15 @@ def filters(root, share=None):
 
 class Collector:
     """Collects from `broker` (a device.broker.Broker) into `spool` with the client id `name`, until stop(). Payloads
-    are cut to `max_payload` bytes. Every `report` seconds the counters go to `say` and to the file `figures`."""
+    are cut to `max_payload` bytes. Every `report` seconds the counters go to `say` and to the file `figures`; every
+    `marker` seconds a marker is sent, never if it is 0."""
 
-    def __init__(self, broker, name, spool, say, figures, share=None, max_payload=1 << 20, report=10.0):
+    def __init__(self, broker, name, spool, say, figures, share=None, max_payload=1 << 20, report=10.0, marker=60.0):
         self._broker, self._name, self._spool, self._say = broker, name, spool, say
         self._filters = filters(broker.root, share)
+        self._marker_topic = marker_topic(broker.root, name)
+        self._marker_interval, self._next_marker = marker, time.monotonic() + marker
+        self._marks = False  # the broker grants the topic of markers
         self._figures, self._interval, self._next_report = figures, report, time.monotonic() + report
         self.counters = Counters(name)
         self._batch = Batch(name, max_payload, self.counters)
@@ -198,7 +215,8 @@ class Collector:
         # With session present the broker has the subscriptions. A new SUBSCRIBE would deliver all retained messages.
         if not (flags.session_present and self._subscribed):
             self._subscribed = False
-            client.subscribe([(name, 1) for name in self._filters])
+            markers = [self._marker_topic] if self._marker_interval else []
+            client.subscribe([(name, 1) for name in (*self._filters, *markers)])
         else:
             self._ready()
 
@@ -208,8 +226,15 @@ class Collector:
                 answer = "refuses it" if reason.is_failure else "grants QoS 0 only, which may lose messages"
                 self._refused = f"subscription to {name}: the broker at {self._broker.place} {answer}"
                 return
+        self._marks = bool(self._marker_interval) and reasons[-1].value == 1
+        if self._marker_interval and not self._marks:
+            self._say_once("marker", f"the broker refuses {self._marker_topic}: losses behind it cannot be proved")
         self._subscribed = True
         self._ready()
+
+    def _mark(self):
+        """Sends a marker. It goes to the end of what the broker has for this session."""
+        self._client.publish(self._marker_topic, json.dumps({"sent": time.time_ns() // 1_000_000}), 1)
 
     def _ready(self):
         self._reported.pop("broker", None)
@@ -266,6 +291,10 @@ class Collector:
         now = time.monotonic()
         if now >= self._retry_roll and self._spool.due():
             self._roll()
+        if now >= self._next_marker:
+            self._next_marker = now + self._marker_interval
+            if self._marks and self._connected:
+                self._mark()
         if now >= self._next_report:
             self._next_report = now + self._interval
             self._report()

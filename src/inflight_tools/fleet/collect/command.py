@@ -65,6 +65,7 @@ def main(
     age: float = typer.Option(10, min=0.1, help="seconds after which a landing file is finished"),
     max_payload: int = typer.Option(1 << 20, min=1024, max=16_000_000, help="longer payloads are cut, and marked"),
     report: float = typer.Option(10, min=0.1, help="seconds between reports"),
+    marker: float = typer.Option(60, min=0, help="seconds between markers, which prove what is lost; 0: none"),
 ):
     """Writes the fleet's messages into landing files, until SIGTERM or Ctrl-C. Then it writes and acknowledges what it
     has received, and finishes the last file. Exit status 1 if the broker refuses the collector, or if messages could
@@ -79,7 +80,7 @@ def main(
         _check_names(NAME=name, SHARE=share)
         server = _broker(broker, config, root, ca, cert, key, user, password_file, websocket)
         spool = Spool(landing, name, int(size * (1 << 20)), age)
-        collector = Collector(server, name, spool, say, landing / f".{name}.json", share, max_payload, report)
+        collector = Collector(server, name, spool, say, landing / f".{name}.json", share, max_payload, report, marker)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: collector.stop())
         collector.run()

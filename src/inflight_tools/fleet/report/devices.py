@@ -1,19 +1,27 @@
 """A device's health and history."""
 
-from .words import clip, count, known, moment, number
+from .words import PLACES, clip, count, duration, known, moment, number
 
 MOST = 500  # devices on the page
 _MOST_FLAGS = 12
 _NEARLY_FULL = 0.8  # of a journal's limit
 
 
+def missing(device):
+    """How many numbers are missing, except lost ones."""
+    return sum(device[key] for key in PLACES)
+
+
 def health(device):
     """[(symbol, text), ...]: the device's problems, the worst first."""
     found = []
+    if device["silent"]:
+        found.append(("bad", f"silent for {duration(device['silent'])}"))
     if device["lost"]:
         found.append(("bad", f"{number(device['lost'])} lost"))
-    if device["late"]:
-        found.append(("waiting", f"{number(device['late'])} late"))
+    for key, words in PLACES.items():
+        if device[key]:
+            found.append(("bad" if key == "given_up" else "waiting", f"{number(device[key])} {words}"))
     if device["dead_letters"]:
         found.append(("warn", count(device["dead_letters"], "dead letter")))
     journal = device["journal"] or {}

@@ -29,7 +29,7 @@ _ENVIRONMENT = Environment(
 )
 _FILTERS = (
     words.clip, words.count, words.duration, words.milliseconds, words.moment, words.number, words.share, words.size,
-    devices.health, devices.event,
+    devices.health, devices.missing, devices.event,
 )  # fmt: skip
 _ENVIRONMENT.filters |= {filter_.__name__: filter_ for filter_ in _FILTERS} | {"sha256": _digest}
 _ENVIRONMENT.policies["json.dumps_kwargs"] = {"separators": (",", ":")}

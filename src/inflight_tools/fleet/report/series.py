@@ -6,6 +6,7 @@ from .words import clip, known, reading, unit
 MOST_CHARTS = 60  # for one device
 BUDGET = 720  # points of all series of a page together
 MOST, LEAST = 120, 24  # points of one series
+_MB = 1e6
 
 
 def share(series):
@@ -41,8 +42,17 @@ def charts(measurements):
     }
 
 
+def _readable(one):
+    """Bytes in MB, if there are many."""
+    if one["unit"] != "B" or not known(one["max"]) or one["max"] < _MB:
+        return one
+    values = {key: one[key] / _MB for key in ("min", "p50", "mean", "p95", "max")}
+    return one | values | {"unit": "MB", "points": [[t, *(n / _MB for n in rest)] for t, *rest in one["points"]]}
+
+
 def _chart(identity, device, one, most):
     """A drawing of one measurement. `read` has its values for the page's script."""
+    one = _readable(one)
     label, of = clip(one["name"], 60), clip(unit(one["unit"]), 16)
     stats = " · ".join(f"{key}\u00a0{reading(one[key])}" for key in ("min", "p50", "mean", "p95", "max"))
     chart = {"identity": identity, "label": label, "unit": of, "stats": stats, "count": one["count"], "read": None}

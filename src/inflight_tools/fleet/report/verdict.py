@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from .words import count, duration, number
+from .words import PLACES, clip, count, duration, number
 
 GOOD, WAITING, BAD, EMPTY = "good", "waiting", "bad", "empty"
+MARKED_S = 600  # a collector's last marker should not be older
 LABELS = {GOOD: "Complete", WAITING: "Not yet complete", BAD: "Not complete", EMPTY: "Nothing to judge"}
 
 
@@ -18,47 +19,69 @@ class Verdict:
 def verdict(facts):
     fleet = facts["fleet"]
     if not fleet["devices"]:
-        return _empty(fleet)
+        return Verdict(*_empty(fleet), _notes(facts))
     if not fleet["accepted"]:
         return Verdict(WAITING, "Devices are known, but no message with a number has arrived yet.", _notes(facts))
-    kind, sentence = _sentence(fleet)
-    return Verdict(kind, sentence, _notes(facts))
+    return Verdict(*_sentence(fleet), _notes(facts))
 
 
 def _empty(fleet):
     if fleet["dead_letters"]:
         arrived = count(fleet["dead_letters"], "message")
-        return Verdict(BAD, f"No device is known: {arrived} arrived, and none could be used.")
-    return Verdict(EMPTY, "No message has arrived yet.")
+        return BAD, f"No device is known: {arrived} arrived, and none could be used."
+    return EMPTY, "No message has arrived yet."
 
 
 def _sentence(fleet):
-    accepted, delivered, lost, late, doubled = (
-        fleet[name] for name in ("accepted", "delivered", "lost", "late", "doubled")
-    )
+    accepted, delivered, lost, doubled = (fleet[name] for name in ("accepted", "delivered", "lost", "doubled"))
+    places = [(fleet[name], words) for name, words in PLACES.items()]
     sums = f"{count(accepted, 'message')} accepted, {number(delivered)} delivered"
     twice = f"{count(doubled, 'row')} {'is' if doubled == 1 else 'are'} stored twice"
-    if accepted != delivered + lost + late:
-        return BAD, f"The figures contradict each other: {sums}, {number(lost)} lost, {number(late)} late."
+    if accepted != delivered + lost + sum(n for n, _ in places):
+        told = ", ".join(f"{number(n)} {words}" for n, words in ((lost, "lost"), *places))
+        return BAD, f"The figures contradict each other: {sums}, {told}."
     if lost:
         were = "message was" if lost == 1 else "messages were"
-        return BAD, f"{number(lost)} {were} lost: {sums}{', and ' + twice if doubled else ''}."
+        certain = "probably lost" if fleet["guessed"] else "lost"
+        return BAD, f"{number(lost)} {were} {certain}: {sums}{', and ' + twice if doubled else ''}."
     if doubled:
         return BAD, f"Nothing was lost, but {twice}: {sums}."
-    if late:
-        return WAITING, f"Nothing is lost so far: {sums}, {number(late)} late."
+    told = ", ".join(f"{number(n)} {words}" for n, words in places if n)
+    if fleet["given_up"]:
+        return BAD, f"Devices gave up messages: {sums}, {told}."
+    if told:
+        return WAITING, f"Nothing is lost so far: {sums}, {told}."
     return GOOD, f"Nothing was lost: {sums}, none stored twice."
+
+
+def _behind(facts):
+    """Which collector has not proved for a while that it has received all."""
+    late = [one for one in facts["collectors"] if one["marked"] and facts["made"] - one["marked"] > MARKED_S]
+    if not late:
+        return ""
+    ago = duration(facts["made"] - late[0]["marked"])
+    return f" The collector {clip(late[0]['by'], 64)} has not shown for {ago} that it has received all: is it running?"
 
 
 def _notes(facts):
     """What the reader must know besides the sentence."""
-    fleet = facts["fleet"]
+    fleet, unread = facts["fleet"], facts["unread"]
     grace = duration(facts["grace_s"])
     renewed = sum((device["epochs"] or 0) > 1 for device in facts["devices"])
     least = "at least " if len(facts["devices"]) < fleet["devices"] else ""  # the facts list only the worst devices
     notes = (
-        (fleet["lost"], f"Lost: missing, though a later message of the same device arrived more than {grace} ago."),
-        (fleet["late"], f"{count(fleet['late'], 'message')} late: missing, but for less than {grace}."),
+        (unread["stale"], f"{count(unread['stale'], 'landing file')} not in the tables, though not new, or dated in the"
+         " future: is `tables` running?"),
+        (fleet["silent"], f"{count(fleet['silent'], 'device')} silent for much longer than usual: see Devices."),
+        (fleet["lost"] and not fleet["guessed"], "Lost: the device told that the broker had acknowledged the message,"
+         " and since then the collectors have received all that the broker had for them."),
+        (fleet["guessed"], f"{count(fleet['guessed'], 'number')} lost or given up by age only: a later one arrived more"
+         f" than {grace} ago, and nothing proves what became of them."),
+        (fleet["given_up"], f"{count(fleet['given_up'], 'message')} given up by devices, as their counters tell:"
+         " dropped, damaged, skipped, or in a journal that was replaced."),
+        (fleet["on_way"], f"{count(fleet['on_way'], 'message')} acknowledged by the broker, and on the way to the"
+         f" tables.{_behind(facts)}"),
+        (fleet["on_device"], f"{count(fleet['on_device'], 'message')} in journals of devices, when these last told."),
         (fleet["conflicts"], f"{count(fleet['conflicts'], 'message')} arrived with a number that another message has:"
          " do two devices have the same name?"),
         (fleet["dead_letters"], f"{count(fleet['dead_letters'], 'message')} could not be used: see Dead letters."),
@@ -66,6 +89,7 @@ def _notes(facts):
          " accepted, and are in no other count."),
         (fleet["before"], f"{count(fleet['before'], 'number')} below the first one that arrived: the collector"
          " was not subscribed yet, so their fate is unknown."),
-        (renewed, f"New journals on {least}{count(renewed, 'device')}: messages left in an old one cannot be counted."),
+        (renewed, f"New journals on {least}{count(renewed, 'device')}: the last messages in an old one are"
+         " unknown."),
     )  # fmt: skip
     return [sentence for applies, sentence in notes if applies]

@@ -7,6 +7,8 @@ import unicodedata
 from markupsafe import Markup
 
 NONE = "–"
+# Of missing messages that are not lost: keys of the facts, and words.
+PLACES = {"given_up": "given up", "on_way": "on the way", "on_device": "in a journal"}
 _SPACE = "\u00a0"  # between a number and its unit: no line break there
 _INVISIBLE = ("C", "Zl", "Zp")  # controls, direction marks, surrogates, unassigned; line and paragraph separators
 _UNITS = {"Cel": "°C", "%RH": "% RH", "/": "ratio", "Ohm": "Ω", "lx": "lx"}
@@ -74,7 +76,10 @@ def milliseconds(value):
 def size(octets):
     if not known(octets):
         return NONE
-    return f"{octets / 1024:,.0f}{_SPACE}KB" if octets >= 10240 else f"{octets:,}{_SPACE}B"
+    for factor, name in ((1 << 20, "MB"), (1 << 10, "KB")):
+        if octets >= 10 * factor:
+            return f"{octets / factor:,.0f}{_SPACE}{name}"
+    return f"{octets:,}{_SPACE}B"
 
 
 def share(part, whole):

@@ -1,7 +1,8 @@
 """One micro-batch: marks repetitions, and writes the tables.
 
 The only state is the ledger: the numbers that have arrived, as ranges for each device and journal epoch.
-- It grows with devices and gaps, not with messages or time. So a repetition is detected however late it is.
+- It grows with devices and gaps, not with messages or time (a row for each million numbers of a journal). So a
+  repetition is detected however late it is.
 - A batch depends only on its lines and on the batches before it. So a batch that is repeated after a crash has the same
   result.
 """
@@ -12,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from .lines import SCHEMA, reader
-from .schema import FACTS, LEDGER, MINUTES, fold_ledger, fold_minutes, joined
+from .schema import FACTS, LEDGER, MINUTES, fold_ledger, fold_minutes, joined, part
 from .tables import FANOUT, Table
 
 
@@ -24,6 +25,22 @@ class Tables:
             setattr(self, name, Table(spark, root, name, schema))
         self.ledger = Table(spark, root, "ledger", LEDGER, fold_ledger)
         self.minutes = Table(spark, root, "minutes", MINUTES, fold_minutes)
+
+    def _all(self):
+        """All tables. `raw` is the last one."""
+        return [getattr(self, name) for name in ("ledger", "minutes", *reversed(FACTS))]
+
+    def last_batch(self):
+        """The highest number of a batch in any table, -1 if there is none."""
+        return max(table.last_batch() for table in self._all())
+
+    def drop_unfinished(self):
+        """Removes the last batch if it is incomplete: it has numbers, but the ledger, which is written last, has not.
+        If this is killed, it can be repeated."""
+        last = self.last_batch()
+        if last > self.ledger.last_batch() and self.raw.read(since=last).where("seq IS NOT NULL").head(1):
+            for table in self._all():
+                table.write(None, last, False)
 
     def merge(self):
         """Merges small folders, except the ledger's, which take() merges. Returns how many."""
@@ -48,12 +65,12 @@ def _write(tables, marked, batch):
     fresh = marked.where("first")
     measurements = _measurements(fresh)
     dead = fresh.where("problem IS NOT NULL").withColumnRenamed("problem", "reason")
-    health = fresh.where("kind = 'health'").select("*", "health.*")
+    health = fresh.where("health IS NOT NULL").select("*", "health.*")
     counts = {
         "raw": "count(*)",
         "keyed": "count(seq)",
         "measurements": "coalesce(sum(CASE WHEN first THEN size(records) END), 0)",
-        "health": "count_if(first AND kind = 'health')",
+        "health": "count_if(first AND health IS NOT NULL)",
         "dead_letters": "count_if(first AND problem IS NOT NULL)",
     }
     many = marked.agg(*(F.expr(sql).alias(name) for name, sql in counts.items())).first()
@@ -70,18 +87,26 @@ def _select(rows, table):
 
 
 def _marked(parsed, ledger):
-    """Adds `first`, `made` and `digest`. `first` is True for the first delivery of a number, and for each message
-    without a number."""
+    """Adds `first`, `digest` and `part`. `first` is True for the first delivery of a number, and for each message
+    without a number.
+
+    The ranges of the ledger are sorted among the messages by their lowest number. So a message is a repetition if the
+    highest number of the ranges before it is not below its own, or if the message before it has its number."""
     # Messages without a number are spread over 256 keys: one task could not sort all of a hostile sender's.
     journal = F.expr("coalesce(epoch, -1 - pmod(digest, 256))")
     number = F.expr("coalesce(seq, -1 - monotonically_increasing_id())")
-    order = Window.partitionBy("device", "journal", "number").orderBy("received", "by", "dup", "digest")
-    known = ledger.select("device", F.col("epoch").alias("journal"), "ranges")
-    rows = parsed.withColumn("digest", F.xxhash64("payload"))
-    rows = rows.withColumn("made", F.expr("CASE WHEN get(records, 0).clock = 'device' THEN get(records, 0).time END"))
-    rows = rows.withColumn("journal", journal).withColumn("number", number).join(known, ["device", "journal"], "left")
-    seen = F.expr("coalesce(exists(ranges, r -> seq BETWEEN r.lo AND r.hi), false)")
-    return rows.withColumn("first", ~seen & (F.row_number().over(order) == 1)).drop("journal", "number", "ranges")
+    rows = parsed.withColumn("digest", F.xxhash64("payload")).withColumn("part", F.expr(part("seq")))
+    rows = rows.withColumn("journal", journal).withColumn("number", number)
+    known = ledger.select("device", F.col("epoch").alias("journal"), "part", F.explode("ranges").alias("range"))
+    known = known.selectExpr("device", "journal", "part", "range.lo AS number", "range.hi AS until")
+    both = rows.withColumn("until", F.lit(None).cast("bigint")).unionByName(known, allowMissingColumns=True)
+    order = Window.partitionBy("device", "journal", "part").orderBy(
+        "number", F.desc_nulls_last("until"), "received", "by", "dup", "digest"
+    )
+    before = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    seen = (F.max("until").over(before) >= F.col("number")) | (F.lag("number").over(order) == F.col("number"))
+    marked = both.withColumn("first", ~F.coalesce(seen, F.lit(False)))
+    return marked.where("until IS NULL").drop("journal", "number", "until")
 
 
 def _measurements(fresh):
@@ -116,6 +141,6 @@ def _arrivals(marked):
         # An empty sketch could not be merged.
         "latency": f"CASE WHEN count({latency}) > 0 THEN kll_sketch_agg_double({latency}) END",
     }
-    rows = marked.where("seq IS NOT NULL").groupBy("device", "epoch")
+    rows = marked.where("seq IS NOT NULL").groupBy("device", "epoch", "part")
     added = rows.agg(*(F.expr(sql).alias(name) for name, sql in sums.items()))
-    return added.withColumn("ranges", F.expr(joined("seqs"))).withColumn("given_up", F.expr("0L")).drop("seqs")
+    return added.withColumn("ranges", F.expr(joined("seqs"))).drop("seqs")

@@ -6,14 +6,22 @@ from collections import Counter
 from pyspark.sql import functions as F
 
 from . import views
+from .landing import summary
 from .schema import fold_sums, merged
 
 _STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
 _POINTS = 200
 MOST_DEVICES = 500  # in a report; the fleet's sums include all
 _MOST_EVENTS = 1000
-_COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements")
-_WORST = ("lost", "conflicts", "dead_letters", "late", "shared", "full", "odd_clock", "restarts", "repeated")
+_OLDEST = 1_577_836_800  # 2020, in s since 1970: no message is older
+_COUNTS = (
+    *("accepted", "delivered", "on_device", "on_way", "given_up", "lost", "guessed"),
+    *("before", "repeated", "measurements"),
+)
+_WORST = (
+    *("silent", "lost", "given_up", "conflicts", "dead_letters", "on_way", "on_device"),
+    *("shared", "full", "odd_clock", "restarts", "repeated"),
+)
 
 
 def _seconds(moment):
@@ -38,7 +46,6 @@ _FLAGS = {
     "two boards, one id": lambda row: row["shared"],
     "journal replaced": lambda row: row["epochs"] > 1 and not row["shared"],
     "same number, other content": lambda row: row["conflicts"],
-    "gaps without end": lambda row: row["given_up"],
     "clock wrong": lambda row: row["odd_clock"],
     "clock jumped": lambda row: row["jumps"],
     "journal was full": lambda row: row["full"],
@@ -50,26 +57,28 @@ _FLAGS = {
 def _device(row):
     last = row["last"]
     device = {name: row[name] for name in ("device", "state", *_COUNTS, "epochs", "conflicts", "dead_letters")}
-    device |= {name: row[name] for name in ("restarts", "resends")}
+    device |= {name: row[name] for name in ("restarts", "resends", "silent")}
+    device["gave_up"] = {name: row[name] for name in views.GIVEN_UP}
     device |= {"reconnects": row["outages"], "outbox_full": row["full"], "resets": dict(Counter(row["resets"] or ()))}
-    device |= {"since": _seconds(row["since"]), "seen": _seconds(row["seen"]), "journal": _journal(last)}
+    device |= {"since": _seconds(row["state_since"]), "seen": _seconds(row["seen"]), "journal": _journal(last)}
     device |= {name: last[name] if last else None for name in ("heap", "rssi", "firmware")}
     device |= {"errors": (last and last["errors"]) or {}, "latency_ms": _latency(row["latency_ms"])}
     return device | {"flags": [flag for flag, is_so in _FLAGS.items() if is_so(row)]}
 
 
-def _devices(tables, until):
+def _devices(tables, proof, now):
     """The sums of the fleet, and a dict for each of the worst MOST_DEVICES devices."""
-    found = views.devices(tables, until).persist()
+    found = views.devices(tables, proof, now).persist()
     try:
-        sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*views.COUNTS, *views.MORE_COUNTS)]
-        row = found.agg(F.count("*").alias("devices"), *sums, F.expr(merged("latency")).alias("latency"))
+        sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in views.COUNTS]
+        sums += [F.count("*").alias("devices"), F.count_if(F.col("silent") > 0).alias("silent")]
+        row = found.agg(*sums, F.expr(merged("latency")).alias("latency"))
         row = row.withColumn("latency_ms", F.expr(views.percentiles("latency"))).first()
         worst = found.orderBy(*(F.desc(name) for name in _WORST), "device").limit(MOST_DEVICES)
         devices = [_device(one) for one in worst.drop("latency").collect()]
     finally:
         found.unpersist()
-    fleet = {name: row[name] for name in ("devices", *_COUNTS, "conflicts", "restarts", "resends")}
+    fleet = {name: row[name] for name in ("devices", *_COUNTS, "silent", "conflicts", "restarts", "resends")}
     fleet |= {"reconnects": row["outages"], "outbox_full": row["full"], "latency_ms": _latency(row["latency_ms"])}
     return fleet, devices
 
@@ -95,7 +104,7 @@ def _timeline(tables, since, until):
     messages = tables.raw.read().where("received IS NOT NULL").groupBy(_bucket("received", step))
     counts = {
         "received": "count_if(first AND seq IS NOT NULL)",
-        "backlog": f"count_if(first AND made < received - INTERVAL {delay} SECONDS)",
+        "backlog": f"count_if(first AND seq IS NOT NULL AND made < received - INTERVAL {delay} SECONDS)",
         "repeated": "count_if(NOT first)",
         "offline": "count_if(first AND state = 'offline' AND NOT retain)",
         "dead_letters": "count_if(first AND problem IS NOT NULL)",
@@ -178,14 +187,23 @@ def _dead_letters(tables):
     ]
 
 
-def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None):
-    """Returns the facts of the fleet below `topics`. A missing number is lost if a later one arrived more than grace_s
-    ago. They contain the measurements of the devices `chosen`, and of the `worst` worst ones."""
+def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=None, retired=()):
+    """Returns the facts of the fleet below `topics`. grace_s: where nothing proves what became of a missing number, it
+    is lost if a later one arrived so long ago. They contain the measurements of the devices `chosen`, and of the
+    `worst` worst ones. unread: what Landing.unread() returned before. retired: collectors that never return."""
     now = time.time() if now is None else now
-    span = tables.raw.read().agg(F.min("received"), F.max("received")).first()
+    # A collector's clock may have been wrong.
+    span = tables.raw.read().where(f"unix_seconds(received) BETWEEN {_OLDEST} AND {int(now) + 86_400}")
+    span = span.agg(F.min("received"), F.max("received")).first()
     since, until = (_seconds(moment) for moment in span)
     facts = {"made": now, "root": topics, "grace_s": grace_s, "since": since, "until": until}
-    fleet, devices = _devices(tables, now - grace_s)
+    facts["unread"] = summary(unread or {}, now)
+    collectors = views.collectors(tables, retired)
+    proof = views.Proof(collectors, now - grace_s, facts["unread"]["stale"] > 0)
+    facts["collectors"] = [
+        row.asDict() | {name: _seconds(row[name]) for name in ("seen", "marked")} for row in collectors
+    ]
+    fleet, devices = _devices(tables, proof, now)
     fleet |= {"doubled": _doubled(tables), "dead_letters": tables.dead_letters.read().count()}
     facts |= {"fleet": fleet, "devices": devices, "dead_letters": _dead_letters(tables)}
     if since is None:

@@ -22,7 +22,7 @@ _HEALTH = pa.struct(
     [
         *((name, pa.int64()) for name in ("up", "heap", "rssi", "outbox_full")),
         *((name, pa.string()) for name in ("firmware", "wifi", "reset", "journal_where")),
-        *((f"journal_{name}", pa.int64()) for name in ("live", "used", "limit", "erases", "damaged")),
+        *((f"journal_{name}", pa.int64()) for name in ("live", "used", "limit", "erases", "damaged", "skipped")),
         ("errors", pa.map_(pa.string(), pa.string())),
         ("counters", pa.map_(pa.string(), pa.int64())),
         ("wake", pa.map_(pa.string(), pa.int64())),
@@ -35,6 +35,9 @@ _TYPES = {
     "retain": pa.bool_(),
     "epoch": pa.int64(),
     "seq": pa.int64(),
+    "next_s": pa.int64(),
+    "oldest": pa.int64(),
+    "made": _TIME,
     "records": pa.list_(_MEASUREMENT),
     "health": _HEALTH,
     "payload": pa.binary(),

@@ -16,7 +16,7 @@ _OLDEST = 1_577_836_800_000_000  # 2020: no device is older
 _AHEAD = 86_400_000_000  # a day: clocks drift, and time zones are configured wrongly
 _BIG = 1 << 32  # sequence numbers and epochs
 _COUNT = 1 << 63
-_JOURNAL = ("live", "used", "limit", "erases", "damaged")
+_JOURNAL = ("live", "used", "limit", "erases", "damaged", "skipped")
 _URN = re.compile(r"urn:dev:mac:[^:]*:(?=.)")  # the base name of devices; the topic has the device's id already
 
 
@@ -100,7 +100,7 @@ def _health(fields):
     return found
 
 
-_KINDS = ("telemetry", "status", "health", "log", "reply", "actuator")
+_KINDS = ("telemetry", "status", "health", "log", "release", "reply", "actuator", "collector")
 _NAMED = ("reply", "actuator")  # a name comes behind these
 
 
@@ -111,7 +111,7 @@ class Topics:
         self._head = root + "/"
 
     def __call__(self, topic):
-        """(device, kind, name). kind: telemetry, status, health, log, reply, actuator; None for any other topic."""
+        """(device, kind, name). kind: one of _KINDS; None for any other topic."""
         if not topic.startswith(self._head):
             return None, None, None
         device, _, rest = topic[len(self._head) :].partition("/")
@@ -142,6 +142,22 @@ def _identity(body):
     return epoch, seq
 
 
+def _oldest(row, body):
+    """The lowest number that the broker had not completed when the device wrote the message; None if not told."""
+    value = body.get("oldest")
+    if value is not None and not (row["seq"] is not None and _is_number(value, row["seq"] + 1)):
+        raise ValueError("oldest is not a number up to seq")
+    return value
+
+
+def _marker(row, body):
+    """When the collector sent the marker, in microseconds since 1970."""
+    sent = body.get("sent")
+    if row["device"] != row["by"] or not _is_number(sent, row["received"] // 1000 + 1):
+        raise ValueError("not a marker that this collector has sent")
+    return sent * 1000
+
+
 def _read(row, payload, text):
     """Fills `row` from the payload. Returns a list of problems."""
     if row["kind"] is None:
@@ -155,15 +171,24 @@ def _read(row, payload, text):
     problems = []
     if row["kind"] == "telemetry":
         row["records"], problems = _measurements(body, row["received"])
+        if row["records"] and row["records"][0][3] == "device":
+            row["made"] = row["records"][0][2]
     elif not isinstance(body, dict):
         return ["not an object"]
-    elif row["kind"] == "health":
+    elif row["kind"] == "collector":
+        row["epoch"] = row["seq"] = None
+        row["made"] = _marker(row, body)
+        return []
+    else:
+        row["oldest"] = _oldest(row, body)
+    if row["kind"] == "health":
         row["health"] = _health(body)
     elif row["kind"] == "status":
         row["state"] = _text("state", body.get("state"))
+        row["next_s"] = _whole("next_s", body.get("next_s"), _BIG)
     # A will has no number: the broker publishes it.
     if row["seq"] is None and (row["kind"], row["state"]) != ("status", "offline"):
-        row["records"] = None  # without a number a repetition cannot be detected
+        row["records"] = row["health"] = None  # without a number a repetition cannot be detected
         problems.append("no seq and epoch")
     return problems
 
@@ -209,5 +234,5 @@ def parse(line, topics):
 
 COLUMNS = (
     *("received", "by", "topic", "qos", "dup", "retain", "device", "kind", "name", "epoch", "seq"),
-    *("state", "records", "health", "problem", "payload"),
+    *("state", "next_s", "oldest", "made", "records", "health", "problem", "payload"),
 )

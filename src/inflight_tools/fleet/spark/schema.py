@@ -7,13 +7,14 @@ _KEY = "device string, epoch bigint"
 _HEALTH = (
     "up bigint, heap bigint, rssi bigint, outbox_full bigint, firmware string, wifi string, reset string, "
     "journal_where string, journal_live bigint, journal_used bigint, journal_limit bigint, journal_erases bigint, "
-    "journal_damaged bigint, errors map<string, string>, counters map<string, bigint>, wake map<string, bigint>"
+    "journal_damaged bigint, journal_skipped bigint, errors map<string, string>, counters map<string, bigint>, "
+    "wake map<string, bigint>"
 )
 _DELIVERY = "received timestamp, `by` string, topic string, qos int, dup boolean, retain boolean"
 FACTS = {
     # Every delivery, repetitions included. `first`: the delivery that counts.
     "raw": f"{_DELIVERY}, {_KEY}, seq bigint, kind string, name string, state string, problem string, payload binary, "
-    "digest bigint, made timestamp, first boolean",
+    "digest bigint, next_s bigint, made timestamp, oldest bigint, first boolean",
     # clock: the source of `time`. 'device': its clock; 'receipt': the device had no time, so it is the time of receipt;
     # 'ahead', 'behind': the device's time was wrong, so it is the time of receipt.
     "measurements": f"{_KEY}, seq bigint, received timestamp, place int, name string, unit string, time timestamp, "
@@ -21,12 +22,12 @@ FACTS = {
     "health": f"{_KEY}, seq bigint, received timestamp, {_HEALTH}",
     "dead_letters": f"{_DELIVERY}, {_KEY}, seq bigint, reason string, payload binary",
 }
-# Each batch writes rows with its partial sums; fold_ledger() and fold_minutes() add them up.
+# Each batch writes rows with its partial sums; fold_ledger() and fold_minutes() add them up. `part`: see part().
 LEDGER = (
-    f"{_KEY}, ranges {RANGES}, repeated bigint, first_received timestamp, last_received timestamp, "
-    "given_up bigint, measurements bigint, dead_letters bigint, odd_clock bigint, latency binary"
+    f"{_KEY}, part bigint, ranges {RANGES}, repeated bigint, first_received timestamp, last_received timestamp, "
+    "measurements bigint, dead_letters bigint, odd_clock bigint, latency binary"
 )
-_SUMS = ("repeated", "given_up", "measurements", "dead_letters", "odd_clock")
+_SUMS = ("repeated", "measurements", "dead_letters", "odd_clock")
 MINUTES = (
     "device string, name string, unit string, minute timestamp, count bigint, total double, min double, max double, "
     "sketch binary"
@@ -40,21 +41,10 @@ def joined(ranges):
     return f"zip_with({lows}, {highs}, (l, h) -> named_struct('lo', l.lo, 'hi', h.hi))"
 
 
-MOST_RANGES = 1000  # a device that skips numbers endlessly must not make the ledger grow; ours have few gaps
-
-
-def _bounded(ranges):
-    """SQL that joins the lowest ranges if there are too many. Their gaps are given up."""
-    size, kept = f"size({ranges})", MOST_RANGES - 1
-    lowest = f"named_struct('lo', get({ranges}, 0).lo, 'hi', get({ranges}, {size} - {MOST_RANGES}).hi)"
-    return (
-        f"IF({size} > {MOST_RANGES}, concat(array({lowest}), slice({ranges}, {size} - {kept} + 1, {kept})), {ranges})"
-    )
-
-
-def count(ranges):
-    """SQL that counts the numbers in `ranges`."""
-    return f"aggregate({ranges}, 0L, (n, r) -> n + r.hi - r.lo + 1)"
+def part(seq):
+    """SQL of the part of a journal's numbers that `seq` is in. The ledger has a row for each: however many gaps a
+    device makes, a row fits into memory."""
+    return f"shiftright({seq}, 20)"
 
 
 def merged(sketches):
@@ -63,18 +53,16 @@ def merged(sketches):
 
 
 def fold_ledger(parts):
-    """Adds up the ledger: one row for each device and epoch. No number is `first` in two batches, so ranges do not
-    overlap. given_up: how many numbers in `ranges` have not arrived."""
-    added = parts.groupBy("device", "epoch").agg(
+    """Adds up the ledger: one row for each device, epoch and part. No number is `first` in two batches, so ranges do
+    not overlap."""
+    added = parts.groupBy("device", "epoch", "part").agg(
         F.expr("sort_array(flatten(collect_list(ranges)))").alias("parts"),
         *(F.sum(name).alias(name) for name in _SUMS),
         F.min("first_received").alias("first_received"),
         F.max("last_received").alias("last_received"),
         F.expr(merged("latency")).alias("latency"),
     )
-    added = added.withColumn("all", F.expr(joined("parts"))).withColumn("ranges", F.expr(_bounded("all")))
-    given_up = F.expr(f"given_up + {count('ranges')} - {count('all')}")
-    return added.withColumn("given_up", given_up).drop("parts", "all")
+    return added.withColumn("ranges", F.expr(joined("parts"))).drop("parts")
 
 
 def fold_sums(parts, *keys):

@@ -66,9 +66,13 @@ class Table:
         else:
             self._files.delete(self._path(folder), True)
 
-    def read(self, before=None):
-        """A DataFrame of all rows, or of the batches before `before`."""
-        return self._read([span for span in self.spans() if before is None or span.last < before])
+    def last_batch(self):
+        """The highest number of a batch, -1 if there is none."""
+        return max((span.last for span in self.spans()), default=-1)
+
+    def read(self, before=None, since=0):
+        """A DataFrame of all rows, or of the batches from `since` on, and before `before`."""
+        return self._read([one for one in self.spans() if one.last >= since and (before is None or one.last < before)])
 
     def _read(self, spans):
         if not spans:

@@ -3,7 +3,7 @@
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from .schema import count, fold_sums, merged
+from .schema import fold_sums, merged
 
 SIZES = ("minute", "hour", "day")
 PERCENTILES = (0.5, 0.95, 0.99)
@@ -25,25 +25,100 @@ def aggregates(tables, size):
     return found.select("device", "name", "unit", "time", "count", "min", "max", "mean", "p50", "p95", "p99")
 
 
-def numbers(tables, until):
+_SILENT_S = 600  # shorter silence is no alarm
+_DAY_S = 86_400
+_SKEW_S = 60  # between the clocks of collectors
+
+
+def collectors(tables, retired=()):
+    """A row for each collector, but those in `retired`: `seen`, when its last message arrived; `marked`, when it sent
+    the last marker that came back to it. All that the broker had for it at that time is in the tables."""
+    raw = tables.raw.read().where("`by` IS NOT NULL").where(~F.col("by").isin(list(retired)))
+    marked = F.max(F.expr("CASE WHEN kind = 'collector' THEN made END")).alias("marked")
+    return raw.groupBy("by").agg(F.max("received").alias("seen"), marked).orderBy("marked", "by").collect()
+
+
+class Proof:
+    """What is known about messages that the broker has acknowledged. They are in the tables, or lost, if a device told
+    of the acknowledgement before `drained`, in s since 1970. If not `proved`, that is a guess: a collector's markers
+    never came back. `until`, in s since 1970: when a later number arrived before it, a missing number counts as lost,
+    if its device tells nothing.
+
+    found: the result of collectors(). unread: whether landing files have not been read that should have been: then
+    nothing is lost."""
+
+    def __init__(self, found, until, unread=False):
+        marks = [row["marked"] for row in found]
+        self.proved = bool(marks) and None not in marks and not unread
+        drained = min(marks).timestamp() - (_SKEW_S if len(marks) > 1 else 0) if self.proved else until
+        self.drained, self.until = (0.0, 0.0) if unread else (float(drained), float(until))
+
+
+def missing(tables, proof):
+    """The numbers that have not arrived, as ranges from `lo` to `hi`, with the `place` where they are:
+
+    device  the device has told that the broker had not completed them, and it still has the journal
+    erased  the same, but the device has another journal now
+    way     the broker has acknowledged them, and a collector's session may still have them
+    gone    the broker has acknowledged them, and no session has them: lost behind the broker, or given up by the
+            device, which counts these
+
+    proved: false if that is a guess, because of their age, see Proof."""
+    drained, until = (f"timestamp_seconds({seconds!r}D)" for seconds in (proof.drained, proof.until))
+    told = tables.raw.read().where("first AND seq IS NOT NULL").groupBy("device", "epoch")
+    told = told.agg(
+        F.max("oldest").alias("oldest"),
+        F.expr(f"max(CASE WHEN received <= {drained} THEN oldest END)").alias("passed"),
+        # By age: below each number that arrived later, and below one that arrived earlier.
+        F.expr(f"min(CASE WHEN received > {until} THEN seq END)").alias("later"),
+        F.expr(f"max(CASE WHEN received <= {until} THEN seq END)").alias("earlier"),
+        F.min("received").alias("began"),
+        F.max("received").alias("ended"),
+    )
+    later = F.expr(f"CASE WHEN began <= {drained} THEN began END")
+    replaced = F.col("ended") < F.max(later).over(Window.partitionBy("device"))
+    told = told.withColumn("journal", F.when(replaced, "erased").otherwise("device")).drop("began", "ended")
+    ranges = tables.ledger.read().select("device", "epoch", F.explode("ranges").alias("r"))
+    order = Window.partitionBy("device", "epoch").orderBy("r.lo")
+    gaps = ranges.withColumn("from", F.lag("r.hi").over(order) + 1).where("from < r.lo")
+    gaps = gaps.selectExpr("device", "epoch", "from AS lo", "r.lo - 1 AS hi").join(told, ["device", "epoch"], "left")
+    gone = "CASE WHEN oldest IS NOT NULL THEN coalesce(passed, 0L) ELSE least(later, coalesce(earlier, 0L)) END"
+    gaps = gaps.withColumn("gone", F.expr(gone)).withColumn("kept", F.expr("coalesce(oldest, hi + 1)"))
+    gaps = gaps.withColumn("proved", F.lit(proof.proved) & F.col("oldest").isNotNull())
+    parts = (
+        "named_struct('lo', lo, 'hi', least(hi, gone - 1), 'place', 'gone')",
+        "named_struct('lo', greatest(lo, gone), 'hi', least(hi, kept - 1), 'place', 'way')",
+        "named_struct('lo', greatest(lo, kept), 'hi', hi, 'place', journal)",
+    )
+    split = gaps.select("device", "epoch", "proved", F.explode(F.expr(f"array({', '.join(parts)})")))
+    return split.select("device", "epoch", "col.lo", "col.hi", "col.place", "proved").where("lo <= hi")
+
+
+def numbers(tables, proof):
     """The delivery of the numbers of each journal: one row for each device and epoch.
 
-    lost: missing, and below every number that arrived after `until` (s since 1970). late: other missing numbers.
-    before: numbers below the first one that arrived; the collector may not have been subscribed then.
+    accepted = delivered + on_device + erased + on_way + gone, where the last four are the places of missing().
+    guessed: how many of `gone` are a guess. before: numbers below the first one that arrived; the collector may not
+    have been subscribed then.
     """
-    keyed = tables.raw.read().where("first AND seq IS NOT NULL")
-    recent = keyed.where(F.col("received") > F.timestamp_seconds(F.lit(until))).groupBy("device", "epoch")
-    rows = tables.ledger.read().join(recent.agg(F.min("seq").alias("first_recent")), ["device", "epoch"], "left")
-    first, last = "ranges[0].lo", "element_at(ranges, -1).hi"
-    come = f"({count('ranges')} - given_up)"
-    settled = f"coalesce(first_recent, {last} + 1)"  # missing numbers below it are lost
-    old = f"aggregate(ranges, -given_up, (n, r) -> n + greatest(0L, least(r.hi + 1, {settled}) - r.lo))"
-    lost = f"greatest(0L, {settled} - {first} - {old})"
-    return rows.where("size(ranges) > 0").selectExpr(
-        *("device", "epoch", "repeated", "measurements", "odd_clock", "first_received", "last_received", "latency"),
-        *("given_up", f"{first} AS before", f"{last} + 1 - {first} AS accepted", f"{come} AS delivered"),
-        *(f"{lost} AS lost", f"{last} + 1 - {first} - {come} - {lost} AS late"),
-    )
+    sums = {
+        "before": "min(ranges[0].lo)",
+        "last": "max(element_at(ranges, -1).hi)",
+        "delivered": "sum(aggregate(ranges, 0L, (n, r) -> n + r.hi - r.lo + 1))",
+        **{name: f"sum({name})" for name in ("repeated", "measurements", "odd_clock")},
+        "first_received": "min(first_received)",
+        "last_received": "max(last_received)",
+        "latency": merged("latency"),
+    }
+    rows = tables.ledger.read().where("size(ranges) > 0").groupBy("device", "epoch")
+    found = rows.agg(*(F.expr(sql).alias(name) for name, sql in sums.items()))
+    places = {"on_device": "place = 'device'", "erased": "place = 'erased'", "on_way": "place = 'way'"}
+    places |= {"gone": "place = 'gone'", "guessed": "place = 'gone' AND NOT proved"}
+    size = "sum(CASE WHEN {} THEN hi - lo + 1 ELSE 0 END)"
+    away = missing(tables, proof).groupBy("device", "epoch")
+    away = away.agg(*(F.expr(size.format(sql)).alias(name) for name, sql in places.items()))
+    found = found.join(away, ["device", "epoch"], "left").fillna(0, list(places))
+    return found.withColumn("accepted", F.expr("last + 1 - before")).drop("last")
 
 
 def shared(numbers):
@@ -65,20 +140,21 @@ def conflicts(tables):
 def clock_jumps(tables):
     """How often the clock went back by more than a minute between two messages, by device."""
     order = Window.partitionBy("device", "epoch").orderBy("seq")
-    messages = tables.raw.read().where("first AND made IS NOT NULL").withColumn("then", F.lag("made").over(order))
+    messages = tables.raw.read().where("first AND seq IS NOT NULL AND made IS NOT NULL")
+    messages = messages.withColumn("then", F.lag("made").over(order))
     return messages.where("made < then - INTERVAL 60 SECONDS").groupBy("device").agg(F.count("*").alias("jumps"))
 
 
 def health_messages(tables):
     """Health messages with `start`, which is True for the first one after a start or a wake. Without a restart the
-    count of accepted messages rises, since each health message is one."""
+    count of accepted messages rises, since each health message is one. Messages without that count are left out."""
     began = Window.partitionBy("device", "epoch")
     order = Window.partitionBy("device").orderBy("epoch_began", "seq")
-    health = tables.health.read().withColumn("epoch_began", F.min("received").over(began))
-    accepted = "coalesce(counters['accepted'], 0)"
-    for name, sql in (("was", accepted), ("up_before", "up"), ("epoch_before", "epoch")):
+    health = tables.health.read().withColumn("accepted", F.expr("counters['accepted']")).where("accepted IS NOT NULL")
+    health = health.withColumn("epoch_began", F.min("received").over(began))
+    for name, sql in (("was", "accepted"), ("up_before", "up"), ("epoch_before", "epoch")):
         health = health.withColumn(name, F.lag(F.expr(sql)).over(order))
-    begins = f"was IS NULL OR {accepted} <= was OR up < up_before OR epoch <> epoch_before"
+    begins = "was IS NULL OR accepted <= was OR coalesce(up < up_before, false) OR epoch <> epoch_before"
     return health.withColumn("start", F.expr(begins))
 
 
@@ -93,6 +169,10 @@ def health(tables):
         "resends": "sum(CASE WHEN ends THEN counters['resent'] END)",
         "connects": "sum(CASE WHEN ends THEN counters['connects'] END)",
         "outages": "sum(CASE WHEN ends THEN counters['outages'] END)",
+        # What the device gave up. Damage is what the mount at the start found.
+        "dropped": "sum(CASE WHEN ends THEN counters['dropped'] END)",
+        "damaged": "sum(CASE WHEN ends THEN journal_damaged END)",
+        "skipped": "sum(CASE WHEN ends THEN journal_skipped END)",
         "full": "sum(CASE WHEN ends AND NOT reset <=> 'deep-sleep' THEN outbox_full END)",
         "resets": "collect_list(CASE WHEN start THEN reset END)",
         "last": "max_by(struct(heap, rssi, firmware, errors, outbox_full, journal_live, journal_used, journal_limit, "
@@ -102,20 +182,44 @@ def health(tables):
 
 
 def states(tables):
-    """(device, state): the last state that the device, or the broker with its will, has published."""
+    """The last state that each device, or the broker with its will, has published; `state_since`, when it began;
+    `next_s`: so many seconds after that message a device that sleeps reports again."""
     messages = tables.raw.read().where("kind = 'status' AND first AND state IS NOT NULL AND NOT retain")
-    return messages.groupBy("device").agg(F.expr("max_by(state, received)").alias("state"))
+    order = Window.partitionBy("device").orderBy("received", "seq")
+    messages = messages.withColumn("begins", ~F.lag("state").over(order).eqNullSafe(F.col("state")))
+    found = messages.groupBy("device").agg(
+        F.expr("max_by(struct(state, next_s), struct(received, seq)) AS last_status"),
+        F.expr("max(CASE WHEN begins THEN received END) AS state_since"),
+    )
+    return found.select("device", "last_status.*", "state_since")
 
 
-COUNTS = ("accepted", "delivered", "lost", "late", "before", "repeated", "measurements", "odd_clock", "given_up")
-MORE_COUNTS = ("epochs", "dead_letters", "conflicts", "jumps", "restarts", "resends", "outages", "full")
+def _silent(now):
+    """SQL of the seconds since a device's last message, if that is much longer than it usually takes: what it told
+    before it slept, or its mean interval. Else 0."""
+    mean = "(unix_seconds(seen) - unix_seconds(since)) / (delivered + repeated - 1)"
+    usual = f"coalesce(next_s, CASE WHEN delivered > 2 THEN {mean} END, {_DAY_S})"
+    silence = f"{now!r}D - unix_seconds(seen)"
+    return f"CASE WHEN {silence} > greatest({_SILENT_S}, 3 * {usual}) THEN {silence} ELSE 0D END"
 
 
-def devices(tables, until):
-    """One row for each device: delivery, health, latency of its telemetry in ms. `until`: as in numbers()."""
-    journals = numbers(tables, until)
+GIVEN_UP = ("erased", "dropped", "damaged", "skipped")
+_PLACES = ("accepted", "delivered", "on_device", "erased", "on_way", "gone", "guessed", "before")
+_OF_JOURNALS = (*_PLACES, "repeated", "measurements", "odd_clock")
+_OF_DEVICES = ("epochs", "dead_letters", "conflicts", "jumps", "restarts", "resends", "outages", "full")
+_COUNTED = (*_OF_JOURNALS, *_OF_DEVICES, *GIVEN_UP[1:])
+COUNTS = (*_COUNTED, "given_up", "lost")
+
+
+def devices(tables, proof, now):
+    """One row for each device: delivery, health, latency of its telemetry in ms, seconds of an unusual silence until
+    `now` (s since 1970) or 0. proof: a Proof.
+
+    accepted = delivered + on_device + on_way + given_up + lost. given_up: `erased`, and of the numbers that are gone as
+    many as the device counts as dropped, damaged or skipped. lost: the others."""
+    journals = numbers(tables, proof)
     counted = journals.groupBy("device").agg(
-        *(F.sum(name).alias(name) for name in COUNTS),
+        *(F.sum(name).alias(name) for name in _OF_JOURNALS),
         F.count("*").alias("epochs"),
         F.min("first_received").alias("since"),
         F.max("last_received").alias("seen"),
@@ -127,4 +231,8 @@ def devices(tables, until):
     for more in (health(tables), states(tables), conflicts(tables), clock_jumps(tables), two_boards):
         found = found.join(more, "device", "left")
     found = found.withColumn("latency_ms", F.expr(percentiles("latency")))
-    return found.fillna(0, [*COUNTS, *MORE_COUNTS]).fillna({"shared": False, "state": "unknown"})
+    found = found.fillna(0, [*_COUNTED]).fillna({"shared": False, "state": "unknown"})
+    found = found.withColumn("silent", F.expr(_silent(float(now))))
+    counted = "least(gone, dropped + damaged + skipped)"
+    found = found.withColumn("given_up", F.expr(f"erased + {counted}"))
+    return found.withColumn("lost", F.expr(f"gone - {counted}"))

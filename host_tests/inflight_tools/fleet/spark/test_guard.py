@@ -1,0 +1,113 @@
+"""Tables are continued only if no batch number is used again."""
+
+import json
+import shutil
+
+import pytest
+
+
+def rewrite(file, text):
+    """Changes a file of Hadoop's, which has a checksum beside it."""
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    file.write_text(text)
+
+
+def notes(fleet, **changes):
+    """Changes pipeline.json."""
+    file = fleet.root / "pipeline.json"
+    rewrite(file, json.dumps(json.loads(file.read_text()) | changes))
+
+
+def expect_all(fleet, n):
+    """Numbers 0 to n - 1 are in the tables, once."""
+    assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, i) for i in range(n)]
+    assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == n
+
+
+def refused(fleet, words):
+    """Runs the query, which must refuse the tables. Returns the error's text."""
+    from inflight_tools.fleet.spark.guard import WrongTables
+
+    with pytest.raises(WrongTables, match=words) as found:
+        fleet.run()
+    return str(found.value)
+
+
+def test_tables_without_their_checkpoint_are_refused_and_can_be_continued(fleet, telemetry):
+    """Batch 1 is incomplete: the driver was killed before it had written the ledger."""
+    fleet.land(*[telemetry("attic", n) for n in range(4)])
+    fleet.run()
+    older = shutil.copytree(fleet.root / "_checkpoint", fleet.root / "older")
+    fleet.land(telemetry("attic", 4))
+    fleet.run()
+    shutil.rmtree(fleet.root / "ledger/batch=1")
+    shutil.rmtree(fleet.root / "_checkpoint")
+    fleet.land(*[telemetry("attic", n) for n in range(2, 6)])
+    refused(fleet, "have batches up to 1, but their checkpoint is missing: restore .*, or continue with --new-check")
+    shutil.copytree(older, fleet.root / "_checkpoint")
+    refused(fleet, "have batches up to 1, but their checkpoint ends with batch 0: ")
+    fleet.run(new_checkpoint=True)
+    expect_all(fleet, 6)
+    fleet.land(telemetry("attic", 6))
+    fleet.run()
+    expect_all(fleet, 7)
+
+
+def test_an_empty_note_beside_the_tables(fleet, telemetry):
+    """A driver that was killed at its first start may have left it."""
+    note = fleet.root / "pipeline.json"
+    fleet.root.mkdir()
+    note.touch()
+    fleet.land(telemetry("attic", 0))
+    fleet.run()
+    note.write_text("{}")  # and its checksum is wrong
+    refused(fleet, "pipeline.json is missing or damaged: restore it, or, .*--new-checkpoint")
+    for text in ("", "[", "[]"):
+        rewrite(note, text)
+        refused(fleet, "pipeline.json is missing or damaged: ")
+    fleet.land(telemetry("attic", 1))
+    fleet.run(new_checkpoint=True)
+    expect_all(fleet, 2)
+
+
+def test_a_checkpoint_of_another_spark_is_tried(fleet, telemetry, spark):
+    from inflight_tools.fleet.spark.guard import advice
+
+    fleet.land(telemetry("attic", 0))
+    fleet.run()
+    assert advice(spark, fleet.root) == ""
+    notes(fleet, spark="3.5.1")
+    fleet.land(telemetry("attic", 1))
+    fleet.run()
+    expect_all(fleet, 2)
+    for offsets in (fleet.root / "_checkpoint/offsets").glob("[0-9]*"):
+        rewrite(offsets, offsets.read_text().replace("v1", "v9"))
+    fleet.land(telemetry("attic", 2))
+    with pytest.raises(Exception, match="v9"):
+        fleet.run()
+    said = f"Spark 3.5.1 began the checkpoint, this is {spark.version}: use that one, or --new-checkpoint; "
+    assert advice(spark, fleet.root) == said
+    fleet.run(new_checkpoint=True)
+    expect_all(fleet, 3)
+    assert advice(spark, fleet.root) == ""
+
+
+def test_tables_of_another_format_can_be_made_again_as_the_error_says(fleet, telemetry):
+    for n in range(3):
+        fleet.land(telemetry("attic", n))
+        fleet.run()
+    notes(fleet, format=1)
+    words = refused(fleet, "are of format 1, this is 2: use the version that wrote them, or make new ones")
+    landed = words.split("move the files in ")[1].split(" back to ")[0]
+    old = fleet.root.rename(fleet.root.with_name("old"))
+    for file in (old / landed[len(str(fleet.root)) + 1 :]).iterdir():
+        file.rename(fleet.landing / file.name)
+    fleet.run()
+    expect_all(fleet, 3)
+
+
+def test_tables_of_another_fleet_are_refused(fleet, telemetry):
+    fleet.land(telemetry("attic", 0))
+    fleet.run()
+    notes(fleet, topics="elsewhere")
+    refused(fleet, "are of --root elsewhere, this is inflight: give that one, or other tables")

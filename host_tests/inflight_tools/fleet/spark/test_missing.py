@@ -1,0 +1,132 @@
+"""Where a missing number is: in a journal, on the way, lost behind the broker, or given up by its device. Which devices
+are silent."""
+
+from types import SimpleNamespace
+
+import pytest
+
+NOW = 1_760_000_000_000
+S = 1000
+HOUR = 3600 * S
+PLACES = ("delivered", "lost", "given_up", "on_way", "on_device", "guessed")
+
+
+@pytest.fixture(scope="module")
+def result(common_fleet, telemetry, message, health):
+    """A fleet whose devices miss numbers. The collector's last marker that came back is of NOW + 60 s. So all that the
+    broker had then has landed."""
+    fleet = common_fleet
+
+    def status(device, seq, at, oldest=None, epoch=7):
+        fields = {"state": "online", "seq": seq, "epoch": epoch, "oldest": seq if oldest is None else oldest}
+        return message(f"{device}/status", fields, at)
+
+    def marker(sent, at):
+        return message("c/collector", {"sent": sent}, at)
+
+    # Number 1 is missing, and acknowledged before the marker; 3 after it; 5 is not acknowledged.
+    told = [("all", 0, 0, 0), ("all", 2, 30, 2), ("all", 4, 90, 4), ("all", 6, 95, 5)]
+    fleet.land(*[status(device, seq, NOW + s * S, oldest) for device, seq, s, oldest in told])
+    fleet.land(*[telemetry("silent", seq, at=NOW + s * S) for seq, s in ((0, 0), (2, 30), (4, 90))])
+    gave_up = {"accepted": 9, "dropped": 2}
+    fleet.land(status("full", 0, NOW), health("full", 5, counters=gave_up, oldest=5, at=NOW + 20 * S))
+    damage = {"live": 0, "damaged": 1, "skipped": 2}
+    fleet.land(status("damaged", 0, NOW), health("damaged", 3, journal=damage, oldest=3, at=NOW + 20 * S))
+    fleet.land(status("new", 0, NOW, 0), status("new", 3, NOW, 1), status("new", 0, NOW + 30 * S, epoch=8))
+    fleet.land(*[telemetry("hourly", n, at=NOW + (n - 3) * HOUR) for n in range(4)])
+    fleet.land(message("sleeps/status", {"state": "asleep", "next_s": 7200, "seq": 0, "epoch": 7}, NOW))
+    fleet.land(message("odd/status", {"state": "online", "seq": 0, "epoch": 7, "oldest": 1}, NOW))
+    fleet.land(marker(NOW + 60 * S, NOW + 61 * S))
+    fleet.run()
+    return SimpleNamespace(fleet=fleet, facts=facts(fleet))
+
+
+def facts(fleet, **how):
+    found = fleet.facts(now=(NOW + 120 * S) / 1000, grace_s=60, **how)
+    return found | {"by_device": {one["device"]: one for one in found["devices"]}}
+
+
+def places(found, name):
+    return {place: found["by_device"][name][place] for place in PLACES if found["by_device"][name][place]}
+
+
+def test_each_missing_number_has_its_place(result):
+    assert places(result.facts, "all") == {"delivered": 4, "lost": 1, "on_way": 1, "on_device": 1}
+
+
+def test_what_a_device_gave_up_is_not_lost_behind_the_broker(result):
+    assert places(result.facts, "full") == {"delivered": 2, "given_up": 2, "lost": 2}
+    assert result.facts["by_device"]["full"]["gave_up"] == {"erased": 0, "dropped": 2, "damaged": 0, "skipped": 0}
+    assert places(result.facts, "damaged") == {"delivered": 2, "given_up": 2}
+
+
+def test_what_was_in_a_journal_that_was_replaced_is_given_up(result):
+    assert places(result.facts, "new") == {"delivered": 3, "given_up": 2}
+    assert result.facts["by_device"]["new"]["gave_up"]["erased"] == 2
+
+
+def test_numbers_of_a_device_that_tells_nothing_are_lost_by_age(result):
+    assert places(result.facts, "silent") == {"delivered": 3, "lost": 1, "on_way": 1, "guessed": 1}
+
+
+def test_a_wrong_oldest_number_proves_nothing_and_is_a_dead_letter(result):
+    assert result.facts["by_device"]["odd"]["dead_letters"] == 1
+
+
+def test_the_sums_are_those_of_the_devices(result):
+    fleet = result.facts["fleet"]
+    for name in ("accepted", *PLACES):
+        assert fleet[name] == sum(device[name] for device in result.facts["devices"])
+    assert fleet["accepted"] == sum(fleet[name] for name in PLACES[:-1])
+
+
+def test_nothing_is_lost_while_landing_files_are_unread(result):
+    found = facts(result.fleet, unread={"000099.ndjson": (100, NOW / 1000 + 8 * 86400)})
+    assert places(found, "all") == {"delivered": 4, "on_way": 2, "on_device": 1}
+    assert places(found, "silent") == {"delivered": 3, "on_way": 2}
+
+
+def test_silent_devices_come_first(result):
+    """A device is silent three times as long as usual: by its own rhythm, or by what it told before it slept."""
+
+    def silent(hours):
+        devices = result.fleet.facts(now=(NOW + hours * HOUR) / 1000)["devices"]
+        found = {one["device"]: one["silent"] for one in devices if one["silent"]}
+        assert list(found) == [one["device"] for one in devices[: len(found)]]
+        return found
+
+    assert not {"hourly", "sleeps"} & set(silent(2)) and silent(2)["all"] == 2 * 3600 - 95
+    assert "hourly" in silent(4) and "sleeps" not in silent(4)
+    assert silent(7)["sleeps"] == 7 * 3600
+
+
+def test_missing_numbers_one_by_one(result):
+    from inflight_tools.fleet.spark import views
+
+    tables = result.fleet.tables
+    proof = views.Proof(views.collectors(tables), NOW / 1000)
+    rows = views.missing(tables, proof).where("device = 'all'").orderBy("lo").collect()
+    assert [(row["lo"], row["hi"], row["place"], row["proved"]) for row in rows] == [
+        (1, 1, "gone", True),
+        (3, 3, "way", True),
+        (5, 5, "device", True),
+    ]
+
+
+def test_a_collector_that_is_away_may_still_have_messages(fleet, telemetry, message):
+    """A member of a group. When it is declared retired, what it had is lost."""
+
+    def status(seq, at, oldest):
+        return message("attic/status", {"state": "online", "seq": seq, "epoch": 7, "oldest": oldest}, at)
+
+    def marker(by, at):
+        return message(f"{by}/collector", {"sent": at}, at, by=by)
+
+    fleet.land(status(0, NOW, 0), marker("away", NOW), status(2, NOW + HOUR, 2), marker("c", NOW + 2 * HOUR))
+    fleet.run()
+    now = (NOW + 3 * HOUR) / 1000
+    found = fleet.facts(now=now)
+    assert (found["fleet"]["on_way"], found["fleet"]["lost"]) == (1, 0)
+    assert [one["by"] for one in found["collectors"]] == ["away", "c"]
+    found = fleet.facts(now=now, retired=["away"])
+    assert (found["fleet"]["on_way"], found["fleet"]["lost"], found["fleet"]["guessed"]) == (0, 1, 0)

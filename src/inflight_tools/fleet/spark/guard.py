@@ -1,0 +1,77 @@
+"""Whether a query may continue the tables that it finds: they must be of its fleet and format, and their checkpoint
+must know all their batches. Otherwise batch numbers would be used again, and hide or replace older rows."""
+
+import json
+
+from .batch import Tables
+from .storage import Storage
+
+FORMAT = 2  # of the tables; increased when this version cannot continue older ones
+_NOTES = "pipeline.json"
+
+
+class WrongTables(RuntimeError):
+    """The tables cannot be continued. The text says what to do."""
+
+
+def _noted(files):
+    """What pipeline.json says; None if it is missing or damaged."""
+    try:
+        noted = json.loads(files.text(_NOTES)) if files.exists(_NOTES) else None
+    except ValueError:
+        return None
+    return noted if isinstance(noted, dict) else None
+
+
+def advice(spark, root):
+    """What to say before the error of a query that failed: "" unless another Spark began the checkpoint."""
+    began = (_noted(Storage(spark, root)) or {}).get("spark", spark.version)
+    if began == spark.version:
+        return ""
+    return f"Spark {began} began the checkpoint, this is {spark.version}: use that one, or --new-checkpoint; "
+
+
+def begin(spark, landing, root, topics, new_checkpoint=False):
+    """Returns the number of the tables' batch that is batch 0 of their checkpoint. Raises WrongTables.
+
+    landing, root, topics: as in stream.start(). new_checkpoint: give up the old one; the new one reads all files in
+    `landing`."""
+    files, tables = Storage(spark, root), Tables(spark, root)
+    noted, last = _noted(files), tables.last_batch()
+    if noted is None and last >= 0 and not new_checkpoint:
+        raise WrongTables(
+            f"{files.path(_NOTES)} is missing or damaged: restore it, or, if the tables are of this fleet and version, "
+            "continue with --new-checkpoint"
+        )
+    noted = noted or {}
+    _compare(noted, {"format": FORMAT, "topics": topics}, landing, files)
+    first = noted.get("first", 0)
+    if new_checkpoint:
+        files.delete("_checkpoint")
+        tables.drop_unfinished()
+        first = tables.last_batch() + 1
+    else:
+        known = first + files.last_number("_checkpoint/offsets")
+        if last > known:
+            what = f"ends with batch {known}" if known >= first else "is missing"
+            raise WrongTables(
+                f"the tables in {root} have batches up to {last}, but their checkpoint {what}: restore "
+                f"{files.path('_checkpoint')}, or continue with --new-checkpoint. That reads all files in {landing}: "
+                "what is in the tables already counts as repeated"
+            )
+    version = spark.version if new_checkpoint else noted.get("spark", spark.version)
+    found = {"format": FORMAT, "topics": topics, "spark": version, "first": first}
+    if found != noted:
+        files.write(_NOTES, json.dumps(found))
+    return first
+
+
+def _compare(noted, ours, landing, files):
+    what = f"the tables in {files.path('')} are of"
+    if noted.get("topics", ours["topics"]) != ours["topics"]:
+        raise WrongTables(f"{what} --root {noted['topics']}, this is {ours['topics']}: give that one, or other tables")
+    if noted.get("format", ours["format"]) != ours["format"]:
+        raise WrongTables(
+            f"{what} format {noted['format']}, this is {ours['format']}: use the version that wrote them, or make new "
+            f"ones: move the files in {files.archived(landing)} back to {landing}, and give an empty folder with --to"
+        )

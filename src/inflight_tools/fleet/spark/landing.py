@@ -1,0 +1,57 @@
+"""Landing files that no batch has read."""
+
+import json
+
+from .storage import Storage
+
+STALE_S = 600  # a landing file that waits for longer, or is dated in the future by more, is worth an alarm
+
+
+class Landing:
+    """The landing files in the folder or URI `landing`, of which the tables in `root` are made."""
+
+    def __init__(self, spark, landing, root):
+        self._spark = spark
+        self._landing, self._checkpoint = Storage(spark, landing), Storage(spark, f"{root}/_checkpoint")
+
+    def unread(self):
+        """{name: (bytes, time of its last change in s since 1970)} of the landing files that are in no finished batch.
+        Spark moves a file away some time after its batch."""
+        present = self._landing.glob("*.ndjson")
+        for name in self._read(list(present)):
+            present.pop(name, None)
+        return present
+
+    def _read(self, names):
+        """Those of the files `names` that are in finished batches."""
+        finished = self._checkpoint.last_number("commits")
+        if not names or finished < 0:
+            return []
+        *_, offset = self._checkpoint.text(f"offsets/{finished}").splitlines()
+        log = self._spark.read.schema("path string, batchId bigint").json(self._checkpoint.path("sources/0"))
+        log = log.where(f"batchId <= {json.loads(offset)['logOffset']}")  # its first line, a version, has no path
+        known = log.selectExpr("element_at(split(path, '/'), -1) AS name")
+        asked = self._spark.createDataFrame([(name,) for name in names], "name string")
+        return [row["name"] for row in asked.join(known, "name", "left_semi").collect()]
+
+
+def summary(unread, now):
+    """Sums of what Landing.unread() returns: {"files", "bytes", "stale"}; stale: how many of them are worth an alarm at
+    the time `now`, in s since 1970."""
+    stale = sum(abs(now - changed) > STALE_S for _, changed in unread.values())
+    return {"files": len(unread), "bytes": sum(size for size, _ in unread.values()), "stale": stale}
+
+
+class Watch:
+    """Finds landing files that stay unread, whatever their dates are."""
+
+    def __init__(self, landing):
+        self._landing = landing
+        self._before = landing.unread()
+
+    def stuck(self):
+        """How many files are unread, and were when this was called before."""
+        now = self._landing.unread()
+        stuck = now.keys() & self._before.keys()
+        self._before = now
+        return len(stuck)

@@ -1,0 +1,60 @@
+"""Files beside the tables, as Spark's Hadoop sees them: on this machine or at a URI."""
+
+ARCHIVE = "landed"  # folder beside the tables, for landing files that were read
+
+
+class Storage:
+    """The files in the folder or URI `root`. Names are relative to it."""
+
+    def __init__(self, spark, root):
+        self._root = str(root).rstrip("/")
+        self._path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path
+        self._conf = spark.sparkContext._jsc.hadoopConfiguration()
+        self._files = self._path(self._root).getFileSystem(self._conf)
+
+    def path(self, name):
+        return f"{self._root}/{name}"
+
+    def exists(self, name):
+        return self._files.exists(self._path(self.path(name)))
+
+    def text(self, name):
+        """The text of a file, which must exist. Raises ValueError if it is damaged."""
+        from py4j.protocol import Py4JJavaError
+
+        stream = self._files.open(self._path(self.path(name)))
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        except Py4JJavaError as e:
+            if e.java_exception.getClass().getSimpleName() != "ChecksumException":
+                raise
+            raise ValueError(f"{self.path(name)} is damaged") from None
+        finally:
+            stream.close()
+
+    def glob(self, pattern):
+        """{name: (bytes, time of its last change in s since 1970)}"""
+        found = self._files.globStatus(self._path(self.path(pattern))) or ()
+        return {one.getPath().getName(): (one.getLen(), one.getModificationTime() / 1000) for one in found}
+
+    def last_number(self, folder):
+        """The highest number that is the name of a file in `folder`, -1 if there is none."""
+        return max((int(name) for name in self.glob(f"{folder}/*") if name.isdigit()), default=-1)
+
+    def archived(self, landing):
+        """The folder into which Spark moves files of the folder or URI `landing` when it has read them."""
+        whole = self._path(str(landing)).getFileSystem(self._conf).makeQualified(self._path(str(landing)))
+        return self.path(ARCHIVE) + whole.toUri().getPath()
+
+    def write(self, name, text):
+        """Writes a file. If this is killed, the file may be missing, but never incomplete."""
+        new = self._path(self.path(name + ".new"))
+        out = self._files.create(new, True)
+        out.write(text.encode())
+        out.close()
+        self.delete(name)
+        self._files.rename(new, self._path(self.path(name)))
+
+    def delete(self, name):
+        """Deletes a file, or a folder with all that is in it, if it exists."""
+        self._files.delete(self._path(self.path(name)), True)
