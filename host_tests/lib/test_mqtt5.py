@@ -13,6 +13,7 @@ from host_tests.broker import Automatic
 from host_tests.lib import aio_clients
 from inflight import ConnectRefused, ProtocolError, RamFlash, properties
 from inflight.refused import Disconnected, PublishRefused
+from inflight.subscription import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_IF_NEW, RETAIN_NEVER
 
 NONE = b"\0"
 
@@ -945,3 +946,58 @@ def test_properties_through_mosquitto(mosquitto, make5, pump):
     (topic, payload, *rest, expiry), second = got
     assert (topic, payload, rest) == ("from/sender", b"x", ["text/plain", [("fw", "1.2")]]) and 0 < expiry <= 3600
     assert second == ("from/will", b"gone", "will", [], None)
+
+
+# --- options of a subscription ---
+
+
+def test_subscription_options(broker, make5, make):
+    """[MQTT5-3.8.3-4] [MQTT5-3.8.3-5] They are in SUBSCRIBE, at the first connection and when it is made again; those
+    that the standard does not have are refused before a byte is sent."""
+    client = make5(broker.port)
+    options = {"a": 2 | NO_LOCAL, "b": 1 | RETAIN_AS_PUBLISHED | RETAIN_IF_NEW, "c": RETAIN_NEVER}
+    client.subscribe(list(options.items()), handler=print)
+    for wrong in (3, 7, 0x31, 0x40, -1, "1", None):
+        with pytest.raises(ValueError, match="qos is"):
+            client.subscribe("x", wrong)
+    with pytest.raises(ValueError, match="NO_LOCAL"):
+        client.subscribe("$share/g/x", 1 | NO_LOCAL)
+    client.subscribe("$share/g/x", 1 | RETAIN_AS_PUBLISHED)
+    for level in (3, 4):
+        with pytest.raises(ValueError, match="level 5"):
+            make(broker.port, protocol_level=level).subscribe("a", 1 | NO_LOCAL)
+
+    def script(b):
+        for _ in range(2):
+            b.welcome()
+            asked = []
+            while len(asked) < 4:
+                p = b.expect(SUBSCRIBE)
+                asked += [(name, qos | more) for (name, qos), more in zip(p.filters, p.options, strict=True)]
+                b.send(suback(p.mid, *(code & 3 for _, code in p.filters), properties=NONE))
+            assert dict(asked) == {**options, "$share/g/x": 1 | RETAIN_AS_PUBLISHED}
+            b.expect(DISCONNECT)
+
+    with broker.play(script):
+        for _ in range(2):
+            client.connect()
+            client.disconnect()
+
+
+def test_no_local(mosquitto, make5, pump):
+    """[MQTT5-3.8.3-3] What this client published does not come back; what others publish does, as they retained it."""
+    got = []
+    client = make5(mosquitto.port, client_id="local", keepalive=60)
+    client.subscribe("local", 1 | NO_LOCAL | RETAIN_AS_PUBLISHED, lambda m: got.append((m.payload, m.retain)))
+    client.connect()
+    client.publish("local", b"mine", 1)
+    other = make5(mosquitto.port, client_id="other", keepalive=60)
+    other.connect()
+    other.publish("local", b"retained", 1, retain=True)
+    other.publish("local", b"theirs", 1)
+    pump(client, lambda: len(got) == 2)
+    assert got == [(b"retained", True), (b"theirs", False)]
+    other.publish("local", b"", 1, retain=True)
+    for c in (client, other):
+        assert c.drain(5000)
+        c.disconnect()

@@ -18,16 +18,24 @@ def add_handlers(client, filters, qos, handler, stream):
     if isinstance(filters, (str, bytes)):
         filters = ((filters, qos),)
     qos_list = [q for _, q in filters]
-    for q in qos_list:
-        if q not in (0, 1, 2):
-            raise ValueError("qos is 0, 1 or 2")
     patterns = encode_filters(client, [f for f, _ in filters])
+    for pattern, q in zip(patterns, qos_list):
+        if q not in (0, 1, 2):
+            _check_options(client.session.decoder.protocol_level, pattern, q)
     for pattern, q in zip(patterns, qos_list):
         remove_handler(client, pattern)
         match = matched_by(pattern)
         only = None if b"+" in match or b"#" in match else match.decode()
         client._handlers.append([pattern, q, handler, stream, False, only, match])
     return patterns, qos_list
+
+
+def _check_options(protocol_level, pattern, q):
+    # [MQTT5-3.8.3-4] [MQTT5-3.8.3-5]
+    if protocol_level < 5 or not isinstance(q, int) or q & 3 == 3 or q & 0x30 == 0x30 or not 0 <= q < 0x40:
+        raise ValueError("qos is 0, 1 or 2; at level 5 with options of a subscription")
+    if q & 4 and pattern.startswith(b"$share/"):
+        raise ValueError("NO_LOCAL is not for shared subscriptions")
 
 
 def remove_handler(client, pattern):
@@ -71,7 +79,7 @@ def granted(client, patterns, handlers):
 def request(session, filters, qos):
     """Session.subscribe()."""
     session.request_mid = session.outbound.last_mid = session.outbound.free_mid(0)
-    if qos and 2 in qos:
+    if qos and any(q & 2 for q in qos):
         session.expect_qos_2()
     session.request = filters
     session.request_qos = qos

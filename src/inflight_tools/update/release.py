@@ -25,7 +25,7 @@ _MICROPYTHON = [[1, 22], [2, 0]]  # from, to before
 _BLOCK = 4096
 _INLINE = 512  # littlefs keeps files up to this size in their folder
 # The firmware has the blocking client, without WebSocket; boards have no posix.
-_UNUSED = {"aio", "consumers", "inbox", "io_waiter", "received5", "upgrade", "websocket"}
+_UNUSED = {"aio", "consumers", "inbox", "io_waiter", "received5", "subscription", "upgrade", "websocket"}
 _UNIX = {"posix"}
 # Modules that stand in another one, and are imported by their own name nevertheless: by drivers, by inflight itself.
 _IMPORTED = {"compat", "counters", "errors", "journal", "packet", "topic"}
