@@ -102,7 +102,8 @@ class Outgoing:
         self.sendable_below = 0  # these runs can only have sent messages below this number
         self.modes = (PERSISTENT,)  # what the journal may record
         self.connected()
-        self.acknowledging = None  # (kind, Message ID) of the packet being handled; (CONNACK, whether all are given up)
+        # (kind, Message ID) of the packet being handled; (CONNACK, (whether all are given up, whether they begin anew))
+        self.acknowledging = None
         self.not_durable = ()  # exchanges as they were before acknowledgements that need not be durable yet
         self.request_mid = 0  # Message ID of the pending SUBSCRIBE or UNSUBSCRIBE
         self.last_seq = -1
@@ -276,7 +277,7 @@ class Outgoing:
 
     def _acknowledged(self, kind, mid, e):
         if kind == CONNACK:
-            self._begin_session(mid)
+            self._begin_session(*mid)
         elif kind == PUBREC and (not e or e.number not in self.sent):
             self.foreign_pubrecs += (mid,)
         elif kind == PUBREC and e.qos == 2:
@@ -294,12 +295,13 @@ class Outgoing:
         journal."""
         self.not_durable = ()
 
-    def connack_read(self, none, window):
+    def connack_read(self, none, window, level=4):
         """The client reads a CONNACK that accepts it. `none`: it tells that the server has no session. `window`: the
-        client's max_inflight."""
+        client's max_inflight. At level 5 messages then begin anew, except those that the server had taken: they are
+        done."""
         self.handled()
         over = [mode == CLEAN or (mode != UNSURE and self.clean) or (mode == ENDING and none) for mode in self.modes]
-        self.acknowledging = (CONNACK, all(over))
+        self.acknowledging = (CONNACK, (all(over), none and level == 5))
         if any(over):
             self.given_up.update(
                 e.number for e in self.open.values() if e.tried != NEVER or e.number in self.maybe_sent
@@ -307,11 +309,14 @@ class Outgoing:
         self.max_inflight = max(self.max_inflight, window)
         self.sendable_below = len(self.messages)
 
-    def _begin_session(self, over):
+    def _begin_session(self, over, anew):
         # The CONNACK has been handled; its effect on the journal may not be durable yet.
-        for e in [e for e in self.open.values() if over and e.tried != NEVER]:
-            self.not_durable += (e,)
-            del self.open[e.number]
+        for e in list(self.open.values()):
+            if (over and e.tried != NEVER) or (anew and e.phase == RELEASED):
+                self.not_durable += (e,)
+                del self.open[e.number]
+            elif anew and e.tried == SENT:
+                self._set(e, tried=PERHAPS)  # without DUP, or with it after a power cut
         self.modes = tuple(set(self.modes) | {CLEAN if self.clean else PERSISTENT})
 
     def session_begun(self):
@@ -346,7 +351,13 @@ class Outgoing:
             self._set(e, unsure=True)
         kind, mid = self.acknowledging or (0, 0)
         for e in list(self.open.values()):
-            if e.number in self.given_up if kind == CONNACK else kind and e.mid == mid:
+            if kind == CONNACK:
+                anew = mid[1]
+                if e.number in self.given_up or (anew and e.phase == RELEASED):
+                    self._set(e, unsure=True)
+                elif anew and e.tried == SENT:
+                    self._set(e, tried=PERHAPS)
+            elif kind and e.mid == mid:
                 self._set(e, unsure=True)
         if kind == CONNACK:
             self.modes = tuple(set(self.modes) | {CLEAN if self.clean else PERSISTENT})

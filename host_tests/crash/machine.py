@@ -1,6 +1,8 @@
 """Generates scripts with Hypothesis: a state machine whose rules are the steps of a Simulation. Each script is then
 explored. Findings are shrunk here, since Hypothesis would explore thousands of scripts for that."""
 
+import importlib
+import pkgutil
 from collections import Counter
 from itertools import count
 
@@ -8,9 +10,14 @@ from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+import inflight
 from host_tests.crash.explorer import Counterexample, Explorer, Focus
 from host_tests.crash.simulation import SETUP, Simulation
 from host_tests.cutting import GRANULARITIES
+
+# Hypothesis also draws numbers that stand in modules that are loaded: so all are, for the same scripts each time.
+for found in pkgutil.iter_modules(inflight.__path__):
+    importlib.import_module(f"inflight.{found.name}")
 
 SIZES = st.one_of(st.integers(0, 300), st.sampled_from([0, 1, 20, 20, 60, 60, 100, 200, 500, -1]))
 QOS = st.sampled_from([1, 2, 1, 2, 0])
@@ -38,7 +45,7 @@ SETUPS = st.fixed_dictionaries(
         "stuck": st.sampled_from([0, 0, 1, 3]),
         "max_inflight": st.integers(1, 8),
         "receive_maximum": st.sampled_from([4, 1, 2, 10]),
-        "protocol_level": st.sampled_from([4, 4, 4, 3]),
+        "protocol_level": st.sampled_from([4, 5, 4, 3, 5]),
         "when_full": st.sampled_from([None, None, "oldest", "newest"]),
         "buffer": st.sampled_from([256, 128, 1024]),
         "clean_session": st.sampled_from([False, False, True]),
@@ -176,12 +183,15 @@ class Script(RuleBasedStateMachine):
         inbound=st.sampled_from([1, 4, 10]),
         drop=st.sampled_from([None, "oldest", "newest"]),
         clean=st.booleans(),
+        level=st.sampled_from([None, None, 3, 4, 5]),
         arrive=ARRIVE,
         lost=ARRIVE,
     )
-    def restart(self, window, inbound, drop, clean, arrive, lost):
+    def restart(self, window, inbound, drop, clean, level, arrive, lost):
         inbound = max(inbound, self.setup["stuck"])
         settings = {"max_inflight": window, "receive_maximum": inbound, "when_full": drop, "clean_session": clean}
+        if level:
+            settings["protocol_level"] = level
         self._do("restart", settings, arrive, lost)
 
     @precondition(lambda self: self._connected and self.setup["protocol_level"] == 3)

@@ -12,6 +12,7 @@ from dev.reference.wire import parse
 from host_tests.crash.messages import incoming, number_of
 
 NAME = "dev"  # the client's
+PROPERTIES = [(3, "t")]  # of some messages at level 5
 
 
 class Peer:
@@ -19,6 +20,7 @@ class Peer:
         self.out = Outgoing()
         self.inc = Incoming()
         self.level = 4  # of the client's last CONNECT
+        self.with_properties = set()  # numbers of messages that the application published with PROPERTIES at level 5
         self.window = 1  # max_inflight of the client
         self.server = Server(JudgedSession, 10)
         self.provoked = False  # the broker violated the protocol: the client may close the connection
@@ -28,7 +30,7 @@ class Peer:
         self._connection = Connection(self.server)
 
     def copy(self):
-        other = copied(self, "out", "inc", "server", "uplink")
+        other = copied(self, "out", "inc", "server", "uplink", "with_properties")
         other._connection = self._connection.copy(other.server)
         return other
 
@@ -110,7 +112,8 @@ class Peer:
         self._wrote()
         if raw[0] >> 4 == PUBLISH and raw[0] & 6:
             topic = re.search(rb"out/(all|\d+)", raw)
-            self.out.tried(number_of(topic[0].decode(), raw[topic.end() + 2 :]))
+            at = topic.end() + 2
+            self.out.tried(number_of(topic[0].decode(), raw[at + 1 + raw[at] if self.level == 5 else at :]))
 
     def written(self, raw):
         """The client wrote a packet."""
@@ -118,12 +121,16 @@ class Peer:
         p = parse(raw, self.level)
         if p.kind == CONNECT:
             self.level = p.level
-            self.out.connected(p.level == 3, p.clean)
+            # At level 5 Clean Start alone ends the old session, not the new one.
+            self.out.connected(p.level == 3, not dict(p.properties).get(0x11) if p.level == 5 else p.clean)
             self.uplink.append(p)
             return
         self.out.session_begun()
         if p.kind == PUBLISH:
-            self.out.publish_written(number_of(p.topic, p.payload), p)
+            number = number_of(p.topic, p.payload)
+            self.out.publish_written(number, p)
+            if self.level == 5 and p.properties != (PROPERTIES if number in self.with_properties else []):
+                raise Finding(OTHER, f"message {number} has the properties {p.properties}")
         elif p.kind == PUBREL:
             self.out.pubrel_written(p.mid)
         elif p.kind in (PUBACK, PUBREC, PUBCOMP):
@@ -180,12 +187,12 @@ class Peer:
     def _deliver(self, raw):
         kind = raw[0] >> 4
         if kind == CONNACK:
-            self.out.connack_read(self.level > 3 and not raw[2], self.window)
+            self.out.connack_read(self.level > 3 and not raw[2], self.window, self.level)
             return
-        mid = int.from_bytes(raw[-2:], "big")
+        mid = int.from_bytes(raw[2:4], "big")
         self.out.packet_read(kind, mid)
         if kind == PUBLISH:
-            p = parse(raw)
+            p = parse(raw, self.level)
             self.inc.publish_read(number_of(p.topic, p.payload), p.mid)
         elif kind == PUBREL:
             self.inc.pubrel_read(mid)

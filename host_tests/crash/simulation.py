@@ -10,7 +10,7 @@ from dev.reference.wire import puback, pubcomp, pubrec
 from host_tests.crash.device import Device, HandlerError, aged, mounted
 from host_tests.crash.messages import outgoing
 from host_tests.crash.peer import Peer
-from inflight import OutboxFull
+from inflight import OutboxFull, properties
 from inflight.counters import DROPPED
 from inflight.packet import ProtocolError
 from inflight.records import HEADER
@@ -40,6 +40,7 @@ SETUP = {
 FAULTS = ("fails", "ignored", "unread", "interrupt", "stuck")
 _NOR_FAULTS = {"fails": "program", "ignored": "ignore", "unread": "read"}  # arguments of NorFlash.fail_at()
 _BITS = [1 << n for n in range(8)]
+_META = properties(content_type="t")
 _ENOUGH = 5000  # rounds until all exchanges must have ended
 
 
@@ -246,15 +247,19 @@ class Simulation:
     def _do_publish(self, size, qos, retain=0):
         """size -1: the longest message that fits the journal."""
         device, out = self.device, self.peer.out
-        most = device.journal.largest - 18
+        level = self.state.settings["protocol_level"]
+        most = device.journal.largest - (18 if level < 5 else 23)
         size = most if size < 0 else min(size, most)
         message = outgoing(len(out.messages), qos, size, retain)
         number = out.begin(message, device.connected)
+        meta = _META if number % 3 == 1 else None
+        if meta and level == 5:
+            self.peer.with_properties.add(number)
         if self.state.settings["when_full"]:
             out.may_drop()
         seq = device.journal.next_seq
         try:
-            mid = device.publish(*message)
+            mid = device.publish(*message, properties=meta)
         except (OutboxFull, OSError) as error:
             if qos and self.state.settings["when_full"] and not (self._fault_injected and isinstance(error, OSError)):
                 raise
