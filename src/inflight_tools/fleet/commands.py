@@ -96,10 +96,7 @@ def _report_batch(batch, deliveries, seconds, as_json):
 def _alarm(watch):
     """Says how many landing files stay unread."""
     if stuck := watch.stuck():
-        say(
-            f"[bold red]ALARM[/bold red]: {stuck} landing files stay unread: restart this command, or read them again "
-            "under other names"
-        )
+        say(f"[bold red]ALARM[/bold red]: {stuck} landing files stay unread: is Spark too slow for them?")
 
 
 def _follow(query, watch, stopping, as_json):

@@ -1,9 +1,14 @@
 """Where a missing number is: in a journal, on the way, lost behind the broker, or given up by its device. Which devices
 are silent."""
 
+import json
 from types import SimpleNamespace
 
+import paho.mqtt.client as paho
 import pytest
+
+from dev.demo import mosquitto
+from host_tests.inflight_tools.fleet.collect.collecting import Landing, Program, publish, until
 
 NOW = 1_760_000_000_000
 S = 1000
@@ -130,3 +135,40 @@ def test_a_collector_that_is_away_may_still_have_messages(fleet, telemetry, mess
     assert [one["by"] for one in found["collectors"]] == ["away", "c"]
     found = fleet.facts(now=now, retired=["away"])
     assert (found["fleet"]["on_way"], found["fleet"]["lost"], found["fleet"]["guessed"]) == (0, 1, 0)
+
+
+@pytest.mark.skipif(bool(mosquitto.unavailable()), reason=mosquitto.unavailable() or "there is one")
+def test_a_broker_that_loses_a_message_is_found_out(fleet, tmp_path):
+    """Somebody deletes the session of a collector that is away. The broker acknowledges message 1, and forgets it."""
+    landing = Landing(fleet.landing)
+
+    def send(seq):
+        body = {"state": "online", "seq": seq, "epoch": 7, "oldest": seq}
+        publish(broker, json.dumps(body), topic="inflight/attic/status")
+
+    def sent_behind(at):
+        return any(json.loads(line["text"]).get("sent", 0) > at for line in landing.read())
+
+    with mosquitto.Mosquitto(tmp_path / "broker") as broker:
+        options = "--landing", fleet.landing, "--broker", f"127.0.0.1:{broker.port}", "--age", 0.1, "--marker", 0.1
+        collector = Program(*options).connected()
+        try:
+            send(0)
+            until(lambda: any('"seq": 0' in text for text in landing.texts()), "message 0")
+            collector.kill()
+            other = paho.Client(paho.CallbackAPIVersion.VERSION2, "collector-0", clean_session=True)
+            other.on_connect = lambda *_: other.disconnect()
+            other.connect("127.0.0.1", broker.port)
+            other.loop_forever()
+            send(1)
+            collector = Program(*options).connected()
+            send(2)
+            until(lambda: any('"seq": 2' in text for text in landing.texts()), "message 2")
+            (last,) = (line["at"] for line in landing.lines if '"seq": 2' in line["text"])
+            until(lambda: sent_behind(last), "a marker behind message 2")
+            assert collector.end() == 0
+        finally:
+            collector.kill()
+    fleet.run()
+    found = fleet.facts(grace_s=3600)["fleet"]
+    assert {place: found[place] for place in PLACES if found[place]} == {"delivered": 2, "lost": 1}

@@ -17,8 +17,8 @@ class WrongTables(RuntimeError):
 def _noted(files):
     """What pipeline.json says; None if it is missing or damaged."""
     try:
-        noted = json.loads(files.text(_NOTES)) if files.exists(_NOTES) else None
-    except ValueError:
+        noted = json.loads(files.text(_NOTES))
+    except (FileNotFoundError, ValueError):
         return None
     return noted if isinstance(noted, dict) else None
 

@@ -24,15 +24,23 @@ class Landing:
 
     def _read(self, names):
         """Those of the files `names` that are in finished batches."""
-        finished = self._checkpoint.last_number("commits")
-        if not names or finished < 0:
+        last = self._last_read()
+        if not names or last is None:
             return []
-        *_, offset = self._checkpoint.text(f"offsets/{finished}").splitlines()
         log = self._spark.read.schema("path string, batchId bigint").json(self._checkpoint.path("sources/0"))
-        log = log.where(f"batchId <= {json.loads(offset)['logOffset']}")  # its first line, a version, has no path
+        log = log.where(f"batchId <= {last}")  # its first line, a version, has no path
         known = log.selectExpr("element_at(split(path, '/'), -1) AS name")
         asked = self._spark.createDataFrame([(name,) for name in names], "name string")
         return [row["name"] for row in asked.join(known, "name", "left_semi").collect()]
+
+    def _last_read(self):
+        """The number, in Spark's list of files, of the last ones that a finished batch has read. None if there is none,
+        or if the checkpoint cannot be read."""
+        offsets = f"offsets/{self._checkpoint.last_number('commits')}"
+        try:
+            return int(json.loads(self._checkpoint.text(offsets).splitlines()[-1])["logOffset"])
+        except (FileNotFoundError, ValueError, LookupError, TypeError):
+            return None
 
 
 def summary(unread, now):

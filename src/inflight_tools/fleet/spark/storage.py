@@ -19,9 +19,11 @@ class Storage:
         return self._files.exists(self._path(self.path(name)))
 
     def text(self, name):
-        """The text of a file, which must exist. Raises ValueError if it is damaged."""
+        """The text of a file. Raises FileNotFoundError; ValueError if it is damaged."""
         from py4j.protocol import Py4JJavaError
 
+        if not self.exists(name):
+            raise FileNotFoundError(self.path(name))
         stream = self._files.open(self._path(self.path(name)))
         try:
             return bytes(stream.readAllBytes()).decode()
@@ -31,6 +33,10 @@ class Storage:
             raise ValueError(f"{self.path(name)} is damaged") from None
         finally:
             stream.close()
+
+    def size(self, name):
+        """The bytes of all files in a folder."""
+        return self._files.getContentSummary(self._path(self.path(name))).getLength()
 
     def glob(self, pattern):
         """{name: (bytes, time of its last change in s since 1970)}"""

@@ -11,15 +11,17 @@ Exactly once
 
 import re
 
+from .storage import Storage
+
 _FOLDER = re.compile(r"batch=(\d+)(?:-(\d+))?")
 FANOUT = 16  # so many folders are merged into one, and so many of those into a larger one
 
 
 class Span:
-    """A folder with the batches `first` to `last`."""
+    """The folder `name` with the batches `first` to `last`."""
 
-    def __init__(self, first, last, path):
-        self.first, self.last, self.path = first, last, path
+    def __init__(self, first, last, name):
+        self.first, self.last, self.name = first, last, name
 
     def covers(self, other):
         return self.first <= other.first and other.last <= self.last
@@ -32,22 +34,16 @@ class Table:
     def __init__(self, spark, root, name, schema, fold=None):
         self.name = name
         self._spark, self._schema, self._fold = spark, schema, fold
-        self._root = f"{str(root).rstrip('/')}/{name}"
-        jvm = spark.sparkContext._jvm
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._files = self._path(self._root).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        self._files = Storage(spark, Storage(spark, root).path(name))
 
     def _names(self):
-        if not self._files.exists(self._path(self._root)):
-            return []
-        names = [status.getPath().getName() for status in self._files.listStatus(self._path(self._root))]
-        return [name for name in names if _FOLDER.fullmatch(name)]
+        return [name for name in self._files.glob("*") if _FOLDER.fullmatch(name)]
 
     def _complete(self):
         for name in self._names():
             first, last = _FOLDER.fullmatch(name).groups()
-            if self._files.exists(self._path(f"{self._root}/{name}/_SUCCESS")):
-                yield Span(int(first), int(last or first), f"{self._root}/{name}")
+            if self._files.exists(f"{name}/_SUCCESS"):
+                yield Span(int(first), int(last or first), name)
 
     def spans(self):
         """The folders that count: complete, and not in the range of another. Oldest first."""
@@ -60,11 +56,11 @@ class Table:
     def write(self, rows, batch, any_rows):
         """Writes, or replaces, the rows of batch number `batch`. any_rows: whether there are any; without rows there is
         no folder."""
-        folder = f"{self._root}/batch={batch}"
+        folder = f"batch={batch}"
         if any_rows:
-            rows.write.mode("overwrite").parquet(folder)
+            rows.write.mode("overwrite").parquet(self._files.path(folder))
         else:
-            self._files.delete(self._path(folder), True)
+            self._files.delete(folder)
 
     def last_batch(self):
         """The highest number of a batch, -1 if there is none."""
@@ -77,7 +73,7 @@ class Table:
     def _read(self, spans):
         if not spans:
             return self._spark.createDataFrame([], self._schema)
-        rows = self._spark.read.schema(self._schema).parquet(*(span.path for span in spans))
+        rows = self._spark.read.schema(self._schema).parquet(*(self._files.path(span.name) for span in spans))
         return self._fold(rows) if self._fold else rows
 
     def merge(self, everything=False):
@@ -109,11 +105,11 @@ class Table:
 
     def _replace(self, run):
         rows = self._read(run).coalesce(self._files_for(run))
-        rows.write.mode("overwrite").parquet(f"{self._root}/batch={run[0].first}-{run[-1].last}")
+        rows.write.mode("overwrite").parquet(self._files.path(f"batch={run[0].first}-{run[-1].last}"))
         self._sweep()
 
     def _files_for(self, run):
-        size = sum(self._files.getContentSummary(self._path(span.path)).getLength() for span in run)
+        size = sum(self._files.size(span.name) for span in run)
         return max(1, size >> 27)  # 128 MiB each
 
     def _sweep(self):
@@ -121,9 +117,9 @@ class Table:
         kept = self.spans()
         complete = list(self._complete())
         for span in complete:
-            if any(one.covers(span) and one.path != span.path for one in kept):
-                self._files.delete(self._path(span.path), True)
-        whole = {span.path.rsplit("/", 1)[1] for span in complete}
+            if any(one.covers(span) and one.name != span.name for one in kept):
+                self._files.delete(span.name)
+        whole = {span.name for span in complete}
         for name in self._names():
             if "-" in name and name not in whole:
-                self._files.delete(self._path(f"{self._root}/{name}"), True)
+                self._files.delete(name)

@@ -94,16 +94,12 @@ def missing(tables, proof):
     return split.select("device", "epoch", "col.lo", "col.hi", "col.place", "proved").where("lo <= hi")
 
 
-def numbers(tables, proof):
-    """The delivery of the numbers of each journal: one row for each device and epoch.
-
-    accepted = delivered + on_device + erased + on_way + gone, where the last four are the places of missing().
-    guessed: how many of `gone` are a guess. before: numbers below the first one that arrived; the collector may not
-    have been subscribed then.
-    """
+def _journals(tables):
+    """What the ledger knows of each journal: one row for each device and epoch. before: numbers below the first one
+    that arrived; the collector may not have been subscribed then. accepted: from the first to the last one."""
     sums = {
         "before": "min(ranges[0].lo)",
-        "last": "max(element_at(ranges, -1).hi)",
+        "accepted": "max(element_at(ranges, -1).hi) + 1 - min(ranges[0].lo)",
         "delivered": "sum(aggregate(ranges, 0L, (n, r) -> n + r.hi - r.lo + 1))",
         **{name: f"sum({name})" for name in ("repeated", "measurements", "odd_clock")},
         "first_received": "min(first_received)",
@@ -111,20 +107,28 @@ def numbers(tables, proof):
         "latency": merged("latency"),
     }
     rows = tables.ledger.read().where("size(ranges) > 0").groupBy("device", "epoch")
-    found = rows.agg(*(F.expr(sql).alias(name) for name, sql in sums.items()))
+    return rows.agg(*(F.expr(sql).alias(name) for name, sql in sums.items()))
+
+
+def numbers(tables, proof):
+    """The delivery of the numbers of each journal: one row for each device and epoch.
+
+    accepted = delivered + on_device + erased + on_way + gone, where the last four are the places of missing().
+    guessed: how many of `gone` are a guess. before: see _journals().
+    """
     places = {"on_device": "place = 'device'", "erased": "place = 'erased'", "on_way": "place = 'way'"}
     places |= {"gone": "place = 'gone'", "guessed": "place = 'gone' AND NOT proved"}
     size = "sum(CASE WHEN {} THEN hi - lo + 1 ELSE 0 END)"
     away = missing(tables, proof).groupBy("device", "epoch")
     away = away.agg(*(F.expr(size.format(sql)).alias(name) for name, sql in places.items()))
-    found = found.join(away, ["device", "epoch"], "left").fillna(0, list(places))
-    return found.withColumn("accepted", F.expr("last + 1 - before")).drop("last")
+    return _journals(tables).join(away, ["device", "epoch"], "left").fillna(0, list(places))
 
 
-def shared(numbers):
+def shared(tables):
     """Devices for which messages of two journals alternate: two boards with one id."""
-    other = numbers.selectExpr("device", "epoch AS other", "first_received AS began")
-    both = numbers.join(other, "device").where("epoch <> other AND began >= first_received")
+    journals = _journals(tables).select("device", "epoch", "first_received", "last_received")
+    other = journals.selectExpr("device", "epoch AS other", "first_received AS began")
+    both = journals.join(other, "device").where("epoch <> other AND began >= first_received")
     return both.where(f"last_received > began + INTERVAL {_OVERLAP_S} SECONDS").select("device").distinct()
 
 
@@ -217,17 +221,20 @@ def devices(tables, proof, now):
 
     accepted = delivered + on_device + on_way + given_up + lost. given_up: `erased`, and of the numbers that are gone as
     many as the device counts as dropped, damaged or skipped. lost: the others."""
-    journals = numbers(tables, proof)
-    counted = journals.groupBy("device").agg(
-        *(F.sum(name).alias(name) for name in _OF_JOURNALS),
-        F.count("*").alias("epochs"),
-        F.min("first_received").alias("since"),
-        F.max("last_received").alias("seen"),
-        F.expr(merged("latency")).alias("latency"),
+    counted = (
+        numbers(tables, proof)
+        .groupBy("device")
+        .agg(
+            *(F.sum(name).alias(name) for name in _OF_JOURNALS),
+            F.count("*").alias("epochs"),
+            F.min("first_received").alias("since"),
+            F.max("last_received").alias("seen"),
+            F.expr(merged("latency")).alias("latency"),
+        )
     )
     dead = tables.dead_letters.read().where("device IS NOT NULL").groupBy("device")
     found = counted.join(dead.agg(F.count("*").alias("dead_letters")), "device", "full")
-    two_boards = shared(journals).withColumn("shared", F.lit(True))
+    two_boards = shared(tables).withColumn("shared", F.lit(True))
     for more in (health(tables), states(tables), conflicts(tables), clock_jumps(tables), two_boards):
         found = found.join(more, "device", "left")
     found = found.withColumn("latency_ms", F.expr(percentiles("latency")))
