@@ -54,6 +54,16 @@ def test_a_configuration_is_copied_unchanged(folder):
     assert settings(write(TLS | {"tls_ca": None})) == {"/config.json": Path("config.json").read_bytes()}
 
 
+def test_keys_that_check_releases_are_keys(folder):
+    real = base64.b64encode(b"\x80" + bytes(382) + b"\x01").decode()
+    settings(write({"host": "broker.example", "update_keys": [real]}))
+    even, short = (base64.b64encode(data).decode() for data in (b"\x80" + bytes(383), bytes(383) + b"\x01"))
+    for wrong in (even, short, "k" * 512, "-" * 512):
+        assert "update_keys: number 2 is no public key" in refused(
+            write({"host": "broker.example", "update_keys": [real, wrong]})
+        )
+
+
 @pytest.mark.parametrize("local", ["ca.pem", "ca.der"])
 def test_certificates_are_converted_to_der(folder, local):
     assert settings(write(TLS), local)["/ca.der"] == der(CA)

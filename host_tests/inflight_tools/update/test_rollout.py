@@ -1,12 +1,15 @@
 """`inflight rollout` to unix boards over mosquitto: a good release reaches all, a bad one the first only."""
 
 import contextlib
+import io
 import json
 import random
 import threading
 import time
 
 import pytest
+from paho.mqtt import publish
+from rich.console import Console
 from typer.testing import CliRunner
 
 from dev.subscriber import Subscriber
@@ -99,6 +102,25 @@ def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout)
     assert done.exit_code == 0 and {line["device"] for line in lines[:-1]} == {"box0", "box1"}
     done, lines = rollout(3, None)
     assert done.exit_code == 0 and {line["device"] for line in lines[:-1]} == {"box2", "box3"}
+
+
+def test_what_a_device_tells_does_not_command_the_terminal(tmp_path, broker):
+    (tmp_path / "config.json").write_text(json.dumps({"host": "127.0.0.1", "port": broker.port}))
+    device, evil = "inflight/box\u202e", "\x1b]0;owned\x07\x1b[2J"
+    told = {"status": {"firmware": evil}, "release": {"release": 1, "state": evil, "reason": evil}}
+    messages = [(f"{device}/{kind}", json.dumps(fields), 1, True) for kind, fields in told.items()]
+    publish.multiple(messages, "127.0.0.1", broker.port)
+    done = CliRunner().invoke(cli.build(), ["rollout", "--config", str(tmp_path / "config.json")])
+    assert "box" in done.stdout and not {"\x1b", "\x07", "\u202e"} & set(done.stdout), done.output
+
+
+def test_progress_does_not_command_the_terminal():
+    shown = io.StringIO()
+    course = Course(1, [["box"]], 10, 100)
+    course.next_wave(0)
+    course.message("box", {"release": 1, "state": "bad", "reason": "\x1b[2J\u202e"})
+    rollouts._Report(Console(file=shown, width=200), course, False, None)("box", "bad")
+    assert shown.getvalue().endswith("box: bad: \\x1b[2J\\u202e\n")
 
 
 def test_without_devices_or_broker_it_says_so(rollout, broker):

@@ -20,6 +20,7 @@ from inflight_tools.boards.device.watch import Births, Watch
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
 from inflight_tools.boards.settings import settings
+from inflight_tools.visible import visible
 
 _BROKER_S = 15  # time-out for connecting to the broker
 _TAIL = 8  # lines of the board's console to show if no birth message arrives
@@ -96,7 +97,8 @@ def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
             return plan, None
         console.print("The board starts: waiting for its birth message", highlight=False)
         fields = birth.wait()
-        console.print(f"[bold green]{fields['state']}[/bold green], firmware {fields.get('firmware')}", highlight=False)
+        firmware = visible(str(fields.get("firmware")))
+        console.print(Text.assemble((visible(str(fields["state"])), "bold green"), f", firmware {firmware}"))
         return plan, fields
 
 

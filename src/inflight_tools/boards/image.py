@@ -14,6 +14,7 @@ from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.images.firmware import obtain
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.boards.settings import settings
+from inflight_tools.visible import visible
 
 Board = Annotated[str, typer.Option(help=f"one of {', '.join(NAMES)}")]
 Firmware = Annotated[Path | None, typer.Option(help="MicroPython's file for the board; default: the pinned one")]
@@ -37,7 +38,7 @@ def one_line():
         reason = f"{e.filename}: {e.strerror}" if e.filename else str(e)
     else:
         return
-    typer.echo(f"error: {reason}", err=True)
+    typer.echo(f"error: {visible(reason)}", err=True)  # it may name devices
     raise typer.Exit(1)
 
 

@@ -18,6 +18,7 @@ from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.watch import Watch
 from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
 from inflight_tools.boards.settings import settings
+from inflight_tools.visible import visible
 
 _STYLES = {"console": "default", "status": "bold green", "health": "cyan", "monitor": "dim"}
 _WIDTH = max(map(len, _STYLES))
@@ -71,7 +72,8 @@ class Stream:
         signal.signal(signal.SIGINT, lambda *_: self._events.put(None))
         while event := self._next():
             at, source, text = event
-            line = Text.assemble((at, "dim"), f"  {source:{_WIDTH}}  ", (text, _STYLES.get(source, "default")))
+            shown = visible(text.expandtabs())
+            line = Text.assemble((at, "dim"), f"  {source:{_WIDTH}}  ", (shown, _STYLES.get(source, "default")))
             console.print(line, soft_wrap=True)
 
 

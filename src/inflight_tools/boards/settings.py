@@ -12,6 +12,7 @@ from pathlib import Path
 from inflight_tools.boards.bundle import FIRMWARE
 
 CONFIG = "/config.json"  # its path on every board
+_KEY_BYTES = 3072 // 8  # of the keys that sign releases
 _SECRET = ("password", "wifi_key", "wifi_networks")
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
 
@@ -46,7 +47,21 @@ def _checked(path):
     firmware_config = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(firmware_config)
     firmware_config.load(str(path), "device")
-    return json.loads(path.read_text(encoding="utf-8"))
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    # The firmware checks their lengths only, since each byte of code costs it RAM. A wrong one would bar all updates.
+    for number, key in enumerate(fields.get("update_keys") or (), 1):
+        if not is_public_key(key):
+            raise ValueError(f"{path}: update_keys: number {number} is no public key: copy what `inflight keys` prints")
+    return fields
+
+
+def is_public_key(text):
+    """True if `text` may be a public key that checks releases: the modulus of an RSA key in base64."""
+    try:
+        modulus = base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return len(modulus) == _KEY_BYTES and modulus[0] >= 0x80 and modulus[-1] % 2 == 1
 
 
 def _half(path, field, variable, place, local):

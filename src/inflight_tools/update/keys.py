@@ -60,15 +60,6 @@ def public(key):
     return base64.b64encode(key.public_key().public_numbers().n.to_bytes(BITS // 8, "big")).decode()
 
 
-def is_public(text):
-    """True if `text` may be a public key, as public() returns it."""
-    try:
-        modulus = base64.b64decode(text, validate=True)
-    except ValueError:
-        return False
-    return len(modulus) == BITS // 8 and modulus[0] >= 0x80 and modulus[-1] % 2 == 1
-
-
 def sign(key, body):
     """The signature of the bytes `body`."""
     return key.sign(body, padding.PKCS1v15(), hashes.SHA256())

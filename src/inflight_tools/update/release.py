@@ -14,6 +14,7 @@ from inflight_tools.boards import bundle
 from inflight_tools.boards.image import one_line
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.boards.rename import PACKAGE
+from inflight_tools.boards.settings import is_public_key
 from inflight_tools.boards.shrink import MERGED
 from inflight_tools.cache import write_atomic
 from inflight_tools.update import keys
@@ -164,5 +165,5 @@ def main(
 def _check(number, accept):
     if not 0 < number <= _NUMBER_MAX:
         raise ValueError(f"--number {number}: write a number from 1 to {_NUMBER_MAX}")
-    if len(accept) > 2 or not all(map(keys.is_public, accept)):
+    if len(accept) > 2 or not all(map(is_public_key, accept)):
         raise ValueError("--accept: one or two public keys, as `inflight keys` prints them between quotes")

@@ -21,6 +21,7 @@ from inflight_tools.boards.settings import settings
 from inflight_tools.update import release as releases
 from inflight_tools.update.server import Server
 from inflight_tools.update.waves import EXPIRED, GOOD, Course, waves
+from inflight_tools.visible import visible
 
 _STYLES = {"good": "green", "bad": "bold red", "refused": "bold red", EXPIRED: "bold red"}
 _WAIT_S = 0.5
@@ -101,8 +102,8 @@ class _Report:
             print(json.dumps({"device": device, "state": state} | ({"reason": reason} if reason else {})), flush=True)
             return
         at = (time.strftime("%H:%M:%S"), "dim")
-        word = (state, _STYLES.get(state, "default"))
-        line = Text.assemble(at, f"  {device}: ", word, f": {reason}" if reason else "")
+        word = (visible(state), _STYLES.get(state, "default"))
+        line = Text.assemble(at, f"  {visible(device)}: ", word, visible(f": {reason}") if reason else "")
         self._console.print(line, soft_wrap=True)
 
 
@@ -114,7 +115,7 @@ def _table(fleet, devices):
         last = fleet.outcomes.get(device, {})
         told = [last.get("state"), last.get("reason")]
         words = (device, fleet.firmware[device], last.get("release", ""), ": ".join(str(word) for word in told if word))
-        table.add_row(*(Text(str(word)) for word in words))
+        table.add_row(*(Text(visible(str(word))) for word in words))
     return table
 
 

@@ -2,15 +2,15 @@
 
 import datetime
 import math
-import unicodedata
 
 from markupsafe import Markup
+
+from inflight_tools import visible as texts
 
 NONE = "–"
 # Of missing messages that are not lost: keys of the facts, and words.
 PLACES = {"given_up": "given up", "on_way": "on the way", "on_device": "in a journal"}
 _SPACE = "\u00a0"  # between a number and its unit: no line break there
-_INVISIBLE = ("C", "Zl", "Zp")  # controls, direction marks, surrogates, unassigned; line and paragraph separators
 _UNITS = {"Cel": "°C", "%RH": "% RH", "/": "ratio", "Ohm": "Ω", "lx": "lx"}
 
 
@@ -20,11 +20,8 @@ def known(value):
 
 
 def visible(value):
-    """A text with invisible characters written as Python escapes: they could reverse or hide other characters, or be
-    invalid UTF-8."""
-    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
-        return value
-    return "".join(ascii(c)[1:-1] if unicodedata.category(c).startswith(_INVISIBLE) else c for c in value)
+    """A value of the page; a text that is not HTML is made visible."""
+    return texts.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def clip(text, most):
