@@ -90,7 +90,7 @@ class _Client:
     def subscribe(self, pattern, qos, handler):
         self.pattern, self.handler = pattern.encode(), handler
 
-    def publish(self, topic, payload, qos, retain):
+    def publish(self, topic, payload, qos, retain, properties=None):
         self.published.append((topic, payload, qos, retain))
         return 1
 
