@@ -10,6 +10,7 @@ from files import beside, exists, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from telemetry import describe
 from update_record import FETCH, TRIAL, load, store
+from updates import told
 
 _LONGEST = const(2_048)  # bytes of an announcement
 _UNIT = const(4_096)  # bytes of the blocks in an announcement
@@ -36,6 +37,7 @@ class Update:
         self._pieces = self._announced = None
         self._slot = None
         self._number = None  # of the release that is fetched
+        self._untold = None  # arguments of told(), while the journal is full
         self._until = 0  # offset behind what was asked for
         self._asked_at = None
         self._topic = "%s/%s/want" % (app.config.root, app.config.device)
@@ -86,6 +88,8 @@ class Update:
         self._try(self._step)
 
     def _step(self):
+        if self._untold:
+            self._report(*self._untold)
         announced = self._announced
         if announced is not None:
             self._announced = None
@@ -121,11 +125,12 @@ class Update:
         self._slot = Slot(place, release["index"], unhexlify(release["sha256"]))
 
     def _checked(self, announced, record):
-        # What is announced, a dict; None if it is refused, or known: it is retained, so it comes again.
+        # What is announced, a dict; None if it is refused, or has an outcome: it is retained, so it comes again.
         from announcement import Refused, check, number
 
         announced_number = number(announced)
         if announced_number and announced_number in (record.release, record.failed):
+            self._tell_again(announced_number, record)
             return None
         try:
             if record.state == TRIAL:
@@ -138,6 +143,20 @@ class Update:
         finally:
             sys.modules.pop("announcement", None)
         return None
+
+    def _tell_again(self, number, record):
+        # Whoever announces it may not know: another state has replaced it, or the broker has lost it.
+        if number == record.release:
+            self._report(number, "good")
+            return
+        reason = "it has failed before"
+        try:
+            if number == record.candidate:
+                with open("%s/%s/reason" % (self._folder, record.other)) as f:
+                    reason = f.read()
+        except OSError:
+            pass  # it was not written
+        self._report(number, "bad", reason)
 
     def _keys(self, record):
         # A release may bring others than those of the configuration.
@@ -231,13 +250,13 @@ class Update:
 
     # --- its end ---
 
-    def _report(self, number, state, reason=None):
-        fields = {"release": number, "state": state}
-        if reason:
-            fields["reason"] = reason
-        self._app.report("release", fields, True)
+    def _report(self, *state):
+        # The topic is retained: a later state replaces one that is not told yet.
+        self._untold = None if told(self._app, *state) else state
 
     def _end(self):
+        if self._untold:
+            return
         self._app.update = None
         for name in _MODULES:
             sys.modules.pop(name, None)

@@ -225,3 +225,43 @@ def test_a_forged_announcement_does_not_end_a_fetch(device, broker, published, u
     told = published("release")[-1]
     assert (told["release"], told["reason"]) == (8, "not signed by a key of this device")
     serve(device, broker, published, until, release)
+
+
+# --- what is told ---
+
+
+def test_a_refusal_waits_while_the_journal_is_full(device, broker, published, until, monkeypatch, release):
+    with monkeypatch.context() as full:
+        full.setattr(device.journal, "fits", lambda kind, size: False)
+        announce(broker, b'{"release": 8}' + SIGNATURE)
+        until(device, lambda: device.update)
+        refused = device.full
+        broker.give("inflight/dev/command/ping", b"", 2)
+        until(device, lambda: device.full > refused)
+        assert not published("release")
+    until(device, lambda: states(published) == ["refused"] and device.update is None)
+
+
+def test_what_is_announced_again_is_answered_again(device, broker, published, until):
+    for n in (1, 2):
+        announce(broker, b'{"release": 8}' + SIGNATURE)
+        until(device, lambda n=n: states(published) == ["refused"] * n)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_release_that_has_an_outcome_is_answered_with_it(device, broker, published, until, tmp_path, written):
+    record = Record()
+    record.fetch(7, 300)
+    record.good()
+    record.fetch(8, 300)
+    record.bad()
+    store(str(tmp_path), record)
+    (tmp_path / record.other).mkdir()
+    if written:
+        (tmp_path / record.other / "reason").write_text("no connection")
+    for number in (7, 8):
+        announce(broker, b'{"release": %d}' % number + SIGNATURE)
+        until(device, lambda number=number: [m for m in published("release") if m["release"] == number])
+    good, bad = published("release")
+    assert (good["release"], good["state"]) == (7, "good")
+    assert (bad["state"], bad["reason"]) == ("bad", "no connection" if written else "it has failed before")
