@@ -181,6 +181,7 @@ def test_a_write_that_the_power_ends_leaves_the_record_before_it():
                 store(folder.path, found)  # does not replace the only one that is whole
                 eq([path for path in files if path != changed[0] and read(path) != files[path]], [])
             write(changed[0], whole)
+            eq(load(folder.path).pack(), whole)
             before, slot_before = whole, name
         eq([path[-1] for path in written[:4]], list("0101"))  # launch looks for the first one only
 
