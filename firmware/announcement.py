@@ -23,7 +23,8 @@ class Refused(Exception):
 def number(announced):
     """The number of the release, as these bytes say, which are not verified; None if they say none."""
     try:
-        return json.loads(announced[:-SIGNATURE])["release"]
+        found = json.loads(announced[:-SIGNATURE])["release"]
+        return found if isinstance(found, int) and 0 < found < 1 << 32 else None
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -5,9 +5,10 @@ import json
 import sys
 
 from codes import PANIC, WATCHDOG
-from files import beside
+from files import beside, exists, write
 from inflight.compat import const
-from update_record import BAD, GOOD, TRIAL, load, store
+from update_record import BAD, TRIAL, load, store
+from updates import listen, told
 
 _LIMIT = const(3)  # a device that stays awake has so many times the time of the trial
 _WATCHDOG_MS = const(120_000)
@@ -36,12 +37,22 @@ class Trial:
             self._reason = self._why(board)
 
     def _why(self, board):
-        # The crashes were those of the candidate: they are told here, and do not count any more.
+        # The crashes were those of the candidate: they are told here, and do not count any more. What is told stays
+        # with the candidate, since it may be told once more.
+        path = "%s/%s/reason" % (self._folder, self._record.other)
+        if exists(path):
+            with open(path) as f:
+                return f.read()
         import crash
 
         error = crash.forget(board)
         cause = board.reset_cause()
-        return cause if cause in (WATCHDOG, PANIC) else error or _NOTHING
+        reason = cause if cause in (WATCHDOG, PANIC) else error or _NOTHING
+        try:
+            write(path, reason)
+        except OSError:
+            pass  # the flash is full
+        return reason
 
     def begin(self, app):
         """The application was built."""
@@ -77,8 +88,11 @@ class Trial:
         """Nothing is open."""
 
     def step(self):
-        """Looks whether the release has proved itself."""
+        """Looks whether the release has proved itself; tells what became of it."""
         app = self._app
+        if self._record.outcome:
+            self._tell()
+            return
         pending = app.client.is_pending(self._birth) if self._birth else app.client.pending
         self._acknowledged = app.client.connected and (self._acknowledged or not pending)
         broken = [name for name in app.errors if name not in self._before]
@@ -92,15 +106,7 @@ class Trial:
     def _succeed(self):
         self._record.good()
         store(self._folder, self._record)
-        self._app.update = None
         self._tell()
-        if self._announced:
-            import updates
-
-            try:
-                updates.listen(self._app)  # the broker sends the announcement once more
-            except OSError:
-                pass  # the next connection subscribes
 
     def _fail(self, broken):
         app = self._app
@@ -117,12 +123,23 @@ class Trial:
         crash.restart(app, reason)
 
     def _tell(self):
+        # Once more with each step while the journal is full: until then the record keeps the outcome.
+        app = self._app
         record = self._record
-        fields = {"release": record.candidate, "state": "good" if record.outcome == GOOD else "bad"}
-        if self.failed:
-            fields["reason"] = self._reason
-        self._app.report("release", fields, True)
+        state = ("bad", self._reason) if self.failed else ("good",)
+        if not told(app, record.candidate, *state):
+            app.update = self
+            return
         record.outcome = 0
-        store(self._folder, record)
+        try:
+            store(self._folder, record)
+        except OSError:
+            pass  # the next start tells it once more
+        app.update = None
         for name in ("trials", "update_record"):
             sys.modules.pop(name, None)
+        if self._announced:
+            try:
+                listen(app)  # the broker sends the announcement once more
+            except OSError:
+                pass  # the next connection subscribes

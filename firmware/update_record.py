@@ -24,14 +24,13 @@ _NAMES = ("", "a", "b")  # the application that a cable brought, or that is froz
 class Record:
     """The state, and its transitions; no I/O. slot: that of the good application; release: its number, 0 if it is not
     from an update; candidate: number of the release that is fetched or tried; failed: the highest that did not prove
-    itself; refused: CRC of the last announcement that was refused; left, starts: of the trial; outcome; good_s: for
-    how long the candidate has to run."""
+    itself; left, starts: of the trial; outcome; good_s: for how long the candidate has to run."""
 
     def __init__(self):
         self.n = 0
         self.state = IDLE
         self.slot = self.left = self.starts = self.outcome = self.good_s = 0
-        self.release = self.candidate = self.failed = self.refused = 0
+        self.release = self.candidate = self.failed = 0
 
     @property
     def current(self):
@@ -51,11 +50,6 @@ class Record:
         self.state = FETCH
         self.candidate = release
         self.good_s = good_s
-
-    def refuse(self, crc):
-        """The announcement with this CRC is refused, before or while its release is fetched."""
-        self.state = IDLE
-        self.refused = crc
 
     def begin_trial(self):
         """The candidate is in its slot; the next start is its first."""
@@ -101,7 +95,7 @@ class Record:
             self.release,
             self.candidate,
             self.failed,
-            self.refused,
+            0,  # once a CRC: the format stays
             self.starts,
         )
         return body + struct.pack("<I", crc32(body))
@@ -116,7 +110,7 @@ def unpack(data):
     magic, version, record.state, record.slot, record.left, record.outcome, record.good_s, *rest = struct.unpack(
         _FORM, data[:size]
     )
-    record.n, record.release, record.candidate, record.failed, record.refused, record.starts = rest
+    record.n, record.release, record.candidate, record.failed, _, record.starts = rest
     return record if magic == _MAGIC and version == _VERSION else None
 
 

@@ -1,6 +1,22 @@
 # What of updates stays loaded, in a device whose configuration has update_keys.
 
+from inflight.compat import const
+from inflight.journal import OUT
 from log import report
+
+_REASON = const(150)  # characters
+_SIZE = const(1_200)  # bytes of a message with such a reason, at most: json.dumps() may write each as six
+
+
+def told(app, number, state, reason=None):
+    """Publishes the state of release `number`. False while the journal is full: then it is to be tried again."""
+    if not app.journal.fits(OUT, _SIZE):
+        return False
+    fields = {"release": number, "state": state}
+    if reason:
+        fields["reason"] = reason[:_REASON]
+    app.report("release", fields, True)
+    return True
 
 
 def listen(app):

@@ -4,12 +4,13 @@
 import json
 import struct
 import sys
-from binascii import crc32, unhexlify
+from binascii import unhexlify
 
 from files import beside, exists, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from telemetry import describe
 from update_record import FETCH, TRIAL, load, store
+from updates import told
 
 _LONGEST = const(2_048)  # bytes of an announcement
 _UNIT = const(4_096)  # bytes of the blocks in an announcement
@@ -35,7 +36,8 @@ class Update:
         self._folder = folder_of(app.board)
         self._pieces = self._announced = None
         self._slot = None
-        self._crc = self._number = 0  # of the announcement; of its release
+        self._number = None  # of the release that is fetched
+        self._untold = None  # arguments of told(), while the journal is full
         self._until = 0  # offset behind what was asked for
         self._asked_at = None
         self._topic = "%s/%s/want" % (app.config.root, app.config.device)
@@ -75,21 +77,27 @@ class Update:
         try:
             work(*args)
         except Exception as e:
-            self._refuse(describe(e))
+            # Announced again, it goes on: bytes that others sent, or a full flash, say nothing about the release.
+            self.close()
+            self._slot = None
+            self._report(self._number, "refused", describe(e))
+            self._end()
 
     def step(self):
         """Does what is due, for a limited time."""
         self._try(self._step)
 
     def _step(self):
+        if self._untold:
+            self._report(*self._untold)
         announced = self._announced
         if announced is not None:
             self._announced = None
-            self.close()
-            self._slot = None
-            if announced:  # an empty one takes the last back
-                self._crc = crc32(announced)
+            if announced:
                 self._begin(announced)
+            else:  # takes the last back
+                self.close()
+                self._slot = None
         if self._slot:
             self._advance()
         elif self._pieces is None:
@@ -101,25 +109,28 @@ class Update:
         record = load(self._folder)
         release = self._checked(announced, record)
         if not release:
-            return
+            return  # what is being fetched goes on: anybody may have sent this one
         from slot import Slot, erase
 
-        number = self._number
+        self.close()
+        self._slot = None
+        self._number = number = release["release"]
         place = "%s/%s" % (self._folder, record.other)
         if (record.state, record.candidate, record.good_s) != (FETCH, number, release["trial_s"]):
             erase(place)
             record.fetch(number, release["trial_s"])
             store(self._folder, record)
-            self._report("fetch")
+        self._report(number, "fetch")  # also when it goes on: it may have been refused meanwhile
         self._pause_ms = self._app.config.timeout_ms
         self._slot = Slot(place, release["index"], unhexlify(release["sha256"]))
 
     def _checked(self, announced, record):
-        # What is announced, a dict; None if it is refused, or known: it is retained, so it comes again.
+        # What is announced, a dict; None if it is refused, or has an outcome: it is retained, so it comes again.
         from announcement import Refused, check, number
 
-        self._number = number(announced)
-        if self._crc == record.refused or (self._number and self._number in (record.release, record.failed)):
+        announced_number = number(announced)
+        if announced_number and announced_number in (record.release, record.failed):
+            self._tell_again(announced_number, record)
             return None
         try:
             if record.state == TRIAL:
@@ -128,10 +139,24 @@ class Update:
             self._make_room(release["blocks"] * _UNIT, record)
             return release
         except Refused as e:
-            self._refuse(str(e))
+            self._report(announced_number, "refused", str(e))
         finally:
             sys.modules.pop("announcement", None)
         return None
+
+    def _tell_again(self, number, record):
+        # Whoever announces it may not know: another state has replaced it, or the broker has lost it.
+        if number == record.release:
+            self._report(number, "good")
+            return
+        reason = "it has failed before"
+        try:
+            if number == record.candidate:
+                with open("%s/%s/reason" % (self._folder, record.other)) as f:
+                    reason = f.read()
+        except OSError:
+            pass  # it was not written
+        self._report(number, "bad", reason)
 
     def _keys(self, record):
         # A release may bring others than those of the configuration.
@@ -213,7 +238,7 @@ class Update:
             f.write(json.dumps(list(self._app.errors)))  # these are not the release's
         record.begin_trial()
         store(self._folder, record)
-        self._report("trial")
+        self._report(self._number, "trial")
         self._app.stopping = True
         self._slot = None
         self._end()
@@ -225,25 +250,13 @@ class Update:
 
     # --- its end ---
 
-    def _refuse(self, reason):
-        self.close()
-        record = load(self._folder)
-        record.refuse(self._crc)
-        self._slot = None
-        try:
-            store(self._folder, record)
-        except OSError:
-            pass  # it is refused once more with the next connection
-        self._report("refused", reason)
-        self._end()
-
-    def _report(self, state, reason=None):
-        fields = {"release": self._number, "state": state}
-        if reason:
-            fields["reason"] = reason
-        self._app.report("release", fields, True)
+    def _report(self, *state):
+        # The topic is retained: a later state replaces one that is not told yet.
+        self._untold = None if told(self._app, *state) else state
 
     def _end(self):
+        if self._untold:
+            return
         self._app.update = None
         for name in _MODULES:
             sys.modules.pop(name, None)

@@ -39,6 +39,7 @@ class Config:
     def __init__(self, sleep_ms):
         self.sleep_ms = sleep_ms
         self.watchdog_ms = 0
+        self.root, self.device = "inflight", "box"
 
 
 class Client:
@@ -47,6 +48,14 @@ class Client:
 
     def __init__(self):
         self.missing = []
+        self.full = False  # the journal
+        self.subscribed = []
+
+    def subscribe(self, name, *_):
+        self.subscribed.append(name)
+
+    def fits(self, kind, size):
+        return not self.full
 
     def is_pending(self, mid):
         return mid in self.missing
@@ -111,7 +120,7 @@ class Device:
         return self
 
     def __exit__(self, *_):
-        for name in ("b/errors", "update.0", "update.1", "crash.json"):
+        for name in ("b/errors", "b/reason", "update.0", "update.1", "crash.json"):
             try:
                 os.remove(FOLDER + "/" + name)
             except OSError:
@@ -119,8 +128,8 @@ class Device:
         for folder in ("/b", ""):
             os.rmdir(FOLDER + folder)
 
-    def start(self, slot="b", cause=codes.SOFT):
-        """Starts the application in `slot`. Returns it, and the Trial."""
+    def start(self, slot="b", cause=codes.SOFT, full=False):
+        """Starts the application in `slot`; full: its journal is. Returns it, and the Trial."""
         board = Board(cause)
         sys.path.insert(0, "%s/%s" % (FOLDER, slot))
         try:
@@ -128,6 +137,7 @@ class Device:
         finally:
             sys.path.pop(0)
         app = App(board, self.sleep_ms)
+        app.journal.full = full
         if trial:
             trial.begin(app)
         sys.modules["trials"] = trials
@@ -266,6 +276,51 @@ def test_a_good_release_is_told_after_a_power_cut_too():
         eq(app.told, [("release", {"release": 4, "state": "good"}, True)])
         eq((device.record.outcome, device.states()), (GOOD, KEPT))
         eq(device.start()[1], None)
+
+
+def test_an_outcome_waits_while_the_journal_is_full():
+    with Device() as device:
+        app, _ = device.start()
+        app.connect()
+        app.acknowledge()
+        app.up, app.journal.full = 300, True
+        app.step()
+        app.step()
+        eq((app.told, device.states()), ([], (IDLE, GOOD, "b", 4, 0)))
+        app, _ = device.start("b", full=True)  # a power cut
+        app.step()
+        app.journal.full = False
+        app.step()
+        eq((app.told, app.update), ([("release", {"release": 4, "state": "good"}, True)], None))
+        eq(device.states(), KEPT)
+
+
+def test_the_reason_of_a_failure_waits_too():
+    with Device() as device:
+        with open(FOLDER + "/crash.json", "w") as f:
+            f.write(json.dumps({"count": 3, "error": "KeyError: a bug", "at": None, "told": False}))
+        device.record.bad()
+        store(FOLDER, device.record)
+        for _ in range(2):
+            app, _ = device.start("a", full=True)
+            app.step()
+            eq((app.told, device.states()), ([], FAILED))
+        app.journal.full = False
+        app.step()
+        eq(app.told, [("release", {"release": 4, "state": "bad", "reason": "KeyError: a bug"}, True)])
+        eq((app.update, device.states()), (None, BACK))
+
+
+def test_an_announcement_that_comes_before_the_outcome_is_told_is_asked_for_again():
+    with Device() as device:
+        device.record.good()
+        store(FOLDER, device.record)
+        app, _ = device.start("b", full=True)
+        app.update.received(None)
+        eq(app.client.subscribed, [])
+        app.journal.full = False
+        app.step()
+        eq(app.client.subscribed, ["inflight/box/update/+"])
 
 
 def test_only_the_candidate_is_tried():

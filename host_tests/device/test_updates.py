@@ -70,7 +70,7 @@ def test_the_highest_failure_is_kept():
 
 def test_a_record_survives_its_bytes_and_no_flipped_bit():
     record = trial(2, 70_000, 70_001)
-    record.n, record.refused, record.failed = 12, 0xFFFFFFFE, 69_999
+    record.n, record.failed = 12, 69_999
     record.start(False)
     data = record.pack()
     eq(vars_of(unpack(data)), vars_of(record))
@@ -83,7 +83,7 @@ def test_a_record_survives_its_bytes_and_no_flipped_bit():
 
 
 def vars_of(record):
-    names = "n state slot left starts outcome good_s release candidate failed refused"
+    names = "n state slot left starts outcome good_s release candidate failed"
     return [getattr(record, name) for name in names.split()]
 
 
@@ -143,6 +143,63 @@ def test_a_write_that_fails_does_not_touch_the_record_in_force():
         store(folder.path, record)
         eq(load(folder.path).candidate, 3)
         eq(unpack(read(folder.path + "/update.1")).candidate, 2)
+
+
+def transitions():
+    """Yields the record of three updates after each of its changes, and the slot that starts then."""
+    record = Record()
+    for number, old, new in ((1, "", "a"), (2, "a", "b"), (3, "b", "a")):
+        record.fetch(number, 300)
+        yield record, old
+        record.begin_trial()
+        yield record, new
+        record.start(False)
+        yield record, new
+        record.good()
+        yield record, new
+        record.outcome = 0
+        yield record, new
+
+
+def test_a_write_that_the_power_ends_leaves_the_record_before_it():
+    """On a file system that empties a file before it is written, as FAT does: cut behind each of its bytes."""
+    with Folder() as folder:
+        before, slot_before = b"", ""
+        written = []
+        for record, name in transitions():
+            files = {path: read(path) for path in paths(folder)}
+            store(folder.path, record)
+            changed = [path for path in paths(folder) if files.get(path) != read(path)]
+            eq(len(changed), 1)
+            written += changed
+            whole = read(changed[0])
+            for n in range(len(whole)):
+                write(changed[0], whole[:n])
+                found = load(folder.path)
+                eq((found.n and found.pack()) or b"", before)
+                eq(starts(folder), slot_before)
+                store(folder.path, found)  # does not replace the only one that is whole
+                eq([path for path in files if path != changed[0] and read(path) != files[path]], [])
+            write(changed[0], whole)
+            eq(load(folder.path).pack(), whole)
+            before, slot_before = whole, name
+        eq([path[-1] for path in written[:4]], list("0101"))  # launch looks for the first one only
+
+
+def paths(folder):
+    return ["%s/%s" % (folder.path, name) for name in sorted(os.listdir(folder.path))]
+
+
+def starts(folder):
+    """The slot that starts, "" for none; puts the records back that this start has changed."""
+    kept = {path: read(path) for path in paths(folder)}
+    name = launched(folder.path) or ""
+    for path in paths(folder):
+        if path in kept:
+            write(path, kept[path])
+        else:
+            os.remove(path)
+    return name
 
 
 # --- the launcher ---

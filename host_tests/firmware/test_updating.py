@@ -2,13 +2,16 @@
 
 import json
 import random
+import struct
 import sys
+from types import SimpleNamespace
+from zlib import crc32
 
 import pytest
 
 from inflight_tools.update import keys
 from inflight_tools.update.release import make as make_release
-from update_record import IDLE, Record, load, store
+from update_record import TRIAL, Record, load, store
 
 KEY = "k" * 512  # no public key of anybody
 MODULES = ("updating", "announcement", "slot", "update_record")
@@ -34,14 +37,13 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("payload", HOSTILE, ids=range(len(HOSTILE)))
-def test_any_announcement_without_a_signature_is_refused_once(app, broker, published, until, payload):
+def test_any_announcement_without_a_signature_is_refused(app, broker, published, until, payload):
     for _ in range(2):
         broker.give("inflight/dev/update/manifest", payload, 1)
     broker.give("inflight/dev/command/ping", b"", 2)
     until(app, lambda: published("reply/ping"))
     until(app, lambda: published("release") and app.update is None)
-    (told,) = {body["seq"]: body for body in published("release")}.values()
-    assert told["state"] == "refused" and told["reason"]
+    assert all(told["state"] == "refused" and told["reason"] for told in published("release"))
     assert not [name for name in MODULES if name in sys.modules]
 
 
@@ -108,7 +110,7 @@ def test_a_device_whose_launcher_does_not_run_tries_no_release_again(app, broker
     broker.give("inflight/dev/update/manifest", b'{"release": 1}' + SIGNATURE, 1)
     until(app, lambda: published("release"))
     assert "main.py" in published("release")[0]["reason"]
-    assert load(str(tmp_path)).state == IDLE
+    assert load(str(tmp_path)).state == TRIAL and not published("want")
 
 
 def test_a_release_for_another_interpreter_is_refused(make, broker, published, until, tmp_path):
@@ -121,3 +123,145 @@ def test_a_release_for_another_interpreter_is_refused(make, broker, published, u
     told = published("release")[0]
     assert (told["release"], told["state"]) == (1, "refused") and "it is for MicroPython" in told["reason"]
     assert json.loads((tmp_path / "config.json").read_text())["update_keys"]
+
+
+# --- what others send, who have no key ---
+
+FILES = {"start.mpy": b"x" * 600, "node.mpy": b"y" * 600}
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory):
+    path = tmp_path_factory.mktemp("keys") / "key"
+    keys.generate(path)
+    return keys.load(path)
+
+
+@pytest.fixture
+def device(make, broker, published, until, monkeypatch, key):
+    """An application that takes the interpreter of this test for MicroPython, and accepts releases of `key`."""
+    claimed = {"name": "micropython", "version": (1, 26, 1), "_mpy": 6}
+    monkeypatch.setattr(sys, "implementation", SimpleNamespace(**vars(sys.implementation) | claimed))
+    app = make(broker.port, update_keys=[keys.public(key)])
+    until(app, lambda: published("status"))
+    return app
+
+
+@pytest.fixture
+def release(key):
+    return make_release(FILES, key, 7, "ram")
+
+
+def announce(broker, announcement):
+    broker.give("inflight/dev/update/manifest", announcement, 1)
+
+
+def give(broker, wanted, image, number=7):
+    """Sends the part of `image` that the device wants."""
+    for at in range(wanted["offset"], wanted["offset"] + wanted["bytes"], wanted["chunk"]):
+        data = image[at : min(at + wanted["chunk"], wanted["offset"] + wanted["bytes"])]
+        broker.give("inflight/dev/update/chunk", struct.pack("<II", number, at) + data, 1)
+
+
+def states(published):
+    return [told["state"] for told in published("release")]
+
+
+def serve(app, broker, published, until, release, done=0):
+    """Gives what the device asks for, from its request number `done` on, until it has everything."""
+    while load(app.board.config_path().rpartition("/")[0]).state != TRIAL:
+        until(app, lambda done=done: len(published("want")) > done or app.stopping)
+        for wanted in published("want")[done:]:
+            give(broker, wanted, release.image)
+            done += 1
+
+
+def test_forged_chunks_bar_no_release(device, broker, published, until, release):
+    announce(broker, release.announcement)
+    seen = 0
+    while "refused" not in states(published):
+        until(device, lambda seen=seen: len(published("want")) > seen or "refused" in states(published))
+        for wanted in published("want")[seen:]:
+            give(broker, wanted, bytes(len(release.image)))
+            seen += 1
+    assert published("release")[-1]["reason"] == "Damaged: index"
+    announce(broker, release.announcement)
+    serve(device, broker, published, until, release, seen)
+    assert states(published)[:3] == ["fetch", "refused", "fetch"]
+
+
+def with_crc(data, wanted):
+    """`data` with its last four bytes changed so that its CRC is `wanted`: a CRC is linear in each bit."""
+    base = data[:-4] + bytes(4)
+    rows = []  # (what a set of bits changes of the CRC, the set)
+    for bit in range(32):
+        change, bits = crc32(base[:-4] + struct.pack("<I", 1 << bit)) ^ crc32(base), 1 << bit
+        for row, with_it in rows:
+            if change ^ row < change:
+                change, bits = change ^ row, bits ^ with_it
+        rows.append((change, bits))
+        rows.sort(reverse=True)
+    missing, found = crc32(base) ^ wanted, 0
+    for row, bits in rows:
+        if missing ^ row < missing:
+            missing, found = missing ^ row, found ^ bits
+    return base[:-4] + struct.pack("<I", found)
+
+
+def test_a_forged_announcement_with_the_same_crc_bars_no_release(device, broker, published, until, release):
+    forged = with_crc(b'{"release": 7}' + SIGNATURE, crc32(release.announcement))
+    assert crc32(forged) == crc32(release.announcement)
+    announce(broker, forged)
+    until(device, lambda: states(published) == ["refused"])
+    announce(broker, release.announcement)
+    serve(device, broker, published, until, release)
+
+
+def test_a_forged_announcement_does_not_end_a_fetch(device, broker, published, until, release):
+    announce(broker, release.announcement)
+    until(device, lambda: published("want"))
+    announce(broker, b'{"release": 8}' + SIGNATURE)
+    until(device, lambda: "refused" in states(published))
+    told = published("release")[-1]
+    assert (told["release"], told["reason"]) == (8, "not signed by a key of this device")
+    serve(device, broker, published, until, release)
+
+
+# --- what is told ---
+
+
+def test_a_refusal_waits_while_the_journal_is_full(device, broker, published, until, monkeypatch, release):
+    with monkeypatch.context() as full:
+        full.setattr(device.journal, "fits", lambda kind, size: False)
+        announce(broker, b'{"release": 8}' + SIGNATURE)
+        until(device, lambda: device.update)
+        refused = device.full
+        broker.give("inflight/dev/command/ping", b"", 2)
+        until(device, lambda: device.full > refused)
+        assert not published("release")
+    until(device, lambda: states(published) == ["refused"] and device.update is None)
+
+
+def test_what_is_announced_again_is_answered_again(device, broker, published, until):
+    for n in (1, 2):
+        announce(broker, b'{"release": 8}' + SIGNATURE)
+        until(device, lambda n=n: states(published) == ["refused"] * n)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_release_that_has_an_outcome_is_answered_with_it(device, broker, published, until, tmp_path, written):
+    record = Record()
+    record.fetch(7, 300)
+    record.good()
+    record.fetch(8, 300)
+    record.bad()
+    store(str(tmp_path), record)
+    (tmp_path / record.other).mkdir()
+    if written:
+        (tmp_path / record.other / "reason").write_text("no connection")
+    for number in (7, 8):
+        announce(broker, b'{"release": %d}' % number + SIGNATURE)
+        until(device, lambda number=number: [m for m in published("release") if m["release"] == number])
+    good, bad = published("release")
+    assert (good["release"], good["state"]) == (7, "good")
+    assert (bad["state"], bad["reason"]) == ("bad", "no connection" if written else "it has failed before")

@@ -227,7 +227,7 @@ def test_a_fetch_ends_with_its_announcement_and_goes_on_with_it(device_of, serve
     seen = len(events([device], online("0.1.0")))
     server.announce("box", release_of(1))
     found = events([device], outcome(1))
-    assert states(found[seen:]) == ["trial", "good"]
+    assert states(found[seen:]) == ["fetch", "trial", "good"]
 
 
 def test_a_release_that_does_not_fit_the_flash_is_refused(device_of, server, release_of, events, key):

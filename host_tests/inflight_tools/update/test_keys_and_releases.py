@@ -7,6 +7,7 @@ import json
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from littlefs import LittleFS
 from typer.testing import CliRunner
 
 import announcement
@@ -161,6 +162,25 @@ def test_a_release_of_the_command(tmp_path, run):
     # Of a Pico's 212 blocks: two slots, 16 of the journal and 10 of the rest fit, if need be without the first one.
     assert 2 * told["blocks"] + 26 <= 212
     assert len(made.announcement) < 700
+    assert taken(made) <= told["blocks"]
+
+
+def taken(made):
+    """Blocks that a Release takes in the file system of a Pico, when its files come in the order of the image."""
+    fs = LittleFS(block_size=4096, block_count=212, read_size=32, prog_size=256, cache_size=1024, lookahead_size=32)
+    blank = fs.used_block_count
+    at = size = made.fields["index"]
+    files, index = [("index", size)], made.image[:size]
+    while index:
+        n = index[0] + 1
+        files.append((index[1:n].decode(), int.from_bytes(index[n : n + 4], "little")))
+        index = index[n + 4 + 32 :]
+    for path, size in files:
+        fs.makedirs("/a/" + path.rpartition("/")[0], exist_ok=True)
+        with fs.open("/a/" + path, "wb") as file:
+            file.write(bytes(size))
+    assert at + sum(size for _, size in files[1:]) == made.fields["size"]
+    return fs.used_block_count - blank
 
 
 @pytest.mark.parametrize(

@@ -118,14 +118,16 @@ def make(files, key, number, board, trial_s=300, mpy=6):
 
 def application(board, number):
     """{path in the slot: content} of the application for the board in folder `board`; its status tells release
-    `number`. What the firmware never imports stays at home, since two slots have to fit a Pico."""
+    `number`. What the firmware never imports stays at home, since two slots have to fit a Pico. Large files come first:
+    so a folder of littlefs, which has the small ones in it, is split into fewer blocks while it grows."""
     unused = _UNUSED.union(MERGED, () if board == "unix" else _UNIX).difference(_IMPORTED)
     left_out = {f"/lib/{PACKAGE}/{name}.mpy" for name in unused}
-    return {
+    found = {
         path.removeprefix("/lib/"): content
         for path, content in bundle.files(board, number).items()
         if path.startswith("/lib/") and path not in left_out
     }
+    return dict(sorted(found.items(), key=lambda file: -len(file[1])))
 
 
 def folder(board):
