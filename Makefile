@@ -23,8 +23,8 @@ setup-boards:  ## what the commands for boards need, no more: also on macOS
 setup-pipeline: setup  ## Spark as well, and Java where there is none
 	$(SETUP) pipeline
 
-setup-tests: setup-pipeline  ## what only tests need, too: Chromium, the newest MicroPython, firmware images
-	$(SETUP) tests firmware
+setup-tests: setup-pipeline  ## what only tests need, too: Chromium, the newest MicroPython, esp-web-tools, firmware images
+	$(SETUP) tests web-tools firmware
 
 test: setup-tests  ## the whole suite on every runtime (ARGS="-k journal" for a part)
 	$(VENV)/python -m pytest -n $(JOBS) $(ARGS)
