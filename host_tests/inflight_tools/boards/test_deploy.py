@@ -285,7 +285,7 @@ def cost(tmp_path_factory):
         return len(there.received)
 
 
-@pytest.mark.parametrize("part", [0.02, 0.3, 0.6, 0.75, 0.9, 0.97])
+@pytest.mark.parametrize("part", [0.02, 0.5, 0.9, 0.97])
 def test_a_pulled_cable_leaves_the_old_version_or_the_new_one(tmp_path, cost, part):
     with board(tmp_path) as there:
         put(there.port, OLD)
@@ -301,7 +301,7 @@ def test_a_pulled_cable_leaves_the_old_version_or_the_new_one(tmp_path, cost, pa
     assert without_record(flash(tmp_path)) == NEW | SETTINGS
 
 
-@pytest.mark.parametrize("writes", [20, 60, *range(74, 100, 4)])  # files are renamed at about 76 to 95
+@pytest.mark.parametrize("writes", [40, 76, 84, 92])  # files are renamed at about 76 to 95
 def test_power_cut_at_any_write_can_be_repaired(tmp_path, writes):
     with board(tmp_path) as there:
         put(there.port, OLD)
