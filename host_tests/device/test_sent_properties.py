@@ -140,6 +140,34 @@ def test_a_smaller_buffer_than_before():
     eq([of(p) for p in Peer5(device, 512).up()], [(b"x", 1, [(9, bytes(124))])])
 
 
+def test_whatever_is_accepted_is_sent():
+    """As long a topic as fits beside the properties, whatever the messages before needed: fresh, from the journal, and
+    by a later life at another level."""
+    kinds = {
+        None: [],
+        WHOLE: [1, 3, 8, 9, 0x26],
+        properties(expiry=DAY): [2],
+        properties(expiry=DAY, content_type="c" * 20): [2, 3],
+        properties(text=True): [1],
+    }
+    for p in kinds:
+        longest = 80 - 9 - (len(p.block) if p else 1)
+        for n in (0, 100, 900):
+            device = RamFlash(16, 4096)
+            peer = Peer5(device, 160, max_inflight=20)
+            raises(ValueError, peer.publish, bytes(n), 1, b"t" * (longest + 1), False, p)
+            wanted = []
+            for other in kinds:
+                for length, q in ((longest, p), (1, other)):
+                    peer.publish(bytes(n), 1, b"t" * length, properties=q)
+                    wanted.append((length, n, kinds[q]))
+            sent = peer.up()
+            for later in (peer, Peer5(device, 160, max_inflight=20)):
+                eq([(len(s.topic), len(s.payload), [kind for kind, _ in s.properties]) for s in sent], wanted)
+                peer.lose()
+                sent = later.up(1)
+
+
 def test_maximum_packet_size_counts_them():
     """[MQTT5-3.2.2-15] Exactly: one byte less is refused before the journal, or is undeliverable when it is there."""
     for p in (WHOLE, None, properties(expiry=60), LONGEST):
@@ -243,6 +271,18 @@ def test_expired_and_never_sent():
     peer.now = 20_000
     peer.publish(b"f", properties=short)
     eq([p.payload for p in peer.sent()], [b"f"])
+
+
+def test_a_long_message_that_expired():
+    """Nothing of a payload that would have been sent in pieces is left."""
+    peer = Peer5(RamFlash(8, 4096))
+    peer.publish(b"first")
+    peer.publish(bytes(500), properties=properties(expiry=5))
+    peer.now = 5_000
+    eq([p.payload for p in peer.up()], [b"first"])
+    eq((peer.count("expired"), peer.session.pending), (1, 1))
+    peer.publish(b"next")
+    eq([p.payload for p in peer.sent()], [b"next"])
 
 
 def test_expired_and_perhaps_sent():
