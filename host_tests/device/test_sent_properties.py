@@ -107,6 +107,28 @@ def test_a_message_that_waits_while_others_fail():
     eq(messages(peer.up()), [(b"first", 1, VALUES)])
 
 
+def test_no_memory_while_they_are_taken():
+    """The next publish() with the same ones takes all of them."""
+
+    class Short:
+        block = properties(expiry=DAY).block
+        will = False
+        left = 1
+
+        @property
+        def expiry(self):
+            self.left -= 1
+            if self.left == 0:
+                raise MemoryError
+            return DAY
+
+    p = Short()
+    peer = Peer5()
+    raises(MemoryError, peer.publish, b"lost", 1, b"t", False, p)
+    peer.publish(b"x", properties=p)
+    eq([of(s) for s in peer.up()], [(b"x", 1, [(2, DAY)])])
+
+
 def test_lower_levels_send_them_without():
     """The level may change while messages wait."""
     device = RamFlash()

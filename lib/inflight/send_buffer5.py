@@ -90,11 +90,12 @@ class SendBuffer5(SendBuffer):
             if properties and getattr(properties, "will", True):
                 raise ValueError("properties are what properties() makes, without will_delay")
             self.forget()
-            self._properties = properties
+            self._properties = self  # no properties are: until all of this is done, should memory be short
             self.block = properties.block if properties else self.no_properties
             self._trailer = self.block[1:]
             if properties and properties.expiry:
                 self._trailer = bytearray(self._trailer + bytes(_STAMP))
+            self._properties = properties
         elif not (properties and properties.expiry):
             return
         self._accepted = -1  # what was there has other properties, or another time
