@@ -2,7 +2,7 @@
 
 import sys
 
-from dev.reference.kinds import PUBLISH
+from dev.reference.kinds import PUBLISH, PUBREL
 from dev.reference.wire import puback, pubcomp, pubrec
 from harness import SkipTest, eq, raises
 from inflight.flash import RamFlash
@@ -305,6 +305,21 @@ def test_a_long_message_that_expired():
     eq((peer.count("expired"), peer.session.pending), (1, 1))
     peer.publish(b"next")
     eq([p.payload for p in peer.sent()], [b"next"])
+
+
+def test_expired_in_front_of_a_pubrel():
+    """The broker's quota keeps a message waiting, and the next one is past PUBREC: that PUBREL is whole."""
+    peer = Peer5(RamFlash(8, 1024))
+    peer.publish(b"a", 2, properties=properties(expiry=5))
+    peer.publish(b"b", 2)
+    peer.publish(b"c", 1, properties=WHOLE)
+    a, b, c = [p.mid for p in peer.up()]
+    peer.feed(puback(c))
+    peer.feed(pubrec(a, 0x97, NONE))
+    peer.feed(pubrec(b))
+    peer.lose()
+    peer.now = 6_000
+    eq([(p.kind, p.mid) for p in peer.up(1)], [(PUBREL, b)])
 
 
 def test_expired_and_perhaps_sent():

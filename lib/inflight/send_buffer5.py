@@ -214,19 +214,20 @@ class SendBuffer5(SendBuffer):
         payload = at + head
         block = payload + margin - 1 - n
         first = old[at] | 8 if dup else old[at] & 0xF7
-        self.view = buf
-        self.at = at + margin - growth
-        packet.begin(buf, first, remaining, self.at)
+        start = at + margin - growth
+        packet.begin(buf, first, remaining, start)
         for i in range(topic, payload):
             buf[i + margin - 1 - n] = old[i]
         buf[block] = n
         for i in range(n):
             buf[block + 1 + i] = data[k + i]
         if not self._is_fresh(block, data, k + n, dup):
-            return 0
+            return 0  # as if nobody had asked
         end = min(at + size, len(old))
+        self.view = buf
+        self.at = start
         self._address = address
         self._offset = end - at
         self._left = at + size - end
         self.rest = None
-        return end + margin - self.at
+        return end + margin - start
