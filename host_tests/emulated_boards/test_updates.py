@@ -50,7 +50,7 @@ class Fleet:
         found = release.application(board, number)
         if outcome == BROKEN:
             found["start.mpy"] = compile_mpy("raise RuntimeError('a defect')", "start")
-        return release.make(found, self.key, number, board, trial_s=1)
+        return release.make(found, self.key, number, board, trial_s=20)
 
 
 class Outcomes:
@@ -69,6 +69,7 @@ class Outcomes:
                 return self.told.get(number)
             if kind == "release" and fields["state"] in (GOOD, BROKEN):
                 self.told[fields["release"]] = fields["state"]
+                print(fields)
 
 
 def phase(emulated, flash):
