@@ -188,6 +188,25 @@ def test_assigned_client_id():
     eq(error_of(peer, wire.connack(0, 0, NONE)), 0x82)
 
 
+def test_assigned_client_id_of_no_use():
+    """[MQTT5-3.1.3-7] One that is empty, or too long for the next CONNECT or for the journal, ends the connection, and
+    is not kept."""
+
+    for buffer, size, wrong in ((256, 256, 0), (256, 256, 100), (256, 4096, 101), (2048, 4096, 490)):
+        device = RamFlash(8, size)
+        peer = Peer5(device, buffer, adopt=True)
+        peer.call()
+        eq(error_of(peer, wire.connack(0, 0, block((ASSIGNED, "x" * wrong)))), 0x82)
+        peer.lose()
+        eq(peer.call().client_id, "")
+        eq(Peer5(device, buffer, adopt=True).call().client_id, "")
+    peer = Peer5(RamFlash(8, 4096), 256, adopt=True)
+    peer.call()
+    peer.answer(0, (ASSIGNED, "x" * 100))
+    peer.lose()
+    eq(len(peer.call().client_id), 100)
+
+
 # --- sessions that the broker keeps, or not ---
 
 
@@ -542,6 +561,16 @@ def test_journal_with_messages_that_are_too_long():
         gone = [k for k, n in enumerate(sizes) if n > 100]
         eq((peer.count("undeliverable"), peer.count("dropped")), (len(gone), len(gone)))
         eq([(e.code, e.mid, e.seq) for e in peer.notices], [(0x95, k + 1, k) for k in gone])
+
+
+def test_more_messages_that_are_too_long():
+    """The application is told of some: the others are counted, so their number takes no memory."""
+    peer = Peer5(RamFlash(8, 4096))
+    for _ in range(100):
+        peer.publish(bytes(100))
+    peer.up(0, False, (MAXIMUM, 100))
+    eq((peer.count("undeliverable"), peer.session.pending), (100, 0))
+    eq([e.mid for e in peer.session.notices + peer.notices], list(range(1, 65)))
 
 
 def test_a_message_past_pubrec_is_not_too_long():

@@ -16,7 +16,7 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
-from .compat import const, unload
+from .compat import unload
 from .cursor import (
     AUTH_METHOD,
     CLIENT_ID,
@@ -34,14 +34,13 @@ from .cursor import (
 )
 from .handshake import accepted
 from .journal import OUT, RELEASED
-from .mqtt5 import ORPHANED, REPUBLISHED, UNDELIVERABLE, Session5
+from .mqtt5 import MOST_INFLIGHT, ORPHANED, REPUBLISHED, UNDELIVERABLE, Session5
 from .outbound import REL, SEND, STATE
 from .send_buffer5 import stored_size
-from .session_record import CLEAN
+from .session_record import CLEAN, SessionRecord
 
 _CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
 _NUMBERS = (SESSION_EXPIRY, SERVER_KEEP_ALIVE, RECEIVE_MAXIMUM, MAXIMUM_QOS, RETAIN_AVAILABLE, MAXIMUM_SIZE)
-_MOST_INFLIGHT = const(64)
 _LEVEL = 0x84
 _TOO_LONG = 0x95
 
@@ -49,12 +48,14 @@ _TOO_LONG = 0x95
 # --- the client ---
 
 
-def check(session_expiry, clean_session, max_inflight, retry_ms):
+def check(session_expiry, clean_session, slept, max_inflight, retry_ms):
     """Raises ValueError."""
+    if not (isinstance(slept, int) and 0 <= slept <= 0xFFFFFFFF):
+        raise ValueError("slept is a whole number of seconds, 0 to 4294967295")
     if session_expiry is not None and (clean_session or not 0 < session_expiry <= 0xFFFFFFFF):
         raise ValueError("session_expiry is 1 to 4294967295 seconds; clean_session=True keeps no session")
-    if max_inflight > _MOST_INFLIGHT:
-        raise ValueError("level 5: max_inflight is %d at most" % _MOST_INFLIGHT)
+    if max_inflight > MOST_INFLIGHT:
+        raise ValueError("level 5: max_inflight is %d at most" % MOST_INFLIGHT)
     if retry_ms:
         raise ValueError("level 5 repeats nothing on the same connection [MQTT5-4.4.0-1]: retry_ms is 0")
 
@@ -108,13 +109,25 @@ def connack(session):
     if code:
         session.count[counters.REFUSED] += 1
         return
-    if not session.client_id and CLIENT_ID not in found:
-        raise ProtocolError5("no client id was assigned", ERROR)  # [MQTT5-3.1.3-7]
+    if not session.client_id:
+        _check_client_id(session, found.get(CLIENT_ID, b""))
     accepted(session, not present, _republish)
     _apply(session, found)
     if session.journal:
         _drop_undeliverable(session)
         unload("refusing5")
+
+
+def _check_client_id(session, client_id):
+    # The broker assigned it. The next CONNECT and the next start shall take it. [MQTT5-3.1.3-7]
+    if not client_id:
+        raise ProtocolError5("no client id was assigned", ERROR)
+    try:
+        if len(client_id) > session.space:
+            raise ValueError("buffer too small for a client id of %d bytes" % len(client_id))
+        SessionRecord(session.journal, client_id)
+    except ValueError as e:
+        raise ProtocolError5(str(e), ERROR)
 
 
 def _properties(d):
