@@ -16,7 +16,7 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
-from .compat import unload
+from .compat import const, unload
 from .cursor import (
     AUTH_METHOD,
     CLIENT_ID,
@@ -37,10 +37,11 @@ from .journal import OUT, RELEASED
 from .mqtt5 import MOST_INFLIGHT, ORPHANED, REPUBLISHED, UNDELIVERABLE, Session5
 from .outbound import REL, SEND, STATE
 from .send_buffer5 import stored_size
-from .session_record import CLEAN, SessionRecord
+from .session_record import CLEAN
 
 _CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
 _NUMBERS = (SESSION_EXPIRY, SERVER_KEEP_ALIVE, RECEIVE_MAXIMUM, MAXIMUM_QOS, RETAIN_AVAILABLE, MAXIMUM_SIZE)
+_RECORD = const(11)  # bytes of a SESSION record in front of the client id
 _LEVEL = 0x84
 _TOO_LONG = 0x95
 
@@ -110,7 +111,7 @@ def connack(session):
         session.count[counters.REFUSED] += 1
         return
     if not session.client_id:
-        _check_client_id(session, found.get(CLIENT_ID, b""))
+        _check_client_id(session, found.get(CLIENT_ID))
     accepted(session, not present, _republish)
     _apply(session, found)
     if session.journal:
@@ -119,15 +120,13 @@ def connack(session):
 
 
 def _check_client_id(session, client_id):
-    # The broker assigned it. The next CONNECT and the next start shall take it. [MQTT5-3.1.3-7]
+    # The broker assigned it. It has to fit the next CONNECT, and the journal at the next start. [MQTT5-3.1.3-7]
     if not client_id:
         raise ProtocolError5("no client id was assigned", ERROR)
-    try:
-        if len(client_id) > session.space:
-            raise ValueError("buffer too small for a client id of %d bytes" % len(client_id))
-        SessionRecord(session.journal, client_id)
-    except ValueError as e:
-        raise ProtocolError5(str(e), ERROR)
+    journal = session.journal
+    n = len(client_id)
+    if n > session.space or (journal and 2 * journal.cost(_RECORD + n) > journal.reserve):
+        raise ProtocolError5("a client id of %d bytes was assigned, too long for the buffer or the journal" % n, ERROR)
 
 
 def _properties(d):
