@@ -166,13 +166,13 @@ def test_server_keep_alive():
     eq(peer.sent(), [])
 
 
+class Nameless(Peer5):
+    client_id = b""
+
+
 def test_assigned_client_id():
     """[MQTT5-3.1.3-2] [MQTT5-3.1.3-7] [MQTT5-3.2.2-16] The journal keeps it, before the first message leaves."""
     device = RamFlash()
-
-    class Nameless(Peer5):
-        client_id = b""
-
     peer = Nameless(device, adopt=True)
     eq(peer.call().client_id, "")
     peer.publish(b"x")
@@ -205,6 +205,43 @@ def test_assigned_client_id_of_no_use():
     peer.answer(0, (ASSIGNED, "x" * 100))
     peer.lose()
     eq(len(peer.call().client_id), 100)
+
+
+def test_power_cut_while_an_assigned_client_id_is_kept():
+    """A clean session without an id has used the journal before. The next start has one of both ids, and the
+    message."""
+
+    class Cut(RamFlash):
+        volatile = False
+        left = -1
+
+        def program(self, *of):
+            if self.left == 0:
+                raise OSError("cut")
+            self.left -= 1
+            super().program(*of)
+
+    cuts = 0
+    while True:
+        device = Cut(8, 1024)
+        peer = Nameless(device)
+        peer.up(0, True, (ASSIGNED, "for this connection"))
+        peer.lose()
+        peer.publish(b"x")
+        peer = Nameless(device, adopt=True)
+        device.left = cuts
+        try:
+            peer.up(0, False, (ASSIGNED, "auto-7"))
+        except OSError:
+            pass
+        whole = device.left > 0
+        device.left = -1
+        peer = Nameless(device, adopt=True)
+        eq((peer.call().client_id in ("", "auto-7"), peer.session.pending), (True, 1))
+        cuts += 1
+        if whole:
+            break
+    assert cuts > 5
 
 
 # --- sessions that the broker keeps, or not ---

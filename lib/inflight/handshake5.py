@@ -33,7 +33,7 @@ from .cursor import (
     ProtocolError5,
 )
 from .handshake import accepted
-from .journal import OUT, RELEASED
+from .journal import DONE, OUT, RELEASED, SESSION
 from .mqtt5 import MOST_INFLIGHT, ORPHANED, REPUBLISHED, UNDELIVERABLE, Session5
 from .outbound import REL, SEND, STATE
 from .send_buffer5 import stored_size
@@ -68,6 +68,24 @@ def new_session(session_expiry, clean_session, slept, journal, buffer, name, *se
     if made.out.clock:
         made.out.clock.value += slept
     return made
+
+
+def stored_client_id(journal):
+    """Returns the client id that `journal` serves, b"" if none. Raises OSError."""
+    found = b""
+    nameless = []
+    at = journal.scan(SESSION, -1)
+    while at >= 0:
+        body = bytearray(journal.found_len)
+        journal.read(at, 0, body)
+        found = bytes(body[_RECORD:]) or found
+        if len(body) == _RECORD:
+            nameless.append(at)
+        at = journal.scan(SESSION, at)
+    if found:
+        for at in nameless:  # the id was assigned since, and power was cut before they were marked
+            journal.mark(at, DONE)
+    return found
 
 
 # --- CONNECT ---

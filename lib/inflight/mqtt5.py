@@ -137,9 +137,10 @@ class Session5(Session):
 
     def _load(self):
         if self._adopt and self.journal:
-            from .session_store import client_id
+            from .handshake5 import stored_client_id
 
-            self.client_id = client_id(self.journal)
+            self.client_id = stored_client_id(self.journal)
+            unload("handshake5")
         super()._load()
         if self.journal and not self.out.clock:
             from .expiry5 import newest
