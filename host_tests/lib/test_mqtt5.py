@@ -415,6 +415,9 @@ BAD_ARGUMENTS = [
     {"will": (b"\xff", b"", 0, False)},
     {"will": ("a", b"", 3, False)},
     {"buffer": bytearray(128), "password": b"x" * 64},
+    {"slept": 0.5},
+    {"slept": -1},
+    {"slept": 1 << 32},
 ]
 
 
