@@ -1,5 +1,5 @@
-# Improv via serial (https://www.improv-wifi.com/serial/): a computer brings Wi-Fi settings over the serial port. A packet
-# is "IMPROV", version, type, length, data, checksum. No I/O.
+# Improv via serial (https://www.improv-wifi.com/serial/): a computer brings Wi-Fi settings over the serial port. A
+# packet is "IMPROV", version, type, length, data, checksum. No I/O.
 
 from inflight.compat import const
 
