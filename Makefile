@@ -7,7 +7,7 @@ SETUP = @PYTHONPATH="$(CURDIR)/src" $(PYTHON) -m dev.setup
 INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-boards setup-pipeline setup-tests test test-arm conformance crash fuzz test-home-assistant test-brokers soak bench freeze demo sensor image \
+.PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere conformance crash fuzz test-home-assistant test-brokers soak bench freeze demo sensor image \
 	flash deploy monitor test-pico-w test-esp32 figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline \
 	lint clean
 
@@ -23,14 +23,14 @@ setup-boards:  ## what the commands for boards need, no more: also on macOS
 setup-pipeline: setup  ## Spark as well, and Java where there is none
 	$(SETUP) pipeline
 
-setup-tests: setup-pipeline  ## what only tests need, too: Chromium, the newest MicroPython, firmware images
-	$(SETUP) tests firmware
+setup-tests: setup-pipeline  ## what only tests need, too: Chromium, the newest MicroPython, esp-web-tools, firmware images
+	$(SETUP) tests web-tools firmware
 
 test: setup-tests  ## the whole suite on every runtime (ARGS="-k journal" for a part)
 	$(VENV)/python -m pytest -n $(JOBS) $(ARGS)
 
-test-arm: setup-tests  ## what `make test` leaves out on the emulated ARM processor
-	INFLIGHT_ARM=1 $(VENV)/python -m pytest -n $(JOBS) -k armhf $(ARGS)
+test-everywhere: setup-tests  ## what `make test` leaves out on the emulated ARM processor and the newest MicroPython
+	INFLIGHT_EVERYWHERE=1 $(VENV)/python -m pytest -n $(JOBS) -k "armhf or wasm" $(ARGS)
 
 conformance: setup  ## which test proves which statement of MQTT 5, 3.1.1 and 3.1
 	@$(VENV)/python -m dev.conformance -n $(JOBS) $(ARGS)

@@ -1,5 +1,5 @@
-# Chooses the application that starts. No update replaces this module, starting, update_record and trial; they import
-# nothing of the application, since a slot has modules of the same names.
+# Chooses the application that starts. No update replaces this module, starting, image, update_record and trial; they
+# import nothing of the application, since a slot has modules of the same names.
 
 import os
 import sys
@@ -19,6 +19,13 @@ def main(folder=None):
 
     name = slot(folder)
     if name:
-        sys.path.insert(0, "%s/%s" % (folder, name))
-    for module in ("starting", "trial", "update_record"):
+        place = "%s/%s" % (folder, name)
+        try:
+            from image import mount
+
+            mount(place + ".image", place)
+            sys.path.insert(0, place)
+        except (ImportError, OSError, ValueError):
+            pass  # it cannot be read, or nothing can be mounted: what is in /lib starts, and a trial has one start less
+    for module in ("starting", "image", "trial", "update_record"):
         sys.modules.pop(module, None)

@@ -1,8 +1,8 @@
-# A slot: the folder of one application, and how a release gets there. Loaded while a release is fetched.
+# A slot: the image of one release in a file, and how it gets there. Loaded while a release is fetched.
 #
-# The image of a release is its index and, one after the other, the files that the index lists. In the index each file
-# has a length byte and its path, its size (4 bytes, little endian) and its SHA-256. What is in the slot already, or in
-# the running application, is not fetched again: whatever stopped the fetch, it goes on where it was.
+# The image is its index and, one after the other, the files that the index lists. In the index each file has a length
+# byte and its path, its size (4 bytes, little endian) and its SHA-256. What is in the image already is not fetched
+# again, and what the running application has is copied: whatever stopped the fetch, it goes on where it was.
 
 import hashlib
 import os
@@ -10,11 +10,10 @@ import sys
 
 from inflight.compat import const
 
-INDEX = "index"
-_DIRECTORY = const(0x4000)
 _PIECE = const(512)
 _SPARE = const(4)  # blocks, for what littlefs needs while it moves things
-_KEPT = ("launch", "starting", "trial", "update_record")  # of the application in /lib: they start every other one
+_BESIDE = ("image", "keys", "errors", "reason")  # suffixes of the files of a slot; the image comes first
+_KEPT = ("image", "launch", "starting", "trial", "update_record")  # of the application in /lib: they start every other
 
 
 class Damaged(Exception):
@@ -28,178 +27,147 @@ def _size(path):
         return -1
 
 
-def _digest(path):
-    # SHA-256 of a file; None if there is none.
-    try:
-        f = open(path, "rb")
-    except OSError:
-        return None
+def _pieces(f, size):
+    # The next `size` bytes of a file, in pieces that share one buffer; fewer if it ends.
+    piece = memoryview(bytearray(min(size, _PIECE)))
+    while size:
+        n = f.readinto(piece[: min(size, _PIECE)])
+        if not n:
+            return
+        yield piece[:n]
+        size -= n
+
+
+def _digest(f, size):
     sha = hashlib.sha256()
-    piece = bytearray(_PIECE)
-    with f:
-        n = f.readinto(piece)
-        while n:
-            sha.update(memoryview(piece)[:n])
-            n = f.readinto(piece)
+    for piece in _pieces(f, size):
+        sha.update(piece)
     return sha.digest()
 
 
-def _walk(folder):
-    # Paths of all files and folders below, a folder after its files.
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return
-    for name in names:
-        path = "%s/%s" % (folder, name)
-        if os.stat(path)[0] & _DIRECTORY:
-            yield from _walk(path)
-        yield path
-
-
-def erase(folder):
-    """Removes a folder with all that is in it."""
-    for path in _walk(folder):
-        _remove(path)
-    if _is_folder(folder):
-        os.rmdir(folder)
-
-
-def _is_folder(path):
-    try:
-        return os.stat(path)[0] & _DIRECTORY
-    except OSError:
-        return False
-
-
-def _remove(path):
-    if _is_folder(path):
-        os.rmdir(path)
-    else:
-        os.remove(path)
+def erase(place):
+    """Removes the files of the slot `place`."""
+    for suffix in _BESIDE:
+        path = "%s.%s" % (place, suffix)
+        if _size(path) >= 0:
+            os.remove(path)
 
 
 def _blocks(paths, unit):
     # What files take; littlefs keeps small ones in their folder.
-    sizes = [_size(path) for path in paths if not _is_folder(path)]
+    sizes = [_size(path) for path in paths]
     return sum(-(-size // unit) for size in sizes if size > unit >> 3)
 
 
-def room(folder, slot):
-    """(bytes of a block, blocks that a release may take in `slot` when it is blank)."""
-    found = os.statvfs(folder or "/")
-    return found[0], found[4] - _SPARE + _blocks(_walk("%s/%s" % (folder, slot)), found[0])
-
-
-def make_folder(path):
-    if not _is_folder(path):
-        os.mkdir(path)
+def room(place):
+    """(bytes of a block, blocks that an image may take in the slot `place` when that is blank)."""
+    found = os.statvfs(place.rpartition("/")[0] or "/")
+    return found[0], found[4] - _SPARE + _blocks((place + ".image",), found[0])
 
 
 class Slot:
-    """The folder at `path`, for a release whose index has `index_size` bytes and SHA-256 `index_digest`."""
+    """The slot `place`, for an image whose index has `index_size` bytes and SHA-256 `index_digest`."""
 
-    def __init__(self, path, index_size, index_digest):
-        self._path = path
-        self._entries = None  # of the index, when it is there
-        self._failures = 0
+    def __init__(self, place, index_size, index_digest):
+        self._place = place
+        self._path = place + ".image"
         self._file = None
-        make_folder(path)
-        self._begin(INDEX, index_size, index_digest, 0)
+        self._failures = 0
+        self.complete = False  # the whole image is there
+        self.waiting = False  # for bytes of the image
+        self._index_size = index_size
+        self._entry = 0  # of the index: where the next one is
+        self._begin(None, index_size, index_digest, 0)
+        if _size(self._path) < 0:
+            self._clear()
 
-    # --- the file that is fetched ---
+    def _clear(self):
+        # What came with another index goes with its image: the number of its release may be the same.
+        erase(self._place)
+        open(self._path, "wb").close()
+
+    # --- the part that is fetched: the index, then each file ---
 
     def _begin(self, name, size, digest, at):
         # `at`: where it begins in the image.
-        self._name, self._size, self._wanted, self._at = name, size, digest, at
-        self._have = 0
-        self.complete = False  # all files are there
-        self.waiting = False  # for bytes from the image
+        self._name, self._wanted, self._at, self._end = name, digest, at, at + size
+        self._have = at
 
     @property
     def wanted(self):
-        """(offset in the image, bytes) of what is missing of the present file."""
-        return self._at + self._have, self._size - self._have
-
-    def _place(self):
-        return "%s/%s" % (self._path, self._name)
+        """(offset in the image, bytes) of what is missing of the present part."""
+        return self._have, self._end - self._have
 
     def step(self):
-        """Goes on to the next file that has to be fetched, one file at a time. Raises Damaged, OSError."""
+        """Goes on to the next part that has to be fetched, one at a time. Raises Damaged, OSError."""
         if self.waiting or self.complete:
             return
-        path = self._place()
-        if _digest(path) == self._wanted or self._copied(path):
+        have = _size(self._path)
+        if have < self._end and (have > self._at or not self._copied()):
+            self._have = have
+            self.waiting = True
+        elif self._is_right():
             self._next()
-            return
-        have = _size(path)
-        self._have = max(have, 0)
-        # Of another release, or damaged; without an index a power cut may have ended _discard().
-        if self._have >= self._size or (have < 0 and self._name == INDEX):
+        else:
             self._discard()
-            self._make_folders()
-            open(path, "wb").close()
-        self.waiting = self._size > 0
+            self.waiting = True
 
-    def _copied(self, path):
-        # True if the file is in the running application.
-        if self._name == INDEX:
-            return False
-        for folder in sys.path:
-            source = "%s/%s" % (folder, self._name)
-            if folder[:1] == "/" and _size(source) == self._size and _digest(source) == self._wanted:
-                self._copy(source, path)
-                return _digest(path) == self._wanted
+    def _is_right(self):
+        with open(self._path, "rb") as f:
+            f.seek(self._at)
+            return _digest(f, self._end - self._at) == self._wanted
+
+    def _discard(self):
+        # Of another release, or damaged: it is fetched again, over what is there.
+        self._have = self._at
+        if not self._name:
+            self._clear()
+
+    def _copied(self):
+        # True if the running application has the file, which is copied.
+        size = self._end - self._at
+        for folder in sys.path if self._name else ():
+            try:
+                f = open("%s/%s" % (folder, self._name), "rb")
+            except OSError:
+                continue
+            with f:
+                start = f.tell()  # in an image, it is not 0
+                if _digest(f, size) == self._wanted:
+                    f.seek(start)
+                    for piece in _pieces(f, size):
+                        self._write(piece)
+                    self.close()
+                    return True
         return False
-
-    def _copy(self, source, path):
-        self._make_folders()
-        piece = bytearray(_PIECE)
-        with open(source, "rb") as f, open(path, "wb") as to:
-            n = f.readinto(piece)
-            while n:
-                to.write(memoryview(piece)[:n])
-                n = f.readinto(piece)
-            to.flush()
-
-    def _make_folders(self):
-        parts = self._name.split("/")
-        for i in range(1, len(parts)):
-            make_folder("%s/%s" % (self._path, "/".join(parts[:i])))
 
     def take(self, offset, data):
         """Bytes of the image. Those that are not the next ones are ignored. Returns True if they were. Raises Damaged,
         OSError."""
-        if not self.waiting or offset != self._at + self._have or len(data) > self._size - self._have:
+        if not self.waiting or offset != self._have or len(data) > self._end - offset:
             return False
-        if not self._file:
-            self._make_folders()
-            self._file = open(self._place(), "ab")
-        self._file.write(data)
-        self._have += len(data)
-        if self._have == self._size:
+        self._write(data)
+        if self._have == self._end:
             self._finish()
         return True
+
+    def _write(self, data):
+        if not self._file:
+            self._file = open(self._path, "r+b")
+            self._file.seek(self._have)
+        self._file.write(data)
+        self._have += len(data)
 
     def _finish(self):
         self.close()
         self.waiting = False
-        if _digest(self._place()) == self._wanted:
+        if self._is_right():
             self._next()
             return
-        self._discard()  # once more: its beginning may be from another release
+        self._discard()
         self._failures += 1
         if self._failures > 1:
-            raise Damaged(self._name)
-
-    def _discard(self):
-        # Removes the file. What came with another index goes with it: the number of its release may be the same.
-        self._have = 0
-        if self._name == INDEX:
-            erase(self._path)
-            make_folder(self._path)
-        elif _size(self._place()) >= 0:
-            os.remove(self._place())
+            raise Damaged(self._name or "index")
 
     def close(self):
         """Makes durable what has come."""
@@ -208,35 +176,47 @@ class Slot:
             self._file.close()
             self._file = None
 
-    # --- all files ---
+    # --- all parts ---
 
     def _next(self):
-        if not self._entries:
-            self._entries = self._read_index(self._size)
         self._failures = 0
-        try:
-            self._begin(*next(self._entries))
-        except StopIteration:
-            self._name = None
+        if self._entry == self._index_size:
             self.complete = True
+            return
+        # Opened each time: a reader that stays open does not see what is written meanwhile.
+        with open(self._path, "rb") as f:
+            name, size, digest = self._read_entry(f)
+        self._begin(name, size, digest, self._end)
 
-    def _read_index(self, at):
-        with open("%s/%s" % (self._path, INDEX), "rb") as f:
-            n = f.read(1)
-            while n:
-                name = str(f.read(n[0]), "utf-8")
-                if name[:1] == "/" or ".." in name:
-                    raise Damaged(name)
-                size = int.from_bytes(f.read(4), "little")
-                yield name, size, f.read(32), at
-                at += size
-                n = f.read(1)
+    def _read_entry(self, f):
+        f.seek(self._entry)
+        name = f.read(f.read(1)[0])
+        size = int.from_bytes(f.read(4), "little")
+        self._entry += len(name) + 37
+        return str(name, "utf-8"), size, f.read(32)
 
     def verify(self):
         """Reads every file once more. Raises Damaged."""
-        for name, _, digest, _ in self._read_index(0):
-            if _digest("%s/%s" % (self._path, name)) != digest:
-                raise Damaged(name)
+        self._entry, at = 0, self._index_size
+        with open(self._path, "rb") as f:
+            while self._entry < self._index_size:
+                name, size, digest = self._read_entry(f)
+                f.seek(at)
+                if _digest(f, size) != digest:
+                    raise Damaged(name)
+                at += size
+
+    def extract(self, name):
+        """The content of a small file, as text; None if the image has none of this name."""
+        self._entry, at = 0, self._index_size
+        with open(self._path, "rb") as f:
+            while self._entry < self._index_size:
+                found, size, _ = self._read_entry(f)
+                if found == name:
+                    f.seek(at)
+                    return str(f.read(size), "utf-8")
+                at += size
+        return None
 
 
 def reclaim(unit, blocks, record_path="/lib/inflight.json"):

@@ -39,7 +39,7 @@ class Trial:
     def _why(self, board):
         # The crashes were those of the candidate: they are told here, and do not count any more. What is told stays
         # with the candidate, since it may be told once more.
-        path = "%s/%s/reason" % (self._folder, self._record.other)
+        path = "%s/%s.reason" % (self._folder, self._record.other)
         if exists(path):
             with open(path) as f:
                 return f.read()
@@ -64,7 +64,7 @@ class Trial:
         app.config.watchdog_ms = app.config.watchdog_ms or _WATCHDOG_MS  # launch has started it
         self._watch_birth(app)
         try:
-            with open("%s/%s/errors" % (self._folder, self._record.other)) as f:
+            with open("%s/%s.errors" % (self._folder, self._record.other)) as f:
                 self._before = json.loads(f.read())
         except (OSError, ValueError):
             self._before = []

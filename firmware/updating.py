@@ -152,7 +152,7 @@ class Update:
         reason = "it has failed before"
         try:
             if number == record.candidate:
-                with open("%s/%s/reason" % (self._folder, record.other)) as f:
+                with open("%s/%s.reason" % (self._folder, record.other)) as f:
                     reason = f.read()
         except OSError:
             pass  # it was not written
@@ -161,7 +161,7 @@ class Update:
     def _keys(self, record):
         # A release may bring others than those of the configuration.
         try:
-            with open("%s/%s/keys" % (self._folder, record.current)) as f:
+            with open("%s/%s.keys" % (self._folder, record.current)) as f:
                 return json.loads(f.read())
         except OSError:
             with open(self._app.board.config_path()) as f:
@@ -170,16 +170,19 @@ class Update:
     def _keep_keys(self, record):
         # Keys that a release brought are in force until another one brings others: those of the configuration may have
         # been replaced for a reason.
-        place = self._folder + "/%s/keys"
-        if record.current and exists(place % record.current) and not exists(place % record.other):
+        place = self._folder + "/%s.keys"
+        keys = self._slot.extract("keys")
+        if not keys and record.current and exists(place % record.current):
             with open(place % record.current) as f:
-                write(place % record.other, f.read())
+                keys = f.read()
+        if keys:
+            write(place % record.other, keys)
 
     def _make_room(self, size, record):
         from announcement import Refused
         from slot import reclaim, room
 
-        unit, blocks = room(self._folder, record.other)
+        unit, blocks = room("%s/%s" % (self._folder, record.other))
         missing = -(-size // unit) - blocks
         if missing > 0 and not (record.current and reclaim(unit, missing)):
             raise Refused("too large: it needs %d KB of flash, %d are free" % (size >> 10, blocks * unit >> 10))
@@ -234,7 +237,7 @@ class Update:
         self._slot.verify()
         record = load(self._folder)
         self._keep_keys(record)
-        with open("%s/%s/errors" % (self._folder, record.other), "w") as f:
+        with open("%s/%s.errors" % (self._folder, record.other), "w") as f:
             f.write(json.dumps(list(self._app.errors)))  # these are not the release's
         record.begin_trial()
         store(self._folder, record)

@@ -22,24 +22,30 @@ _SHARED = (
 )
 # They take time and little processor: no two of them shall run at the same time.
 _WAITING = ("security/test_hostile_brokers",)
-# What may depend on the processor: bytes, numbers, the wire. An emulated one takes four times as long, so it runs the
-# other tests of device code, and every power cut, in `make test-arm` alone.
+# An emulated processor takes four times as long, so `make test` runs only these there: bytes, numbers, the wire.
 _ON_ARM = (
-    "device/test_corpus",
+    "device/test_corpus.",
     "device/test_decoder5",
     "device/test_flash",
     "device/test_inbound",
     "device/test_journal.",
-    "device/test_keep_alive",
     "device/test_outbound",
     "device/test_packet",
     "device/test_properties",
-    "device/test_session",
     "device/test_topic",
-    "device/test_websocket",
     "lib/test_aio_micropython",
     "lib/test_mosquitto",
     "dev/test_bench",
+)
+# Each of their many cases is tried on other runtimes, and none depends on the version of MicroPython.
+_NOT_ON_WASM = (
+    "device/test_corpus",
+    "device/test_journal_alloc",
+    "device/test_journal_damage",
+    "device/test_journal_failures",
+    "device/test_outbound",
+    "device/test_sent_properties",
+    "device/test_session_record",
 )
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
@@ -108,11 +114,13 @@ def _spread(some, items):
 
 def _is_asked_for(item):
     long = item.get_closest_marker("long")
-    variable = long.args[0] if long else "INFLIGHT_ARM" if _is_for_arm_alone(item) else ""
+    variable = long.args[0] if long else "INFLIGHT_EVERYWHERE" if _is_left_out(item) else ""
     return not variable or bool(os.environ.get(variable))
 
 
-def _is_for_arm_alone(item):
+def _is_left_out(item):
+    if "wasm" in item.name:
+        return _names_one_of(_NOT_ON_WASM, item)
     return "armhf" in item.name and not _names_one_of(_ON_ARM, item)
 
 

@@ -6,6 +6,7 @@ It does not change the system and needs no root. `INFLIGHT_CACHE` is the cache (
 - boards: only the virtual environment, which is enough for the commands for boards; also on macOS
 - pipeline: also Spark, and Java if the system has none
 - tests: also what only tests need: Chromium, the newest MicroPython
+- web-tools: also what the page consists of that installs boards, if npm can fetch it
 - firmware: also the firmware images of boards, if their site can be reached
 - brokers: also more brokers for tests
 - fuzz: also a fuzzer
@@ -18,7 +19,7 @@ from functools import partial
 if sys.version_info < (3, 10):  # noqa: UP036 (older ones need the message)
     sys.exit("setup: Python 3.10 or newer is needed, this is " + sys.version.split()[0])
 
-from dev.setup import brokers, environment, firmware, fuzz, home_assistant, programs, spark
+from dev.setup import brokers, environment, firmware, fuzz, home_assistant, programs, spark, web_tools
 from dev.setup.common import CHECKOUT, SetupError, exclusive, say
 from inflight_tools.cache import cache_dir
 
@@ -26,6 +27,7 @@ BOARDS = "boards"  # only the virtual environment
 MORE = {
     "pipeline": spark.ensure,
     "tests": partial(programs.ensure, programs=programs.TESTS),
+    "web-tools": web_tools.ensure,
     "firmware": firmware.ensure,
     "brokers": brokers.ensure,
     "fuzz": fuzz.ensure,

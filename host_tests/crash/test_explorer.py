@@ -178,6 +178,8 @@ DEFECTS = {
     "sent messages are discarded before their session ends": (_discarded_too_early, {LOST, ORDER}),
     "packets are sent before the journal is synced": (_nothing_synced, {LOST, TWICE, OTHER, REUSED}),
 }
+# Only where a session ends; exploring the other scripts first would take seconds.
+AT_ITS_END = (_all_discarded, _nothing_discarded, _discarded_too_early)
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
@@ -185,7 +187,7 @@ def test_a_defect_is_found(defect, monkeypatch):
     breaks, kinds = DEFECTS[defect]
     breaks(monkeypatch)
     with pytest.raises(Counterexample) as found:
-        for steps in (STEPS, BEHIND, ENDED):
+        for steps in (ENDED, BEHIND, STEPS) if breaks in AT_ITS_END else (STEPS, BEHIND, ENDED):
             Explorer(SETUP, steps, ways=4).explore()
     assert getattr(found.value.error, "kind", OTHER) in kinds
 

@@ -107,26 +107,24 @@ class Device:
         self.before, self.sleep_ms = before, sleep_ms
 
     def __enter__(self):
-        for folder in ("", "/b"):
-            os.mkdir(FOLDER + folder)
+        os.mkdir(FOLDER)
         self.record = record = Record()
         record.slot, record.release = 1, 3
         record.fetch(4, 300)
         record.begin_trial()
         record.start(False)
         store(FOLDER, record)
-        with open(FOLDER + "/b/errors", "w") as f:
+        with open(FOLDER + "/b.errors", "w") as f:
             f.write(self.before)
         return self
 
     def __exit__(self, *_):
-        for name in ("b/errors", "b/reason", "update.0", "update.1", "crash.json"):
+        for name in ("b.errors", "b.reason", "update.0", "update.1", "crash.json"):
             try:
                 os.remove(FOLDER + "/" + name)
             except OSError:
                 pass
-        for folder in ("/b", ""):
-            os.rmdir(FOLDER + folder)
+        os.rmdir(FOLDER)
 
     def start(self, slot="b", cause=codes.SOFT, full=False):
         """Starts the application in `slot`; full: its journal is. Returns it, and the Trial."""
@@ -202,7 +200,7 @@ def check_rollback(device, reason, cause=codes.SOFT):
     eq(app.told, [("release", {"release": 4, "state": "bad", "reason": reason}, True)])
     eq(device.states(), BACK)
     eq(device.start("a")[1], None)
-    eq(sorted(os.listdir(FOLDER)), ["b", "update.0", "update.1"])  # its crashes are forgotten
+    eq(sorted(os.listdir(FOLDER)), ["b.errors", "b.reason", "update.0", "update.1"])  # no crash.json
 
 
 def test_without_a_connection_it_fails():

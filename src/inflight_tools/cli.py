@@ -1,10 +1,10 @@
-"""The command `inflight`: a group of commands for boards, one for fleets, and the commands for updates."""
+"""The command `inflight`: a group of commands for boards, one for fleets, and commands without a group."""
 
 import importlib
 import sys
 
 _GROUPS = {"board": "boards", "fleet": "fleet"}  # command: the package behind it, and the extra that it needs
-_UPDATE = ("keys", "release", "rollout")  # commands without a group, which need the extra "boards"
+_ALONE = {"update": ("keys", "release", "rollout"), "installer": ("installer",)}  # they need the extra "boards"
 _HELP = """Boards and fleets of Inflight, the MQTT client that never loses a message.
 
 Exit status of every command: 0 done, 1 failed, 2 wrong arguments. The option --install-completion lets your shell
@@ -30,11 +30,12 @@ def build():
             app.add_typer(importlib.import_module(f"inflight_tools.{package}.commands").app, name=name)
         except ModuleNotFoundError as error:
             _stand_in(app, name, _reason(error.name, package))
-    try:
-        app.add_typer(importlib.import_module("inflight_tools.update.commands").app)
-    except ModuleNotFoundError as error:
-        for name in _UPDATE:
-            _stand_in(app, name, _reason(error.name, "boards"))
+    for package, names in _ALONE.items():
+        try:
+            app.add_typer(importlib.import_module(f"inflight_tools.{package}.commands").app)
+        except ModuleNotFoundError as error:
+            for name in names:
+                _stand_in(app, name, _reason(error.name, "boards"))
     return app
 
 

@@ -47,11 +47,6 @@ def add_files(port, contents):
         link.put(contents)
 
 
-def add_folders(port, *paths):
-    with Link(port) as link:
-        link.run(f"import os\nfor d in {paths}: os.mkdir(d)")
-
-
 def flash(folder):
     """{path: content} of the files in the flash of the board in `folder`."""
     context = UserContextFile(str(folder / "flash.img"))
@@ -111,11 +106,10 @@ def test_a_new_version_copies_changed_files_and_removes_old_ones(tmp_path):
 
 
 def test_a_cable_ends_updates_over_the_air(tmp_path):
-    slots = {"/a/app.mpy": b"release 3", "/a/inflight/core.mpy": b"3", "/b/app.mpy": b"release 2"}
+    slots = {"/a.image": b"release 3", "/a.keys": b"[]", "/b.image": b"release 2", "/b.errors": b"", "/b.reason": b"x"}
     others = {"/b.txt": b"mine"}
     with board(tmp_path) as there:
         put(there.port)
-        add_folders(there.port, "/a", "/a/inflight", "/b")
         add_files(there.port, slots | others)
         put(there.port)  # never updated: these are not slots
         assert without_record(flash(tmp_path)) == APPLICATION | SETTINGS | slots | others
@@ -285,7 +279,7 @@ def cost(tmp_path_factory):
         return len(there.received)
 
 
-@pytest.mark.parametrize("part", [0.02, 0.3, 0.6, 0.75, 0.9, 0.97])
+@pytest.mark.parametrize("part", [0.02, 0.5, 0.9, 0.97])
 def test_a_pulled_cable_leaves_the_old_version_or_the_new_one(tmp_path, cost, part):
     with board(tmp_path) as there:
         put(there.port, OLD)
@@ -301,7 +295,7 @@ def test_a_pulled_cable_leaves_the_old_version_or_the_new_one(tmp_path, cost, pa
     assert without_record(flash(tmp_path)) == NEW | SETTINGS
 
 
-@pytest.mark.parametrize("writes", [20, 60, *range(74, 100, 4)])  # files are renamed at about 76 to 95
+@pytest.mark.parametrize("writes", [40, 76, 84, 92])  # files are renamed at about 76 to 95
 def test_power_cut_at_any_write_can_be_repaired(tmp_path, writes):
     with board(tmp_path) as there:
         put(there.port, OLD)

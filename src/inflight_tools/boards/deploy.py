@@ -20,6 +20,7 @@ from inflight_tools.boards.device.watch import Births, Watch
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
 from inflight_tools.boards.settings import settings
+from inflight_tools.failure import print_failure
 from inflight_tools.visible import visible
 
 _BROKER_S = 15  # time-out for connecting to the broker
@@ -121,7 +122,7 @@ def main(
     try:
         plan, birth = _run(console, board, port, config, ca, cert, key, broker, wait, romfs)
     except (DeviceError, ValueError, OSError, RuntimeError) as e:
-        console.print("[bold red]FAILED[/bold red]:", Text(str(e)), highlight=False)
+        print_failure(console, str(e))
         raise typer.Exit(1) from None
     if as_json:
         print(json.dumps({"written": [*plan.write], "removed": plan.stale, "unchanged": plan.same, "birth": birth}))

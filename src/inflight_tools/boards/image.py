@@ -46,7 +46,16 @@ def make(board, firmware, sha256, config, ca, cert, key, flash_mb):
     """The image for BOARD= `board`. The configuration is checked first. ValueError with one line for any error."""
     chosen = variant(board)
     own = settings(config, ca, cert, key)
-    content = obtain(chosen, firmware, sha256)
+    return _composed(chosen, obtain(chosen, firmware, sha256), own, config, flash_mb)
+
+
+def make_bare(board, firmware, advice):
+    """The image for Variant `board`, without a configuration. advice: how to name its firmware where it cannot be
+    downloaded. ValueError with one line."""
+    return _composed(board, obtain(board, firmware, advice=advice), {})
+
+
+def _composed(chosen, content, own, config=None, flash_mb=None):
     files = bundle.files(chosen.folder)
     # The list of the application's files, for `make deploy`.
     files[RECORD] = json.dumps({path: sha(content) for path, content in files.items()}).encode()

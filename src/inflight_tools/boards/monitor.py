@@ -18,6 +18,7 @@ from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.watch import Watch
 from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
 from inflight_tools.boards.settings import settings
+from inflight_tools.failure import print_failure
 from inflight_tools.visible import visible
 
 _STYLES = {"console": "default", "status": "bold green", "health": "cyan", "monitor": "dim"}
@@ -108,5 +109,5 @@ def main(
     except KeyboardInterrupt:
         return
     except (ValueError, OSError) as e:
-        console.print("[bold red]FAILED[/bold red]:", Text(str(e)), soft_wrap=True)
+        print_failure(console, str(e))
         raise typer.Exit(1) from None

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inflight_tools.epilog import epilog
+from inflight_tools.failure import print_failure
 from inflight_tools.fleet.collect import command
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
@@ -65,8 +66,7 @@ def _spark(name, master, partitions, conf):
             yield spark
         except (WrongTables, RuntimeError, OSError, PySparkException, Py4JJavaError) as e:
             text = e.java_exception.getMessage() if isinstance(e, Py4JJavaError) else str(e)
-            why = Text((text or type(e).__name__).splitlines()[0][:500])
-            CONSOLE.print("[bold red]FAILED[/bold red]:", why, soft_wrap=True)
+            print_failure(CONSOLE, (text or type(e).__name__).splitlines()[0][:500])
             raise typer.Exit(1) from None
         finally:
             if spark:

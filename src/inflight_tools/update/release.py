@@ -23,15 +23,13 @@ SIGNATURE = keys.BITS // 8
 SUFFIX = ".release"
 JOURNAL = 2  # version of the journal's format
 _MICROPYTHON = [[1, 22], [2, 0]]  # from, to before
-_BLOCK = 4096
-_INLINE = 512  # littlefs keeps files up to this size in their folder
+_IN_BLOCK = 4096 - 32  # bytes of a file in a block of littlefs, which has pointers to others there
 # The firmware has the blocking client, without WebSocket; boards have no posix.
 _UNUSED = {"aio", "consumers", "inbox", "io_waiter", "received5", "subscription", "upgrade", "websocket"}
 _UNIX = {"posix"}
 # Modules that stand in another one, and are imported by their own name nevertheless: by drivers, by inflight itself.
 _IMPORTED = {"compat", "counters", "errors", "journal", "packet", "topic"}
 _SET_UP = "/lib/setup"  # modules for a device without configuration: what updates itself has one
-_FOLDERS = 6  # blocks of folders, and what else is not counted
 _NUMBER_MAX = 2**32 - 1
 _MAGIC = b"inflight release 1\n"
 
@@ -87,13 +85,6 @@ def index_of(files):
     return b"".join(entries)
 
 
-def blocks(files):
-    """Blocks of a littlefs that `files` take, about; never too few."""
-    large = [len(content) for content in files.values() if len(content) > _INLINE]
-    small = sum(len(content) for content in files.values()) - sum(large)
-    return sum(math.ceil(size / _BLOCK) for size in large) + 2 * math.ceil(small / (_BLOCK // 2)) + _FOLDERS
-
-
 def make(files, key, number, board, trial_s=300, mpy=6):
     """The Release with `files`, {path in the slot: content}, signed by private key `key`. number: higher than that of
     each earlier one; board: name of its folder; trial_s: for how long it has to run before it is good."""
@@ -110,7 +101,7 @@ def make(files, key, number, board, trial_s=300, mpy=6):
         "index": len(index),
         "sha256": hashlib.sha256(index).hexdigest(),
         "size": len(image),
-        "blocks": blocks(files),
+        "blocks": math.ceil(len(image) / _IN_BLOCK),
         "trial_s": trial_s,
     }
     body = json.dumps(fields, separators=(",", ":")).encode()
@@ -119,16 +110,14 @@ def make(files, key, number, board, trial_s=300, mpy=6):
 
 def application(board, number):
     """{path in the slot: content} of the application for the board in folder `board`; its status tells release
-    `number`. What the firmware never imports stays at home, since two slots have to fit a Pico. Large files come first:
-    so a folder of littlefs, which has the small ones in it, is split into fewer blocks while it grows."""
+    `number`. What the firmware never imports stays at home, since two slots have to fit a Pico."""
     unused = _UNUSED.union(MERGED, () if board == "unix" else _UNIX).difference(_IMPORTED)
     left_out = {f"/lib/{PACKAGE}/{name}.mpy" for name in unused}
-    found = {
+    return {
         path.removeprefix("/lib/"): content
         for path, content in bundle.files(board, number).items()
         if path.startswith("/lib/") and path not in left_out and not path.startswith(_SET_UP)
     }
-    return dict(sorted(found.items(), key=lambda file: -len(file[1])))
 
 
 def folder(board):

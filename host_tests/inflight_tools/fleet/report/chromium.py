@@ -15,7 +15,7 @@ _LIMIT_S = 60
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-pipe",
+    "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
 )  # fmt: skip
 
 
@@ -107,8 +107,9 @@ class Chromium:
         while not any(event[:2] == (session, method) for event in self.events):
             self._event(deadline)
 
-    def open(self, path, width=1280, height=900, dark=False, zone="UTC", script=True):
-        """Loads a file, and returns its Page. `script`: whether scripts of the page may run."""
+    def open(self, url, width=1280, height=900, dark=False, zone="UTC", script=True, before=""):
+        """Loads a page, and returns its Page. `script`: whether scripts of the page may run. `before`: a script that
+        runs before them."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, session)
@@ -119,7 +120,8 @@ class Chromium:
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.call("Emulation.setEmulatedMedia", features=features)
         page.call("Emulation.setScriptExecutionDisabled", value=not script)
-        page.call("Page.navigate", url=path.as_uri())
+        page.call("Page.addScriptToEvaluateOnNewDocument", source=before)
+        page.call("Page.navigate", url=url)
         self.wait(session, "Page.loadEventFired")
         return page
 

@@ -38,7 +38,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def complete(browser, files):
-    page = browser.open(files["complete"])
+    page = browser.open(files["complete"].as_uri())
     yield page
     assert page.errors() == []
 
@@ -57,7 +57,7 @@ def column(page, n):
 @pytest.mark.parametrize("dark", (False, True), ids=("light", "dark"))
 def test_layout(browser, files, tmp_path, name, dark):
     """At each width: nothing is wider than the screen. No requests, no errors."""
-    page = browser.open(files[name], dark=dark)
+    page = browser.open(files[name].as_uri(), dark=dark)
     for width in WIDTHS:
         page.resize(width)
         assert page.ask("document.documentElement.scrollWidth") == width == page.ask("innerWidth")
@@ -73,7 +73,7 @@ def test_layout(browser, files, tmp_path, name, dark):
 @pytest.mark.parametrize("name", sorted(set(MADE) - {"empty"}))
 @pytest.mark.parametrize("script", (True, False), ids=("", "without-script"))
 def test_figures_equal_the_facts(browser, files, name, script):
-    page = browser.open(files[name], script=script)
+    page = browser.open(files[name].as_uri(), script=script)
     page.call("Emulation.setScriptExecutionDisabled", value=False)  # for our questions
     data = page.ask("Object.fromEntries([...document.querySelectorAll('data')].map(e => [e.id, e.value]))")
     for identity, number in fleet_figures(MADE[name]).items():
@@ -86,13 +86,13 @@ def test_figures_equal_the_facts(browser, files, name, script):
 
 @pytest.mark.parametrize(("name", "kind"), (("complete", "good"), ("losing", "bad"), ("empty", "empty")))
 def test_the_verdict_is_at_the_top(browser, files, name, kind):
-    page = browser.open(files[name], width=390)
+    page = browser.open(files[name].as_uri(), width=390)
     assert page.ask("document.querySelector('h1').dataset.kind") == kind
     assert page.ask("document.querySelector('h1').getBoundingClientRect().top") < 200
 
 
 def test_hostile_text_is_not_executed(browser, files):
-    page = browser.open(files["hostile"])
+    page = browser.open(files["hostile"].as_uri())
     assert page.ask("document.querySelectorAll('img, iframe, [onerror], [onload]').length") == 0
     assert page.ask("document.querySelector('#dead code').textContent").startswith("</script><script>alert(1)")
 
@@ -156,14 +156,14 @@ def test_values_are_read_off_by_the_arrow_keys(complete):
 
 
 def test_times_in_the_viewers_zone(browser, files):
-    page = browser.open(files["complete"], zone="Asia/Tokyo")
+    page = browser.open(files["complete"].as_uri(), zone="Asia/Tokyo")
     assert page.ask("document.querySelector('header time').textContent") == "2023-11-15 07:13"
     assert page.ask("document.querySelector('header .zone').textContent") == "Asia/Tokyo"
     assert page.ask("document.querySelector('.wide .day').textContent") == "11-15"
 
 
 def test_times_without_script_are_utc(browser, files):
-    page = browser.open(files["complete"], zone="Asia/Tokyo", script=False)
+    page = browser.open(files["complete"].as_uri(), zone="Asia/Tokyo", script=False)
     page.call("Emulation.setScriptExecutionDisabled", value=False)
     assert page.ask("document.querySelector('header time').textContent") == "2023-11-14 22:13Z"
     assert page.ask("document.querySelector('header .zone').textContent") == "UTC"
@@ -171,7 +171,7 @@ def test_times_without_script_are_utc(browser, files):
 
 def test_print(browser, files):
     """Printed in light colours, even in dark mode, and not wider than the paper."""
-    page = browser.open(files["losing"], dark=True, width=720)
+    page = browser.open(files["losing"].as_uri(), dark=True, width=720)
     features = [{"name": "prefers-color-scheme", "value": "dark"}]
     page.call("Emulation.setEmulatedMedia", media="print", features=features)
     assert page.ask("getComputedStyle(document.body).color") == "rgb(27, 31, 35)"

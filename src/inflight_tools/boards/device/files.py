@@ -99,14 +99,11 @@ os.rmdir({stage!r})
 _SLOTS = """
 import os
 def _erase(p):
- try: names = os.listdir(p)
- except OSError: return
- for n in names:
+ for s in 'image', 'keys', 'errors', 'reason':
   _feed()
   print(end='.')
-  try: os.remove(p + '/' + n)
-  except OSError: _erase(p + '/' + n)
- os.rmdir(p)
+  try: os.remove(p + '.' + s)
+  except OSError: pass
 _updated = 'update.0' in os.listdir('/')
 """
 _MAKE_SPACE = """

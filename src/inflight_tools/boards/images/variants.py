@@ -12,25 +12,44 @@ class Variant:
     bootloader: int = 0  # ESP32: where it lies in flash, and where firmware files begin
     family: int = 0  # RP2: which chip a UF2 block is for
     drive: str = ""  # RP2: the boot drive's label, and what its INFO_UF2.TXT calls the board
+    title: str = ""  # what people, and esp-web-tools, call the chip or board
 
 
-_ALL = (
+BOARDS = (
     Variant(
         "esp32",
         "esp32",
         "ESP32_GENERIC-20240602-v1.23.0.bin",
         "5e442176c7e90347aa102915077dda59f795af190f907f3919ee1e4e57984716",
         bootloader=0x1000,
+        title="ESP32",
     ),
-    Variant("esp32s2", "esp32", "ESP32_GENERIC_S2-20250911-v1.26.1.bin", bootloader=0x1000),
+    Variant(
+        "esp32s2",
+        "esp32",
+        "ESP32_GENERIC_S2-20250911-v1.26.1.bin",
+        bootloader=0x1000,
+        title="ESP32-S2",
+    ),
     Variant(
         "esp32s3",
         "esp32",
         "ESP32_GENERIC_S3-20250911-v1.26.1.bin",
         "d6c48687f684cc7c002a0a4acd258f881c4b391f3ef121726a3b7cd285dcdbbc",
+        title="ESP32-S3",
     ),
-    Variant("esp32c3", "esp32", "ESP32_GENERIC_C3-20250911-v1.26.1.bin"),
-    Variant("esp32c6", "esp32", "ESP32_GENERIC_C6-20250911-v1.26.1.bin"),
+    Variant(
+        "esp32c3",
+        "esp32",
+        "ESP32_GENERIC_C3-20250911-v1.26.1.bin",
+        title="ESP32-C3",
+    ),
+    Variant(
+        "esp32c6",
+        "esp32",
+        "ESP32_GENERIC_C6-20250911-v1.26.1.bin",
+        title="ESP32-C6",
+    ),
     Variant(
         "pico_w",
         "rp2040",
@@ -38,15 +57,23 @@ _ALL = (
         "710eac1ba5dc10e2cbdf9e070d5b7c662962a57b0ebc4bb0202c87b40413ed85",
         family=0xE48BFF56,
         drive="RPI-RP2",
+        title="Raspberry Pi Pico W",
     ),
-    Variant("pico2_w", "rp2040", "RPI_PICO2_W-20250911-v1.26.1.uf2", family=0xE48BFF59, drive="RP2350"),
+    Variant(
+        "pico2_w",
+        "rp2040",
+        "RPI_PICO2_W-20250911-v1.26.1.uf2",
+        family=0xE48BFF59,
+        drive="RP2350",
+        title="Raspberry Pi Pico 2 W",
+    ),
 )
-NAMES = tuple(variant.name for variant in _ALL)
+NAMES = tuple(variant.name for variant in BOARDS)
 
 
 def variant(name):
     """The Variant `name`; ValueError with the names that there are."""
-    for found in _ALL:
+    for found in BOARDS:
         if found.name == name:
             return found
     raise ValueError(f"no board {name}: BOARD= takes {', '.join(NAMES)}")

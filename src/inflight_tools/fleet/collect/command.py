@@ -16,6 +16,7 @@ from rich.text import Text
 from inflight_tools.boards.device.broker import broker_of
 from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
 from inflight_tools.boards.settings import settings
+from inflight_tools.failure import print_failure
 from inflight_tools.fleet.collect.collector import Collector, NotWritten, Refused
 from inflight_tools.fleet.collect.spool import Busy, Spool
 
@@ -85,5 +86,5 @@ def main(
             signal.signal(number, lambda *_: collector.stop())
         collector.run()
     except (ValueError, OSError, Busy, Refused, NotWritten) as e:
-        console.print("[bold red]FAILED[/bold red]:", Text(str(e)), soft_wrap=True)
+        print_failure(console, str(e))
         raise typer.Exit(1) from None

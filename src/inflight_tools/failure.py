@@ -1,0 +1,11 @@
+"""How commands say that they have failed."""
+
+from rich.text import Text
+
+from inflight_tools.visible import visible
+
+
+def print_failure(console, text):
+    """Prints why to a rich Console. Lines of `text` may come from devices and brokers."""
+    shown = "\n".join(map(visible, text.splitlines()))
+    console.print("[bold red]FAILED[/bold red]:", Text(shown), highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""A page that installs boards from the browser."""

@@ -1,0 +1,9 @@
+"""`inflight installer`."""
+
+import typer
+
+from inflight_tools.epilog import epilog
+from inflight_tools.installer import folder
+
+app = typer.Typer()
+app.command("installer", epilog=epilog("installer --out public --board esp32 --board pico_w"))(folder.main)

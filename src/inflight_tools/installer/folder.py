@@ -1,0 +1,113 @@
+"""A folder with a web page that installs boards from the browser: ESP32 boards over Web Serial by esp-web-tools, Picos
+by a file to copy. It has no configuration in it: whoever installs a board sets it up afterwards."""
+
+import contextlib
+import functools
+import http.server
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+import inflight
+from inflight_tools.boards.image import console, make_bare, one_line
+from inflight_tools.boards.images.variants import BOARDS, variant
+from inflight_tools.cache import write_below
+from inflight_tools.installer.web_tools import web_tools
+
+_PAGE = Environment(loader=PackageLoader("inflight_tools.installer"), autoescape=True, undefined=StrictUndefined)
+_HERE = "127.0.0.1"  # browsers offer serial ports to HTTPS and to this host
+_PINNED = [board.name for board in BOARDS if board.sha256]
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="the folder, to be served by any web server over HTTPS")] = Path(
+        "build/installer"
+    ),
+    board: Annotated[
+        list[str] | None,
+        typer.Option(help=f"one to install; may be repeated; default: {', '.join(_PINNED)}, and those of --firmware"),
+    ] = None,
+    firmware: Annotated[
+        list[str] | None, typer.Option(help="BOARD=FILE: MicroPython for that board; default: the pinned one")
+    ] = None,
+    web_tools_file: Annotated[
+        Path | None, typer.Option("--web-tools", help="the package of esp-web-tools; default: npm fetches it")
+    ] = None,
+    serve: Annotated[int | None, typer.Option(help="serve the folder on this port of this computer; 0: any")] = None,
+):
+    """Makes a page that installs boards from the browser, without a program or a cable's driver on that computer."""
+    with one_line():
+        write(out, board, firmware, web_tools_file)
+        console.print(f"{out / 'index.html'}", markup=False, soft_wrap=True)
+        if serve is not None:
+            _serve(out, serve)
+
+
+def write(out, boards=None, firmware=None, web_tools_file=None):
+    """Writes the page and what it installs into folder `out`; arguments: see main(). ValueError with one line."""
+    named = _named(firmware or ())
+    chosen = [variant(name) for name in boards or {**dict.fromkeys(_PINNED), **named}]
+    images = {board.name: _image(board, named.get(board.name)) for board in chosen}
+    files = {f"web/{name}": content for name, content in web_tools(web_tools_file).items()}
+    builds, picos = [], []
+    for image in images.values():
+        if image.variant.family:
+            path = f"inflight-{image.variant.name}{image.suffix}"
+            files[path] = image.file()
+            picos.append({"name": image.variant.title, "path": path, "drive": image.variant.drive})
+        else:
+            parts = {f"{image.variant.name}/{at:06x}.bin": (at, content) for _, at, content in image.pieces()}
+            files |= {path: content for path, (_, content) in parts.items()}
+            builds.append(_build(image.variant, parts))
+    files["manifest.json"] = json.dumps(_manifest(builds), indent=1).encode()
+    page = _PAGE.get_template("index.html").render(
+        version=inflight.__version__, chips=[build["chipFamily"] for build in builds], picos=picos
+    )
+    files["index.html"] = page.encode()
+    write_below(out, files)
+
+
+def _named(firmware):
+    # {board: path} of the arguments BOARD=FILE.
+    pairs = [word.partition("=") for word in firmware]
+    if not all(path for _, _, path in pairs):
+        raise ValueError("--firmware takes BOARD=FILE, for example esp32c3=ESP32_GENERIC_C3-20250911-v1.26.1.bin")
+    return {name: Path(path) for name, _, path in pairs}
+
+
+def _image(board, firmware):
+    if not firmware and not board.sha256:
+        raise ValueError(f"no SHA-256 is pinned for {board.firmware}: name it with --firmware {board.name}=FILE")
+    return make_bare(board, firmware, f"name it with --firmware {board.name}=FILE")
+
+
+def _manifest(builds):
+    # Without erasing, which the page asks for, the journal's partition stays: it is in none of the parts.
+    return {
+        "name": "Inflight",
+        "version": inflight.__version__,
+        "new_install_prompt_erase": True,
+        "builds": builds,
+    }
+
+
+def _build(board, parts):
+    return {
+        "chipFamily": board.title,
+        "parts": [{"path": path, "offset": at} for path, (at, _) in parts.items()],
+    }
+
+
+def server(folder, port):
+    """A web server of the folder, on this computer alone; port 0: any. It is to be started, and closed."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    return http.server.ThreadingHTTPServer((_HERE, port), handler)
+
+
+def _serve(folder, port):
+    with server(folder, port) as running, contextlib.suppress(KeyboardInterrupt):
+        console.print(f"http://{_HERE}:{running.server_port}/ (Ctrl-C ends it)", markup=False, soft_wrap=True)
+        running.serve_forever()
