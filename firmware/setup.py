@@ -14,8 +14,6 @@ from setup_certificate import Upload
 from setup_form import form
 from setup_http import BadRequest
 from setup_page import page
-from setup_serial import Serial
-from setup_server import Names, Pages
 
 _WATCHDOG_MS = const(120_000)
 _IDLE_MS = const(500)
@@ -230,6 +228,9 @@ class Setup:
 
 def run(board, radio):
     """Waits until the device is configured, and restarts it. Raises KeyboardInterrupt at Ctrl-C."""
+    from setup_serial import Serial
+    from setup_server import Names, Pages
+
     setup = Setup(board, radio)
     poll = select.poll()
     parts = [setup, Pages(poll, radio.HTTP_PORT, setup), Names(poll, setup.address, radio.DNS_PORT)]
