@@ -39,6 +39,7 @@ class Setup:
         self._attempt = self._ended = None
         self._note, self._kind = "", ""
         self.ends = None  # ticks when the device restarts
+        self._farewell = False  # the page that tells the success was asked for
 
     # --- attempts ---
 
@@ -128,6 +129,8 @@ class Setup:
             self._submit(fields, error)
         elif request.path == "/scan":
             self.networks()
+        elif request.path == "/favicon.ico":  # led to the page, it would pass for a person who sees it
+            return 404, None, ()
         elif request.path == "/":
             return 200, None, () if request.method == "HEAD" else self._page()
         return 303, "/", ()
@@ -181,13 +184,14 @@ class Setup:
             note = "Trying. This takes up to a minute. If this page goes away, join the network %s again." % self.name
             return page(self.name, note, "", refresh=True)
         if self.ends:
+            self._farewell = True
             return page(self.name, self._note, self._kind)
         kept = [name for name in ("wifi_key", "password") if name in self._given]
         more = self._networks, kept, self._has_ca, self._board.device_id()
         return page(self.name, self._note, self._kind, self._given, *more)
 
     def sent(self):
-        if self.ends and not self._attempt:
+        if self._farewell:
             self.ends = ticks_add(ticks_ms(), _SOON_MS)  # the person knows it
 
     # --- Improv ---

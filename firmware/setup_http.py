@@ -10,6 +10,7 @@ _STATUS = {
     303: "See Other",
     400: "Bad Request",
     403: "Forbidden",
+    404: "Not Found",
     405: "Method Not Allowed",
     411: "Length Required",
     413: "Content Too Large",

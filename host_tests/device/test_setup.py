@@ -114,6 +114,9 @@ def test_the_device_restarts_when_the_success_was_told_or_after_a_time():
             assert 'http-equiv="refresh"' in site.request("GET", "/")[1] and site.setup.busy
             site.setup.sent()
             site.finish()
+            eq(site.request("GET", "/favicon.ico")[0], 404)
+            eq(site.request("GET", "/other")[0], 303)
+            site.setup.sent()
             eq(site.setup.ends, 15_000)
             if asks:
                 assert "Saved." in site.request("GET", "/")[1]
