@@ -237,16 +237,18 @@ def run(board, radio):
 
     setup = Setup(board, radio)
     poll = select.poll()
-    parts = [setup, Pages(poll, radio.HTTP_PORT, setup), Names(poll, setup.address, radio.DNS_PORT)]
+    pages = Pages(poll, radio.HTTP_PORT, setup)
+    names = Names(poll, setup.address, radio.DNS_PORT)
     serial = Serial(poll, setup)
-    parts.append(serial)
     print("inflight: no configuration: join the network %s and open %s" % (setup.name, setup.url()))
     try:
         while not setup.ends or ticks_diff(setup.ends, ticks_ms()) > 0:
             board.watchdog(_WATCHDOG_MS)
             poll.poll(_BUSY_MS if setup.busy else _IDLE_MS)
-            for part in parts:
-                part.step()
+            setup.step()
+            pages.step()
+            names.step()
+            serial.step()
     finally:
         serial.close()
     board.sleep(0, True)

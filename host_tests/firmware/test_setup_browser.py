@@ -36,17 +36,25 @@ class Person:
     def __init__(self, page):
         self._page = page
 
-    def _node(self, selector):
-        root = self._page.call("DOM.getDocument")["root"]["nodeId"]
-        return self._page.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+    def _do(self, method, selector, **more):
+        # The result, when there is such an element. Its number is valid until the page has loaded.
+        def done():
+            try:
+                root = self._page.call("DOM.getDocument")["root"]["nodeId"]
+                node = self._page.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+                return node and (self._page.call(method, nodeId=node, **more), True)
+            except OSError:
+                return False
+
+        return patiently(done)[0]
 
     def fill(self, **fields):
         for name, text in fields.items():
-            self._page.call("DOM.focus", nodeId=self._node(f"[name={name}]"))
+            self._do("DOM.focus", f"[name={name}]")
             self._page.type(str(text))
 
     def choose_file(self, path):
-        self._page.call("DOM.setFileInputFiles", nodeId=self._node("[name=ca]"), files=[str(path)])
+        self._do("DOM.setFileInputFiles", "[name=ca]", files=[str(path)])
 
     def submit(self):
         self._page.press("Enter")  # in the last field
@@ -55,10 +63,7 @@ class Person:
         """Waits until the page tells this outcome."""
 
         def outcome():
-            try:
-                html = self._page.call("DOM.getOuterHTML", nodeId=self._node("body"))["outerHTML"]
-            except OSError:  # another page is loading
-                return False
+            html = self._do("DOM.getOuterHTML", "html")["outerHTML"]
             return any(text in found for found in re.findall('id="outcome">([^<]*)', html))
 
         patiently(outcome)
