@@ -1,8 +1,29 @@
 # Builds the application of a board from its configuration. Runs once, and is unloaded.
 
+import os
 import sys
+from errno import ENOENT
 
 from files import beside, exists
+
+
+def _set_up(board):
+    # Waits for a person, and restarts the device. Returns at once if it has a configuration, even one that cannot be
+    # read, and if it cannot be set up: a process, a release.
+    try:
+        os.stat(board.config_path())
+        return
+    except OSError as e:
+        if e.errno != ENOENT:
+            return
+    try:
+        import setup_board
+    except ImportError:
+        return
+    if setup_board.available():
+        from setup import run
+
+        run(board, setup_board)
 
 
 def _tried(board):
@@ -30,6 +51,7 @@ def assemble(board, began):
     """Returns the application of this board, ready to run; the device started at ticks_ms() `began`. It is in safe
     mode (see safe) after several crashes in a row, and if its configuration has an error. Returns None if a person has
     to act first, and prints what to do."""
+    _set_up(board)
     trial = None  # of a release, if this start is part of one or follows one
     if exists(beside(board, "update.0")):
         from trials import begin

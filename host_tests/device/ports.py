@@ -72,7 +72,7 @@ def install(**modules):
 
 def load(folder, clock):
     """Imports the board in boards/`folder` like a new interpreter."""
-    for name in ("board", "wifi", "clock"):
+    for name in ("board", "wifi", "clock", "setup_board", "setup_wifi"):
         if name in sys.modules:
             del sys.modules[name]
     sys.path.insert(0, codes.__file__.rsplit("/", 2)[0] + "/" + folder)  # stays: a board imports some modules late
@@ -130,7 +130,9 @@ class WLAN:
     def isconnected(self):
         return self.address is not None
 
-    def ifconfig(self, address):
+    def ifconfig(self, address=None):
+        if address is None:
+            return (self.address or "0.0.0.0", "255.255.255.0", "192.168.4.1", "192.168.4.1")
         self.static = address
 
     def config(self, what=None, **given):
@@ -180,6 +182,32 @@ class WLAN:
             self.clock.at(self.slow, self.ask_for_address, attempt)
 
 
+class OwnAccessPoint:
+    """The interface with which a board is an access point itself. A port says in `early` whether it takes settings
+    before it is active, or after."""
+
+    def __init__(self, early):
+        self.early = early
+        self.up = False
+        self.settings = {"ssid": "MicroPython-123456"}
+        self.air = None  # what stations see
+
+    def active(self, on=None):
+        self.up = on
+        self.air = dict(self.settings) if on else None
+
+    def config(self, **given):
+        if self.up:
+            if not self.early:
+                self.air.update(given)
+        elif not self.early:
+            raise OSError("Wifi Invalid Mode")
+        self.settings.update(given)
+
+    def ifconfig(self):
+        return ("192.168.4.1" if self.up else "0.0.0.0", "255.255.255.0", "192.168.4.1", "192.168.4.1")
+
+
 class Watchdog:
     """machine.WDT. Restarts the chip unless it is fed."""
 
@@ -218,24 +246,27 @@ class Ntp:
 
 
 class _Get:
-    # network.WLAN of a port with one station.
+    # network.WLAN of a port with one station, and an access point of its own.
 
-    def __init__(self, wlan):
+    def __init__(self, wlan, own):
         self.wlan = wlan
+        self.own = own
         self.PM_NONE = wlan.PM_NONE
         self.PM_PERFORMANCE = wlan.PM_PERFORMANCE
 
     def __call__(self, interface):
-        return self.wlan
+        return self.own if interface == Network.AP_IF else self.wlan
 
 
 class Network:
     """The module `network` of a port."""
 
     STA_IF = 0
+    AP_IF = 1
+    AUTH_OPEN = 0
 
-    def __init__(self, wlan):
-        self.WLAN = _Get(wlan)
+    def __init__(self, wlan, own):
+        self.WLAN = _Get(wlan, own)
         self.name = "mpy"
         self.code = "XX"
 

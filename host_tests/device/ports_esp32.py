@@ -1,6 +1,6 @@
 """A fake of the parts of MicroPython's esp32 port that boards/esp32 uses."""
 
-from ports import PWRON_RESET, WLAN, Clock, Module, Network, Ntp, Restart, Watchdog, install, load
+from ports import PWRON_RESET, WLAN, Clock, Module, Network, Ntp, OwnAccessPoint, Restart, Watchdog, install, load
 
 
 class Station(WLAN):
@@ -91,7 +91,7 @@ class Station(WLAN):
         if self.connecting or self.broken:
             raise OSError("Wifi Internal State Error")
         self.did.append("scan")
-        return [(ap.ssid.encode(), ap.bssid, ap.channel, ap.rssi, 3, False) for ap in self.chip.air]
+        return [(ap.ssid.encode(), ap.bssid, ap.channel, ap.rssi, 3 if ap.key else 0, False) for ap in self.chip.air]
 
 
 class StationWithChannel(Station):
@@ -139,7 +139,8 @@ class Esp32:
         self.clock = Clock()
         self.dog = None
         self.wlan = self.station(self)
-        self.network = Network(self.wlan)
+        self.own = OwnAccessPoint(False)
+        self.network = Network(self.wlan, self.own)
         self.ntp = Ntp()
         self.date = None
         machine = Module(

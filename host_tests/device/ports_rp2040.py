@@ -1,6 +1,19 @@
 """A fake of the parts of MicroPython's rp2 port that boards/rp2040 uses: the chip and its Wi-Fi chip."""
 
-from ports import PWRON_RESET, WDT_RESET, WLAN, Clock, Module, Network, Ntp, Restart, Watchdog, install, load
+from ports import (
+    PWRON_RESET,
+    WDT_RESET,
+    WLAN,
+    Clock,
+    Module,
+    Network,
+    Ntp,
+    OwnAccessPoint,
+    Restart,
+    Watchdog,
+    install,
+    load,
+)
 
 CHIP_ID = 0x40000000
 _ENABLE = 1 << 30
@@ -33,7 +46,7 @@ class Station(WLAN):
         self.did.append("deinit")
 
     def scan(self):
-        return [(ap.ssid.encode(), ap.bssid, ap.channel, ap.rssi, 5, 1) for ap in self.chip.air]
+        return [(ap.ssid.encode(), ap.bssid, ap.channel, ap.rssi, 5 if ap.key else 0, 1) for ap in self.chip.air]
 
     def status(self, what=None):
         if what == "rssi":
@@ -112,7 +125,8 @@ class Rp2040:
         del self.did[:]
         self.clock = Clock()
         self.wlan = Station(self)
-        self.network = Network(self.wlan)
+        self.own = OwnAccessPoint(True)
+        self.network = Network(self.wlan, self.own)
         self.ntp = Ntp()
         self.date = None
         self.mem32[self.mem32.dog] = 0

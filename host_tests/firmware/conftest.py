@@ -180,6 +180,8 @@ class Machine:
         self.home, self.found = home, found
         self.process = None
         self.log = home / "accepted"
+        self.environment = {}
+        self.stdin = None
 
     def configure(self, **fields):
         (self.home / "config.json").write_text(json.dumps({"host": "127.0.0.1", "interval_ms": 100, **fields}))
@@ -188,7 +190,8 @@ class Machine:
         own = {"INFLIGHT_HOME": self.home, "INFLIGHT_DEVICE_ID": "box", "INFLIGHT_ACCEPTED_LOG": self.log}
         self.process = subprocess.Popen(
             [*self.found.command("200k"), FIRMWARE / "main.py"],
-            env={**device_run.environment(self.found, FIRMWARE / "main.py"), **own},
+            env={**device_run.environment(self.found, FIRMWARE / "main.py"), **own, **self.environment},
+            stdin=self.stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )

@@ -29,6 +29,7 @@ _UNUSED = {"aio", "consumers", "inbox", "io_waiter", "received5", "subscription"
 _UNIX = {"posix"}
 # Modules that stand in another one, and are imported by their own name nevertheless: by drivers, by inflight itself.
 _IMPORTED = {"compat", "counters", "errors", "journal", "packet", "topic"}
+_SET_UP = "/lib/setup"  # modules for a device without configuration: what updates itself has one
 _NUMBER_MAX = 2**32 - 1
 _MAGIC = b"inflight release 1\n"
 
@@ -115,7 +116,7 @@ def application(board, number):
     return {
         path.removeprefix("/lib/"): content
         for path, content in bundle.files(board, number).items()
-        if path.startswith("/lib/") and path not in left_out
+        if path.startswith("/lib/") and path not in left_out and not path.startswith(_SET_UP)
     }
 
 

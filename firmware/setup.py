@@ -1,0 +1,254 @@
+# Set-up of a device that has no configuration: an open access point with a page, and Improv on the serial port. What a
+# person enters is tried, and kept if the device reaches its broker with it; then the device restarts. Loaded, like all
+# modules setup_*, only without a configuration.
+
+import gc
+import json
+import select
+
+from config import check
+from files import beside, write
+from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
+from setup_attempt import Failed, join, reach
+from setup_certificate import Upload
+from setup_form import form
+from setup_http import BadRequest
+from setup_page import page
+
+_WATCHDOG_MS = const(120_000)
+_IDLE_MS = const(500)
+_BUSY_MS = const(50)  # while an attempt runs
+_FAREWELL_MS = const(15_000)  # for so long the page tells the success, if nobody asks for it
+_SOON_MS = const(500)
+
+
+class Setup:
+    """The site of the web server, see setup_server, and what Improv needs, see setup_serial. radio: the module
+    setup_board of the board."""
+
+    def __init__(self, board, radio):
+        self._board = board
+        self._radio = radio
+        self.name = "inflight-" + board.device_id()[-6:]
+        self._networks = radio.scan()
+        self.address = radio.open_access_point(self.name)
+        self._given = {}  # the fields of the configuration so far
+        self._upload = None
+        self._has_ca = False
+        self._joined = None  # SSID and key
+        self._attempt = self._ended = None
+        self._note, self._kind = "", ""
+        self.ends = None  # ticks when the device restarts
+        self._farewell = False  # the page that tells the success was asked for
+
+    # --- attempts ---
+
+    def _start(self, attempt, ended):
+        self._attempt = attempt
+        self._ended = ended
+
+    def step(self):
+        """A step of what is being tried, if anything is."""
+        if not self._attempt:
+            return
+        error = None
+        try:
+            next(self._attempt)
+            return
+        except StopIteration:
+            pass
+        except Failed as e:
+            error = str(e)
+        except (OSError, ValueError, MemoryError) as e:
+            error = "%s: %s" % (type(e).__name__, e)
+        self._attempt = None
+        gc.collect()
+        self._ended(error)
+
+    def _join(self, ssid, key):
+        if self._joined == (ssid, key) and self._radio.address():
+            return
+        self._joined = None
+        yield from join(self._radio, ssid, key)
+        self._joined = ssid, key
+
+    def _configure(self, given):
+        config = check(given, self._board.device_id)
+        yield  # the page tells that it begins
+        yield from self._join(given["wifi_ssid"], given.get("wifi_key"))
+        yield from reach(self._board, config)
+        write(self._board.config_path(), json.dumps(given))
+
+    def _configured(self, error):
+        if error:
+            self._tell(error)
+            return
+        self._tell("Saved. The device restarts, and connects to %s." % self._given["host"], "good")
+        self.ends = ticks_add(ticks_ms(), _FAREWELL_MS)
+
+    def _tell(self, note, kind="bad"):
+        self._note, self._kind = note[:1].upper() + note[1:], kind
+
+    # --- the page ---
+
+    def _hosts(self):
+        port = "" if self._radio.HTTP_PORT == 80 else ":%d" % self._radio.HTTP_PORT
+        return [host + port for host in (self.address, self._radio.address()) if host]
+
+    def url(self):
+        """The URL of the page in the network that the device has joined, otherwise at its access point."""
+        return "http://%s/" % self._hosts()[-1]
+
+    def check(self, request):
+        # Only a browser that shows our page may send the form: not one that shows another page, whose host's name an
+        # attacker lets point to this device (DNS rebinding).
+        if request.method not in ("GET", "HEAD", "POST"):
+            raise BadRequest(405)
+        host = request.headers.get("host")
+        ours = host in self._hosts()
+        if request.method == "POST":
+            origin = request.headers.get("origin")
+            if not ours or (origin and origin != "http://" + host):
+                raise BadRequest(403)
+        elif not ours:
+            # How phones and computers find out whether there is a page, too.
+            return "http://%s/" % self._hosts()[0]
+
+    def form(self, request):
+        self._upload = None
+        return form(request.headers.get("content-type", ""), self._open)
+
+    def _open(self, field):
+        if self._upload or field != "ca" or self._attempt or self.ends:
+            raise ValueError("one file, the certificate of the CA")
+        self._upload = Upload(beside(self._board, "ca.der"))
+        return self._upload
+
+    def respond(self, request, fields, error):
+        if request.method == "POST":
+            self._submit(fields, error)
+        elif request.path == "/scan":
+            self.networks()
+        elif request.path == "/favicon.ico":  # led to the page, it would pass for a person who sees it
+            return 404, None, ()
+        elif request.path == "/":
+            return 200, None, () if request.method == "HEAD" else self._page()
+        return 303, "/", ()
+
+    def _submit(self, fields, error):
+        if error and self._upload:
+            self._upload.discard()
+        uploaded = self._upload is not None and not error
+        self._upload = None
+        if self._attempt or self.ends:
+            return
+        if error or fields is None:
+            self._tell(error or "this is no form")
+            return
+        self._has_ca = uploaded or (self._has_ca and not fields.get("plain"))
+        self._given = given = self._settings(fields)
+        try:
+            check(given, self._board.device_id)
+            if "wifi_ssid" not in given:
+                raise ValueError("choose a network")
+        except ValueError as e:
+            self._tell(str(e))
+            return
+        self._start(self._configure(given), self._configured)
+
+    def _settings(self, fields):
+        # The fields of the configuration.
+        given = {name: fields.get(name, "").strip() for name in ("host", "port", "user", "device")}
+        given["wifi_ssid"] = fields.get("other", "") or fields.get("ssid", "")
+        if self._has_ca:
+            given["tls_ca"] = beside(self._board, "ca.der")
+        given = {name: given[name] for name in given if given[name]}
+        try:
+            given["port"] = int(given["port"])
+        except (KeyError, ValueError):
+            pass  # check() tells what is wrong
+        # A secret stays, so that it need not be typed again, where nobody else can see it: it goes to the same network,
+        # or to the same broker in the same way.
+        self._secret(given, "wifi_key", fields.get("key"), ("wifi_ssid",))
+        self._secret(given, "password", fields.get("password"), ("host", "port", "user", "tls_ca"))
+        return given
+
+    def _secret(self, given, name, entered, same):
+        if not entered and all(given.get(field) == self._given.get(field) for field in same):
+            entered = self._given.get(name)
+        if entered:
+            given[name] = entered
+
+    def _page(self):
+        if self._attempt:
+            note = "Trying. This takes up to a minute. If this page goes away, join the network %s again." % self.name
+            return page(self.name, note, "", refresh=True)
+        if self.ends:
+            self._farewell = True
+            return page(self.name, self._note, self._kind)
+        kept = [name for name in ("wifi_key", "password") if name in self._given]
+        more = self._networks, kept, self._has_ca, self._board.device_id()
+        return page(self.name, self._note, self._kind, self._given, *more)
+
+    def sent(self):
+        if self._farewell:
+            self.ends = ticks_add(ticks_ms(), _SOON_MS)  # the person knows it
+
+    # --- Improv ---
+
+    def networks(self):
+        """Scans, and returns (SSID, dBm, whether it needs a key) of the networks here, the strongest first."""
+        if not self._attempt:
+            self._networks = self._radio.scan()
+        return self._networks
+
+    def bring(self, ssid, key, ended):
+        """Tries a network, and calls ended(error) with a text or None. The page keeps this network, and asks for the
+        rest. Returns False if something is being tried."""
+        if self._attempt or self.ends:
+            return False
+
+        def keep(error):
+            if not error:
+                self._given["wifi_ssid"] = ssid
+                self._given.pop("wifi_key", None)
+                if key:
+                    self._given["wifi_key"] = key
+            ended(error)
+
+        self._start(self._join(ssid, key), keep)
+        return True
+
+    @property
+    def busy(self):
+        return self._attempt is not None
+
+    def information(self):
+        """Firmware, its version, hardware, name of the device."""
+        from inflight import __version__
+
+        return "Inflight", __version__, self._board.NAME, self.name
+
+
+def run(board, radio):
+    """Waits until the device is configured, and restarts it. Raises KeyboardInterrupt at Ctrl-C."""
+    from setup_serial import Serial
+    from setup_server import Names, Pages
+
+    setup = Setup(board, radio)
+    poll = select.poll()
+    pages = Pages(poll, radio.HTTP_PORT, setup)
+    names = Names(poll, setup.address, radio.DNS_PORT)
+    serial = Serial(poll, setup)
+    print("inflight: no configuration: join the network %s and open %s" % (setup.name, setup.url()))
+    try:
+        while not setup.ends or ticks_diff(setup.ends, ticks_ms()) > 0:
+            board.watchdog(_WATCHDOG_MS)
+            poll.poll(_BUSY_MS if setup.busy else _IDLE_MS)
+            setup.step()
+            pages.step()
+            names.step()
+            serial.step()
+    finally:
+        serial.close()
+    board.sleep(0, True)

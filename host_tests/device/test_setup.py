@@ -1,0 +1,172 @@
+"""What the set-up tries, and when it ends, with a fake radio. The sockets: host_tests/firmware."""
+
+import os
+
+import setup
+from codes import CONNECTING, NO_AP, ONLINE, WRONG_KEY
+from config import check
+from files import exists
+from harness import eq
+from setup_attempt import Failed, join
+from setup_http import Request
+
+PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
+
+
+class Radio:
+    """Each join has the next of `words` as its outcome."""
+
+    HTTP_PORT = 80
+
+    def __init__(self, *words):
+        self.words = list(words)
+        self.joins = []
+        self.waits = False
+
+    def scan(self):
+        return [("attic", -60, True)]
+
+    def open_access_point(self, name):
+        return "192.168.4.1"
+
+    def join(self, ssid, key):
+        self.joins.append((ssid, key))
+        self.word = self.words.pop(0)
+        self.waits = True
+
+    def joined(self):
+        if self.waits:
+            self.waits = False
+            return CONNECTING
+        return self.word
+
+    def address(self):
+        return "10.0.0.7" if self.joins and self.word == ONLINE else None
+
+
+class Board:
+    NAME = "fake"
+
+    def device_id(self):
+        return "a1b2c3d4e5f6"
+
+    def config_path(self):
+        return PATH + "config.json"
+
+
+def outcome(attempt):
+    """The error of an attempt, None if it was well."""
+    try:
+        for _ in attempt:
+            pass
+    except Failed as e:
+        return str(e)
+
+
+def test_the_first_outcome_of_a_join_is_not_trusted():
+    radio = Radio(NO_AP, ONLINE)
+    eq(outcome(join(radio, "attic", "key")), None)
+    eq(radio.joins, [("attic", "key")] * 2)
+    eq(outcome(join(Radio(WRONG_KEY, WRONG_KEY), "attic", "key")), "the key of the network attic is wrong")
+    eq(outcome(join(Radio("idle", "x"), "attic", "key")), "joining the network attic failed")
+
+
+class Site:
+    """A Setup whose broker is there at once; the time is `now`."""
+
+    def __init__(self, *words):
+        self.now = 0
+        self.radio = Radio(*words)
+        self.setup = setup.Setup(Board(), self.radio)
+        self._kept = setup.ticks_ms, setup.reach
+
+    def __enter__(self):
+        setup.ticks_ms = lambda: self.now
+        setup.reach = lambda board, config: iter(())
+        return self
+
+    def __exit__(self, *_):
+        setup.ticks_ms, setup.reach = self._kept
+        for name in ("config.json", "config.json.part"):
+            if exists(PATH + name):
+                os.remove(PATH + name)
+
+    def request(self, method, path, fields=None, error=None):
+        request = Request()
+        request.receive(("%s %s HTTP/1.1\r\nHost: 192.168.4.1\r\n\r\n" % (method, path)).encode())
+        eq(self.setup.check(request), None)
+        status, _, pieces = self.setup.respond(request, fields, error)
+        text = b"".join(pieces).decode()
+        return status, text
+
+    def finish(self):
+        for _ in range(20):
+            self.setup.step()
+
+
+GOOD = {"ssid": "attic", "key": "secret-key", "host": "broker"}
+
+
+def test_the_device_restarts_when_the_success_was_told_or_after_a_time():
+    for asks in (True, False):
+        with Site(ONLINE) as site:
+            eq(site.request("POST", "/", GOOD)[0], 303)
+            assert 'http-equiv="refresh"' in site.request("GET", "/")[1] and site.setup.busy
+            site.setup.sent()
+            site.finish()
+            eq(site.request("GET", "/favicon.ico")[0], 404)
+            eq(site.request("GET", "/other")[0], 303)
+            site.setup.sent()
+            eq(site.setup.ends, 15_000)
+            if asks:
+                assert "Saved." in site.request("GET", "/")[1]
+                site.setup.sent()
+                eq(site.setup.ends, 500)
+            with open(PATH + "config.json") as f:
+                assert "secret-key" in f.read()
+            # Nothing can be changed any more.
+            site.request("POST", "/", dict(GOOD, host="elsewhere"))
+            eq((site.setup.busy, site.setup.bring("attic", "x", None)), (False, False))
+
+
+def test_one_thing_is_tried_at_a_time():
+    with Site(ONLINE, ONLINE) as site:
+        ended = []
+        eq(site.setup.bring("attic", "secret-key", ended.append), True)
+        eq(site.setup.bring("other", "key", ended.append), False)
+        eq(site.request("POST", "/", GOOD)[0], 303)
+        site.finish()
+        eq((ended, exists(PATH + "config.json")), ([None], False))
+        eq(site.setup.url(), "http://10.0.0.7/")
+        # The same network is not joined once more: the person may be there.
+        site.request("POST", "/", {"ssid": "attic", "key": "", "host": "broker"})
+        site.finish()
+        eq((site.radio.joins, site.setup.ends), ([("attic", "secret-key")], 15_000))
+
+
+def test_what_is_written_passes_the_check_of_the_file():
+    with Site(ONLINE) as site:
+        fields = {
+            "other": " hidden ",
+            "key": 'a"\\\u00e9',
+            "host": " broker ",
+            "port": "1884",
+            "user": "",
+            "device": "x",
+        }
+        site.request("POST", "/", fields)
+        site.finish()
+        import json
+
+        with open(PATH + "config.json") as f:
+            config = check(json.loads(f.read()), "id")
+        eq((config.wifi_ssid, config.wifi_key), (" hidden ", 'a"\\\u00e9'))
+        eq((config.host, config.port, config.user, config.device), ("broker", 1884, None, "x"))
+
+
+def test_only_the_device_itself_is_a_host():
+    with Site() as site:
+        for host in ("", "192.168.4.1:81", "10.0.0.7", "evil.example"):
+            request = Request()
+            request.receive(("GET / HTTP/1.1\r\nHost: %s\r\n\r\n" % host).encode())
+            eq((host, site.setup.check(request)), (host, "http://192.168.4.1/"))

@@ -1,0 +1,71 @@
+"""The radio of a board that is set up, with a fake of each port."""
+
+from codes import CONNECTING, NO_AP, ONLINE, WRONG_KEY
+from harness import eq
+from ports import AccessPoint
+from ports_esp32 import Esp32
+from ports_rp2040 import Rp2040
+
+CHIPS = (Esp32, Rp2040)
+
+
+def made(new, *air):
+    """A chip, and its module setup_board."""
+    chip = new(*air)
+    import setup_board
+
+    return chip, setup_board
+
+
+class RawName:
+    """The name of a network that is no text."""
+
+    def encode(self):
+        return b"\xff\xfe"
+
+
+def test_the_access_point_is_open_and_has_the_name():
+    for new in CHIPS:
+        chip, radio = made(new)
+        eq(radio.open_access_point("inflight-123456"), "192.168.4.1")
+        eq(chip.own.air["ssid"], "inflight-123456")
+        eq([chip.own.air[name] for name in ("authmode", "security") if name in chip.own.air], [0])
+        eq((radio.HTTP_PORT, radio.DNS_PORT, radio.available()), (80, 53, True))
+
+
+def test_networks_are_listed_once_by_signal():
+    for new in CHIPS:
+        air = [
+            AccessPoint("attic", rssi=-80),
+            AccessPoint("open", None, rssi=-70),
+            AccessPoint("attic", bssid=b"\2\0\0\0\0\2", rssi=-60),
+            AccessPoint("", rssi=-10),  # hidden
+            AccessPoint(RawName(), rssi=-20),
+        ]
+        eq(made(new, *air)[1].scan(), [("attic", -60, True), ("open", -70, False)])
+
+
+def test_a_busy_driver_finds_no_networks():
+    chip, radio = made(Esp32, AccessPoint())
+    chip.wlan.broken = True
+    eq(radio.scan(), [])
+
+
+def test_it_joins_while_its_access_point_stays():
+    for new in CHIPS:
+        chip, radio = made(new, AccessPoint())
+        radio.scan()
+        radio.open_access_point("inflight-123456")
+        for ssid, key, word in (
+            ("attic", "wrong-key", WRONG_KEY),
+            ("x", "some-key", NO_AP),
+            ("attic", "secret-key", ONLINE),
+        ):
+            radio.join(ssid, key)
+            found = radio.joined()
+            while found == CONNECTING:
+                chip.clock.sleep_ms(50)
+                found = radio.joined()
+            eq((ssid, found), (ssid, word))
+            eq(radio.address(), "192.168.4.2" if word == ONLINE else None)
+            assert chip.own.up

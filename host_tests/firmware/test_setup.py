@@ -1,0 +1,319 @@
+"""A device without configuration, as a process: its page, its name server, and Improv."""
+
+import gzip
+import json
+import socket
+import subprocess
+
+import pytest
+import trustme
+
+from dev.certificates import der, server_context
+from dev.demo.mosquitto import Mosquitto, unavailable
+from dev.tls_proxy import tls_proxy
+from host_tests import mosquitto_lines
+from host_tests.firmware.setting_up import Page, Serial, ask_name, free_ports
+
+AGAIN = 75  # exit status that asks for a restart
+NETWORKS = [
+    {"ssid": "cellar", "rssi": -80, "key": "other-key"},
+    {"ssid": "attic", "rssi": -60, "key": "the-wifi-key"},
+    {"ssid": "<b>&\"'", "rssi": -70},
+]
+WIFI = {"ssid": "attic", "key": "the-wifi-key"}
+NO_MOSQUITTO = unavailable()
+
+
+@pytest.fixture
+def device(machine):
+    """A Machine without configuration."""
+    machine.page_port, machine.dns_port = free_ports()
+    machine.environment = {"INFLIGHT_SETUP": f"{machine.page_port}:{machine.dns_port}"}
+    machine.stdin = subprocess.PIPE
+    (machine.home / "networks.json").write_text(json.dumps(NETWORKS))
+    return machine
+
+
+@pytest.fixture
+def page(device):
+    device.start()
+    page = Page(device.page_port)
+    device.wait_for(lambda: [1] * page.there())
+    return page
+
+
+def configuration(device):
+    path = device.home / "config.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+# --- success ---
+
+
+def test_a_device_is_set_up_and_publishes(device, page, broker, published):
+    told = page.try_(**WIFI, host="127.0.0.1", port=broker.port, device="attic-1", user="", password="")
+    assert told == "Saved. The device restarts, and connects to 127.0.0.1."
+    output, status = device.end()
+    assert status == AGAIN and "the-wifi-key" not in output
+    wanted = {"wifi_ssid": "attic", "wifi_key": "the-wifi-key", "host": "127.0.0.1", "port": broker.port}
+    assert configuration(device) == {**wanted, "device": "attic-1"}
+    assert [c.packets[0].client_id for c in broker.connections] == ["attic-1-setup"]
+    device.start()
+    device.wait_for(lambda: published("status"))
+    assert broker.connections[-1].packets[0].client_id == "attic-1"
+    with pytest.raises(ConnectionRefusedError):
+        page.request("GET", "/")
+
+
+def test_nothing_is_open_where_a_configuration_is(device):
+    """Even one that cannot be used."""
+    (device.home / "config.json").write_text("{")
+    device.start()
+    output, status = device.end()
+    assert status == 1 and "not JSON" in output and "join the network" not in output
+
+
+# --- the page ---
+
+
+def test_the_page_is_small_and_lists_networks_by_signal(page):
+    options = [page.text.index(f'<option value="{name}"') for name in ("attic", "&lt;b&gt;&amp;&quot;&#39;", "cellar")]
+    assert options == sorted(options)
+    assert "<script" not in page.text and "<b>" not in page.text
+    assert len(gzip.compress(page.text.encode())) < len(page.text.encode()) < 8192
+
+
+def test_networks_are_searched_again(device, page):
+    (device.home / "networks.json").write_text(json.dumps([{"ssid": "new", "rssi": -50}]))
+    status, headers, _ = page.request("GET", "/scan")
+    assert (status, headers["Location"]) == (303, "/")
+    assert '"new"' in page.request("GET", "/")[2] and '"attic"' not in page.text
+
+
+def test_every_other_address_leads_to_the_page(device, page):
+    """What phones and computers ask to find out whether there is such a page."""
+    assert ask_name(device.dns_port, "captive.apple.com") == [bytes((127, 0, 0, 1))]
+    assert ask_name(device.dns_port, "captive.apple.com", kind=28) == []
+    for host, path in (
+        ("connectivitycheck.gstatic.com", "/generate_204"),
+        ("captive.apple.com", "/hotspot-detect.html"),
+        ("www.msftconnecttest.com", "/connecttest.txt"),
+    ):
+        status, headers, text = page.request("GET", path, Host=host)
+        assert (status, headers["Location"], text) == (302, f"http://127.0.0.1:{page.port}/", "")
+
+
+# --- failures ---
+
+
+class NotABroker:
+    """A server that answers with something else than MQTT."""
+
+    def __enter__(self):
+        self._sock = socket.create_server(("127.0.0.1", 0))
+        self.port = self._sock.getsockname()[1]
+        return self
+
+    def answer(self):
+        connection = self._sock.accept()[0]
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        return connection
+
+    def __exit__(self, *_):
+        self._sock.close()
+
+
+def test_failures_are_told_and_nothing_is_kept(device, page, nobody):
+    secrets = {"password": "the-password", "user": "me"}
+    for given, told in (
+        ({"ssid": "attic", "key": "wrong-key"}, "The key of the network attic is wrong"),
+        ({"other": "nowhere", "key": "some-key"}, "There is no network nowhere here"),
+        (WIFI, f"No broker at 127.0.0.1:{nobody}: nothing listens there"),
+        ({**WIFI, "port": "x"}, "Port: write a whole number from 0 to 65535"),
+        ({**WIFI, "host": ""}, "Host is missing: write &quot;host&quot;: &quot;broker.example&quot;"),
+        ({**WIFI, "device": "a b"}, "Device: use letters, digits and -_."),
+        ({**WIFI, "user": ""}, "Password needs user: write both, or leave password out"),
+        ({}, "Choose a network"),
+    ):
+        assert page.try_(**{"host": "127.0.0.1", "port": nobody, **secrets, **given}) == told
+        for secret in ("the-password", "the-wifi-key", "wrong-key", "some-key"):
+            assert secret not in page.text
+    assert configuration(device) is None
+    # What is no secret is shown again.
+    assert 'value="127.0.0.1"' in page.text and 'value="me"' in page.text
+
+
+def test_what_is_no_broker_is_told(page):
+    with NotABroker() as other:
+        assert page.submit(**WIFI, host="127.0.0.1", port=other.port) == 303
+        connection = other.answer()
+        assert page.told().startswith(f"No broker at 127.0.0.1:{other.port}: ")
+        connection.close()
+
+
+@pytest.mark.skipif(bool(NO_MOSQUITTO), reason=NO_MOSQUITTO or "available")
+def test_a_refused_login_is_told_and_corrected(device, page, tmp_path):
+    with Mosquitto(tmp_path / "broker", *mosquitto_lines.only(tmp_path, "me", "right")) as broker:
+        place = {"host": "127.0.0.1", "port": broker.port, "user": "me"}
+        refused = f"The broker 127.0.0.1:{broker.port} refuses user name or password"
+        assert page.try_(**WIFI, **place, password="wrong") == refused
+        # The key of the network need not be typed again.
+        assert page.try_(ssid="attic", key="", **place, password="right").startswith("Saved.")
+        assert device.end()[1] == AGAIN
+    assert configuration(device)["password"] == "right" and configuration(device)["wifi_key"] == "the-wifi-key"
+
+
+def test_a_secret_goes_nowhere_else(page, nobody, broker):
+    """Somebody else's form must not bring it to another host."""
+    place = {"host": "127.0.0.1", "user": "me"}
+    page.try_(**WIFI, **place, port=nobody, password="the-password")
+    assert page.try_(ssid="attic", **place, port=broker.port).startswith("Saved.")
+    assert broker.connections[0].packets[0].password is None
+
+
+@pytest.mark.parametrize("form", ["pem", "der"])
+def test_the_ca_is_uploaded(device, page, broker, form, published):
+    right, wrong = trustme.CA(), trustme.CA()
+
+    def file(ca):
+        return der(ca) if form == "der" else ca.cert_pem.bytes()
+
+    with tls_proxy(broker.port, server_context(right, "localhost")) as tls:
+        place = {"host": "localhost", "port": tls.port}
+        assert page.try_(**WIFI, **place, file=b"no certificate").startswith("The CA's file: ".replace("'", "&#39;"))
+        told = page.try_(**WIFI, **place, file=file(wrong))
+        assert told.startswith(f"No broker at localhost:{tls.port}: ") and "is it the right CA" in told
+        assert not broker.connections or not broker.connections[0].packets
+        assert page.try_(**WIFI, **place, file=file(right)).startswith("Saved.")
+        assert device.end()[1] == AGAIN
+        assert (device.home / "ca.der").read_bytes() == der(right)
+        device.start()
+        device.wait_for(lambda: published("status"))
+
+
+# --- hostile input ---
+
+
+def talk(port, data):
+    """What the device answers, as far as it can be read."""
+    with socket.create_connection(("127.0.0.1", port), 20) as sock:
+        answer = b""
+        try:
+            sock.sendall(data)
+            while got := sock.recv(4096):
+                answer += got
+        except ConnectionError:
+            pass  # it closed before it had read everything
+        return answer
+
+
+POST = b"POST / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+
+
+def test_hostile_requests_change_nothing(device, page, broker):
+    right = POST % page.port
+    url = b"application/x-www-form-urlencoded"
+    for data, status in (
+        (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 10_000, (b"431", b"")),
+        (b"\xff\xfe\r\n\r\n", (b"400",)),
+        (b"DELETE / HTTP/1.1\r\n\r\n", (b"405",)),
+        (right + b"Content-Length: 99999999\r\n\r\n", (b"413",)),
+        (right + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", (b"411", b"")),
+        (right.replace(b"127.0.0.1", b"evil.example") + b"Content-Length: 9\r\n\r\n", (b"403",)),
+        (right + b"Origin: http://evil.example\r\nContent-Length: 9\r\n\r\n", (b"403",)),
+        (right + b"Origin: null\r\nContent-Length: 9\r\n\r\n", (b"403",)),
+        (right + b"Content-Length: 9\r\n\r\nno boundary", (b"303",)),
+        (right + b"Content-Length: 500000\r\n\r\n" + b"x" * 500_000, (b"303",)),
+        (right.replace(b"multipart/form-data", url) + b"Content-Length: 8\r\n\r\nhost=%ff", (b"303",)),
+    ):
+        answer = talk(page.port, data)
+        assert (answer[9:12] or b"") in status, (data[:80], answer[:80])
+    assert page.there() and configuration(device) is None and not broker.connections
+    assert not [path for path in device.home.iterdir() if path.name not in ("networks.json", "next-start")]
+
+
+def test_a_silent_connection_does_not_bar_others(page):
+    """Browsers open some in advance."""
+    with socket.create_connection(("127.0.0.1", page.port)), socket.create_connection(("127.0.0.1", page.port)):
+        assert page.there()
+
+
+def test_form_of_another_site_is_refused(device, page, broker):
+    assert page.submit(**WIFI, host="127.0.0.1", port=broker.port, origin="http://evil.example") == 403
+    assert page.there() and configuration(device) is None and not broker.connections
+
+
+# --- power cuts ---
+
+
+def test_a_power_cut_while_the_configuration_is_written(device, page, broker, published):
+    """What is not complete is no configuration: the device is set up again."""
+    part = device.home / "config.json.part"
+    part.mkdir()  # so that writing it fails
+    assert "Saved" not in page.try_(**WIFI, host="127.0.0.1", port=broker.port)
+    device.kill()
+    part.rmdir()
+    part.write_text('{"host": "127.0')  # what a power cut leaves
+    device.start()
+    device.wait_for(lambda: [1] * page.there())
+    assert page.try_(**WIFI, host="127.0.0.1", port=broker.port).startswith("Saved.")
+    device.kill()  # before it restarts by itself
+    device.start()
+    device.wait_for(lambda: published("status"))
+
+
+# --- Improv ---
+
+OK = (2, b"\0")
+
+
+@pytest.fixture
+def serial(device, page):
+    return Serial(device.process)
+
+
+def settings(ssid, key):
+    return bytes([len(ssid)]) + ssid + bytes([len(key)]) + key
+
+
+def test_improv_tells_state_device_and_networks(device, serial):
+    serial.command(2)
+    assert [serial.packet(), serial.packet()] == [OK, (1, b"\2")]
+    serial.send(b">>> \r\nIMPROV\1\3\2\2\0\0" + b"garbage")  # a wrong checksum
+    assert serial.packet() == (2, b"\1")
+    serial.command(3)
+    assert (serial.packet(), serial.result()) == (OK, (3, ["Inflight", "0.1.0", "unix", "inflight-box"]))
+    serial.command(4)
+    assert serial.packet() == OK
+    found = [serial.result() for _ in range(4)]
+    assert found[0] == (4, ["attic", "-60", "YES"]) and found[1][1][2] == "NO" and found[-1] == (4, [])
+    serial.command(99)
+    assert serial.packet() == (2, b"\2")
+
+
+def test_improv_brings_the_network_and_the_page_the_rest(device, page, serial, broker):
+    serial.command(1, b"\5x")
+    assert [serial.packet(), serial.packet()] == [OK, (2, b"\1")]
+    serial.command(1, settings(b"attic", b"wrong-key"))
+    assert [serial.packet() for _ in range(4)] == [OK, (1, b"\3"), (1, b"\2"), (2, b"\3")]
+    serial.command(1, settings(b"attic", b"the-wifi-key"))
+    assert [serial.packet() for _ in range(3)] == [OK, (1, b"\3"), (1, b"\4")]
+    url = f"http://127.0.0.2:{page.port}/"
+    assert serial.result() == (1, [url])
+    serial.command(2)
+    assert [serial.packet(), serial.packet()] == [OK, (1, b"\4")]
+    assert serial.result() == (2, [url])
+    # The page is there in the network, too, and asks only for the rest.
+    assert page.request("GET", "/", Host=f"127.0.0.2:{page.port}")[0] == 200
+    assert '<option value="attic" selected>' in page.text and "the-wifi-key" not in page.text
+    assert page.try_(ssid="attic", key="", host="127.0.0.1", port=broker.port).startswith("Saved.")
+    assert device.end()[1] == AGAIN
+    assert configuration(device)["wifi_key"] == "the-wifi-key"
+
+
+def test_ctrl_c_ends_the_set_up(device, serial):
+    """A byte of each command is Ctrl-C; only one outside is meant for the interpreter."""
+    serial.command(2)
+    assert [serial.packet(), serial.packet()] == [OK, (1, b"\2")]
+    serial.send(b"\3")
+    assert device.end()[1] == 0

@@ -1,0 +1,101 @@
+"""The page of the set-up in headless Chromium, whose scripts are switched off: a person fills the form, and sees the
+outcome."""
+
+import json
+import re
+import subprocess
+
+import pytest
+import trustme
+
+from dev.certificates import server_context
+from dev.tls_proxy import tls_proxy
+from host_tests.firmware.setting_up import Page, free_ports, patiently
+from host_tests.inflight_tools.fleet.report import chromium
+
+pytestmark = pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
+
+
+@pytest.fixture
+def device(machine):
+    """A Machine that waits for its set-up; `url` is that of its page."""
+    page, names = free_ports()
+    machine.environment = {"INFLIGHT_SETUP": f"{page}:{names}"}
+    machine.stdin = subprocess.PIPE
+    networks = [{"ssid": "attic", "rssi": -60, "key": "the-wifi-key"}, {"ssid": "a" * 32, "rssi": -70}]
+    (machine.home / "networks.json").write_text(json.dumps(networks))
+    machine.start()
+    machine.wait_for(lambda: [1] * Page(page).there())
+    machine.url = f"http://127.0.0.1:{page}/"
+    return machine
+
+
+class Person:
+    """Somebody at the page of a browser."""
+
+    def __init__(self, page):
+        self._page = page
+
+    def _do(self, method, selector, **more):
+        # The result, when there is such an element. Its number is valid until the page has loaded.
+        def done():
+            try:
+                root = self._page.call("DOM.getDocument")["root"]["nodeId"]
+                node = self._page.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+                return node and (self._page.call(method, nodeId=node, **more), True)
+            except OSError:
+                return False
+
+        return patiently(done)[0]
+
+    def fill(self, **fields):
+        for name, text in fields.items():
+            self._do("DOM.focus", f"[name={name}]")
+            self._page.type(str(text))
+
+    def choose_file(self, path):
+        self._do("DOM.setFileInputFiles", "[name=ca]", files=[str(path)])
+
+    def submit(self):
+        self._page.press("Enter")  # in the last field
+
+    def told(self, text):
+        """Waits until the page tells this outcome."""
+
+        def outcome():
+            html = self._do("DOM.getOuterHTML", "html")["outerHTML"]
+            return any(text in found for found in re.findall('id="outcome">([^<]*)', html))
+
+        patiently(outcome)
+
+
+def test_a_person_sets_the_device_up(device, broker, tmp_path, published):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    with (
+        tls_proxy(broker.port, server_context(authority, "localhost")) as tls,
+        chromium.Chromium(tmp_path / "chromium") as browser,
+    ):
+        page = browser.open(device.url, width=390, script=False)
+        person = Person(page)
+        page.picture(tmp_path / "page.png")
+        person.fill(key="wrong-key", host="localhost", port=tls.port)
+        person.submit()
+        person.told("The key of the network attic is wrong")
+        person.choose_file(tmp_path / "ca.pem")
+        person.fill(key="the-wifi-key")
+        person.submit()
+        person.told("Saved.")
+        assert {url.split("/")[2] for url in page.requests()} == {device.url.split("/")[2]}
+        assert page.errors() == []
+        assert device.end()[1] == 75
+        device.start()
+        device.wait_for(lambda: published("status"))
+
+
+def test_any_address_leads_to_the_page_which_fits_a_phone(device, tmp_path):
+    with chromium.Chromium(tmp_path / "chromium") as browser:
+        page = browser.open(device.url + "generate_204", width=360)
+        assert page.ask("document.documentElement.scrollWidth") == 360 == page.ask("innerWidth")
+        assert page.ask("location.href") == device.url
+        assert page.ask("[...document.querySelectorAll('option')].map(o => o.value)") == ["attic", "a" * 32]
