@@ -49,7 +49,7 @@ class Fleet:
         board = self._sensor.BOARD
         found = release.application(board, number)
         if outcome == BROKEN:
-            found["start.mpy"] = compile_mpy("raise RuntimeError('a defect')", "start")
+            found["assemble.mpy"] = compile_mpy("raise RuntimeError('a defect')", "assemble")
         return release.make(found, self.key, number, board, trial_s=20)
 
 
@@ -69,7 +69,6 @@ class Outcomes:
                 return self.told.get(number)
             if kind == "release" and fields["state"] in (GOOD, BROKEN):
                 self.told[fields["release"]] = fields["state"]
-                print(fields)
 
 
 def phase(emulated, flash):
