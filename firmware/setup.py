@@ -245,10 +245,13 @@ def run(board, radio):
         while not setup.ends or ticks_diff(setup.ends, ticks_ms()) > 0:
             board.watchdog(_WATCHDOG_MS)
             poll.poll(_BUSY_MS if setup.busy else _IDLE_MS)
-            setup.step()
-            pages.step()
-            names.step()
-            serial.step()
+            try:
+                setup.step()
+                pages.step()
+                names.step()
+                serial.step()
+            except MemoryError:
+                gc.collect()  # what a peer asked for is lost, and asked for again
     finally:
         serial.close()
     board.sleep(0, True)

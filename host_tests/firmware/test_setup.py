@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import os
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 import trustme
@@ -13,6 +15,8 @@ from dev.demo.mosquitto import Mosquitto, unavailable
 from dev.tls_proxy import tls_proxy
 from host_tests import mosquitto_lines
 from host_tests.firmware.setting_up import Page, Serial, ask_name, free_ports
+from inflight_tools.boards.bundle import files
+from inflight_tools.cache import write_below
 
 AGAIN = 75  # exit status that asks for a restart
 NETWORKS = [
@@ -260,6 +264,34 @@ def test_a_power_cut_while_the_configuration_is_written(device, page, broker, pu
     device.kill()  # before it restarts by itself
     device.start()
     device.wait_for(lambda: published("status"))
+
+
+# --- heap ---
+
+
+@pytest.mark.parametrize("machine", ["micropython-x86"], indirect=True)
+def test_heap(device, broker, tmp_path):
+    """As it is deployed, on a 32-bit processor: the whole set-up with a form and an attempt."""
+    for path, content in files("unix").items():
+        write_below(tmp_path / "flash", {path[1:]: content})
+    lib = {"MICROPYPATH": f".frozen:{tmp_path}/flash/lib"}
+    own = {"INFLIGHT_HOME": str(device.home), "INFLIGHT_DEVICE_ID": "box"}
+    script = Path(__file__).parent / "device_scripts/setup_heap.py"
+    device.process = subprocess.Popen(
+        [*device.found.command("96k"), script],
+        env={**os.environ, **device.environment, **lib, **own},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    page = Page(device.page_port)
+    device.wait_for(lambda: [1] * page.there())
+    assert page.try_(**WIFI, host="127.0.0.1", port=broker.port).startswith("Saved.")
+    output, status = device.end()
+    assert status == AGAIN, output
+    held = [int(line.split()[1]) for line in output.splitlines() if line.startswith("heap ")]
+    print(f"{held[0]:,} bytes of heap in the beginning, {held[-1]:,} at most")
+    assert held[-1] < 50_000
 
 
 # --- Improv ---
