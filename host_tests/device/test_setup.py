@@ -1,12 +1,14 @@
 """What the set-up tries, and when it ends, with a fake radio. The sockets: host_tests/firmware."""
 
 import os
+import sys
 
+import assemble
 import setup
 from codes import CONNECTING, NO_AP, ONLINE, WRONG_KEY
 from config import check
 from files import exists
-from harness import eq
+from harness import SkipTest, eq
 from setup_attempt import Failed, join
 from setup_http import Request
 
@@ -170,3 +172,46 @@ def test_only_the_device_itself_is_a_host():
             request = Request()
             request.receive(("GET / HTTP/1.1\r\nHost: %s\r\n\r\n" % host).encode())
             eq((host, site.setup.check(request)), (host, "http://192.168.4.1/"))
+
+
+# --- when it begins ---
+
+
+class Path:
+    """A board whose configuration is at `path`."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def config_path(self):
+        return self._path
+
+
+def begins(path, available=True):
+    """Whether a start with this path of the configuration is a set-up."""
+    ran = []
+    kept = setup.run, sys.modules.pop("setup_board", None)
+    setup.run = lambda board, radio: ran.append(radio)
+    sys.modules["setup_board"] = radio = Radio()
+    radio.available = lambda: available
+    try:
+        assemble._set_up(Path(path))
+    finally:
+        setup.run, module = kept
+        del sys.modules["setup_board"]
+        if module:
+            sys.modules["setup_board"] = module
+    return bool(ran)
+
+
+def test_only_a_missing_file_opens_it():
+    if sys.platform == "webassembly":
+        raise SkipTest("its file system has error codes of its own")
+    name = PATH + "config.json"
+    eq((begins(name), begins(name, available=False)), (True, False))
+    for content in ("", "{", '{"host": "broker"}'):
+        with open(name, "w") as f:
+            f.write(content)
+        eq((content, begins(name)), (content, False))
+    eq(begins(name + "/config.json"), False)  # what cannot be looked at may be there
+    os.remove(name)
