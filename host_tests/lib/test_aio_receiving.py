@@ -11,6 +11,7 @@ from dev.reference.kinds import PUBACK, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
 from dev.reference.wire import puback, publish, suback, unsuback
 from host_tests.broker import PATIENCE_S, Automatic, Gone
 from host_tests.lib.aio_clients import LIMIT_S, STRICT, make, play, run, subscribed, until
+from inflight import RamFlash
 from inflight.compat import ticks_add, ticks_ms
 
 pytestmark = STRICT
@@ -50,6 +51,27 @@ def test_handlers(broker):
     play(broker, script, scene)
     assert got == [("t/0", b"a", 0, True, False), ("t/1", b"b", 1, False, False), ("t/2", b"c", 2, False, False)]
     assert [type(e) for e in client.errors] == [KeyError]
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_long_messages_for_a_consumer(broker, level):
+    """Any one that the buffer holds whole, beyond 64 KiB too."""
+    client = make(broker.port, RamFlash(16, 16384), buffer=bytearray(1 << 18), protocol_level=level)
+
+    @subscribed
+    def script(b):
+        properties = b"\0" if level == 5 else None
+        b.send(publish("t", b"a" * 65_530, properties=properties), publish("t", b"b" * 131_000, properties=properties))
+
+    async def scene():
+        async with client:
+            await client.subscribe("t", 1)
+            await client.connect()
+            for letter, n in ((b"a", 65_530), (b"b", 131_000)):
+                message = await client.__anext__()
+                assert (message.topic, message.payload) == ("t", letter * n)
+
+    play(broker, script, scene)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

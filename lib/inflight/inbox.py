@@ -1,8 +1,8 @@
 # Where messages wait for a consumer of the asyncio client: a queue of bytes of its own, so that reading goes on and
-# nothing that the peer sends takes more memory. A record is its length, flags, redelivered, the topic's length, where
-# the payload begins, then topic, Message ID (QoS 1 and 2), properties (level 5) and payload as they came.
+# nothing that the peer sends takes more memory. A record is its length, flags, redelivered, the topic's length, then
+# topic, Message ID (QoS 1 and 2), properties (level 5) and payload as they came.
 
-from struct import pack_into
+from struct import pack_into, unpack_from
 
 from .compat import const, copy
 from .packet import compact
@@ -16,18 +16,20 @@ class Received:
     offset = 0
 
     def __init__(self, record):
-        flags = record[2]
-        topic_end = _HEAD + (record[4] << 8 | record[5])
+        _, flags, redelivered, topic_end = unpack_from(">IBBH", record)
+        topic_end += _HEAD
         self.topic = str(record[_HEAD:topic_end], "utf-8")
         self.qos = flags >> 1 & 3
         self.retain = flags & 1 == 1
         self.dup = flags & 8 == 8
-        self.redelivered = record[3] == 1
+        self.redelivered = redelivered == 1
         self.mid = record[topic_end] << 8 | record[topic_end + 1] if self.qos else 0
-        body = _HEAD + (record[6] << 8 | record[7])
-        self._block = bytes(record[topic_end + (2 if self.qos else 0) : body])  # the properties of level 5
-        self.payload = bytes(record[body:])
+        self.payload = bytes(record[self._body(record, topic_end + (2 if self.qos else 0)) :])
         self.size = len(self.payload)
+
+    def _body(self, record, i):
+        # Where the payload begins: level 5 has properties in front of it.
+        return i
 
     @property
     def view(self):
@@ -61,15 +63,14 @@ class Inbox:
         buf = self._buf
         at = self._end
         copy(buf, at + _HEAD, decoder.buf[decoder.topic : decoder.topic + n])
-        body = decoder.at - decoder.topic
-        pack_into(">HBBHH", buf, at, _HEAD + n, decoder.flags, redelivered, decoder.topic_len, body)
+        pack_into(">IBBH", buf, at, _HEAD + n, decoder.flags, redelivered, decoder.topic_len)
         self._end = at + _HEAD + n
         if decoder.flags & 6:
             self.unanswered += 1
         return True
 
     def _record(self, at):
-        return self._buf[at : at + (self._buf[at] << 8 | self._buf[at + 1])]
+        return self._buf[at : at + unpack_from(">I", self._buf, at)[0]]
 
     def take(self, make):
         """Returns the oldest message, make(record); None if there is none."""
@@ -87,8 +88,9 @@ class Inbox:
         at = self._start
         while at < self._end:
             record = self._record(at)
-            topic_end = _HEAD + (record[4] << 8 | record[5])
-            if record[2] & 4 and record[topic_end] << 8 | record[topic_end + 1] == mid:
+            _, flags, _, topic_end = unpack_from(">IBBH", record)
+            topic_end += _HEAD
+            if flags & 4 and record[topic_end] << 8 | record[topic_end + 1] == mid:
                 return True
             at += len(record)
         return False

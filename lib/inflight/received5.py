@@ -12,6 +12,11 @@ class Received5(Fields, Received):
         super().__init__(record)
         self._client = client
 
+    def _body(self, record, i):
+        behind = Cursor(record).start(i, len(record), IN_PUBLISH)
+        self._block = bytes(record[i:behind])
+        return behind
+
     def _cursor(self):
         cursor = Cursor(self._block)
         cursor.start(0, len(self._block), IN_PUBLISH)
