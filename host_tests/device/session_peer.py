@@ -46,13 +46,14 @@ class Peer:
     """A session with a test in the broker's place, and a clock that the test advances."""
 
     session_class = Session
+    client_id = b"dev"
 
     def __init__(self, device=None, buffer=256, **options):
         self.now = 0
         self.got = []
         self.notices = []  # what the application is told at level 5
         journal = Journal(device) if device else Journal(RamFlash())
-        self.session = self.session_class(journal, bytearray(buffer), b"dev", **options)
+        self.session = self.session_class(journal, bytearray(buffer), self.client_id, **options)
 
     def written(self):
         """All pending bytes."""

@@ -2,7 +2,7 @@
 
 import sys
 
-from dev.reference.kinds import PUBLISH
+from dev.reference.kinds import PUBLISH, PUBREL
 from dev.reference.wire import puback, pubcomp, pubrec
 from harness import SkipTest, eq, raises
 from inflight.flash import RamFlash
@@ -107,6 +107,28 @@ def test_a_message_that_waits_while_others_fail():
     eq(messages(peer.up()), [(b"first", 1, VALUES)])
 
 
+def test_no_memory_while_they_are_taken():
+    """The next publish() with the same ones takes all of them."""
+
+    class Short:
+        block = properties(expiry=DAY).block
+        will = False
+        left = 1
+
+        @property
+        def expiry(self):
+            self.left -= 1
+            if self.left == 0:
+                raise MemoryError
+            return DAY
+
+    p = Short()
+    peer = Peer5()
+    raises(MemoryError, peer.publish, b"lost", 1, b"t", False, p)
+    peer.publish(b"x", properties=p)
+    eq([of(s) for s in peer.up()], [(b"x", 1, [(2, DAY)])])
+
+
 def test_lower_levels_send_them_without():
     """The level may change while messages wait."""
     device = RamFlash()
@@ -138,6 +160,34 @@ def test_a_smaller_buffer_than_before():
     raises(OSError, peer.up)
     eq(peer.session.journal.live, 1)
     eq([of(p) for p in Peer5(device, 512).up()], [(b"x", 1, [(9, bytes(124))])])
+
+
+def test_whatever_is_accepted_is_sent():
+    """As long a topic as fits beside the properties, whatever the messages before needed: fresh, from the journal, and
+    by a later life at another level."""
+    kinds = {
+        None: [],
+        WHOLE: [1, 3, 8, 9, 0x26],
+        properties(expiry=DAY): [2],
+        properties(expiry=DAY, content_type="c" * 20): [2, 3],
+        properties(text=True): [1],
+    }
+    for p in kinds:
+        longest = 80 - 9 - (len(p.block) if p else 1)
+        for n in (0, 100, 900):
+            device = RamFlash(16, 4096)
+            peer = Peer5(device, 160, max_inflight=20)
+            raises(ValueError, peer.publish, bytes(n), 1, b"t" * (longest + 1), False, p)
+            wanted = []
+            for other in kinds:
+                for length, q in ((longest, p), (1, other)):
+                    peer.publish(bytes(n), 1, b"t" * length, properties=q)
+                    wanted.append((length, n, kinds[q]))
+            sent = peer.up()
+            for later in (peer, Peer5(device, 160, max_inflight=20)):
+                eq([(len(s.topic), len(s.payload), [kind for kind, _ in s.properties]) for s in sent], wanted)
+                peer.lose()
+                sent = later.up(1)
 
 
 def test_maximum_packet_size_counts_them():
@@ -243,6 +293,33 @@ def test_expired_and_never_sent():
     peer.now = 20_000
     peer.publish(b"f", properties=short)
     eq([p.payload for p in peer.sent()], [b"f"])
+
+
+def test_a_long_message_that_expired():
+    """Nothing of a payload that would have been sent in pieces is left."""
+    peer = Peer5(RamFlash(8, 4096))
+    peer.publish(b"first")
+    peer.publish(bytes(500), properties=properties(expiry=5))
+    peer.now = 5_000
+    eq([p.payload for p in peer.up()], [b"first"])
+    eq((peer.count("expired"), peer.session.pending), (1, 1))
+    peer.publish(b"next")
+    eq([p.payload for p in peer.sent()], [b"next"])
+
+
+def test_expired_in_front_of_a_pubrel():
+    """The broker's quota keeps a message waiting, and the next one is past PUBREC: that PUBREL is whole."""
+    peer = Peer5(RamFlash(8, 1024))
+    peer.publish(b"a", 2, properties=properties(expiry=5))
+    peer.publish(b"b", 2)
+    peer.publish(b"c", 1, properties=WHOLE)
+    a, b, c = [p.mid for p in peer.up()]
+    peer.feed(puback(c))
+    peer.feed(pubrec(a, 0x97, NONE))
+    peer.feed(pubrec(b))
+    peer.lose()
+    peer.now = 6_000
+    eq([(p.kind, p.mid) for p in peer.up(1)], [(PUBREL, b)])
 
 
 def test_expired_and_perhaps_sent():

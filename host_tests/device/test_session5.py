@@ -166,13 +166,13 @@ def test_server_keep_alive():
     eq(peer.sent(), [])
 
 
+class Nameless(Peer5):
+    client_id = b""
+
+
 def test_assigned_client_id():
     """[MQTT5-3.1.3-2] [MQTT5-3.1.3-7] [MQTT5-3.2.2-16] The journal keeps it, before the first message leaves."""
     device = RamFlash()
-
-    class Nameless(Peer5):
-        client_id = b""
-
     peer = Nameless(device, adopt=True)
     eq(peer.call().client_id, "")
     peer.publish(b"x")
@@ -186,6 +186,62 @@ def test_assigned_client_id():
     peer = Nameless(adopt=True)
     peer.call()
     eq(error_of(peer, wire.connack(0, 0, NONE)), 0x82)
+
+
+def test_assigned_client_id_of_no_use():
+    """[MQTT5-3.1.3-7] One that is empty, or too long for the next CONNECT or for the journal, ends the connection, and
+    is not kept."""
+
+    for buffer, size, wrong in ((256, 256, 0), (256, 256, 100), (256, 4096, 101), (2048, 4096, 490)):
+        device = RamFlash(8, size)
+        peer = Peer5(device, buffer, adopt=True)
+        peer.call()
+        eq(error_of(peer, wire.connack(0, 0, block((ASSIGNED, "x" * wrong)))), 0x82)
+        peer.lose()
+        eq(peer.call().client_id, "")
+        eq(Peer5(device, buffer, adopt=True).call().client_id, "")
+    peer = Peer5(RamFlash(8, 4096), 256, adopt=True)
+    peer.call()
+    peer.answer(0, (ASSIGNED, "x" * 100))
+    peer.lose()
+    eq(len(peer.call().client_id), 100)
+
+
+def test_power_cut_while_an_assigned_client_id_is_kept():
+    """A clean session without an id has used the journal before. The next start has one of both ids, and the
+    message."""
+
+    class Cut(RamFlash):
+        volatile = False
+        left = -1
+
+        def program(self, *of):
+            if self.left == 0:
+                raise OSError("cut")
+            self.left -= 1
+            super().program(*of)
+
+    cuts = 0
+    while True:
+        device = Cut(8, 1024)
+        peer = Nameless(device)
+        peer.up(0, True, (ASSIGNED, "for this connection"))
+        peer.lose()
+        peer.publish(b"x")
+        peer = Nameless(device, adopt=True)
+        device.left = cuts
+        try:
+            peer.up(0, False, (ASSIGNED, "auto-7"))
+        except OSError:
+            pass
+        whole = device.left > 0
+        device.left = -1
+        peer = Nameless(device, adopt=True)
+        eq((peer.call().client_id in ("", "auto-7"), peer.session.pending), (True, 1))
+        cuts += 1
+        if whole:
+            break
+    assert cuts > 5
 
 
 # --- sessions that the broker keeps, or not ---
@@ -542,6 +598,16 @@ def test_journal_with_messages_that_are_too_long():
         gone = [k for k, n in enumerate(sizes) if n > 100]
         eq((peer.count("undeliverable"), peer.count("dropped")), (len(gone), len(gone)))
         eq([(e.code, e.mid, e.seq) for e in peer.notices], [(0x95, k + 1, k) for k in gone])
+
+
+def test_more_messages_that_are_too_long():
+    """The application is told of some: the others are counted, so their number takes no memory."""
+    peer = Peer5(RamFlash(8, 4096))
+    for _ in range(100):
+        peer.publish(bytes(100))
+    peer.up(0, False, (MAXIMUM, 100))
+    eq((peer.count("undeliverable"), peer.session.pending), (100, 0))
+    eq([e.mid for e in peer.session.notices + peer.notices], list(range(1, 65)))
 
 
 def test_a_message_past_pubrec_is_not_too_long():

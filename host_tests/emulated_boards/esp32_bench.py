@@ -26,6 +26,26 @@ def run_image(folder, content, work):
         return result, image.unpack(board.snapshot())
 
 
+def installed(files):
+    """The flash of a board with these files, which has not started yet."""
+    return bytes(image.finished(files))
+
+
+def cold(flash, work):
+    """Runs coroutine work(board) with a board that starts from cold with `flash`. Returns (what work returns, the flash
+    then)."""
+    with Board(flash) as board:
+        board.switch_on(watched=True)
+        result = asyncio.run(work(board))
+        board.switch_off()
+        return result, board.snapshot()
+
+
+def unpack(flash):
+    """{path: content} of all files in the flash."""
+    return image.unpack(flash)
+
+
 @contextmanager
 def bare():
     """The port of a board with nothing but its firmware."""
@@ -89,6 +109,4 @@ class Bench:
 
         return self.copy(start, _MAKE_JOURNAL, _S, flash or self._bare)
 
-    def unpack(self, flash):
-        """{path: content} of all files in the flash."""
-        return image.unpack(flash)
+    unpack = staticmethod(unpack)

@@ -52,7 +52,7 @@ class Cuts:
             await board.until(lambda: board.power.cut, _LIFE_S, "the power cut")
             return board.snapshot(), board.notes, board.power.cut
 
-        return self._ended(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
+        return self._go_on(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
 
     def live_until(self, bench, task, flash, note, longest):
         """One life, which ends at any time within `longest` seconds after the board has noted `note`."""
@@ -64,7 +64,7 @@ class Cuts:
             await board.until(lambda: board.power.cut, _LIFE_S, "the power cut")
             return board.snapshot(), board.notes, board.power.cut
 
-        return self._ended(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
+        return self._go_on(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
 
     def first(self, bench, task, flash, port, topic):
         """A life that ends when it was delivered on `topic`. Returns what that leaves in the flash."""
@@ -75,7 +75,7 @@ class Cuts:
             board.power.off("between operations")
             return board.snapshot(), board.notes, board.power.cut
 
-        return self._ended(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
+        return self._go_on(bench, *bench.copy(life, task, 2 * _LIFE_S, flash))
 
     def last(self, bench, task, flash, port, topic, over=lambda subscriber: True):
         """The board runs until QoS 1 and QoS 2 messages of this run arrived at `topic` (so earlier ones of the same
@@ -94,12 +94,16 @@ class Cuts:
 
         bench.copy(life, task, 2 * _LIFE_S, flash)
 
-    def _ended(self, bench, flash, notes, cut):
-        self.cuts[f"{cut}, {bench.phase(notes)}"] += 1
+    def _go_on(self, bench, flash, notes, cut):
+        self.ended(f"{cut}, {bench.phase(notes)}", notes)
+        return flash
+
+    def ended(self, how, notes):
+        """A life has ended `how`; its notes tell what was accepted."""
+        self.cuts[how] += 1
         told = {note >> 2: note & 3 for note in _accepted(notes)}
         self.reused += self.accepted.keys() & told.keys()
         self.accepted |= told
-        return flash
 
 
 def _accepted(notes):
@@ -110,15 +114,16 @@ def _accepted(notes):
 def judge(cuts, delivered):
     """Returns (lost, doubled): sequence numbers that were accepted and not delivered, and those of QoS 2 delivered
     twice. delivered() returns all messages so far."""
-    lost, doubled = _judge(cuts, delivered())
+    lost, doubled = compare(cuts, delivered())
     end = time.monotonic() + 20  # what the broker delivered last is on its way
     while lost and time.monotonic() < end:
         time.sleep(0.1)
-        lost, doubled = _judge(cuts, delivered())
+        lost, doubled = compare(cuts, delivered())
     return lost, doubled
 
 
-def _judge(cuts, delivered):
+def compare(cuts, delivered):
+    """judge() now: `delivered` are messages."""
     times = Counter((one.fields["seq"], one.qos) for one in delivered if "seq" in one.fields)
     lost = set(cuts.accepted.items()) - set(times)
     return sorted(lost), sorted(seq for (seq, qos), n in times.items() if qos == 2 and n > 1)

@@ -23,6 +23,23 @@ def run_image(folder, content, work):
     return copies.staged(work, board, board.switch_on), filesystem.unpack(board.snapshot())
 
 
+def installed(files):
+    """The flash of a board with these files, which has not started yet."""
+    return Board(filesystem.pack(files)).snapshot()
+
+
+def cold(flash, work):
+    """Runs coroutine work(board) with a board that starts from cold with `flash`. Returns (what work returns, the flash
+    then)."""
+    board = Board({0: flash})
+    return copies.staged(work, board, board.switch_on), board.snapshot()
+
+
+def unpack(flash):
+    """{path: content} of all files in the flash."""
+    return filesystem.unpack(flash)
+
+
 @contextmanager
 def bare():
     """The port of a board with nothing but its firmware."""
@@ -96,6 +113,4 @@ class Bench:
         copies.staged(_stop_when_ready, board, board.switch_on)
         return board.snapshot(), board.power.cut
 
-    def unpack(self, flash):
-        """{path: content} of all files in the flash."""
-        return filesystem.unpack(flash)
+    unpack = staticmethod(unpack)

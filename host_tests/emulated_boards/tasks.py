@@ -14,7 +14,7 @@ from inflight_tools.boards.bundle import compile_mpy, files
 # connected or stays offline.
 CUT, RESTART, DROP, TLS, WRONG_AUTHORITY, WRONG_NAME, SLEEP, CRASH, HANG = range(9)
 PLAIN, PUBLISHER, OFFLINE = 999, 1000, 2000
-_CODE = Path(__file__).parent / "board"
+CODE = Path(__file__).parent / "board"  # what runs on them
 _SINCE_2000 = (-10_000, 1)  # days from now that certificates are good for: a board's clock may not be set yet
 
 
@@ -65,7 +65,7 @@ class Brokers:
         """All files of the board: the application as it is deployed, but for a main.py that does several tasks."""
         board = self._sensor.BOARD
         found = files(board) | self.files()
-        found["/main.py"] = (_CODE / "main.py").read_bytes()
+        found["/main.py"] = (CODE / "main.py").read_bytes()
         for module, source in (("publisher", "publisher"), ("harness", f"harness_{board}")):
-            found[f"/lib/{module}.mpy"] = compile_mpy((_CODE / f"{source}.py").read_text(), f"{module}.py")
+            found[f"/lib/{module}.mpy"] = compile_mpy((CODE / f"{source}.py").read_text(), f"{module}.py")
         return found

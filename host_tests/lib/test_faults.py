@@ -496,6 +496,30 @@ def test_flash_fails_in_publish(make, online):
         assert broker.payloads() == [b"2"]
 
 
+def test_flash_fails_once_in_publish(make):
+    """The message is taken when the journal was read anew, with its topic, whatever on_disconnect published."""
+
+    class FailingOnce(FailingFlash):
+        def writeblocks(self, block, buf, offset=0):
+            fail, self.fail = self.fail, False
+            if fail:
+                raise OSError(5, "flash")
+            super().writeblocks(block, buf, offset)
+
+    device = FailingOnce()
+
+    def on_disconnect(error):
+        client.publish("status", b"gone", qos=1)
+
+    with Automatic() as broker:
+        client = make(broker.port, device, on_disconnect=on_disconnect)
+        client.connect()
+        device.fail = True
+        client.publish("t", b"1", qos=1)
+        assert client.drain(3000)
+    assert [(p.topic, p.payload) for p in broker.arrived] == [("status", b"gone"), ("t", b"1")]
+
+
 def test_connection_lost_while_publish_waits_for_space(make):
     """The journal is full: publish() raises OutboxFull."""
     with Automatic(Faults(silent=(PUBLISH,))) as broker:

@@ -11,7 +11,7 @@ from dev.reference.properties import block
 from dev.reference.wire import connack, disconnect, packet, pingresp, puback, publish, pubrec, suback, unsuback
 from host_tests.broker import Automatic
 from host_tests.lib import aio_clients
-from inflight import ConnectRefused, ProtocolError, RamFlash, properties
+from inflight import ConnectRefused, OutboxFull, ProtocolError, RamFlash, properties
 from inflight.refused import Disconnected, PublishRefused
 from inflight.subscription import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_IF_NEW, RETAIN_NEVER
 
@@ -415,6 +415,9 @@ BAD_ARGUMENTS = [
     {"will": (b"\xff", b"", 0, False)},
     {"will": ("a", b"", 3, False)},
     {"buffer": bytearray(128), "password": b"x" * 64},
+    {"slept": 0.5},
+    {"slept": -1},
+    {"slept": 1 << 32},
 ]
 
 
@@ -804,6 +807,33 @@ def test_wrong_properties(make5):
         make5(1, will=("w", b"", 0, False, {}))
         make5(1, will=("w", b"", 0, False, "text"))
     assert client.pending == 0
+
+
+def test_a_handler_publishes_while_publish_waits(broker, make5):
+    """A message that waits for space in the journal keeps its topic and properties."""
+
+    def serve(message):
+        client.publish("other", b"", 0, properties=properties(content_type="other"))
+
+    client = make5(broker.port, RamFlash(4, 1024), max_inflight=1, on_message=serve)
+    with pytest.raises(OutboxFull):
+        while True:
+            client.publish("t", bytes(200), 1)
+
+    def script(b):
+        b.welcome()
+        first = b.expect(PUBLISH)
+        b.send(publish("q", b"", properties=NONE))
+        b.expect(PUBLISH, topic="other")
+        b.acknowledge(first)
+        while b.take(topic="t").payload != b"late" * 50:
+            pass
+        assert b.connection.packets[-1].properties == [(3, "own")]
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"late" * 50, 1, properties=properties(content_type="own"))
+        assert client.drain(3000)
 
 
 # --- properties of messages that arrive ---

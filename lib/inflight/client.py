@@ -253,10 +253,11 @@ class Client(Base):
         try:
             mid = session.publish(session.out.name, payload, qos, retain)
         except OutboxFull:
-            mid = self._publish_when_free(payload, qos, retain)
+            mid = self._publish_when_free(topic, payload, qos, retain, properties)
         except OSError as e:
             # The flash failed: once more, when the journal has looked at it. Within a handler its message comes first.
             self._check_interrupted(e)
+            self._check(topic, qos, properties)  # on_disconnect may have published
             mid = session.publish(session.out.name, payload, qos, retain)
         if session.connected and not self._pending_error:
             try:
@@ -293,13 +294,13 @@ class Client(Base):
             raise
         return 0
 
-    def _publish_when_free(self, payload, qos, retain):
+    def _publish_when_free(self, topic, payload, qos, retain, properties):
         # While the broker takes messages a full journal is worth waiting for.
         end = ticks_add(ticks_ms(), self._timeout_ms)
-        name = self.session.out.name
         while True:
+            self._check(topic, qos, properties)  # handlers may have published
             try:
-                return self.session.publish(name, payload, qos, retain)
+                return self.session.publish(self.session.out.name, payload, qos, retain)
             except OutboxFull:
                 if self._in_callback or not self.connected or ticks_diff(end, ticks_ms()) <= 0:
                     raise

@@ -1,6 +1,7 @@
 # Message expiry without a clock. A device without power does not know how long, so ages are counted in the journal's
 # seconds, which only grow: while the client runs, and by what slept() is told. They are written behind each message
-# that has an expiry; a mount goes on from the highest. So a message may live too long, never too short.
+# that has an expiry; a mount goes on from the highest. So a message may live too long, and too short by
+# less than the second in which it was accepted.
 #
 #   a message that has expired        is
 #   and can not have been sent        dropped, and counted

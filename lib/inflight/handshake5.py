@@ -33,15 +33,15 @@ from .cursor import (
     ProtocolError5,
 )
 from .handshake import accepted
-from .journal import OUT, RELEASED
-from .mqtt5 import ORPHANED, REPUBLISHED, UNDELIVERABLE, Session5
+from .journal import DONE, OUT, RELEASED, SESSION
+from .mqtt5 import MOST_INFLIGHT, ORPHANED, REPUBLISHED, UNDELIVERABLE, Session5
 from .outbound import REL, SEND, STATE
 from .send_buffer5 import stored_size
 from .session_record import CLEAN
 
 _CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
 _NUMBERS = (SESSION_EXPIRY, SERVER_KEEP_ALIVE, RECEIVE_MAXIMUM, MAXIMUM_QOS, RETAIN_AVAILABLE, MAXIMUM_SIZE)
-_MOST_INFLIGHT = const(64)
+_RECORD = const(11)  # bytes of a SESSION record in front of the client id
 _LEVEL = 0x84
 _TOO_LONG = 0x95
 
@@ -49,12 +49,14 @@ _TOO_LONG = 0x95
 # --- the client ---
 
 
-def check(session_expiry, clean_session, max_inflight, retry_ms):
+def check(session_expiry, clean_session, slept, max_inflight, retry_ms):
     """Raises ValueError."""
+    if not (isinstance(slept, int) and 0 <= slept <= 0xFFFFFFFF):
+        raise ValueError("slept is a whole number of seconds, 0 to 4294967295")
     if session_expiry is not None and (clean_session or not 0 < session_expiry <= 0xFFFFFFFF):
         raise ValueError("session_expiry is 1 to 4294967295 seconds; clean_session=True keeps no session")
-    if max_inflight > _MOST_INFLIGHT:
-        raise ValueError("level 5: max_inflight is %d at most" % _MOST_INFLIGHT)
+    if max_inflight > MOST_INFLIGHT:
+        raise ValueError("level 5: max_inflight is %d at most" % MOST_INFLIGHT)
     if retry_ms:
         raise ValueError("level 5 repeats nothing on the same connection [MQTT5-4.4.0-1]: retry_ms is 0")
 
@@ -66,6 +68,24 @@ def new_session(session_expiry, clean_session, slept, journal, buffer, name, *se
     if made.out.clock:
         made.out.clock.value += slept
     return made
+
+
+def stored_client_id(journal):
+    """Returns the client id that `journal` serves, b"" if none. Raises OSError."""
+    found = b""
+    nameless = []
+    at = journal.scan(SESSION, -1)
+    while at >= 0:
+        body = bytearray(journal.found_len)
+        journal.read(at, 0, body)
+        found = bytes(body[_RECORD:]) or found
+        if len(body) == _RECORD:
+            nameless.append(at)
+        at = journal.scan(SESSION, at)
+    if found:
+        for at in nameless:  # the id was assigned since, and power was cut before they were marked
+            journal.mark(at, DONE)
+    return found
 
 
 # --- CONNECT ---
@@ -108,13 +128,23 @@ def connack(session):
     if code:
         session.count[counters.REFUSED] += 1
         return
-    if not session.client_id and CLIENT_ID not in found:
-        raise ProtocolError5("no client id was assigned", ERROR)  # [MQTT5-3.1.3-7]
+    if not session.client_id:
+        _check_client_id(session, found.get(CLIENT_ID))
     accepted(session, not present, _republish)
     _apply(session, found)
     if session.journal:
         _drop_undeliverable(session)
         unload("refusing5")
+
+
+def _check_client_id(session, client_id):
+    # The broker assigned it. It has to fit the next CONNECT, and the journal at the next start. [MQTT5-3.1.3-7]
+    if not client_id:
+        raise ProtocolError5("no client id was assigned", ERROR)
+    journal = session.journal
+    n = len(client_id)
+    if n > session.space or (journal and 2 * journal.cost(_RECORD + n) > journal.reserve):
+        raise ProtocolError5("a client id of %d bytes was assigned, too long for the buffer or the journal" % n, ERROR)
 
 
 def _properties(d):

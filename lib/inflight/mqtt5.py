@@ -26,6 +26,7 @@ from .outbound import FINISH, REL, SEND, STATE, UNKNOWN, Outbound
 from .send_buffer5 import SendBuffer5
 from .session import Session
 
+MOST_INFLIGHT = const(64)  # messages to the broker
 NOTICE = const(1)  # what next_event() returns when `completed` is an exception: no packet that a broker sends
 
 REJECTED = const(17)  # indices of Session.count, behind those of counters
@@ -123,6 +124,7 @@ class Session5(Session):
         self.begin_anew = False  # the two sessions disagree: the next CONNECT ends that of the broker
         self.clean_start = False  # what the last CONNECT said
         self.reason = ""  # the text of the last CONNACK
+        self.space = 0  # bytes that the last CONNECT left of the buffer
         self.notices = []
         super().__init__(journal, *args, **options)
         self.count = array("I", bytes(4 * _COUNTERS))
@@ -135,9 +137,10 @@ class Session5(Session):
 
     def _load(self):
         if self._adopt and self.journal:
-            from .session_store import client_id
+            from .handshake5 import stored_client_id
 
-            self.client_id = client_id(self.journal)
+            self.client_id = stored_client_id(self.journal)
+            unload("handshake5")
         super()._load()
         if self.journal and not self.out.clock:
             from .expiry5 import newest
@@ -157,6 +160,11 @@ class Session5(Session):
         self.pause = 0  # ms since paused_at until messages may go again
         self.last_pause = 0
         self._most_received = 0
+
+    def connect(self, *args, **will):
+        super().connect(*args, **will)
+        # Space for a client id in the next one. The longest fixed header has 3 bytes more than the shortest.
+        self.space = len(self.out.buf) - 3 - packet.length(self.out.buf, 0)
 
     def connect_fields(self, clean_session, will):
         from .handshake5 import connect_fields

@@ -97,7 +97,7 @@ def configure(
     if protocol_level == 5:
         from .handshake5 import check, new_session
 
-        check(session_expiry, clean_session, max_inflight, retry_ms)
+        check(session_expiry, clean_session, slept, max_inflight, retry_ms)
         client.session = new_session(session_expiry, clean_session, slept, journal, buffer, name, *settings)
         client._attach = client.session.out.attach
     else:

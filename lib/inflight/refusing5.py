@@ -5,7 +5,7 @@ from errno import EOPNOTSUPP
 import inflight.counters as counters
 
 from .cursor import ERROR, ProtocolError5
-from .mqtt5 import HELD, LOWERED, REJECTED
+from .mqtt5 import HELD, LOWERED, MOST_INFLIGHT, REJECTED
 from .outbound import ERROR as MISPLACED
 from .outbound import UNKNOWN
 from .refused import PublishRefused
@@ -35,10 +35,12 @@ def rejected(session, kind, code):
 
 
 def tell(session, counter, code, mid):
-    """The message that Outbound5.give_up() gave up is dropped: counts that, and tells the application."""
+    """The message that Outbound5.give_up() gave up is dropped: counts that, and tells the application, of as many as
+    can be in flight at once: nobody knows how many the journal has that are too long."""
     session.count[counters.DROPPED] += 1
     session.count[counter] += 1
-    session.notices.append(PublishRefused(code, mid, session.outbound.rejected_seq))
+    if len(session.notices) < MOST_INFLIGHT:
+        session.notices.append(PublishRefused(code, mid, session.outbound.rejected_seq))
 
 
 def _hold(session):

@@ -20,8 +20,7 @@ _LONGEST = const(268435460)  # packet there is
 _EXPIRY = const(2)  # the property
 _STAMP = const(4)  # bytes
 _MOST = const(131)  # bytes of a trailer
-_SHORTEST = const(8)  # PUBLISH that is worth a try
-_GROWTH = const(2)  # so many bytes longer than a record a packet becomes, at most: properties and fixed header take one
+_GROWTH = const(2)  # bytes of length that a packet without properties has more than its record, at most
 
 
 def _digits(n):
@@ -66,7 +65,6 @@ class SendBuffer5(SendBuffer):
         self.clock = None
         self._properties = None
         self._trailer = b""
-        self._margin = _GROWTH
         self._behind_margin = self.buf[_GROWTH:]
         self._read_trailer = None
         # Of the last PUBLISH of QoS 1 or 2: where its properties begin, and its fixed header of level 4;
@@ -92,11 +90,12 @@ class SendBuffer5(SendBuffer):
             if properties and getattr(properties, "will", True):
                 raise ValueError("properties are what properties() makes, without will_delay")
             self.forget()
-            self._properties = properties
+            self._properties = self  # no properties are: until all of this is done, should memory be short
             self.block = properties.block if properties else self.no_properties
             self._trailer = self.block[1:]
             if properties and properties.expiry:
                 self._trailer = bytearray(self._trailer + bytes(_STAMP))
+            self._properties = properties
         elif not (properties and properties.expiry):
             return
         self._accepted = -1  # what was there has other properties, or another time
@@ -184,51 +183,51 @@ class SendBuffer5(SendBuffer):
         # many bytes are there, 0: it has expired.
         self.forget()
         self._accepted = -1
+        buf = self.buf
         journal = self.journal
         journal.check(address)
-        stored = journal.found_len
+        trailer = journal.found_len
         old = self._behind_margin
         at = journal.read(address, 0, old)
         size = packet.length(old, at)
-        if stored - size + _GROWTH > self._margin:
-            old = self._widen(stored - size + _GROWTH)
-            at = journal.read(address, 0, old)
-        topic = at + 2
-        while old[topic - 1] & 0x80:
-            topic += 1
-        payload = topic + 4 + (old[topic] << 8 | old[topic + 1])
-        if payload > len(old):
-            raise OSError(ENOBUFS, "topic and properties of a message do not fit the buffer")
-        end = min(at + size, len(old))
-        self._address = address
-        self._offset = end - at
-        self._left = at + size - end
-        self.rest = None
-        data = self._read_trailer
+        trailer -= size
+        data = b""
         k = n = 0
-        if stored > size:
+        if trailer:
+            data = self._read_trailer = self._read_trailer or bytearray(_MOST)
             k = journal.read(address, size, data)
-            n = stored - size - _STAMP if data[k] == _EXPIRY else stored - size
+            n = trailer - _STAMP if data[k] == _EXPIRY else trailer
+        digits = _digits_of(size)
+        topic = at + 1 + digits
+        head = 5 + digits + (old[topic] << 8 | old[topic + 1])  # bytes in front of the payload
+        remaining = size - digits + n
+        growth = 1 + n + _digits(remaining) - digits
+        if growth > len(buf) - len(old) or head > len(old):
+            # A wide margin leaves less space for the topics of other messages, so it is the one that this one needs.
+            if growth + head > len(buf):
+                raise OSError(ENOBUFS, "topic and properties of a message do not fit the buffer")
+            old = self._behind_margin = buf[growth:]
+            at = journal.read(address, 0, old)
+            topic = at + 1 + digits
         # Byte i of `old` is byte i + margin of `buf`.
-        buf = self.buf
-        margin = self._margin
-        remaining = at + size - topic + 1 + n
-        first = old[at] | 8 if dup else old[at] & 0xF7
+        margin = len(buf) - len(old)
+        payload = at + head
         block = payload + margin - 1 - n
-        self.view = buf
-        self.at = block - (payload - topic) - 1 - _digits(remaining)
-        packet.begin(buf, first, remaining, self.at)
+        first = old[at] | 8 if dup else old[at] & 0xF7
+        start = at + margin - growth
+        packet.begin(buf, first, remaining, start)
         for i in range(topic, payload):
             buf[i + margin - 1 - n] = old[i]
         buf[block] = n
         for i in range(n):
             buf[block + 1 + i] = data[k + i]
-        return end + margin - self.at if self._is_fresh(block, data, k + n, dup) else 0
-
-    def _widen(self, margin):
-        if margin + _SHORTEST > len(self.buf):
-            raise OSError(ENOBUFS, "the properties of a message do not fit the buffer")
-        self._read_trailer = self._read_trailer or bytearray(_MOST)
-        self._margin = margin
-        self._behind_margin = self.buf[margin:]
-        return self._behind_margin
+        if not self._is_fresh(block, data, k + n, dup):
+            return 0  # as if nobody had asked
+        end = min(at + size, len(old))
+        self.view = buf
+        self.at = start
+        self._address = address
+        self._offset = end - at
+        self._left = at + size - end
+        self.rest = None
+        return end + margin - start

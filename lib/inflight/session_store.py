@@ -13,16 +13,6 @@ _FORM = "<BHIHH"  # before the client id: mode and serial number, most, below, n
 _FORM_SIZE = const(11)
 
 
-def client_id(journal):
-    """Returns the client id that `journal` serves, b"" if none."""
-    at = journal.scan(SESSION, -1)
-    if at < 0:
-        return b""
-    body = bytearray(journal.found_len)
-    journal.read(at, 0, body)
-    return bytes(body[_FORM_SIZE:])
-
-
 def find(record):
     """Finds the copies of `record` in its journal. Raises ValueError if that serves another client id
     [MQTT-3.1.3-2], or is too small for this one."""

@@ -19,6 +19,7 @@ from inflight_tools.installer.web_tools import web_tools
 
 _PAGE = Environment(loader=PackageLoader("inflight_tools.installer"), autoescape=True, undefined=StrictUndefined)
 _HERE = "127.0.0.1"  # browsers offer serial ports to HTTPS and to this host
+_IMPROV_S = 30  # a new board makes its file system and scans for networks before it answers
 _PINNED = [board.name for board in BOARDS if board.sha256]
 
 
@@ -90,6 +91,7 @@ def _manifest(builds):
         "name": "Inflight",
         "version": inflight.__version__,
         "new_install_prompt_erase": True,
+        "new_install_improv_wait_time": _IMPROV_S,
         "builds": builds,
     }
 

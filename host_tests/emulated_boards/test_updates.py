@@ -1,0 +1,121 @@
+"""A board fetches releases over Wi-Fi, switches to them and tries them, while its power is cut: one whole application
+always starts, nothing that publish() accepted is lost, and the outcome of each release is the right one."""
+
+import os
+import queue
+import random
+from collections import Counter
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from dev.power import HOW
+from dev.subscriber import Subscriber
+from host_tests.emulated_boards.judge import Cuts, compare, judge
+from host_tests.emulated_boards.tasks import CODE
+from inflight_tools.boards.bundle import compile_mpy, files
+from inflight_tools.boards.device.broker import Broker
+from inflight_tools.update import keys, release
+from inflight_tools.update.server import Server
+from update_record import FETCH, TRIAL, unpack
+
+pytestmark = pytest.mark.timeout(6 * 3600)
+LIVES = int(os.environ.get("LIVES", "0"))  # that a power cut ends, for each release; the last ones have no cut
+_LIFE_S = 3600
+_STATES = {FETCH: "fetch", TRIAL: "trial"}
+GOOD, BROKEN = "good", "bad"
+
+
+class Fleet:
+    """The releases for one board, as its owner makes and announces them."""
+
+    def __init__(self, sensor, port):
+        self.key = rsa.generate_private_key(65537, keys.BITS)
+        self._sensor, self._port = sensor, port
+
+    def files(self):
+        """What a cable has brought: an application that accepts releases with this key."""
+        board = self._sensor.BOARD
+        often = {"interval_ms": 3000, "health_ms": 60_000, "qos": 2, "keepalive": 20}
+        config = self._sensor.config(self._port, "box", update_keys=[keys.public(self.key)], **often)
+        harness = (CODE / f"harness_{board}.py").read_text()
+        return files(board) | {
+            "/main.py": (CODE / "updated.py").read_bytes(),
+            "/config.json": config,
+            "/lib/harness.mpy": compile_mpy(harness, "harness"),
+        }
+
+    def release(self, number, outcome):
+        board = self._sensor.BOARD
+        found = release.application(board, number)
+        if outcome == BROKEN:
+            found["assemble.mpy"] = compile_mpy("raise RuntimeError('a defect')", "assemble")
+        return release.make(found, self.key, number, board, trial_s=20)
+
+
+class Outcomes:
+    """What devices publish of releases."""
+
+    def __init__(self, server):
+        self._server = server
+        self.told = {}  # {number: state}
+
+    def of(self, number):
+        """The outcome of a release, None before it."""
+        while True:
+            try:
+                _, kind, fields = self._server.events.get_nowait()
+            except queue.Empty:
+                return self.told.get(number)
+            if kind == "release" and fields["state"] in (GOOD, BROKEN):
+                self.told[fields["release"]] = fields["state"]
+
+
+def phase(emulated, flash):
+    """What the board was about, as its records say: the newer of two."""
+    found = emulated.unpack(flash)
+    records = [unpack(found[path]) for path in ("/update.0", "/update.1") if path in found]
+    newest = max((record for record in records if record), key=lambda record: record.n, default=None)
+    return _STATES.get(newest.state, "idle") if newest else "idle"
+
+
+def test_updates(emulated, broker, record_property):
+    fleet = Fleet(emulated.SENSOR, broker.port)
+    dice = random.Random(5)
+    cuts = Cuts(0)
+    flash = emulated.installed(fleet.files())
+    place = Broker("127.0.0.1", broker.port, "inflight", None, None, None, None)
+    with Server(place) as server, Subscriber(broker.port, "inflight/box/#", "judge") as subscriber:
+        outcomes = Outcomes(server)
+        for number, wanted in ((1, GOOD), (2, GOOD), (3, BROKEN)):
+            server.announce("box", fleet.release(number, wanted))
+            for life in range(LIVES + 1):
+                cut = (dice.randint(1, 60 * emulated.Bench.PARTS), dice.choice(HOW)) if life < LIVES else None
+
+                async def work(board, number=number, cut=cut):
+                    if cut:
+                        board.power.cut_at_operation(*cut, dice.random())
+                    over = lambda: board.power.cut or outcomes.of(number)  # noqa: E731
+                    await board.until(over, _LIFE_S, f"the outcome of release {number}, or the power cut")
+                    board.power.off("between operations")
+                    return list(board.notes), board.power.cut
+
+                (notes, how), flash = emulated.cold(flash, work)
+                cuts.ended(f"{how}, {phase(emulated, flash)}", notes)
+                if outcomes.of(number):
+                    break
+            assert outcomes.of(number) == wanted, (number, outcomes.told)
+        versions = Counter(one.fields.get("firmware", "")[5:] for one in subscriber.find("inflight/box/status"))
+        assert set(versions) >= {"", "+1", "+2"} and "+3" not in versions, versions
+
+        async def deliver(board):
+            await board.until(
+                lambda: not compare(cuts, list(subscriber.messages))[0], _LIFE_S, "the end of the backlog"
+            )
+
+        emulated.cold(flash, deliver)
+        lost, doubled = judge(cuts, lambda: list(subscriber.messages))
+        record_property("power cuts", dict(cuts.cuts))
+        told = {"messages accepted": len(cuts.accepted), "delivered": len(subscriber.messages)}
+        record_property("messages", told | {"lost": len(lost), "of QoS 2 doubled": len(doubled)})
+        assert not lost and not doubled and not cuts.reused
