@@ -105,7 +105,11 @@ class Trial:
 
     def _succeed(self):
         self._record.good()
-        store(self._folder, self._record)
+        try:
+            store(self._folder, self._record)
+        except OSError:
+            self._record = load(self._folder)  # the flash is full: the next step tries it again
+            return
         self._tell()
 
     def _fail(self, broken):

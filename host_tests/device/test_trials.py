@@ -321,6 +321,27 @@ def test_an_announcement_that_comes_before_the_outcome_is_told_is_asked_for_agai
         eq(app.client.subscribed, ["inflight/box/update/+"])
 
 
+def test_a_release_stays_in_its_trial_while_the_flash_is_full():
+    with Device() as device:
+        app, _ = device.start()
+        app.connect()
+        app.acknowledge()
+        app.up = 300
+        kept = trials.store
+
+        def full(*_):
+            raise OSError(28)
+
+        trials.store = full
+        try:
+            assert app.step()
+        finally:
+            trials.store = kept
+        eq((app.told, device.states()), ([], STILL))
+        app.step()
+        eq((app.told, device.states()), ([("release", {"release": 4, "state": "good"}, True)], KEPT))
+
+
 def test_only_the_candidate_is_tried():
     with Device() as device:
         app, trial = device.start("a")  # the launcher could not count the start
