@@ -222,8 +222,8 @@ def compact(
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
-    """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. `tables` and
-    readers may run meanwhile. The rows stay the same."""
+    """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. The rows
+    stay the same. `tables` and readers may run meanwhile."""
     oldest = _oldest(keep)
     with _spark("compact", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.batch import Tables

@@ -120,7 +120,8 @@ def kill(monkeypatch):
 
 
 def folders(fleet):
-    return {name: len(list(fleet.root.glob(f"{name}/parts/*"))) for name in ("raw", "measurements", "minutes", "ledger")}
+    names = "raw", "measurements", "minutes", "ledger"
+    return {name: len(list(fleet.root.glob(f"{name}/parts/*"))) for name in names}
 
 
 def test_a_batch_that_was_killed_between_two_commits_is_completed(fleet, batch, kill):

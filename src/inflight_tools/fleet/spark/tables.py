@@ -5,7 +5,7 @@ Exactly once
 - A micro-batch writes its files to `parts/N-RANDOM`, and commits them with its number N as an application transaction.
   A batch that is repeated after a crash is not written again.
 - Files without a commit are no part of the table: those of a driver that was killed. vacuum() deletes them.
-- merge() commits larger files and the removal of the smaller ones together. So a reader sees all rows once, at any time.
+- merge() commits larger files and the removal of the smaller ones together. So a reader sees each row once.
 """
 
 import json
@@ -13,9 +13,9 @@ import math
 import secrets
 import time
 
-from .storage import Storage
+from .storage import ARCHIVE, Storage
 
-_BATCHES, _MERGES = "inflight", "inflight-merge"  # application transactions
+BATCHES, _MERGES = "inflight", "inflight-merge"  # names of the application transactions
 _LARGE = 64 << 20  # bytes; a smaller file is merged with others
 _RETRIES = 20  # of a commit, when others commit meanwhile
 KEPT_H = 24  # hours for which files stay that are in no commit, or were removed: a reader may still use them
@@ -50,9 +50,9 @@ class Table:
         except TableNotFoundError:
             if self._files.glob("batch=*"):
                 raise WrongTables(
-                    f"the tables in {self._root.path('')} are of a format before Delta Lake: use the version that wrote "
-                    f"them, or make new ones: move the files below {self._root.path('landed')} back to the landing "
-                    "folder, and give an empty folder with --to"
+                    f"the tables in {self._root.path('')} are of the format before Delta Lake: use the version that "
+                    f"wrote them, or make new ones: move the files below {self._root.path(ARCHIVE)} back to the "
+                    "landing folder, and give an empty folder with --to"
                 ) from None
             return None
 
@@ -75,7 +75,7 @@ class Table:
         commit."""
         table = self._open()
         if any_rows and batch > _last_batch(table):
-            self._commit(table, self._part(table, rows, batch), [], (_BATCHES, batch))
+            self._commit(table, self._part(table, rows, batch), [], (BATCHES, batch))
 
     def last_batch(self):
         """The highest number of a batch, -1 if there is none."""
@@ -100,8 +100,8 @@ class Table:
             self._commit(table, [], files, (_MERGES, table.version()))
 
     def merge(self, last, oldest=None):
-        """Merges small files of batches up to number `last`. oldest: a datetime; deletes rows that were received before.
-        Returns how many files were replaced."""
+        """Merges small files of batches up to number `last`. oldest: a datetime; deletes rows that were received
+        before. Returns how many files were replaced."""
         table = self._open()
         files = [one for one in _files_of(table) if _batch_of(one) <= last]
         chosen = [file for file in files if _is_stale(file, oldest)]
@@ -159,7 +159,7 @@ class Table:
 
 
 def _last_batch(table):
-    last = table and table.transaction_version(_BATCHES)
+    last = table and table.transaction_version(BATCHES)
     return -1 if last is None else last
 
 
