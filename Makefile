@@ -122,7 +122,7 @@ tables: setup-pipeline  ## Spark alone: landing files into tables (DATA=telemetr
 report: setup-pipeline  ## what became of each message, as one HTML page (DATA=telemetry ARGS="--device attic")
 	$(INFLIGHT) fleet report $(FLEET) $(ARGS)
 
-compact: setup-pipeline  ## merges small files of the tables (DATA=telemetry)
+compact: setup-pipeline  ## merges small files of the tables (DATA=telemetry ARGS="--keep 90d")
 	$(INFLIGHT) fleet compact --data "$(DATA)" --master "$(MASTER)" $(ARGS)
 
 export: setup-pipeline  ## aggregates and devices as Parquet for other tools (DATA=telemetry OUT=folder)

@@ -74,8 +74,9 @@ def relock_python(home):
     subprocess.run([home / "venv/bin/pip", "install", "-q", "uv"], check=True)
     most = [word for extra in EXTRAS for word in ("--extra", extra)]
     resolve(home, REQUIREMENTS, PYTHON_HEAD % ", ".join(EXTRAS), [*most, "pyproject.toml"])
-    for extra in ("fleet", "java"):
-        resolve(home, PIPELINE / f"{extra}.lock", PYTHON_HEAD % extra, ["--extra", extra, "pyproject.toml"])
+    for name, *extras in (("fleet", "readers"), ("java",)):
+        words = [word for extra in (name, *extras) for word in ("--extra", extra)]
+        resolve(home, PIPELINE / f"{name}.lock", PYTHON_HEAD % ", ".join((name, *extras)), [*words, "pyproject.toml"])
     resolve(home, fuzz.LOCK, PYTHON_HEAD % "fuzz", ["--extra", "fuzz", "pyproject.toml"])
     resolve(home, brokers.LOCKS / "amqtt.lock", AMQTT_HEAD, ["-"], "amqtt~=0.12.1\n")
     wanted, oldest = home_assistant.PACKAGES, "%d.%d" % home_assistant.PYTHONS[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from dev.bench.pipeline import history, stages
+from dev.bench.pipeline import commits, history, stages
 from dev.bench.pipeline.collector import bench_collector
 from dev.bench.pipeline.show import tables
 from dev.setup.common import CHECKOUT
@@ -54,6 +54,7 @@ def _machine():
 def main(
     millions: str = typer.Option("1", help="millions of measurement rows, separated by commas; a message has 3"),
     batches: int = typer.Option(60, "--history", min=0, help="micro-batches of one size"),
+    most: int = typer.Option(2000, "--commits", min=0, help="batches in one table"),
     fleets: str = typer.Option("1000,100000,1000000", help="devices in the ledger, separated by commas"),
     messages: int = typer.Option(40_000, "--collector", min=0, help="messages of a run of the collector"),
     devices: int = typer.Option(1000, min=1, help="devices that publish, except with --fleets"),
@@ -88,6 +89,9 @@ def main(
             save()
         if batches:
             figures["history"] = part(f"history of {batches} batches", history.measure, batches, devices)
+            save()
+        if most:
+            figures["commits"] = part(f"{most} commits", commits.measure, most)
             save()
         for size in known:
             figures["fleets"].append(part(f"ledger of {size} devices", history.measure_devices, size))

@@ -100,7 +100,11 @@ class Downstream:
 
     def batches(self):
         """How many micro-batches are in the tables."""
-        return len(list(self.folder.glob("tables/raw/batch=*/_SUCCESS")))
+        from deltalake import DeltaTable  # installed for the pipeline only
+
+        ledger = self.folder / "tables/ledger"
+        last = DeltaTable(ledger).transaction_version("inflight") if DeltaTable.is_deltatable(str(ledger)) else None
+        return 0 if last is None else last + 1
 
     def landed(self):
         """(device, sequence number) of all messages that the collector has written."""
@@ -121,11 +125,9 @@ class Downstream:
 
     def rows(self, table):
         """All rows of a table, read without Spark: a list of dicts."""
-        import pyarrow.dataset as parquet  # installed for the pipeline only
+        from deltalake import DeltaTable
 
-        folder = self.folder / "tables" / table
-        files = [str(file) for batch in folder.glob("batch=*") for file in batch.glob("*.parquet")]
-        return parquet.dataset(files).to_table().to_pylist() if files else []
+        return DeltaTable(self.folder / "tables" / table).to_pyarrow_table().to_pylist()
 
 
 def _numbers(file):

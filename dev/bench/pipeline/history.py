@@ -39,7 +39,7 @@ def measure(folder, batches, devices):
         "ledger_bytes": ledger,
         "ledger_rows": ledger_rows,
         "merge_s": merge_s,
-        "merged_folders": merged,
+        "merged_files": merged,
         "measurements": measurements,
         "table_bytes": {name: bytes_below(folder / "tables" / name) for name in TABLES},
         "source_log_bytes": _newest_log(folder / "tables/_checkpoint/sources/0"),
@@ -87,12 +87,13 @@ def measure_devices(folder, devices):
 
         root = str(folder / "tables")
         tables = Tables(spark, root)
-        tables.ledger.write(_known(spark, devices), 0, devices)
+        tables.create()
+        tables.ledger.write(_known(spark, devices), 0)
         seconds = []
         for batch in (1, 2, 3):
             lines = lines_of(spark, folder / "landing")
             seconds.append(timed(take, lines, batch, root, ROOT)[0])
-        merge_s, _ = timed(tables.ledger.merge, True)
+        merge_s, _ = timed(tables.ledger.merge, 3)
     return {
         "devices": devices,
         "deliveries_in_batch": BATCH,

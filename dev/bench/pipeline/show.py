@@ -12,6 +12,8 @@ def tables(figures):
         yield "What a message costs", _bytes(figures["stages"])
     if "history" in figures:
         yield "Micro-batch against history", _history(figures["history"])
+    if "commits" in figures:
+        yield "Commits to a table", _commits(figures["commits"])
     if figures["fleets"]:
         yield "Micro-batch against devices that the ledger knows", _fleets(figures["fleets"])
     if "collector" in figures:
@@ -66,8 +68,18 @@ def _history(found):
     rows.append(["rows of the ledger", f"{found['ledger_rows']:,}"])
     if found["source_log_bytes"]:
         rows.append(["Spark's list of files read, bytes", f"{found['source_log_bytes']:,}"])
-    rows.append([f"compact: {found['merged_folders']} folders merged, s", f"{found['merge_s']:.1f}"])
+    rows.append([f"compact: {found['merged_files']} files merged, s", f"{found['merge_s']:.1f}"])
     return rows
+
+
+def _commits(found):
+    return [
+        [f"{found['batches']:,} batches, a file each", ""],
+        ["a commit, first twentieth, ms", f"{found['first_ms']:.0f}"],
+        ["a commit, last twentieth, ms", f"{found['last_ms']:.0f}"],
+        ["the longest, ms", f"{found['longest_ms']:.0f}"],
+        ["opening the table, ms", f"{found['open_ms']:.0f}"],
+    ]
 
 
 def _fleets(runs):

@@ -53,9 +53,10 @@ def _parse(spark, files, _):
 
 
 def _take(spark, files, tables):
-    from inflight_tools.fleet.spark.batch import take
+    from inflight_tools.fleet.spark.batch import Tables, take
 
     shutil.rmtree(tables, ignore_errors=True)
+    Tables(spark, str(tables)).create()
     take(lines_of(spark, files), 0, str(tables), ROOT)
 
 

@@ -1,7 +1,9 @@
 """The commands `inflight fleet ...`: collector, tables, report. Spark runs on this machine or on a cluster."""
 
 import contextlib
+import datetime
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -44,11 +46,12 @@ def say(text):
 def _spark(name, master, partitions, conf):
     """A Spark session. An error ends the command with a message of one line."""
     try:
+        from deltalake.exceptions import DeltaError
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
     except ImportError:
         advice = Text("pip install 'inflight[fleet]', or `make setup-pipeline` in a checkout")
-        CONSOLE.print("[bold red]FAILED[/bold red]: Spark is not installed:", advice, soft_wrap=True)
+        CONSOLE.print("[bold red]FAILED[/bold red]: Spark or Delta Lake is not installed:", advice, soft_wrap=True)
         raise typer.Exit(1) from None
     from inflight_tools.fleet.spark.guard import WrongTables
     from inflight_tools.fleet.spark.session import session
@@ -64,7 +67,7 @@ def _spark(name, master, partitions, conf):
         try:
             spark = session(f"inflight {name}", Path(folder), master, partitions, options)
             yield spark
-        except (WrongTables, RuntimeError, OSError, PySparkException, Py4JJavaError) as e:
+        except (WrongTables, DeltaError, RuntimeError, OSError, PySparkException, Py4JJavaError) as e:
             text = e.java_exception.getMessage() if isinstance(e, Py4JJavaError) else str(e)
             print_failure(CONSOLE, (text or type(e).__name__).splitlines()[0][:500])
             raise typer.Exit(1) from None
@@ -201,15 +204,33 @@ def report(
     say(f"{out}: {out.stat().st_size:,} bytes")
 
 
-@app.command(epilog=epilog("fleet compact --data telemetry"))
+def _oldest(keep):
+    """The datetime before which rows are deleted. `keep`: "90d"; None: none are."""
+    if keep is None:
+        return None
+    if not re.fullmatch(r"[1-9]\d{0,5}d", keep):
+        raise typer.BadParameter(f"--keep {keep}: a number of days, as in 90d")
+    return datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=int(keep[:-1]))
+
+
+@app.command(epilog=epilog("fleet compact --data telemetry --keep 90d"))
 def compact(
-    data: Path = FOLDER, of: str = TABLES, master: str = MASTER, partitions: int = PARTS, conf: list[str] = CONF
+    data: Path = FOLDER,
+    of: str = TABLES,
+    keep: str = typer.Option(None, help="delete deliveries in `raw` that were received before, for example, 90d"),
+    master: str = MASTER,
+    partitions: int = PARTS,
+    conf: list[str] = CONF,
 ):
-    """Merges the small files of many batches into larger ones. `tables` may run meanwhile. The rows stay the same."""
+    """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. The rows
+    stay the same. `tables` and readers may run meanwhile."""
+    oldest = _oldest(keep)
     with _spark("compact", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.batch import Tables
 
-        say(f"merged {Tables(spark, _location(data, of, 'tables')).merge()} folders into larger ones")
+        tables = Tables(spark, _location(data, of, "tables"))
+        say(f"replaced {tables.merge(oldest)} files by larger ones")
+        tables.vacuum()
 
 
 @app.command(epilog=epilog("fleet export folder --data telemetry"))

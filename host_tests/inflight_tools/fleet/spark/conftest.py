@@ -12,8 +12,8 @@ from host_tests.absent import absent
 from inflight_tools.fleet.spark.java import java_home
 
 REASON = ""
-if not importlib.util.find_spec("pyspark"):
-    REASON = "Spark is not installed: run `make setup-pipeline`"
+if not all(map(importlib.util.find_spec, ("pyspark", "deltalake"))):
+    REASON = "Spark or Delta Lake is not installed: run `make setup-pipeline`"
 elif not java_home():
     REASON = "there is no Java 17 or newer: run `make setup-pipeline`"
 
@@ -78,6 +78,12 @@ class Fleet:
         """Sorted (device, epoch, seq) in a table."""
         rows = getattr(self.tables, table).read().where(where).select("device", "epoch", "seq").collect()
         return sorted(tuple(row) for row in rows)
+
+    def files(self, table):
+        """The number of a table's files."""
+        from deltalake import DeltaTable
+
+        return len(DeltaTable(self.root / table).file_uris())
 
     def problems(self):
         return sorted(row["reason"] for row in self.tables.dead_letters.read().collect())

@@ -51,9 +51,9 @@ def test_a_driver_is_killed_repeatedly(fleet, telemetry, tmp_path):
     for n in range(FILES):
         fleet.land(*[telemetry(f"d{i % 5}", (n * EACH + i) // 5) for i in range(EACH)], telemetry("d0", n))
     for _ in range(KILLS):
-        begun = len(list(tmp_path.glob("tables/raw/batch=*")))
+        begun = len(list(tmp_path.glob("tables/raw/parts/*")))
         with Driver(tmp_path, "--files", "1", "--every", "0.1") as driver:
-            driver.until(lambda begun=begun: len(list(tmp_path.glob("tables/raw/batch=*"))) > begun)
+            driver.until(lambda begun=begun: len(list(tmp_path.glob("tables/raw/parts/*"))) > begun)
             time.sleep(dice.uniform(0, 1.5))  # a random time, not a synchronisation
     with Driver(tmp_path, "--once") as driver:
         driver.finish()
@@ -64,41 +64,108 @@ def test_a_driver_is_killed_repeatedly(fleet, telemetry, tmp_path):
     assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == len(expected)
 
 
-def test_a_repeated_batch_replaces_its_rows(spark, fleet, telemetry):
-    """Spark repeats a batch, with its number, if the driver was killed before it had recorded its end."""
+@pytest.fixture
+def batch(spark, fleet, telemetry):
+    """batch(number, *seqs) is a micro-batch as Spark calls it, also again if the driver was killed before it had
+    recorded the batch's end."""
     from inflight_tools.fleet.spark.batch import take
 
-    def batch(number, *seqs):
+    def run(number, *seqs):
         lines = [(bytearray(telemetry("attic", seq), "utf-8"),) for seq in seqs]
         take(spark.createDataFrame(lines, "value BINARY"), number, fleet.root, "inflight")
 
+    fleet.tables.create()
+    return run
+
+
+def expect(fleet, count, deliveries):
+    """Numbers 0 to count - 1 are in the tables, once."""
+    assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(count)]
+    assert fleet.tables.raw.read().count() == deliveries
+    (known,) = fleet.tables.ledger.read().collect()
+    assert [tuple(found) for found in known["ranges"]] == [(0, count - 1)]
+    assert known["repeated"] == deliveries - count
+    assert sum(row["count"] for row in fleet.tables.minutes.read().collect()) == count
+
+
+def test_a_repeated_batch_is_written_once(fleet, batch):
     batch(0, 0, 1)
     for _ in range(2):
         batch(1, 1, 2, 3)
-    assert fleet.numbers() == fleet.numbers("measurements", "true") == [("attic", 7, n) for n in range(4)]
-    assert fleet.tables.raw.read().count() == 5
-    (known,) = fleet.tables.ledger.read().collect()
-    assert ([tuple(found) for found in known["ranges"]], known["repeated"]) == ([(0, 3)], 1)
+    expect(fleet, 4, 5)
 
 
-def test_a_merge_that_was_killed_is_repaired(fleet, telemetry, monkeypatch):
-    monkeypatch.setattr("inflight_tools.fleet.spark.tables.FANOUT", 2)
-    for n in range(5):
-        fleet.land(telemetry("attic", n))
-    fleet.run(files=1)
-    table = fleet.tables.raw
-    monkeypatch.setattr(table, "_sweep", lambda: None)  # killed before the merged folders are removed,
-    table._replace(table.spans()[:2])
-    monkeypatch.undo()
-    half = fleet.root / "raw/batch=2-3"  # and killed again while it writes another range
-    half.mkdir()
-    (half / "part-0.parquet").write_bytes(b"half a file")
-    assert fleet.numbers() == [("attic", 7, n) for n in range(5)]
-    monkeypatch.setattr("inflight_tools.fleet.spark.tables.FANOUT", 2)
-    assert table.merge() > 0
-    assert fleet.numbers() == [("attic", 7, n) for n in range(5)]
-    names = sorted(folder.name for folder in (fleet.root / "raw").iterdir())
-    assert names == ["batch=0-3", "batch=4"]
-    fleet.land(telemetry("attic", 4), telemetry("attic", 5))
-    fleet.run()
-    assert fleet.numbers() == [("attic", 7, n) for n in range(6)]
+class Killed(BaseException):
+    """As if the driver was killed."""
+
+
+@pytest.fixture
+def kill(monkeypatch):
+    """kill(commits, work, *args) calls work(*args) until it has committed so many times, and written the next files."""
+    from inflight_tools.fleet.spark.tables import Table
+
+    def run(commits, work, *args):
+        commit, done = Table._commit, []
+
+        def killed(*args, **more):
+            if len(done) == commits:
+                raise Killed
+            done.append(commit(*args, **more))
+
+        with monkeypatch.context() as changed, pytest.raises(Killed):
+            changed.setattr(Table, "_commit", killed)
+            work(*args)
+
+    return run
+
+
+def folders(fleet):
+    names = "raw", "measurements", "minutes", "ledger"
+    return {name: len(list(fleet.root.glob(f"{name}/parts/*"))) for name in names}
+
+
+def test_a_batch_that_was_killed_between_two_commits_is_completed(fleet, batch, kill):
+    """It has four commits: raw, measurements, minutes, ledger."""
+    batch(0, 0, 1)
+    kill(1, batch, 1, 1, 2, 3)
+    kill(2, batch, 1, 1, 2, 3)
+    assert fleet.tables.merge() == 0  # it leaves the batch alone
+    batch(1, 1, 2, 3)
+    expect(fleet, 4, 5)
+    before = folders(fleet)
+    fleet.tables.vacuum(0)
+    assert (before, folders(fleet)) == (
+        {"raw": 2, "measurements": 3, "minutes": 2, "ledger": 3},
+        {"raw": 2, "measurements": 2, "minutes": 2, "ledger": 2},
+    )
+    expect(fleet, 4, 5)
+
+
+def test_a_merge_that_was_killed_changes_nothing(fleet, batch, kill):
+    batch(0, 0, 1)
+    batch(1, 1, 2)
+    kill(0, fleet.tables.raw.merge, 1)
+    expect(fleet, 3, 4)
+    assert fleet.tables.merge() >= 6
+    expect(fleet, 3, 4)
+    assert fleet.tables.merge() == 0
+
+
+def test_of_two_merges_at_once_one_is_refused(fleet, batch, monkeypatch):
+    from deltalake.exceptions import CommitFailedError
+
+    from inflight_tools.fleet.spark.tables import Table
+
+    batch(0, 0, 1)
+    batch(1, 1, 2)
+    commit = Table._commit
+
+    def other_first(table, *args, **more):
+        monkeypatch.undo()
+        table.merge(1)
+        return commit(table, *args, **more)
+
+    monkeypatch.setattr(Table, "_commit", other_first)
+    with pytest.raises(CommitFailedError, match="Concurrent"):
+        fleet.tables.raw.merge(1)
+    expect(fleet, 3, 4)

@@ -1,6 +1,7 @@
 """Where a missing number is: in a journal, on the way, lost behind the broker, or given up by its device. Which devices
 are silent."""
 
+import datetime
 import json
 from types import SimpleNamespace
 
@@ -135,6 +136,16 @@ def test_a_collector_that_is_away_may_still_have_messages(fleet, telemetry, mess
     assert [one["by"] for one in found["collectors"]] == ["away", "c"]
     found = fleet.facts(now=now, retired=["away"])
     assert (found["fleet"]["on_way"], found["fleet"]["lost"], found["fleet"]["guessed"]) == (0, 1, 0)
+
+
+def test_a_gap_whose_deliveries_were_deleted_by_age_is_lost(fleet, telemetry):
+    """`raw` has nothing of the device any more."""
+    fleet.land(*[telemetry("attic", n, at=NOW) for n in (0, 2)])
+    fleet.run()
+    assert fleet.tables.merge(datetime.datetime.now(datetime.timezone.utc)) > 0
+    assert fleet.tables.raw.read().count() == 0
+    found = fleet.facts()["fleet"]
+    assert {place: found[place] for place in PLACES if found[place]} == {"delivered": 2, "lost": 1, "guessed": 1}
 
 
 @pytest.mark.skipif(bool(mosquitto.unavailable()), reason=mosquitto.unavailable() or "there is one")

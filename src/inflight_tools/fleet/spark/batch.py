@@ -14,7 +14,9 @@ from pyspark.sql.types import StructType
 
 from .lines import SCHEMA, reader
 from .schema import FACTS, LEDGER, MINUTES, fold_ledger, fold_minutes, joined, part
-from .tables import FANOUT, Table
+from .tables import KEPT_H, Table
+
+_MERGED = 16  # so many batches of the ledger are merged
 
 
 class Tables:
@@ -30,35 +32,50 @@ class Tables:
         """All tables. `raw` is the last one."""
         return [getattr(self, name) for name in ("ledger", "minutes", *reversed(FACTS))]
 
+    def create(self):
+        """Makes tables that are missing, and adds columns that they lack."""
+        for table in self._all():
+            table.create()
+
     def last_batch(self):
         """The highest number of a batch in any table, -1 if there is none."""
         return max(table.last_batch() for table in self._all())
 
     def drop_unfinished(self):
-        """Removes the last batch if it is incomplete: it has numbers, but the ledger, which is written last, has not.
-        If this is killed, it can be repeated."""
+        """Removes the last batch if it is incomplete: the ledger, which is written last, does not have it. If this is
+        killed, it can be repeated."""
         last = self.last_batch()
-        if last > self.ledger.last_batch() and self.raw.read(since=last).where("seq IS NOT NULL").head(1):
+        if last > self.ledger.last_batch():
             for table in self._all():
-                table.write(None, last, False)
+                table.remove(last)
 
-    def merge(self):
-        """Merges small folders, except the ledger's, which take() merges. Returns how many."""
-        return sum(getattr(self, name).merge() for name in (*FACTS, "minutes"))
+    def merge(self, oldest=None):
+        """Merges small files, except the ledger's, which take() merges. oldest: a datetime; deletes the deliveries in
+        `raw` that were received before. Returns how many files were replaced."""
+        last = self.ledger.last_batch()
+        merged = self.raw.merge(last, oldest)
+        return merged + sum(table.merge(last) for table in self._all() if table not in (self.raw, self.ledger))
+
+    def vacuum(self, hours=KEPT_H):
+        """Deletes files that have been no part of a table for so many hours."""
+        for table in self._all():
+            table.vacuum(hours)
 
 
 def take(lines, batch, root, topics):
     """Writes batch number `batch` into the tables in `root`. The DataFrame `lines` has one column, the lines of landing
     files as bytes. Devices publish below `topics`."""
     tables = Tables(lines.sparkSession, root)
+    if batch <= tables.ledger.last_batch():
+        return
     parsed = lines.mapInArrow(reader(topics), from_arrow_schema(SCHEMA))
-    marked = _marked(parsed, tables.ledger.read(before=batch)).persist()
+    marked = _marked(parsed, tables.ledger.read()).persist()
     try:
         _write(tables, marked, batch)
     finally:
         marked.unpersist()
-    if batch % FANOUT == 0:
-        tables.ledger.merge(everything=True)  # each batch reads the whole ledger
+    if batch % _MERGED == 0:
+        tables.ledger.merge(batch)  # each batch reads the whole ledger
 
 
 def _write(tables, marked, batch):
@@ -68,7 +85,6 @@ def _write(tables, marked, batch):
     health = fresh.where("health IS NOT NULL").select("*", "health.*")
     counts = {
         "raw": "count(*)",
-        "keyed": "count(seq)",
         "measurements": "coalesce(sum(CASE WHEN first THEN size(records) END), 0)",
         "health": "count_if(first AND health IS NOT NULL)",
         "dead_letters": "count_if(first AND problem IS NOT NULL)",
@@ -79,7 +95,7 @@ def _write(tables, marked, batch):
     tables.minutes.write(_minutes(measurements), batch, many["measurements"])
     tables.health.write(_select(health, "health"), batch, many["health"])
     tables.dead_letters.write(_select(dead, "dead_letters"), batch, many["dead_letters"])
-    tables.ledger.write(_arrivals(marked), batch, many["keyed"])
+    tables.ledger.write(_arrivals(marked), batch)
 
 
 def _select(rows, table):
@@ -101,7 +117,8 @@ def _marked(parsed, ledger):
     known = known.selectExpr("device", "journal", "part", "range.lo AS number", "range.hi AS until")
     both = rows.withColumn("until", F.lit(None).cast("bigint")).unionByName(known, allowMissingColumns=True)
     order = Window.partitionBy("device", "journal", "part").orderBy(
-        "number", F.desc_nulls_last("until"), "received", "by", "dup", "digest"
+        *("number", F.desc_nulls_last("until"), "received", "by", "dup", "digest"),
+        *("topic", "qos", "retain"),  # so that a batch that is repeated has the same result
     )
     before = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     seen = (F.max("until").over(before) >= F.col("number")) | (F.lag("number").over(order) == F.col("number"))

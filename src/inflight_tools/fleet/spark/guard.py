@@ -1,17 +1,14 @@
 """Whether a query may continue the tables that it finds: they must be of its fleet and format, and their checkpoint
-must know all their batches. Otherwise batch numbers would be used again, and hide or replace older rows."""
+must know all their batches. Otherwise batch numbers would be used again, and rows be left out."""
 
 import json
 
 from .batch import Tables
 from .storage import Storage
+from .tables import WrongTables
 
-FORMAT = 2  # of the tables; increased when this version cannot continue older ones
+FORMAT = 3  # of the tables; increased when this version cannot continue older ones
 _NOTES = "pipeline.json"
-
-
-class WrongTables(RuntimeError):
-    """The tables cannot be continued. The text says what to do."""
 
 
 def _noted(files):
@@ -63,6 +60,7 @@ def begin(spark, landing, root, topics, new_checkpoint=False):
     found = {"format": FORMAT, "topics": topics, "spark": version, "first": first}
     if found != noted:
         files.write(_NOTES, json.dumps(found))
+    tables.create()
     return first
 
 

@@ -34,10 +34,6 @@ class Storage:
         finally:
             stream.close()
 
-    def size(self, name):
-        """The bytes of all files in a folder."""
-        return self._files.getContentSummary(self._path(self.path(name))).getLength()
-
     def glob(self, pattern):
         """{name: (bytes, time of its last change in s since 1970)}"""
         found = self._files.globStatus(self._path(self.path(pattern))) or ()

@@ -1,30 +1,33 @@
-"""The tables: folders of Parquet, one folder for each micro-batch.
+"""The tables, in the Delta Lake format: Spark writes Parquet files, delta-rs commits them.
 
 Exactly once
 ------------
-- A micro-batch writes `batch=N` in each table. Spark writes `_SUCCESS` last; a folder without it does not count.
-- A batch that is repeated after a crash replaces its folders.
-- merge() writes the rows of many batches into one folder `batch=M-N`. Once that has its `_SUCCESS`, it counts instead
-  of the folders in its range.
-- The folders' names are the only metadata. So no log grows, and any tool can read the Parquet files.
+- A micro-batch writes its files to `parts/N-RANDOM`, and commits them with its number N as an application transaction.
+  A batch that is repeated after a crash is not written again.
+- Files without a commit are no part of the table: those of a driver that was killed. vacuum() deletes them.
+- merge() commits larger files and the removal of the smaller ones together. So a reader sees each row once.
 """
 
-import re
+import json
+import math
+import secrets
+import time
 
-from .storage import Storage
+from .storage import ARCHIVE, Storage
 
-_FOLDER = re.compile(r"batch=(\d+)(?:-(\d+))?")
-FANOUT = 16  # so many folders are merged into one, and so many of those into a larger one
+BATCHES, _MERGES = "inflight", "inflight-merge"  # names of the application transactions
+_LARGE = 64 << 20  # bytes; a smaller file is merged with others
+_RETRIES = 20  # of a commit, when others commit meanwhile
+KEPT_H = 24  # hours for which files stay that are in no commit, or were removed: a reader may still use them
+_OPTIONS = {
+    "delta.checkpointInterval": "50",
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.deletedFileRetentionDuration": f"interval {KEPT_H} hours",
+}
 
 
-class Span:
-    """The folder `name` with the batches `first` to `last`."""
-
-    def __init__(self, first, last, name):
-        self.first, self.last, self.name = first, last, name
-
-    def covers(self, other):
-        return self.first <= other.first and other.last <= self.last
+class WrongTables(RuntimeError):
+    """The tables cannot be continued, or read. The text says what to do."""
 
 
 class Table:
@@ -34,92 +37,144 @@ class Table:
     def __init__(self, spark, root, name, schema, fold=None):
         self.name = name
         self._spark, self._schema, self._fold = spark, schema, fold
-        self._files = Storage(spark, Storage(spark, root).path(name))
+        self._root = Storage(spark, root)
+        self._files = Storage(spark, self._root.path(name))
 
-    def _names(self):
-        return [name for name in self._files.glob("*") if _FOLDER.fullmatch(name)]
+    def _open(self):
+        """The DeltaTable as it is now, None if there is none. Raises WrongTables."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
 
-    def _complete(self):
-        for name in self._names():
-            first, last = _FOLDER.fullmatch(name).groups()
-            if self._files.exists(f"{name}/_SUCCESS"):
-                yield Span(int(first), int(last or first), name)
+        try:
+            return DeltaTable(self._root.path(self.name))
+        except TableNotFoundError:
+            if self._files.glob("batch=*"):
+                raise WrongTables(
+                    f"the tables in {self._root.path('')} are of the format before Delta Lake: use the version that "
+                    f"wrote them, or make new ones: move the files below {self._root.path(ARCHIVE)} back to the "
+                    "landing folder, and give an empty folder with --to"
+                ) from None
+            return None
 
-    def spans(self):
-        """The folders that count: complete, and not in the range of another. Oldest first."""
-        kept = []
-        for span in sorted(self._complete(), key=lambda span: (span.first, -span.last)):
-            if not (kept and kept[-1].covers(span)):
-                kept.append(span)
-        return kept
+    def create(self):
+        """Makes the table if it is missing, and adds columns that it lacks."""
+        from deltalake import DeltaTable, Schema
+        from pyspark.sql.types import StructType
 
-    def write(self, rows, batch, any_rows):
-        """Writes, or replaces, the rows of batch number `batch`. any_rows: whether there are any; without rows there is
-        no folder."""
-        folder = f"batch={batch}"
-        if any_rows:
-            rows.write.mode("overwrite").parquet(self._files.path(folder))
-        else:
-            self._files.delete(folder)
+        wanted, table = StructType.fromDDL(self._schema), self._open()
+        if table is None:
+            schema = Schema.from_json(wanted.json())
+            DeltaTable.create(self._root.path(self.name), schema, mode="ignore", configuration=_OPTIONS)
+            return
+        present = {field.name for field in table.schema().fields}
+        if missing := [field for field in wanted.fields if field.name not in present]:
+            table.alter.add_columns(Schema.from_json(StructType(missing).json()).fields)
+
+    def write(self, rows, batch, any_rows=True):
+        """Writes the rows of batch number `batch`, unless the table has that batch. any_rows: without rows there is no
+        commit."""
+        table = self._open()
+        if any_rows and batch > _last_batch(table):
+            self._commit(table, self._part(table, rows, batch), [], (BATCHES, batch))
 
     def last_batch(self):
         """The highest number of a batch, -1 if there is none."""
-        return max((span.last for span in self.spans()), default=-1)
+        return _last_batch(self._open())
 
-    def read(self, before=None, since=0):
-        """A DataFrame of all rows, or of the batches from `since` on, and before `before`."""
-        return self._read([one for one in self.spans() if one.last >= since and (before is None or one.last < before)])
+    def read(self):
+        """A DataFrame of all rows."""
+        return self._folded(self._read(_files_of(self._open())))
 
-    def _read(self, spans):
-        if not spans:
-            return self._spark.createDataFrame([], self._schema)
-        rows = self._spark.read.schema(self._schema).parquet(*(self._files.path(span.name) for span in spans))
+    def _folded(self, rows):
         return self._fold(rows) if self._fold else rows
 
-    def merge(self, everything=False):
-        """Merges folders of finished batches: FANOUT batches into one folder, FANOUT of those into a larger one. So
-        each row is rewritten only a few times. With `everything` all folders become one. Returns how many folders were
-        merged. A reader that has listed the folders must list them again."""
-        self._sweep()
-        merged = 0
-        while run := self._next_run(everything):
-            self._replace(run)
-            merged += len(run)
-        return merged
+    def _read(self, files):
+        if not files:
+            return self._spark.createDataFrame([], self._schema)
+        return self._spark.read.schema(self._schema).parquet(*(self._files.path(file["path"]) for file in files))
 
-    def _next_run(self, everything):
-        *done, last = self.spans() or [None]  # the last batch may be repeated after a crash
-        if everything:
-            return done if len(done) > 1 else None
-        size = FANOUT
-        while last and size <= last.last:
-            groups = {}
-            for span in done:
-                if span.first // size == span.last // size < last.last // size:
-                    groups.setdefault(span.first // size, []).append(span)
-            for run in groups.values():
-                if len(run) > 1:
-                    return run
-            size *= FANOUT
-        return None
+    def remove(self, batch):
+        """Removes the files of batch number `batch`, which must not be merged."""
+        table = self._open()
+        if files := [file for file in _files_of(table) if _batch_of(file) == batch]:
+            self._commit(table, [], files, (_MERGES, table.version()))
 
-    def _replace(self, run):
-        rows = self._read(run).coalesce(self._files_for(run))
-        rows.write.mode("overwrite").parquet(self._files.path(f"batch={run[0].first}-{run[-1].last}"))
-        self._sweep()
+    def merge(self, last, oldest=None):
+        """Merges small files of batches up to number `last`. oldest: a datetime; deletes rows that were received
+        before. Returns how many files were replaced."""
+        table = self._open()
+        files = [one for one in _files_of(table) if _batch_of(one) <= last]
+        chosen = [file for file in files if _is_stale(file, oldest)]
+        small = [file for file in files if file["size_bytes"] < _LARGE and file not in chosen]
+        if chosen or len(small) > 1:
+            chosen += small
+        if not chosen:
+            return 0
+        rows = self._read(chosen)
+        if oldest:
+            rows = rows.where(rows.received.isNull() | (rows.received >= oldest))
+        rows = self._folded(rows).coalesce(math.ceil(sum(file["size_bytes"] for file in chosen) / (2 * _LARGE)))
+        part = self._part(table, rows, last, data_change=bool(oldest))
+        self._commit(table, part, chosen, (_MERGES, table.version()), data_change=bool(oldest))
+        return len(chosen)
 
-    def _files_for(self, run):
-        size = sum(self._files.size(span.name) for span in run)
-        return max(1, size >> 27)  # 128 MiB each
+    def vacuum(self, hours=KEPT_H):
+        """Deletes files that have been in no commit, or removed, for so many hours."""
+        table = self._open()
+        if table is None:
+            return
+        table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        for name, (_, changed) in self._files.glob("parts/*").items():
+            if changed < time.time() - 3600 * hours and not self._files.glob(f"parts/{name}/*.parquet"):
+                self._files.delete(f"parts/{name}")
 
-    def _sweep(self):
-        """Removes folders in the range of another, and incomplete folders of a merge that was killed."""
-        kept = self.spans()
-        complete = list(self._complete())
-        for span in complete:
-            if any(one.covers(span) and one.name != span.name for one in kept):
-                self._files.delete(span.name)
-        whole = {span.name for span in complete}
-        for name in self._names():
-            if "-" in name and name not in whole:
-                self._files.delete(name)
+    def _part(self, table, rows, batch, data_change=True):
+        """Writes Parquet files. Returns the actions that add them to the table."""
+        from deltalake.fs import DeltaStorageHandler
+        from deltalake.transaction import AddAction
+
+        from .statistics import statistics
+
+        storage = DeltaStorageHandler.from_table(table._table)
+        folder = f"parts/{batch}-{secrets.token_hex(4)}"
+        rows.write.parquet(self._files.path(folder))
+        added = []
+        for name, (size, changed) in self._files.glob(f"{folder}/*.parquet").items():
+            path = f"{folder}/{name}"
+            with storage.open_input_file(path) as file:
+                stats = statistics(file)
+            if stats["numRecords"]:
+                added.append(AddAction(path, size, {}, int(1000 * changed), data_change, json.dumps(stats)))
+        return added
+
+    def _commit(self, table, added, removed, transaction, data_change=True):
+        """Of two transactions of one name at once, delta-rs refuses the second: so no file is replaced twice."""
+        from deltalake import CommitProperties
+        from deltalake.transaction import RemoveAction, Transaction
+
+        now = int(1000 * time.time())
+        gone = [RemoveAction(file["path"], data_change, now, file["size_bytes"], {}) for file in removed]
+        properties = CommitProperties(app_transactions=[Transaction(*transaction)], max_commit_retries=_RETRIES)
+        table.create_write_transaction([*added, *gone], "append", table.schema(), commit_properties=properties)
+
+
+def _last_batch(table):
+    last = table and table.transaction_version(BATCHES)
+    return -1 if last is None else last
+
+
+def _files_of(table):
+    """The files of a DeltaTable, as dicts: path, size_bytes, num_records, min.received, ... None has none."""
+    import pyarrow
+
+    return [] if table is None else pyarrow.table(table.get_add_actions(flatten=True)).to_pylist()
+
+
+def _batch_of(file):
+    return int(file["path"].split("/")[1].split("-")[0])
+
+
+def _is_stale(file, oldest):
+    """Whether the file has rows that were received before `oldest`."""
+    first = file.get("min.received")
+    return bool(oldest and first and first < oldest)

@@ -82,7 +82,11 @@ def missing(tables, proof):
     order = Window.partitionBy("device", "epoch").orderBy("r.lo")
     gaps = ranges.withColumn("from", F.lag("r.hi").over(order) + 1).where("from < r.lo")
     gaps = gaps.selectExpr("device", "epoch", "from AS lo", "r.lo - 1 AS hi").join(told, ["device", "epoch"], "left")
-    gone = "CASE WHEN oldest IS NOT NULL THEN coalesce(passed, 0L) ELSE least(later, coalesce(earlier, 0L)) END"
+    # Without `later` and `earlier`, all deliveries of the journal are older than what `raw` keeps.
+    gone = (
+        "CASE WHEN oldest IS NOT NULL THEN coalesce(passed, 0L) WHEN coalesce(later, earlier) IS NULL THEN hi + 1 "
+        "ELSE least(later, coalesce(earlier, 0L)) END"
+    )
     gaps = gaps.withColumn("gone", F.expr(gone)).withColumn("kept", F.expr("coalesce(oldest, hi + 1)"))
     gaps = gaps.withColumn("proved", F.lit(proof.proved) & F.col("oldest").isNotNull())
     parts = (

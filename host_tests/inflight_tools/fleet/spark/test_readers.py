@@ -1,0 +1,125 @@
+"""Other tools read the tables while batches are written, merged and vacuumed: no row comes twice, no batch is torn."""
+
+import importlib.util
+import os
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from host_tests.docs.pages import blocks
+
+BATCHES = 5
+# Column of a table, and how many values or what sum a batch adds.
+UNIQUE = {"raw": ("payload", 8), "measurements": ("seq", 4), "health": ("seq", 2), "dead_letters": ("payload", 2)}
+SUMS = {"minutes": ("count", 4), "ledger": ("measurements", 4)}
+
+
+def by_duckdb(table, column):
+    import duckdb
+    from deltalake import DeltaTable
+
+    with duckdb.connect() as connection:
+        connection.register("rows", DeltaTable(table).to_pyarrow_dataset())
+        return [value for (value,) in connection.execute(f'SELECT "{column}" FROM rows').fetchall()]
+
+
+def by_polars(table, column):
+    import polars
+
+    return polars.scan_delta(str(table)).select(column).collect()[column].to_list()
+
+
+def by_pandas(table, column):
+    from deltalake import DeltaTable
+
+    return DeltaTable(table).to_pandas(columns=[column])[column].tolist()
+
+
+READERS = {"duckdb": by_duckdb, "polars": by_polars, "pandas": by_pandas}
+PRESENT = {name: read for name, read in READERS.items() if importlib.util.find_spec(name)}
+
+
+class Reader(threading.Thread):
+    """Reads all tables again and again. `found`: how often it found each number of batches; `errors`."""
+
+    def __init__(self, root, read):
+        super().__init__(daemon=True)
+        self._root, self._read = root, read
+        self._ended = threading.Event()
+        self.found, self.errors = Counter(), []
+
+    def run(self):
+        while not self._ended.is_set():
+            try:
+                self.found[self._look()] += 1
+            except Exception as e:  # also what another library raises
+                self.errors.append(repr(e))
+
+    def _look(self):
+        for name, (column, each) in SUMS.items():
+            total = sum(self._read(self._root / name, column))
+            assert total % each == 0, (name, total)
+        for name, (column, each) in UNIQUE.items():
+            values = self._read(self._root / name, column)
+            assert len(values) == len(set(values)) and len(values) % each == 0, (name, len(values))
+        return len(values) // each
+
+    def finish(self):
+        """Reads until it has found the last batch, too."""
+        while self.is_alive() and not (self.errors or self.found[BATCHES]):
+            time.sleep(0.01)
+        self._ended.set()
+        self.join()
+
+
+@pytest.fixture(scope="module")
+def readers(common_fleet, telemetry, health, message):
+    """A Reader for each tool, after the last batch."""
+    fleet = common_fleet
+    fleet.tables.create()
+    found = {name: Reader(fleet.root, read) for name, read in PRESENT.items()}
+    for reader in found.values():
+        reader.start()
+    orphan = fleet.root / "raw/parts/0-killed"
+    orphan.mkdir(parents=True)
+    (orphan / "part-0.parquet").write_bytes(b"half a file")
+    for path in (orphan / "part-0.parquet", orphan):
+        os.utime(path, (0, 0))
+    try:
+        for batch in range(BATCHES):
+            lines = [telemetry("attic", 6 * batch + n) for n in range(4)]
+            lines += [health("attic", 6 * batch + 4 + n) for n in range(2)]
+            fleet.land(*lines, *[message("attic/telemetry", f"nonsense {batch} {n}") for n in range(2)])
+            fleet.run()
+            if batch % 2:
+                fleet.tables.merge()
+                fleet.tables.vacuum()
+        assert not orphan.exists()
+    finally:
+        for reader in found.values():
+            reader.finish()
+    return found
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_sees_whole_batches_once(name, request):
+    if name not in PRESENT:
+        pytest.skip(f"{name} is not installed: run `make setup-pipeline`")
+    reader = request.getfixturevalue("readers")[name]
+    assert reader.errors == []
+    assert reader.found[BATCHES] and len(reader.found) > 2
+
+
+@pytest.mark.parametrize("block", [block for block in blocks("python") if block.page.name == "tables.md"], ids=str)
+def test_the_queries_of_the_documentation(block, readers, common_fleet, monkeypatch, capsys):
+    monkeypatch.chdir(common_fleet.root.parent)
+    (common_fleet.root.parent / "telemetry").mkdir(exist_ok=True)
+    if not (link := common_fleet.root.parent / "telemetry/tables").exists():
+        link.symlink_to(common_fleet.root)
+    missing = [name for name in READERS if f"import {name}" in block.text and name not in PRESENT]
+    if missing:
+        pytest.skip(f"{missing[0]} is not installed: run `make setup-pipeline`")
+    exec(compile(block.text, str(block), "exec"), {})
+    assert "attic" in capsys.readouterr().out
