@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import threading
-import time
 from collections import Counter
 
 import pytest
@@ -47,7 +46,7 @@ class Reader(threading.Thread):
     def __init__(self, root, read):
         super().__init__(daemon=True)
         self._root, self._read = root, read
-        self._ended = threading.Event()
+        self._ended, self._looked = threading.Event(), threading.Event()
         self.found, self.errors = Counter(), []
 
     def run(self):
@@ -56,6 +55,7 @@ class Reader(threading.Thread):
                 self.found[self._look()] += 1
             except Exception as e:  # also what another library raises
                 self.errors.append(repr(e))
+            self._looked.set()
 
     def _look(self):
         for name, (column, each) in SUMS.items():
@@ -66,10 +66,13 @@ class Reader(threading.Thread):
             assert len(values) == len(set(values)) and len(values) % each == 0, (name, len(values))
         return len(values) // each
 
+    def look_again(self):
+        """Returns when it has read everything as it is now, once at least."""
+        for _ in range(2):  # the first one may have begun before
+            self._looked.clear()
+            self._looked.wait()
+
     def finish(self):
-        """Reads until it has found the last batch, too."""
-        while self.is_alive() and not (self.errors or self.found[BATCHES]):
-            time.sleep(0.01)
         self._ended.set()
         self.join()
 
@@ -96,6 +99,11 @@ def readers(common_fleet, telemetry, health, message):
             if batch % 2:
                 fleet.tables.merge()
                 fleet.tables.vacuum()
+            for reader in found.values():
+                reader.look_again()
+        assert orphan.exists() and not list(orphan.iterdir())  # a driver may be about to write there
+        os.utime(orphan, (0, 0))
+        fleet.tables.vacuum()
         assert not orphan.exists()
     finally:
         for reader in found.values():
@@ -109,7 +117,7 @@ def test_a_reader_sees_whole_batches_once(name, request):
         pytest.skip(f"{name} is not installed: run `make setup-pipeline`")
     reader = request.getfixturevalue("readers")[name]
     assert reader.errors == []
-    assert reader.found[BATCHES] and len(reader.found) > 2
+    assert reader.found.keys() >= set(range(1, BATCHES + 1))
 
 
 @pytest.mark.parametrize("block", [block for block in blocks("python") if block.page.name == "tables.md"], ids=str)

@@ -38,7 +38,7 @@ def test_a_later_version_adds_columns(spark, table, tmp_path):
 
 
 def test_rows_that_are_too_old_are_deleted(spark, table):
-    """To the microsecond, in files of old rows, of new ones, and of both. Rows without a time stay."""
+    """In files of old rows, of new ones, and of both, once. Rows without a time stay."""
     rows = table()
     for batch, times in enumerate([(NOW - DAY,), (NOW - DAY, NOW), (NOW,), (None,)]):
         found = [(2 * batch + n, time) for n, time in enumerate(times)]

@@ -175,6 +175,9 @@ def _batch_of(file):
 
 
 def _is_stale(file, oldest):
-    """Whether the file has rows that were received before `oldest`."""
+    """Whether the file has rows that were received before `oldest`, by whole milliseconds: statistics have no more, and
+    a file whose first row is of that millisecond would be written anew each time."""
     first = file.get("min.received")
-    return bool(oldest and first and first < oldest)
+    if not (oldest and first):
+        return False
+    return first < oldest.replace(microsecond=oldest.microsecond // 1000 * 1000)
