@@ -171,8 +171,10 @@ def test_a_pico_has_space_for_updates():
     key = rsa.generate_private_key(65537, keys.BITS)
     blocks = release.make(release.application("rp2040", 1), key, 1, "rp2040").fields["blocks"]
     fs = pico()
+    blank = fs.used_block_count
     for path, content in bundle.files("rp2040").items():
         write(fs, path, len(content))
+    print(f"blocks: {blocks} of a release, {fs.used_block_count - blank} of the files of a cable")
     write(fs, "/config.json", 3000)
     write(fs, "/ca.der", 1500)
     for k in range(16):
