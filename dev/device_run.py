@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dev.runtimes import DEVICE_NAMES, runtime
 from dev.setup.common import CHECKOUT, atomic_folder, digest, exclusive
-from inflight_tools.boards.bundle import compile_mpy, compile_texts, library, shrunk
+from inflight_tools.boards.bundle import FIRMWARE, compile_all, compile_mpy, compile_texts, library, shrunk, sources
 from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.cache import write_below
 
@@ -93,6 +93,24 @@ def precompiled():
         return {path: compile_mpy(file.read_text(), file.name, "-O0") for path, file in paths.items()}
 
     return _built("precompiled", files, compile_each)
+
+
+@functools.cache
+def application():
+    """A folder with the application for the board unix as it is deployed: `-m main` starts it."""
+    found = sources("unix")
+
+    def compile_each():
+        return {f"{place}.mpy": code for place, code in compile_all(found).items()}
+
+    return _built("application", found.values(), compile_each)
+
+
+def application_environment(found):
+    """How the Runtime `found` runs `-m main`: MicroPython the application as it is deployed, CPython its sources."""
+    if found.micropython:
+        return {**os.environ, "MICROPYPATH": str(application())}
+    return environment(found, FIRMWARE / "main.py")
 
 
 def _built(name, sources, make):

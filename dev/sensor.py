@@ -8,7 +8,8 @@ from pathlib import Path
 
 import typer
 
-from dev.demo.sensors import HEAP, best_runtime, build
+from dev.demo.sensors import HEAP, best_runtime
+from dev.device_run import application
 
 _AGAIN = 75  # how the unix board says that it wants to be started again
 
@@ -20,10 +21,10 @@ def main(config: Path):
     home = Path(os.environ.get("INFLIGHT_HOME") or Path.home() / ".inflight" / config.stem)
     home.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(config, home / "config.json")
-    with tempfile.TemporaryDirectory() as code:
-        build(Path(code))
+    with tempfile.TemporaryDirectory() as folder:
+        code = shutil.copytree(application(), Path(folder) / "code")
         command = [*best_runtime().command(HEAP), "-m", "main"]
-        env = dict(os.environ, MICROPYPATH=code, INFLIGHT_HOME=str(home))
+        env = dict(os.environ, MICROPYPATH=str(code), INFLIGHT_HOME=str(home))
         status = _AGAIN
         while status == _AGAIN:
             try:

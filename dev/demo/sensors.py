@@ -3,14 +3,14 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import time
 from pathlib import Path
 
+from dev.device_run import application
 from dev.patience import Patience
 from dev.runtimes import runtime
-from inflight_tools.boards.bundle import compile_all, sources
-from inflight_tools.cache import write_below
 
 HEAP = "200k"
 ROOT = "demo"  # the first level of their topics
@@ -24,13 +24,6 @@ def best_runtime():
         if not candidate.reason:
             return candidate
     raise RuntimeError("; ".join(f"{r.name}: {r.reason}" for r in found))
-
-
-def build(folder):
-    """Compiles the files of the unix board into `folder`, as in a deployment. Returns how many files."""
-    found = compile_all(sources("unix"))
-    write_below(folder, {f"{place}.mpy": code for place, code in found.items()})
-    return len(found)
 
 
 class Sensor:
@@ -92,8 +85,9 @@ class Fleet:
     """A sensor for each (port of the broker, QoS) of `links`. `files`: how many files of firmware each has."""
 
     def __init__(self, folder, links, interval_ms, seed=None):
-        interpreter, code = best_runtime(), folder / "code"
-        self.interpreter, self.files = interpreter.name, build(code)
+        interpreter = best_runtime()
+        code = shutil.copytree(application(), folder / "code")  # a change of the sources does not reach a running fleet
+        self.interpreter, self.files = interpreter.name, len(list(code.rglob("*.mpy")))
         self._random = random.Random(seed)
         self.cuts = self.deaths = 0
         names = [f"sensor{i:03}" for i in range(len(links))]

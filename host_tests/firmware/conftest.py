@@ -16,7 +16,6 @@ from dev.runtimes import runtime
 from host_tests.broker import Automatic
 from host_tests.clients import virtual  # noqa: F401 (a fixture)
 from inflight import Client, Journal, RamFlash
-from inflight_tools.boards.bundle import FIRMWARE
 from node import will
 from sleeping_app import SleepingApp
 
@@ -189,8 +188,8 @@ class Machine:
     def start(self):
         own = {"INFLIGHT_HOME": self.home, "INFLIGHT_DEVICE_ID": "box", "INFLIGHT_ACCEPTED_LOG": self.log}
         self.process = subprocess.Popen(
-            [*self.found.command("200k"), FIRMWARE / "main.py"],
-            env={**device_run.environment(self.found, FIRMWARE / "main.py"), **own, **self.environment},
+            [*self.found.command("200k"), "-m", "main"],
+            env={**device_run.application_environment(self.found), **own, **self.environment},
             stdin=self.stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

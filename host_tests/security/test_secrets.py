@@ -122,12 +122,11 @@ def device(runtime, tmp_path):
         secrets = {"user": "me", "password": SECRET, "wifi_ssid": "net", "wifi_key": SECRET}
         config = {"host": "127.0.0.1", "interval_ms": 100, "health_ms": 1000, **secrets, **fields}
         (tmp_path / "config.json").write_text(json.dumps(config))
-        main = device_run.CHECKOUT / "firmware/main.py"
         own = {"INFLIGHT_HOME": str(tmp_path), "INFLIGHT_DEVICE_ID": "box"}
         processes.append(
             subprocess.Popen(
-                [*runtime.command("300k"), main],
-                env={**device_run.environment(runtime, main), **own},
+                [*runtime.command("200k"), "-m", "main"],
+                env={**device_run.application_environment(runtime), **own},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

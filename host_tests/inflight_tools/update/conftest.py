@@ -9,10 +9,10 @@ import pytest
 
 from dev.demo.mosquitto import Mosquitto, unavailable
 from dev.demo.sensors import HEAP
+from dev.device_run import application
 from dev.runtimes import runtime
-from inflight_tools.boards.bundle import compile_mpy, compile_texts, shrunk, sources
+from inflight_tools.boards.bundle import compile_mpy, shrunk, sources
 from inflight_tools.boards.device.broker import Broker
-from inflight_tools.cache import write_below
 from inflight_tools.update import keys
 from inflight_tools.update.release import make
 from inflight_tools.update.server import Server
@@ -34,11 +34,9 @@ def texts():
 
 
 @pytest.fixture(scope="session")
-def code(tmp_path_factory, texts):
+def code():
     """The folder with the application that a cable brought."""
-    folder = tmp_path_factory.mktemp("code")
-    write_below(folder, {f"{place}.mpy": data for place, data in compile_texts(texts).items()})
-    return folder
+    return application()
 
 
 @pytest.fixture(scope="session")
