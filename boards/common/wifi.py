@@ -128,3 +128,51 @@ class Wifi:
                 stop()
             except OSError:
                 pass  # it was off, or hangs
+
+
+# --- what a board with Wi-Fi offers the firmware ---
+
+_make = None
+station = None  # the Wifi, once it was needed
+
+
+def use(make):
+    """make() returns the board's Wifi; it is called when that is needed first."""
+    global _make
+    _make = make
+
+
+def _wifi():
+    global station
+    if station is None:
+        station = _make()
+    return station
+
+
+def wifi_setup(*settings, **more):
+    from wifi_settings import apply
+
+    apply(_wifi(), *settings, **more)
+
+
+def wifi_connect(ssid, key, timeout_ms):
+    return _wifi().join(ssid, key, timeout_ms)
+
+
+def wifi_status():
+    return station.status() if station else IDLE
+
+
+def wifi_off():
+    if station:
+        station.off()
+
+
+def rssi():
+    return station.rssi() if station else None
+
+
+def sync_time(host=None):
+    from clock import sync
+
+    return sync(host)

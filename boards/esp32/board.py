@@ -2,6 +2,7 @@
 
 import machine
 
+import wifi
 from codes import (
     BROWN_OUT,
     CONNECTING,
@@ -18,13 +19,13 @@ from codes import (
     WRONG_KEY,
 )
 from inflight.compat import const, sleep_ms, ticks_diff, ticks_ms
-from wifi import Wifi
+from wifi import Wifi, rssi, sync_time, wifi_connect, wifi_off, wifi_setup, wifi_status
 
 NAME = "esp32"
 _DAY_MS = const(86_400_000)
 _DIRECTED_MS = const(4_000)  # time-out for the remembered access point, before others are tried
 
-_id = _station = _cause = _dog = None
+_id = _cause = _dog = None
 
 
 def config_path():
@@ -113,14 +114,14 @@ def reset_cause():
 def sleep(ms, deep=False):
     # The journal is committed already.
     if deep:
-        if ms and _station:
-            _station.note()
+        if ms and wifi.station:
+            wifi.station.note()
         wifi_off()
         if ms:
             machine.deepsleep(ms)
         _keep(_NOTE, bytes([_ASKED]))
         machine.reset()
-    elif _station and _station.wlan.active():
+    elif wifi.station and wifi.station.wlan.active():
         sleep_ms(ms)  # lightsleep() would stop the radio and lose the connection
     else:
         machine.lightsleep(ms)
@@ -213,40 +214,7 @@ class _Wifi(Wifi):
             _keep(_AP, best[1] + bytes([channel]) + _network(self.ssid))
 
 
-def _wifi():
-    global _station
-    if _station is None:
-        _station = _Wifi(device_id())
-    return _station
-
-
-def wifi_setup(*settings, **more):
-    from wifi_settings import apply
-
-    apply(_wifi(), *settings, **more)
-
-
-def wifi_connect(ssid, key, timeout_ms):
-    return _wifi().join(ssid, key, timeout_ms)
-
-
-def wifi_status():
-    return _station.status() if _station else IDLE
-
-
-def wifi_off():
-    if _station:
-        _station.off()
-
-
-def rssi():
-    return _station.rssi() if _station else None
-
-
-def sync_time(host=None):
-    from clock import sync
-
-    return sync(host)
+wifi.use(lambda: _Wifi(device_id()))
 
 
 # --- flash ---

@@ -2,6 +2,7 @@
 
 import machine
 
+import wifi
 from codes import (
     BROWN_OUT,
     CONNECTING,
@@ -17,11 +18,11 @@ from codes import (
     WRONG_KEY,
 )
 from inflight.compat import const, sleep_ms, ticks_add, ticks_diff, ticks_ms
-from wifi import Wifi
+from wifi import Wifi, rssi, sync_time, wifi_connect, wifi_setup, wifi_status
 
 NAME = "rp2040"
 
-_id = _station = _cause = None
+_id = _cause = None
 
 
 def config_path():
@@ -201,42 +202,13 @@ class _Wifi(Wifi):
             self.wlan.connect(self.ssid, self.key)
 
 
-def _wifi():
-    global _station
-    if _station is None:
-        _station = _Wifi(device_id())
-    return _station
-
-
-def wifi_setup(*settings, **more):
-    from wifi_settings import apply
-
-    apply(_wifi(), *settings, **more)
-
-
-def wifi_connect(ssid, key, timeout_ms):
-    return _wifi().join(ssid, key, timeout_ms)
-
-
-def wifi_status():
-    return _station.status() if _station else IDLE
+wifi.use(lambda: _Wifi(device_id()))
 
 
 def wifi_off():
-    if _station:
-        _station.off()
+    wifi.wifi_off()
     if _id:  # the Wi-Fi chip is running
         _radio().deinit()
-
-
-def rssi():
-    return _station.rssi() if _station else None
-
-
-def sync_time(host=None):
-    from clock import sync
-
-    return sync(host)
 
 
 # --- flash ---
