@@ -8,6 +8,7 @@ from inflight.flash import RamFlash
 from inflight.inbound import DUPLICATE, NEW, REDELIVERED, Inbound
 from inflight.journal import Journal, OutboxFull
 from inflight.packet import ProtocolError
+from nor import NorFlash
 from session_peer import Peer, ack, message
 
 
@@ -118,6 +119,21 @@ def test_session_lost_by_the_broker():
     eq([p[0] for p in peer.up(0)], [0x3A])
     peer.feed(message(b"t", b"y", 2, 5))
     eq([g[0] for g in peer.got], [b"x", b"y"])
+
+
+def test_ids_of_a_lost_session_do_not_come_back_with_the_power():
+    """[MQTT-3.2.2-3] They are forgotten for good before the broker can use them again, also if nothing is sent."""
+    device = NorFlash(cache=True)
+    peer = Peer(device)
+    peer.up()
+    peer.feed(message(b"t", b"x", 2, 5))
+    peer.session.connection_lost()
+    eq(peer.up(0), [])
+    device.lose_power()
+    peer = Peer(device)
+    peer.up(1)
+    peer.feed(message(b"t", b"y", 2, 5))
+    eq(peer.got, [(b"y", False)])
 
 
 def test_level_3_ignores_the_reserved_byte():

@@ -185,11 +185,13 @@ class Session:
 
     def resume(self):
         """Lets messages go, those in flight first [MQTT-4.4.0-1]. From now on the broker may know
-        Message IDs of ours: the journal knows of the session before the first one leaves. Raises
-        OSError if flash fails."""
+        Message IDs of ours: the journal knows of the session before the first one leaves, and that the ids
+        which a lost session received are forgotten before one comes anew. Raises OSError if flash fails."""
         self._begin()
-        if self.journal and self.record.stale:
-            self.write_record()
+        if self.journal:
+            if self.record.stale:
+                self.write_record()
+            self.journal.commit()
         self.outbound.retransmit()
         self._resumed = True
         self.busy = False
