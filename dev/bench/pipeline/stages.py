@@ -47,7 +47,8 @@ def _ceiling(spark, files, _):
 def _parse(spark, files, _):
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from inflight_tools.fleet.spark.lines import SCHEMA, reader
+    from inflight_tools.fleet.spark.lines import reader
+    from inflight_tools.fleet.spark.rows import SCHEMA
 
     lines_of(spark, files).mapInArrow(reader(ROOT), from_arrow_schema(SCHEMA)).count()
 

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from .lines import SCHEMA, reader
+from .lines import reader
+from .rows import SCHEMA
 from .schema import FACTS, LEDGER, MINUTES, fold_ledger, fold_minutes, joined, part
 from .tables import KEPT_H, Table
 

@@ -12,8 +12,8 @@ LONGEST = 64 * 1024  # bytes of payload: sixteen times the largest of a journal
 MOST_RECORDS = 1000  # in a pack
 # Times are in microseconds since 1970, as in the tables.
 _LAST = 253_402_300_799_999_999  # the end of the year 9999: tables cannot store later times
-_OLDEST = 1_577_836_800_000_000  # 2020: no device is older
-_AHEAD = 86_400_000_000  # a day: clocks drift, and time zones are configured wrongly
+OLDEST = 1_577_836_800_000_000  # 2020: no device is older
+AHEAD = 86_400_000_000  # a day: clocks drift, and time zones are configured wrongly
 _BIG = 1 << 32  # sequence numbers and epochs
 _COUNT = 1 << 63
 _JOURNAL = ("live", "used", "limit", "erases", "damaged", "skipped")
@@ -48,9 +48,9 @@ def _when(seconds, received):
     """(time, source) of a resolved SenML time. If the device's time cannot be right, the time is that of receipt."""
     relative = seconds < RELATIVE
     time = seconds * 1e6 + (received if relative else 0)
-    if time > received + (0 if relative else _AHEAD):
+    if time > received + (0 if relative else AHEAD):
         return received, "ahead"
-    if time < _OLDEST:
+    if time < OLDEST:
         return received, "behind"
     return int(time), "receipt" if relative else "device"
 
