@@ -45,12 +45,21 @@ def _ceiling(spark, files, _):
 
 
 def _parse(spark, files, _):
+    _read(lines_of(spark, files))
+
+
+def _parse_unusual(spark, files, _):
+    """The same lines with a blank at the end, so that none is read by columns."""
+    _read(lines_of(spark, files).selectExpr("concat(value, CAST(' ' AS BINARY)) AS value"))
+
+
+def _read(lines):
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from inflight_tools.fleet.spark.lines import reader
     from inflight_tools.fleet.spark.rows import SCHEMA
 
-    lines_of(spark, files).mapInArrow(reader(ROOT), from_arrow_schema(SCHEMA)).count()
+    lines.mapInArrow(reader(ROOT), from_arrow_schema(SCHEMA)).count()
 
 
 def _take(spark, files, tables):
@@ -61,7 +70,7 @@ def _take(spark, files, tables):
     take(lines_of(spark, files), 0, str(tables), ROOT)
 
 
-_STAGES = {"ceiling": _ceiling, "parse": _parse, "take": _take}
+_STAGES = {"ceiling": _ceiling, "parse": _parse, "parse unusual": _parse_unusual, "take": _take}
 
 
 def measure(folder, millions, devices, runs):
