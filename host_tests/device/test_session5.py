@@ -247,24 +247,24 @@ def test_power_cut_while_an_assigned_client_id_is_kept():
 # --- sessions that the broker keeps, or not ---
 
 
-def in_flight(device=None):
-    """A peer with a message in each state: waits for PUBACK, for PUBREC, for PUBCOMP; a fourth was never sent."""
+def in_flight(restart):
+    """A peer with a message in each state: waits for PUBACK, for PUBREC, for PUBCOMP; a fourth was never sent. restart:
+    after a power cut."""
+    device = RamFlash()
     peer = Peer5(device, max_inflight=3)
     peer.up()
     for qos, payload in ((1, b"one"), (2, b"two"), (2, b"three"), (1, b"four")):
         peer.publish(payload, qos)
     eq(brief(peer.sent()), [(PUBLISH, 1, False), (PUBLISH, 2, False), (PUBLISH, 3, False)])
     eq(brief(peer.feed(wire.pubrec(3))), [(PUBREL, 3, False)])
-    return peer
+    return Peer5(device, max_inflight=3) if restart else peer
 
 
 def test_session_present():
     """[MQTT5-3.3.1-1] [MQTT5-4.3.3-5] [MQTT5-4.3.3-6] [MQTT5-4.4.0-1] [MQTT5-4.6.0-1] Everything goes on, with its ids
     and DUP, in order; after a power cut as well."""
     for restart in (False, True):
-        device = RamFlash()
-        peer = in_flight(device)
-        peer = Peer5(device, max_inflight=3) if restart else peer
+        peer = in_flight(restart)
         eq(brief(peer.up(1)), [(PUBLISH, 1, True), (PUBLISH, 2, True), (PUBREL, 3, False)])
         eq(
             brief(peer.feed(wire.puback(1) + wire.pubrec(2) + wire.pubcomp(2) + wire.pubcomp(3))),
@@ -288,9 +288,7 @@ def test_session_lost():
     """[MQTT5-3.2.2-5] [MQTT5-3.3.1-1] [MQTT5-4.3.2-2] [MQTT5-4.3.3-2] The broker has none: what it has not taken is
     published anew, without DUP; what it has taken is done."""
     for restart in (False, True):
-        device = RamFlash()
-        peer = in_flight(device)
-        peer = Peer5(device, max_inflight=3) if restart else peer
+        peer = in_flight(restart)
         found = peer.up(0)
         eq(brief(found), [(PUBLISH, 1, False), (PUBLISH, 2, False), (PUBLISH, 4, False)])
         eq([p.payload for p in found], [b"one", b"two", b"four"])

@@ -99,20 +99,16 @@ class User:
 
     def _write(self, path, mode, state):
         # What does not fit was never written: littlefs keeps the file as it was.
-        length, crc = state
-        try:
-            with open(ROOT + path, mode) as f:
-                for _ in range(random.randrange(1, 40)):
-                    data = bytes([random.getrandbits(8)]) * random.randrange(1, 600)
-                    f.write(data)
-                    length += len(data)
-                    crc = crc32(data, crc)
-            self.files[path] = [length, crc]
-        except OSError as e:
-            if e.errno != ENOSPC:
-                raise
-            self.full += 1
-            self.growing = False
+        self._try(self._fill, path, mode, *state)
+
+    def _fill(self, path, mode, length, crc):
+        with open(ROOT + path, mode) as f:
+            for _ in range(random.randrange(1, 40)):
+                data = bytes([random.getrandbits(8)]) * random.randrange(1, 600)
+                f.write(data)
+                length += len(data)
+                crc = crc32(data, crc)
+        self.files[path] = [length, crc]
 
     def rename(self):
         old = self.any()
