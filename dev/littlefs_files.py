@@ -11,7 +11,8 @@ def unpack(volume, prog):
     """Returns {absolute path: bytes} of all files in the bytes `volume`, which is programmed `prog` bytes at a time."""
     context = UserContext(len(volume))
     context.buffer[:] = volume
-    fs = LittleFS(context, block_size=BLOCK, block_count=len(volume) // BLOCK, read_size=32, prog_size=prog)
+    blocks = len(volume) // BLOCK
+    fs = LittleFS(context, block_size=BLOCK, block_count=blocks, read_size=32, prog_size=prog, cache_size=BLOCK)
     found = {}
     for folder, _, names in fs.walk("/"):
         for name in names:

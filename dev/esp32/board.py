@@ -175,9 +175,13 @@ class Board:
     def network_back(self):
         self.qmp("set_link", name="net0", up=True)
 
+    def send(self, data):
+        """Sends bytes over the serial line."""
+        self._console.type(data)
+
     def type(self, text):
         """As a person at the terminal."""
-        self._console.type(text.encode())
+        self.send(text.encode())
 
     async def prompt(self, seconds):
         """Waits until it waits for a line."""

@@ -30,13 +30,15 @@ def pipe():
 
 class Power:
     """The power of one board, from when it is switched on with the bytes `flash` until it goes. operations: (kind,
-    address) of each flash operation so far. cut: how it went off, or None while it is on. kill() ends the emulator;
-    on_words(bytes) is told what QEMU says beside the trace, which it writes to the pipe `trace`."""
+    address) of each flash operation so far. cut: how it went off, or None while it is on. on_operation(kind, address,
+    old, new) is told of each, and what it changes. kill() ends the emulator; on_words(bytes) is told what QEMU says
+    beside the trace, which it writes to the pipe `trace`."""
 
     def __init__(self, flash, trace, kill, on_words):
         self.flash = bytearray(flash)
         self.operations = []
         self.cut = None
+        self.on_operation = None
         self._trace, self._kill, self._on_words = trace, kill, on_words
         self._plan = None
         self._page = None  # address and content of the page that is programmed, before that
@@ -104,8 +106,11 @@ class Power:
 
     def _end_operation(self, kind, start, old):
         self.operations.append((kind, start))
+        end = start + len(old)
+        new = bytes(self.flash[start:end])
+        if self.on_operation:
+            self.on_operation(kind, start, old, new)
         if not (self._plan and self._plan.is_due(kind) and self.off(f"{kind} {self._plan.how}")):
             return False
-        end = start + len(old)
-        self.flash[start:end] = self._plan.left_behind(old, bytes(self.flash[start:end]))
+        self.flash[start:end] = self._plan.left_behind(old, new)
         return True

@@ -136,6 +136,11 @@ class Board(MicroPythonDevice):
         """Collects the board's output in `console`, until run()."""
         self.cdc.on_serial_data = self.console.extend
 
+    def send(self, data):
+        """Sends bytes over USB."""
+        for byte in data:
+            self.cdc.send_serial_byte(byte)
+
     def write(self, flash):
         """Writes {address: bytes} to the flash; no program may be executing from there."""
         for address, data in dict(flash).items():

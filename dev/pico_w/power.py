@@ -9,11 +9,12 @@ _SIZES = {chip.CMD_PAGE_PROGRAM: 256, chip.CMD_SECTOR_ERASE: 4096, chip.CMD_BLOC
 
 class Power:
     """The power of one board. operations: (kind, address) of each flash operation so far. cut: how it went off, or
-    None while it is on."""
+    None while it is on. on_operation(kind, address, old, new) is told of each, and what it changes."""
 
     def __init__(self, mcu, switch_off):
         self.operations = []
         self.cut = None
+        self.on_operation = None
         self._mcu = mcu
         self._switch_off = switch_off
         self._plan = None
@@ -51,6 +52,9 @@ class Power:
         flash = self._mcu.flash
         old = bytes(flash[address : address + size])
         self._apply()
+        new = bytes(flash[address : address + size])
+        if self.on_operation:
+            self.on_operation(kind, address, old, new)
         if self._plan and self._plan.is_due(kind):
-            flash[address : address + size] = self._plan.left_behind(old, bytes(flash[address : address + size]))
+            flash[address : address + size] = self._plan.left_behind(old, new)
             self.off(f"{kind} {self._plan.how}")

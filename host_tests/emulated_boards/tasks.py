@@ -18,6 +18,16 @@ CODE = Path(__file__).parent / "board"  # what runs on them
 _SINCE_2000 = (-10_000, 1)  # days from now that certificates are good for: a board's clock may not be set yet
 
 
+def module(name, source):
+    """The file of module `name`, made of a source in CODE."""
+    return {f"/lib/{name}.mpy": compile_mpy((CODE / f"{source}.py").read_text(), f"{name}.py")}
+
+
+def harness(board):
+    """The module through which the programs in CODE are told what to do, and tell what happens."""
+    return module("harness", f"harness_{board}")
+
+
 class Brokers:
     """All that a sensor here may have to do with: a broker, TLS in front of it, as the board's `sensor` module calls it
     and by a name that it does not, and a broker that its test starts and stops."""
@@ -66,6 +76,4 @@ class Brokers:
         board = self._sensor.BOARD
         found = files(board) | self.files()
         found["/main.py"] = (CODE / "main.py").read_bytes()
-        for module, source in (("publisher", "publisher"), ("harness", f"harness_{board}")):
-            found[f"/lib/{module}.mpy"] = compile_mpy((CODE / f"{source}.py").read_text(), f"{module}.py")
-        return found
+        return found | module("publisher", "publisher") | harness(board)

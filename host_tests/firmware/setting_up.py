@@ -91,6 +91,22 @@ def ask_name(port, name, kind=1):
     return [records[i + 12 : i + 16] for i in range(0, len(records), 16)]
 
 
+def improv(number, data=b""):
+    """The packet with a command of Improv."""
+    packet = HEAD + bytes([3, len(data) + 2, number, len(data)]) + data
+    return packet + bytes([sum(packet) & 255])
+
+
+def texts(data):
+    """(command, [texts]) in the data of a result of Improv."""
+    assert data[1] == len(data) - 2
+    found, rest = [], data[2:]
+    while rest:
+        found.append(rest[1 : 1 + rest[0]].decode())
+        rest = rest[1 + rest[0] :]
+    return data[0], found
+
+
 class Serial:
     """An Improv client on the two pipes of a process."""
 
@@ -103,8 +119,7 @@ class Serial:
         self._in.flush()
 
     def command(self, number, data=b""):
-        packet = HEAD + bytes([3, len(data) + 2, number, len(data)]) + data
-        self.send(packet + bytes([sum(packet) & 255]))
+        self.send(improv(number, data))
 
     def packet(self):
         """The next packet: (type, data). What else is on the console is skipped."""
@@ -123,9 +138,5 @@ class Serial:
     def result(self):
         """The next packet, a result: (command, [texts])."""
         kind, data = self.packet()
-        assert kind == 4 and data[1] == len(data) - 2
-        texts, rest = [], data[2:]
-        while rest:
-            texts.append(rest[1 : 1 + rest[0]].decode())
-            rest = rest[1 + rest[0] :]
-        return data[0], texts
+        assert kind == 4
+        return texts(data)
