@@ -20,8 +20,10 @@ from rich.text import Text
 from inflight_tools.epilog import epilog
 from inflight_tools.failure import print_failure
 from inflight_tools.fleet.collect import command
+from inflight_tools.fleet.proof import Proof
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
+from inflight_tools.fleet.where import command as found_by
 
 CONSOLE = Console(stderr=True)
 FOLDER = typer.Option(Path("telemetry"), "--data", help="folder of landing/ and tables/")
@@ -204,6 +206,29 @@ def report(
     say(f"{out}: {out.stat().st_size:,} bytes")
 
 
+@app.command(
+    epilog=epilog("fleet where attic 1234 --data telemetry", "3 the message is not in the tables: the output says why")
+)
+def where(
+    device: str = typer.Argument(help="its name, as in its topics"),
+    number: int = typer.Argument(min=0, max=(1 << 32) - 1, help="the message's `seq`"),
+    data: Path = FOLDER,
+    landing: str = typer.Option(None, help="folder of the landing files"),
+    of: str = typer.Option(None, help="folder of the tables"),
+    root: str = ROOT,
+    epoch: int = typer.Option(None, min=0, help="the journal's `epoch`; default: that of the device's newest journal"),
+    grace: float = GRACE,
+    retired: list[str] = RETIRED,
+    as_json: bool = typer.Option(False, "--json", help="print what is known as JSON"),
+):
+    """Tells where message NUMBER of DEVICE is, and its way: accepted, acknowledged, collected, in the tables. Or why it
+    is missing, by the rules of the report. It needs no Spark, and folders of this machine."""
+    found_by.run(
+        *(device, number, epoch, _location(data, landing, "landing"), _location(data, of, "tables")),
+        *(root, grace, retired, as_json),
+    )
+
+
 def _oldest(keep):
     """The datetime before which rows are deleted. `keep`: "90d"; None: none are."""
     if keep is None:
@@ -256,7 +281,8 @@ def export(
         found = Tables(spark, of)
         for size in views.SIZES:
             views.aggregates(found, size).write.mode("overwrite").parquet(f"{to}/aggregates/size={size}")
-        proof = views.Proof(views.collectors(found, retired), now - grace, summary(unread, now)["stale"] > 0)
+        marks = [one["marked"] for one in views.collectors(found, retired)]
+        proof = Proof(marks, now - grace, summary(unread, now)["stale"] > 0)
         devices = views.devices(found, proof, now).drop("latency")  # a sketch that only Spark can read
         devices.write.mode("overwrite").parquet(f"{to}/devices")
         views.missing(found, proof).write.mode("overwrite").parquet(f"{to}/missing")
