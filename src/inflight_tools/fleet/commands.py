@@ -34,6 +34,7 @@ MASTER = typer.Option("local[*]", help="Spark's master: local[*], spark://host:7
 CONF = typer.Option([], help="a Spark property, name=value; can be repeated")
 GRACE = typer.Option(3600, min=0, help="where nothing is proved: seconds after which a missing number is lost")
 RETIRED = typer.Option([], help="a collector that never returns: what its session had is lost; can be repeated")
+_COUNT_S = 15  # between counts of unread landing files, for metrics
 PARTS = typer.Option(PARTITIONS, "--partitions", min=1, help="shuffle partitions: two for each core")
 
 app = typer.Typer(no_args_is_help=True, help="Collects a fleet's messages, and proves which of them arrived.")
@@ -104,11 +105,30 @@ def _alarm(watch):
         say(f"[bold red]ALARM[/bold red]: {stuck} landing files stay unread: is Spark too slow for them?")
 
 
-def _follow(query, watch, stopping, as_json):
-    """Reports each batch, and landing files that stay unread, until the query ends or `stopping` is set."""
+def _serve(place):
+    """Serves the metrics of `tables` at [HOST:]PORT, and returns them; None without a place."""
+    if not place:
+        return None
+    try:
+        from inflight_tools.fleet.monitoring.metrics import TablesMetrics, serve
+    except ImportError:
+        raise RuntimeError("--metrics needs prometheus-client: pip install 'inflight[fleet]'") from None
+    metrics = TablesMetrics()
+    try:
+        _, host, port = serve(place, metrics)
+    except ValueError as e:
+        raise typer.BadParameter(str(e)) from None
+    say(f"metrics at http://{host}:{port}/metrics")
+    return metrics
+
+
+def _follow(query, watch, stopping, as_json, metrics=None):
+    """Reports each batch, and landing files that stay unread, until the query ends or `stopping` is set. metrics: a
+    TablesMetrics."""
     last = -1
     running = True
     check = time.monotonic() + STALE_S
+    count = time.monotonic()
     while running:
         running = query.isActive and not stopping.wait(0.2)
         for progress in query.recentProgress:  # once more after the query's end: the last batches
@@ -116,6 +136,11 @@ def _follow(query, watch, stopping, as_json):
                 last = progress["batchId"]
                 seconds = progress["durationMs"]["triggerExecution"] / 1000
                 _report_batch(last, progress["numInputRows"], seconds, as_json)
+                if metrics:
+                    metrics.batch(progress["numInputRows"], seconds, time.time())
+        if metrics and time.monotonic() >= count:
+            count = time.monotonic() + _COUNT_S
+            metrics.unread(summary(watch.unread(), time.time()))
         if time.monotonic() >= check:
             check = time.monotonic() + STALE_S
             _alarm(watch)
@@ -141,6 +166,7 @@ def tables(
         False, "--new-checkpoint", help="for tables whose checkpoint is lost or useless"
     ),
     as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each batch"),
+    metrics: str = command.METRICS,
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
@@ -154,11 +180,12 @@ def tables(
         from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
 
+        exported = _serve(metrics)
         watch = Watch(Landing(spark, landing, to))
         query = start(spark, landing, to, root, every, once, files, new_checkpoint)
         say(f"landing files in {landing} go into the tables in {to}")
         try:
-            _follow(query, watch, stopping, as_json)
+            _follow(query, watch, stopping, as_json, exported)
         except RuntimeError as e:
             raise RuntimeError(f"{advice(spark, to)}{e}") from None
 

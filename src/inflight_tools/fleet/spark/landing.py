@@ -79,6 +79,10 @@ class Watch:
         self._landing = landing
         self._before = landing.unread()
 
+    def unread(self):
+        """What Landing.unread() returns."""
+        return self._landing.unread()
+
     def stuck(self):
         """How many files are unread, and were when this was called before."""
         now = self._landing.unread()
