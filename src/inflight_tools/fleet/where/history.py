@@ -36,9 +36,18 @@ def _stepped(query, steps):
     return query
 
 
+def _rows(root, name):
+    """A dataset of the table `name`. Not the one of delta-rs: that one finds nothing by a column without statistics in
+    tables of earlier versions, whose log does not say which columns have some."""
+    found = DeltaTable(f"{root}/{name}").to_pyarrow_dataset()
+    if not found.files:
+        return found
+    return arrow.dataset(found.files, schema=found.schema, filesystem=found.filesystem, format="parquet")
+
+
 def marks(root, retired=()):
     """For each collector, but those in `retired`: when it sent the last marker that came back to it, or None."""
-    rows = DeltaTable(f"{root}/raw").to_pyarrow_dataset()
+    rows = _rows(root, "raw")
     names = rows.scanner(columns=["by"]).to_table()["by"].unique().to_pylist()
     sent = rows.scanner(columns=["by", "made"], filter=_MARKERS).to_table().group_by("by").aggregate([("made", "max")])
     last = {row["by"]: row["made_max"] for row in sent.to_pylist()}
@@ -62,8 +71,11 @@ class History:
 
     def _read(self, table, columns, where=None):
         mine = arrow.field("device") == self._device
-        rows = DeltaTable(f"{self._root}/{table}").to_pyarrow_dataset()
-        return rows.to_table(columns=columns, filter=mine if where is None else mine & where).to_pylist()
+        return (
+            _rows(self._root, table)
+            .to_table(columns=columns, filter=mine if where is None else mine & where)
+            .to_pylist()
+        )
 
     def _ranges(self):
         found = {}
@@ -115,7 +127,7 @@ class History:
         actions = zip(*(table.get_add_actions(flatten=True)[name].to_pylist() for name in _FILE), strict=True)
         times = {path.rpartition("/")[2]: at / 1000 for path, at in actions}
         wanted = (arrow.field("device") == self._device) & self._is(epoch, seq)
-        for fragment in table.to_pyarrow_dataset().get_fragments(filter=wanted):
+        for fragment in _rows(self._root, "raw").get_fragments(filter=wanted):
             if fragment.count_rows(filter=wanted & arrow.field("first")):
                 return times.get(fragment.path.rpartition("/")[2])
         return None
