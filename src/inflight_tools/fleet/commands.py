@@ -20,8 +20,10 @@ from rich.text import Text
 from inflight_tools.epilog import epilog
 from inflight_tools.failure import print_failure
 from inflight_tools.fleet.collect import command
+from inflight_tools.fleet.proof import Proof
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
+from inflight_tools.fleet.where import command as found_by
 
 CONSOLE = Console(stderr=True)
 FOLDER = typer.Option(Path("telemetry"), "--data", help="folder of landing/ and tables/")
@@ -32,6 +34,7 @@ MASTER = typer.Option("local[*]", help="Spark's master: local[*], spark://host:7
 CONF = typer.Option([], help="a Spark property, name=value; can be repeated")
 GRACE = typer.Option(3600, min=0, help="where nothing is proved: seconds after which a missing number is lost")
 RETIRED = typer.Option([], help="a collector that never returns: what its session had is lost; can be repeated")
+_COUNT_S = 15  # between counts of unread landing files, for metrics
 PARTS = typer.Option(PARTITIONS, "--partitions", min=1, help="shuffle partitions: two for each core")
 
 app = typer.Typer(no_args_is_help=True, help="Collects a fleet's messages, and proves which of them arrived.")
@@ -102,11 +105,30 @@ def _alarm(watch):
         say(f"[bold red]ALARM[/bold red]: {stuck} landing files stay unread: is Spark too slow for them?")
 
 
-def _follow(query, watch, stopping, as_json):
-    """Reports each batch, and landing files that stay unread, until the query ends or `stopping` is set."""
+def _serve(place):
+    """Serves the metrics of `tables` at [HOST:]PORT, and returns them; None without a place."""
+    if not place:
+        return None
+    try:
+        from inflight_tools.fleet.monitoring.metrics import TablesMetrics, serve
+    except ImportError:
+        raise RuntimeError("--metrics needs prometheus-client: pip install 'inflight[fleet]'") from None
+    metrics = TablesMetrics()
+    try:
+        _, host, port = serve(place, metrics)
+    except ValueError as e:
+        raise typer.BadParameter(str(e)) from None
+    say(f"metrics at http://{host}:{port}/metrics")
+    return metrics
+
+
+def _follow(query, watch, stopping, as_json, metrics=None):
+    """Reports each batch, and landing files that stay unread, until the query ends or `stopping` is set. metrics: a
+    TablesMetrics."""
     last = -1
     running = True
     check = time.monotonic() + STALE_S
+    count = time.monotonic()
     while running:
         running = query.isActive and not stopping.wait(0.2)
         for progress in query.recentProgress:  # once more after the query's end: the last batches
@@ -114,6 +136,11 @@ def _follow(query, watch, stopping, as_json):
                 last = progress["batchId"]
                 seconds = progress["durationMs"]["triggerExecution"] / 1000
                 _report_batch(last, progress["numInputRows"], seconds, as_json)
+                if metrics:
+                    metrics.batch(progress["numInputRows"], seconds, time.time())
+        if metrics and time.monotonic() >= count:
+            count = time.monotonic() + _COUNT_S
+            metrics.unread(summary(watch.unread(), time.time()))
         if time.monotonic() >= check:
             check = time.monotonic() + STALE_S
             _alarm(watch)
@@ -139,6 +166,7 @@ def tables(
         False, "--new-checkpoint", help="for tables whose checkpoint is lost or useless"
     ),
     as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each batch"),
+    metrics: str = command.METRICS,
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):
@@ -152,11 +180,12 @@ def tables(
         from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
 
+        exported = _serve(metrics)
         watch = Watch(Landing(spark, landing, to))
         query = start(spark, landing, to, root, every, once, files, new_checkpoint)
         say(f"landing files in {landing} go into the tables in {to}")
         try:
-            _follow(query, watch, stopping, as_json)
+            _follow(query, watch, stopping, as_json, exported)
         except RuntimeError as e:
             raise RuntimeError(f"{advice(spark, to)}{e}") from None
 
@@ -202,6 +231,29 @@ def report(
     else:
         Console().print(_summary(facts))
     say(f"{out}: {out.stat().st_size:,} bytes")
+
+
+@app.command(
+    epilog=epilog("fleet where attic 1234 --data telemetry", "3 the message is not in the tables: the output says why")
+)
+def where(
+    device: str = typer.Argument(help="its name, as in its topics"),
+    number: int = typer.Argument(min=0, max=(1 << 32) - 1, help="the message's `seq`"),
+    data: Path = FOLDER,
+    landing: str = typer.Option(None, help="folder of the landing files"),
+    of: str = typer.Option(None, help="folder of the tables"),
+    root: str = ROOT,
+    epoch: int = typer.Option(None, min=0, help="the journal's `epoch`; default: that of the device's newest journal"),
+    grace: float = GRACE,
+    retired: list[str] = RETIRED,
+    as_json: bool = typer.Option(False, "--json", help="print what is known as JSON"),
+):
+    """Tells where message NUMBER of DEVICE is, and its way: accepted, acknowledged, collected, in the tables. Or why it
+    is missing, by the rules of the report. It needs no Spark, and folders of this machine."""
+    found_by.run(
+        *(device, number, epoch, _location(data, landing, "landing"), _location(data, of, "tables")),
+        *(root, grace, retired, as_json),
+    )
 
 
 def _oldest(keep):
@@ -256,7 +308,8 @@ def export(
         found = Tables(spark, of)
         for size in views.SIZES:
             views.aggregates(found, size).write.mode("overwrite").parquet(f"{to}/aggregates/size={size}")
-        proof = views.Proof(views.collectors(found, retired), now - grace, summary(unread, now)["stale"] > 0)
+        marks = [one["marked"] for one in views.collectors(found, retired)]
+        proof = Proof(marks, now - grace, summary(unread, now)["stale"] > 0)
         devices = views.devices(found, proof, now).drop("latency")  # a sketch that only Spark can read
         devices.write.mode("overwrite").parquet(f"{to}/devices")
         views.missing(found, proof).write.mode("overwrite").parquet(f"{to}/missing")

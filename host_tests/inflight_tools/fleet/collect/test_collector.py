@@ -2,8 +2,10 @@
 
 import base64
 import json
+import re
 import resource
 import signal
+import urllib.request
 
 import pytest
 
@@ -151,6 +153,19 @@ def test_figures(broker, collect, landing):
     assert figures["files"] == len(landing.files)
     assert figures["batch"] == round(100 / figures["batches"], 1)
     assert figures["connected"] is False
+
+
+def test_metrics_of_a_running_collector(broker, collect, landing):
+    pytest.importorskip("prometheus_client", reason="prometheus-client is not installed: run `make setup-pipeline`")
+    program = collect(*at(broker), "--metrics", 0).connected()
+    publish(broker, *[b"21.5"] * 10)
+    landing.until(10)
+    (url,) = re.findall(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", program.output())
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        text = answer.read().decode()
+    assert 'inflight_collector_acknowledged_messages_total{collector="collector-0"} 10.0' in text
+    assert 'inflight_collector_connected{collector="collector-0"} 1.0' in text
+    assert program.end() == 0
 
 
 # --- failures of the disk ---

@@ -256,3 +256,16 @@ def test_many_bytes_are_shown_in_megabytes():
     large, small = read(render(facts)).one(id="measurements").all("figure")
     assert "23,400" in large.text and "MB" in large.text and "e+10" not in large.text
     assert "MB" not in small.text
+
+
+def test_the_top_says_how_old_the_figures_are():
+    facts = made_facts.fleet(3)
+    facts |= {"made": facts["until"] + 120, "unread": {"files": 3, "bytes": 40 << 20, "stale": 0}}
+    facts["collectors"] = [{"by": f"c{n}", "seen": facts["until"], "marked": facts["until"] - 3480} for n in range(5)]
+    facts["collectors"][0]["marked"] = None
+    text = " ".join(read(render(facts)).one("p", id="fresh").text.replace("\u00a0", " ").split())
+    assert text == (
+        "Newest message 2 min old · collector c0: no marker · collector c1: newest marker 1 h old · "
+        "collector c2: newest marker 1 h old · collector c3: newest marker 1 h old · and 1 more collector · "
+        "3 landing files not in the tables (40 MB)"
+    )

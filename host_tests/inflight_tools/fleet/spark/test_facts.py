@@ -87,7 +87,8 @@ def test_the_sums_are_those_of_the_devices(result):
 
 
 def test_gaps_of_devices_that_tell_nothing_are_lost_when_they_are_old(fleet, telemetry):
-    from inflight_tools.fleet.spark.views import Proof, numbers
+    from inflight_tools.fleet.proof import Proof
+    from inflight_tools.fleet.spark.views import numbers
 
     old, new = NOW, NOW + 10 * MINUTE
     fleet.land(*[telemetry("attic", n, at=old) for n in (0, 1, 3)], *[telemetry("attic", n, at=new) for n in (4, 7)])

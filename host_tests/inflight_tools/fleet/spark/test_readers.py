@@ -120,6 +120,44 @@ def test_a_reader_sees_whole_batches_once(name, request):
     assert reader.found.keys() >= set(range(1, BATCHES + 1))
 
 
+def filtered(name, table, column, value):
+    """How many rows a tool finds by a column."""
+    if name == "duckdb":
+        import duckdb
+        from deltalake import DeltaTable
+
+        with duckdb.connect() as connection:
+            connection.register("rows", DeltaTable(table).to_pyarrow_dataset())
+            return connection.execute(f'SELECT count(*) FROM rows WHERE "{column}" = ?', [value]).fetchone()[0]
+    if name == "polars":
+        import polars
+
+        return polars.scan_delta(str(table)).filter(polars.col(column) == value).collect().height
+    from deltalake import DeltaTable
+
+    return len(DeltaTable(table).to_pandas(filters=[(column, "=", value)]))
+
+
+@pytest.mark.parametrize("table", [*UNIQUE, *SUMS])
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_finds_rows_by_a_column_without_statistics(name, table, readers, common_fleet):
+    if name not in PRESENT:
+        pytest.skip(f"{name} is not installed: run `make setup-pipeline`")
+    assert filtered(name, common_fleet.root / table, "device", "attic") > 0
+
+
+def test_tables_of_before_are_told_which_column_has_statistics(fleet, telemetry):
+    """Until then readers find nothing by another column."""
+    from deltalake import DeltaTable
+
+    fleet.land(telemetry("attic", 0))
+    fleet.run()
+    DeltaTable(fleet.root / "raw").alter.set_table_properties({"delta.dataSkippingStatsColumns": "received,device"})
+    assert filtered("pandas", fleet.root / "raw", "device", "attic") == 0
+    fleet.tables.create()
+    assert filtered("pandas", fleet.root / "raw", "device", "attic") == 1
+
+
 @pytest.mark.parametrize("block", [block for block in blocks("python") if block.page.name == "tables.md"], ids=str)
 def test_the_queries_of_the_documentation(block, readers, common_fleet, monkeypatch, capsys):
     monkeypatch.chdir(common_fleet.root.parent)

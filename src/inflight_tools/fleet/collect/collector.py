@@ -118,6 +118,15 @@ class Collector:
         client.on_socket_register_write = lambda *_: None  # without it Paho writes each acknowledgement on its own
         return client
 
+    @property
+    def connected(self):
+        return self._connected
+
+    @property
+    def files(self):
+        """How many landing files were finished."""
+        return self._spool.files
+
     def stop(self):
         """Makes run() return. A signal handler may call it."""
         self._stopping = True

@@ -20,6 +20,7 @@ from inflight_tools.failure import print_failure
 from inflight_tools.fleet.collect.collector import Collector, NotWritten, Refused
 from inflight_tools.fleet.collect.spool import Busy, Spool
 
+METRICS = typer.Option(None, help="serve metrics for Prometheus at this port of 127.0.0.1, or at host:port")
 _PASSWORD = "INFLIGHT_PASSWORD"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -49,6 +50,15 @@ def _check_names(**names):
             raise ValueError(f"{option}={name}: letters, digits and _ . - inside, 64 at most")
 
 
+def _serve(metrics, collector, name, landing, say):
+    try:
+        from inflight_tools.fleet.monitoring.metrics import CollectorMetrics, serve
+    except ImportError:
+        raise ValueError("--metrics needs prometheus-client: pip install 'inflight[fleet]'") from None
+    _, host, port = serve(metrics, CollectorMetrics(collector, name, landing))
+    say(f"metrics at http://{host}:{port}/metrics")
+
+
 def main(
     landing: Path = typer.Option(..., help="folder of the landing files"),
     broker: str = typer.Option(None, help="host or host:port"),
@@ -66,6 +76,7 @@ def main(
     age: float = typer.Option(10, min=0.1, help="seconds after which a landing file is finished"),
     max_payload: int = typer.Option(1 << 20, min=1024, max=16_000_000, help="longer payloads are cut, and marked"),
     report: float = typer.Option(10, min=0.1, help="seconds between reports"),
+    metrics: str = METRICS,
     marker: float = typer.Option(60, min=0, help="seconds between markers, which prove what is lost; 0: none"),
 ):
     """Writes the fleet's messages into landing files, until SIGTERM or Ctrl-C. Then it writes and acknowledges what it
@@ -82,6 +93,8 @@ def main(
         server = _broker(broker, config, root, ca, cert, key, user, password_file, websocket)
         spool = Spool(landing, name, int(size * (1 << 20)), age)
         collector = Collector(server, name, spool, say, landing / f".{name}.json", share, max_payload, report, marker)
+        if metrics:
+            _serve(metrics, collector, name, landing, say)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: collector.stop())
         collector.run()

@@ -6,13 +6,17 @@ import time
 
 
 class Counters:
-    """Counts since the start. Rate and lag: since the last report."""
+    """Counts since the start. Rate and lag of a report: since the one before.
+
+    acknowledged_messages, lag_s: how many messages were acknowledged, and the sum of seconds from their receipt.
+    acknowledged_at: when that was last, in s since 1970, 0 if never."""
 
     def __init__(self, name):
         self._name = name
         self._started = time.time()
         self.messages = self.bytes = self.batches = self.dup = self.truncated = 0
         self.reconnects = self.errors = 0
+        self.acknowledged_messages, self.lag_s, self.acknowledged_at = 0, 0.0, 0.0
         self._start_interval()
 
     def _start_interval(self):
@@ -31,7 +35,11 @@ class Counters:
         """Counts a batch. `received`: when its messages arrived (time.monotonic()), in order."""
         now = time.monotonic()
         self.batches += 1
-        self._lag += now * len(received) - sum(received)
+        lag = now * len(received) - sum(received)
+        self._lag += lag
+        self.lag_s += lag
+        self.acknowledged_messages += len(received)
+        self.acknowledged_at = time.time()
         self._lag_max = max(self._lag_max, now - received[0])
         self._lags += len(received)
 

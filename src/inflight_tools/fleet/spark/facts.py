@@ -5,6 +5,8 @@ from collections import Counter
 
 from pyspark.sql import functions as F
 
+from inflight_tools.fleet.proof import GIVEN_UP, Proof
+
 from . import views
 from .landing import summary
 from .schema import fold_sums, merged
@@ -58,7 +60,7 @@ def _device(row):
     last = row["last"]
     device = {name: row[name] for name in ("device", "state", *_COUNTS, "epochs", "conflicts", "dead_letters")}
     device |= {name: row[name] for name in ("restarts", "resends", "silent")}
-    device["gave_up"] = {name: row[name] for name in views.GIVEN_UP}
+    device["gave_up"] = {name: row[name] for name in GIVEN_UP}
     device |= {"reconnects": row["outages"], "outbox_full": row["full"], "resets": dict(Counter(row["resets"] or ()))}
     device |= {"since": _seconds(row["state_since"]), "seen": _seconds(row["seen"]), "journal": _journal(last)}
     device |= {name: last[name] if last else None for name in ("heap", "rssi", "firmware")}
@@ -199,7 +201,7 @@ def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=N
     facts = {"made": now, "root": topics, "grace_s": grace_s, "since": since, "until": until}
     facts["unread"] = summary(unread or {}, now)
     collectors = views.collectors(tables, retired)
-    proof = views.Proof(collectors, now - grace_s, facts["unread"]["stale"] > 0)
+    proof = Proof([one["marked"] for one in collectors], now - grace_s, facts["unread"]["stale"] > 0)
     facts["collectors"] = [
         row.asDict() | {name: _seconds(row[name]) for name in ("seen", "marked")} for row in collectors
     ]

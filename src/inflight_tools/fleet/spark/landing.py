@@ -1,18 +1,18 @@
 """Landing files that no batch has read."""
 
+import contextlib
 import json
 
-from .storage import Storage
+from .storage import Folder, Storage
 
 STALE_S = 600  # a landing file that waits for longer, or is dated in the future by more, is worth an alarm
 
 
-class Landing:
-    """The landing files in the folder or URI `landing`, of which the tables in `root` are made."""
+class LocalLanding:
+    """The landing files in the folder `landing` of this machine, of which the tables in `root` are made."""
 
-    def __init__(self, spark, landing, root):
-        self._spark = spark
-        self._landing, self._checkpoint = Storage(spark, landing), Storage(spark, f"{root}/_checkpoint")
+    def __init__(self, landing, root):
+        self._landing, self._checkpoint = Folder(landing), Folder(f"{root}/_checkpoint")
 
     def unread(self):
         """{name: (bytes, time of its last change in s since 1970)} of the landing files that are in no finished batch.
@@ -27,11 +27,18 @@ class Landing:
         last = self._last_read()
         if not names or last is None:
             return []
-        log = self._spark.read.schema("path string, batchId bigint").json(self._checkpoint.path("sources/0"))
-        log = log.where(f"batchId <= {last}")  # its first line, a version, has no path
-        known = log.selectExpr("element_at(split(path, '/'), -1) AS name")
-        asked = self._spark.createDataFrame([(name,) for name in names], "name string")
-        return [row["name"] for row in asked.join(known, "name", "left_semi").collect()]
+        return self._listed(names, last)
+
+    def _listed(self, names, last):
+        """Those of the files `names` that Spark's list of files has, up to the number `last`."""
+        listed = set()
+        for file in self._checkpoint.glob("sources/0/*"):
+            with contextlib.suppress(FileNotFoundError):  # Spark deletes those that it has merged
+                for line in self._checkpoint.text(f"sources/0/{file}").splitlines()[1:]:  # behind a version
+                    entry = json.loads(line)
+                    if entry["batchId"] <= last:
+                        listed.add(entry["path"].rpartition("/")[2])
+        return listed.intersection(names)
 
     def _last_read(self):
         """The number, in Spark's list of files, of the last ones that a finished batch has read. None if there is none,
@@ -41,6 +48,21 @@ class Landing:
             return int(json.loads(self._checkpoint.text(offsets).splitlines()[-1])["logOffset"])
         except (FileNotFoundError, ValueError, LookupError, TypeError):
             return None
+
+
+class Landing(LocalLanding):
+    """The same for folders or URIs, as Spark sees them."""
+
+    def __init__(self, spark, landing, root):
+        self._spark = spark
+        self._landing, self._checkpoint = Storage(spark, landing), Storage(spark, f"{root}/_checkpoint")
+
+    def _listed(self, names, last):
+        log = self._spark.read.schema("path string, batchId bigint").json(self._checkpoint.path("sources/0"))
+        log = log.where(f"batchId <= {last}")  # its first line, a version, has no path
+        known = log.selectExpr("element_at(split(path, '/'), -1) AS name")
+        asked = self._spark.createDataFrame([(name,) for name in names], "name string")
+        return [row["name"] for row in asked.join(known, "name", "left_semi").collect()]
 
 
 def summary(unread, now):
@@ -56,6 +78,10 @@ class Watch:
     def __init__(self, landing):
         self._landing = landing
         self._before = landing.unread()
+
+    def unread(self):
+        """What Landing.unread() returns."""
+        return self._landing.unread()
 
     def stuck(self):
         """How many files are unread, and were when this was called before."""

@@ -2,20 +2,20 @@
 
 import datetime
 
-import pyarrow.parquet
-
-_TIME = "received"
+TIME = "received"
 
 
 def statistics(file):
     """The statistics, as Delta Lake defines them, of an open Parquet file: its rows, and when they were received."""
+    import pyarrow.parquet
+
     found = pyarrow.parquet.read_metadata(file)
-    times = [column.statistics for column in _columns(found) if column.path_in_schema == _TIME]
+    times = [column.statistics for column in _columns(found) if column.path_in_schema == TIME]
     times = [one for one in times if one and one.has_min_max]
     stats = {"numRecords": found.num_rows}
     if times:
-        stats["minValues"] = {_TIME: _milliseconds(min(one.min for one in times))}
-        stats["maxValues"] = {_TIME: _milliseconds(max(one.max for one in times), datetime.timedelta(microseconds=999))}
+        stats["minValues"] = {TIME: _milliseconds(min(one.min for one in times))}
+        stats["maxValues"] = {TIME: _milliseconds(max(one.max for one in times), datetime.timedelta(microseconds=999))}
     return stats
 
 

@@ -1,25 +1,52 @@
-"""Files beside the tables, as Spark's Hadoop sees them: on this machine or at a URI."""
+"""Files beside the tables: in a folder of this machine, or as Spark's Hadoop sees them, there or at a URI."""
+
+import contextlib
+from pathlib import Path
 
 ARCHIVE = "landed"  # folder beside the tables, for landing files that were read
 
 
-class Storage:
-    """The files in the folder or URI `root`. Names are relative to it."""
+class Folder:
+    """The files in the folder `root` of this machine, without Spark. Names are relative to it."""
 
-    def __init__(self, spark, root):
+    def __init__(self, root):
         self._root = str(root).rstrip("/")
-        self._path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path
-        self._conf = spark.sparkContext._jsc.hadoopConfiguration()
-        self._files = self._path(self._root).getFileSystem(self._conf)
 
     def path(self, name):
         return f"{self._root}/{name}"
+
+    def text(self, name):
+        """The text of a file. Raises FileNotFoundError; ValueError if it is damaged."""
+        return Path(self.path(name)).read_text(encoding="utf-8")
+
+    def glob(self, pattern):
+        """{name: (bytes, time of its last change in s since 1970)}"""
+        found = {}
+        for path in Path(self._root).glob(pattern):
+            if path.name.startswith("."):  # a checksum, or a file that is being written
+                continue
+            with contextlib.suppress(FileNotFoundError):  # moved away meanwhile
+                found[path.name] = (path.stat().st_size, path.stat().st_mtime)
+        return found
+
+    def last_number(self, folder):
+        """The highest number that is the name of a file in `folder`, -1 if there is none."""
+        return max((int(name) for name in self.glob(f"{folder}/*") if name.isdigit()), default=-1)
+
+
+class Storage(Folder):
+    """The files in the folder or URI `root`, as Spark sees them."""
+
+    def __init__(self, spark, root):
+        super().__init__(root)
+        self._path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path
+        self._conf = spark.sparkContext._jsc.hadoopConfiguration()
+        self._files = self._path(self._root).getFileSystem(self._conf)
 
     def exists(self, name):
         return self._files.exists(self._path(self.path(name)))
 
     def text(self, name):
-        """The text of a file. Raises FileNotFoundError; ValueError if it is damaged."""
         from py4j.protocol import Py4JJavaError
 
         if not self.exists(name):
@@ -35,13 +62,8 @@ class Storage:
             stream.close()
 
     def glob(self, pattern):
-        """{name: (bytes, time of its last change in s since 1970)}"""
         found = self._files.globStatus(self._path(self.path(pattern))) or ()
         return {one.getPath().getName(): (one.getLen(), one.getModificationTime() / 1000) for one in found}
-
-    def last_number(self, folder):
-        """The highest number that is the name of a file in `folder`, -1 if there is none."""
-        return max((int(name) for name in self.glob(f"{folder}/*") if name.isdigit()), default=-1)
 
     def archived(self, landing):
         """The folder into which Spark moves files of the folder or URI `landing` when it has read them."""

@@ -13,6 +13,7 @@ import math
 import secrets
 import time
 
+from . import statistics
 from .storage import ARCHIVE, Storage
 
 BATCHES, _MERGES = "inflight", "inflight-merge"  # names of the application transactions
@@ -24,6 +25,8 @@ _OPTIONS = {
     "delta.logRetentionDuration": "interval 1 days",
     "delta.deletedFileRetentionDuration": f"interval {KEPT_H} hours",
 }
+# Readers must know which columns have no statistics: delta-rs finds nothing by a column that should have some.
+_WITH_STATISTICS = {"delta.dataSkippingStatsColumns": statistics.TIME}
 
 
 class WrongTables(RuntimeError):
@@ -64,8 +67,11 @@ class Table:
         wanted, table = StructType.fromDDL(self._schema), self._open()
         if table is None:
             schema = Schema.from_json(wanted.json())
-            DeltaTable.create(self._root.path(self.name), schema, mode="ignore", configuration=_OPTIONS)
+            options = _OPTIONS | (_WITH_STATISTICS if statistics.TIME in wanted.names else {})
+            DeltaTable.create(self._root.path(self.name), schema, mode="ignore", configuration=options)
             return
+        if statistics.TIME in wanted.names and not _WITH_STATISTICS.items() <= table.metadata().configuration.items():
+            table.alter.set_table_properties(_WITH_STATISTICS)
         present = {field.name for field in table.schema().fields}
         if missing := [field for field in wanted.fields if field.name not in present]:
             table.alter.add_columns(Schema.from_json(StructType(missing).json()).fields)
@@ -133,8 +139,6 @@ class Table:
         from deltalake.fs import DeltaStorageHandler
         from deltalake.transaction import AddAction
 
-        from .statistics import statistics
-
         storage = DeltaStorageHandler.from_table(table._table)
         folder = f"parts/{batch}-{secrets.token_hex(4)}"
         rows.write.parquet(self._files.path(folder))
@@ -142,7 +146,7 @@ class Table:
         for name, (size, changed) in self._files.glob(f"{folder}/*.parquet").items():
             path = f"{folder}/{name}"
             with storage.open_input_file(path) as file:
-                stats = statistics(file)
+                stats = statistics.statistics(file)
             if stats["numRecords"]:
                 added.append(AddAction(path, size, {}, int(1000 * changed), data_change, json.dumps(stats)))
         return added

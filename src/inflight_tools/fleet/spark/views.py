@@ -3,6 +3,8 @@
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from inflight_tools.fleet import proof as rules
+
 from .schema import fold_sums, merged
 
 SIZES = ("minute", "hour", "day")
@@ -27,7 +29,6 @@ def aggregates(tables, size):
 
 _SILENT_S = 600  # shorter silence is no alarm
 _DAY_S = 86_400
-_SKEW_S = 60  # between the clocks of collectors
 
 
 def collectors(tables, retired=()):
@@ -36,22 +37,6 @@ def collectors(tables, retired=()):
     raw = tables.raw.read().where("`by` IS NOT NULL").where(~F.col("by").isin(list(retired)))
     marked = F.max(F.expr("CASE WHEN kind = 'collector' THEN made END")).alias("marked")
     return raw.groupBy("by").agg(F.max("received").alias("seen"), marked).orderBy("marked", "by").collect()
-
-
-class Proof:
-    """What is known about messages that the broker has acknowledged. They are in the tables, or lost, if a device told
-    of the acknowledgement before `drained`, in s since 1970. If not `proved`, that is a guess: a collector's markers
-    never came back. `until`, in s since 1970: when a later number arrived before it, a missing number counts as lost,
-    if its device tells nothing.
-
-    found: the result of collectors(). unread: whether landing files have not been read that should have been: then
-    nothing is lost."""
-
-    def __init__(self, found, until, unread=False):
-        marks = [row["marked"] for row in found]
-        self.proved = bool(marks) and None not in marks and not unread
-        drained = min(marks).timestamp() - (_SKEW_S if len(marks) > 1 else 0) if self.proved else until
-        self.drained, self.until = (0.0, 0.0) if unread else (float(drained), float(until))
 
 
 def missing(tables, proof):
@@ -64,38 +49,28 @@ def missing(tables, proof):
             device, which counts these
 
     proved: false if that is a guess, because of their age, see Proof."""
-    drained, until = (f"timestamp_seconds({seconds!r}D)" for seconds in (proof.drained, proof.until))
     told = tables.raw.read().where("first AND seq IS NOT NULL").groupBy("device", "epoch")
-    told = told.agg(
-        F.max("oldest").alias("oldest"),
-        F.expr(f"max(CASE WHEN received <= {drained} THEN oldest END)").alias("passed"),
-        # By age: below each number that arrived later, and below one that arrived earlier.
-        F.expr(f"min(CASE WHEN received > {until} THEN seq END)").alias("later"),
-        F.expr(f"max(CASE WHEN received <= {until} THEN seq END)").alias("earlier"),
-        F.min("received").alias("began"),
-        F.max("received").alias("ended"),
-    )
-    later = F.expr(f"CASE WHEN began <= {drained} THEN began END")
-    replaced = F.col("ended") < F.max(later).over(Window.partitionBy("device"))
-    told = told.withColumn("journal", F.when(replaced, "erased").otherwise("device")).drop("began", "ended")
+    told = told.agg(*(F.expr(sql).alias(name) for name, sql in proof.told(_moment).items()))
+    told = _stepped(told, rules.JOURNAL_STEPS)
     ranges = tables.ledger.read().select("device", "epoch", F.explode("ranges").alias("r"))
     order = Window.partitionBy("device", "epoch").orderBy("r.lo")
     gaps = ranges.withColumn("from", F.lag("r.hi").over(order) + 1).where("from < r.lo")
     gaps = gaps.selectExpr("device", "epoch", "from AS lo", "r.lo - 1 AS hi").join(told, ["device", "epoch"], "left")
-    # Without `later` and `earlier`, all deliveries of the journal are older than what `raw` keeps.
-    gone = (
-        "CASE WHEN oldest IS NOT NULL THEN coalesce(passed, 0L) WHEN coalesce(later, earlier) IS NULL THEN hi + 1 "
-        "ELSE least(later, coalesce(earlier, 0L)) END"
-    )
-    gaps = gaps.withColumn("gone", F.expr(gone)).withColumn("kept", F.expr("coalesce(oldest, hi + 1)"))
-    gaps = gaps.withColumn("proved", F.lit(proof.proved) & F.col("oldest").isNotNull())
-    parts = (
-        "named_struct('lo', lo, 'hi', least(hi, gone - 1), 'place', 'gone')",
-        "named_struct('lo', greatest(lo, gone), 'hi', least(hi, kept - 1), 'place', 'way')",
-        "named_struct('lo', greatest(lo, kept), 'hi', hi, 'place', journal)",
-    )
+    gaps = _stepped(gaps, rules.GAP_STEPS).withColumn("proved", F.lit(proof.proved) & F.col("tells"))
+    parts = (f"named_struct('lo', {lo}, 'hi', {hi}, 'place', {place})" for lo, hi, place in rules.GAP_PARTS)
     split = gaps.select("device", "epoch", "proved", F.explode(F.expr(f"array({', '.join(parts)})")))
     return split.select("device", "epoch", "col.lo", "col.hi", "col.place", "proved").where("lo <= hi")
+
+
+def _moment(seconds):
+    return f"timestamp_seconds({seconds!r}D)"
+
+
+def _stepped(rows, steps):
+    """Adds the columns of `steps`, see proof.py."""
+    for columns in steps:
+        rows = rows.withColumns({name: F.expr(sql) for name, sql in columns.items()})
+    return rows
 
 
 def _journals(tables):
@@ -154,33 +129,21 @@ def clock_jumps(tables):
 
 
 def health_messages(tables):
-    """Health messages with `start`, which is True for the first one after a start or a wake. Without a restart the
-    count of accepted messages rises, since each health message is one. Messages without that count are left out."""
-    began = Window.partitionBy("device", "epoch")
-    order = Window.partitionBy("device").orderBy("epoch_began", "seq")
+    """Health messages with the columns of HEALTH_STEPS. Messages without a count of accepted ones are left out."""
     health = tables.health.read().withColumn("accepted", F.expr("counters['accepted']")).where("accepted IS NOT NULL")
-    health = health.withColumn("epoch_began", F.min("received").over(began))
-    for name, sql in (("was", "accepted"), ("up_before", "up"), ("epoch_before", "epoch")):
-        health = health.withColumn(name, F.lag(F.expr(sql)).over(order))
-    begins = "was IS NULL OR accepted <= was OR coalesce(up < up_before, false) OR epoch <> epoch_before"
-    return health.withColumn("start", F.expr(begins))
+    return _stepped(health.withColumn("dropped", F.expr("counters['dropped']")), rules.HEALTH_STEPS)
 
 
 def health(tables):
     """The last health message of each device, and the sums of its counters over all restarts. A wake from deep sleep is
     not a restart."""
-    messages = health_messages(tables)
-    order = Window.partitionBy("device").orderBy("epoch_began", "seq")
-    ended = messages.withColumn("ends", F.coalesce(F.lead("start").over(order), F.lit(True)))
+    ended = _stepped(health_messages(tables), rules.ENDS_STEPS)
     counted = {
         "restarts": "count_if(start AND was IS NOT NULL AND NOT reset <=> 'deep-sleep')",
         "resends": "sum(CASE WHEN ends THEN counters['resent'] END)",
         "connects": "sum(CASE WHEN ends THEN counters['connects'] END)",
         "outages": "sum(CASE WHEN ends THEN counters['outages'] END)",
-        # What the device gave up. Damage is what the mount at the start found.
-        "dropped": "sum(CASE WHEN ends THEN counters['dropped'] END)",
-        "damaged": "sum(CASE WHEN ends THEN journal_damaged END)",
-        "skipped": "sum(CASE WHEN ends THEN journal_skipped END)",
+        **rules.COUNTED,
         "full": "sum(CASE WHEN ends AND NOT reset <=> 'deep-sleep' THEN outbox_full END)",
         "resets": "collect_list(CASE WHEN start THEN reset END)",
         "last": "max_by(struct(heap, rssi, firmware, errors, outbox_full, journal_live, journal_used, journal_limit, "
@@ -211,11 +174,10 @@ def _silent(now):
     return f"CASE WHEN {silence} > greatest({_SILENT_S}, 3 * {usual}) THEN {silence} ELSE 0D END"
 
 
-GIVEN_UP = ("erased", "dropped", "damaged", "skipped")
 _PLACES = ("accepted", "delivered", "on_device", "erased", "on_way", "gone", "guessed", "before")
 _OF_JOURNALS = (*_PLACES, "repeated", "measurements", "odd_clock")
 _OF_DEVICES = ("epochs", "dead_letters", "conflicts", "jumps", "restarts", "resends", "outages", "full")
-_COUNTED = (*_OF_JOURNALS, *_OF_DEVICES, *GIVEN_UP[1:])
+_COUNTED = (*_OF_JOURNALS, *_OF_DEVICES, *rules.COUNTED)
 COUNTS = (*_COUNTED, "given_up", "lost")
 
 

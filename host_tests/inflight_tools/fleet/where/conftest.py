@@ -1,0 +1,76 @@
+"""Fixtures: tables of a small fleet, written without Spark."""
+
+import datetime
+import importlib.util
+
+import pytest
+
+from host_tests.absent import absent
+
+REASON = "" if importlib.util.find_spec("deltalake") else "Delta Lake is not installed: run `make setup-pipeline`"
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    return absent(parent, module_path, REASON)
+
+
+AT = 1_760_000_000  # s: when the first message of a test is received
+
+
+def _time(seconds):
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+
+
+class Tables:
+    """Tables in the folder `root`, with the columns that are read. add() adds rows, write() writes them."""
+
+    def __init__(self, root):
+        self.root = root
+        self._raw, self._health, self._dead, self._measurements, self._ranges = [], [], [], [], {}
+
+    def add(self, device, seq, s=0, oldest=None, epoch=7, kind="status", first=True, **fields):
+        row = {"received": _time(AT + s), "by": "c", "topic": f"inflight/{device}/{kind}", "qos": 1, "dup": not first}
+        row |= {"device": device, "epoch": epoch, "seq": seq, "kind": kind, "made": None, "problem": None}
+        self._raw.append(row | {"oldest": oldest, "first": first} | fields)
+        if seq is not None and first:
+            self._ranges.setdefault((device, epoch), []).append({"lo": seq, "hi": seq})
+        if row["kind"] == "telemetry":
+            self._measurements.append({"device": device, "epoch": epoch, "seq": seq})
+        if fields.get("problem"):
+            self._dead.append({"device": device, "epoch": epoch, "seq": seq})
+
+    def marker(self, sent, s):
+        self.add("c", None, s, epoch=None, kind="collector", made=_time(AT + sent))
+
+    def health(self, device, seq, s, counters, damaged=0, skipped=0, up=60, epoch=7, oldest=None):
+        self.add(device, seq, s, oldest, epoch, "health")
+        row = {"device": device, "epoch": epoch, "seq": seq, "received": _time(AT + s), "up": up}
+        row |= {"counters": list(counters.items()), "journal_damaged": damaged, "journal_skipped": skipped}
+        self._health.append(row)
+
+    def write(self):
+        import pyarrow as arrow
+        from deltalake import write_deltalake
+
+        time, number, text, yes = arrow.timestamp("us", "UTC"), arrow.int64(), arrow.string(), arrow.bool_()
+        key = [("device", text), ("epoch", number), ("seq", number)]
+        raw = [("received", time), ("by", text), ("topic", text), ("qos", arrow.int32()), ("dup", yes), *key]
+        raw += [("kind", text), ("made", time), ("problem", text), ("oldest", number), ("first", yes)]
+        counters = ("counters", arrow.map_(text, number))
+        damage = [("journal_damaged", number), ("journal_skipped", number)]
+        one = arrow.struct([("lo", number), ("hi", number)])
+        ranges = [{"device": d, "epoch": e, "ranges": found} for (d, e), found in self._ranges.items()]
+        tables = {
+            "raw": (raw, self._raw),
+            "measurements": (key, self._measurements),
+            "dead_letters": (key, self._dead),
+            "health": ([*key, ("received", time), ("up", number), counters, *damage], self._health),
+            "ledger": ([*key[:2], ("ranges", arrow.list_(one))], ranges),
+        }
+        for name, (fields, rows) in tables.items():
+            write_deltalake(self.root / name, arrow.Table.from_pylist(rows, arrow.schema(fields)))
+
+
+@pytest.fixture
+def tables(tmp_path):
+    return Tables(tmp_path / "tables")

@@ -1,0 +1,1 @@
+"""Where one message of one device is. It reads the tables without Spark."""
