@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dev import device_run, runtimes
+from dev.demo.mosquitto import Mosquitto, unavailable
 
 DEVICE = Path(__file__).parent / "device"
 # Folders and files with a slow fixture.
@@ -57,6 +58,23 @@ def runtime(request):
     if found.reason:
         pytest.skip(f"{found.name} is unavailable: {found.reason}")
     return found
+
+
+@pytest.fixture
+def mosquitto(tmp_path):
+    """mosquitto(line, ...) starts one with these lines in its configuration. Where there is none, skips the
+    test."""
+    if unavailable():
+        pytest.skip(unavailable())
+    started = []
+
+    def start(*lines):
+        started.append(Mosquitto(tmp_path / f"mosquitto{len(started)}", *lines))
+        return started[-1].start()
+
+    yield start
+    for broker in started:
+        broker.kill()
 
 
 def pytest_configure(config):

@@ -48,11 +48,8 @@ def bench(request, tmp_path_factory):
 
 
 @pytest.fixture
-def broker(tmp_path):
-    if reason := mosquitto.unavailable():
-        pytest.skip(reason)
-    with mosquitto.Mosquitto(tmp_path / "broker") as running:
-        yield running
+def broker(mosquitto):
+    return mosquitto()
 
 
 def pytest_configure(config):

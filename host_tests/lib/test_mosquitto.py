@@ -4,35 +4,16 @@ import pytest
 import trustme
 
 from dev.certificates import client_context
-from dev.demo.mosquitto import Mosquitto, unavailable
 from host_tests import mosquitto_lines
 from inflight import ConnectRefused
-
-REASON = unavailable()
-pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "available")
-
-
-@pytest.fixture
-def serve(tmp_path):
-    """serve(*configuration lines) starts a Mosquitto."""
-    started = []
-
-    def start(*lines):
-        started.append(Mosquitto(tmp_path / f"broker{len(started)}", *lines))
-        return started[-1].start()
-
-    yield start
-    for broker in started:
-        broker.kill()
-
 
 # --- a session that the journal does not know ---
 
 
-def test_a_new_journal_receives_queued_messages(serve, make, pump):
+def test_a_new_journal_receives_queued_messages(mosquitto, make, pump):
     """[MQTT-4.3.3-2] [MQTT-4.4.0-1] The session continues: queued messages are delivered, and new QoS 2 messages are
     not taken for repetitions of those that an earlier journal left unfinished."""
-    port = serve().port
+    port = mosquitto().port
     got, heard = [], []
     lost = make(port)
     lost.subscribe("in/#", 2)
@@ -67,9 +48,9 @@ def test_a_new_journal_receives_queued_messages(serve, make, pump):
 
 
 @pytest.fixture
-def password_broker(serve, tmp_path):
+def password_broker(mosquitto, tmp_path):
     """A broker that accepts the user "me" with the password "right" only."""
-    return serve(*mosquitto_lines.only(tmp_path, "me", "right"))
+    return mosquitto(*mosquitto_lines.only(tmp_path, "me", "right"))
 
 
 def test_password(password_broker, make):
@@ -94,11 +75,11 @@ AUTHORITY = trustme.CA()
 
 
 @pytest.fixture
-def secure(serve, tmp_path):
+def secure(mosquitto, tmp_path):
     """secure(certificate's name, *lines) starts a Mosquitto with TLS."""
 
     def start(name, *lines):
-        return serve(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
+        return mosquitto(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
 
     return start
 
@@ -166,8 +147,8 @@ def test_client_certificate_refused(secure, make, shows):
         client.ping()
 
 
-def test_tls_to_a_broker_without(serve, make):
+def test_tls_to_a_broker_without(mosquitto, make):
     """A broker without TLS: an error, within the time-out."""
-    client = make(serve().port, tls=trusting(AUTHORITY), timeout_ms=500)
+    client = make(mosquitto().port, tls=trusting(AUTHORITY), timeout_ms=500)
     with pytest.raises(OSError):
         client.connect()

@@ -8,7 +8,6 @@ import pytest
 import trustme
 
 from dev.certificates import client_context, der, server_context
-from dev.demo.mosquitto import Mosquitto, unavailable
 from dev.reference.kinds import PUBLISH, UNSUBSCRIBE
 from dev.reference.wire import connack, publish, unsuback
 from dev.runtimes import runtime
@@ -314,22 +313,6 @@ def test_default_ports():
 # --- mosquitto ---
 
 
-@pytest.fixture
-def mosquitto(tmp_path):
-    """mosquitto(*lines) starts one with a listener for WebSocket, and returns its port."""
-    if unavailable():
-        pytest.skip(unavailable())
-    started = []
-
-    def start(*lines):
-        started.append(Mosquitto(tmp_path / "broker", "protocol websockets", *lines))
-        return started[-1].start().port
-
-    yield start
-    for broker in started:
-        broker.kill()
-
-
 SCRIPT = Path(__file__).parent / "device_scripts" / "websocket.py"
 
 
@@ -346,7 +329,7 @@ def test_mosquitto(mosquitto, tmp_path, name, secure):
         lines = mosquitto_lines.tls(tmp_path, AUTHORITY, "localhost")
         ca = tmp_path / "ca.der"
         ca.write_bytes(der(AUTHORITY))
-    port = mosquitto(*lines)
+    port = mosquitto("protocol websockets", *lines).port
     with processes.running(found, SCRIPT, port, ca, heap="600k") as process:
         output = process.communicate(timeout=PATIENCE_S)[0]
     assert output == "blocking: ok\nasyncio: ok\n"

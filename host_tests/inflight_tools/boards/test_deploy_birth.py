@@ -30,9 +30,8 @@ SECRET = "hunter2"
 
 
 @pytest.fixture
-def broker(tmp_path):
-    with Mosquitto(tmp_path / "broker") as broker:
-        yield broker
+def broker(mosquitto):
+    return mosquitto()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import subprocess
 import paho.mqtt.publish as publish
 import pytest
 
-from dev.demo.mosquitto import Mosquitto, unavailable
 from dev.demo.sensors import best_runtime
 from host_tests.inflight_tools.boards.standin import StandIn
 from host_tests.processes import INFLIGHT
@@ -65,11 +64,8 @@ def board(tmp_path):
 
 
 @pytest.fixture
-def broker(tmp_path):
-    if unavailable():
-        pytest.skip(unavailable())
-    with Mosquitto(tmp_path / "broker") as broker:
-        yield broker
+def broker(mosquitto):
+    return mosquitto()
 
 
 def configure(folder, broker, **fields):

@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from dev.demo.mosquitto import Mosquitto, unavailable
 from dev.demo.sensors import HEAP
 from dev.device_run import application
 from dev.runtimes import runtime
@@ -107,11 +106,8 @@ class Device:
 
 
 @pytest.fixture
-def broker(tmp_path):
-    if unavailable():
-        pytest.skip(unavailable())
-    with Mosquitto(tmp_path / "mosquitto") as found:
-        yield found
+def broker(mosquitto):
+    return mosquitto()
 
 
 @pytest.fixture

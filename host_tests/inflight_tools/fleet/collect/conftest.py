@@ -1,28 +1,16 @@
 """Fixtures: a broker, the collector, and its landing files."""
 
+from functools import partial
+
 import pytest
 
-from dev.demo import mosquitto
 from host_tests.inflight_tools.fleet.collect.collecting import Landing, Program
-
-_LINES = "max_inflight_messages 2000", "max_queued_messages 0"
 
 
 @pytest.fixture
-def serve(tmp_path):
-    """serve(line, ...) starts a mosquitto with these lines in its configuration."""
-    reason = mosquitto.unavailable()
-    if reason:
-        pytest.skip(reason)
-    running = []
-
-    def start(*lines):
-        running.append(mosquitto.Mosquitto(tmp_path / f"broker-{len(running)}", *_LINES, *lines).start())
-        return running[-1]
-
-    yield start
-    for broker in running:
-        broker.kill()
+def serve(mosquitto):
+    """serve(line, ...) starts a mosquitto that hands out many messages at once, with these lines."""
+    return partial(mosquitto, "max_inflight_messages 2000")
 
 
 @pytest.fixture
