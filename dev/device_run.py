@@ -25,9 +25,7 @@ from inflight_tools.cache import write_below
 # What a device test may import by a flat name, and the checkout for dev.reference.
 BESIDE_LIB = ("host_tests/device", "host_tests/fuzz/targets", "boards/unix", "boards/common", "firmware", ".")
 TIMEOUT_S = 120  # a test file asks for another with a line `TIMEOUT_S = 300`
-# These load .mpy files: many tests import modules again and again, and compiling takes most of the time. The others
-# compile the sources.
-_PRECOMPILED = ("micropython-armhf", "micropython-wasm", "micropython-x64")
+_NAMED = "micropython-own"
 # Here the tests of the library take it as it is deployed.
 _DEPLOYED = "micropython-x64"
 _BUILD = CHECKOUT / "build/mpy"
@@ -51,8 +49,11 @@ def timeout_of(file):
 
 def environment(found, file, lib=None):
     """How the Runtime `found` runs `file`: both families of interpreters get the same search path: the library, the
-    tests, a board, the firmware. lib: another library than the checkout's."""
-    root = precompiled() if found.name in _PRECOMPILED else CHECKOUT
+    tests, a board, the firmware. lib: another library than the checkout's.
+
+    MicroPython loads .mpy files: tests import modules again and again, and compiling would take most of the time. One
+    that a person names may not load these, and compiles the sources."""
+    root = precompiled() if found.micropython and found.name != _NAMED else CHECKOUT
     folders = [lib or root / "lib", *(root / name for name in BESIDE_LIB), file.parent]
     path = ":".join(dict.fromkeys(map(str, folders)))
     python = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}

@@ -21,6 +21,9 @@ _SHARED = (
     "inflight_tools/update/test_end_to_end",
     "dev/test_bench",
 )
+# They run one after the other, and take as long as all others together: they start first, and go before.
+_LONGEST = ("fleet/spark",)
+_NICE = 5  # of the workers that run others
 # They take time and little processor: no two of them shall run at the same time.
 _WAITING = ("security/test_hostile_brokers",)
 # An emulated processor takes four times as long, so `make test` runs only these there: bytes, numbers, the wire.
@@ -111,10 +114,16 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def _weight(item):
-    """(the test's own time-out in seconds, 0 if it has none; 2 if it shares a slow fixture, 1 if it is emulated)"""
+    """(whether it is of the longest; the test's own time-out in seconds, 0 if it has none; 2 if it shares a slow
+    fixture, 1 if it is emulated)"""
     asked = item.get_closest_marker("timeout")
     slow = 2 if _names_one_of(_SHARED, item) else 1 if "armhf" in item.name else 0
-    return asked.args[0] if asked else 0, slow
+    return _names_one_of(_LONGEST, item), asked.args[0] if asked else 0, slow
+
+
+def pytest_runtest_setup(item):
+    if "PYTEST_XDIST_WORKER" in os.environ and os.nice(0) < _NICE and not _names_one_of(_LONGEST, item):
+        os.nice(_NICE)
 
 
 def _names_one_of(places, item):

@@ -74,7 +74,7 @@ def running(runtime, folder, broker, text):
     """Runs a program as a process in `folder`. Calls broker.notify() when it ends."""
     script = folder / "block.py"
     script.write_text(text)
-    env = device_run.environment(runtime, _RUN)
+    env = device_run.environment(runtime, _RUN, device_run.CHECKOUT / "lib")  # its sources, as somebody copies them
     process = subprocess.Popen(
         [*runtime.command("400k"), str(_RUN), str(broker.port), str(script), *expected_names(text)],
         cwd=folder,

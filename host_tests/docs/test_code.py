@@ -12,6 +12,7 @@ import sys
 from unittest import mock
 
 import pytest
+import yaml
 
 import config
 import sensors
@@ -20,7 +21,8 @@ from host_tests.docs.pages import CHECKOUT, blocks
 from host_tests.docs.reader import ReplyingBroker, run_program
 from inflight_tools import cli
 
-LANGUAGES = {"python", "sh", "json", "conf", "text"}  # text: output of a command
+MONITORING = CHECKOUT / "src/inflight_tools/fleet/monitoring"
+LANGUAGES = {"python", "sh", "json", "conf", "yaml", "text"}  # text: output of a command
 
 
 def test_every_block_has_a_known_language():
@@ -123,6 +125,13 @@ def test_configurations_are_valid(block):
     for entry in checked.sensors or ():
         module = importlib.import_module("sensor_" + sensors._SAME.get(entry["driver"], entry["driver"]))
         sensors._fields(entry, module.FIELDS)
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_yaml_is_a_configuration_of_prometheus(block):
+    found = yaml.safe_load(block.text)
+    assert all((MONITORING / name).is_file() for name in found["rule_files"])
+    assert {job["job_name"] for job in found["scrape_configs"]} == {"inflight-collector", "inflight-tables"}
 
 
 @pytest.mark.parametrize("block", blocks("conf"), ids=str)

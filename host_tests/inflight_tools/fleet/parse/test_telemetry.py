@@ -76,7 +76,7 @@ READING = some.tuples(
 CLOCK = some.one_of(some.just("0"), some.integers(0, 4 * 10**9).map(str), some.floats(0, 4e9).map("{:.3f}".format))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     some.lists(
         some.builds(
