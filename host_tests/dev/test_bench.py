@@ -13,7 +13,7 @@ from dev.bench.figures import measure, peers
 from dev.bench.figures.plot import svg
 from dev.bench.figures.run import Code, Failed
 from dev.bench.figures.show import tables
-from dev.demo.mosquitto import Mosquitto, unavailable
+from dev.demo.mosquitto import unavailable
 from dev.runtimes import runtime
 
 HERE = Path(__file__).parent
@@ -29,11 +29,10 @@ def _available(name):
 
 
 @pytest.mark.parametrize("name", ["micropython-x86", "micropython-armhf"])
-def test_steady_state_allocates_nothing(name, tmp_path):
+def test_steady_state_allocates_nothing(name, mosquitto, tmp_path):
     """200 publishes with the journal in a file: not one byte, at any QoS; 200 receipts: what the handler asks for."""
     code = Code(tmp_path / "code", _available(name))
-    with Mosquitto(tmp_path / "broker") as broker:
-        found = measure.costs(code, broker.port, ["ours"], measure.FULL, tmp_path)["ours"]
+    found = measure.costs(code, mosquitto().port, ["ours"], measure.FULL, tmp_path)["ours"]
     for qos in range(3):
         assert found[f"publish_{qos}"] == 0
         assert found[f"receive_{qos}"] == 32  # the view of the payload; the topic is known
@@ -79,12 +78,11 @@ def test_another_client_stands_beside_ours_in_every_row(measured):
     assert len({line.count("|") for line in goals[:18]}) == 1
 
 
-def test_a_client_that_does_not_work_leaves_the_others_their_figures(measured, tmp_path):
+def test_a_client_that_does_not_work_leaves_the_others_their_figures(measured, mosquitto, tmp_path):
     (tmp_path / "umqtt").mkdir()
     (tmp_path / "umqtt/simple.py").write_text("class MQTTClient:\n    pass\n")
     code = Code(tmp_path / "code", benchmark.best_runtime(), peers.find(tmp_path))
-    with Mosquitto(tmp_path / "broker") as broker:
-        assert benchmark._smallest(code, broker.port, "umqtt_simple", tmp_path) is None
+    assert benchmark._smallest(code, mosquitto().port, "umqtt_simple", tmp_path) is None
     figures = measured[0] | {"smallest": {"ours": 18_432, "umqtt_simple": None}}
     ((_, goals), *_) = tables(figures)
     assert [row[2:] for row in goals if row[0] == "smallest heap that works, bytes"] == [["18,432", "-"]]

@@ -11,7 +11,6 @@ import pytest
 import trustme
 
 from dev.certificates import der, server_context
-from dev.demo.mosquitto import Mosquitto, unavailable
 from dev.tls_proxy import tls_proxy
 from host_tests import mosquitto_lines
 from host_tests.firmware.setting_up import Page, Serial, ask_name, free_ports
@@ -25,7 +24,6 @@ NETWORKS = [
     {"ssid": "<b>&\"'", "rssi": -70},
 ]
 WIFI = {"ssid": "attic", "key": "the-wifi-key"}
-NO_MOSQUITTO = unavailable()
 
 
 @pytest.fixture
@@ -155,15 +153,14 @@ def test_what_is_no_broker_is_told(page):
         connection.close()
 
 
-@pytest.mark.skipif(bool(NO_MOSQUITTO), reason=NO_MOSQUITTO or "available")
-def test_a_refused_login_is_told_and_corrected(device, page, tmp_path):
-    with Mosquitto(tmp_path / "broker", *mosquitto_lines.only(tmp_path, "me", "right")) as broker:
-        place = {"host": "127.0.0.1", "port": broker.port, "user": "me"}
-        refused = f"The broker 127.0.0.1:{broker.port} refuses user name or password"
-        assert page.try_(**WIFI, **place, password="wrong") == refused
-        # The key of the network need not be typed again.
-        assert page.try_(ssid="attic", key="", **place, password="right").startswith("Saved.")
-        assert device.end()[1] == AGAIN
+def test_a_refused_login_is_told_and_corrected(device, page, mosquitto, tmp_path):
+    broker = mosquitto(*mosquitto_lines.only(tmp_path, "me", "right"))
+    place = {"host": "127.0.0.1", "port": broker.port, "user": "me"}
+    refused = f"The broker 127.0.0.1:{broker.port} refuses user name or password"
+    assert page.try_(**WIFI, **place, password="wrong") == refused
+    # The key of the network need not be typed again.
+    assert page.try_(ssid="attic", key="", **place, password="right").startswith("Saved.")
+    assert device.end()[1] == AGAIN
     assert configuration(device)["password"] == "right" and configuration(device)["wifi_key"] == "the-wifi-key"
 
 

@@ -7,8 +7,6 @@ import time
 import paho.mqtt.client as paho
 import pytest
 
-from dev.demo.mosquitto import Mosquitto, unavailable
-
 AGAIN = 75  # exit status of a deep sleep, which asks for a restart
 SLEEP_MS = 500
 
@@ -95,9 +93,8 @@ def test_a_reboot_differs_from_a_wake(machine, broker, published):
     ]
 
 
-@pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "available")
-def test_mosquitto_keeps_commands_until_the_next_wake(machine, tmp_path):
-    broker = Mosquitto(tmp_path / "broker").start()
+def test_mosquitto_keeps_commands_until_the_next_wake(machine, mosquitto):
+    broker = mosquitto()
     heard = []
     person = paho.Client(paho.CallbackAPIVersion.VERSION2)
     person.on_message = lambda client, userdata, message: heard.append(message)
@@ -115,7 +112,6 @@ def test_mosquitto_keeps_commands_until_the_next_wake(machine, tmp_path):
             time.sleep(0.01)
     finally:
         person.loop_stop()
-        broker.kill()
     said = [(m.topic.removeprefix("inflight/box/"), json.loads(m.payload)) for m in heard if "command" not in m.topic]
     assert [body["echo"] for topic, body in said if topic == "reply/ping"] == list("01234")
     assert [body["state"] for topic, body in said if topic == "status"] == ["online", "asleep", "asleep", "asleep"]

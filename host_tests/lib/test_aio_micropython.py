@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from dev import device_run, runtimes
-from dev.demo.mosquitto import Mosquitto, unavailable
 from host_tests.broker import Automatic
 from host_tests.processes import running
 
@@ -13,22 +12,17 @@ SCRIPTS = Path(__file__).parent / "device_scripts"
 LIMIT_S = 60
 
 
-def test_everything(runtime, tmp_path):
+def test_everything(runtime, mosquitto):
     """With mosquitto, which is restarted meanwhile."""
-    if unavailable():
-        pytest.skip(unavailable())
-    broker = Mosquitto(tmp_path).start()
-    try:
-        with running(runtime, SCRIPTS / "aio_smoke.py", broker.port, heap="600k") as process:
-            lines = []
-            for line in process.stdout:
-                lines.append(line)
-                if line == "RESTART\n":
-                    broker.restart()
-            assert process.wait(LIMIT_S) == 0, "".join(lines)
-            assert lines[-1] == "DONE\n"
-    finally:
-        broker.kill()
+    broker = mosquitto()
+    with running(runtime, SCRIPTS / "aio_smoke.py", broker.port, heap="600k") as process:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line == "RESTART\n":
+                broker.restart()
+        assert process.wait(LIMIT_S) == 0, "".join(lines)
+        assert lines[-1] == "DONE\n"
 
 
 class Echo(Automatic):

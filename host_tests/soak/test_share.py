@@ -4,15 +4,11 @@ import time
 
 import pytest
 
-from dev.demo.mosquitto import Mosquitto, unavailable
 from dev.reference.oracle import Tally
 from dev.soak.fleet import Share
 from dev.soak.proxy import KINDS
 from dev.soak.result import Row
 from dev.soak.watcher import Watcher
-
-REASON = unavailable()
-pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "available")
 
 
 def until(condition, seconds=90):
@@ -23,9 +19,10 @@ def until(condition, seconds=90):
 
 
 @pytest.mark.timeout(300)
-def test_share(tmp_path):
+def test_share(mosquitto):
     """Two devices of each kind, QoS 1 and 2. The broker restarts, the access points go off; nothing is lost."""
-    with Mosquitto(tmp_path / "broker") as broker, Watcher(broker.port) as watcher:
+    broker = mosquitto()
+    with Watcher(broker.port) as watcher:
         share = Share(broker.port, range(2 * len(KINDS)), 0.5, seed=1)
         assert until(lambda: share.ask("accepted") >= 100)
         watcher.leave()

@@ -10,7 +10,6 @@ import paho.mqtt.publish as publish
 import pytest
 
 from dev.demo.daemon import free_port
-from dev.demo.mosquitto import Mosquitto, unavailable
 from dev.demo.sensors import best_runtime
 from host_tests.inflight_tools.boards.standin import StandIn
 from host_tests.processes import INFLIGHT
@@ -19,8 +18,6 @@ from inflight_tools.boards.device.broker import broker_of
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.boards.device.watch import Births, Watch
 
-if unavailable():
-    pytest.skip(unavailable(), allow_module_level=True)
 try:
     RUNTIME = best_runtime()
 except RuntimeError as e:
@@ -177,9 +174,9 @@ def test_address_of_the_broker():
     assert SECRET not in repr(broker_of({"host": "h", "user": "me", "password": SECRET}))
 
 
-def test_a_broker_that_refuses_us(tmp_path):
+def test_a_broker_that_refuses_us(mosquitto):
+    broker = mosquitto("allow_anonymous false")
     with (
-        Mosquitto(tmp_path, "allow_anonymous false") as broker,
         Watch(broker_of({"host": "127.0.0.1", "port": broker.port}), lambda *message: None) as watch,
         pytest.raises(DeviceError, match="[Nn]ot authorized"),
     ):

@@ -8,7 +8,6 @@ import time
 import paho.mqtt.publish
 import pytest
 
-from dev.demo import mosquitto
 from host_tests.processes import INFLIGHT
 
 ALONE = ("--master", "local[2]")
@@ -81,11 +80,11 @@ def test_wrong_options(tmp_path, words, advice):
     assert status and advice in " ".join(output.replace("│", " ").split()) and "Traceback" not in output
 
 
-@pytest.mark.skipif(bool(mosquitto.unavailable()), reason=mosquitto.unavailable())
-def test_collector_and_spark_together(tmp_path):
+def test_collector_and_spark_together(mosquitto, tmp_path):
     from deltalake import DeltaTable
 
-    with mosquitto.Mosquitto(tmp_path / "broker") as broker, open(tmp_path / "log", "wb") as log:
+    broker = mosquitto()
+    with open(tmp_path / "log", "wb") as log:
         argv = [*INFLIGHT, "fleet", "pipeline", "--broker", f"127.0.0.1:{broker.port}", "--data", tmp_path, *ALONE]
         both = subprocess.Popen(list(map(str, argv)) + ["--every", "1"], stdout=log, stderr=log)
 
