@@ -29,6 +29,9 @@ def _stages(runs):
     def rate(stage):
         return lambda run: f"{run['deliveries_s'][stage]:,.0f} ({run['share'][stage]:.0%})"
 
+    def processor_us(stage):
+        return lambda run: f"{run['cpu_us'][stage]:,.0f}"
+
     return _across(
         ["deliveries/s (share of the ceiling)", *(f"{run['rows']:,} rows" for run in runs)],
         runs,
@@ -37,12 +40,9 @@ def _stages(runs):
         ("the same, telemetry that is unusual", rate("parse unusual")),
         ("all tables", rate("take")),
         ("all tables, rows of measurements/s", lambda run: f"{run['rows_s']:,.0f}"),
-        ("read and parse, µs of processor per delivery", lambda run: f"{run['cpu_us']['parse']:,.0f}"),
-        (
-            "the same, telemetry that is unusual",
-            lambda run: f"{run['cpu_us']['parse unusual']:,.0f}",
-        ),
-        ("all tables, µs of processor per delivery", lambda run: f"{run['cpu_us']['take']:,.0f}"),
+        ("read and parse, µs of processor per delivery", processor_us("parse")),
+        ("the same, telemetry that is unusual", processor_us("parse unusual")),
+        ("all tables, µs of processor per delivery", processor_us("take")),
         ("all tables, s", lambda run: f"{run['seconds']['take']:.1f}"),
         ("report, s", lambda run: f"{run['report_s']:.1f}"),
         ("peak memory of the JVM, MB", lambda run: f"{run['jvm_peak_bytes'] / _MB:,.0f}"),

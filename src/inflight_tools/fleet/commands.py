@@ -20,6 +20,7 @@ from rich.text import Text
 from inflight_tools.epilog import epilog
 from inflight_tools.failure import print_failure
 from inflight_tools.fleet.collect import command
+from inflight_tools.fleet.monitoring.option import METRICS, serve_metrics
 from inflight_tools.fleet.proof import Proof
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
@@ -106,20 +107,11 @@ def _alarm(watch):
 
 
 def _serve(place):
-    """Serves the metrics of `tables` at [HOST:]PORT, and returns them; None without a place."""
-    if not place:
-        return None
+    """Serves the metrics of `tables`, see serve_metrics()."""
     try:
-        from inflight_tools.fleet.monitoring.metrics import TablesMetrics, serve
-    except ImportError:
-        raise RuntimeError("--metrics needs prometheus-client: pip install 'inflight[fleet]'") from None
-    metrics = TablesMetrics()
-    try:
-        _, host, port = serve(place, metrics)
+        return serve_metrics(place, say, lambda module: module.TablesMetrics())
     except ValueError as e:
         raise typer.BadParameter(str(e)) from None
-    say(f"metrics at http://{host}:{port}/metrics")
-    return metrics
 
 
 def _follow(query, watch, stopping, as_json, metrics=None):
@@ -166,7 +158,7 @@ def tables(
         False, "--new-checkpoint", help="for tables whose checkpoint is lost or useless"
     ),
     as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each batch"),
-    metrics: str = command.METRICS,
+    metrics: str = METRICS,
     partitions: int = PARTS,
     conf: list[str] = CONF,
 ):

@@ -19,8 +19,8 @@ from inflight_tools.boards.settings import settings
 from inflight_tools.failure import print_failure
 from inflight_tools.fleet.collect.collector import Collector, NotWritten, Refused
 from inflight_tools.fleet.collect.spool import Busy, Spool
+from inflight_tools.fleet.monitoring.option import METRICS, serve_metrics
 
-METRICS = typer.Option(None, help="serve metrics for Prometheus at this port of 127.0.0.1, or at host:port")
 _PASSWORD = "INFLIGHT_PASSWORD"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -48,15 +48,6 @@ def _check_names(**names):
     for option, name in names.items():
         if name is not None and not _NAME.fullmatch(name):
             raise ValueError(f"{option}={name}: letters, digits and _ . - inside, 64 at most")
-
-
-def _serve(metrics, collector, name, landing, say):
-    try:
-        from inflight_tools.fleet.monitoring.metrics import CollectorMetrics, serve
-    except ImportError:
-        raise ValueError("--metrics needs prometheus-client: pip install 'inflight[fleet]'") from None
-    _, host, port = serve(metrics, CollectorMetrics(collector, name, landing))
-    say(f"metrics at http://{host}:{port}/metrics")
 
 
 def main(
@@ -93,8 +84,7 @@ def main(
         server = _broker(broker, config, root, ca, cert, key, user, password_file, websocket)
         spool = Spool(landing, name, int(size * (1 << 20)), age)
         collector = Collector(server, name, spool, say, landing / f".{name}.json", share, max_payload, report, marker)
-        if metrics:
-            _serve(metrics, collector, name, landing, say)
+        serve_metrics(metrics, say, lambda module: module.CollectorMetrics(collector, name, landing))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: collector.stop())
         collector.run()

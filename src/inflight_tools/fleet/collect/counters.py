@@ -20,9 +20,8 @@ class Counters:
         self._start_interval()
 
     def _start_interval(self):
-        self._interval_start, self._messages_before = time.monotonic(), self.messages
-        self._lag = self._lag_max = 0.0
-        self._lags = 0
+        self._interval_start, self._lag_max = time.monotonic(), 0.0
+        self._before = self.messages, self.acknowledged_messages, self.lag_s
 
     def received(self, length, dup, truncated):
         """Counts a message with a payload of this length."""
@@ -35,17 +34,16 @@ class Counters:
         """Counts a batch. `received`: when its messages arrived (time.monotonic()), in order."""
         now = time.monotonic()
         self.batches += 1
-        lag = now * len(received) - sum(received)
-        self._lag += lag
-        self.lag_s += lag
+        self.lag_s += now * len(received) - sum(received)
         self.acknowledged_messages += len(received)
         self.acknowledged_at = time.time()
         self._lag_max = max(self._lag_max, now - received[0])
-        self._lags += len(received)
 
     def report(self, files, connected):
         """Returns all counters as a dict, and starts a new interval."""
         seconds = max(time.monotonic() - self._interval_start, 1e-3)
+        totals = self.messages, self.acknowledged_messages, self.lag_s
+        messages, acknowledged, lag_s = (total - before for total, before in zip(totals, self._before, strict=True))
         result = {
             "at": round(time.time(), 3),
             "by": self._name,
@@ -53,12 +51,12 @@ class Counters:
             "since": round(self._started, 3),
             "connected": connected,
             "messages": self.messages,
-            "messages_s": round((self.messages - self._messages_before) / seconds, 1),
+            "messages_s": round(messages / seconds, 1),
             "bytes": self.bytes,
             "batches": self.batches,
             "batch": round(self.messages / self.batches, 1) if self.batches else 0,
             "lag_ms": {
-                "mean": round(1000 * self._lag / self._lags, 2) if self._lags else 0,
+                "mean": round(1000 * lag_s / acknowledged, 2) if acknowledged else 0,
                 "max": round(1000 * self._lag_max, 2),
             },
             "dup": self.dup,

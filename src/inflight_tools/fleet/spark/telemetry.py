@@ -19,6 +19,7 @@ from .senml import RELATIVE
 
 _LONGEST = 8192  # bytes of a pack: not more records than parse() reads
 _TEXT = r"[ !#-\[\]-~]"  # ASCII that JSON writes as it is
+_LEVEL = r"[ !#-.0-\[\]-~]"  # the same without "/": a level of a topic
 _NUMBER = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,14})?(?:e[-+][0-9]{2})?"  # finite
 _COUNT = r"(?:0|[1-9][0-9]{0,8})"  # below 2**32
 _VALUE = rf'(?:"v":{_NUMBER}|"vs":"{_TEXT}*"|"vb":(?:true|false))'
@@ -29,7 +30,7 @@ _PACK = (
 )
 # `at`: microseconds are a whole number in a float, too.
 _LINE = (
-    rf'^\{{"at":[1-8][0-9]{{12}},"by":"{_TEXT}*","topic":"%s/(?:{_TEXT.replace("#", "#-.0")})+/telemetry","qos":[012],'
+    rf'^\{{"at":[1-8][0-9]{{12}},"by":"{_TEXT}*","topic":"%s/{_LEVEL}+/telemetry","qos":[012],'
     rf'"dup":(?:true|false),"retain":(?:true|false),"text":"(?:{_TEXT}|\\")*"\}}$'
 )
 _KIND = "telemetry"
@@ -76,7 +77,8 @@ class Telemetry:
         return usual, self._rows(head) if len(head["text"]) else None
 
     def _rows(self, head):
-        packs = [b'{"pack":%b}' % text.encode() for text in head["text"].to_pylist()]
+        payload = head["text"].cast(pa.binary())
+        packs = [b'{"pack":%b}' % text for text in payload.to_pylist()]
         packs = _from_json(packs, pa.schema([("pack", pa.list_(_BODY))]))["pack"]
         records = packs.flatten()
         first = records.take(packs.offsets[:-1])  # of each pack
@@ -91,7 +93,7 @@ class Telemetry:
             "epoch": first.field("epoch"),
             "made": pc.if_else(pc.equal(clock, "device"), time, None),
             "records": _measurements(packs, records, time, clock),
-            "payload": head["text"].cast(pa.binary()),
+            "payload": payload,
         }
         missing = {field.name: pa.nulls(len(packs), field.type) for field in SCHEMA}
         return pa.RecordBatch.from_arrays([(missing | columns)[name] for name in SCHEMA.names], schema=SCHEMA)

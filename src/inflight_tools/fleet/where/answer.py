@@ -10,9 +10,8 @@ class Unknown(Exception):
     """The tables do not know the device, or its journal. The text says what they know."""
 
 
-def _journal(history, device, epoch):
-    """The epoch that is asked for, by default that of the newest journal. Raises Unknown."""
-    epochs = history.epochs()
+def _journal(epochs, device, epoch):
+    """The one of the device's epochs that is asked for, by default that of the newest journal. Raises Unknown."""
     if not epochs:
         raise Unknown(f"no message with a number has arrived from a device {device}: is it in another --data?")
     if epoch is not None and epoch not in epochs:
@@ -30,13 +29,14 @@ def answer(history, device, number, proof, landing, root, topics, epoch=None):
 
     proof: a Proof. landing, root: folders of landing files and tables. topics: root of the devices' topics. epoch: of
     the journal, by default the newest."""
-    epoch = _journal(history, device, epoch)
+    epochs = history.epochs()
+    epoch = _journal(epochs, device, epoch)
     first, last = history.bounds(epoch)
     told = history.told(epoch)
     found = {
         "device": device,
         "epoch": epoch,
-        "epochs": history.epochs(),
+        "epochs": epochs,
         "number": number,
         "accepted": {"first": first, "next": last + 1, "oldest": max((oldest for oldest, _ in told), default=None)},
         "told": told[-1][1] if told else None,

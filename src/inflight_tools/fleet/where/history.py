@@ -36,10 +36,10 @@ def _stepped(query, steps):
     return query
 
 
-def _rows(root, name):
-    """A dataset of the table `name`. Not the one of delta-rs: that one finds nothing by a column without statistics in
+def _dataset(table):
+    """The rows of a DeltaTable. Not the dataset of delta-rs: that one finds nothing by a column without statistics in
     tables of earlier versions, whose log does not say which columns have some."""
-    found = DeltaTable(f"{root}/{name}").to_pyarrow_dataset()
+    found = table.to_pyarrow_dataset()
     if not found.files:
         return found
     return arrow.dataset(found.files, schema=found.schema, filesystem=found.filesystem, format="parquet")
@@ -47,7 +47,7 @@ def _rows(root, name):
 
 def marks(root, retired=()):
     """For each collector, but those in `retired`: when it sent the last marker that came back to it, or None."""
-    rows = _rows(root, "raw")
+    rows = _dataset(DeltaTable(f"{root}/raw"))
     names = rows.scanner(columns=["by"]).to_table()["by"].unique().to_pylist()
     sent = rows.scanner(columns=["by", "made"], filter=_MARKERS).to_table().group_by("by").aggregate([("made", "max")])
     last = {row["by"]: row["made_max"] for row in sent.to_pylist()}
@@ -64,18 +64,23 @@ class History:
 
     def __init__(self, root, device):
         self._root, self._device = root, device
+        self._opened = {}  # {name: (DeltaTable, its rows)}
         self.ranges = self._ranges()  # {epoch: [(lowest, highest), ...]} of the numbers that arrived
         self.numbered = self._read(
             "raw", ["epoch", "seq", "received", "oldest", "first"], arrow.field("seq").is_valid()
         )
 
-    def _read(self, table, columns, where=None):
+    def _table(self, name):
+        """(DeltaTable, its rows) of the table `name` as it was when this was called first."""
+        if name not in self._opened:
+            table = DeltaTable(f"{self._root}/{name}")
+            self._opened[name] = table, _dataset(table)
+        return self._opened[name]
+
+    def _read(self, name, columns, where=None):
         mine = arrow.field("device") == self._device
-        return (
-            _rows(self._root, table)
-            .to_table(columns=columns, filter=mine if where is None else mine & where)
-            .to_pylist()
-        )
+        rows = self._table(name)[1]
+        return rows.to_table(columns=columns, filter=mine if where is None else mine & where).to_pylist()
 
     def _ranges(self):
         found = {}
@@ -123,11 +128,12 @@ class History:
 
     def written(self, epoch, seq):
         """When the file of `raw` that has the number was written, in s since 1970; None without one."""
-        table = DeltaTable(f"{self._root}/raw")
-        actions = zip(*(table.get_add_actions(flatten=True)[name].to_pylist() for name in _FILE), strict=True)
-        times = {path.rpartition("/")[2]: at / 1000 for path, at in actions}
+        table, rows = self._table("raw")
+        actions = table.get_add_actions(flatten=True)
+        files = zip(*(actions[name].to_pylist() for name in _FILE), strict=True)
+        times = {path.rpartition("/")[2]: at / 1000 for path, at in files}
         wanted = (arrow.field("device") == self._device) & self._is(epoch, seq)
-        for fragment in _rows(self._root, "raw").get_fragments(filter=wanted):
+        for fragment in rows.get_fragments(filter=wanted):
             if fragment.count_rows(filter=wanted & arrow.field("first")):
                 return times.get(fragment.path.rpartition("/")[2])
         return None
