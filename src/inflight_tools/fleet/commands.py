@@ -112,6 +112,9 @@ def _serve(place):
         return serve_metrics(place, say, lambda module: module.TablesMetrics())
     except ValueError as e:
         raise typer.BadParameter(str(e)) from None
+    except OSError as e:
+        print_failure(CONSOLE, str(e))
+        raise typer.Exit(1) from None
 
 
 def _follow(query, watch, stopping, as_json, metrics=None):
@@ -168,11 +171,11 @@ def tables(
     if "://" not in landing:
         Path(landing).mkdir(parents=True, exist_ok=True)
     stopping = _stop_event()
+    exported = _serve(metrics)  # before Spark: a wrong port is told at once
     with _spark("tables", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.guard import advice
         from inflight_tools.fleet.spark.stream import start
 
-        exported = _serve(metrics)
         watch = Watch(Landing(spark, landing, to))
         query = start(spark, landing, to, root, every, once, files, new_checkpoint)
         say(f"landing files in {landing} go into the tables in {to}")

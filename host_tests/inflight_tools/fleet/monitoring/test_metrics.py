@@ -146,3 +146,26 @@ def test_a_port_that_is_taken_ends_the_collector(tmp_path):
         words = ["collect", "--broker", "127.0.0.1", "--landing", str(tmp_path / "landing"), "--metrics", port]
         done = CliRunner().invoke(commands.app, words)
     assert done.exit_code == 1 and f"--metrics {port}: " in done.stderr
+
+
+@pytest.fixture
+def no_spark(monkeypatch):
+    """Lets no command start Spark."""
+
+    def start(*_):
+        pytest.fail("Spark was started")
+
+    monkeypatch.setattr("inflight_tools.fleet.spark.session.session", start)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "70000"])
+def test_tables_refuses_a_wrong_place_for_metrics_before_spark_starts(text, tmp_path, no_spark):
+    done = CliRunner().invoke(commands.app, ["tables", "--data", str(tmp_path), "--metrics", text])
+    assert done.exit_code == 2 and "a port, or host:port" in done.stderr
+
+
+def test_tables_refuses_a_port_that_is_taken_before_spark_starts(tmp_path, no_spark):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = CliRunner().invoke(commands.app, ["tables", "--data", str(tmp_path), "--metrics", port])
+    assert done.exit_code == 1 and f"--metrics {port}: " in done.stderr
