@@ -20,7 +20,7 @@ from rich.text import Text
 from inflight_tools.epilog import epilog
 from inflight_tools.failure import print_failure
 from inflight_tools.fleet.collect import command
-from inflight_tools.fleet.monitoring.option import METRICS, serve_metrics
+from inflight_tools.fleet.monitoring.option import BOTH, METRICS, both, serve_metrics
 from inflight_tools.fleet.proof import Proof
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
@@ -319,12 +319,20 @@ def pipeline(
     root: str = ROOT,
     master: str = MASTER,
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
+    metrics: str = BOTH,
 ):
     """Runs `collect` and `tables` together, until Ctrl-C. This is enough for a small fleet."""
     collect = ["collect", "--root", root, "--landing", str(data / "landing")]
     collect += ["--broker", broker] if broker else []
     collect += ["--config", str(config)] if config else []
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]
+    if metrics:
+        try:
+            places = both(metrics)
+        except ValueError as e:
+            raise typer.BadParameter(str(e)) from None
+        for words, place in zip((collect, spark), places, strict=True):
+            words += ["--metrics", place]
     this = [sys.executable, "-m", "inflight_tools", "fleet"]
     running = [subprocess.Popen([*this, *words], start_new_session=True) for words in (collect, spark)]
     stopping = _stop_event()

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from dev.setup.common import CHECKOUT
 from inflight_tools.fleet import commands, monitoring
 from inflight_tools.fleet.collect.counters import Counters
-from inflight_tools.fleet.monitoring.metrics import CollectorMetrics, TablesMetrics, address, serve
+from inflight_tools.fleet.monitoring.metrics import CollectorMetrics, TablesMetrics, serve
+from inflight_tools.fleet.monitoring.option import address
 
 FOLDER = Path(monitoring.__file__).parent
 RULES = yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))
@@ -169,3 +170,37 @@ def test_tables_refuses_a_port_that_is_taken_before_spark_starts(tmp_path, no_sp
         port = str(taken.getsockname()[1])
         done = CliRunner().invoke(commands.app, ["tables", "--data", str(tmp_path), "--metrics", port])
     assert done.exit_code == 1 and f"--metrics {port}: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "collector", "of_tables"),
+    [
+        ("9464", "127.0.0.1:9464", "127.0.0.1:9465"),
+        ("0.0.0.0:9464", "0.0.0.0:9464", "0.0.0.0:9465"),
+        ("[::1]:9464", "::1:9464", "::1:9465"),
+        ("0", "127.0.0.1:0", "127.0.0.1:0"),  # any free ports
+    ],
+)
+def test_pipeline_serves_the_tables_metrics_at_the_next_port(text, collector, of_tables, tmp_path, monkeypatch):
+    started = []
+
+    class Child:
+        def __init__(self, words, **_):
+            started.append(words)
+
+        def poll(self):
+            return 0
+
+        wait = terminate = poll
+
+    monkeypatch.setattr(commands.subprocess, "Popen", Child)
+    monkeypatch.setattr(commands, "_stop_event", threading.Event)  # the tests keep their signal handlers
+    done = CliRunner().invoke(commands.app, ["pipeline", "--data", str(tmp_path), "--metrics", text])
+    assert done.exit_code == 0
+    assert [words[words.index("--metrics") + 1] for words in started] == [collector, of_tables]
+
+
+def test_pipeline_starts_nothing_with_a_wrong_place_for_metrics(tmp_path, monkeypatch):
+    monkeypatch.setattr(commands.subprocess, "Popen", lambda *_, **__: pytest.fail("a program was started"))
+    done = CliRunner().invoke(commands.app, ["pipeline", "--data", str(tmp_path), "--metrics", "nonsense"])
+    assert done.exit_code == 2 and "a port, or host:port" in done.stderr

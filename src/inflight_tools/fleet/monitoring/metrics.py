@@ -5,7 +5,8 @@ import os
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-_LOOPBACK = "127.0.0.1"
+from inflight_tools.fleet.monitoring.option import address
+
 # Name after inflight_collector_, the attribute of Counters, what it counts.
 _COUNTERS = (
     ("messages", "messages", "Messages received, repetitions included."),
@@ -18,14 +19,6 @@ _COUNTERS = (
     ("reconnects", "reconnects", "Connections to the broker that ended."),
     ("write_errors", "errors", "Failures to write to the disk."),
 )
-
-
-def address(text):
-    """(host, port) of [HOST:]PORT, by default on loopback. Raises ValueError."""
-    host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise ValueError(f"--metrics {text}: a port, or host:port, as in 9464 or 0.0.0.0:9464")
-    return host.strip("[]") or _LOOPBACK, int(port)
 
 
 def serve(text, *sources):
