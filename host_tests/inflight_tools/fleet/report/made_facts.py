@@ -3,6 +3,7 @@
 import copy
 import math
 import random
+from collections import Counter
 
 START = 1_700_000_000
 _WORDS = ("attic", "cellar", "roof", "garage", "tank", "office", "barn", "pump", "shed", "hall")
@@ -22,7 +23,7 @@ def empty():
         "made": float(START), "root": "inflight", "grace_s": 3600, "since": None, "until": None, "fleet": fleet,
         "unread": {"files": 0, "bytes": 0, "stale": 0}, "collectors": [],
         "timeline": {"step_s": 60, "delay_s": 60, "points": []},
-        "events": [], "devices": [], "measurements": {}, "dead_letters": [],
+        "events": [], "devices": [], "measurements": {}, "dead_letters": [], "versions": [],
     }  # fmt: skip
 
 
@@ -49,6 +50,8 @@ def add_up(facts):
         if isinstance(value, int) and name not in ("devices", "doubled", "measurements", "silent"):
             facts["fleet"][name] = sum(one[name] for one in facts["devices"])
     facts["fleet"]["devices"] = len(facts["devices"])
+    running = Counter(one["firmware"] for one in facts["devices"])
+    facts["versions"] = [{"firmware": firmware, "devices": n} for firmware, n in running.most_common()]
     facts["fleet"]["silent"] = sum(one["silent"] > 0 for one in facts["devices"])
     return facts
 

@@ -269,3 +269,15 @@ def test_the_top_says_how_old_the_figures_are():
         "collector c2: newest marker 1 h old · collector c3: newest marker 1 h old · and 1 more collector · "
         "3 landing files not in the tables (40 MB)"
     )
+
+
+def test_how_many_devices_run_which_firmware():
+    running = " ".join(read_page("complete").one("p", id="versions").text.replace("\u00a0", " ").split())
+    assert running == "Firmware 0.1.0: 49 devices · unknown: 1 device"
+
+
+def test_many_versions_are_counted():
+    facts = made_facts.fleet(3)
+    facts["versions"] = [{"firmware": f"0.{n}", "devices": 9 - n} for n in range(8)]
+    running = read(render(facts)).one("p", id="versions").text.split()
+    assert running[-6:] == ["devices", "·", "and", "2", "more", "versions"]

@@ -29,7 +29,10 @@ def result(common_fleet, telemetry, health):
     fleet.land(health("odd", 3, up="ever"), health("odd", 5, counters={}), health("odd", 7, counters=5))
     fleet.land(health("odd", None, up=1), *[health("odd", 8 + n, counters={"accepted": None}) for n in range(2)])
     fleet.land(*[health("asleep", n, 1, 2, "deep-sleep" if n else "power-on") for n in range(5)])
-    fleet.land(health("order", 5, heap=50_000, errors={"dht22": "OSError: 5"}), health("order", 4, heap=90_000))
+    fleet.land(
+        health("order", 5, heap=50_000, errors={"dht22": "OSError: 5"}, firmware="0.2.0"),
+        health("order", 4, heap=90_000),
+    )
     fleet.land(*[telemetry("slow", n, at=NOW, bt=(NOW - 10 * n) / 1000) for n in range(101)])
     fleet.land(telemetry("unset", 0, bt=0))
     fleet.land(*[telemetry("series", n, n % 10, at=NOW + n * 1000) for n in range(100)])
@@ -63,6 +66,13 @@ def test_health_that_cannot_be_read_is_a_dead_letter_and_no_restart(result):
 def test_health_is_that_of_the_message_with_the_highest_number(result):
     device = result.devices["order"]
     assert device["heap"] == 50_000 and device["errors"] == {"dht22": "OSError: 5"}
+
+
+def test_how_many_devices_run_which_firmware(result):
+    """Of the newest health message; None: a device that has sent none."""
+    assert result.devices["order"]["firmware"] == "0.2.0"
+    told = [{"firmware": None, "devices": 4}, {"firmware": "0.1.0", "devices": 3}, {"firmware": "0.2.0", "devices": 1}]
+    assert result.facts["versions"] == told
 
 
 def test_latency_is_from_the_reading_to_the_collector(result):

@@ -15,6 +15,7 @@ _STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
 _POINTS = 200
 MOST_DEVICES = 500  # in a report; the fleet's sums include all
 _MOST_EVENTS = 1000
+_MOST_VERSIONS = 50
 _OLDEST = 1_577_836_800  # 2020, in s since 1970: no message is older
 _COUNTS = (
     *("accepted", "delivered", "on_device", "on_way", "given_up", "lost", "guessed"),
@@ -69,7 +70,7 @@ def _device(row):
 
 
 def _devices(tables, proof, now):
-    """The sums of the fleet, and a dict for each of the worst MOST_DEVICES devices."""
+    """The sums of the fleet, a dict for each of the worst MOST_DEVICES devices, and how many run which firmware."""
     found = views.devices(tables, proof, now).persist()
     try:
         sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in views.COUNTS]
@@ -78,11 +79,19 @@ def _devices(tables, proof, now):
         row = row.withColumn("latency_ms", F.expr(views.percentiles("latency"))).first()
         worst = found.orderBy(*(F.desc(name) for name in _WORST), "device").limit(MOST_DEVICES)
         devices = [_device(one) for one in worst.drop("latency").collect()]
+        versions = _versions(found)
     finally:
         found.unpersist()
     fleet = {name: row[name] for name in ("devices", *_COUNTS, "silent", "conflicts", "restarts", "resends")}
     fleet |= {"reconnects": row["outages"], "outbox_full": row["full"], "latency_ms": _latency(row["latency_ms"])}
-    return fleet, devices
+    return fleet, devices, versions
+
+
+def _versions(devices):
+    """How many devices run each firmware, most first; None: no health message has told."""
+    found = devices.groupBy("last.firmware").agg(F.count("*").alias("devices"))
+    ordered = found.orderBy(F.desc("devices"), "firmware").limit(_MOST_VERSIONS)
+    return [row.asDict() for row in ordered.collect()]
 
 
 def _doubled(tables):
@@ -205,9 +214,9 @@ def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=N
     facts["collectors"] = [
         row.asDict() | {name: _seconds(row[name]) for name in ("seen", "marked")} for row in collectors
     ]
-    fleet, devices = _devices(tables, proof, now)
+    fleet, devices, versions = _devices(tables, proof, now)
     fleet |= {"doubled": _doubled(tables), "dead_letters": tables.dead_letters.read().count()}
-    facts |= {"fleet": fleet, "devices": devices, "dead_letters": _dead_letters(tables)}
+    facts |= {"fleet": fleet, "devices": devices, "versions": versions, "dead_letters": _dead_letters(tables)}
     if since is None:
         return facts | {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": [], "measurements": {}}
     known = {device["device"] for device in devices}
