@@ -1,6 +1,7 @@
 """Collects device/test_*.py once per runtime: one subprocess per file and runtime, one pytest item per function."""
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -122,6 +123,7 @@ def _weight(item):
 
 
 def pytest_runtest_setup(item):
+    random.seed(item.nodeid)  # the jitter of clients is the same in each run
     if "PYTEST_XDIST_WORKER" in os.environ and os.nice(0) < _NICE and not _names_one_of(_LONGEST, item):
         os.nice(_NICE)
 
