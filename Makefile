@@ -72,12 +72,12 @@ sensor: setup  ## this machine as a sensor (CONFIG=config.json)
 SETTINGS = $(if $(CONFIG),--config "$(CONFIG)") $(if $(CA),--ca "$(CA)") $(if $(CERT),--cert "$(CERT)") \
 	$(if $(KEY),--key "$(KEY)")
 IMAGE = --board "$(BOARD)" $(if $(FIRMWARE),--firmware "$(FIRMWARE)") $(if $(SHA256),--sha256 "$(SHA256)") \
-	$(SETTINGS) $(if $(FLASH_MB),--flash-mb "$(FLASH_MB)")
+	$(SETTINGS) $(if $(FLASH_MB),--flash-mb "$(FLASH_MB)") $(if $(filter 1,$(OTA)),--ota)
 
-image: setup-boards  ## a bare board's image as a file (BOARD=esp32 CONFIG=config.json [FIRMWARE= CA= OUT=])
+image: setup-boards  ## a bare board's image as a file (BOARD=esp32 CONFIG=config.json [FIRMWARE= CA= OUT= OTA=1])
 	$(INFLIGHT) board image $(IMAGE) $(if $(OUT),--out "$(OUT)")
 
-flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1])
+flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1 OTA=1])
 	$(INFLIGHT) board flash $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
 
 test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour)

@@ -19,7 +19,11 @@ def begin(board):
     """The Trial that this start belongs to, or whose outcome it has to publish; None without one."""
     folder = beside(board, "")[:-1]
     record = load(folder)
-    runs = record.state == TRIAL and sys.path[0] == "%s/%s" % (folder, record.other)
+    if record.firmware:
+        here = record.firmware == __import__("trial").firmware()
+    else:
+        here = sys.path[0] == "%s/%s" % (folder, record.other)
+    runs = record.state == TRIAL and here
     return Trial(board, folder, record, runs) if runs or record.outcome else None
 
 
@@ -131,6 +135,8 @@ class Trial:
         app = self._app
         record = self._record
         state = ("bad", self._reason) if self.failed else ("good",)
+        if record.firmware and not self.failed:
+            __import__("trial").keep_firmware()  # else the bootloader goes back to the one before
         if not told(app, record.candidate, *state):
             app.update = self
             return

@@ -24,13 +24,14 @@ _NAMES = ("", "a", "b")  # the application that a cable brought, or that is froz
 class Record:
     """The state, and its transitions; no I/O. slot: that of the good application; release: its number, 0 if it is not
     from an update; candidate: number of the release that is fetched or tried; failed: the highest that did not prove
-    itself; left, starts: of the trial; outcome; good_s: for how long the candidate has to run."""
+    itself; left, starts: of the trial; outcome; good_s: for how long the candidate has to run. firmware: the
+    candidate is firmware, for the partition of this subtype; 0: it is an application, for a slot."""
 
     def __init__(self):
         self.n = 0
         self.state = IDLE
         self.slot = self.left = self.starts = self.outcome = self.good_s = 0
-        self.release = self.candidate = self.failed = 0
+        self.release = self.candidate = self.failed = self.firmware = 0
 
     @property
     def current(self):
@@ -45,17 +46,23 @@ class Record:
     def _other(self):
         return 1 if self.slot != 1 else 2
 
-    def fetch(self, release, good_s):
-        """The other slot is blank, for this release."""
+    def fetch(self, release, good_s, firmware=0):
+        """The other slot is blank, for this release; or the beginning of the partition `firmware` is."""
         self.state = FETCH
         self.candidate = release
         self.good_s = good_s
+        self.firmware = firmware
 
     def begin_trial(self):
         """The candidate is in its slot; the next start is its first."""
         self.state = TRIAL
         self.left = STARTS
         self.starts = 0
+
+    @property
+    def is_tried(self):
+        """True if the candidate is to start. Firmware is, until the bootloader knows that it is good, too."""
+        return self.state == TRIAL or (self.firmware > 0 and self.outcome == GOOD)
 
     def start(self, was_cut):
         """A start during the trial; was_cut: a power cut ended the one before. Returns the folder that starts."""
@@ -66,11 +73,13 @@ class Record:
             return self.current
         self.left -= 1
         self.starts += 1
-        return self.other
+        return self.current if self.firmware else self.other
 
     def bad(self):
         """The candidate has failed."""
         self.state = IDLE
+        if self.release == self.candidate:  # firmware that was good, and starts no more
+            self.release = 0
         self.outcome = BAD
         self.failed = max(self.failed, self.candidate)
 
@@ -78,7 +87,8 @@ class Record:
         """The candidate has proved itself."""
         self.state = IDLE
         self.outcome = GOOD
-        self.slot = self._other()
+        if not self.firmware:
+            self.slot = self._other()
         self.release = self.candidate
 
     def pack(self):
@@ -95,7 +105,7 @@ class Record:
             self.release,
             self.candidate,
             self.failed,
-            0,  # once a CRC: the format stays
+            self.firmware,
             self.starts,
         )
         return body + struct.pack("<I", crc32(body))
@@ -110,7 +120,7 @@ def unpack(data):
     magic, version, record.state, record.slot, record.left, record.outcome, record.good_s, *rest = struct.unpack(
         _FORM, data[:size]
     )
-    record.n, record.release, record.candidate, record.failed, _, record.starts = rest
+    record.n, record.release, record.candidate, record.failed, record.firmware, record.starts = rest
     return record if magic == _MAGIC and version == _VERSION else None
 
 

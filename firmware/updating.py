@@ -20,7 +20,7 @@ _FRAME = const(32)  # bytes of a PUBLISH with a chunk, beside the topic as long 
 _WORK_MS = const(200)  # without running the client
 _LONGEST_PAUSE_MS = const(300_000)
 _PATIENCE_MS = const(2_000)  # for which a device that would sleep waits for a chunk
-_MODULES = ("updating", "slot", "announcement", "update_record")
+_MODULES = ("updating", "slot", "firmware_slot", "announcement", "update_record")
 
 
 def folder_of(board):
@@ -110,19 +110,35 @@ class Update:
         release = self._checked(announced, record)
         if not release:
             return  # what is being fetched goes on: anybody may have sent this one
-        from slot import Slot, erase
-
         self.close()
         self._slot = None
         self._number = number = release["release"]
-        place = "%s/%s" % (self._folder, record.other)
-        if (record.state, record.candidate, record.good_s) != (FETCH, number, release["trial_s"]):
-            erase(place)
-            record.fetch(number, release["trial_s"])
+        good_s, firmware = release["trial_s"], release["target"]
+        if (record.state, record.candidate, record.good_s, record.firmware) != (FETCH, number, good_s, firmware):
+            self._erase(record, firmware)
+            record.fetch(number, good_s, firmware)
             store(self._folder, record)
         self._report(number, "fetch")  # also when it goes on: it may have been refused meanwhile
         self._pause_ms = self._app.config.timeout_ms
-        self._slot = Slot(place, release["index"], unhexlify(release["sha256"]))
+        self._slot = self._slot_of(release, record)
+
+    def _erase(self, record, firmware):
+        from slot import erase
+
+        erase(self._place(record))
+        if firmware:
+            self._app.board.firmware_slot().erase(firmware)
+
+    def _slot_of(self, release, record):
+        digest = unhexlify(release["sha256"])
+        if record.firmware:
+            return self._app.board.firmware_slot().Slot(record.firmware, release["size"], digest)
+        from slot import Slot
+
+        return Slot(self._place(record), release["index"], digest)
+
+    def _place(self, record):
+        return "%s/%s" % (self._folder, record.other)
 
     def _checked(self, announced, record):
         # What is announced, a dict; None if it is refused, or has an outcome: it is retained, so it comes again.
@@ -136,13 +152,24 @@ class Update:
             if record.state == TRIAL:
                 raise Refused("this device started without its launcher: bring main.py, on Linux set INFLIGHT_HOME")
             release = check(announced, self._keys(record), self._app.board.NAME, record)
-            self._make_room(release["blocks"] * _UNIT, record)
+            release["target"] = self._target(release, record)
             return release
         except Refused as e:
             self._report(announced_number, "refused", str(e))
         finally:
             sys.modules.pop("announcement", None)
         return None
+
+    def _target(self, release, record):
+        # Subtype of the partition where its firmware goes; 0: it is an application, for the other slot. Raises Refused.
+        if "chip" not in release:
+            self._make_room(release["blocks"] * _UNIT, record)
+            return 0
+        if hasattr(self._app.board, "firmware_slot"):
+            return self._app.board.firmware_slot().target(release)
+        from announcement import Refused
+
+        raise Refused("the firmware of this board comes by cable only")
 
     def _tell_again(self, number, record):
         # Whoever announces it may not know: another state has replaced it, or the broker has lost it.
@@ -152,7 +179,7 @@ class Update:
         reason = "it has failed before"
         try:
             if number == record.candidate:
-                with open("%s/%s.reason" % (self._folder, record.other)) as f:
+                with open(self._place(record) + ".reason") as f:
                     reason = f.read()
         except OSError:
             pass  # it was not written
@@ -182,7 +209,7 @@ class Update:
         from announcement import Refused
         from slot import reclaim, room
 
-        unit, blocks = room("%s/%s" % (self._folder, record.other))
+        unit, blocks = room(self._place(record))
         missing = -(-size // unit) - blocks
         if missing > 0 and not (record.current and reclaim(unit, missing)):
             raise Refused("too large: it needs %d KB of flash, %d are free" % (size >> 10, blocks * unit >> 10))
@@ -236,8 +263,9 @@ class Update:
     def _switch(self):
         self._slot.verify()
         record = load(self._folder)
-        self._keep_keys(record)
-        with open("%s/%s.errors" % (self._folder, record.other), "w") as f:
+        if not record.firmware:
+            self._keep_keys(record)
+        with open(self._place(record) + ".errors", "w") as f:
             f.write(json.dumps(list(self._app.errors)))  # these are not the release's
         record.begin_trial()
         store(self._folder, record)

@@ -140,6 +140,12 @@ def stop_watchdog():
         machine.WDT(timeout=_DAY_MS)  # it cannot be stopped
 
 
+def firmware_slot():
+    import firmware_slot
+
+    return firmware_slot
+
+
 # --- network and clock ---
 
 

@@ -9,3 +9,25 @@ def was_cut(folder):
 
 def watchdog():
     machine.WDT(timeout=180_000)
+
+
+# --- firmware ---
+
+
+def firmware():
+    from esp32 import Partition
+
+    return Partition(Partition.RUNNING).info()[1]  # type: ignore[arg-type]
+
+
+def start_firmware(subtype):
+    from esp32 import Partition
+
+    Partition.find(Partition.TYPE_APP, subtype)[0].set_boot()
+    machine.reset()
+
+
+def keep_firmware():
+    from esp32 import Partition
+
+    Partition.mark_app_valid_cancel_rollback()

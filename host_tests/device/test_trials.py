@@ -12,92 +12,10 @@ try:
     import socket  # noqa: F401
 except ImportError:
     raise SkipTest("has no sockets") from None
+from trial_app import App, Board
 from update_record import BAD, GOOD, IDLE, TRIAL, Record, load, store
 
 FOLDER = "inflight-test-%s" % "".join("%02x" % b for b in os.urandom(6))
-
-
-class Restart(Exception):
-    pass
-
-
-class Board:
-    def __init__(self, cause=codes.SOFT):
-        self.cause = cause
-
-    def config_path(self):
-        return FOLDER + "/config.json"
-
-    def reset_cause(self):
-        return self.cause
-
-    def sleep(self, ms, deep=False):
-        raise Restart
-
-
-class Config:
-    def __init__(self, sleep_ms):
-        self.sleep_ms = sleep_ms
-        self.watchdog_ms = 0
-        self.root, self.device = "inflight", "box"
-
-
-class Client:
-    connected = False
-    pending = 1
-
-    def __init__(self):
-        self.missing = []
-        self.full = False  # the journal
-        self.subscribed = []
-
-    def subscribe(self, name, *_):
-        self.subscribed.append(name)
-
-    def fits(self, kind, size):
-        return not self.full
-
-    def is_pending(self, mid):
-        return mid in self.missing
-
-
-class App:
-    """What a Trial needs of an application. Its birth message has Message ID 7."""
-
-    def __init__(self, board, sleep_ms=0):
-        self.board = board
-        self.config = Config(sleep_ms)
-        self.client = self.journal = Client()
-        self.journal.commit = lambda: None
-        self.errors = {}
-        self.crash = self.update = None
-        self.up = 0
-        self.told = []
-
-    def uptime(self):
-        return self.up
-
-    def report(self, topic, fields, retain):
-        self.told.append((topic, fields, retain))
-
-    def _publish_status(self, state, **more):
-        return 7
-
-    def connect(self):
-        self.client.connected = True
-        self.client.missing.append(7)
-        self._publish_status("online")
-
-    def acknowledge(self):
-        self.client.missing.remove(7)
-
-    def step(self):
-        """Returns False if it has restarted."""
-        try:
-            self.update.step()
-            return True
-        except Restart:
-            return False
 
 
 class Device:
@@ -128,7 +46,7 @@ class Device:
 
     def start(self, slot="b", cause=codes.SOFT, full=False):
         """Starts the application in `slot`; full: its journal is. Returns it, and the Trial."""
-        board = Board(cause)
+        board = Board(FOLDER, cause)
         sys.path.insert(0, "%s/%s" % (FOLDER, slot))
         try:
             trial = trials.begin(board)

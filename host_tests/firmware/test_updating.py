@@ -1,5 +1,7 @@
 """Announcements and chunks on a fake board: whatever comes, the device goes on, and unloads what it loaded."""
 
+import hashlib
+import importlib
 import json
 import random
 import struct
@@ -9,7 +11,10 @@ from zlib import crc32
 
 import pytest
 
+from dev.setup.common import CHECKOUT
+from esp32_partitions import FIRST, SECOND, SECTOR, Chip, firmware
 from inflight_tools.update import keys
+from inflight_tools.update.release import _signed
 from inflight_tools.update.release import make as make_release
 from update_record import TRIAL, Record, load, store
 
@@ -225,6 +230,67 @@ def test_a_forged_announcement_does_not_end_a_fetch(device, broker, published, u
     told = published("release")[-1]
     assert (told["release"], told["reason"]) == (8, "not signed by a key of this device")
     serve(device, broker, published, until, release)
+
+
+# --- firmware ---
+
+FIRMWARE = firmware(2, 2 * SECTOR + 100)
+
+
+def firmware_release(key, number=7, chip=0):
+    """A release of FIRMWARE as the command makes it, which needs MicroPython's file for a board."""
+    own = {"chip": chip, "sha256": hashlib.sha256(FIRMWARE).hexdigest()}
+    return _signed(FIRMWARE, own, key, number, "ram", 300, 6)
+
+
+@pytest.fixture
+def chip(device, monkeypatch):
+    """The chip of `device`, which has two partitions for firmware."""
+    chip = Chip()
+    monkeypatch.syspath_prepend(CHECKOUT / "boards/esp32")
+    monkeypatch.setitem(sys.modules, "esp32", chip.inside)
+    monkeypatch.delitem(sys.modules, "firmware_slot", raising=False)
+    device.board.firmware_slot = lambda: importlib.import_module("firmware_slot")
+    return chip
+
+
+def test_firmware_goes_into_the_other_partition(device, chip, broker, published, until, key, tmp_path):
+    chip.content[SECOND][:] = firmware(7, 4 * SECTOR)
+    release = firmware_release(key)
+    announce(broker, release.announcement)
+    serve(device, broker, published, until, release)
+    record = load(str(tmp_path))
+    assert (record.firmware, record.candidate, record.current) == (SECOND, 7, "")
+    assert bytes(chip.content[SECOND][: len(FIRMWARE)]) == FIRMWARE
+    assert states(published) == ["fetch", "trial"] and chip.selected == FIRST
+    assert "firmware_slot" not in sys.modules
+
+
+def test_firmware_that_is_announced_anew_goes_on(device, chip, broker, published, until, key):
+    release = firmware_release(key)
+    announce(broker, release.announcement)
+    until(device, lambda: published("want"))
+    give(broker, published("want")[0], FIRMWARE)
+    until(device, lambda: len(published("want")) > 1)
+    announce(broker, b"")
+    until(device, lambda: device.update is None)
+    wanted = len(published("want"))
+    announce(broker, release.announcement)
+    until(device, lambda: len(published("want")) > wanted)
+    serve(device, broker, published, until, release, wanted)
+    assert bytes(chip.content[SECOND][: len(FIRMWARE)]) == FIRMWARE
+
+
+def test_firmware_for_another_chip_is_refused(device, chip, broker, published, until, key):
+    announce(broker, firmware_release(key, chip=9).announcement)
+    until(device, lambda: published("release"))
+    assert published("release")[0]["reason"] == "its firmware is for another chip"
+
+
+def test_a_board_whose_firmware_comes_by_cable(device, broker, published, until, key):
+    announce(broker, firmware_release(key).announcement)
+    until(device, lambda: published("release"))
+    assert published("release")[0]["reason"] == "the firmware of this board comes by cable only"
 
 
 # --- what is told ---

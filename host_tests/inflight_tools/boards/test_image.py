@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from host_tests.inflight_tools.boards.made_firmware import CHIP_IDS, MB, esp_application, esp_firmware
+from host_tests.inflight_tools.boards.made_firmware import CHIP_IDS, MB, esp_application, esp_firmware, pico_firmware
 from host_tests.inflight_tools.boards.mounted import mounted
 from host_tests.processes import INFLIGHT
 from inflight_tools.boards import bundle
 from inflight_tools.boards.device.files import RECORD, sha
-from inflight_tools.boards.images.esp32 import Esp32Image, read_table
+from inflight_tools.boards.images.esp32 import Esp32Image, application, read_table
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.cache import find_firmware, firmware_folders
 
@@ -126,6 +126,49 @@ def test_firmware_with_two_applications_starts_the_first():
     assert mounted(content(image, "vfs")) == FILES
 
 
+@pytest.mark.parametrize("flash_mb, each", [(4, 0x1A0000), (8, 0x200000), (16, 0x200000)])
+def test_two_partitions_for_firmware(tmp_path, flash_mb, each):
+    firmware = esp_firmware(size=0x198710)  # as large as that of MicroPython 1.26
+    image = Esp32Image(ESP32, firmware, FILES, flash_mb, ota=True)
+    files = 0x10000 + 2 * each
+    assert partitions(image) == {
+        "nvs": (0x9000, 0x4000),
+        "otadata": (0xD000, 0x2000),
+        "phy_init": (0xF000, 0x1000),
+        "ota_0": (0x10000, each),
+        "ota_1": (0x10000 + each, each),
+        "vfs": (files, flash_mb * MB - 0x10000 - files),
+        "mqtt": (flash_mb * MB - 0x10000, 0x10000),
+    }
+    names = [name for name, _, _ in image.pieces()]
+    assert names[:5] == ["bootloader", "partition table", "otadata", "ota_0", "files"]
+    assert content(image, "otadata") == b"\xff" * 0x2000
+    assert content(image, "ota_0").startswith(application(ESP32, firmware))
+    assert image_info(image, tmp_path / "image.bin").count("(valid)") == 2
+    assert mounted(content(image, "vfs")) == FILES
+
+
+def test_firmware_with_two_applications_keeps_its_own_partitions():
+    layout = [("nvs", "nvs", 0x4000), ("otadata", "ota", 0x2000), ("phy_init", "phy", 0x1000)]
+    layout += [("ota_0", "ota_0", 0x180000), ("ota_1", "ota_1", 0x180000), ("vfs", "fat", 0xF0000)]
+    firmware = esp_firmware(layout=layout)
+    assert partitions(Esp32Image(ESP32, firmware, FILES, ota=True)) == partitions(Esp32Image(ESP32, firmware, FILES))
+
+
+def test_no_space_for_two_applications():
+    with pytest.raises(ValueError, match="^the firmware takes 4032 KiB of 4096 KiB of flash: no room"):
+        Esp32Image(ESP32, esp_firmware(size=0x1E0000), FILES, ota=True)
+
+
+@pytest.mark.parametrize("board, wanted", [("esp32", "ota_1"), ("pico_w", "error: OTA=1 is for an ESP32")])
+def test_the_command_makes_space_for_a_second_firmware(tmp_path, board, wanted):
+    (tmp_path / "config.json").write_text('{"host": "b", "wifi_ssid": "attic", "wifi_key": "secret-key"}')
+    (tmp_path / "firmware").write_bytes(esp_firmware() if board == "esp32" else pico_firmware())
+    command = [*INFLIGHT, "board", "image", "--board", board, "--firmware", "firmware", "--ota"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert wanted in done.stdout + done.stderr and (done.returncode == 0) == (board == "esp32")
+
+
 def test_pieces_do_not_contain_the_journal_and_settings_of_the_radio():
     image = Esp32Image(ESP32, esp_firmware(), FILES)
     assert {name for name, _, _ in image.pieces()} == {"bootloader", "partition table", "factory", "files"}
@@ -151,11 +194,11 @@ def test_the_file_has_the_application_and_only_the_owner_can_read_it(tmp_path):
     made = tmp_path / "new/it"
     assert made.stat().st_mode & 0o077 == 0
     found = mounted(made.read_bytes()[0x200000 - 0x1000 : 0x3F0000 - 0x1000])
-    application = bundle.files("esp32")
+    files = bundle.files("esp32")
     assert found["/config.json"] == (tmp_path / "config.json").read_bytes()
-    assert {path: found[path] for path in application} == application
+    assert {path: found[path] for path in files} == files
     # `deploy` compares this record with new files.
-    assert json.loads(found[RECORD]) == {path: sha(content) for path, content in application.items()}
+    assert json.loads(found[RECORD]) == {path: sha(content) for path, content in files.items()}
 
 
 def test_json_output(tmp_path):

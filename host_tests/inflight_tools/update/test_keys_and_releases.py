@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 
 import announcement
 from announcement import SIGNATURE, Refused, check, is_signed
+from host_tests.inflight_tools.boards.made_firmware import CHIP_IDS, esp_firmware
 from inflight import sectors
 from inflight_tools import cli
 from inflight_tools.boards import bundle
+from inflight_tools.boards.images.variants import variant
 from inflight_tools.update import keys, release
 from update_record import Record
 
@@ -210,6 +212,44 @@ def taken(made):
         with fs.open("/a.image", "ab") as file:
             file.write(made.image[at : at + 1000])
     return fs.used_block_count - blank
+
+
+def test_a_release_of_firmware(tmp_path, run):
+    path = tmp_path / "release.key"
+    keys.generate(path)
+    for board in ("esp32", "esp32s3"):
+        (tmp_path / "firmware.bin").write_bytes(esp_firmware(board, variant(board).bootloader))
+        words = ("release", "--board", board, "--firmware", tmp_path / "firmware.bin", "--number", 7, "--key", path)
+        done = run(*words, "--out", tmp_path / "r", "--json")
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        made = release.load(tmp_path / "r")
+        assert told == made.fields | {"path": str(tmp_path / "r")}
+        assert (told["release"], told["board"], told["chip"]) == (7, "esp32", CHIP_IDS[board])
+        assert made.image[0] == 0xE9 and hashlib.sha256(made.image).hexdigest() == told["sha256"]
+        assert is_signed(made.announcement[:-SIGNATURE], made.announcement[-SIGNATURE:], modulus(keys.load(path)))
+    done = run(*words, "--accept", keys.public(keys.load(path)))
+    assert done.exit_code == 1 and "--accept" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "board, content, reason",
+    [
+        ("pico_w", b"", "comes by cable only"),
+        ("esp32", b"", "this is not firmware"),
+        ("esp32", esp_firmware("esp32s3", 0), "for chip esp32s3"),
+        ("esp32", esp_firmware()[:-3], "damaged or cut short"),
+        ("esp32", esp_firmware(banner=b"MicroPython v1.20.0 on 2023-04-26"), "1.22 or newer"),
+    ],
+)
+def test_wrong_firmware_is_refused_in_one_line(tmp_path, run, board, content, reason):
+    path = tmp_path / "release.key"
+    keys.generate(path)
+    (tmp_path / "firmware.bin").write_bytes(content)
+    words = ("release", "--board", board, "--firmware", tmp_path / "firmware.bin", "--number", 7, "--key", path)
+    done = run(*words, "--out", tmp_path / "r")
+    assert done.exit_code == 1 and reason in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "r").exists()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,20 @@ from typing import Annotated
 
 import typer
 
-from inflight_tools.boards.image import Board, Ca, Cert, Config, Firmware, FlashMb, Key, Sha256, make, one_line, say
+from inflight_tools.boards.image import (
+    Board,
+    Ca,
+    Cert,
+    Config,
+    Firmware,
+    FlashMb,
+    Key,
+    Ota,
+    Sha256,
+    make,
+    one_line,
+    say,
+)
 
 _INFO = "INFO_UF2.TXT"  # on every boot drive
 _DRIVE_S = 20  # until a boot drive is mounted
@@ -27,11 +40,12 @@ def main(
     cert: Cert = None,
     key: Key = None,
     flash_mb: FlashMb = None,
+    ota: Ota = False,
     erase: Annotated[bool, typer.Option("--erase", help=f"even if this loses {_LOST}")] = False,
 ):
     """Writes firmware, application and settings to a board on a port or boot drive."""
     with one_line():
-        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb)
+        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb, ota)
         (_uf2 if made.variant.family else _esp32)(made, port, erase)
 
 

@@ -24,6 +24,7 @@ Ca = Annotated[Path | None, typer.Option(help="certificate of the authority that
 Cert = Annotated[Path | None, typer.Option(help="the certificate that tls_cert names")]
 Key = Annotated[Path | None, typer.Option(help="the private key that tls_key names")]
 FlashMb = Annotated[int | None, typer.Option(help="ESP32: MB of flash, if not what the firmware says")]
+Ota = Annotated[bool, typer.Option("--ota", help="ESP32: space for a second firmware, for updates over MQTT")]
 console = Console()
 
 
@@ -42,11 +43,11 @@ def one_line():
     raise typer.Exit(1)
 
 
-def make(board, firmware, sha256, config, ca, cert, key, flash_mb):
+def make(board, firmware, sha256, config, ca, cert, key, flash_mb, ota):
     """The image for BOARD= `board`. The configuration is checked first. ValueError with one line for any error."""
     chosen = variant(board)
     own = settings(config, ca, cert, key)
-    return _composed(chosen, obtain(chosen, firmware, sha256), own, config, flash_mb)
+    return _composed(chosen, obtain(chosen, firmware, sha256), own, config, flash_mb, ota)
 
 
 def make_bare(board, firmware, advice):
@@ -55,13 +56,15 @@ def make_bare(board, firmware, advice):
     return _composed(board, obtain(board, firmware, advice=advice), {})
 
 
-def _composed(chosen, content, own, config=None, flash_mb=None):
+def _composed(chosen, content, own, config=None, flash_mb=None, ota=False):
     files = bundle.files(chosen.folder)
     # The list of the application's files, for `make deploy`.
     files[RECORD] = json.dumps({path: sha(content) for path, content in files.items()}).encode()
     if taken := own.keys() & files.keys():
         raise ValueError(f"{config}: {min(taken)} belongs to the application: write another path")
     if chosen.family:
+        if ota:
+            raise ValueError(f"OTA=1 is for an ESP32: the firmware of a {chosen.title} comes by cable only")
         from inflight_tools.boards.images.uf2 import Uf2Image
 
         return Uf2Image(chosen, content, files | own)
@@ -69,7 +72,7 @@ def _composed(chosen, content, own, config=None, flash_mb=None):
 
     if flash_mb not in (None, *FLASH_MB):
         raise ValueError(f"FLASH_MB={flash_mb}: use one of {', '.join(map(str, FLASH_MB))}")
-    return Esp32Image(chosen, content, files | own, flash_mb)
+    return Esp32Image(chosen, content, files | own, flash_mb, ota)
 
 
 def say(text):
@@ -85,12 +88,13 @@ def main(
     cert: Cert = None,
     key: Key = None,
     flash_mb: FlashMb = None,
+    ota: Ota = False,
     out: Annotated[Path | None, typer.Option(help="default: build/inflight-<board>.bin or .uf2")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print path, size and SHA-256 as JSON instead")] = False,
 ):
     """Writes the image of a bare board to a file. It contains the secrets of the configuration: protect it likewise."""
     with one_line():
-        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb)
+        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb, ota)
         target = out or Path("build") / f"inflight-{board}{made.suffix}"
         target.parent.mkdir(parents=True, exist_ok=True)
         content = made.file()

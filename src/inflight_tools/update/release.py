@@ -31,6 +31,7 @@ _UNIX = {"posix"}
 _IMPORTED = {"compat", "counters", "errors", "journal", "packet", "topic"}
 _SET_UP = "/lib/setup"  # modules for a device without configuration: what updates itself has one
 _NUMBER_MAX = 2**32 - 1
+_CHIP = 12  # where firmware for an ESP32 has the number of its chip, 2 bytes
 _MAGIC = b"inflight release 1\n"
 
 
@@ -93,15 +94,36 @@ def make(files, key, number, board, trial_s=300, mpy=6):
     index = index_of(files)
     image = index + b"".join(files.values())
     fields = {
+        "index": len(index),
+        "sha256": hashlib.sha256(index).hexdigest(),
+        "blocks": math.ceil(len(image) / _IN_BLOCK),
+    }
+    return _signed(image, fields, key, number, board, trial_s, mpy)
+
+
+def make_firmware(chosen, firmware, key, number, trial_s=300):
+    """The Release of `firmware`, MicroPython's .bin for Variant `chosen`, an ESP32; the others as for make()."""
+    from inflight_tools.boards.images.esp32 import application as application_of
+
+    if chosen.family:
+        raise ValueError(f"the firmware of a {chosen.title} comes by cable only: --firmware is for an ESP32")
+    image = application_of(chosen, firmware)
+    fields = {
+        "chip": int.from_bytes(image[_CHIP : _CHIP + 2], "little"),
+        "sha256": hashlib.sha256(image).hexdigest(),
+    }
+    return _signed(image, fields, key, number, chosen.folder, trial_s, 6)
+
+
+def _signed(image, own, key, number, board, trial_s, mpy):
+    fields = {
         "release": number,
         "board": board,
         "micropython": _MICROPYTHON,
         "mpy": mpy,
         "journal": JOURNAL,
-        "index": len(index),
-        "sha256": hashlib.sha256(index).hexdigest(),
+        **own,
         "size": len(image),
-        "blocks": math.ceil(len(image) / _IN_BLOCK),
         "trial_s": trial_s,
     }
     body = json.dumps(fields, separators=(",", ":")).encode()
@@ -129,6 +151,9 @@ def main(
     board: Annotated[str, typer.Option(help=f"one of {', '.join(NAMES)}, unix")],
     number: Annotated[int, typer.Option(help="number of the release, higher than that of each earlier one")],
     key: keys.Key = Path("release.key"),
+    firmware: Annotated[
+        Path | None, typer.Option(help="ESP32: a release of MicroPython, in this .bin file, not of the application")
+    ] = None,
     trial: Annotated[int, typer.Option(min=0, max=3600, help="seconds that it has to run before it is good")] = 300,
     accept: Annotated[
         list[str] | None,
@@ -137,21 +162,35 @@ def main(
     out: Annotated[Path | None, typer.Option(help="default: build/<board>-<number>.release")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print what the announcement says as JSON")] = False,
 ):
-    """Builds the application for a board, signs it, and writes it to a file for `inflight rollout`."""
+    """Builds the application for a board, or takes a firmware, signs it, and writes it to a file for `inflight
+    rollout`."""
     with one_line():
         private = keys.load(key)
-        name = folder(board)
         _check(number, accept or [])
-        files = application(name, number)
-        if accept:
-            files["keys"] = json.dumps(accept).encode()
-        release = make(files, private, number, name, trial)
+        if firmware:
+            release, what = _firmware(board, number, private, firmware, trial, accept)
+        else:
+            release, what = _application(board, number, private, trial, accept)
         target = out or Path("build") / f"{board}-{number}{SUFFIX}"
         write_atomic(target, release.pack())
     if as_json:
         print(json.dumps(release.fields | {"path": str(target)}))
     else:
-        typer.echo(f"{target}: release {number} for {name}, {len(files)} files, {len(release.image):,} bytes")
+        typer.echo(f"{target}: release {number} for {release.fields['board']}, {what}, {len(release.image):,} bytes")
+
+
+def _application(board, number, key, trial_s, accept):
+    name = folder(board)
+    files = application(name, number)
+    if accept:
+        files["keys"] = json.dumps(accept).encode()
+    return make(files, key, number, name, trial_s), f"{len(files)} files"
+
+
+def _firmware(board, number, key, path, trial_s, accept):
+    if accept:
+        raise ValueError("--accept goes with a release of the application: firmware brings no keys")
+    return make_firmware(variant(board), path.read_bytes(), key, number, trial_s), f"firmware {path.name}"
 
 
 def _check(number, accept):

@@ -2,7 +2,9 @@
 
 `mqtt` is at the end of the flash, and `vfs` takes the space between the firmware and it. So the journal keeps its
 place if later firmware is larger, and flashing a board again loses no message. The table contains both: newer firmware
-creates its own `vfs` after the last partition if there is none."""
+creates its own `vfs` after the last partition if there is none.
+
+With `ota` there are two partitions for firmware, so that a device can update it by itself."""
 
 import logging
 
@@ -20,26 +22,31 @@ _FILES = ("vfs", "ffat")  # names of the firmware's own file system
 _DATA = 1
 _FOLDER = "journal"  # where boards without partition `mqtt` keep theirs, see boards/common/storage.py
 _OTADATA, _UNDEFINED, _FAT = 0, 6, 0x81  # subtypes; MicroPython's vfs says FAT and is a littlefs
+_OTA_0 = 0x10  # subtype of the first of two partitions for firmware
+_OTADATA_SIZE = 0x2000
 _PROG = 32
 _MB = 1 << 20
+_UNIT = 64 * 1024  # partitions for firmware begin at multiples of this
 
 logging.getLogger("mp_image_tool_esp32").setLevel(logging.ERROR)  # it remarks on each gap in a table
 
 
 class Esp32Image:
     """The content of the flash of a board `variant`: `firmware` is MicroPython's .bin for it, `files` are {absolute
-    path: content}. `flash_mb`: MB of flash, if it differs from the firmware's. ValueError with one line if something
-    does not fit."""
+    path: content}. `flash_mb`: MB of flash, if it differs from the firmware's. `ota`: two partitions for firmware.
+    ValueError with one line if something does not fit."""
 
     suffix = ".bin"
 
-    def __init__(self, variant, firmware, files, flash_mb=None):
+    def __init__(self, variant, firmware, files, flash_mb=None, ota=False):
         self.variant = variant
         self.base = variant.bootloader
-        self._check_kind(firmware)
+        _check_kind(variant, firmware)
         bootloader, header = self._bootloader(firmware[: TABLE - self.base], flash_mb)
         self.flash_size = header.flash_size
         own = read_table(firmware[TABLE - self.base :][:TABLE_SIZE], self.flash_size)
+        if ota:
+            own = _with_two(own, len(_application(own, firmware, self.base)), self.flash_size)
         self.table = _with_ours(own, self.flash_size)
         self._pieces = [("bootloader", self.base, bootloader), ("partition table", TABLE, self.table.to_bytes())]
         self._pieces += self._from_firmware(firmware)
@@ -69,15 +76,6 @@ class Esp32Image:
         for part in self.table:
             yield f"{part.name:10} 0x{part.offset:06x} {part.size // 1024:6} KiB"
 
-    def _check_kind(self, firmware):
-        if len(firmware) < TABLE or firmware[0] != ImageHeader.APP_IMAGE_MAGIC:
-            raise ValueError("this is not firmware: FIRMWARE= takes MicroPython's .bin file for the board")
-        chip = ImageHeader.from_bytes(firmware).chip_name
-        if chip != self.variant.name:
-            raise ValueError(f"the firmware is for chip {chip}, not for {self.variant.name}")
-        if not firmware[TABLE - self.base :].startswith(PART_MAGIC):
-            raise ValueError("the firmware has no partition table: FIRMWARE= takes the whole one, not the .app-bin")
-
     def _bootloader(self, data, flash_mb):
         header = _verify(data, "bootloader")
         if flash_mb:
@@ -96,6 +94,31 @@ class Esp32Image:
                 yield part.name, part.offset, content
 
 
+def application(variant, firmware):
+    """What of MicroPython's .bin for a board a partition for firmware holds. ValueError with one line."""
+    _check_kind(variant, firmware)
+    check_release(firmware)
+    table = read_table(firmware[TABLE - variant.bootloader :][:TABLE_SIZE], None)
+    found = _application(table, firmware, variant.bootloader)
+    _verify(found, "application")
+    return found
+
+
+def _application(table, firmware, base):
+    part = table.app_part
+    return _trimmed(firmware[part.offset - base :][: part.size])
+
+
+def _check_kind(variant, firmware):
+    if len(firmware) < TABLE or firmware[0] != ImageHeader.APP_IMAGE_MAGIC:
+        raise ValueError("this is not firmware: FIRMWARE= takes MicroPython's .bin file for the board")
+    chip = ImageHeader.from_bytes(firmware).chip_name
+    if chip != variant.name:
+        raise ValueError(f"the firmware is for chip {chip}, not for {variant.name}")
+    if not firmware[TABLE - variant.bootloader :].startswith(PART_MAGIC):
+        raise ValueError("the firmware has no partition table: FIRMWARE= takes the whole one, not the .app-bin")
+
+
 def read_table(data, flash_size):
     """The PartitionTable in `data`; None if it is blank, ValueError if it is invalid."""
     if not data.strip(b"\xff"):
@@ -112,6 +135,29 @@ def files_hold_journal(table, read):
     part = next((part for part in table if part.name in _FILES), None)
     start = part.offset if part else table.next_part_offset()
     return _FOLDER in names(lambda block: read(start + block * BLOCK, BLOCK))
+
+
+def _with_two(own, size, flash_size):
+    """The firmware's own table with two partitions for firmware, which has `size` bytes now, in place of one. What the
+    bootloader notes about them takes the end of the radio's settings."""
+    app = own.app_part
+    if app.subtype >= _OTA_0:
+        return own
+    if not own.find("nvs"):
+        raise ValueError("the firmware's partition table has no space for OTA=1: use a firmware of MicroPython's")
+    each = max(-(-size // _UNIT) * _UNIT, min(2 * _MB, flash_size // 4))  # future firmware is larger
+    table = PartitionTable(flash_size)
+    for part in own:
+        if part.name == "nvs":
+            end = part.offset + part.size - _OTADATA_SIZE
+            table.append(part._replace(size=part.size - _OTADATA_SIZE))
+            table.append(PartitionEntry(PART_MAGIC, _DATA, _OTADATA, end, _OTADATA_SIZE, _label("otadata"), 0))
+        elif part.offset < app.offset:
+            table.append(part)
+    for k in (0, 1):
+        place = app.offset + k * each
+        table.append(PartitionEntry(PART_MAGIC, app.type, _OTA_0 + k, place, each, _label(f"ota_{k}"), 0))
+    return table
 
 
 def _with_ours(own, flash_size):

@@ -1,0 +1,135 @@
+"""How firmware gets into the other partition of an ESP32: whatever interrupts the fetch, it goes on."""
+
+import hashlib
+import sys
+
+import codes
+from announcement import Refused
+from esp32_partitions import FIRST, SECOND, SECTOR, Chip, PowerCut, firmware
+from harness import eq, raises
+from ports import install
+
+sys.path.insert(0, codes.__file__.rsplit("/", 2)[0] + "/esp32")
+SIZE = 3 * SECTOR + 700
+NEW = firmware(2, SIZE)
+
+
+def module_of(chip):
+    install(machine=chip.machine, esp32=chip.inside)
+    sys.modules.pop("firmware_slot", None)
+    import firmware_slot
+
+    return firmware_slot
+
+
+def slot_of(chip, content=NEW):
+    return module_of(chip).Slot(SECOND, len(content), hashlib.sha256(content).digest())
+
+
+def fetch(found, content=NEW, chunk=416):
+    """Fetches all of it. Returns how many bytes were asked for."""
+    asked = 0
+    while not found.complete:
+        found.step()
+        offset, size = found.wanted
+        size = min(size, chunk)
+        asked += size
+        eq(found.take(offset, memoryview(content)[offset : offset + size]), True)
+    return asked
+
+
+def check(chip, content=NEW):
+    eq(bytes(chip.content[SECOND][: len(content)]), content)
+
+
+def used(content=7):
+    """A chip whose other partition has an older firmware, which leaves no sector blank."""
+    chip = Chip()
+    chip.content[SECOND][:] = firmware(content, 4 * SECTOR)
+    module_of(chip).erase(SECOND)
+    return chip
+
+
+def test_firmware_is_fetched_over_an_older_one():
+    for chunk in (32, 416, SECTOR, 5000, SIZE):
+        chip = used()
+        eq(fetch(slot_of(chip), chunk=chunk), SIZE)
+        check(chip)
+
+
+def test_chunks_that_come_twice_or_out_of_order_change_nothing():
+    chip = used()
+    found = slot_of(chip)
+    eq(found.take(0, NEW[:100]), False)  # not asked for
+    found.step()
+    eq(found.take(100, NEW[100:200]), False)
+    eq(found.take(0, NEW[:100]), True)
+    eq(found.take(0, NEW[:100]), False)
+    eq(found.take(100, NEW[100:] + b"more"), False)
+    found.close()
+    fetch(found)
+    check(chip)
+
+
+def test_a_fetch_goes_on_after_a_power_cut_at_any_operation():
+    k = 0
+    while True:
+        chip = used()
+        chip.operations, chip.cut_at = 0, k
+        try:
+            fetch(slot_of(chip))
+            break
+        except PowerCut:
+            pass
+        before = slot_of(chip)
+        before.step()
+        assert fetch(slot_of(chip)) <= SIZE - before.wanted[0]
+        check(chip)
+        k += 1
+    assert k > SIZE // 416
+
+
+def test_at_most_two_sectors_are_fetched_again():
+    chip = used()
+    found = slot_of(chip)
+    found.step()
+    at = 0
+    while at < 2 * SECTOR + 832:
+        found.take(at, NEW[at : at + 416])
+        at += 416
+    again = slot_of(chip)
+    again.step()
+    eq(again.wanted, (2 * SECTOR, SIZE - 2 * SECTOR))
+
+
+def test_firmware_with_blank_sectors():
+    content = NEW[:SECTOR] + b"\xff" * SECTOR + NEW[2 * SECTOR :]
+    chip = used()
+    chip.operations, chip.cut_at = 0, 30
+    raises(PowerCut, fetch, slot_of(chip, content), content)
+    fetch(slot_of(chip, content), content)
+    check(chip, content)
+
+
+def test_damaged_bytes_are_fetched_once_more_and_then_refused():
+    from slot import Damaged
+
+    wrong = NEW[:-1] + b"x"
+    chip = used()
+    raises(Damaged, fetch, slot_of(chip), wrong)
+    fetch(slot_of(chip))
+    check(chip)
+    eq(fetch(slot_of(chip)), SIZE - 3 * SECTOR)  # it is there, but for the last sector
+
+
+def test_where_firmware_goes():
+    chip = Chip()
+    release = {"chip": 0, "size": SIZE}
+    eq(module_of(chip).target(release), SECOND)
+    chip.content[SECOND][:100] = firmware(2, 100)
+    chip.running = SECOND
+    eq(module_of(chip).target(release), FIRST)
+    for fields, wanted in (({"chip": 9}, "for another chip"), ({"size": 5 * SECTOR}, "too large: firmware of 20 KB")):
+        error = raises(Refused, module_of(chip).target, dict(release, **fields))
+        assert wanted in str(error), error
+    assert "OTA=1" in str(raises(Refused, module_of(Chip(parts=1)).target, release))
