@@ -37,9 +37,9 @@ def bare(firmware=None):
     return flash
 
 
-def finished(files):
-    """The flash with what `make image` writes: it has a partition for the journal."""
-    whole = Esp32Image(variant("esp32"), FIRMWARE.find().read_bytes(), files).file()
+def finished(files, ota=False):
+    """The flash with what `make image` writes: it has a partition for the journal, with `ota` two for firmware."""
+    whole = Esp32Image(variant("esp32"), FIRMWARE.find().read_bytes(), files, ota=ota).file()
     return bytearray(b"\xff") * variant("esp32").bootloader + whole
 
 

@@ -2,21 +2,17 @@
 always starts, nothing that publish() accepted is lost, and the outcome of each release is the right one."""
 
 import os
-import queue
 import random
 from collections import Counter
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from dev.power import HOW
 from dev.subscriber import Subscriber
 from host_tests.emulated_boards import each_cut
+from host_tests.emulated_boards.fleet import BROKEN, GOOD, Fleet, Outcomes
 from host_tests.emulated_boards.judge import Cuts, compare, judge
-from host_tests.emulated_boards.tasks import CODE, harness
-from inflight_tools.boards.bundle import compile_mpy, files
 from inflight_tools.boards.device.broker import Broker
-from inflight_tools.update import keys, release
 from inflight_tools.update.server import Server
 from update_record import FETCH, TRIAL
 
@@ -24,47 +20,6 @@ pytestmark = pytest.mark.timeout(6 * 3600)
 LIVES = int(os.environ.get("LIVES", "0"))  # that a power cut ends, for each release; the last ones have no cut
 _LIFE_S = 3600
 _STATES = {FETCH: "fetch", TRIAL: "trial"}
-GOOD, BROKEN = "good", "bad"
-
-
-class Fleet:
-    """The releases for one board, as its owner makes and announces them."""
-
-    def __init__(self, sensor, port):
-        self.key = rsa.generate_private_key(65537, keys.BITS)
-        self._sensor, self._port = sensor, port
-
-    def files(self):
-        """What a cable has brought: an application that accepts releases with this key."""
-        board = self._sensor.BOARD
-        often = {"interval_ms": 3000, "health_ms": 60_000, "qos": 2, "keepalive": 0}  # emulated boards are slow
-        config = self._sensor.config(self._port, "box", update_keys=[keys.public(self.key)], **often)
-        return files(board) | harness(board) | {"/main.py": (CODE / "updated.py").read_bytes(), "/config.json": config}
-
-    def release(self, number, outcome):
-        board = self._sensor.BOARD
-        found = release.application(board, number)
-        if outcome == BROKEN:
-            found["assemble.mpy"] = compile_mpy("raise RuntimeError('a defect')", "assemble")
-        return release.make(found, self.key, number, board, trial_s=20)
-
-
-class Outcomes:
-    """What devices publish of releases."""
-
-    def __init__(self, server):
-        self._server = server
-        self.told = {}  # {number: state}
-
-    def of(self, number):
-        """The outcome of a release, None before it."""
-        while True:
-            try:
-                _, kind, fields = self._server.events.get_nowait()
-            except queue.Empty:
-                return self.told.get(number)
-            if kind == "release" and fields["state"] in (GOOD, BROKEN):
-                self.told[fields["release"]] = fields["state"]
 
 
 def phase(emulated, flash):
