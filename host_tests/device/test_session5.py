@@ -773,3 +773,87 @@ def test_heap():
         used = gc.mem_alloc() - before
         gc.enable()
         eq((qos, used), (qos, 20 * copying))
+
+
+# --- messages in the journal that this life cannot take as the one before ---
+
+
+def test_the_id_of_a_message_that_is_too_long_after_a_reconnection():
+    """[MQTT5-4.3.3-1] The broker may hold it: a PUBREL ends that, before another message can have it. What was told as
+    dropped is not completed as well."""
+    for restart in (False, True):
+        for left in (False, True):
+            device = RamFlash()
+            peer = Peer5(device)
+            peer.up()
+            peer.publish(bytes(100), 2)
+            if left:
+                peer.sent()
+            peer.lose()
+            if restart:
+                peer = Peer5(device)
+            found = peer.up(1, False, (MAXIMUM, 50))
+            if left:
+                eq(brief(found), [(PUBREL, 1, False)])
+                eq(brief(peer.up(1, False, (MAXIMUM, 50))), [(PUBREL, 1, False)])  # also after another reconnection
+                eq(peer.feed(wire.pubcomp(1, 0x92)), [])
+            else:
+                eq(brief(found), [])
+            eq((peer.count("undeliverable"), peer.count("dropped"), peer.count("completed")), (1, 1, 0))
+            eq((peer.session.pending, peer.session.completed), (0, 0))
+            peer.publish(b"next", 2)
+            eq(brief(peer.sent()), [(PUBLISH, 2, False)])
+
+
+def test_a_message_that_was_given_up_ends_with_the_session():
+    peer = Peer5(RamFlash())
+    peer.up()
+    peer.publish(bytes(100), 2)
+    peer.sent()
+    peer.lose()
+    eq(brief(peer.up(1, False, (MAXIMUM, 50))), [(PUBREL, 1, False)])
+    eq(peer.up(0), [])
+    eq((peer.session.pending, peer.count("orphaned"), peer.count("completed")), (0, 0, 0))
+
+
+def test_released_messages_behind_a_smaller_window():
+    """[MQTT5-3.2.2-5] The broker has lost the session: they are done, as those in the window."""
+    device = RamFlash()
+    peer = Peer5(device, max_inflight=4)
+    peer.up()
+    for k in range(4):
+        peer.publish(b"%d" % k, 2)
+    peer.sent()
+    peer.feed(b"".join([wire.pubrec(mid) for mid in (1, 2, 3)]))
+    peer = Peer5(device, max_inflight=1)
+    eq(brief(peer.up(0)), [(PUBLISH, 4, False)])
+    eq((sorted(peer.session.ended), peer.count("orphaned"), peer.session.pending), ([1, 2, 3], 3, 1))
+
+
+def test_a_buffer_that_is_too_small_for_what_waits():
+    """It is said at once: otherwise nothing would ever leave. Nothing is lost."""
+    for topic, properties in ((b"t" * 80, None), (b"t" * 10, made(user=[("k", "v" * 70)]))):
+        device = RamFlash()
+        peer = Peer5(device)
+        peer.publish(b"x", 1, topic, False, properties)
+        error = raises(ValueError, new_session, device, 128)
+        needed = int(str(error).split()[1])
+        raises(ValueError, new_session, device, needed - 2)
+        session = new_session(device, needed)
+        eq(session.pending, 1)
+        peer = Peer5(device, needed)
+        (p,) = peer.up()
+        eq((p.topic.encode(), p.payload), (topic, b"x"))
+
+
+def new_session(device, buffer):
+    from inflight.handshake5 import new_session
+    from inflight.journal import Journal
+
+    return new_session(None, False, 0, Journal(device), bytearray(buffer), b"dev")
+
+
+def made(**fields):
+    from inflight.properties5 import properties
+
+    return properties(**fields)

@@ -15,8 +15,7 @@ import inflight.packet as packet
 from .compat import ticks_add, ticks_diff
 from .journal import OUT
 from .mqtt5 import EXPIRED
-from .outbound import SEND
-from .send_buffer5 import has_expiry
+from .stored5 import has_expiry, is_unsent
 
 
 class Seconds:
@@ -84,18 +83,11 @@ def drop_expired(session):
     at = journal.scan(OUT, -1)
     while at >= 0:
         expires = _times(journal, at)[1]
-        if 0 <= expires <= clock.value and _is_unsent(session.outbound, at):
+        if 0 <= expires <= clock.value and is_unsent(session.outbound, at):
             expired(session, at)
         elif expires >= 0:
             clock.due = min(clock.due, max(expires, clock.value + 1))
         at = journal.scan(OUT, at)
-
-
-def _is_unsent(window, address):
-    for i in range(window.rows):
-        if window.addresses[i] == address:
-            return window.states[i] == SEND  # nor DUP
-    return window.journal.found_seq >= window.sent_below
 
 
 def expired(session, address):

@@ -35,8 +35,7 @@ from .cursor import (
 from .handshake import accepted
 from .journal import DONE, OUT, RELEASED, SESSION
 from .mqtt5 import MOST_INFLIGHT, ORPHANED, REPUBLISHED, UNDELIVERABLE, Session5
-from .outbound import REL, SEND, STATE
-from .send_buffer5 import stored_size
+from .outbound import ALONE, REL, SEND, STATE
 from .session_record import CLEAN
 
 _CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
@@ -65,9 +64,24 @@ def new_session(session_expiry, clean_session, slept, journal, buffer, name, *se
     """Returns the client's session."""
     adopt = not (name or clean_session)
     made = Session5(journal, buffer, name, *settings, adopt=adopt, session_expiry=session_expiry or 0xFFFFFFFF)
+    if journal and journal.live:
+        _check_space(journal, len(made.out.buf))
     if made.out.clock:
         made.out.clock.value += slept
     return made
+
+
+def _check_space(journal, space):
+    # A life before had a larger buffer, or another level.
+    from .stored5 import space_needed
+
+    at = journal.scan(OUT, -1)
+    while at >= 0:
+        needed = space_needed(journal, at)
+        if journal.found_state != RELEASED and needed > space:
+            raise ValueError("buffer: %d bytes at least, for a message in the journal" % (2 * needed))
+        at = journal.scan(OUT, at)
+    unload("stored5")
 
 
 def stored_client_id(journal):
@@ -191,16 +205,32 @@ def _apply(session, found):
 def _republish(session):
     window = session.outbound
     window.sent_below = 0
-    ended = []
+    ended = _orphans_behind(window)
+    session.count[ORPHANED] += len(ended)
     for i in range(window.rows - 1, -1, -1):
         state = window.states[i]
         if state & STATE >= REL:
-            ended.append(window.mids[i])
+            if not state & ALONE:  # else it was given up before
+                ended.append(window.mids[i])
+                session.count[ORPHANED] += 1
             window.finish(i)
-            session.count[ORPHANED] += 1
         elif state != SEND:
             window.states[i] = SEND
             session.count[REPUBLISHED] += 1
+    return ended
+
+
+def _orphans_behind(window):
+    # Those past PUBREC of a life with a larger window: behind this one, they would enter it as if the broker knew them.
+    journal = window.journal
+    ended = []
+    at = journal.scan(OUT, -1) if window.queued else -1
+    while at >= 0:
+        if journal.found_state == RELEASED and not window.holds(at):
+            ended.append(journal.found_mid)
+            journal.mark(at, DONE)
+            window.queued -= 1
+        at = journal.scan(OUT, at)
     return ended
 
 
@@ -212,11 +242,13 @@ def _drop_undeliverable(session):
     if most >= journal.largest + 2:
         return
     from .refusing5 import tell
+    from .stored5 import may_be_received, packet_size
 
     at = journal.scan(OUT, -1)
     while at >= 0:
-        if journal.found_state != RELEASED and stored_size(journal, at) > most:
+        if journal.found_state != RELEASED and packet_size(journal, at) > most:
             mid = journal.found_mid
-            window.give_up(at)
+            window.give_up(at, may_be_received(window, at))
             tell(session, UNDELIVERABLE, _TOO_LONG, mid)
         at = journal.scan(OUT, at)
+    unload("stored5")

@@ -20,9 +20,9 @@ import inflight.packet as packet
 from .compat import const, passed, unload
 from .cursor import ProtocolError5
 from .decoder5 import Decoder5
-from .journal import DONE, OUT
+from .journal import DONE, OUT, RELEASED
+from .outbound import ALONE, FINISH, REL, SEND, STATE, UNKNOWN, Outbound
 from .outbound import ERROR as MISPLACED
-from .outbound import FINISH, REL, SEND, STATE, UNKNOWN, Outbound
 from .send_buffer5 import SendBuffer5
 from .session import Session
 
@@ -49,6 +49,7 @@ _MOST_BESIDE = const(140)  # bytes of a record beside topic and payload
 
 _ACK = const(1)
 _REC = const(2)
+_COMP = const(4)
 
 
 class Outbound5(Outbound):
@@ -94,16 +95,21 @@ class Outbound5(Outbound):
             self.give_up(self.addresses[i])
         return FINISH
 
-    def give_up(self, address):
-        """The message of the record at `address` is done, and the broker does not have it."""
-        self.journal.mark(address, DONE)
+    def give_up(self, address, release=False):
+        """The message of the record at `address` is done, and the broker does not have it; with `release` it may have
+        it: a PUBREL ends what it knows of the Message ID."""
+        self.journal.mark(address, RELEASED if release else DONE)
         self.rejected_seq = self.journal.found_seq
         for i in range(self.rows):
             if self.addresses[i] == address:
+                if release:
+                    self.states[i] = REL | ALONE
+                    return
                 self.remove(i)
                 self.refill()
                 return
-        self.queued -= 1
+        if not release:
+            self.queued -= 1
 
 
 class Session5(Session):
@@ -284,6 +290,12 @@ class Session5(Session):
 
     def _handle_ack(self, kind):
         code = self.decoder.code
+        outbound = self.outbound
+        if kind == packet.PUBCOMP:
+            i = outbound.row(self.decoder.mid)
+            if i >= 0 and outbound.states[i] & (ALONE | STATE) == ALONE | _COMP:
+                outbound.finish(i)  # it was given up before, and told
+                return
         if code < _FAILURE or kind == packet.PUBCOMP:
             super()._handle_ack(kind)
             if not self.pause:

@@ -38,7 +38,7 @@ REL = const(3)
 _COMP = const(4)
 STATE = const(7)  # the bits of these in states[i]
 DUP = const(8)  # it was sent before
-ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it
+ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it, or, at level 5, after it was given up
 
 ERROR = const(0)  # what acknowledged() returns
 IGNORED = const(1)
@@ -91,12 +91,13 @@ class Outbound(InFlight):
             self.queued = 0
             at = self.journal.scan(OUT, -1)
             while at >= 0:
-                if not self._holds(at):
+                if not self.holds(at):
                     self.journal.mark(at, DONE)
                 at = self.journal.scan(OUT, at)
         return address
 
-    def _holds(self, address):
+    def holds(self, address):
+        """True if the record at `address` is in the window."""
         for i in range(self.rows):
             if self.addresses[i] == address:
                 return True

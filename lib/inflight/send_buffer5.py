@@ -23,31 +23,12 @@ _MOST = const(131)  # bytes of a trailer
 _GROWTH = const(2)  # bytes of length that a packet without properties has more than its record, at most
 
 
-def _digits(n):
+def digits_for(n):
     # How many bytes the remaining length n takes.
     return 1 if n < 128 else 2 if n < 16384 else 3 if n < 2097152 else 4
 
 
-def stored_size(journal, address):
-    """Returns the size of the packet that the record at `address` becomes; found_len is that of the record."""
-    start = bytearray(5)
-    at = journal.read(address, 0, start)
-    size = packet.length(start, at)
-    trailer = journal.found_len - size
-    if trailer and has_expiry(journal, address, size):
-        trailer -= _STAMP
-    digits = _digits_of(size)
-    return size + 1 + trailer - digits + _digits(size - digits + trailer)
-
-
-def has_expiry(journal, address, size):
-    """True if the properties of the record at `address`, a PUBLISH of `size` bytes with a trailer, have an expiry."""
-    first = bytearray(1)
-    journal.read(address, size, first)
-    return first[0] == _EXPIRY
-
-
-def _digits_of(size):
+def digits_in(size):
     # How many bytes the remaining length takes in a packet of this size.
     return 1 if size < 130 else 2 if size < 16387 else 3 if size < 2097156 else 4
 
@@ -127,7 +108,7 @@ class SendBuffer5(SendBuffer):
             self._remaining = longer if self.rest is None else 0
             self.rest = payload
             self._block = self._start - len(self.block)
-            self._shift = _digits(longer) - _digits(remaining)
+            self._shift = digits_for(longer) - digits_for(remaining)
             packet.begin(self.buf, self.buf[0], remaining, self._shift)
             self.size += len(self._trailer) - len(self.block) - self._shift
         return n
@@ -197,11 +178,11 @@ class SendBuffer5(SendBuffer):
             data = self._read_trailer = self._read_trailer or bytearray(_MOST)
             k = journal.read(address, size, data)
             n = trailer - _STAMP if data[k] == _EXPIRY else trailer
-        digits = _digits_of(size)
+        digits = digits_in(size)
         topic = at + 1 + digits
         head = 5 + digits + (old[topic] << 8 | old[topic + 1])  # bytes in front of the payload
         remaining = size - digits + n
-        growth = 1 + n + _digits(remaining) - digits
+        growth = 1 + n + digits_for(remaining) - digits
         if growth > len(buf) - len(old) or head > len(old):
             # A wide margin leaves less space for the topics of other messages, so it is the one that this one needs.
             if growth + head > len(buf):
