@@ -23,7 +23,7 @@ def empty():
         "made": float(START), "root": "inflight", "grace_s": 3600, "since": None, "until": None, "fleet": fleet,
         "unread": {"files": 0, "bytes": 0, "stale": 0}, "collectors": [],
         "timeline": {"step_s": 60, "delay_s": 60, "points": []},
-        "events": [], "devices": [], "measurements": {}, "dead_letters": [], "versions": [],
+        "events": [], "devices": [], "measurements": {}, "trends": {}, "dead_letters": [], "versions": [],
     }  # fmt: skip
 
 

@@ -258,6 +258,16 @@ def test_many_bytes_are_shown_in_megabytes():
     assert "MB" not in small.text
 
 
+def test_the_health_of_a_device_follows_its_measurements():
+    heap = {"name": "free heap", "unit": "B", "count": 2, "min": 70_000, "mean": 7.5e4, "max": 80_000, "p50": 7.5e4}
+    heap |= {"p95": 80_000, "points": [[made_facts.START, 70_000, 70_000, 70_000]]}
+    facts = made_facts.fleet(2)
+    facts["measurements"] = {"attic": facts["measurements"]["attic-0"], "roof": []}
+    facts["trends"] = {"attic": [heap], "roof": [heap]}
+    captions = [one.text for one in read(render(facts)).one(id="measurements").all("figcaption")]
+    assert [text.split()[0] for text in captions] == ["temperature", "humidity", "pressure", "free", "free"]
+
+
 def test_the_top_says_how_old_the_figures_are():
     facts = made_facts.fleet(3)
     facts |= {"made": facts["until"] + 120, "unread": {"files": 3, "bytes": 40 << 20, "stale": 0}}

@@ -89,6 +89,16 @@ def test_measurements_of_a_chosen_device(result):
     assert len(series["points"]) == 100 and series["points"][12][1:] == [2, 2, 2]
 
 
+def test_the_health_of_shown_devices_over_time(result):
+    trends = result.facts["trends"]
+    assert trends.keys() == result.facts["measurements"].keys() and trends["series"] == []
+    found = {one["name"]: one for one in trends["lives"]}
+    assert set(found) == {"free heap", "journal in use", "erased sectors of the journal", "restarts"}  # no radio
+    heap, restarts = found["free heap"], found["restarts"]
+    assert (heap["unit"], heap["count"], heap["min"], heap["p95"]) == ("B", 6, 100_000, 100_000)
+    assert (restarts["min"], restarts["max"]) == (0, 3) and restarts["points"][-1][3] == 3
+
+
 def test_the_sums_are_those_of_the_devices(result):
     fleet = result.facts["fleet"]
     for name in ("accepted", "delivered", "lost", "before", "repeated", "restarts", "resends", "measurements"):

@@ -41,10 +41,12 @@ def render(facts):
     style, script = (Markup((_HERE / name).read_text(encoding="utf-8")) for name in ("page.css", "page.js"))
     found = steps(facts["timeline"])
     timelines = found and (plots.timeline(found, 1080, "wide"), plots.timeline(found, 360, "narrow"))
-    measured = charts(facts["measurements"])
+    # What a device measures, and then what it tells of itself.
+    series = {device: found + facts["trends"].get(device, []) for device, found in facts["measurements"].items()}
+    measured = charts(series)
     points = {chart["identity"]: chart["read"] for drawn in measured.values() for chart in drawn if chart["read"]}
     return _ENVIRONMENT.get_template("page.html").render(
         facts=facts, fleet=facts["fleet"], verdict=verdict(facts), labels=LABELS, style=style, script=script,
         steps=found, counts=COUNTS, timelines=timelines, listed=facts["devices"][: devices.MOST],
-        measured=measured, points=points,
+        series=series, measured=measured, points=points,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from inflight_tools.fleet.proof import GIVEN_UP, Proof
@@ -16,6 +17,14 @@ _POINTS = 200
 MOST_DEVICES = 500  # in a report; the fleet's sums include all
 _MOST_EVENTS = 1000
 _MOST_VERSIONS = 50
+# What health messages tell over time: name, unit, SQL of the value.
+_TRENDS = (
+    ("Wi-Fi signal", "dBm", "rssi"),
+    ("free heap", "B", "heap"),
+    ("journal in use", "B", "journal_used"),
+    ("erased sectors of the journal", "/", "journal_erases"),
+    ("restarts", "/", "restarts"),
+)
 _OLDEST = 1_577_836_800  # 2020, in s since 1970: no message is older
 _COUNTS = (
     *("accepted", "delivered", "on_device", "on_way", "given_up", "lost", "guessed"),
@@ -150,9 +159,9 @@ def _events(tables):
 def _series(tables, names, since, until):
     """The measurements of the devices `names`."""
     step = _step(until - since)
-    wanted = F.col("device").isin(list(names))
+    wanted = F.col("device").isin(names)
     sums = fold_sums(tables.minutes.read().where(wanted), "device", "name", "unit")
-    found = {name: [] for name in names}
+    sums = sums.withColumn("p", F.expr(views.percentiles("sketch")))
     if step >= 60:
         points = fold_sums(tables.minutes.read().where(wanted), "device", "name", "unit", _bucket("minute", step))
         points = points.selectExpr("device", "name", "unit", "t", "total / count AS mean", "min", "max")
@@ -161,11 +170,37 @@ def _series(tables, names, since, until):
         points = rows.groupBy("device", "name", "unit", _bucket("time", step)).agg(
             F.mean("value").alias("mean"), F.min("value").alias("min"), F.max("value").alias("max")
         )
+    return _assembled(names, points, sums)
+
+
+def _trends(tables, names, since, until):
+    """What the health messages of the devices `names` tell, as series like those of measurements."""
+    order = Window.partitionBy("device").orderBy("received", "seq")
+    restarted = F.expr("CAST(start AND was IS NOT NULL AND NOT reset <=> 'deep-sleep' AS INT)")
+    health = views.health_messages(tables).where(F.col("device").isin(names))
+    health = health.withColumn("restarts", F.sum(restarted).over(order))
+    each = ", ".join(f"'{name}', '{unit}', CAST({value} AS DOUBLE)" for name, unit, value in _TRENDS)
+    told = health.selectExpr("device", "received", f"stack({len(_TRENDS)}, {each}) AS (name, unit, value)")
+    told = told.where("value IS NOT NULL").persist()
+    try:
+        key = ("device", "name", "unit")
+        ends = (F.min("value").alias("min"), F.max("value").alias("max"))
+        points = told.groupBy(*key, _bucket("received", _step(until - since))).agg(F.mean("value").alias("mean"), *ends)
+        p = F.expr("percentile_approx(value, array(0.5D, 0.95D)) AS p")
+        sums = told.groupBy(*key).agg(F.count("*").alias("count"), F.sum("value").alias("total"), *ends, p)
+        return _assembled(names, points, sums)
+    finally:
+        told.unpersist()
+
+
+def _assembled(names, points, sums):
+    """{device: [series, ...]}. points: rows with device, name, unit, t, mean, min, max; sums: a row for each series."""
+    found = {name: [] for name in names}
     lines = {}
     for row in points.orderBy("t").collect():
         key = row["device"], row["name"], row["unit"]
         lines.setdefault(key, []).append([row["t"], row["mean"], row["min"], row["max"]])
-    for row in sums.withColumn("p", F.expr(views.percentiles("sketch"))).orderBy("name").collect():
+    for row in sums.orderBy("name").collect():
         one = {name: row[name] for name in ("name", "unit", "count", "min", "max")}
         one |= {"mean": row["total"] / row["count"], "p50": row["p"][0], "p95": row["p"][1]}
         found[row["device"]].append(one | {"points": lines.get((row["device"], row["name"], row["unit"]), [])})
@@ -200,8 +235,8 @@ def _dead_letters(tables):
 
 def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=None, retired=()):
     """Returns the facts of the fleet below `topics`. grace_s: where nothing proves what became of a missing number, it
-    is lost if a later one arrived so long ago. They contain the measurements of the devices `chosen`, and of the
-    `worst` worst ones. unread: what Landing.unread() returned before. retired: collectors that never return."""
+    is lost if a later one arrived so long ago. They contain the measurements and the health over time of the
+    devices `chosen`, and of the `worst` worst ones. unread: what Landing.unread() returned before. retired: collectors that never return."""
     now = time.time() if now is None else now
     # A collector's clock may have been wrong.
     span = tables.raw.read().where(f"unix_seconds(received) BETWEEN {_OLDEST} AND {int(now) + 86_400}")
@@ -218,8 +253,11 @@ def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=N
     fleet |= {"doubled": _doubled(tables), "dead_letters": tables.dead_letters.read().count()}
     facts |= {"fleet": fleet, "devices": devices, "versions": versions, "dead_letters": _dead_letters(tables)}
     if since is None:
-        return facts | {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": [], "measurements": {}}
+        nothing = {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": []}
+        return facts | nothing | {"measurements": {}, "trends": {}}
     known = {device["device"] for device in devices}
     shown = [name for name in chosen if name in known] + [device["device"] for device in devices[:worst]]
+    shown = list(dict.fromkeys(shown))
     facts |= {"timeline": _timeline(tables, since, until), "events": _events(tables)}
-    return facts | {"measurements": _series(tables, list(dict.fromkeys(shown)), since, until)}
+    facts["measurements"] = _series(tables, shown, since, until)
+    return facts | {"trends": _trends(tables, shown, since, until)}
