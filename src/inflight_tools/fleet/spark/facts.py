@@ -235,8 +235,9 @@ def _dead_letters(tables):
 
 def gather(tables, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=None, retired=()):
     """Returns the facts of the fleet below `topics`. grace_s: where nothing proves what became of a missing number, it
-    is lost if a later one arrived so long ago. They contain the measurements and the health over time of the
-    devices `chosen`, and of the `worst` worst ones. unread: what Landing.unread() returned before. retired: collectors that never return."""
+    is lost if a later one arrived so long ago. They contain the measurements and the health over time of the devices
+    `chosen`, and of the `worst` worst ones. unread: what Landing.unread() returned before. retired: collectors that
+    never return."""
     now = time.time() if now is None else now
     # A collector's clock may have been wrong.
     span = tables.raw.read().where(f"unix_seconds(received) BETWEEN {_OLDEST} AND {int(now) + 86_400}")
