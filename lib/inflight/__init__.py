@@ -11,6 +11,7 @@ _EXPORTS = {
     "ProtocolError": "packet",
     "ConnectRefused": "refused",
     "properties": "properties5",
+    "Authentication": "authentication",
 }
 __all__ = tuple(_EXPORTS)
 __version__ = "0.1.0"

@@ -34,6 +34,11 @@ def properties(
     will_delay: int | None = None,
 ) -> Properties: ...
 
+class Authentication:
+    renewing: bool
+    def __init__(self, method: _Text, answer: Callable[[bytes | None], bytes | None]) -> None: ...
+    def renew(self) -> None: ...
+
 class RamFlash:
     def __init__(self, blocks: int = 4, block_size: int = 1024) -> None: ...
     def readblocks(self, block: int, buf: Any, offset: int = 0) -> None: ...
@@ -123,6 +128,7 @@ class _Base:
         protocol_level: Literal[3, 4, 5] = 4,
         session_expiry: int | None = None,
         slept: int = 0,
+        auth: Authentication | None = None,
         buffer: bytearray | None = None,
         max_inflight: int = 8,
         receive_maximum: int = 32,

@@ -116,9 +116,13 @@ def connect_fields(session, clean_session, will):
 def _connect_blocks(session, clean_session, will):
     # Acknowledgements shall come without reasons as text.
     data = struct.pack(">BHH", RECEIVE_MAXIMUM, session.receive_maximum, 0x1700)
+    if session.auth:
+        data += session.auth.fields()
     if not clean_session:
         data += struct.pack(">BI", SESSION_EXPIRY, session.session_expiry)
-    return bytes((len(data),)) + data, will[4] if will else b""
+    n = len(data)
+    length = bytes((n,)) if n < 128 else bytes((n & 127 | 128, n >> 7))
+    return length + data, will[4] if will else b""
 
 
 # --- CONNACK ---
@@ -137,11 +141,13 @@ def connack(session):
         raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
     session.code = code
     session.present = present == 1
-    found = _properties(d)
+    found = _properties(d, session.auth)
     session.reason = found.get(REASON, "")
     if code:
         session.count[counters.REFUSED] += 1
         return
+    if session.auth:
+        session.auth.consented(IN_CONNACK)
     if not session.client_id:
         _check_client_id(session, found.get(CLIENT_ID))
     accepted(session, not present, _republish)
@@ -161,8 +167,8 @@ def _check_client_id(session, client_id):
         raise ProtocolError5("a client id of %d bytes was assigned, too long for the buffer or the journal" % n, ERROR)
 
 
-def _properties(d):
-    # {id: value} of those that count.
+def _properties(d, asked):
+    # {id: value} of those that count. asked: for a method of authentication.
     found = {}
     if not d.block:
         return found
@@ -170,7 +176,7 @@ def _properties(d):
     cursor.start(d.block, d.start, IN_CONNACK)
     kind = cursor.next()
     while kind:
-        if kind == AUTH_METHOD:
+        if kind == AUTH_METHOD and not asked:
             raise ProtocolError5("an authentication method, but none was asked for", ERROR)  # [MQTT5-4.12.0-6]
         if kind in _NUMBERS:
             found[kind] = cursor.number()

@@ -14,7 +14,10 @@ def handle(session, kind):
     d = session.decoder
     code = d.code
     if kind != DISCONNECT:
-        raise ProtocolError5("AUTH, but no authentication method", ERROR)  # [MQTT5-4.12.0-6]
+        if not session.auth:
+            raise ProtocolError5("AUTH, but no authentication method", ERROR)  # [MQTT5-4.12.0-6]
+        session.auth.received()
+        return
     if code and code not in _CODES:
         raise ProtocolError5("reason code %02x of DISCONNECT" % code, ERROR)
     reason = reference = ""

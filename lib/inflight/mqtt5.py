@@ -122,6 +122,7 @@ class Session5(Session):
     out: SendBuffer5
     outbound: Outbound5
     paused_at: int
+    auth = None  # an Authentication
 
     def __init__(self, journal, *args, session_expiry=0xFFFFFFFF, adopt=False, **options):
         self._adopt = adopt  # an empty client id means that of the journal
@@ -163,6 +164,8 @@ class Session5(Session):
         self._ack_code = 0  # of the acknowledgement that is due
         self.told_lowered = False
         self._quota = self.outbound.quota = 0
+        if self.auth:
+            self.auth.reset()
         self.pause = 0  # ms since paused_at until messages may go again
         self.last_pause = 0
         self._most_received = 0
@@ -233,6 +236,8 @@ class Session5(Session):
             self.outbound.quota = self._quota
         if self.out.clock:
             self.out.clock.tick(self.now)
+        if self.auth and self.auth.is_due and not self.out.within_packet:
+            return self.auth.write()
         return super()._select()
 
     def _put_ack(self, kind, mid, dup):
@@ -274,7 +279,8 @@ class Session5(Session):
             from .leaving5 import handle
 
             handle(self, kind)
-        elif kind == packet.PUBREL and not (self.inbound and self.inbound.row(mid) >= 0):
+            return
+        if kind == packet.PUBREL and not (self.inbound and self.inbound.row(mid) >= 0):
             self._ack_code = _NOT_FOUND
         elif kind == packet.PUBREC and self.outbound.row(mid) < 0:
             self._ack_code = _NOT_FOUND

@@ -23,6 +23,7 @@ def configure(
     protocol_level=4,
     session_expiry=None,
     slept=0,
+    auth=None,
     buffer=None,
     max_inflight=8,
     receive_maximum=32,
@@ -50,6 +51,8 @@ def configure(
             raise ValueError("a password needs a user name")
         if session_expiry is not None:
             raise ValueError("session_expiry needs protocol_level=5")
+        if auth:
+            raise ValueError("auth needs protocol_level=5")
     if not 0 <= keepalive <= 65535:
         raise ValueError("keepalive is 0 to 65535 seconds")
     if max_inflight < 1 or receive_maximum < 1:
@@ -100,6 +103,8 @@ def configure(
         check(session_expiry, clean_session, slept, max_inflight, retry_ms)
         client.session = new_session(session_expiry, clean_session, slept, journal, buffer, name, *settings)
         client._attach = client.session.out.attach
+        if auth:
+            auth.attach(client.session)
     else:
         client.session = Session(journal, buffer, name, *settings)
     # Whether CONNECT fits the buffer shows now, not on the way.

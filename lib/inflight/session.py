@@ -391,7 +391,7 @@ class Session:
             kind = self.decoder.next()
             if kind:
                 self.now = now
-                if self.connected == (kind == packet.CONNACK):
+                if self.connected == (kind == packet.CONNACK) and kind <= packet.DISCONNECT:
                     raise packet.ProtocolError("type %d out of place" % kind)
                 self._handle(kind)
         except packet.ProtocolError:  # what was noted stands
