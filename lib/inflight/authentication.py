@@ -18,6 +18,11 @@ _RENEW = 0x19
 _NOT_AUTHORIZED = 0x87
 
 
+def _with_length(properties):
+    n = len(properties)
+    return (bytes((n,)) if n < 128 else bytes((n & 127 | 128, n >> 7))) + properties
+
+
 class Authentication:
     """How a client of level 5 and its broker prove who they are (MQTT 5, 4.12).
 
@@ -55,9 +60,9 @@ class Authentication:
         self.renewing = False
         self._due = b""
 
-    def fields(self):
-        """Returns the properties of CONNECT, without a length."""
-        return self._properties(self._answer(None))
+    def connect_block(self, others):
+        """Returns the properties of CONNECT, with their length; others: those that it has besides."""
+        return _with_length(others + self._properties(self._answer(None)))
 
     def _properties(self, data):
         found = struct.pack(">BH", AUTH_METHOD, len(self._method)) + self._method
@@ -66,10 +71,7 @@ class Authentication:
         return found + struct.pack(">BH", AUTH_DATA, len(data)) + data
 
     def _put(self, code, data):
-        properties = self._properties(self._answer(data))
-        n = len(properties)
-        length = bytes((n,)) if n < 128 else bytes((n & 127 | 128, n >> 7))
-        packet = bytes((code,)) + length + properties
+        packet = bytes((code,)) + _with_length(self._properties(self._answer(data)))
         check_size(self._session.out.buf, len(packet))
         self._due = packet
 

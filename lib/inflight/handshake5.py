@@ -116,13 +116,10 @@ def connect_fields(session, clean_session, will):
 def _connect_blocks(session, clean_session, will):
     # Acknowledgements shall come without reasons as text.
     data = struct.pack(">BHH", RECEIVE_MAXIMUM, session.receive_maximum, 0x1700)
-    if session.auth:
-        data += session.auth.fields()
     if not clean_session:
         data += struct.pack(">BI", SESSION_EXPIRY, session.session_expiry)
-    n = len(data)
-    length = bytes((n,)) if n < 128 else bytes((n & 127 | 128, n >> 7))
-    return length + data, will[4] if will else b""
+    block = session.auth.connect_block(data) if session.auth else bytes((len(data),)) + data
+    return block, will[4] if will else b""
 
 
 # --- CONNACK ---
