@@ -11,7 +11,6 @@ _EXPORTS = {
     "ProtocolError": "packet",
     "ConnectRefused": "refused",
     "properties": "properties5",
-    "Authentication": "authentication",
 }
 __all__ = tuple(_EXPORTS)
 __version__ = "0.1.0"

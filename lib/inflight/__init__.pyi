@@ -5,6 +5,8 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, TypeAlias, overload
 
+from .authentication import Authentication
+
 __version__: str
 
 _Data: TypeAlias = str | bytes | bytearray | memoryview
@@ -33,11 +35,6 @@ def properties(
     user: Iterable[tuple[_Text, _Text]] = (),
     will_delay: int | None = None,
 ) -> Properties: ...
-
-class Authentication:
-    renewing: bool
-    def __init__(self, method: _Text, answer: Callable[[bytes | None], bytes | None]) -> None: ...
-    def renew(self) -> None: ...
 
 class RamFlash:
     def __init__(self, blocks: int = 4, block_size: int = 1024) -> None: ...
