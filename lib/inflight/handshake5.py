@@ -229,7 +229,7 @@ def _orphans_behind(window):
     ended = []
     at = journal.scan(OUT, -1) if window.queued else -1
     while at >= 0:
-        if journal.found_state == RELEASED and not window.holds(at):
+        if journal.found_state == RELEASED and window.row_at(at) < 0:
             ended.append(journal.found_mid)
             journal.mark(at, DONE)
             window.queued -= 1
@@ -251,7 +251,10 @@ def _drop_undeliverable(session):
     while at >= 0:
         if journal.found_state != RELEASED and packet_size(journal, at) > most:
             mid = journal.found_mid
-            window.give_up(at, may_be_received(window, at))
+            if may_be_received(window, at):
+                window.release(at)
+            else:
+                window.give_up(at)
             tell(session, UNDELIVERABLE, _TOO_LONG, mid)
         at = journal.scan(OUT, at)
     unload("stored5")

@@ -41,8 +41,15 @@ class InFlight:
                 return i
         return -1
 
+    def row_at(self, address):
+        """Returns the row of the record at `address`, -1 if there is none."""
+        for i in range(self.rows):
+            if self.addresses[i] == address:
+                return i
+        return -1
+
     def moved(self, old, new):
         """The journal copied a record to another address."""
-        for i in range(self.rows):
-            if self.addresses[i] == old:
-                self.addresses[i] = new
+        i = self.row_at(old)
+        if i >= 0:
+            self.addresses[i] = new

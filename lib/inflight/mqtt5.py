@@ -95,21 +95,24 @@ class Outbound5(Outbound):
             self.give_up(self.addresses[i])
         return FINISH
 
-    def give_up(self, address, release=False):
-        """The message of the record at `address` is done, and the broker does not have it; with `release` it may have
-        it: a PUBREL ends what it knows of the Message ID."""
-        self.journal.mark(address, RELEASED if release else DONE)
+    def give_up(self, address):
+        """The message of the record at `address` is done, and the broker does not have it."""
+        self.journal.mark(address, DONE)
         self.rejected_seq = self.journal.found_seq
-        for i in range(self.rows):
-            if self.addresses[i] == address:
-                if release:
-                    self.states[i] = REL | ALONE
-                    return
-                self.remove(i)
-                self.refill()
-                return
-        if not release:
+        i = self.row_at(address)
+        if i < 0:
             self.queued -= 1
+        else:
+            self.remove(i)
+            self.refill()
+
+    def release(self, address):
+        """Likewise, but the broker may have it: a PUBREL ends what it knows of the Message ID."""
+        self.journal.mark(address, RELEASED)
+        self.rejected_seq = self.journal.found_seq
+        i = self.row_at(address)
+        if i >= 0:
+            self.states[i] = REL | ALONE
 
 
 class Session5(Session):

@@ -91,17 +91,10 @@ class Outbound(InFlight):
             self.queued = 0
             at = self.journal.scan(OUT, -1)
             while at >= 0:
-                if not self.holds(at):
+                if self.row_at(at) < 0:
                     self.journal.mark(at, DONE)
                 at = self.journal.scan(OUT, at)
         return address
-
-    def holds(self, address):
-        """True if the record at `address` is in the window."""
-        for i in range(self.rows):
-            if self.addresses[i] == address:
-                return True
-        return False
 
     def is_pending(self, mid):
         """True if the message with this Message ID is in the window or behind it."""

@@ -51,9 +51,9 @@ def space_needed(journal, address):
 
 def is_unsent(window, address):
     """True if the message of the record at `address`, which was just found, can not have been sent."""
-    for i in range(window.rows):
-        if window.addresses[i] == address:
-            return window.states[i] == SEND  # nor DUP
+    i = window.row_at(address)
+    if i >= 0:
+        return window.states[i] == SEND  # nor DUP
     return window.journal.found_seq >= window.sent_below
 
 
