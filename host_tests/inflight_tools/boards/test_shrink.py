@@ -7,7 +7,7 @@ import pytest
 
 from dev import device_run
 from dev.runtimes import runtime
-from inflight_tools.boards.bundle import library, sources
+from inflight_tools.boards.bundle import compile_mpy, library, sources
 from inflight_tools.boards.shrink import GROUPS, MERGED, shrink
 
 
@@ -48,6 +48,18 @@ def test_docstrings_and_code_for_cpython_are_removed():
 def test_names_that_collide_are_reported(first, second, message):
     with pytest.raises(ValueError, match=message):
         shrink({"inflight/compat": first, "inflight/packet": second})
+
+
+def test_names_that_are_used_most_come_first():
+    names = "\n".join(f"def name_{n}(x):\n    return x.attribute_{n}" for n in range(100))
+    often = f"def last(x):\n    return [{', '.join(['x.often'] * 1000)}]"
+    text = f"{names}\n{often}\n"
+    found = library_with(mine=text)["mine"]
+    assert found.endswith(text)
+    assert len(compile_mpy(found, "mine")) < len(compile_mpy(text, "mine"))
+    scope = {"__name__": "mine"}
+    exec(found, scope)
+    assert scope["name_7"]
 
 
 _ENCODE = """

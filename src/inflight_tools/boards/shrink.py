@@ -7,13 +7,15 @@ modules are compiled, all together,
 - the modules of the library that are always loaded together become one module, inflight.core, or inflight.journal_core
   where there is a journal; each of them is still there for an import by its own name,
 - the texts of errors become one module, inflight.texts, which is loaded when an error is raised,
-- names that nobody outside the library knows become words that the firmware has in ROM (rename).
+- names that nobody outside the library knows become words that the firmware has in ROM (rename),
+- the names that a large module uses most come first in its table (order).
 
 bundle compiles what this makes, and freeze writes it down.
 """
 
 import ast
 
+from inflight_tools.boards.order import order
 from inflight_tools.boards.rename import PACKAGE, rename
 
 GROUPS = {
@@ -60,6 +62,8 @@ def shrink(sources, public=None):
     trees = _shrink(sources)
     if public is not None:
         rename(trees, public)
+    for tree in trees.values():
+        order(tree)
     return {place: ast.unparse(ast.fix_missing_locations(tree)) + "\n" for place, tree in trees.items()}
 
 
