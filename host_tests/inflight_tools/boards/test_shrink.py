@@ -55,7 +55,6 @@ def test_names_that_are_used_most_come_first():
     often = f"def last(x):\n    return [{', '.join(['x.often'] * 1000)}]"
     text = f"{names}\n{often}\n"
     found = library_with(mine=text)["mine"]
-    assert found.endswith(text)
     assert len(compile_mpy(found, "mine")) < len(compile_mpy(text, "mine"))
     scope = {"__name__": "mine"}
     exec(found, scope)
