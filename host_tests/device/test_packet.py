@@ -4,7 +4,7 @@ from binascii import unhexlify
 
 import inflight.packet as packet
 from harness import eq, raises
-from inflight.handshake import connect_packet
+from inflight.connect_packet import connect_packet
 from inflight.packet import ProtocolError
 from inflight.subscribing import request_packet
 

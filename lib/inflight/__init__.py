@@ -20,4 +20,9 @@ def __getattr__(name):
     module = _EXPORTS.get(name)
     if not module:
         raise AttributeError(name)
-    return getattr(__import__("inflight." + module, None, None, (name,)), name)
+    import gc
+
+    try:
+        return getattr(__import__("inflight." + module, None, None, (name,)), name)
+    finally:
+        gc.collect()  # see compat.unload()

@@ -64,7 +64,7 @@ class Base:
 
     Raises ValueError."""
 
-    # Of what options.configure() sets, that which others use.
+    # Of what options and client_start set, that which others use.
     session: Session
     _host: str
     _port: int
@@ -84,12 +84,16 @@ class Base:
     _next_attempt: int
 
     def __init__(self, host, client_id="", journal=None, **options):
+        # A module stays in memory as long as a name refers to it, and these two need not be there together.
         from .options import configure
 
-        configure(self, host, client_id, journal, **options)
-        unload("options")
-        unload("handshake")
-        unload("upgrade")
+        arguments = configure(self, host, client_id, journal, **options)
+        del configure
+        unload("options", "upgrade", "opening")
+        from .client_start import start
+
+        start(self, *arguments)
+        unload("client_start", "connect_packet", "handshake")
 
     def _connect_steps(self):
         # See handshake.
@@ -98,8 +102,7 @@ class Base:
         try:
             yield from steps(self)
         finally:
-            for module in ("opening", "upgrade", "handshake", "subscribing", "discarding", "foreign"):
-                unload(module)
+            unload("opening", "upgrade", "handshake", "subscribing", "discarding", "foreign")
 
     # --- what it knows ---
 

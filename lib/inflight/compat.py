@@ -4,6 +4,7 @@
 import sys
 
 if sys.implementation.name == "micropython":
+    import gc
     import struct
     from select import poll as poller
     from sys import print_exception
@@ -33,10 +34,13 @@ if sys.implementation.name == "micropython":
             i += 1
         return end
 
-    def unload(module):
-        """Gives back the RAM of a module that is needed seldom, when its callers are through with it."""
-        if sys.modules.pop("inflight." + module, None):
-            delattr(sys.modules["inflight"], module)
+    def unload(*modules):
+        """Gives back the RAM of modules that are needed seldom, when their callers are through with them. It is
+        collected at once: what is allocated next would lie between what is free, and leave fragments of it."""
+        for module in modules:
+            if sys.modules.pop("inflight." + module, None):
+                delattr(sys.modules["inflight"], module)
+        gc.collect()
 
     def stream(sock, tls, host):
         """A connected socket made non-blocking, through `tls` if given. The handshake happens in

@@ -24,7 +24,7 @@ def copy_format(n, space):
     return "%ds" % n
 
 
-def unload(module):
+def unload(*modules):
     pass
 
 

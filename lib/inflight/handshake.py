@@ -5,8 +5,8 @@ from errno import EACCES
 import inflight.counters as counters
 
 from .base import OPEN, POLL, REQUEST
-from .compat import copy, ticks_ms
-from .packet import ProtocolError, begin, check_size, put_string
+from .compat import ticks_ms, unload
+from .packet import ProtocolError
 from .session_record import CLEAN, ENDING, PERSISTENT
 
 
@@ -48,7 +48,10 @@ def _subscribe(client, handler):
 
 def _open(client):
     session = client.session
-    check_tls(client._tls)
+    if client._tls:
+        from .opening import check_tls
+
+        check_tls(client._tls)
     yield OPEN
     if client._http_request:
         from .upgrade import steps as upgrade
@@ -74,19 +77,12 @@ def _open(client):
             h[4] = False
 
 
-def check_tls(tls):
-    # At each connection: somebody may have changed it since. 2 is CERT_REQUIRED; a MicroPython with CERT_OPTIONAL
-    # takes any certificate. CPython looks at the host name only if it is told to, MicroPython always does.
-    if tls and (getattr(tls, "verify_mode", 0) != 2 or not getattr(tls, "check_hostname", True)):
-        raise ValueError("tls does not verify: set verify_mode = CERT_REQUIRED, check_hostname, and load a CA")
-
-
 def connect(session, now, clean_session, keepalive, user, password, will):
     """Session.connect()."""
-    out = session.out
-    level = session.decoder.protocol_level
-    clean_start, blocks = session.connect_fields(clean_session, will)
-    out.send(connect_packet(out.buf, level, session.client_id, clean_start, keepalive, user, password, will, blocks))
+    from .connect_packet import write
+
+    session.out.send(write(session, clean_session, keepalive, user, password, will))
+    unload("connect_packet")
     session.clean = clean_session
     session.code = 0
     session.keep_alive.begin(now)
@@ -148,36 +144,3 @@ def accepted(session, none, lose):
         session.sessions_ended()
     if record.mode != mode or not session.has_session:
         record.stale = True
-
-
-def connect_packet(
-    buf, protocol_level, client_id, clean_session, keepalive, user=None, password=None, will=None, blocks=(b"", b"")
-):
-    """Writes a CONNECT. All strings are bytes; will is (topic, payload, qos, retain) or None; blocks: the properties
-    of level 5, of the packet and of the will. Returns its length. [MQTT-3.1]"""
-    fields = []
-    flags = 2 if clean_session else 0
-    if will:
-        fields += will[:2]
-        flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
-    if user is not None:
-        fields.append(user)
-        flags |= 0x80
-    if password is not None:
-        fields.append(password)
-        flags |= 0x40
-    name = b"MQIsdp" if protocol_level == 3 else b"MQTT"
-    remaining = len(name) + 8 + len(client_id) + len(blocks[0]) + len(blocks[1])
-    for field in fields:
-        remaining += 2 + len(field)
-    check_size(buf, remaining)
-    i = put_string(buf, begin(buf, 0x10, remaining), name)
-    buf[i] = protocol_level
-    buf[i + 1] = flags
-    buf[i + 2] = keepalive >> 8
-    buf[i + 3] = keepalive & 0xFF
-    i = copy(buf, i + 4, blocks[0])
-    i = copy(buf, put_string(buf, i, client_id), blocks[1])
-    for field in fields:
-        i = put_string(buf, i, field)
-    return i

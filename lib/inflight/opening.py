@@ -15,6 +15,15 @@ def addresses(host, port):
     return found
 
 
+def check_tls(tls):
+    """Raises ValueError if this SSLContext does not verify the broker. Asked at each connection, since somebody may
+    have changed it."""
+    # 2 is CERT_REQUIRED; a MicroPython with CERT_OPTIONAL takes any certificate. CPython looks at the host name only if
+    # it is told to, MicroPython always does.
+    if getattr(tls, "verify_mode", 0) != 2 or not getattr(tls, "check_hostname", True):
+        raise ValueError("tls does not verify: set verify_mode = CERT_REQUIRED, check_hostname, and load a CA")
+
+
 def open_socket(host, port, timeout_ms):
     """Returns a socket connected to host:port, trying every address for timeout_ms.
     Raises OSError."""

@@ -1,8 +1,6 @@
 # The arguments of a client: checked, encoded and kept. Loaded when a client is made.
 
-from .compat import print_exception, ticks_ms
-from .handshake import check_tls, connect_packet
-from .session import Session
+from .compat import print_exception
 from .topic import encode, encode_name
 
 
@@ -38,7 +36,7 @@ def configure(
     on_complete=None,
     on_error=None,
 ):
-    """Base tells the arguments. Raises ValueError."""
+    """Base tells the arguments. Returns those of client_start.start(). Raises ValueError."""
     name = encode(client_id)
     if protocol_level not in (3, 4, 5):
         raise ValueError("protocol_level is 3 (MQTT 3.1), 4 (MQTT 3.1.1) or 5 (MQTT 5)")
@@ -71,7 +69,10 @@ def configure(
         client._port = port or (443 if tls else 80)
         client._http_request = request(host, client._port, tls, path, headers)
     client._tls = tls
-    check_tls(tls)
+    if tls:
+        from .opening import check_tls
+
+        check_tls(tls)
     client._login = (
         None if user is None else encode(user),
         None if password is None else _encode_data(client, password),
@@ -89,37 +90,10 @@ def configure(
     client.on_error = on_error or print_exception
     if retry_ms is None:
         retry_ms = 20_000 if protocol_level == 3 else 0
-    # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match]
-    client._handlers = ()
-    client._no_connack = False  # the last CONNECT had no answer
-    client._topic = None  # the last topic published to; the session has it as bytes
-    client._attach = None  # gives the next message its properties, at level 5
     # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
     interval = keepalive * 750
     settings = (protocol_level, max_inflight, receive_maximum, interval, retry_ms, when_full, timeout_ms)
-    if protocol_level == 5:
-        from .handshake5 import check, new_session
-
-        check(session_expiry, clean_session, slept, max_inflight, retry_ms)
-        client.session = new_session(session_expiry, clean_session, slept, journal, buffer, name, *settings)
-        client._attach = client.session.out.attach
-        if auth:
-            auth.attach(client.session)
-    else:
-        client.session = Session(journal, buffer, name, *settings)
-    # Whether CONNECT fits the buffer shows now, not on the way.
-    user, password = client._login
-    _, blocks = client.session.connect_fields(clean_session, client._will)
-    out = client.session.out.buf
-    connect_packet(out, protocol_level, name, clean_session, keepalive, user, password, client._will, blocks)
-    client._message = None  # what handlers get: see dispatching
-    client._in_callback = False  # a handler or callback runs
-    client._unfinished = 0  # bytes are on their way, which an interrupt loses: READING, WRITING
-    client._connect_reported = False  # on_connect() told of the connection
-    client._last_error = None  # the error that ended the last connection, or attempt
-    client._attempts = 0
-    client._connected_at = None  # since when the connection stands
-    client._next_attempt = ticks_ms()  # the time of the next attempt to connect
+    return session_expiry, slept, auth, (journal, buffer, name) + settings
 
 
 def _encode_will(client, will, protocol_level):

@@ -96,8 +96,7 @@ class Session:
         from .session_start import load
 
         load(self)
-        unload("session_start")
-        unload("foreign")
+        unload("session_start", "foreign")
 
     def expect_qos_2(self):
         """The broker may send messages of QoS 2. Returns Inbound."""

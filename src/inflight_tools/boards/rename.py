@@ -1,16 +1,19 @@
 """Renames internal names so that they cost no heap. Each name that MicroPython's firmware does not contain costs some
 20 bytes of heap. rom_names.txt lists names that the stock firmware of ESP32 and Pico W, and the unix port, have in ROM.
 
-An internal name is one that the library defines (a private global, a method, an attribute) and that nothing else can
-refer to: it is not public, is in no string, and is not imported from elsewhere. It becomes the same word everywhere,
-so tracebacks can be translated back; a private global of one module is that word in this module only, where another
-module can have the same word for another one. An argument that is not public and never passed by keyword becomes any
-word that is unused in its function."""
+An internal name is one that the library defines (a global, a method, an attribute) and that nothing else can refer
+to: it is not public, is in no string, and is not imported from elsewhere. It becomes the same word everywhere, so
+tracebacks can be translated back. A global may become the same word as an attribute does: neither is taken for the
+other; a private global of one module is that word in this module only, where another module can have the same word for
+another one. An argument that is not public and never passed by keyword becomes any word that is unused in its function.
+Variables have no names in bytecode, and stay."""
 
 import ast
 import builtins
 from collections import Counter
 from pathlib import Path
+
+from inflight_tools.boards.names import uses
 
 PACKAGE = "inflight"
 # There are more names than words. What each client loads comes first: a name stays when its module is unloaded.
@@ -19,6 +22,8 @@ _LOADED = (
     "client",
     "journal_core",
     "options",
+    "client_start",
+    "connect_packet",
     "session_start",
     "opening",
     "handshake",
@@ -52,21 +57,33 @@ def rename(trees, public):
     internal = {name for tree in library.values() for name in _given(tree) if name[:2] != "__"} - kept
     private = {place: internal & names for place, names in _private(library).items()}
     internal -= set().union(*private.values())
+    internal &= {name for tree in library.values() if not _only_hands_on(tree) for name in uses(tree)}
+    attributes = internal & set().union(*map(_attributes, trees.values()))
     rank = {name: k for k, place in reversed([*enumerate(_FIRST)]) for name in _names(library.get(place, ast.Module()))}
-    used = public.union(*map(_names, trees.values()))
-    words = (word for word in _ROM if word not in used)
-    table = dict(zip(sorted(internal, key=lambda name: (rank.get(name, len(_FIRST)), name)), words, strict=False))
-    for tree in trees.values():
-        _Rename(table).visit(tree)
+
+    def words(names, taken):
+        used = public.union(*map(taken, trees.values()))
+        found = zip(sorted(names, key=lambda name: (rank.get(name, len(_FIRST)), name)), _unused(used), strict=False)
+        table = dict(found)
+        for tree in trees.values():
+            _Rename(table).visit(tree)
+        return table
+
+    table = words(attributes, _names)
+    table |= words(internal - attributes, _globals_and_variables)
     keywords = _BUILTIN.union(*map(_keywords, trees.values()))
     tables = {}
     for place, tree in library.items():
         used = public.union(_names(tree))
-        own = dict(zip(sorted(private[place]), (word for word in _ROM if word not in used), strict=False))
+        own = dict(zip(sorted(private[place]), _unused(used), strict=False))
         _Rename(own).visit(tree)
         _rename_arguments(tree, public, keywords)
         tables[place] = table | own
     return tables
+
+
+def _unused(used):
+    return (word for word in _ROM if word not in used)
 
 
 def _private(library):
@@ -80,23 +97,42 @@ def _private(library):
 
 
 def _attributes(tree):
-    return (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    """Names of attributes, and of what a class defines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.ClassDef):
+            yield from (one.name for one in node.body if isinstance(one, _FUNCTIONS))
+            stored = (one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+            yield from (one.id for one in stored)
+
+
+def _globals_and_variables(tree):
+    """Every name in a module but those of attributes and methods."""
+    methods = {id(one) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for one in node.body}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) and id(node) not in methods:
+            yield from _names_of(node)
 
 
 def mentioned(text):
-    """The names in a module, including its strings."""
+    """The names in the bytecode of a module, including its strings."""
     tree = ast.parse(text)
-    return {*_names(tree), *_strings(tree)}
+    return {*uses(tree), *_keywords(tree), *_strings(tree)}
 
 
 def _names(tree):
     """Every name in a module, whatever it refers to."""
     for node in ast.walk(tree):
-        for field in _FIELDS:
-            if isinstance(getattr(node, field, None), str):
-                yield getattr(node, field)
-        if isinstance(node, (ast.Global, ast.Nonlocal)):
-            yield from node.names
+        yield from _names_of(node)
+
+
+def _names_of(node):
+    for field in _FIELDS:
+        if isinstance(getattr(node, field, None), str):
+            yield getattr(node, field)
+    if isinstance(node, (ast.Global, ast.Nonlocal)):
+        yield from node.names
 
 
 def _keywords(tree):
@@ -138,7 +174,7 @@ class _Rename(ast.NodeTransformer):
         self._table = table
 
     def visit_Module(self, tree):
-        if all(isinstance(node, (ast.ImportFrom, ast.Assign)) for node in tree.body):
+        if _only_hands_on(tree):
             return _hand_on(tree, self._table)
         return self.generic_visit(tree)
 
@@ -153,6 +189,10 @@ class _Rename(ast.NodeTransformer):
         return node
 
     visit_Nonlocal = visit_Global
+
+
+def _only_hands_on(tree):
+    return all(isinstance(node, (ast.ImportFrom, ast.Assign)) for node in tree.body)
 
 
 def _hand_on(tree, table):

@@ -1,0 +1,36 @@
+# How a client begins: its session, and its fields. Loaded when it is made, after its arguments were checked: that takes
+# a module of its own, since together they would need more heap than what comes later.
+
+from .compat import ticks_ms
+from .connect_packet import write
+from .session import Session
+
+
+def start(client, session_expiry, slept, auth, arguments):
+    """options.configure() tells the arguments; the last ones are those of a Session. Raises ValueError."""
+    # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match]
+    client._handlers = ()
+    client._no_connack = False  # the last CONNECT had no answer
+    client._topic = None  # the last topic published to; the session has it as bytes
+    client._attach = None  # gives the next message its properties, at level 5
+    protocol_level, max_inflight, _, _, retry_ms = arguments[3:8]
+    if protocol_level == 5:
+        from .handshake5 import check, new_session
+
+        check(session_expiry, client._clean_session, slept, max_inflight, retry_ms)
+        client.session = new_session(session_expiry, client._clean_session, slept, *arguments)
+        client._attach = client.session.out.attach
+        if auth:
+            auth.attach(client.session)
+    else:
+        client.session = Session(*arguments)
+    # Whether CONNECT fits the buffer shows now, not on the way.
+    write(client.session, client._clean_session, client._keepalive, *client._login, client._will)
+    client._message = None  # what handlers get: see dispatching
+    client._in_callback = False  # a handler or callback runs
+    client._unfinished = 0  # bytes are on their way, which an interrupt loses: READING, WRITING
+    client._connect_reported = False  # on_connect() told of the connection
+    client._last_error = None  # the error that ended the last connection, or attempt
+    client._attempts = 0
+    client._connected_at = None  # since when the connection stands
+    client._next_attempt = ticks_ms()  # the time of the next attempt to connect
