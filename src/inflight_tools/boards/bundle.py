@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from inflight_tools.boards.kept import kept
-from inflight_tools.boards.rename import PACKAGE, mentioned
+from inflight_tools.boards.rename import PACKAGE, mentioned, names_in
 from inflight_tools.boards.shrink import module_name, originals, shrink
 from inflight_tools.sources import device_sources
 
@@ -41,9 +41,17 @@ def sources(board, lib=LIB):
 def _public(lib):
     """Names that are the same on every device: those in the type stubs, on any board, in the firmware, which drivers
     of other people use. Other names of the library are internal."""
+    return {name for name in _collect(mentioned, lib) if not name.startswith("_")}
+
+
+def _used(lib):
+    """All names of those modules, so that a board has the words that every other one has."""
+    return sorted(_collect(names_in, lib))
+
+
+def _collect(names, lib):
     files = [lib / PACKAGE / "__init__.pyi", *BOARDS.glob("*/*.py"), *FIRMWARE.glob("*.py")]
-    names = set().union(*(mentioned(file.read_text()) for file in files))
-    return {name for name in names if not name.startswith("_")}
+    return set().union(*(names(file.read_text()) for file in files))
 
 
 def _texts(found):
@@ -54,8 +62,8 @@ def shrunk(found, public=()):
     """{path below /lib, without suffix: text} of the modules `found`, {that path: source file}, shrunk for deployment
     together. Modules outside the library may use its internal names, except those in `public`, which mean something
     else there."""
-    public = _public(found[f"{PACKAGE}/__init__"].parents[1]).union(public)
-    return kept(shrink, _texts(found), sorted(public))
+    lib = found[f"{PACKAGE}/__init__"].parents[1]
+    return kept(shrink, _texts(found), sorted(_public(lib).union(public)), _used(lib))
 
 
 def translate(text):
@@ -65,7 +73,7 @@ def translate(text):
 
 @functools.cache
 def _originals():
-    return originals(_texts(library()), _public(LIB))
+    return originals(_texts(library()), _public(LIB), _used(LIB))
 
 
 def compile_all(found, public=()):

@@ -46,8 +46,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BUILTIN = set(dir(builtins))
 
 
-def rename(trees, public):
-    """Renames internal names in trees, {place: ast.Module}, in place. public: names that keep their meaning. Returns
+def rename(trees, public, used=()):
+    """Renames internal names in trees, {place: ast.Module}, in place. public: names that keep their meaning; used: all
+    names in modules that may work with the library, of which none is given anew, nor to what is no attribute. Returns
     {place: {original name: new name}} of the library."""
     library = {place: tree for place, tree in trees.items() if place.startswith(f"{PACKAGE}/")}
     public = {*public, *_BUILTIN}
@@ -58,24 +59,27 @@ def rename(trees, public):
     private = {place: internal & names for place, names in _private(library).items()}
     internal -= set().union(*private.values())
     internal &= {name for tree in library.values() if not _only_hands_on(tree) for name in uses(tree)}
-    attributes = internal & set().union(*map(_attributes, trees.values()))
+    attributes = internal & set().union(used, *map(_attributes, trees.values()))
     rank = {name: k for k, place in reversed([*enumerate(_FIRST)]) for name in _names(library.get(place, ast.Module()))}
 
     def words(names, taken):
-        used = public.union(*map(taken, trees.values()))
-        found = zip(sorted(names, key=lambda name: (rank.get(name, len(_FIRST)), name)), _unused(used), strict=False)
-        table = dict(found)
-        for tree in trees.values():
-            _Rename(table).visit(tree)
-        return table
+        ordered = sorted(names, key=lambda name: (rank.get(name, len(_FIRST)), name))
+        return dict(zip(ordered, _unused(taken), strict=False))
 
-    table = words(attributes, _names)
-    table |= words(internal - attributes, _globals_and_variables)
+    table = words(attributes, public.union(used, *map(_names, trees.values())))
+    for tree in trees.values():
+        _Rename(table).visit(tree)
+    new = words(internal - attributes, public.union(used, *map(_globals_and_variables, library.values())))
+    for place, tree in trees.items():
+        if place in library:
+            _Rename(new).visit(tree)
+        else:
+            _hand_on(tree, new)  # by the names that the module knows
+    table |= new
     keywords = _BUILTIN.union(*map(_keywords, trees.values()))
     tables = {}
     for place, tree in library.items():
-        used = public.union(_names(tree))
-        own = dict(zip(sorted(private[place]), _unused(used), strict=False))
+        own = dict(zip(sorted(private[place]), _unused(public.union(_names(tree))), strict=False))
         _Rename(own).visit(tree)
         _rename_arguments(tree, public, keywords)
         tables[place] = table | own
@@ -108,10 +112,9 @@ def _attributes(tree):
 
 
 def _globals_and_variables(tree):
-    """Every name in a module but those of attributes and methods."""
-    methods = {id(one) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for one in node.body}
+    """Every name in a module but those of attributes; with those of methods, which tracebacks name as well."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Attribute) and id(node) not in methods:
+        if not isinstance(node, ast.Attribute):
             yield from _names_of(node)
 
 
@@ -119,6 +122,11 @@ def mentioned(text):
     """The names in the bytecode of a module, including its strings."""
     tree = ast.parse(text)
     return {*uses(tree), *_keywords(tree), *_strings(tree)}
+
+
+def names_in(text):
+    """The same, and the names of variables."""
+    return {*_names(ast.parse(text)), *mentioned(text)}
 
 
 def _names(tree):
@@ -196,8 +204,8 @@ def _only_hands_on(tree):
 
 
 def _hand_on(tree, table):
-    """A module that only hands on what others have goes on doing that by the names of the source."""
-    for node in tree.body:
+    """What a module imports from the library keeps the name that it has in its source."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and _is_ours(node):
             node.names = [
                 ast.alias(table.get(alias.name, alias.name), alias.asname or alias.name) for alias in node.names

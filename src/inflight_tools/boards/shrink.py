@@ -55,22 +55,29 @@ _RESIDENT = (
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
 
 
-def shrink(sources, public=None):
+def shrink(sources, public=None, used=()):
     """`sources`: {place of a module below /lib, without suffix: its text}, all that is to work together. public: names
-    that keep their meaning (None: all do). Returns the same with other texts, inflight/core,
+    that keep their meaning (None: all do); used: see rename(). Returns the same with other texts, inflight/core,
     inflight/journal_core and inflight/texts. ValueError if two modules use a name for different things."""
     trees = _shrink(sources)
     if public is not None:
-        rename(trees, public)
+        rename(trees, public, used)
     for tree in trees.values():
         order(tree)
     return {place: ast.unparse(ast.fix_missing_locations(tree)) + "\n" for place, tree in trees.items()}
 
 
-def originals(sources, public):
-    """{(module that tracebacks name, name in the output of shrink()): name in the source}"""
-    tables = rename(_shrink(sources), public)
-    return {(module_name(place), new): name for place in tables for name, new in tables[place].items()}
+def originals(sources, public, used):
+    """{(module that tracebacks name, name in the output of shrink()): name in the source} of functions."""
+    trees = _shrink(sources)
+    functions = {node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
+    tables = rename(trees, public, used)
+    return {
+        (module_name(place), new): name
+        for place, table in tables.items()
+        for name, new in table.items()
+        if name in functions
+    }
 
 
 def _shrink(sources):
@@ -99,7 +106,8 @@ def _imported(node, place):
     return f"{_dotted(place.rpartition('/')[0])}.{node.module}" if node.level else node.module
 
 
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DOCUMENTED = (ast.Module, ast.ClassDef, *_FUNCTIONS)
 
 
 class _Trim(ast.NodeTransformer):
