@@ -110,6 +110,7 @@ BAD_ARGUMENTS = [
     {"client_id": "d", "protocol_level": 5, "session_expiry": 1 << 32},
     {"client_id": "d", "protocol_level": 5, "session_expiry": 9, "clean_session": True},
     {"client_id": "d", "session_expiry": 9},
+    {"client_id": "d", "aliases": 9},
     {"client_id": "a" * 24, "protocol_level": 3},
     {"client_id": "", "protocol_level": 3, "clean_session": True},
     {"client_id": "d", "will": ("a/#", b"", 0, False)},

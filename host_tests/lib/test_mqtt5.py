@@ -836,6 +836,75 @@ def test_a_handler_publishes_while_publish_waits(broker, make5):
         assert client.drain(3000)
 
 
+# --- topic aliases ---
+
+ALIASES = ((0x22, 3),)
+
+
+def topics_sent(broker):
+    """How many messages arrived with their topic, and without."""
+    raw = [p.raw for connection in broker.connections for p in connection.packets if p.kind == PUBLISH]
+    named = sum(b"sensors/" in packet for packet in raw)
+    return named, len(raw) - named
+
+
+def test_topic_aliases(make5):
+    """[MQTT5-3.3.2-7] [MQTT5-3.3.2-9] [MQTT5-3.3.2-12] Over reconnections and a restart, of messages that wait and of
+    new ones, each arrives under its topic; nearly all leave without it."""
+    device = RamFlash(16, 4096)
+    with Automatic(announced=ALIASES) as broker:
+        client = make5(broker.port, device, aliases=8)
+        for k in range(8):
+            client.publish(f"sensors/{k % 4}", b"w%d" % k, 1 + k % 2)
+        for life in range(3):
+            client.connect()
+            for k in range(40):
+                client.publish(f"sensors/{k % 4}", b"%d %d" % (life, k), k % 3, properties=META if k % 5 else None)
+            assert client.drain(5000)
+            client.disconnect()
+            client = make5(broker.port, device, aliases=8)
+        assert sorted(m.topic for m in broker.arrived) == sorted(f"sensors/{k % 4}" for k in range(128))
+        named, unnamed = topics_sent(broker)
+    assert (named, unnamed) == (3 * 3 + 32, 87)  # on each connection three times, and all to the fourth topic
+
+
+def test_topic_aliases_asyncio():
+    """Likewise with asyncio."""
+
+    async def scene(broker):
+        client = aio_clients.make(broker.port, protocol_level=5, aliases=8)
+        async with client:
+            await client.connect()
+            for k in range(60):
+                await client.publish(f"sensors/{k % 3}", b"%d" % k, k % 3)
+            assert await client.drain(5000)
+            await client.ping()
+
+    with Automatic(announced=ALIASES) as broker:
+        aio_clients.run(scene(broker))
+        assert sorted(m.topic for m in broker.arrived) == sorted(f"sensors/{k % 3}" for k in range(60))
+        assert topics_sent(broker) == (3, 57)
+
+
+def test_topic_aliases_through_mosquitto(mosquitto, make5, pump):
+    """[MQTT5-3.3.2-12] mosquitto takes ten; connections end while messages are in flight. QoS 2 comes once."""
+    got = []
+    reader = make5(mosquitto.port, client_id="reader2", keepalive=60)
+    reader.subscribe("aliased/#", 2, lambda m: got.append((m.topic, m.payload)))
+    reader.connect()
+    sender = make5(mosquitto.port, client_id="sender2", keepalive=60, aliases=20)
+    sent = [(f"aliased/{k % 12}", b"%d" % k) for k in range(120)]
+    for k, (topic, payload) in enumerate(sent):
+        if k % 40 == 0:
+            sender.connect()
+        sender.publish(topic, payload, 1 + k % 2, properties=META)
+    assert sender.drain(5000)
+    pump(reader, lambda: set(got) == set(sent))
+    for client in (sender, reader):
+        client.disconnect()
+    assert all(got.count(each) == 1 for each in sent[1::2])
+
+
 # --- properties of messages that arrive ---
 
 ARRIVING = block(

@@ -18,6 +18,7 @@ import inflight.counters as counters
 
 from .compat import const, unload
 from .cursor import (
+    ALIAS_MAXIMUM,
     AUTH_METHOD,
     CLIENT_ID,
     ERROR,
@@ -39,7 +40,15 @@ from .outbound import ALONE, REL, SEND, STATE
 from .session_record import CLEAN
 
 _CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
-_NUMBERS = (SESSION_EXPIRY, SERVER_KEEP_ALIVE, RECEIVE_MAXIMUM, MAXIMUM_QOS, RETAIN_AVAILABLE, MAXIMUM_SIZE)
+_NUMBERS = (
+    SESSION_EXPIRY,
+    SERVER_KEEP_ALIVE,
+    RECEIVE_MAXIMUM,
+    ALIAS_MAXIMUM,
+    MAXIMUM_QOS,
+    RETAIN_AVAILABLE,
+    MAXIMUM_SIZE,
+)
 _RECORD = const(11)  # bytes of a SESSION record in front of the client id
 _LEVEL = 0x84
 _TOO_LONG = 0x95
@@ -48,12 +57,14 @@ _TOO_LONG = 0x95
 # --- the client ---
 
 
-def check(session_expiry, clean_session, slept, max_inflight, retry_ms):
+def check(session_expiry, clean_session, slept, aliases, max_inflight, retry_ms):
     """Raises ValueError."""
     if not (isinstance(slept, int) and 0 <= slept <= 0xFFFFFFFF):
         raise ValueError("slept is a whole number of seconds, 0 to 4294967295")
     if session_expiry is not None and (clean_session or not 0 < session_expiry <= 0xFFFFFFFF):
         raise ValueError("session_expiry is 1 to 4294967295 seconds; clean_session=True keeps no session")
+    if not (isinstance(aliases, int) and 0 <= aliases <= 65535):
+        raise ValueError("aliases is a number of topics, 0 to 65535")
     if max_inflight > MOST_INFLIGHT:
         raise ValueError("level 5: max_inflight is %d at most" % MOST_INFLIGHT)
     if retry_ms:
@@ -196,6 +207,8 @@ def _apply(session, found):
         quota = 0  # what has to arrive waits for another broker
         session.notices.append(OSError(EOPNOTSUPP, "the broker takes QoS 0 only"))
     session.allow(quota)
+    if session.aliases:
+        session.aliases.allow(found.get(ALIAS_MAXIMUM, 0))
     if SERVER_KEEP_ALIVE in found:
         interval = found[SERVER_KEEP_ALIVE] * 750
         session.keep_alive.interval = interval

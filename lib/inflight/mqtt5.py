@@ -126,6 +126,7 @@ class Session5(Session):
     outbound: Outbound5
     paused_at: int
     auth = None  # an Authentication
+    aliases = None  # Aliases
 
     def __init__(self, journal, *args, session_expiry=0xFFFFFFFF, adopt=False, **options):
         self._adopt = adopt  # an empty client id means that of the journal
@@ -169,6 +170,8 @@ class Session5(Session):
         self._quota = self.outbound.quota = 0
         if self.auth:
             self.auth.reset()
+        if self.aliases:
+            self.aliases.allow(0)
         self.pause = 0  # ms since paused_at until messages may go again
         self.last_pause = 0
         self._most_received = 0
@@ -239,9 +242,14 @@ class Session5(Session):
             self.outbound.quota = self._quota
         if self.out.clock:
             self.out.clock.tick(self.now)
-        if self.auth and self.auth.is_due and not self.out.within_packet:
+        out = self.out
+        if self.auth and self.auth.is_due and not out.within_packet:
             return self.auth.write()
-        return super()._select()
+        goes_on = out.goes_on
+        n = super()._select()
+        if n and self.aliases and not goes_on:
+            n = self.aliases.replace(out, n)
+        return n
 
     def _put_ack(self, kind, mid, dup):
         n = super()._put_ack(kind, mid, dup)

@@ -24,6 +24,7 @@ def configure(
     session_expiry=None,
     slept=0,
     auth=None,
+    aliases=0,
     buffer=None,
     max_inflight=8,
     receive_maximum=32,
@@ -53,6 +54,8 @@ def configure(
             raise ValueError("session_expiry needs protocol_level=5")
         if auth:
             raise ValueError("auth needs protocol_level=5")
+        if aliases:
+            raise ValueError("aliases needs protocol_level=5")
     if not 0 <= keepalive <= 65535:
         raise ValueError("keepalive is 0 to 65535 seconds")
     if max_inflight < 1 or receive_maximum < 1:
@@ -100,9 +103,13 @@ def configure(
     if protocol_level == 5:
         from .handshake5 import check, new_session
 
-        check(session_expiry, clean_session, slept, max_inflight, retry_ms)
+        check(session_expiry, clean_session, slept, aliases, max_inflight, retry_ms)
         client.session = new_session(session_expiry, clean_session, slept, journal, buffer, name, *settings)
         client._attach = client.session.out.attach
+        if aliases:
+            from .aliases5 import Aliases
+
+            client.session.aliases = Aliases(aliases)
         if auth:
             auth.attach(client.session)
     else:

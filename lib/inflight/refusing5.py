@@ -22,6 +22,8 @@ def rejected(session, kind, code):
     if code == _MID_IN_USE:
         session.begin_anew = True  # the two sessions disagree
         raise ProtocolError5("the broker has another message of Message ID %d" % mid, ERROR)
+    if session.aliases:
+        session.aliases.refused(mid)
     again = code in _QUOTAS
     act = session.outbound.rejected(kind, mid, again)
     if act == MISPLACED:
