@@ -1,6 +1,7 @@
 # Level 5: beginning and end of sessions, quota, reason codes, limits of the broker, the level of the journal.
 
 import sys
+from errno import ETIMEDOUT
 
 from dev.reference import wire
 from dev.reference.kinds import PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
@@ -516,6 +517,91 @@ def test_ids_that_are_unknown():
     eq(peer.session.pending, 0)
 
 
+# --- an acknowledgement that does not come ---
+
+
+def stalling(qos=1, **options):
+    """A peer with a message that was sent, whose next PINGRESP comes in good time."""
+    found = Peer5(stall_ms=60_000, **options)
+    found.up()
+    found.publish(b"x", qos)
+    eq([p.kind for p in found.sent()], [PUBLISH])
+    eq(found.sent(), [])
+    return found
+
+
+def waits(found, ms):
+    """Nothing is sent for `ms`, then a PINGREQ."""
+    found.now += ms - 1
+    eq(found.sent(), [])
+    found.now += 1
+    eq([p.kind for p in found.sent()], [PINGREQ])
+
+
+def test_stalled():
+    """[MQTT5-4.4.0-1] Each acknowledgement: when the broker has answered a PINGREQ instead, the connection ends, and the
+    packet comes again on the next one. Without progress it takes twice as long each time."""
+    for qos, before, again in ((1, b"", PUBLISH), (2, b"", PUBLISH), (2, wire.pubrec(1), PUBREL)):
+        found = stalling(qos)
+        found.feed(before)
+        eq(found.sent(), [])
+        for k, ms in enumerate((60_000, 120_000, 240_000)):
+            waits(found, ms)
+            error = raises(OSError, found.feed, wire.pingresp())
+            eq((error.args[0], found.count("stalls"), found.session.busy), (ETIMEDOUT, k + 1, False))
+            found.lose()
+            eq([p.kind for p in found.up(1)], [again])
+            eq(found.sent(), [])
+        found.feed(wire.puback(1) if qos == 1 else wire.pubrec(1) + wire.pubcomp(1))
+        found.publish(b"y")
+        found.sent()
+        eq(found.sent(), [])
+        waits(found, 60_000)
+
+
+def test_it_came_before_the_pingresp():
+    """Whatever the client did for so long: what the broker has sent counts first."""
+    found = stalling()
+    found.now += 600_000
+    eq([p.kind for p in found.sent()], [PINGREQ])
+    eq(found.feed(wire.puback(1) + wire.pingresp()), [])
+    found.publish(b"y", 2)
+    found.sent()
+    eq(found.sent(), [])
+    waits(found, 60_000)
+    eq([p.kind for p in found.feed(wire.pubrec(2) + wire.pingresp())], [PUBREL])
+    eq((found.sent(), found.count("stalls")), ([], 0))
+
+
+def test_one_of_many_is_stalled():
+    """[MQTT5-4.4.0-1] Others are acknowledged all the time."""
+    found = stalling()
+    for k in range(12):
+        found.now += 5000
+        mid = found.publish(b"%d" % k)
+        eq([p.kind for p in found.sent() if p.mid], [PUBLISH])
+        found.feed(wire.puback(mid))
+    eq(found.sent()[-1:], [])
+    raises(OSError, found.feed, wire.pingresp())
+
+
+def test_what_does_not_wait_for_the_broker_is_not_stalled():
+    """Messages that are not sent: the broker takes none, or wants a pause. And if nobody wants to know."""
+    found = Peer5(stall_ms=60_000)
+    found.publish(b"x")
+    found.up(0, False, (MAXIMUM_QOS, 0))
+    for _ in range(100):
+        found.now += 10_000
+        eq(found.sent(), [])
+    found = Peer5(stall_ms=0)
+    found.up()
+    found.publish(b"x")
+    found.sent()
+    for _ in range(100):
+        found.now += 10_000
+        eq(found.sent(), [])
+
+
 # --- what the broker does not take ---
 
 
@@ -850,7 +936,7 @@ def new_session(device, buffer):
     from inflight.handshake5 import new_session
     from inflight.journal import Journal
 
-    return new_session(None, False, 0, Journal(device), bytearray(buffer), b"dev")
+    return new_session(None, False, 0, 0, Journal(device), bytearray(buffer), b"dev")
 
 
 def made(**fields):

@@ -577,7 +577,7 @@ def test_requests_that_are_too_long(broker, make5):
 
 def test_nothing_is_repeated_on_a_connection(virtual, make5):
     """[MQTT5-4.4.0-1] An hour without an answer: nothing comes again but on the next connection."""
-    client = make5(virtual.port, keepalive=60)
+    client = make5(virtual.port, keepalive=60, stall_ms=0)
 
     def script(b):
         b.welcome()
@@ -595,6 +595,57 @@ def test_nothing_is_repeated_on_a_connection(virtual, make5):
         while client.counters()["connects"] < 2 or client.counters()["resent"] < 2:
             client.run_for(1000)
     assert client.counters()["pings"] == 80
+
+
+def test_stalled_messages(virtual, make5):
+    """[MQTT5-4.4.0-1] A broker that answers PINGREQ, and no message: the client connects again, and is more patient each
+    time."""
+    client = make5(virtual.port, keepalive=600)
+    found = []
+
+    def script(b):
+        for present in (0, 1, 1, 1):
+            b.welcome(present)
+            started = virtual.clock.now
+            mid = b.expect(PUBLISH, dup=present == 1).mid
+            if len(found) == 3:
+                b.send(puback(mid))
+                b.goodbye()
+                return
+            b.answer_ping()
+            b.expect_close()
+            found.append(virtual.clock.now - started)
+
+    with virtual.play(script):
+        client.publish("t", b"1", 1)
+        assert client.drain(3_600_000)
+        client.disconnect()
+    assert [round(seconds / 60) for seconds in found] == [1, 2, 4]
+    assert client.counters()["stalls"] == 3
+    assert [e.args[0] for e in client.errors] == [errno.ETIMEDOUT] * 3
+
+
+def test_stalled_messages_asyncio(broker):
+    """[MQTT5-4.4.0-1] Likewise with asyncio."""
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, dup=False)
+        b.answer_ping()
+        b.expect_close()
+        b.welcome(1)
+        b.take(dup=True)
+        b.goodbye()
+
+    async def scene():
+        client = aio_clients.make(broker.port, protocol_level=5)
+        client.session.stall = client.session.stall_ms = 200
+        async with client:
+            await client.publish("t", b"1", 1)
+            assert await client.drain(aio_clients.LIMIT_S * 1000)
+        assert client.counters()["stalls"] == 1
+
+    aio_clients.play(broker, script, scene)
 
 
 def test_no_pingresp(virtual, make5):

@@ -127,6 +127,7 @@ class _Base:
         slept: int = 0,
         auth: Authentication | None = None,
         aliases: int = 0,
+        stall_ms: int | None = None,
         buffer: bytearray | None = None,
         max_inflight: int = 8,
         receive_maximum: int = 32,

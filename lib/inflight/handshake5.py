@@ -50,6 +50,7 @@ _NUMBERS = (
     MAXIMUM_SIZE,
 )
 _RECORD = const(11)  # bytes of a SESSION record in front of the client id
+_LONGEST_STALL_MS = const(86_400_000)
 _LEVEL = 0x84
 _TOO_LONG = 0x95
 
@@ -57,7 +58,7 @@ _TOO_LONG = 0x95
 # --- the client ---
 
 
-def check(session_expiry, clean_session, slept, aliases, max_inflight, retry_ms):
+def check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight, retry_ms, timeout_ms):
     """Raises ValueError."""
     if not (isinstance(slept, int) and 0 <= slept <= 0xFFFFFFFF):
         raise ValueError("slept is a whole number of seconds, 0 to 4294967295")
@@ -65,16 +66,18 @@ def check(session_expiry, clean_session, slept, aliases, max_inflight, retry_ms)
         raise ValueError("session_expiry is 1 to 4294967295 seconds; clean_session=True keeps no session")
     if not (isinstance(aliases, int) and 0 <= aliases <= 65535):
         raise ValueError("aliases is a number of topics, 0 to 65535")
+    if stall_ms and not 4 * timeout_ms <= stall_ms <= _LONGEST_STALL_MS:
+        raise ValueError("stall_ms is 0 (never), or at least four times timeout_ms and at most a day")
     if max_inflight > MOST_INFLIGHT:
         raise ValueError("level 5: max_inflight is %d at most" % MOST_INFLIGHT)
     if retry_ms:
         raise ValueError("level 5 repeats nothing on the same connection [MQTT5-4.4.0-1]: retry_ms is 0")
 
 
-def new_session(session_expiry, clean_session, slept, journal, buffer, name, *settings):
+def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer, name, *settings):
     """Returns the client's session."""
-    adopt = not (name or clean_session)
-    made = Session5(journal, buffer, name, *settings, adopt=adopt, session_expiry=session_expiry or 0xFFFFFFFF)
+    given = {"adopt": not (name or clean_session), "session_expiry": session_expiry or 0xFFFFFFFF, "stall_ms": stall_ms}
+    made = Session5(journal, buffer, name, *settings, **given)
     if journal and journal.live:
         _check_space(journal, len(made.out.buf))
     if made.out.clock:

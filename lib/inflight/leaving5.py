@@ -1,18 +1,29 @@
-# DISCONNECT at level 5: that of the broker, and ours after an error of the broker. Loaded when one is to be handled.
+# The end of a connection at level 5: DISCONNECT of the broker, ours after an error of the broker, and a broker that
+# does not acknowledge a message. Loaded when one is to be handled.
 
+from errno import ETIMEDOUT
+
+from .compat import const
 from .cursor import ERROR, IN_DISCONNECT, REASON, SERVER_REFERENCE, ProtocolError5
-from .mqtt5 import TAKEN_OVER
-from .packet import DISCONNECT, ProtocolError
+from .mqtt5 import STALLS, TAKEN_OVER
+from .outbound import STATE
+from .packet import DISCONNECT, PINGRESP, ProtocolError
 from .refused import Disconnected, slow_down
+from .session import Session
 
 _SESSION_TAKEN_OVER = 0x8E
 _CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2"
+_LONGEST_STALL_MS = const(3_600_000)
 
 
 def handle(session, kind):
-    """DISCONNECT or AUTH arrived. Raises Disconnected, or ProtocolError. [MQTT5-3.14.2-1]"""
+    """DISCONNECT or AUTH arrived, or PINGRESP after a message has waited for long. Raises Disconnected, ProtocolError,
+    OSError. [MQTT5-3.14.2-1]"""
     d = session.decoder
     code = d.code
+    if kind == PINGRESP:
+        _look_for_progress(session)
+        return
     if kind != DISCONNECT:
         if not session.auth:
             raise ProtocolError5("AUTH, but no authentication method", ERROR)  # [MQTT5-4.12.0-6]
@@ -34,6 +45,21 @@ def handle(session, kind):
         session.count[TAKEN_OVER] += 1
     session.busy = False  # nothing is half done
     raise Disconnected(code, reason, reference)
+
+
+def _look_for_progress(session):
+    # The broker answers, so the link is in order; the oldest message was acknowledged meanwhile, or it is stuck. Each
+    # time without progress the client is more patient.
+    Session._handle(session, PINGRESP)
+    outbound = session.outbound
+    probed = session.probed
+    session.probed = 0
+    if outbound.rows and probed == outbound.mids[0] << 3 | outbound.states[0] & STATE:
+        session.count[STALLS] += 1
+        session.stuck = outbound.mids[0]
+        session.stall = max(session.stall_ms, min(2 * session.stall, _LONGEST_STALL_MS))
+        session.busy = False  # nothing is half done
+        raise OSError(ETIMEDOUT, "message %d is not acknowledged" % session.stuck)
 
 
 def leave(session, client, error):

@@ -38,7 +38,8 @@ ORPHANED = const(22)
 TAKEN_OVER = const(23)
 HELD = const(24)
 EXPIRED = const(25)
-_COUNTERS = const(26)
+STALLS = const(26)
+_COUNTERS = const(27)
 
 _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
@@ -128,8 +129,10 @@ class Session5(Session):
     auth = None  # an Authentication
     aliases = None  # Aliases
 
-    def __init__(self, journal, *args, session_expiry=0xFFFFFFFF, adopt=False, **options):
+    def __init__(self, journal, *args, session_expiry=0xFFFFFFFF, adopt=False, stall_ms=0, **options):
         self._adopt = adopt  # an empty client id means that of the journal
+        self.stall = self.stall_ms = stall_ms  # ms until the oldest message counts as stalled, the next time: longer
+        self.stuck = 0  # Message ID of the one that stalled
         self.session_expiry = self.expiry = session_expiry
         self.known = False  # the broker has, or had, this session: what the journal tells, in RAM
         self.begin_anew = False  # the two sessions disagree: the next CONNECT ends that of the broker
@@ -175,6 +178,8 @@ class Session5(Session):
         self.pause = 0  # ms since paused_at until messages may go again
         self.last_pause = 0
         self._most_received = 0
+        self.oldest = self.probed = 0  # see _probe()
+        self._oldest_since = 0
 
     def connect(self, *args, **will):
         super().connect(*args, **will)
@@ -249,7 +254,24 @@ class Session5(Session):
         n = super()._select()
         if n and self.aliases and not goes_on:
             n = self.aliases.replace(out, n)
-        return n
+        return n or (self._probe() if self.outbound.rows else 0)
+
+    def _probe(self):
+        # If the oldest message waits for its acknowledgement for so long, a PINGREQ finds out whether it will come:
+        # only a new connection can repeat the message [MQTT5-4.4.0-1].
+        outbound = self.outbound
+        state = outbound.states[0] & STATE
+        oldest = outbound.mids[0] << 3 | state
+        if oldest != self.oldest:
+            self.oldest = oldest
+            self._oldest_since = self.now
+            if outbound.mids[0] != self.stuck:
+                self.stall = self.stall_ms
+        elif self.stall and state != SEND and state != REL and not self.keep_alive.pinging:
+            if passed(self.now, self._oldest_since, self.stall):
+                self.probed = oldest
+                return self._send_ping()
+        return 0
 
     def _put_ack(self, kind, mid, dup):
         n = super()._put_ack(kind, mid, dup)
@@ -286,7 +308,7 @@ class Session5(Session):
             connack(self)
             unload("handshake5")
             return
-        if kind > packet.PINGRESP:
+        if kind > packet.PINGRESP or self.probed and kind == packet.PINGRESP:
             from .leaving5 import handle
 
             handle(self, kind)

@@ -25,6 +25,7 @@ def configure(
     slept=0,
     auth=None,
     aliases=0,
+    stall_ms=None,
     buffer=None,
     max_inflight=8,
     receive_maximum=32,
@@ -50,12 +51,8 @@ def configure(
             raise ValueError("an empty client id needs clean_session=True")
         if password is not None and user is None:
             raise ValueError("a password needs a user name")
-        if session_expiry is not None:
-            raise ValueError("session_expiry needs protocol_level=5")
-        if auth:
-            raise ValueError("auth needs protocol_level=5")
-        if aliases:
-            raise ValueError("aliases needs protocol_level=5")
+        if session_expiry is not None or auth or aliases or stall_ms is not None:
+            raise ValueError("session_expiry, auth, aliases and stall_ms need protocol_level=5")
     if not 0 <= keepalive <= 65535:
         raise ValueError("keepalive is 0 to 65535 seconds")
     if max_inflight < 1 or receive_maximum < 1:
@@ -103,8 +100,10 @@ def configure(
     if protocol_level == 5:
         from .handshake5 import check, new_session
 
-        check(session_expiry, clean_session, slept, aliases, max_inflight, retry_ms)
-        client.session = new_session(session_expiry, clean_session, slept, journal, buffer, name, *settings)
+        if stall_ms is None:
+            stall_ms = max(60_000, 4 * timeout_ms)
+        check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight, retry_ms, timeout_ms)
+        client.session = new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer, name, *settings)
         client._attach = client.session.out.attach
         if aliases:
             from .aliases5 import Aliases
