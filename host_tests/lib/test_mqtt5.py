@@ -252,6 +252,31 @@ def test_pause_after_a_disconnect(virtual, make5, monkeypatch, code, slow):
     assert (pauses[0] > 10) == slow
 
 
+def test_a_message_that_ends_every_connection(virtual, make5):
+    """[MQTT5-3.2.2-15] The broker did not say how long a packet may be. The message is dropped and told, those behind
+    it arrive. What the broker says besides may be longer than the buffer."""
+    client = make5(virtual.port, buffer=bytearray(1024))
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH)
+        b.expect(PUBLISH)
+        b.send(disconnect(0x95, block((0x1F, "too large " * 100))))
+        b.expect_close()
+        b.welcome(1)
+        b.take(payload=b"short")
+        b.goodbye()
+
+    with virtual.play(script):
+        long = client.publish("t", b"long" * 100, 1)
+        client.publish("t", b"short", 1)
+        assert not client.drain(60_000)
+        client.disconnect()
+    ended, refused = client.errors
+    assert (ended.code, refused.code, refused.mid) == (0x95, 0x95, long)
+    assert client.counters()["undeliverable"] == client.counters()["dropped"] == 1
+
+
 # --- the client ends the connection ---
 
 
@@ -598,8 +623,8 @@ def test_nothing_is_repeated_on_a_connection(virtual, make5):
 
 
 def test_stalled_messages(virtual, make5):
-    """[MQTT5-4.4.0-1] A broker that answers PINGREQ, and no message: the client connects again, and is more patient each
-    time."""
+    """[MQTT5-4.4.0-1] A broker that answers PINGREQ, and no message: the client connects again, and is more patient
+    each time."""
     client = make5(virtual.port, keepalive=600)
     found = []
 

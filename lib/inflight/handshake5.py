@@ -35,7 +35,7 @@ from .cursor import (
 )
 from .handshake import accepted
 from .journal import DONE, OUT, RELEASED, SESSION
-from .mqtt5 import MOST_INFLIGHT, ORPHANED, REPUBLISHED, UNDELIVERABLE, Session5
+from .mqtt5 import MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
 from .outbound import ALONE, REL, SEND, STATE
 from .session_record import CLEAN
 
@@ -52,7 +52,6 @@ _NUMBERS = (
 _RECORD = const(11)  # bytes of a SESSION record in front of the client id
 _LONGEST_STALL_MS = const(86_400_000)
 _LEVEL = 0x84
-_TOO_LONG = 0x95
 
 
 # --- the client ---
@@ -256,21 +255,15 @@ def _orphans_behind(window):
 def _drop_undeliverable(session):
     # Messages that are too long for this broker [MQTT5-3.2.2-15].
     journal = session.journal
-    window = session.outbound
     most = session.out.maximum
     if most >= journal.largest + 2:
         return
-    from .refusing5 import tell
-    from .stored5 import may_be_received, packet_size
+    from .refusing5 import undeliverable
+    from .stored5 import packet_size
 
     at = journal.scan(OUT, -1)
     while at >= 0:
         if journal.found_state != RELEASED and packet_size(journal, at) > most:
-            mid = journal.found_mid
-            if may_be_received(window, at):
-                window.release(at)
-            else:
-                window.give_up(at)
-            tell(session, UNDELIVERABLE, _TOO_LONG, mid)
+            undeliverable(session, at, journal.found_mid)
         at = journal.scan(OUT, at)
     unload("stored5")

@@ -4,15 +4,17 @@
 from errno import ETIMEDOUT
 
 from .compat import const
-from .cursor import ERROR, IN_DISCONNECT, REASON, SERVER_REFERENCE, ProtocolError5
+from .cursor import ERROR, IN_DISCONNECT, MALFORMED, REASON, SERVER_REFERENCE, ProtocolError5
 from .mqtt5 import STALLS, TAKEN_OVER
-from .outbound import STATE
-from .packet import DISCONNECT, PINGRESP, ProtocolError
+from .outbound import REL, SEND, STATE
+from .packet import DISCONNECT, PINGRESP, PUBLISH, ProtocolError
 from .refused import Disconnected, slow_down
+from .send_buffer5 import digits_in
 from .session import Session
 
 _SESSION_TAKEN_OVER = 0x8E
 _CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2"
+_TOO_LONG = 0x95
 _LONGEST_STALL_MS = const(3_600_000)
 
 
@@ -43,8 +45,52 @@ def handle(session, kind):
             found = d.cursor.next()
     if code == _SESSION_TAKEN_OVER:
         session.count[TAKEN_OVER] += 1
+    elif code == _TOO_LONG:
+        _drop_longest(session)
     session.busy = False  # nothing is half done
     raise Disconnected(code, reason, reference)
+
+
+def too_long(d, error):
+    """The decoder met `error`. If that is a packet longer than its buffer, its code is 0x95; but of a DISCONNECT the
+    reason code counts: returns its type, 0: the code has not arrived yet. Raises ProtocolError for all else."""
+    kind = d.buf[d.start] >> 4
+    size = _size(d)
+    if d.left or d._skip >= 0 or kind == PUBLISH or not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
+        raise ProtocolError5(str(error), MALFORMED)
+    if kind != DISCONNECT:
+        raise ProtocolError5("type %d of %d bytes is longer than the buffer" % (kind, size), _TOO_LONG)
+    at = d.start + 1 + digits_in(size)
+    if at == d.end:
+        return 0
+    d.code = d.buf[at]
+    d.block = 0
+    d.start = d.end
+    return DISCONNECT
+
+
+def _size(d):
+    # Of the packet that begins in the decoder's buffer, 0: its length is not there, or wrong.
+    n = shift = 0
+    for i in range(d.start + 1, min(d.start + 5, d.end)):
+        c = d.buf[i]
+        n |= (c & 0x7F) << shift
+        shift += 7
+        if c < 0x80:
+            return i + 1 - d.start + n
+    return 0
+
+
+def _drop_longest(session):
+    # A packet was too long for the broker, which may not have said how much it takes. The longest one of this
+    # connection was, for certain; without it the others are not stopped again and again.
+    outbound = session.outbound
+    i = outbound.row(session.longest_mid)
+    if i < 0 or not SEND < outbound.states[i] & STATE < REL:
+        return  # it has no Message ID, or the broker has taken it
+    from .refusing5 import undeliverable
+
+    undeliverable(session, outbound.addresses[i], session.longest_mid)
 
 
 def _look_for_progress(session):

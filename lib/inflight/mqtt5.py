@@ -18,7 +18,6 @@ from array import array
 import inflight.packet as packet
 
 from .compat import const, passed, unload
-from .cursor import ProtocolError5
 from .decoder5 import Decoder5
 from .journal import DONE, OUT, RELEASED
 from .outbound import ALONE, FINISH, REL, SEND, STATE, UNKNOWN, Outbound
@@ -39,12 +38,12 @@ TAKEN_OVER = const(23)
 HELD = const(24)
 EXPIRED = const(25)
 STALLS = const(26)
-_COUNTERS = const(27)
+ABANDONED = const(27)
+_COUNTERS = const(28)
 
 _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
 _NOT_FOUND = const(0x92)
-_TOO_MANY = const(0x93)
 
 _MOST_BESIDE = const(140)  # bytes of a record beside topic and payload
 
@@ -177,8 +176,9 @@ class Session5(Session):
             self.aliases.allow(0)
         self.pause = 0  # ms since paused_at until messages may go again
         self.last_pause = 0
-        self._most_received = 0
+        self.old_received = 0  # messages of QoS 2 of earlier connections: those in front in `inbound`
         self.oldest = self.probed = 0  # see _probe()
+        self.longest = self.longest_mid = 0  # packet, and its Message ID if it is a PUBLISH of QoS 1 or 2
         self._oldest_since = 0
 
     def connect(self, *args, **will):
@@ -196,7 +196,7 @@ class Session5(Session):
     def allow(self, quota):
         """CONNACK allows so many messages in flight to the broker."""
         self._quota = self.outbound.quota = quota
-        self._most_received = self._receive_maximum + (self.inbound.rows if self.inbound else 0)
+        self.old_received = self.inbound.rows if self.inbound else 0
 
     def expect_qos_2(self):
         if not self.inbound:
@@ -230,6 +230,7 @@ class Session5(Session):
             if i < 0:
                 return 0
             n = super()._send_message(i)
+        self._last_mid = self.outbound.mids[i]
         if self.out.lowered:
             self.out.lowered = False
             self._lowered()
@@ -248,13 +249,21 @@ class Session5(Session):
         if self.out.clock:
             self.out.clock.tick(self.now)
         out = self.out
+        goes_on = out._left and not out._ready
         if self.auth and self.auth.is_due and not out.within_packet:
-            return self.auth.write()
-        goes_on = out.goes_on
-        n = super()._select()
-        if n and self.aliases and not goes_on:
-            n = self.aliases.replace(out, n)
-        return n or (self._probe() if self.outbound.rows else 0)
+            n = self.auth.write()
+        else:
+            n = super()._select()
+        if not n:
+            return self._probe() if self.outbound.rows else 0
+        if out.view is out.buf and not goes_on:
+            if self.aliases:
+                n = self.aliases.replace(out, n)
+            size = n + out._left
+            if size > self.longest:
+                self.longest = size
+                self.longest_mid = self._last_mid if 0x31 < out.buf[out.at] < 0x40 else 0
+        return n
 
     def _probe(self):
         # If the oldest message waits for its acknowledgement for so long, a PINGREQ finds out whether it will come:
@@ -313,8 +322,12 @@ class Session5(Session):
 
             handle(self, kind)
             return
-        if kind == packet.PUBREL and not (self.inbound and self.inbound.row(mid) >= 0):
-            self._ack_code = _NOT_FOUND
+        if kind == packet.PUBREL:
+            i = self.inbound.row(mid) if self.inbound else -1
+            if i < 0:
+                self._ack_code = _NOT_FOUND
+            elif i < self.old_received:
+                self.old_received -= 1
         elif kind == packet.PUBREC and self.outbound.row(mid) < 0:
             self._ack_code = _NOT_FOUND
         super()._handle(kind)
@@ -322,9 +335,11 @@ class Session5(Session):
     def _handle_publish(self):
         d = self.decoder
         inbound = self.inbound
-        if d.flags & 4 and not d.offset and inbound and inbound.rows >= self._most_received:
-            if inbound.row(d.mid) < 0:
-                raise ProtocolError5("more messages in flight than receive_maximum", _TOO_MANY)
+        if d.flags & 4 and not d.offset and inbound:
+            if self.old_received or inbound.rows >= self._receive_maximum:
+                from .inbound5 import arrived
+
+                arrived(self, d.mid)
         super()._handle_publish()
 
     def _handle_ack(self, kind):

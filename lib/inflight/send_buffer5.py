@@ -134,11 +134,6 @@ class SendBuffer5(SendBuffer):
 
     # --- to the broker ---
 
-    @property
-    def goes_on(self):
-        """True if what is written next is not the beginning of a packet."""
-        return self._left > 0 and not self._ready
-
     def load(self, address, dup):
         """As SendBuffer.load(). Returns 0 if the message has expired, and cannot have been sent before."""
         buf = self.buf
