@@ -663,6 +663,18 @@ def test_maximum_packet_size():
     eq(len(peer.up(1)[0].raw), 108)
 
 
+def test_a_message_that_is_too_long_takes_nothing():
+    """[MQTT5-2.2.1-3] No Message ID, no sequence number, and nothing of the quota."""
+    peer = Peer5(buffer=512)
+    peer.up(0, False, (MAXIMUM, 30), (RECEIVE_MAXIMUM, 2))
+    for k in range(5):
+        for qos in (0, 1, 2):
+            raises(ValueError, peer.publish, bytes(40), qos)
+        eq(peer.session.journal.next_seq, k)
+        eq(peer.publish(b"x", 1 + k % 2), k + 1)
+    eq(brief(peer.sent()), [(PUBLISH, 1, False), (PUBLISH, 2, False)])
+
+
 def test_journal_with_messages_that_are_too_long():
     """[MQTT5-3.2.2-15] In flight or waiting, they are dropped, counted and told; the others go, in order."""
     for sizes in ((10, 200, 11, 201, 12), (200, 201, 202, 10, 11), (10, 10, 10, 10, 200), (200, 200, 200, 200, 200)):

@@ -227,8 +227,11 @@ def test_broker_disconnects(virtual, make5):
     assert not client.errors
 
 
-@pytest.mark.parametrize("code, slow", [(0x00, False), (0x8B, False), (0x8E, True), (0x87, True), (0x97, True)])
-def test_pause_after_a_disconnect(virtual, make5, monkeypatch, code, slow):
+LASTING = (0x87, 0x89, 0x8E, 0x97, 0x9F, 0xA0)
+
+
+@pytest.mark.parametrize("code", [*LASTING, 0x00, 0x81, 0x8B, 0x9D])
+def test_pause_after_a_disconnect(virtual, make5, monkeypatch, code):
     """[MQTT5-3.1.4-3] Another client has the same id, or the reason lasts: the next attempt comes after a long pause. A
     link that was lost is made again soon."""
     monkeypatch.setattr("random.getrandbits", lambda n: (1 << n) - 1)
@@ -249,7 +252,24 @@ def test_pause_after_a_disconnect(virtual, make5, monkeypatch, code, slow):
         client.ping()
         with pytest.raises(Disconnected):
             client.ping()
-    assert (pauses[0] > 10) == slow
+    assert (pauses[0] > 10) == (code in LASTING)
+
+
+@pytest.mark.parametrize("code", b"\x80\x82\x86\x87\x88\x8a\x8c")
+def test_pause_after_a_refusal(virtual, make5, code):
+    """[MQTT5-3.2.2-7] Likewise when the broker refuses the connection."""
+    client = make5(virtual.port, backoff_ms=(100, 60_000))
+
+    def script(b):
+        b.called()
+        b.send(connack(0, code, NONE))
+        b.expect_close()
+
+    with virtual.play(script):
+        while not client.errors:
+            client.run_for(10)
+    assert client.errors[0].code == code
+    assert (client._attempts > 10) == (code > 0x85)
 
 
 def test_a_message_that_ends_every_connection(virtual, make5):
