@@ -299,13 +299,14 @@ class _Cut(Exception):
 
 
 class Automatic(_Listener):
-    """A complete broker in a thread: keeps sessions, acknowledges, delivers the messages of give(); with Faults."""
+    """A complete broker in a thread: keeps sessions, acknowledges, delivers the messages of give(); with Faults.
+    announced: ((id, value), ...), the properties of its CONNACK at level 5."""
 
-    def __init__(self, faults=None):
+    def __init__(self, faults=None, announced=()):
         super().__init__()
         self.faults = faults or Faults()
         self.arrived = []  # PUBLISH packets; QoS 2 without repetitions
-        self._server = server.Server(_Session)
+        self._server = server.Server(_Session, announced=announced)
         self.total = {"in_bytes": 0, "out_bytes": 0, "in_packets": 0, "out_packets": 0}
         self.cuts = 0
         self._gifts = []

@@ -8,6 +8,7 @@ from .traits import Traits
 
 class Aedes(Daemon, Traits):
     name = "aedes"
+    level_5 = False  # answers with a CONNACK of level 4 that says so
     ordered = False  # messages in quick succession may be reordered
     prompt = False  # about one in a hundred is delivered only after the subscriber has reconnected
     window = False

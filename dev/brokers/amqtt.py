@@ -10,7 +10,7 @@ from .traits import Traits
 
 class Amqtt(Daemon, Traits):
     name = "amqtt"
-    level_5 = False
+    level_5 = False  # does not answer
     level_3 = False  # closes the connection without an answer
     keeps_qos = False  # delivers at the QoS of the subscription, even if the message's is lower
     answers_pubrel = False  # not if the connection broke after PUBREC: the message stays in flight

@@ -24,7 +24,8 @@ _QUIET = [word for name in ("cpu_sup", "memsup", "disksup") for word in ("-os_mo
 
 class Rabbitmq(Daemon, Traits):
     name = "rabbitmq"
-    qos_2 = False  # grants QoS 1, and answers a PUBLISH of QoS 2 by PUBACK
+    qos_2 = False  # grants QoS 1, and answers a PUBLISH of QoS 2 by PUBACK; at level 5 it says so in CONNACK
+    shared = False  # grants the subscription, and delivers nothing
     resumes_in_order = False  # it delivers before it has noticed that the last connection is closed
 
     @classmethod

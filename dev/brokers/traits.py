@@ -18,5 +18,7 @@ class Traits:
     clean_wipes = True  # clean session 1 ends the old session
     takes_over = True  # a second client with the same client id disconnects the first one
     keep_alive = True  # disconnects a silent client
+    shared = True  # has shared subscriptions
+    saves_clean_start = True  # keeps a session that began with Clean Start after an orderly stop
     survives_restart = True  # keeps sessions, messages and retained messages after an orderly stop
     survives_kill = True  # and after SIGKILL

@@ -103,11 +103,12 @@ class Connection:
         self.session = None
         self.level = 4
         self.window = server.window
+        self.aliases = {}  # alias: topic
         self.out = []
 
     def copy(self, server):
         """This connection to a copy of its server, whose sessions are copies."""
-        other = copied(self, "out")
+        other = copied(self, "aliases", "out")
         other.server = server
         if self.session:
             kept = [name for name, session in self.server.sessions.items() if session is self.session]
@@ -177,7 +178,21 @@ class Connection:
         for mid in self.session.flight:
             self.redeliver(mid)
 
+    def resolve(self, p):
+        """Gives a PUBLISH the topic that its alias stands for. Raises Violation. [MQTT5-3.3.2-7] [MQTT5-3.3.2-9]"""
+        alias = dict(p.properties).get(0x23)
+        if alias is None:
+            return
+        if alias > dict(self.server.announced).get(0x22, 0):
+            raise wire.Violation("topic alias %d" % alias)
+        if p.topic:
+            self.aliases[alias] = p.topic
+        elif alias not in self.aliases:
+            raise wire.Violation("topic alias %d is unknown" % alias)
+        p.topic = self.aliases[alias]
+
     def _publish(self, p):
+        self.resolve(p)
         new = self.session.publish_arrived(p)
         if p.qos:
             self._send(CLIENT, p.mid, wire.puback(p.mid) if p.qos == 1 else wire.pubrec(p.mid))

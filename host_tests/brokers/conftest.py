@@ -43,14 +43,25 @@ def mortal(kind, tmp_path):
         yield broker
 
 
+@pytest.fixture(params=[5, 4], ids=["level5", "level4"])
+def level(request, kind):
+    """The protocol level of the clients."""
+    if request.param == 5 and not kind.level_5:
+        pytest.skip(f"{kind.name} has no MQTT 5")
+    if request.param == 3 and not kind.level_3:
+        pytest.skip(f"{kind.name} has no MQTT 3.1: see test_level_3")
+    return request.param
+
+
 @pytest.fixture
-def join(make):  # noqa: F811
+def join(make, level):  # noqa: F811
     """join(broker, name, filter) is a connected client. `got`: its messages, (topic without the first level, payload,
     qos, retain). receive_maximum is large, since some brokers do not limit messages in flight."""
 
     def start(broker, name, filter=None, device=None, qos=2, **options):
         device = RamFlash(16, 4096) if device is None else device
-        client = make(broker.port, device, client_id=f"{broker.root}{name}", **{"receive_maximum": 400, **options})
+        options = {"receive_maximum": 400, "protocol_level": level, **options}
+        client = make(broker.port, device, client_id=f"{broker.root}{name}", **options)
         client.got = []
 
         def note(m):

@@ -8,15 +8,6 @@ import pytest
 from inflight import ProtocolError, RamFlash
 
 
-@pytest.fixture(params=[5, 4, 3], ids=["level5", "level4", "level3"])
-def level(request, kind):
-    if request.param == 5 and not kind.level_5:
-        pytest.skip(f"{kind.name} has no MQTT 5")
-    if request.param == 3 and not kind.level_3:
-        pytest.skip(f"{kind.name} has no MQTT 3.1: see test_level_3")
-    return request.param
-
-
 @pytest.fixture(params=[0, 1, 2], ids=["qos0", "qos1", "qos2"])
 def qos(request, kind):
     if request.param == 2 and not kind.qos_2:
@@ -24,6 +15,7 @@ def qos(request, kind):
     return request.param
 
 
+@pytest.mark.parametrize("level", [4], indirect=True, ids=[""])
 def test_level_3(broker, join):
     """[MQTT-3.1.2-2] Accepted, or refused with an exception."""
     if broker.level_3:
@@ -31,6 +23,17 @@ def test_level_3(broker, join):
         return
     with pytest.raises(OSError, match="the broker closed the connection"):
         join(broker, "dev", protocol_level=3)
+
+
+@pytest.mark.parametrize("level", [4], indirect=True, ids=[""])
+def test_level_5(broker, join):
+    """[MQTT5-3.1.2-2] Accepted, or an exception says that the broker does not know it."""
+    if broker.level_5:
+        assert join(broker, "dev", protocol_level=5).ping() >= 0
+        return
+    with pytest.raises(OSError, match="refused: 0x84|no answer") as caught:
+        join(broker, "dev", protocol_level=5, timeout_ms=1000)
+    assert getattr(caught.value, "code", 0x84) == 0x84
 
 
 def in_order(broker, found, wanted):
@@ -43,10 +46,11 @@ def numbers(count):
     return [b"%03d" % k for k in range(count)]
 
 
-def test_out_and_in(broker, join, arrived, qos, level):
+@pytest.mark.parametrize("level", [5, 4, 3], indirect=True, ids=["level5", "level4", "level3"])
+def test_out_and_in(broker, join, arrived, qos):
     """[MQTT-4.3.1-1] [MQTT-4.3.2-1] [MQTT-4.3.2-2] [MQTT-4.3.3-1] [MQTT-4.3.3-2] Each QoS, there and back, in order."""
-    listener = join(broker, "listener", "t/#", protocol_level=level)
-    sender = join(broker, "sender", protocol_level=level)
+    listener = join(broker, "listener", "t/#")
+    sender = join(broker, "sender")
     for payload in numbers(50):
         sender.publish(f"{broker.root}/t/{payload.decode()}", payload, qos=qos)
     assert sender.drain(5000)
@@ -212,11 +216,18 @@ def test_keep_alive(broker, join, make, together):
     assert awake.counters()["outages"] == 0 and awake.counters()["pings"] >= 1
 
 
-def test_qos_2(broker, join, together):
-    """[MQTT-4.3.3-1] A broker without QoS 2: the message is kept, and the error is reported."""
+def test_qos_2(broker, join, level, together):
+    """[MQTT-4.3.3-1] [MQTT5-3.2.2-11] A broker without QoS 2: the message is kept, and the error is reported; at level
+    5 the broker says it before, and the message leaves at QoS 1."""
     if broker.qos_2:
         pytest.skip(f"{broker.name} has QoS 2: test_out_and_in shows it")
     sender = join(broker, "sender", backoff_ms=(10_000, 10_000))
+    if level == 5:
+        listener = join(broker, "listener", "t")
+        sender.publish(f"{broker.root}/t", b"1", qos=2)
+        assert sender.drain(5000) and sender.counters()["lowered"] == 1
+        assert together([listener], lambda: listener.got == [("t", b"1", 1, False)])
+        return
     sender.publish(f"{broker.root}/t", b"1", qos=2)
     assert not sender.drain(500)
     assert sender.pending == 1

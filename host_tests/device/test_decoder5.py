@@ -171,6 +171,31 @@ def test_longer_than_the_buffer():
                         eq(found[-2:], 2 * [[PUBLISH, qos << 1, b"a/b", qos and 7, payload, len(payload)]])
 
 
+def test_disconnect_longer_than_the_buffer():
+    """Its reason code counts; nothing behind it does. Any other packet that long is too large."""
+    for n in (20, 200, 20_000):
+        for code in (0, 0x87, 0x95):
+            data = wire.disconnect(code, block((0x1F, "x" * n)))
+            for part in (1, 2, 3, 64, 1 << 20):
+                d = Decoder5(bytearray(64))
+                i = kind = 0
+                while not kind:
+                    k = min(part, d.space, len(data) - i)
+                    d.view[:k] = data[i : i + k]
+                    d.bytes_received(k)
+                    i += k
+                    kind = d.next()
+                eq((kind, d.code, d.block > 0), (DISCONNECT, code, n == 20))
+    for data in (
+        wire.puback(1, 0x87, block((0x1F, "x" * 200))),
+        wire.connack(0, 0, block((0x1F, "x" * 200))),
+        wire.suback(1, *bytes(200), properties=b"\0"),
+    ):
+        refused(data, 0x95, 64)
+    for data in (b"\xe0\xff\xff\xff\xff\x01", b"\x10\xff\x01", b"\xe1\x00", b"\xd0\xff\x01"):
+        refused(data, MALFORMED, 64)
+
+
 def test_properties_longer_than_the_buffer():
     """The message is acknowledged like one whose topic is too long, and its topic is none."""
     for properties, topic in ((block((0x26, ("n", "v" * 200))), "a"), (b"\0", "t" * 200), (USER, "t" * 60)):

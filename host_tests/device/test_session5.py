@@ -1,6 +1,7 @@
 # Level 5: beginning and end of sessions, quota, reason codes, limits of the broker, the level of the journal.
 
 import sys
+from errno import ETIMEDOUT
 
 from dev.reference import wire
 from dev.reference.kinds import PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
@@ -516,6 +517,91 @@ def test_ids_that_are_unknown():
     eq(peer.session.pending, 0)
 
 
+# --- an acknowledgement that does not come ---
+
+
+def stalling(qos=1, **options):
+    """A peer with a message that was sent, whose next PINGRESP comes in good time."""
+    found = Peer5(stall_ms=60_000, **options)
+    found.up()
+    found.publish(b"x", qos)
+    eq([p.kind for p in found.sent()], [PUBLISH])
+    eq(found.sent(), [])
+    return found
+
+
+def waits(found, ms):
+    """Nothing is sent for `ms`, then a PINGREQ."""
+    found.now += ms - 1
+    eq(found.sent(), [])
+    found.now += 1
+    eq([p.kind for p in found.sent()], [PINGREQ])
+
+
+def test_stalled():
+    """[MQTT5-4.4.0-1] Each acknowledgement: when the broker has answered a PINGREQ instead, the connection ends, and
+    the packet comes again on the next one. Without progress it takes twice as long each time."""
+    for qos, before, again in ((1, b"", PUBLISH), (2, b"", PUBLISH), (2, wire.pubrec(1), PUBREL)):
+        found = stalling(qos)
+        found.feed(before)
+        eq(found.sent(), [])
+        for k, ms in enumerate((60_000, 120_000, 240_000)):
+            waits(found, ms)
+            error = raises(OSError, found.feed, wire.pingresp())
+            eq((error.args[0], found.count("stalls"), found.session.busy), (ETIMEDOUT, k + 1, False))
+            found.lose()
+            eq([p.kind for p in found.up(1)], [again])
+            eq(found.sent(), [])
+        found.feed(wire.puback(1) if qos == 1 else wire.pubrec(1) + wire.pubcomp(1))
+        found.publish(b"y")
+        found.sent()
+        eq(found.sent(), [])
+        waits(found, 60_000)
+
+
+def test_it_came_before_the_pingresp():
+    """Whatever the client did for so long: what the broker has sent counts first."""
+    found = stalling()
+    found.now += 600_000
+    eq([p.kind for p in found.sent()], [PINGREQ])
+    eq(found.feed(wire.puback(1) + wire.pingresp()), [])
+    found.publish(b"y", 2)
+    found.sent()
+    eq(found.sent(), [])
+    waits(found, 60_000)
+    eq([p.kind for p in found.feed(wire.pubrec(2) + wire.pingresp())], [PUBREL])
+    eq((found.sent(), found.count("stalls")), ([], 0))
+
+
+def test_one_of_many_is_stalled():
+    """[MQTT5-4.4.0-1] Others are acknowledged all the time."""
+    found = stalling()
+    for k in range(12):
+        found.now += 5000
+        mid = found.publish(b"%d" % k)
+        eq([p.kind for p in found.sent() if p.mid], [PUBLISH])
+        found.feed(wire.puback(mid))
+    eq(found.sent()[-1:], [])
+    raises(OSError, found.feed, wire.pingresp())
+
+
+def test_what_does_not_wait_for_the_broker_is_not_stalled():
+    """Messages that are not sent: the broker takes none, or wants a pause. And if nobody wants to know."""
+    found = Peer5(stall_ms=60_000)
+    found.publish(b"x")
+    found.up(0, False, (MAXIMUM_QOS, 0))
+    for _ in range(100):
+        found.now += 10_000
+        eq(found.sent(), [])
+    found = Peer5(stall_ms=0)
+    found.up()
+    found.publish(b"x")
+    found.sent()
+    for _ in range(100):
+        found.now += 10_000
+        eq(found.sent(), [])
+
+
 # --- what the broker does not take ---
 
 
@@ -577,6 +663,18 @@ def test_maximum_packet_size():
     eq(len(peer.up(1)[0].raw), 108)
 
 
+def test_a_message_that_is_too_long_takes_nothing():
+    """[MQTT5-2.2.1-3] No Message ID, no sequence number, and nothing of the quota."""
+    peer = Peer5(buffer=512)
+    peer.up(0, False, (MAXIMUM, 30), (RECEIVE_MAXIMUM, 2))
+    for k in range(5):
+        for qos in (0, 1, 2):
+            raises(ValueError, peer.publish, bytes(40), qos)
+        eq(peer.session.journal.next_seq, k)
+        eq(peer.publish(b"x", 1 + k % 2), k + 1)
+    eq(brief(peer.sent()), [(PUBLISH, 1, False), (PUBLISH, 2, False)])
+
+
 def test_journal_with_messages_that_are_too_long():
     """[MQTT5-3.2.2-15] In flight or waiting, they are dropped, counted and told; the others go, in order."""
     for sizes in ((10, 200, 11, 201, 12), (200, 201, 202, 10, 11), (10, 10, 10, 10, 200), (200, 200, 200, 200, 200)):
@@ -608,6 +706,64 @@ def test_more_messages_that_are_too_long():
     eq([e.mid for e in peer.session.notices + peer.notices], list(range(1, 65)))
 
 
+def too_large(found):
+    """The broker ends the connection with 95."""
+    eq(raises(Disconnected, found.feed, wire.disconnect(0x95)).code, 0x95)
+    found.lose()
+
+
+def test_a_packet_was_too_large():
+    """[MQTT5-3.2.2-15] The broker did not say how long one may be: the longest message of the connection is given up
+    and told, the others go on. A PUBREL ends what the broker may know of it."""
+    for qos in (1, 2):
+        for sizes in ((5, 300, 20, 30), (300, 5, 20, 301), (5, 20, 30, 300)):
+            device = RamFlash(4, 4096)
+            found = Peer5(device, max_inflight=4)
+            found.up()
+            seq = [found.session.journal.next_seq + k for k in range(4)]
+            for n in sizes:
+                found.publish(bytes(n), qos)
+            found.sent()
+            too_large(found)
+            k = sizes.index(max(sizes))
+            sent = found.up(1)
+            eq([len(p.payload) for p in sent if p.kind == PUBLISH], [n for n in sizes if n != max(sizes)])
+            eq([p.mid for p in sent if p.kind == PUBREL], [k + 1] if qos == 2 else [])
+            found.feed(wire.pingresp())
+            eq([(e.code, e.mid, e.seq) for e in found.notices], [(0x95, k + 1, seq[k])])
+            eq((found.count("undeliverable"), found.count("dropped"), found.session.pending), (1, 1, len(sent)))
+            eq(len(Peer5(device).up(1)), len(sent))
+
+
+def test_another_packet_was_too_large():
+    """It is not known that a message was too long: a longer one was of QoS 0, the broker has taken it, or a SUBSCRIBE
+    was longer. Nothing is dropped; a message that comes again is the longest at some time."""
+
+    def qos_0(found):
+        found.publish(bytes(300), 0)
+
+    def taken(found):
+        found.publish(bytes(300), 2)
+        found.sent()
+        found.feed(wire.pubrec(2))
+
+    def subscribe(found):
+        found.session.subscribe([b"x" * 100], [1])
+
+    for longer in (qos_0, taken, subscribe):
+        found = Peer5(RamFlash(4, 4096), 512)
+        found.up()
+        found.publish(bytes(30))
+        longer(found)
+        found.sent()
+        pending = found.session.pending
+        too_large(found)
+        eq((found.count("undeliverable"), found.session.pending), (0, pending))
+        found.up(1)
+        too_large(found)
+        eq(found.count("undeliverable"), 1)
+
+
 def test_a_message_past_pubrec_is_not_too_long():
     """[MQTT5-4.3.3-6] Its PUBREL goes."""
     peer = Peer5()
@@ -637,6 +793,49 @@ def test_receive_maximum():
     for mid in (3, 4):
         peer.feed(wire.publish("t", b"x", 2, mid, properties=NONE))
     eq(error_of(peer, wire.publish("t", b"x", 2, 5, properties=NONE)), 0x93)
+
+
+def received(found, *mids, dup=0):
+    """The Message IDs of these QoS 2 messages that the application got."""
+    before = len(found.got)
+    for mid in mids:
+        eq([p.kind for p in found.feed(wire.publish("t", b"%d" % mid, 2, mid, dup, properties=NONE))], [PUBREC])
+    return [int(payload) for payload, _ in found.got[before:]]
+
+
+def test_messages_that_the_broker_never_releases():
+    """[MQTT5-4.3.3-13] A broker that forgets them when they expire sends no PUBREL, and thinks that it may send more:
+    it is told, and on the next connections it can. The oldest ones make space, and are counted; flash does not fill."""
+    for restart in (False, True):
+        device = RamFlash()
+        found = Peer5(device, receive_maximum=2)
+        mid = 1
+        for life in range(20):
+            found.up(1 if life else 0)
+            eq(received(found, mid, mid + 1), [mid, mid + 1])
+            eq(error_of(found, wire.publish("t", b"x", 2, mid + 2, properties=NONE)), 0x93)
+            mid += 2
+            if restart:
+                found = Peer5(device, receive_maximum=2)
+            else:
+                found.lose()
+        assert restart or found.count("abandoned") == 36
+        assert found.session.inbound.rows <= 8
+
+
+def test_messages_that_come_again_are_not_the_oldest():
+    """[MQTT5-4.3.3-10] The broker still has them: they stay known, however many others there are."""
+    found = Peer5(receive_maximum=2)
+    for first in (1, 3):
+        found.up(1 if first > 1 else 0)
+        received(found, first, first + 1)
+        found.lose()
+    found.up(1)
+    eq(received(found, 1, dup=1), [])
+    eq(received(found, 5), [5])
+    eq(found.count("abandoned"), 1)  # 2
+    eq([p.code for p in found.feed(wire.pubrel(1) + wire.pubrel(2) + wire.pubrel(5) + wire.pubrel(3))], [0, 0x92, 0, 0])
+    eq(received(found, 1, 2), [1, 2])
 
 
 def test_answers_to_messages():
@@ -850,7 +1049,7 @@ def new_session(device, buffer):
     from inflight.handshake5 import new_session
     from inflight.journal import Journal
 
-    return new_session(None, False, 0, Journal(device), bytearray(buffer), b"dev")
+    return new_session(None, False, 0, 0, Journal(device), bytearray(buffer), b"dev")
 
 
 def made(**fields):

@@ -227,8 +227,11 @@ def test_broker_disconnects(virtual, make5):
     assert not client.errors
 
 
-@pytest.mark.parametrize("code, slow", [(0x00, False), (0x8B, False), (0x8E, True), (0x87, True), (0x97, True)])
-def test_pause_after_a_disconnect(virtual, make5, monkeypatch, code, slow):
+LASTING = (0x87, 0x89, 0x8E, 0x97, 0x9F, 0xA0)
+
+
+@pytest.mark.parametrize("code", [*LASTING, 0x00, 0x81, 0x8B, 0x9D])
+def test_pause_after_a_disconnect(virtual, make5, monkeypatch, code):
     """[MQTT5-3.1.4-3] Another client has the same id, or the reason lasts: the next attempt comes after a long pause. A
     link that was lost is made again soon."""
     monkeypatch.setattr("random.getrandbits", lambda n: (1 << n) - 1)
@@ -249,7 +252,49 @@ def test_pause_after_a_disconnect(virtual, make5, monkeypatch, code, slow):
         client.ping()
         with pytest.raises(Disconnected):
             client.ping()
-    assert (pauses[0] > 10) == slow
+    assert (pauses[0] > 10) == (code in LASTING)
+
+
+@pytest.mark.parametrize("code", b"\x80\x82\x86\x87\x88\x8a\x8c")
+def test_pause_after_a_refusal(virtual, make5, code):
+    """[MQTT5-3.2.2-7] Likewise when the broker refuses the connection."""
+    client = make5(virtual.port, backoff_ms=(100, 60_000))
+
+    def script(b):
+        b.called()
+        b.send(connack(0, code, NONE))
+        b.expect_close()
+
+    with virtual.play(script):
+        while not client.errors:
+            client.run_for(10)
+    assert client.errors[0].code == code
+    assert (client._attempts > 10) == (code > 0x85)
+
+
+def test_a_message_that_ends_every_connection(virtual, make5):
+    """[MQTT5-3.2.2-15] The broker did not say how long a packet may be. The message is dropped and told, those behind
+    it arrive. What the broker says besides may be longer than the buffer."""
+    client = make5(virtual.port, buffer=bytearray(1024))
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH)
+        b.expect(PUBLISH)
+        b.send(disconnect(0x95, block((0x1F, "too large " * 100))))
+        b.expect_close()
+        b.welcome(1)
+        b.take(payload=b"short")
+        b.goodbye()
+
+    with virtual.play(script):
+        long = client.publish("t", b"long" * 100, 1)
+        client.publish("t", b"short", 1)
+        assert not client.drain(60_000)
+        client.disconnect()
+    ended, refused = client.errors
+    assert (ended.code, refused.code, refused.mid) == (0x95, 0x95, long)
+    assert client.counters()["undeliverable"] == client.counters()["dropped"] == 1
 
 
 # --- the client ends the connection ---
@@ -577,7 +622,7 @@ def test_requests_that_are_too_long(broker, make5):
 
 def test_nothing_is_repeated_on_a_connection(virtual, make5):
     """[MQTT5-4.4.0-1] An hour without an answer: nothing comes again but on the next connection."""
-    client = make5(virtual.port, keepalive=60)
+    client = make5(virtual.port, keepalive=60, stall_ms=0)
 
     def script(b):
         b.welcome()
@@ -595,6 +640,57 @@ def test_nothing_is_repeated_on_a_connection(virtual, make5):
         while client.counters()["connects"] < 2 or client.counters()["resent"] < 2:
             client.run_for(1000)
     assert client.counters()["pings"] == 80
+
+
+def test_stalled_messages(virtual, make5):
+    """[MQTT5-4.4.0-1] A broker that answers PINGREQ, and no message: the client connects again, and is more patient
+    each time."""
+    client = make5(virtual.port, keepalive=600)
+    found = []
+
+    def script(b):
+        for present in (0, 1, 1, 1):
+            b.welcome(present)
+            started = virtual.clock.now
+            mid = b.expect(PUBLISH, dup=present == 1).mid
+            if len(found) == 3:
+                b.send(puback(mid))
+                b.goodbye()
+                return
+            b.answer_ping()
+            b.expect_close()
+            found.append(virtual.clock.now - started)
+
+    with virtual.play(script):
+        client.publish("t", b"1", 1)
+        assert client.drain(3_600_000)
+        client.disconnect()
+    assert [round(seconds / 60) for seconds in found] == [1, 2, 4]
+    assert client.counters()["stalls"] == 3
+    assert [e.args[0] for e in client.errors] == [errno.ETIMEDOUT] * 3
+
+
+def test_stalled_messages_asyncio(broker):
+    """[MQTT5-4.4.0-1] Likewise with asyncio."""
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, dup=False)
+        b.answer_ping()
+        b.expect_close()
+        b.welcome(1)
+        b.take(dup=True)
+        b.goodbye()
+
+    async def scene():
+        client = aio_clients.make(broker.port, protocol_level=5)
+        client.session.stall = client.session.stall_ms = 200
+        async with client:
+            await client.publish("t", b"1", 1)
+            assert await client.drain(aio_clients.LIMIT_S * 1000)
+        assert client.counters()["stalls"] == 1
+
+    aio_clients.play(broker, script, scene)
 
 
 def test_no_pingresp(virtual, make5):
@@ -834,6 +930,75 @@ def test_a_handler_publishes_while_publish_waits(broker, make5):
         client.connect()
         client.publish("t", b"late" * 50, 1, properties=properties(content_type="own"))
         assert client.drain(3000)
+
+
+# --- topic aliases ---
+
+ALIASES = ((0x22, 3),)
+
+
+def topics_sent(broker):
+    """How many messages arrived with their topic, and without."""
+    raw = [p.raw for connection in broker.connections for p in connection.packets if p.kind == PUBLISH]
+    named = sum(b"sensors/" in packet for packet in raw)
+    return named, len(raw) - named
+
+
+def test_topic_aliases(make5):
+    """[MQTT5-3.3.2-7] [MQTT5-3.3.2-9] [MQTT5-3.3.2-12] Over reconnections and a restart, of messages that wait and of
+    new ones, each arrives under its topic; nearly all leave without it."""
+    device = RamFlash(16, 4096)
+    with Automatic(announced=ALIASES) as broker:
+        client = make5(broker.port, device, aliases=8)
+        for k in range(8):
+            client.publish(f"sensors/{k % 4}", b"w%d" % k, 1 + k % 2)
+        for life in range(3):
+            client.connect()
+            for k in range(40):
+                client.publish(f"sensors/{k % 4}", b"%d %d" % (life, k), k % 3, properties=META if k % 5 else None)
+            assert client.drain(5000)
+            client.disconnect()
+            client = make5(broker.port, device, aliases=8)
+        assert sorted(m.topic for m in broker.arrived) == sorted(f"sensors/{k % 4}" for k in range(128))
+        named, unnamed = topics_sent(broker)
+    assert (named, unnamed) == (3 * 3 + 32, 87)  # on each connection three times, and all to the fourth topic
+
+
+def test_topic_aliases_asyncio():
+    """Likewise with asyncio."""
+
+    async def scene(broker):
+        client = aio_clients.make(broker.port, protocol_level=5, aliases=8)
+        async with client:
+            await client.connect()
+            for k in range(60):
+                await client.publish(f"sensors/{k % 3}", b"%d" % k, k % 3)
+            assert await client.drain(5000)
+            await client.ping()
+
+    with Automatic(announced=ALIASES) as broker:
+        aio_clients.run(scene(broker))
+        assert sorted(m.topic for m in broker.arrived) == sorted(f"sensors/{k % 3}" for k in range(60))
+        assert topics_sent(broker) == (3, 57)
+
+
+def test_topic_aliases_through_mosquitto(mosquitto, make5, pump):
+    """[MQTT5-3.3.2-12] mosquitto takes ten; connections end while messages are in flight. QoS 2 comes once."""
+    got = []
+    reader = make5(mosquitto.port, client_id="reader2", keepalive=60)
+    reader.subscribe("aliased/#", 2, lambda m: got.append((m.topic, m.payload)))
+    reader.connect()
+    sender = make5(mosquitto.port, client_id="sender2", keepalive=60, aliases=20)
+    sent = [(f"aliased/{k % 12}", b"%d" % k) for k in range(120)]
+    for k, (topic, payload) in enumerate(sent):
+        if k % 40 == 0:
+            sender.connect()
+        sender.publish(topic, payload, 1 + k % 2, properties=META)
+    assert sender.drain(5000)
+    pump(reader, lambda: set(got) == set(sent))
+    for client in (sender, reader):
+        client.disconnect()
+    assert all(got.count(each) == 1 for each in sent[1::2])
 
 
 # --- properties of messages that arrive ---

@@ -126,6 +126,8 @@ class _Base:
         session_expiry: int | None = None,
         slept: int = 0,
         auth: Authentication | None = None,
+        aliases: int = 0,
+        stall_ms: int | None = None,
         buffer: bytearray | None = None,
         max_inflight: int = 8,
         receive_maximum: int = 32,

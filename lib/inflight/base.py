@@ -40,6 +40,11 @@ class Base:
     session_expiry   level 5: seconds for which the broker keeps the session without a connection; default: for ever
     slept            level 5: whole seconds asleep before this start: messages in the journal are older by these
     auth             level 5: Authentication, for brokers that ask for more than a password
+    aliases          level 5: so many topics get an alias on each connection, if the broker takes any: messages to them
+                     leave without their topic
+    stall_ms         level 5: a message that the broker does not acknowledge for so long, though it answers a PINGREQ,
+                     is sent again on a new connection; each time without progress it takes twice as long. At least
+                     four times timeout_ms; default: 60 s, or that; 0: never
     buffer           bytearray, default 1,024 bytes: one half receives, one sends; longer packets go in pieces
     max_inflight     messages of QoS 1 and 2 to the broker in flight, at most (64 at level 5, fewer if the broker wants)
     receive_maximum  messages of QoS 2 from the broker in flight, at most; at level 5 the broker is told

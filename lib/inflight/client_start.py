@@ -6,22 +6,15 @@ from .connect_packet import write
 from .session import Session
 
 
-def start(client, session_expiry, slept, auth, arguments):
-    """options.configure() tells the arguments; the last ones are those of a Session. Raises ValueError."""
+def start(client, level_5, arguments):
+    """What options.configure() returns: the arguments for level 5 alone, and those of a Session. Raises ValueError."""
     # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match]
     client._handlers = ()
     client._no_connack = False  # the last CONNECT had no answer
     client._topic = None  # the last topic published to; the session has it as bytes
     client._attach = None  # gives the next message its properties, at level 5
-    protocol_level, max_inflight, _, _, retry_ms = arguments[3:8]
-    if protocol_level == 5:
-        from .handshake5 import check, new_session
-
-        check(session_expiry, client._clean_session, slept, max_inflight, retry_ms)
-        client.session = new_session(session_expiry, client._clean_session, slept, *arguments)
-        client._attach = client.session.out.attach
-        if auth:
-            auth.attach(client.session)
+    if arguments[3] == 5:
+        _start_level_5(client, *level_5, arguments=arguments)
     else:
         client.session = Session(*arguments)
     # Whether CONNECT fits the buffer shows now, not on the way.
@@ -34,3 +27,21 @@ def start(client, session_expiry, slept, auth, arguments):
     client._attempts = 0
     client._connected_at = None  # since when the connection stands
     client._next_attempt = ticks_ms()  # the time of the next attempt to connect
+
+
+def _start_level_5(client, session_expiry, slept, auth, aliases, stall_ms, arguments):
+    from .handshake5 import check, new_session
+
+    _, max_inflight, _, _, retry_ms, _, timeout_ms = arguments[3:]
+    if stall_ms is None:
+        stall_ms = max(60_000, 4 * timeout_ms)
+    clean_session = client._clean_session
+    check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight, retry_ms, timeout_ms)
+    client.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
+    client._attach = client.session.out.attach
+    if aliases:
+        from .aliases5 import Aliases
+
+        client.session.aliases = Aliases(aliases)
+    if auth:
+        auth.attach(client.session)

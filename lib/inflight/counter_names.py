@@ -4,7 +4,7 @@ NAMES = (
     "accepted sent resent completed dropped received duplicates redelivered unknown_acks pings connects outages"
     " refused protocol_errors handler_errors too_long unhandled"
     # of level 5:
-    " rejected unheard lowered undeliverable republished orphaned taken_over held expired"
+    " rejected unheard lowered undeliverable republished orphaned taken_over held expired stalls abandoned"
 )
 
 

@@ -32,7 +32,12 @@ class Decoder5(Decoder):
         except ProtocolError5:
             raise
         except ProtocolError as e:
-            raise ProtocolError5(str(e), MALFORMED)
+            from .leaving5 import too_long
+
+            kind = too_long(self, e)
+            if not kind:
+                self._aim()
+            return kind
 
     def _id(self, i):
         try:

@@ -18,6 +18,7 @@ import inflight.counters as counters
 
 from .compat import const, unload
 from .cursor import (
+    ALIAS_MAXIMUM,
     AUTH_METHOD,
     CLIENT_ID,
     ERROR,
@@ -34,36 +35,48 @@ from .cursor import (
 )
 from .handshake import accepted
 from .journal import DONE, OUT, RELEASED, SESSION
-from .mqtt5 import MOST_INFLIGHT, ORPHANED, REPUBLISHED, UNDELIVERABLE, Session5
+from .mqtt5 import MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
 from .outbound import ALONE, REL, SEND, STATE
 from .session_record import CLEAN
 
 _CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
-_NUMBERS = (SESSION_EXPIRY, SERVER_KEEP_ALIVE, RECEIVE_MAXIMUM, MAXIMUM_QOS, RETAIN_AVAILABLE, MAXIMUM_SIZE)
+_NUMBERS = (
+    SESSION_EXPIRY,
+    SERVER_KEEP_ALIVE,
+    RECEIVE_MAXIMUM,
+    ALIAS_MAXIMUM,
+    MAXIMUM_QOS,
+    RETAIN_AVAILABLE,
+    MAXIMUM_SIZE,
+)
 _RECORD = const(11)  # bytes of a SESSION record in front of the client id
+_LONGEST_STALL_MS = const(86_400_000)
 _LEVEL = 0x84
-_TOO_LONG = 0x95
 
 
 # --- the client ---
 
 
-def check(session_expiry, clean_session, slept, max_inflight, retry_ms):
+def check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight, retry_ms, timeout_ms):
     """Raises ValueError."""
     if not (isinstance(slept, int) and 0 <= slept <= 0xFFFFFFFF):
         raise ValueError("slept is a whole number of seconds, 0 to 4294967295")
     if session_expiry is not None and (clean_session or not 0 < session_expiry <= 0xFFFFFFFF):
         raise ValueError("session_expiry is 1 to 4294967295 seconds; clean_session=True keeps no session")
+    if not (isinstance(aliases, int) and 0 <= aliases <= 65535):
+        raise ValueError("aliases is a number of topics, 0 to 65535")
+    if stall_ms and not 4 * timeout_ms <= stall_ms <= _LONGEST_STALL_MS:
+        raise ValueError("stall_ms is 0 (never), or at least four times timeout_ms and at most a day")
     if max_inflight > MOST_INFLIGHT:
         raise ValueError("level 5: max_inflight is %d at most" % MOST_INFLIGHT)
     if retry_ms:
         raise ValueError("level 5 repeats nothing on the same connection [MQTT5-4.4.0-1]: retry_ms is 0")
 
 
-def new_session(session_expiry, clean_session, slept, journal, buffer, name, *settings):
+def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer, name, *settings):
     """Returns the client's session."""
-    adopt = not (name or clean_session)
-    made = Session5(journal, buffer, name, *settings, adopt=adopt, session_expiry=session_expiry or 0xFFFFFFFF)
+    given = {"adopt": not (name or clean_session), "session_expiry": session_expiry or 0xFFFFFFFF, "stall_ms": stall_ms}
+    made = Session5(journal, buffer, name, *settings, **given)
     if journal and journal.live:
         _check_space(journal, len(made.out.buf))
     if made.out.clock:
@@ -196,6 +209,8 @@ def _apply(session, found):
         quota = 0  # what has to arrive waits for another broker
         session.notices.append(OSError(EOPNOTSUPP, "the broker takes QoS 0 only"))
     session.allow(quota)
+    if session.aliases:
+        session.aliases.allow(found.get(ALIAS_MAXIMUM, 0))
     if SERVER_KEEP_ALIVE in found:
         interval = found[SERVER_KEEP_ALIVE] * 750
         session.keep_alive.interval = interval
@@ -240,21 +255,15 @@ def _orphans_behind(window):
 def _drop_undeliverable(session):
     # Messages that are too long for this broker [MQTT5-3.2.2-15].
     journal = session.journal
-    window = session.outbound
     most = session.out.maximum
     if most >= journal.largest + 2:
         return
-    from .refusing5 import tell
-    from .stored5 import may_be_received, packet_size
+    from .refusing5 import undeliverable
+    from .stored5 import packet_size
 
     at = journal.scan(OUT, -1)
     while at >= 0:
         if journal.found_state != RELEASED and packet_size(journal, at) > most:
-            mid = journal.found_mid
-            if may_be_received(window, at):
-                window.release(at)
-            else:
-                window.give_up(at)
-            tell(session, UNDELIVERABLE, _TOO_LONG, mid)
+            undeliverable(session, at, journal.found_mid)
         at = journal.scan(OUT, at)
     unload("stored5")

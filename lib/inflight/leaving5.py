@@ -1,18 +1,31 @@
-# DISCONNECT at level 5: that of the broker, and ours after an error of the broker. Loaded when one is to be handled.
+# The end of a connection at level 5: DISCONNECT of the broker, ours after an error of the broker, and a broker that
+# does not acknowledge a message. Loaded when one is to be handled.
 
-from .cursor import ERROR, IN_DISCONNECT, REASON, SERVER_REFERENCE, ProtocolError5
-from .mqtt5 import TAKEN_OVER
-from .packet import DISCONNECT, ProtocolError
+from errno import ETIMEDOUT
+
+from .compat import const
+from .cursor import ERROR, IN_DISCONNECT, MALFORMED, REASON, SERVER_REFERENCE, ProtocolError5
+from .mqtt5 import STALLS, TAKEN_OVER
+from .outbound import REL, SEND, STATE
+from .packet import DISCONNECT, PINGRESP, PUBLISH, ProtocolError
 from .refused import Disconnected, slow_down
+from .send_buffer5 import digits_in
+from .session import Session
 
 _SESSION_TAKEN_OVER = 0x8E
 _CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2"
+_TOO_LONG = 0x95
+_LONGEST_STALL_MS = const(3_600_000)
 
 
 def handle(session, kind):
-    """DISCONNECT or AUTH arrived. Raises Disconnected, or ProtocolError. [MQTT5-3.14.2-1]"""
+    """DISCONNECT or AUTH arrived, or PINGRESP after a message has waited for long. Raises Disconnected, ProtocolError,
+    OSError. [MQTT5-3.14.2-1]"""
     d = session.decoder
     code = d.code
+    if kind == PINGRESP:
+        _look_for_progress(session)
+        return
     if kind != DISCONNECT:
         if not session.auth:
             raise ProtocolError5("AUTH, but no authentication method", ERROR)  # [MQTT5-4.12.0-6]
@@ -32,8 +45,67 @@ def handle(session, kind):
             found = d.cursor.next()
     if code == _SESSION_TAKEN_OVER:
         session.count[TAKEN_OVER] += 1
+    elif code == _TOO_LONG:
+        _drop_longest(session)
     session.busy = False  # nothing is half done
     raise Disconnected(code, reason, reference)
+
+
+def too_long(d, error):
+    """The decoder met `error`. If that is a packet longer than its buffer, its code is 0x95; but of a DISCONNECT the
+    reason code counts: returns its type, 0: the code has not arrived yet. Raises ProtocolError for all else."""
+    kind = d.buf[d.start] >> 4
+    size = _size(d)
+    if d.left or d._skip >= 0 or kind == PUBLISH or not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
+        raise ProtocolError5(str(error), MALFORMED)
+    if kind != DISCONNECT:
+        raise ProtocolError5("type %d of %d bytes is longer than the buffer" % (kind, size), _TOO_LONG)
+    at = d.start + 1 + digits_in(size)
+    if at == d.end:
+        return 0
+    d.code = d.buf[at]
+    d.block = 0
+    d.start = d.end
+    return DISCONNECT
+
+
+def _size(d):
+    # Of the packet that begins in the decoder's buffer, 0: its length is not there, or wrong.
+    n = shift = 0
+    for i in range(d.start + 1, min(d.start + 5, d.end)):
+        c = d.buf[i]
+        n |= (c & 0x7F) << shift
+        shift += 7
+        if c < 0x80:
+            return i + 1 - d.start + n
+    return 0
+
+
+def _drop_longest(session):
+    # A packet was too long for the broker, which may not have said how much it takes. The longest one of this
+    # connection was, for certain; without it the others are not stopped again and again.
+    outbound = session.outbound
+    i = outbound.row(session.longest_mid)
+    if i < 0 or not SEND < outbound.states[i] & STATE < REL:
+        return  # it has no Message ID, or the broker has taken it
+    from .refusing5 import undeliverable
+
+    undeliverable(session, outbound.addresses[i], session.longest_mid)
+
+
+def _look_for_progress(session):
+    # The broker answers, so the link is in order; the oldest message was acknowledged meanwhile, or it is stuck. Each
+    # time without progress the client is more patient.
+    Session._handle(session, PINGRESP)
+    outbound = session.outbound
+    probed = session.probed
+    session.probed = 0
+    if outbound.rows and probed == outbound.mids[0] << 3 | outbound.states[0] & STATE:
+        session.count[STALLS] += 1
+        session.stuck = outbound.mids[0]
+        session.stall = max(session.stall_ms, min(2 * session.stall, _LONGEST_STALL_MS))
+        session.busy = False  # nothing is half done
+        raise OSError(ETIMEDOUT, "message %d is not acknowledged" % session.stuck)
 
 
 def leave(session, client, error):

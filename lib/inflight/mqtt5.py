@@ -18,7 +18,6 @@ from array import array
 import inflight.packet as packet
 
 from .compat import const, passed, unload
-from .cursor import ProtocolError5
 from .decoder5 import Decoder5
 from .journal import DONE, OUT, RELEASED
 from .outbound import ALONE, FINISH, REL, SEND, STATE, UNKNOWN, Outbound
@@ -38,12 +37,13 @@ ORPHANED = const(22)
 TAKEN_OVER = const(23)
 HELD = const(24)
 EXPIRED = const(25)
-_COUNTERS = const(26)
+STALLS = const(26)
+ABANDONED = const(27)
+_COUNTERS = const(28)
 
 _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
 _NOT_FOUND = const(0x92)
-_TOO_MANY = const(0x93)
 
 _MOST_BESIDE = const(140)  # bytes of a record beside topic and payload
 
@@ -126,9 +126,12 @@ class Session5(Session):
     outbound: Outbound5
     paused_at: int
     auth = None  # an Authentication
+    aliases = None  # Aliases
 
-    def __init__(self, journal, *args, session_expiry=0xFFFFFFFF, adopt=False, **options):
+    def __init__(self, journal, *args, session_expiry=0xFFFFFFFF, adopt=False, stall_ms=0, **options):
         self._adopt = adopt  # an empty client id means that of the journal
+        self.stall = self.stall_ms = stall_ms  # ms until the oldest message counts as stalled, the next time: longer
+        self.stuck = 0  # Message ID of the one that stalled
         self.session_expiry = self.expiry = session_expiry
         self.known = False  # the broker has, or had, this session: what the journal tells, in RAM
         self.begin_anew = False  # the two sessions disagree: the next CONNECT ends that of the broker
@@ -169,9 +172,14 @@ class Session5(Session):
         self._quota = self.outbound.quota = 0
         if self.auth:
             self.auth.reset()
+        if self.aliases:
+            self.aliases.allow(0)
         self.pause = 0  # ms since paused_at until messages may go again
         self.last_pause = 0
-        self._most_received = 0
+        self.old_received = 0  # messages of QoS 2 of earlier connections: those in front in `inbound`
+        self.oldest = self.probed = 0  # see _probe()
+        self.longest = self.longest_mid = 0  # packet, and its Message ID if it is a PUBLISH of QoS 1 or 2
+        self._oldest_since = 0
 
     def connect(self, *args, **will):
         super().connect(*args, **will)
@@ -188,7 +196,7 @@ class Session5(Session):
     def allow(self, quota):
         """CONNACK allows so many messages in flight to the broker."""
         self._quota = self.outbound.quota = quota
-        self._most_received = self._receive_maximum + (self.inbound.rows if self.inbound else 0)
+        self.old_received = self.inbound.rows if self.inbound else 0
 
     def expect_qos_2(self):
         if not self.inbound:
@@ -222,6 +230,7 @@ class Session5(Session):
             if i < 0:
                 return 0
             n = super()._send_message(i)
+        self._last_mid = self.outbound.mids[i]
         if self.out.lowered:
             self.out.lowered = False
             self._lowered()
@@ -239,9 +248,39 @@ class Session5(Session):
             self.outbound.quota = self._quota
         if self.out.clock:
             self.out.clock.tick(self.now)
-        if self.auth and self.auth.is_due and not self.out.within_packet:
-            return self.auth.write()
-        return super()._select()
+        out = self.out
+        goes_on = out._left and not out._ready
+        if self.auth and self.auth.is_due and not out.within_packet:
+            n = self.auth.write()
+        else:
+            n = super()._select()
+        if not n:
+            return self._probe() if self.outbound.rows else 0
+        if out.view is out.buf and not goes_on:
+            if self.aliases:
+                n = self.aliases.replace(out, n)
+            size = n + out._left
+            if size > self.longest:
+                self.longest = size
+                self.longest_mid = self._last_mid if 0x31 < out.buf[out.at] < 0x40 else 0
+        return n
+
+    def _probe(self):
+        # If the oldest message waits for its acknowledgement for so long, a PINGREQ finds out whether it will come:
+        # only a new connection can repeat the message [MQTT5-4.4.0-1].
+        outbound = self.outbound
+        state = outbound.states[0] & STATE
+        oldest = outbound.mids[0] << 3 | state
+        if oldest != self.oldest:
+            self.oldest = oldest
+            self._oldest_since = self.now
+            if outbound.mids[0] != self.stuck:
+                self.stall = self.stall_ms
+        elif self.stall and state != SEND and state != REL and not self.keep_alive.pinging:
+            if passed(self.now, self._oldest_since, self.stall):
+                self.probed = oldest
+                return self._send_ping()
+        return 0
 
     def _put_ack(self, kind, mid, dup):
         n = super()._put_ack(kind, mid, dup)
@@ -278,13 +317,17 @@ class Session5(Session):
             connack(self)
             unload("handshake5")
             return
-        if kind > packet.PINGRESP:
+        if kind > packet.PINGRESP or self.probed and kind == packet.PINGRESP:
             from .leaving5 import handle
 
             handle(self, kind)
             return
-        if kind == packet.PUBREL and not (self.inbound and self.inbound.row(mid) >= 0):
-            self._ack_code = _NOT_FOUND
+        if kind == packet.PUBREL:
+            i = self.inbound.row(mid) if self.inbound else -1
+            if i < 0:
+                self._ack_code = _NOT_FOUND
+            elif i < self.old_received:
+                self.old_received -= 1
         elif kind == packet.PUBREC and self.outbound.row(mid) < 0:
             self._ack_code = _NOT_FOUND
         super()._handle(kind)
@@ -292,9 +335,11 @@ class Session5(Session):
     def _handle_publish(self):
         d = self.decoder
         inbound = self.inbound
-        if d.flags & 4 and not d.offset and inbound and inbound.rows >= self._most_received:
-            if inbound.row(d.mid) < 0:
-                raise ProtocolError5("more messages in flight than receive_maximum", _TOO_MANY)
+        if d.flags & 4 and not d.offset and inbound:
+            if self.old_received or inbound.rows >= self._receive_maximum:
+                from .inbound5 import arrived
+
+                arrived(self, d.mid)
         super()._handle_publish()
 
     def _handle_ack(self, kind):

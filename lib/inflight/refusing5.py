@@ -5,12 +5,13 @@ from errno import EOPNOTSUPP
 import inflight.counters as counters
 
 from .cursor import ERROR, ProtocolError5
-from .mqtt5 import HELD, LOWERED, MOST_INFLIGHT, REJECTED
+from .mqtt5 import HELD, LOWERED, MOST_INFLIGHT, REJECTED, UNDELIVERABLE
 from .outbound import ERROR as MISPLACED
 from .outbound import UNKNOWN
 from .refused import PublishRefused
 
 _MID_IN_USE = 0x91
+_TOO_LONG = 0x95
 _QUOTAS = b"\x93\x97"
 _PAUSE_MS = 1000  # the first one, and the longest
 _LONGEST_PAUSE_MS = 60_000
@@ -22,6 +23,8 @@ def rejected(session, kind, code):
     if code == _MID_IN_USE:
         session.begin_anew = True  # the two sessions disagree
         raise ProtocolError5("the broker has another message of Message ID %d" % mid, ERROR)
+    if session.aliases:
+        session.aliases.refused(mid)
     again = code in _QUOTAS
     act = session.outbound.rejected(kind, mid, again)
     if act == MISPLACED:
@@ -32,6 +35,18 @@ def rejected(session, kind, code):
         _hold(session)
     else:
         tell(session, REJECTED, code, mid)
+
+
+def undeliverable(session, address, mid):
+    """The message of the record at `address`, which was just found, is too long for this broker. [MQTT5-3.2.2-15]"""
+    from .stored5 import may_be_received
+
+    window = session.outbound
+    if may_be_received(window, address):
+        window.release(address)
+    else:
+        window.give_up(address)
+    tell(session, UNDELIVERABLE, _TOO_LONG, mid)
 
 
 def tell(session, counter, code, mid):

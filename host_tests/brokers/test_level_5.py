@@ -1,0 +1,217 @@
+"""What brokers do with the features of MQTT 5."""
+
+import time
+
+import pytest
+
+from inflight import RamFlash, properties
+from inflight.subscription import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_IF_NEW, RETAIN_NEVER
+
+pytestmark = pytest.mark.parametrize("level", [5], indirect=True, ids=[""])
+
+META = {
+    "content_type": "text/plain",
+    "response_topic": "answers/1",
+    "correlation": b"\0\xff",
+    "text": True,
+    "user": [("a", "1"), ("b", ""), ("a", "2")],
+}
+
+
+def fields(m):
+    """(payload, QoS, those of META that the message has, seconds until it expires)"""
+    return m.payload, m.qos, {name: getattr(m, name) for name in META}, m.expiry
+
+
+@pytest.fixture
+def note(join):
+    """note(broker, name, filter) is a client whose `got` lists fields() of its messages."""
+
+    def start(broker, name, filter, *args, **options):
+        client = join(broker, name, None, *args, **options)
+        client.got = []
+        client.subscribe(f"{broker.root}/{filter}", 2, lambda m: client.got.append(fields(m)))
+        return client
+
+    return start
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_properties(broker, join, note, together, offline):
+    """[MQTT5-3.3.2-15] [MQTT5-3.3.2-16] [MQTT5-3.3.2-17] [MQTT5-3.3.2-18] Each arrives as it was sent, in order, a name
+    twice; also for a session that was away, and beside messages without any."""
+    device = RamFlash()
+    listener = note(broker, "listener", "t", device)
+    if offline:
+        listener.disconnect()
+    sender = join(broker, "sender")
+    sent = []
+    for k in range(6):
+        qos = 1 + k % 2 if broker.qos_2 else 1
+        sender.publish(f"{broker.root}/t", b"%d" % k, qos, properties=properties(**META) if k % 3 else None)
+        bare = {"content_type": None, "response_topic": None, "correlation": None, "text": False, "user": []}
+        sent.append((b"%d" % k, qos, META if k % 3 else bare, None))
+    assert sender.drain(5000)
+    if offline:
+        listener.connect()
+    assert together([listener], lambda: len(listener.got) == 6)
+    assert sorted(listener.got, key=str) == sent
+
+
+def test_expiry(broker, join, note, together):
+    """[MQTT5-3.3.2-6] What waits too long is not delivered; what is delivered has waited so long less."""
+    listener = note(broker, "listener", "t", RamFlash())
+    listener.disconnect()
+    sender = join(broker, "sender")
+    for seconds in (1, 1000):
+        sender.publish(f"{broker.root}/t", b"%d" % seconds, 1, properties=properties(expiry=seconds))
+    assert sender.drain(5000)
+    time.sleep(2.1)  # the broker's clock
+    listener.connect()
+    assert together([listener], lambda: listener.got)
+    listener.ping()
+    ((payload, _, _, expiry),) = listener.got
+    assert payload == b"1000" and expiry <= 998
+
+
+def test_aliases(broker, join, arrived, together):
+    """[MQTT5-3.3.2-12] As many topics as the broker allows leave without their name, on each of three connections."""
+    listener = join(broker, "listener", "#")
+    sender = join(broker, "sender", aliases=20)
+    for k in range(90):
+        if k % 30 == 29:
+            assert sender.drain(5000)
+            sender.connect()
+        sender.publish(f"{broker.root}/topic/{k % 15}", b"%02d" % k, k % 2)
+    assert sender.drain(5000)
+    assert together([listener], lambda: len(listener.got) == 90)
+    assert sorted((topic, payload) for topic, payload, _, _ in listener.got) == sorted(
+        (f"topic/{k % 15}", b"%02d" % k) for k in range(90)
+    )
+    assert sender.errors == []
+
+
+def test_options_of_a_subscription(broker, join, together):
+    """[MQTT5-3.8.3-3] [MQTT5-3.3.1-12] [MQTT5-3.3.1-13] Not what the client publishes itself; RETAIN as published, or
+    cleared; retained messages never, or once."""
+    sender = join(broker, "sender")
+    sender.publish(f"{broker.root}/kept", b"old", 1, retain=True)
+    assert sender.drain(5000)
+    client = join(broker, "client")
+    options = {"own": 1 | NO_LOCAL, "kept": 1 | RETAIN_NEVER | RETAIN_AS_PUBLISHED, "plain": 1}
+    for name, qos in options.items():
+        client.subscribe(
+            f"{broker.root}/{name}", qos, lambda m, name=name: client.got.append((name, m.payload, m.retain))
+        )
+    client.publish(f"{broker.root}/own", b"mine", 1)
+    assert client.drain(5000)
+    for name in options:
+        sender.publish(f"{broker.root}/{name}", b"new", 1, retain=True)
+    assert sender.drain(5000)
+    assert together([client], lambda: len(client.got) == 3)
+    assert sorted(client.got) == [("kept", b"new", True), ("own", b"new", False), ("plain", b"new", False)]
+    for _ in range(2):
+        client.subscribe(f"{broker.root}/kept", 1 | RETAIN_IF_NEW, print)
+    client.ping()
+    assert len(client.got) == 3
+    for name in options:
+        sender.publish(f"{broker.root}/{name}", b"", 1, retain=True)
+    assert sender.drain(5000)
+
+
+def test_session_expiry(broker, join):
+    """[MQTT5-3.1.2-23] A session ends when its time has passed without a connection, and not before."""
+    for seconds, present in ((1, False), (1000, True)):
+        device = RamFlash()
+        client = join(broker, f"dev{seconds}", "t", device, session_expiry=seconds)
+        client.disconnect()
+        client.connect()
+        assert client.session.present
+        client.disconnect()
+        time.sleep(0 if present else 2.1)  # the broker's clock
+        client.connect()
+        assert client.session.present == present
+        client.disconnect()
+
+
+@pytest.mark.parametrize("way", ["vanishes", "comes back", "asks for it"])
+def test_will_delay(broker, join, make, together, way):
+    """[MQTT5-3.1.3-9] The will is published when the delay has passed, unless the client is back before; and when the
+    client asks for it as it leaves."""
+    listener = join(broker, "listener", "w")
+    device = RamFlash()
+    delay = 60 if way == "comes back" else 1
+    client = join(
+        broker, "dev", device=device, will=(f"{broker.root}/w", b"gone", 1, False, properties(will_delay=delay))
+    )
+    if way == "asks for it":
+        client.disconnect(will=True)
+    else:
+        make.cut_power(client)
+    if way == "comes back":
+        client = join(broker, "dev", device=device)
+        listener.ping()
+        assert client.ping() >= 0 and listener.got == []
+    else:
+        assert together([listener], lambda: listener.got)
+        assert listener.got == [("w", b"gone", 1, False)]
+
+
+def test_nobody_listens(broker, join):
+    """[MQTT5-3.4.2-1] A broker may say that a message has no subscriber: that is counted, and no error."""
+    sender = join(broker, "sender")
+    sender.publish(f"{broker.root}/nobody", b"x", 1)
+    assert sender.drain(5000)
+    assert sender.counters()["unheard"] == 1 and not sender.errors
+
+
+def test_taken_over(broker, join, together):
+    """[MQTT5-3.1.4-3] The first of two clients with one id is told why its connection ends."""
+    first = join(broker, "twin", backoff_ms=(10_000, 60_000))
+    join(broker, "twin", clean_session=True, backoff_ms=(10_000, 60_000))
+    assert together([first], lambda: not first.connected)
+    assert first.errors[0].code == 0x8E and first.counters()["taken_over"] == 1
+
+
+def test_request_and_response(broker, join, together):
+    """The answer comes to the topic that the request names, with its correlation data."""
+    server = join(broker, "server")
+    server.subscribe(f"{broker.root}/requests", 1, lambda m: m.reply(b"answer to " + m.payload, 1))
+    asker = join(broker, "asker")
+    asker.subscribe(f"{broker.root}/answers", 1, lambda m: asker.got.append((m.payload, m.correlation)))
+    for k in range(5):
+        question = properties(response_topic=f"{broker.root}/answers", correlation=b"%d" % k)
+        asker.publish(f"{broker.root}/requests", b"%d" % k, 1, properties=question)
+    assert together([server, asker], lambda: len(asker.got) == 5)
+    assert sorted(asker.got) == [(b"answer to %d" % k, b"%d" % k) for k in range(5)]
+
+
+def test_shared_subscription(broker, join, together):
+    """Each message goes to one of the group."""
+    group = [join(broker, f"worker{k}") for k in range(2)]
+    for worker in group:
+        worker.subscribe(f"$share/g/{broker.root}/jobs", 1, lambda m, worker=worker: worker.got.append(m.payload))
+    sender = join(broker, "sender")
+    for k in range(20):
+        sender.publish(f"{broker.root}/jobs", b"%02d" % k, 1)
+    assert sender.drain(5000)
+    if not broker.shared:
+        assert sender.counters()["unheard"] == 20
+        return
+    assert together(group, lambda: sum(len(worker.got) for worker in group) >= 20)
+    assert sorted(payload for worker in group for payload in worker.got) == [b"%02d" % k for k in range(20)]
+
+
+def test_a_first_session_over_a_restart(mortal, join):
+    """[MQTT5-3.1.2-23] The broker has the session of a client that connected once, with Clean Start, or only of one
+    that connected twice."""
+    if not mortal.survives_restart:
+        pytest.skip(f"{mortal.name} keeps no sessions")
+    once = join(mortal, "once", "t")
+    twice = join(mortal, "twice", "t")
+    twice.connect()
+    mortal.stop()
+    mortal.start()
+    for client, kept in ((once, mortal.saves_clean_start), (twice, True)):
+        client.connect()
+        assert client.session.present == kept
