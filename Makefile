@@ -59,8 +59,9 @@ soak: setup  ## bad networks and a day of virtual time (DEVICES=1000 MINUTES=5 S
 bench: setup  ## what the client costs, on 32-bit MicroPython (PEERS=folder of others' checkouts)
 	@$(VENV)/python -m dev.bench.benchmark $(if $(PEERS),--peers "$(PEERS)") $(ARGS)
 
-freeze: setup-boards  ## the library to freeze into a firmware of one's own (OUT=folder)
-	$(INFLIGHT) board freeze $(if $(OUT),"$(OUT)")
+freeze: setup-boards  ## what to freeze into a firmware of one's own (BOARD=pico_w [APPLICATION=1 OUT=folder])
+	$(INFLIGHT) board freeze $(if $(OUT),"$(OUT)") $(if $(BOARD),--board "$(BOARD)") \
+		$(if $(filter 1,$(APPLICATION)),--application)
 
 demo: setup-pipeline  ## a fleet under power cuts, through collector and Spark to a report (DEVICES=20 DURATION=30 QOS=1,2)
 	@$(VENV)/python -m dev.demo $(if $(DEVICES),--devices $(DEVICES)) $(if $(DURATION),--duration $(DURATION)) \
@@ -72,12 +73,13 @@ sensor: setup  ## this machine as a sensor (CONFIG=config.json)
 SETTINGS = $(if $(CONFIG),--config "$(CONFIG)") $(if $(CA),--ca "$(CA)") $(if $(CERT),--cert "$(CERT)") \
 	$(if $(KEY),--key "$(KEY)")
 IMAGE = --board "$(BOARD)" $(if $(FIRMWARE),--firmware "$(FIRMWARE)") $(if $(SHA256),--sha256 "$(SHA256)") \
-	$(SETTINGS) $(if $(FLASH_MB),--flash-mb "$(FLASH_MB)") $(if $(filter 1,$(OTA)),--ota)
+	$(SETTINGS) $(if $(FLASH_MB),--flash-mb "$(FLASH_MB)") $(if $(filter 1,$(OTA)),--ota) \
+	$(if $(filter 1,$(ROMFS)),--romfs)
 
-image: setup-boards  ## a bare board's image as a file (BOARD=esp32 CONFIG=config.json [FIRMWARE= CA= OUT= OTA=1])
+image: setup-boards  ## a bare board's image as a file (BOARD=esp32 CONFIG=config.json [FIRMWARE= CA= OUT= OTA=1 ROMFS=1])
 	$(INFLIGHT) board image $(IMAGE) $(if $(OUT),--out "$(OUT)")
 
-flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1 OTA=1])
+flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1 OTA=1 ROMFS=1])
 	$(INFLIGHT) board flash $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
 
 test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour)

@@ -10,7 +10,7 @@ import typer
 
 from dev.bench.figures import measure, peers
 from dev.bench.figures.plot import svg
-from dev.bench.figures.run import Code, Failed, responder
+from dev.bench.figures.run import Code, responder
 from dev.bench.figures.show import tables
 from dev.demo.mosquitto import Mosquitto
 from dev.demo.sensors import best_runtime
@@ -37,8 +37,8 @@ def run(folder, others, effort, frozen=None):
             "costs": lambda: measure.costs(code, broker.port, names, effort, folder),
             "rom": lambda: measure.ours(code, broker.port, effort, folder, rom=True),
             "modules": lambda: measure.modules(code),
-            "smallest": lambda: {name: _smallest(code, broker.port, name, folder) for name in names},
-            "smallest_rom": lambda: measure.smallest(code, broker.port, "ours", folder, rom=True),
+            "smallest": lambda: measure.smallest(code, broker.port, names, effort, folder),
+            "smallest_rom": lambda: measure.smallest(code, broker.port, ["ours"], effort, folder, rom=True)["ours"],
             "rates": lambda: measure.rates(code, port, names, effort),
             "websocket": lambda: measure.rates(code, port, ["ours_websocket"], effort)["ours_websocket"],
             "trips": lambda: measure.trips(code, port, names, effort),
@@ -49,22 +49,11 @@ def run(folder, others, effort, frozen=None):
         }
         if firmware:
             parts["frozen"] = lambda: measure.ours(firmware, broker.port, effort, folder)
-            parts["smallest_frozen"] = lambda: measure.smallest(firmware, broker.port, "ours", folder)
+            parts["smallest_frozen"] = lambda: measure.smallest(firmware, broker.port, ["ours"], effort, folder)["ours"]
         for name, part in parts.items():
             say(name.replace("_", " "))
             figures[name] = part()
     return figures
-
-
-def _smallest(code, port, name, folder):
-    # None for a peer that fails with any heap: the others are still measured.
-    try:
-        return measure.smallest(code, port, name, folder)
-    except Failed as e:
-        if name == "ours":
-            raise
-        say(str(e))
-        return None
 
 
 def plots(figures):

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dev.certificates import der, server_context
 from dev.demo import mosquitto
-from dev.pico_w import copies, filesystem, image, mounting, sensor
+from dev.pico_w import copies, filesystem, image, mounting, own, sensor, waking
 from dev.pico_w.board import Board
 from dev.subscriber import Subscriber
 from dev.tls_proxy import tls_proxy
@@ -36,15 +36,16 @@ def _library(compiled):
     return {f"/lib/inflight/{file.name}": file.read_bytes() for file in (LIB / "inflight").glob("*.py")}
 
 
-def at_the_prompt(compiled):
-    """Bytes of heap that are free after boot, and after the library was imported from .mpy or .py files."""
-    board = Board(filesystem.pack(_library(compiled)))
+def at_the_prompt(compiled, uf2=None):
+    """Bytes of heap that are free after boot, and after the library was imported from .mpy or .py files, or is in the
+    firmware `uf2`."""
+    board = Board(filesystem.pack({} if uf2 else _library(compiled)), uf2)
     return copies.staged(_at_the_prompt, board, board.switch_on)
 
 
-def of_a_sensor(broker, fields, more=()):
+def of_a_sensor(broker, fields, more=(), firmware=None):
     """Bytes of heap that are free in a running sensor, as it says in a health message while it is connected. fields: of
-    its configuration. more: files."""
+    its configuration. more: files. firmware: an Own, which has a part of the application frozen in."""
     fields = {"port": broker.port, "interval_ms": 2_000, "health_ms": 3_000} | fields
 
     async def live(board):
@@ -55,12 +56,14 @@ def of_a_sensor(broker, fields, more=()):
             await board.until(lambda: len(subscriber.find(topic)) > known, _SENSOR_S, "a health message")
             return subscriber.find(topic)[-1].fields["heap"]
 
-    board = Board(sensor.flash(sensor.config(device="figures", **fields), dict(more)))
+    application = firmware.files() if firmware else files(sensor.BOARD)
+    application |= {"/config.json": sensor.config(device="figures", **fields)} | dict(more)
+    board = Board(filesystem.pack(application), firmware and firmware.path)
     return copies.staged(live, board, board.switch_on)
 
 
-def measure(folder):
-    """Yields (what, bytes of free heap)."""
+def measure(folder, firmware):
+    """Yields (what, bytes of free heap). firmware: a list of Own."""
     boot, compiled = at_the_prompt(True)
     yield "after boot", boot
     yield "after import of client and journal, .mpy", compiled
@@ -71,6 +74,10 @@ def measure(folder):
         with tls_proxy(broker.port, server_context(ca, sensor.TLS_HOST)) as relay:
             secure = {"host": sensor.TLS_HOST, "port": relay.port, "tls_ca": "/ca.der"}
             yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": der(ca)})
+        for one in firmware:
+            for what, free in zip(("boot", "import of client and journal"), at_the_prompt(True, one.path), strict=True):
+                yield f"after {what}, {one.frozen.what} frozen", free
+            yield f"the sensor, connected, {one.frozen.what} frozen", of_a_sensor(broker, {}, firmware=one)
 
 
 def _table(title, unit, figures):
@@ -83,14 +90,32 @@ def _table(title, unit, figures):
     return table
 
 
+PARTS = ("heap", "mount", "wake")
+
+
 def main():
+    parts = sys.argv[1:] or PARTS
+    if unknown := set(parts) - {*PARTS}:
+        sys.exit(f"no part {min(unknown)}: there are {', '.join(PARTS)}")
     reason = image.unavailable() or mosquitto.unavailable()
     if reason:
         sys.exit(reason)
+    try:
+        firmware = own.firmware()
+    except ValueError as e:
+        sys.exit(str(e))
+    for one in firmware:
+        print(one)
+    if not firmware:
+        print(own.NONE)
     with tempfile.TemporaryDirectory() as name:
-        heap = _table("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name)))
-    mount = _table("To mount its journal, beside the time of the flash itself", "ms", mounting.times())
-    Console().print(heap, mount)
+        tables = {
+            "heap": ("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name), firmware)),
+            "mount": ("To mount its journal, beside the time of the flash itself", "ms", mounting.times()),
+            "wake": ("A wake of a sensor that sleeps, beside the time of flash and radio", "ms", waking.times(firmware)),
+        }
+        found = [_table(*tables[part]) for part in PARTS if part in parts]
+    Console().print(*found)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,7 @@
 
 import json
 
-from inflight_tools.boards.bundle import files
-
-from . import filesystem, radio
+from . import radio
 from .gateway import HOST
 
 BOARD = "rp2040"
@@ -15,9 +13,3 @@ def config(port, device, **fields):
     """The configuration of `device`, for the broker at `port` of this machine, as bytes."""
     given = {"host": HOST, "port": port, "device": device, "wifi_ssid": radio.SSID, "wifi_key": radio.KEY}
     return json.dumps(given | fields).encode()
-
-
-def flash(settings, more):
-    """What the flash of a deployed board holds: the application, with `settings` in its configuration file, and the
-    files `more`."""
-    return filesystem.pack(files(BOARD) | {"/config.json": settings} | more)

@@ -1,5 +1,6 @@
 """`make bench` with a few messages of each: what is exact is held to here, rates are told and not judged."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from dev.bench import benchmark
 from dev.bench.figures import measure, peers
 from dev.bench.figures.plot import svg
-from dev.bench.figures.run import Code, Failed
+from dev.bench.figures.run import Code, Failed, responder
 from dev.bench.figures.show import tables
 from dev.demo.mosquitto import unavailable
 from dev.runtimes import runtime
@@ -78,14 +79,34 @@ def test_another_client_stands_beside_ours_in_every_row(measured):
     assert len({line.count("|") for line in goals[:18]}) == 1
 
 
-def test_a_client_that_does_not_work_leaves_the_others_their_figures(measured, mosquitto, tmp_path):
-    (tmp_path / "umqtt").mkdir()
-    (tmp_path / "umqtt/simple.py").write_text("class MQTTClient:\n    pass\n")
+HANGS = "import time\ntime.sleep(1000)\n"
+RAISES = "class MQTTClient:\n    def __init__(self, *args):\n        raise OSError('no thanks')\n"
+
+
+def test_clients_that_hang_or_fail_leave_the_others_their_figures(measured, mosquitto, tmp_path):
+    """One hangs at once, one raises: in each part their cells say that, and all other cells stand."""
+    for name, text in (("simple", HANGS), ("simple2", RAISES)):
+        (tmp_path / "umqtt").mkdir(exist_ok=True)
+        (tmp_path / f"umqtt/{name}.py").write_text(text)
     code = Code(tmp_path / "code", benchmark.best_runtime(), peers.find(tmp_path))
-    assert benchmark._smallest(code, mosquitto().port, "umqtt_simple", tmp_path) is None
-    figures = measured[0] | {"smallest": {"ours": 18_432, "umqtt_simple": None}}
-    ((_, goals), *_) = tables(figures)
-    assert [row[2:] for row in goals if row[0] == "smallest heap that works, bytes"] == [["18,432", "-"]]
+    effort = dataclasses.replace(measure.TINY, peer_s=1)
+    names = ["umqtt_simple", "umqtt_simple2"]
+    port = mosquitto().port
+    with responder() as answering:
+        theirs = {
+            "costs": measure.costs(code, port, names, effort, tmp_path),
+            "smallest": measure.smallest(code, port, names, effort, tmp_path),
+            "rates": measure.rates(code, answering, names, effort),
+        }
+        assert measure.trips(code, answering, names, effort) == {}
+    figures = measured[0] | {part: {"ours": measured[0][part]["ours"]} | found for part, found in theirs.items()}
+    ((_, (head, *goals)), *_) = tables(figures)
+    assert head[2:] == ["Inflight", "umqtt.simple", "umqtt.simple2"]
+    told = [row[3:] for row in goals if row[3] != "-"]
+    assert len(told) == 15 and {(*row,) for row in told} == {("no end within 1 s", "OSError: no thanks")}
+    ((_, before), *_) = tables(measured[0])
+    assert [row[2] for row in goals] == [row[2] for row in before[1:]]
+    assert benchmark.plots(figures)
 
 
 def test_plots_are_pictures(measured):

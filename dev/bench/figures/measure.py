@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dev.bench.figures import littlefs
 from dev.bench.figures.run import OURS, Failed
+from dev.shown import say
 
 MODULES = "core client journal_core flash websocket aio consumers"
 ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
@@ -31,6 +32,7 @@ class Effort:
     records: tuple  # live records at recovery
     wear: int  # messages for the flash wear
     sizes: tuple  # of the messages of the plot
+    peer_s: int = 300  # when another client has not ended after so long, it hangs
 
 
 FULL = Effort(
@@ -59,9 +61,35 @@ TINY = Effort(
 )
 
 
+# --- other clients that hang, or fail ---
+
+
+def _attempt(effort, code, script, name, *args, **options):
+    """What `script` measures of contender `name`. Where another client than ours fails, {"failed": why} instead: the
+    others are still measured."""
+    if name.startswith("ours"):
+        return code.run(script, name, *args, **options)
+    options["timeout"] = min(effort.peer_s, options.get("timeout", effort.peer_s))
+    try:
+        return code.run(script, name, *args, **options)
+    except Failed as e:
+        say(str(e))
+        return {"failed": e.reason}
+
+
+def failure(found):
+    """Why there are no figures in `found`, a part of the result; None if there are some."""
+    return found.get("failed") if isinstance(found, dict) else None
+
+
+# --- the parts ---
+
+
 def costs(code, broker, contenders, effort, folder):
     """Heap of each contender: {name: {import, client, publish_0, ...}}."""
-    return {name: code.run("costs", name, broker, effort.messages, folder / "journal") for name in contenders}
+    return {
+        name: _attempt(effort, code, "costs", name, broker, effort.messages, folder / "journal") for name in contenders
+    }
 
 
 def ours(code, broker, effort, folder, rom=False):
@@ -78,15 +106,25 @@ def modules(code):
 
 
 def rates(code, port, contenders, effort):
-    """Throughput compared with the ceiling, medians: {name: {row: {ceiling, rate, share}}}. Contenders alternate."""
-    samples = {name: {row: [] for row in ROWS} for name in contenders}
+    """Throughput compared with the ceiling, medians: {name: {row: {ceiling, rate, share}}}. Contenders alternate. One
+    that fails in a row is not started again: it may hang each time."""
+    found = {name: {} for name in contenders}
+    failed = {}
     for row, (qos, nodelay, trip, window) in ROWS.items():
         n = _count(effort, qos, trip, window)
         rounds = 2 if trip else effort.rounds
+        samples = {name: [] for name in contenders}
         for _ in range(effort.runs):
             for name in contenders:
-                samples[name][row] += code.run("rates", name, port, qos, nodelay, trip, window, n, rounds)
-    return {name: {row: _median(pairs) for row, pairs in rows.items()} for name, rows in samples.items()}
+                if name not in failed:
+                    pairs = _attempt(effort, code, "rates", name, port, qos, nodelay, trip, window, n, rounds)
+                    if failure(pairs):
+                        failed[name] = pairs
+                    else:
+                        samples[name] += pairs
+        for name in contenders:
+            found[name][row] = failed.get(name) or _median(samples[name])
+    return found
 
 
 def _count(effort, qos, trip, window):
@@ -103,13 +141,18 @@ def _median(pairs):
 
 
 def trips(code, port, contenders, effort):
-    """Messages/s of QoS 1 by round-trip time: {line: [[ms, rate], ...]}."""
+    """Messages/s of QoS 1 by round-trip time: {line: [[ms, rate], ...]}. The line of a client that fails ends there."""
     lines = {}
+    left = list(contenders)
     for trip in effort.trips:
-        for name in contenders:
+        for name in [*left]:
             for window in effort.windows if name == "ours" else effort.windows[-1:]:
                 n = _count(effort, 1, trip, window)
-                found = _median(code.run("rates", name, port, 1, 1, trip, window, n, 1))
+                pairs = _attempt(effort, code, "rates", name, port, 1, 1, trip, window, n, 1)
+                if failure(pairs):
+                    left.remove(name)
+                    continue
+                found = _median(pairs)
                 label = f"ours {window}" if name == "ours" else name
                 lines.setdefault(label, []).append([trip, found["rate"]])
                 if name == "ours":
@@ -135,21 +178,28 @@ def recovery(code, effort, folder):
     return found
 
 
-def smallest(code, broker, name, folder, rom=False):
-    """Bytes of the smallest heap with which everything works, and with each of up to 8 KB more: where pieces lie
-    changes with the heap's size, so one may work by luck. Raises Failed if it fails with any heap."""
+def smallest(code, broker, contenders, effort, folder, rom=False):
+    """{name: bytes of the smallest heap with which everything works, and with each of up to 8 KB more}: where pieces lie
+    changes with the heap's size, so one may work by luck."""
+    return {name: _smallest(code, broker, name, effort, folder, rom) for name in contenders}
+
+
+def _smallest(code, broker, name, effort, folder, rom):
     low, high = 2048, 262_144
 
     def attempt(heap):
         (folder / "smallest").unlink(missing_ok=True)
-        return code.run("smallest", name, broker, folder / "smallest", heap=heap, rom=rom, timeout=20)
+        options = {"heap": heap, "rom": rom, "timeout": 20}
+        return _attempt(effort, code, "smallest", name, broker, folder / "smallest", **options)
 
     def works(heap):
         with contextlib.suppress(Failed):
-            return attempt(heap)
+            return not failure(attempt(heap))
         return False
 
-    attempt(high)
+    most = attempt(high)
+    if failure(most):
+        return most  # it fails with any heap
     while high - low > 256:
         middle = (low + high) // 512 * 256
         low, high = (low, middle) if works(middle) else (middle, high)

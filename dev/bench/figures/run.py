@@ -31,7 +31,11 @@ __import__(script)
 
 
 class Failed(RuntimeError):
-    """A script failed or timed out. The text has its output."""
+    """A script failed or timed out. The text has its output, `reason` is a few words of it."""
+
+    def __init__(self, called, reason, output):
+        super().__init__(f"{called}: {reason}; output: {output}")
+        self.reason = reason
 
 
 class Code:
@@ -73,10 +77,14 @@ class Code:
                 timeout=timeout,
             )
         except subprocess.TimeoutExpired as e:
-            raise Failed(f"{called}: no end within {timeout} s; output: {(e.stdout or b'')[-1000:]!r}") from None
+            raise Failed(called, f"no end within {timeout} s", repr((e.stdout or b"")[-1000:])) from None
+        output = (done.stderr or done.stdout).strip()
         if done.returncode:
-            raise Failed(f"{called}: {(done.stderr or done.stdout).strip()}")
-        return json.loads(done.stdout)
+            raise Failed(called, (output.splitlines() or [f"exit status {done.returncode}"])[-1], output)
+        try:
+            return json.loads(done.stdout)
+        except ValueError:
+            raise Failed(called, "no figures", output) from None
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """The figures as tables: (title, rows of text). The first row is the head."""
 
 from dev.bench.figures import peers
+from dev.bench.figures.measure import failure
 from dev.bench.figures.run import OURS
 
 _KINDS = {"bytes": "any byte", "pages": "pages of 256 bytes"}
@@ -26,10 +27,18 @@ def _goals(figures):
         return [label, goal, *(figure(name) for name in names)]
 
     def heap(key, places=0):
-        return lambda name: f"{costs[name][key]:,.{places}f}" if key in costs[name] else "-"
+        def text(name):
+            found = costs[name]
+            return failure(found) or (f"{found[key]:,.{places}f}" if key in found else "-")
+
+        return text
 
     def share(key):
-        return lambda name: "{share:.2f} ({rate:,.0f}/s)".format(**rates[name][key])
+        def text(name):
+            found = rates[name][key]
+            return failure(found) or "{share:.2f} ({rate:,.0f}/s)".format(**found)
+
+        return text
 
     def record(name):
         return f"{_record(figures['wear']) / 89:.2f}" if name == "ours" else "-"
@@ -49,7 +58,7 @@ def _goals(figures):
         *elsewhere("the same, frozen into the firmware", "9,000", "frozen", lambda: figures["frozen"]["import"]),
         row("a connected client beside its buffer, bytes", "1,500", heap("client")),
         row("a journal of 64 KiB, bytes", "", heap("journal")),
-        row("smallest heap that works, bytes", "18,432", lambda name: f"{smallest[name]:,}" if smallest[name] else "-"),
+        row("smallest heap that works, bytes", "18,432", lambda name: failure(smallest[name]) or f"{smallest[name]:,}"),
         *elsewhere("the same, code in ROM", "", "smallest_rom", lambda: figures["smallest_rom"]),
         *elsewhere("the same, frozen into the firmware", "", "smallest_frozen", lambda: figures["smallest_frozen"]),
         row("QoS 0, share of the ceiling, default socket", "0.6", share("qos0_default")),

@@ -105,6 +105,19 @@ def library(lib=LIB):
     return {place: file for place, file in sources("unix", lib).items() if place.startswith("inflight/")}
 
 
+def modules(board):
+    """{path below /lib, without suffix: text} of all modules for the board in folder `board`, as they are deployed.
+    The library among them is the same for each board."""
+    found = sources(board)
+    starters = {place: found.pop(place).read_text() for place in STARTERS}
+    return shrunk(found) | starters
+
+
+def built():
+    """The text of the module that tells when the application was built: today."""
+    return f"TIME = {_TODAY}\n"
+
+
 def files(board, release=None):
     """{absolute path on the device: content} of the application for the board in folder `board`: .mpy in /lib, and the
     two source files at the root that MicroPython starts. release: its number, which its status tells; None: a cable
@@ -112,10 +125,9 @@ def files(board, release=None):
     if not (BOARDS / board / "board.py").is_file():
         known = ", ".join(sorted(path.parent.name for path in BOARDS.glob("*/board.py")))
         raise ValueError(f"no board {board}: use {known}")
-    found = sources(board)
-    starters = {f"/{place}.py": found.pop(place).read_bytes() for place in STARTERS}
-    texts = shrunk(found)
-    more = {"built": f"TIME = {_TODAY}\n"}
+    texts = modules(board)
+    starters = {f"/{place}.py": texts.pop(place).encode() for place in STARTERS}
+    more = {"built": built()}
     if release is not None:
         more["node"] = _numbered(texts["node"], release)
     compiled = compile_texts(texts) | compile_texts(more)

@@ -19,6 +19,7 @@ from inflight_tools.boards.image import (
     FlashMb,
     Key,
     Ota,
+    Romfs,
     Sha256,
     make,
     one_line,
@@ -41,11 +42,12 @@ def main(
     key: Key = None,
     flash_mb: FlashMb = None,
     ota: Ota = False,
+    romfs: Romfs = False,
     erase: Annotated[bool, typer.Option("--erase", help=f"even if this loses {_LOST}")] = False,
 ):
     """Writes firmware, application and settings to a board on a port or boot drive."""
     with one_line():
-        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb, ota)
+        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb, ota, romfs)
         (_uf2 if made.variant.family else _esp32)(made, port, erase)
 
 

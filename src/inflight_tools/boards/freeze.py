@@ -1,22 +1,77 @@
-"""Writes the library in the form that needs the least heap when frozen: `inflight board freeze FOLDER`, then, in a
-port of MicroPython, `make FROZEN_MANIFEST=FOLDER/manifest.py`."""
+"""Writes what can be frozen into a firmware: there the code is executed in flash, and needs no heap."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from inflight_tools.boards.bundle import library, shrunk
+from inflight_tools.boards import bundle, frozen
+from inflight_tools.boards.image import one_line, say
+from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.boards.rename import PACKAGE
 
-_MANIFEST = f"""# Beside what the port freezes itself: include() its manifest here, or this one from yours.
-package("{PACKAGE}", opt=3)
-"""
+_MODULES = "modules"  # the folder of the sources, beside the manifest
+# What the port freezes itself: manifests of MicroPython's, of the board or else of its port.
+_STOCK = {
+    "esp32": """
+try:
+    include("$(BOARD_DIR)/manifest.py")
+except Exception as e:
+    if not isinstance(e.__context__, FileNotFoundError):
+        raise
+    include("$(PORT_DIR)/boards/manifest.py")
+""",
+    "unix": """
+include("$(PORT_DIR)/variants/standard/manifest.py")
+""",
+}
+_STOCK["rp2040"] = _STOCK["esp32"]
+_HEAD = "# MicroPython's build takes it: make FROZEN_MANIFEST=<this file>\n"
+_HEAD_LIBRARY = "# Beside what the port freezes itself: include() this from a manifest of yours, or freeze for a board.\n"
 
 
-def main(folder: Annotated[Path, typer.Argument(help="is made if it is missing; its files are replaced")]):
-    """Writes the library to freeze into a firmware: FOLDER/inflight and FOLDER/manifest.py."""
-    (folder / PACKAGE).mkdir(parents=True, exist_ok=True)
-    for place, text in shrunk(library()).items():
-        (folder / f"{place}.py").write_text(text)
-    (folder / "manifest.py").write_text(_MANIFEST)
+def main(
+    folder: Annotated[
+        Path, typer.Argument(help="is made if it is missing; its files are replaced")
+    ] = Path("build/frozen"),
+    board: Annotated[
+        str | None, typer.Option(help=f"the manifest freezes all of the stock firmware, too: {', '.join(NAMES)}, unix")
+    ] = None,
+    application: Annotated[bool, typer.Option("--application", help="the firmware's application as well")] = False,
+):
+    """Writes modules and a manifest for a firmware of your own: the library, or the whole application."""
+    with one_line():
+        stock = _folder(board)
+        if application and not stock:
+            raise ValueError("the application is that of a board: name it with BOARD=")
+        say(f"{write(folder, stock, application)}")
+
+
+def _folder(board):
+    return board if board in (None, *_STOCK) else variant(board).folder
+
+
+def write(folder, board=None, application=False):
+    """Writes the library, for board folder `board` also the manifest of its stock firmware, and the whole application
+    if asked, into `folder`. Returns the path of the manifest."""
+    found = bundle.modules(board or "unix")
+    stamp = frozen.of(found, board if application else "")
+    if application:
+        found["built"] = bundle.built()
+    else:
+        found = {place: text for place, text in found.items() if place.startswith(f"{PACKAGE}/")}
+    found[frozen.MODULE] = f'FROZEN = "{stamp}"\n'
+    for place, text in found.items():
+        path = folder / _MODULES / f"{place}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    manifest = folder / "manifest.py"
+    manifest.write_text(_manifest(found, board))
+    return manifest
+
+
+def _manifest(found, board):
+    # Each file by its name: the folder may have files of an earlier release.
+    lines = "".join(f'    "{place}.py",\n' for place in sorted(found))
+    own = f'\nfor name in (\n{lines}):\n    module(name, base_path="{_MODULES}", opt=3)\n'
+    return _HEAD + _STOCK[board] + own if board else _HEAD_LIBRARY + own

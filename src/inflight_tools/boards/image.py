@@ -11,6 +11,7 @@ from rich.console import Console
 
 from inflight_tools.boards import bundle
 from inflight_tools.boards.device.files import RECORD, sha
+from inflight_tools.boards.frozen import in_firmware
 from inflight_tools.boards.images.firmware import obtain
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.boards.settings import settings
@@ -25,6 +26,7 @@ Cert = Annotated[Path | None, typer.Option(help="the certificate that tls_cert n
 Key = Annotated[Path | None, typer.Option(help="the private key that tls_key names")]
 FlashMb = Annotated[int | None, typer.Option(help="ESP32: MB of flash, if not what the firmware says")]
 Ota = Annotated[bool, typer.Option("--ota", help="ESP32: space for a second firmware, for updates over MQTT")]
+Romfs = Annotated[bool, typer.Option("--romfs", help="modules go to the ROM file system of the firmware")]
 console = Console()
 
 
@@ -43,11 +45,11 @@ def one_line():
     raise typer.Exit(1)
 
 
-def make(board, firmware, sha256, config, ca, cert, key, flash_mb, ota):
+def make(board, firmware, sha256, config, ca, cert, key, flash_mb=None, ota=False, romfs=False):
     """The image for BOARD= `board`. The configuration is checked first. ValueError with one line for any error."""
     chosen = variant(board)
     own = settings(config, ca, cert, key)
-    return _composed(chosen, obtain(chosen, firmware, sha256), own, config, flash_mb, ota)
+    return _composed(chosen, obtain(chosen, firmware, sha256), own, config, flash_mb, ota, romfs)
 
 
 def make_bare(board, firmware, advice):
@@ -56,23 +58,47 @@ def make_bare(board, firmware, advice):
     return _composed(board, obtain(board, firmware, advice=advice), {})
 
 
-def _composed(chosen, content, own, config=None, flash_mb=None, ota=False):
-    files = bundle.files(chosen.folder)
-    # The list of the application's files, for `make deploy`.
-    files[RECORD] = json.dumps({path: sha(content) for path, content in files.items()}).encode()
+def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs=False):
+    if chosen.family:
+        from inflight_tools.boards.images.uf2 import Uf2Image as Image
+        from inflight_tools.boards.images.uf2 import look
+    else:
+        from inflight_tools.boards.images.esp32 import FLASH_MB, look
+        from inflight_tools.boards.images.esp32 import Esp32Image as Image
+    options = {}
+    if not chosen.family:
+        if flash_mb not in (None, *FLASH_MB):
+            raise ValueError(f"FLASH_MB={flash_mb}: use one of {', '.join(map(str, FLASH_MB))}")
+        options = {"flash_mb": flash_mb, "ota": ota}
+    elif ota:
+        raise ValueError(f"OTA=1 is for an ESP32: the firmware of a {chosen.title} comes by cable only")
+    code, room = look(chosen, content)
+    files, rom = _placed(bundle.files(chosen.folder), in_firmware(code), chosen.folder, room if romfs else None)
     if taken := own.keys() & files.keys():
         raise ValueError(f"{config}: {min(taken)} belongs to the application: write another path")
-    if chosen.family:
-        if ota:
-            raise ValueError(f"OTA=1 is for an ESP32: the firmware of a {chosen.title} comes by cable only")
-        from inflight_tools.boards.images.uf2 import Uf2Image
+    return Image(chosen, content, files | own, rom=rom, **options)
 
-        return Uf2Image(chosen, content, files | own)
-    from inflight_tools.boards.images.esp32 import FLASH_MB, Esp32Image
 
-    if flash_mb not in (None, *FLASH_MB):
-        raise ValueError(f"FLASH_MB={flash_mb}: use one of {', '.join(map(str, FLASH_MB))}")
-    return Esp32Image(chosen, content, files | own, flash_mb, ota)
+def _placed(files, frozen, folder, room):
+    """(those of the application's `files` that go to the file system, with their list for `make deploy`; the content of
+    the ROM file system). frozen: what the firmware has. room: bytes of the ROM file system; None: it is not used."""
+    if frozen:
+        files = frozen.left(files, folder)
+    rom = b""
+    if room is not None:
+        from inflight_tools.boards.device import rom as romfs
+
+        modules = {path: code for path, code in files.items() if path.endswith(".mpy")}
+        if frozen and not modules:
+            raise ValueError("the firmware has the application frozen in: leave ROMFS=1 out")
+        if not room:
+            raise ValueError(f"the firmware has no ROM file system: {romfs.NO_ROM}")
+        modules = romfs.fitting(modules, room)
+        rom = romfs.image(modules)
+        files = {path: content for path, content in files.items() if path not in modules}
+    if files:
+        files[RECORD] = json.dumps({path: sha(content) for path, content in files.items()}).encode()
+    return files, rom
 
 
 def say(text):
@@ -89,12 +115,13 @@ def main(
     key: Key = None,
     flash_mb: FlashMb = None,
     ota: Ota = False,
+    romfs: Romfs = False,
     out: Annotated[Path | None, typer.Option(help="default: build/inflight-<board>.bin or .uf2")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print path, size and SHA-256 as JSON instead")] = False,
 ):
     """Writes the image of a bare board to a file. It contains the secrets of the configuration: protect it likewise."""
     with one_line():
-        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb, ota)
+        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb, ota, romfs)
         target = out or Path("build") / f"inflight-{board}{made.suffix}"
         target.parent.mkdir(parents=True, exist_ok=True)
         content = made.file()

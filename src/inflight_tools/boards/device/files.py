@@ -6,8 +6,12 @@ import math
 from ast import literal_eval
 from dataclasses import dataclass
 
+from inflight_tools.boards.frozen import MODULE
+from inflight_tools.boards.rename import PACKAGE
+
 RECORD = "/lib/inflight.json"  # {path: SHA-256} of the application's files, so that a later deploy knows its own
 _STAGE = "/lib/inflight.new"
+_FROZEN = (MODULE, PACKAGE, "codes")  # the last one is of the application
 _SPARE_BLOCKS = 4  # for folders, and for what littlefs needs while it moves things
 
 # Prints a line for each existing file. Buffers are small: a board may have little heap left. Most of the paths do not
@@ -42,17 +46,16 @@ _IDENTIFY = """
 import gc, os, sys
 gc.collect()
 def _frozen():
- path, known = sys.path[:], sys.modules.pop('codes', None)
- try:
-  sys.path[:] = ['.frozen']
-  __import__('codes')
-  return True
- except ImportError:
-  return False
- finally:
-  sys.path[:] = path
-  sys.modules.pop('codes', None)
-  if known: sys.modules['codes'] = known
+ path, found = sys.path[:], None
+ sys.path[:] = ['.frozen']
+ for n in {modules!r}:
+  known = sys.modules.pop(n, None)
+  try: found = found or getattr(__import__(n), 'FROZEN', '')
+  except ImportError: pass
+  sys.modules.pop(n, None)
+  if known: sys.modules[n] = known
+ sys.path[:] = path
+ return found
 i = sys.implementation
 print(repr((i[0], tuple(i[1])[:3], sys.platform, getattr(i, '_machine', '?'), sys.path, _frozen())))
 """
@@ -124,14 +127,15 @@ if _updated:
 
 @dataclass(frozen=True)
 class Identity:
-    """The firmware on a board. `frozen`: the application is frozen into it."""
+    """The firmware on a board. `frozen`: what it tells about modules that are frozen into it, empty if it does not; None
+    if there are none."""
 
     implementation: str
     version: tuple
     platform: str
     machine: str
     path: tuple
-    frozen: bool
+    frozen: str | None
 
 
 def sha(content):
@@ -139,7 +143,7 @@ def sha(content):
 
 
 def identify(link):
-    name, version, platform, machine, path, frozen = literal_eval(link.run(_IDENTIFY))
+    name, version, platform, machine, path, frozen = literal_eval(link.run(_IDENTIFY.format(modules=_FROZEN)))
     return Identity(name, version, platform, machine, tuple(path), frozen)
 
 

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 
 from inflight_tools.boards.device import files, rom
 from inflight_tools.boards.device.link import DeviceError
+from inflight_tools.boards.frozen import said
 
 OLDEST = (1, 22)  # MicroPython
 PLATFORMS = {"esp32": "esp32", "rp2040": "rp2", "unix": "linux"}  # what sys.platform says there
 _LIB = "/lib"
+_FROZEN = ".frozen"  # stands on the search path for modules in the firmware
 _SLOTS = ("/a", "/b")  # of updates over MQTT, which end with this
 
 
@@ -25,21 +27,50 @@ class Plan:
 
 def install(link, board, application, settings, in_rom=False, say=lambda text: None):
     """Installs `application` and `settings` ({path: content} each) on the board of folder `board`, copying changed
-    files; with `in_rom` the modules go to the ROM file system. Returns the executed Plan. Raises DeviceError."""
+    files that its firmware has not frozen in; with `in_rom` the modules go to the ROM file system. Returns the executed
+    Plan. Raises DeviceError."""
     identity = files.identify(link)
     _check(identity, board)
     recorded = files.read_record(link)
-    wanted = {_place(path, in_rom): content for path, content in application.items()}
+    left = application if identity.frozen is None else _not_frozen(application, identity.frozen, board, say)
+    in_place = _rom_paths(link, left) if in_rom else {}
+    wanted = {in_place.get(path, path): content for path, content in left.items()}
     search = [folder for folder in identity.path if folder not in _SLOTS]
-    shadows = _shadows(search, [path for path in wanted if path.endswith(".mpy")])
+    frozen = [path for path in application if path not in left]
+    shadows = _shadows(search, _modules(wanted), frozen)
     asides = [f"{path}.old" for path in wanted if _at_root(path)]
     found = files.hashes(link, {*wanted, *settings, *recorded, *shadows, *asides})
-    plan = _plan(wanted, settings, recorded, shadows, found)
+    plan = _plan(wanted, settings, recorded, shadows, found, in_rom)
     if plan.write or plan.stale or plan.rom:
         _carry_out(link, plan, say)
         _verify(link, plan.write | {path: wanted[path] for path in wanted if plan.rom and path.startswith(rom.LIB)})
     files.forget_updates(link)
     return plan
+
+
+def _not_frozen(application, told, board, say):
+    try:
+        frozen = said(told)
+        left = frozen.left(application, board)
+    except ValueError as e:
+        raise DeviceError(str(e)) from None
+    say(f"the firmware has the {frozen.what} frozen in")
+    return left
+
+
+def _modules(files):
+    return [path for path in files if path.endswith(".mpy")]
+
+
+def _rom_paths(link, application):
+    """{path: where it is in the ROM file system} of the modules that go there."""
+    modules = {path: application[path] for path in _modules(application)}
+    if not modules:
+        raise DeviceError("the firmware has the application frozen in: leave ROMFS=1 out")
+    try:
+        return {path: rom.LIB + path.removeprefix(_LIB) for path in rom.fitting(modules, rom.size(link))}
+    except ValueError as e:
+        raise DeviceError(str(e)) from None
 
 
 def _check(identity, board):
@@ -51,40 +82,37 @@ def _check(identity, board):
     if identity.implementation != "micropython" or identity.version < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise DeviceError(f"it runs {running}, MicroPython {oldest} is needed at least: `make flash` writes it")
-    if identity.frozen:
-        raise DeviceError(
-            "its firmware has the application frozen in, which would hide what is copied: build that firmware anew, "
-            "or `make flash` a stock one"
-        )
-
-
-def _place(path, in_rom):
-    return rom.LIB + path.removeprefix(_LIB) if in_rom and path.endswith(".mpy") else path
 
 
 def _at_root(path):
     return path.count("/") == 1
 
 
-def _shadows(search, modules):
-    """{path: module} of the files that would be imported instead of `modules`, on the search path `search`."""
-    if _LIB not in search:
-        raise DeviceError(f"{_LIB} is not on its sys.path: flash a stock firmware")
+def _shadows(search, modules, frozen=()):
+    """{path: module} of the files that would be imported instead of `modules`, or of those that are `frozen`, on the
+    search path `search`."""
+    for home in (_LIB, *([_FROZEN] if frozen else ())):
+        if home not in search:
+            raise DeviceError(f"{home} is not on its sys.path: flash a stock firmware")
     if rom.LIB not in search:  # that is where a ROM file system will be, once it holds something
         at = search.index(_LIB)
         search = [*search[:at], rom.LIB, *search[at:]]
+    homes = {module: rom.LIB if module.startswith(rom.LIB) else _LIB for module in modules}
+    homes |= {_FROZEN + module.removeprefix(_LIB): _FROZEN for module in _modules(frozen)}
     found = {}
-    for module in modules:
-        home = rom.LIB if module.startswith(rom.LIB) else _LIB
-        name = module.removeprefix(home + "/").removesuffix(".mpy")
-        earlier = [folder.rstrip("/") for folder in search[: search.index(home)] if folder != ".frozen"]
-        paths = [f"{folder}/{name}{suffix}" for folder in earlier for suffix in (".py", ".mpy")] + [f"{home}/{name}.py"]
+    for module, home in homes.items():
+        name = module.removeprefix(home).removesuffix(".mpy")
+        earlier = [folder.rstrip("/") for folder in search[: search.index(home)] if folder != _FROZEN]
+        paths = [f"{folder}{name}{suffix}" for folder in earlier for suffix in (".py", ".mpy")]
+        if home != _FROZEN:
+            paths.append(f"{home}{name}.py")
         found |= dict.fromkeys(paths, module)
     return found
 
 
-def _plan(wanted, settings, recorded, shadows, found):
+def _plan(wanted, settings, recorded, shadows, found, in_rom):
     plan = Plan()
+    hiding = False  # something in the ROM file system, which is written anew
     hashes = {path: files.sha(content) for path, content in wanted.items()}
     modified = {path for path in recorded if path in found and found[path] != recorded[path]}
     plan.stale = [path for path in recorded if path in found and path not in wanted and path not in modified]
@@ -92,6 +120,9 @@ def _plan(wanted, settings, recorded, shadows, found):
         if path not in found or path in plan.stale:
             continue
         if path.startswith(rom.LIB):
+            if in_rom:
+                hiding = True
+                continue
             raise DeviceError(
                 f"the application is in its ROM file system too, and {path} comes first: deploy with ROMFS=1"
             )
@@ -103,7 +134,7 @@ def _plan(wanted, settings, recorded, shadows, found):
         plan.stale.append(path)  # the library as mip installs it
     changed = {path: content for path, content in wanted.items() if found.get(path) != hashes[path]}
     plan.same = len(wanted) - len(changed)
-    if any(path.startswith(rom.LIB) for path in changed):
+    if hiding or any(path.startswith(rom.LIB) for path in changed):
         plan.rom = rom.image({p.removeprefix("/rom"): c for p, c in wanted.items() if p.startswith(rom.LIB)})
     plan.write = {path: content for path, content in changed.items() if not path.startswith(rom.LIB)}
     plan.asides = [
@@ -132,7 +163,6 @@ def _carry_out(link, plan, say):
             "yours (`mpremote ls`, `mpremote rm`); nothing was changed"
         )
     if plan.rom:
-        rom.check(link, plan.rom)
         say(f"{len(plan.rom)} bytes of ROM image")
         rom.write(link, plan.rom)
     files.replace(link, plan.write, plan.stale, plan.asides, lambda path: say(f"{path}  {len(plan.write[path])}"))

@@ -11,9 +11,11 @@ from mpremote.romfs import make_romfs
 from mpremote.transport import TransportError
 
 from inflight_tools.boards.device.link import DeviceError
+from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.cache import write_below
 
 LIB = "/rom/lib"  # MicroPython mounts the image at /rom, and imports modules from here
+NO_ROM = "leave ROMFS=1 out, or use a firmware built with room for it (docs/boards.md); no stock one up to 1.26 has it"
 
 _SIZE = """
 try:
@@ -38,13 +40,23 @@ def image(files):
         return make_romfs(folder, mpy_cross=False)
 
 
-def check(link, content):
-    """Raises DeviceError if the image does not fit the board."""
-    size = int(link.run(_SIZE))
-    if size <= 0:
-        raise DeviceError("the board's firmware has no ROM file system: leave ROMFS=1 out, or flash a variant with one")
-    if len(content) > size:
-        raise DeviceError(f"{len(content)} bytes do not fit the ROM file system, {size} bytes: leave ROMFS=1 out")
+def size(link):
+    """Bytes of the board's ROM file system. DeviceError if it has none."""
+    found = int(link.run(_SIZE))
+    if found <= 0:
+        raise DeviceError(f"the board's firmware has no ROM file system: {NO_ROM}")
+    return found
+
+
+def fitting(modules, room):
+    """Those of `modules`, {path on the device: content}, that go into a ROM file system of `room` bytes: all of them, or
+    the library alone. ValueError, one line, if not even that fits."""
+    own = {path: content for path, content in modules.items() if path.startswith(f"/lib/{PACKAGE}/")}
+    for chosen in filter(None, (modules, own)):
+        needed = len(image(chosen))
+        if needed <= room:
+            return chosen
+    raise ValueError(f"{needed} bytes do not fit the ROM file system, {room} bytes: leave ROMFS=1 out")
 
 
 def write(link, content):

@@ -19,6 +19,8 @@ TABLE_SIZE = PartitionTable.PART_TABLE_SIZE
 FLASH_MB = (1, 2, 4, 8, 16, 32, 64, 128)
 _JOURNAL = ("mqtt", 64 * 1024)
 _FILES = ("vfs", "ffat")  # names of the firmware's own file system
+_ROM = "romfs"  # where MicroPython looks for a ROM file system, if it was built with one
+_ROM_CODE = b"rom_ioctl\0"  # is among the names of such a build
 _DATA = 1
 _FOLDER = "journal"  # where boards without partition `mqtt` keep theirs, see boards/common/storage.py
 _OTADATA, _UNDEFINED, _FAT = 0, 6, 0x81  # subtypes; MicroPython's vfs says FAT and is a littlefs
@@ -34,11 +36,11 @@ logging.getLogger("mp_image_tool_esp32").setLevel(logging.ERROR)  # it remarks o
 class Esp32Image:
     """The content of the flash of a board `variant`: `firmware` is MicroPython's .bin for it, `files` are {absolute
     path: content}. `flash_mb`: MB of flash, if it differs from the firmware's. `ota`: two partitions for firmware.
-    ValueError with one line if something does not fit."""
+    `rom`: content of the ROM file system. ValueError with one line if something does not fit."""
 
     suffix = ".bin"
 
-    def __init__(self, variant, firmware, files, flash_mb=None, ota=False):
+    def __init__(self, variant, firmware, files, flash_mb=None, ota=False, rom=b""):
         self.variant = variant
         self.base = variant.bootloader
         _check_kind(variant, firmware)
@@ -53,6 +55,10 @@ class Esp32Image:
         check_release(firmware)
         vfs = self.table.by_name("vfs")
         self._pieces += [("files", vfs.offset + at, part) for at, part in build(files, vfs.size, _PROG)]
+        if part := self.table.find(_ROM):  # blank, if there is none: what is there from earlier would be mounted
+            self._pieces.append(("ROM file system", part.offset, rom or b"\xff" * BLOCK))
+        elif rom:
+            raise ValueError("OTA=1 leaves no space for a ROM file system: choose one of them")
 
     @property
     def journal(self):
@@ -90,8 +96,16 @@ class Esp32Image:
                 _verify(content, "application")
             elif part.subtype == _OTADATA:
                 content = b"\xff" * part.size  # starts the first application
-            if content and part.name not in ("vfs", _JOURNAL[0]):
+            if content and part.name not in ("vfs", _ROM, _JOURNAL[0]):
                 yield part.name, part.offset, content
+
+
+def look(variant, firmware):
+    """(the application in MicroPython's .bin for a board, bytes of its ROM file system: 0 if it has none). ValueError with
+    one line."""
+    code = application(variant, firmware)
+    part = read_table(firmware[TABLE - variant.bootloader :][:TABLE_SIZE], None).find(_ROM)
+    return code, part.size if part and _ROM_CODE in code else 0
 
 
 def application(variant, firmware):

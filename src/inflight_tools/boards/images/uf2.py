@@ -2,7 +2,7 @@
 
 import struct
 
-from .filesystem import build
+from .filesystem import BLOCK, build
 from .release import check_release
 
 _HEAD = struct.Struct("<8I")  # two magic numbers, flags, address, bytes, number, of how many, family
@@ -14,33 +14,30 @@ _HAS_FAMILY = 0x2000
 _FAMILIES = {0xE48BFF56: "RP2040", 0xE48BFF59: "RP2350", 0xE48BFF5A: "RP2350 (RISC-V)"}
 _INFO = struct.pack("<I", 0x7188EBF2)  # begins the binary information of a firmware: start and end of a list
 _BLOCK_DEVICE = 7  # an entry of that list: type, tag, name, address, bytes
+_FILES, _ROM = b"MicroPython", b"ROMFS"  # names of such entries
 
 
 class Uf2Image:
     """What goes into the flash of a board `variant`: `firmware` is MicroPython's .uf2 for it, `files` are
-    {absolute path: content}. ValueError, one line, if something does not fit together."""
+    {absolute path: content}, `rom` is the content of its ROM file system. ValueError, one line, if something does not
+    fit together."""
 
     suffix = ".uf2"
 
-    def __init__(self, variant, firmware, files):
+    def __init__(self, variant, firmware, files, rom=b""):
         self._blocks = list(_parse(firmware))
-        pages = {head[3]: data for head, data in self._blocks if head[7] == variant.family}
-        if not pages:
-            found = {_FAMILIES[head[7]] for head, _ in self._blocks if head[7] in _FAMILIES}
-            raise ValueError(
-                f"the firmware is for {', '.join(found) or 'another chip'}, not for {_FAMILIES[variant.family]}"
-            )
         self.variant = variant
-        self._firmware = _Memory(pages)
-        self.start, self.size = _file_system(self._firmware)
-        if max(pages) >= self.start:
+        self._firmware = _memory(variant, self._blocks)
+        areas = _areas(self._firmware)
+        self.start, self.size = areas[_FILES]
+        self._rom = areas.get(_ROM)
+        if self._firmware.end > (self._rom or areas[_FILES])[0]:
             raise ValueError("the firmware reaches into its own file system")
-        check_release(self._firmware.read(self._firmware.start, self._firmware.end - self._firmware.start))
-        self._files = {
-            self.start + offset + at: part[at : at + _PAGE]
-            for offset, part in build(files, self.size, _PAGE)
-            for at in range(0, len(part), _PAGE)
-        }
+        check_release(self._firmware.all())
+        self._files = _pages(self.start, build(files, self.size, _PAGE))
+        if self._rom:  # blank, if there is none: what is there from earlier would be mounted
+            blocks = max(1, -(-len(rom) // BLOCK))
+            self._files |= _pages(self._rom[0], [(0, rom.ljust(blocks * BLOCK, b"\xff"))])
 
     def file(self):
         """The UF2 file. Blocks of other families, such as the one that works around a fault of the RP2350's boot
@@ -55,11 +52,18 @@ class Uf2Image:
 
     def describe(self):
         """Lines that tell a person what is where."""
-        for name, start, end in (
-            ("firmware", self._firmware.start, self._firmware.end),
-            ("files", self.start, self.start + self.size),
-        ):
+        areas = [("firmware", self._firmware.start, self._firmware.end), ("files", self.start, self.start + self.size)]
+        if self._rom:
+            areas.insert(1, ("romfs", self._rom[0], sum(self._rom)))
+        for name, start, end in areas:
             yield f"{name:10} 0x{start:08x} {(end - start + 1023) // 1024:6} KiB"
+
+
+def look(variant, firmware):
+    """(what MicroPython's .uf2 for a board executes, bytes of its ROM file system: 0 if it has none). ValueError with one
+    line."""
+    memory = _memory(variant, list(_parse(firmware)))
+    return memory.all(), _areas(memory).get(_ROM, (0, 0))[1]
 
 
 class _Memory:
@@ -73,6 +77,9 @@ class _Memory:
         first = address - address % _PAGE
         pages = range(first, address + size, _PAGE)
         return b"".join(self._pages.get(page, b"\xff" * _PAGE) for page in pages)[address - first :][:size]
+
+    def all(self):
+        return self.read(self.start, self.end - self.start)
 
     def words(self, address, count):
         return struct.unpack(f"<{count}I", self.read(address, 4 * count))
@@ -101,14 +108,34 @@ def _block(head, data):
     return (_HEAD.pack(*head) + data).ljust(_SIZE - 4, b"\0") + _END
 
 
-def _file_system(memory):
-    """(address, bytes) of the file system, as the firmware itself declares it for tools to find."""
+def _memory(variant, blocks):
+    pages = {head[3]: data for head, data in blocks if head[7] == variant.family}
+    if not pages:
+        found = {_FAMILIES[head[7]] for head, _ in blocks if head[7] in _FAMILIES}
+        raise ValueError(
+            f"the firmware is for {', '.join(found) or 'another chip'}, not for {_FAMILIES[variant.family]}"
+        )
+    return _Memory(pages)
+
+
+def _pages(start, parts):
+    """{address: page} of `parts`, [(offset from `start`, content)]."""
+    return {
+        start + offset + at: part[at : at + _PAGE] for offset, part in parts for at in range(0, len(part), _PAGE)
+    }
+
+
+def _areas(memory):
+    """{name: (address, bytes)} of the file systems that the firmware itself declares for tools to find."""
+    found = {}
     at = memory.read(memory.start, 4096).find(_INFO)
     if at >= 0:
         first, last = memory.words(memory.start + at + 4, 2)
         if last - first < 4096 and memory.start <= first <= last <= memory.end:
             for entry in memory.words(first, (last - first) // 4):
                 kind, name, address, size = memory.words(entry, 4)
-                if kind & 0xFFFF == _BLOCK_DEVICE and memory.read(name, 12) == b"MicroPython\0":
-                    return address, size
-    raise ValueError("the firmware declares no file system: is it MicroPython?")
+                if kind & 0xFFFF == _BLOCK_DEVICE:
+                    found[memory.read(name, 16).partition(b"\0")[0]] = address, size
+    if _FILES not in found:
+        raise ValueError("the firmware declares no file system: is it MicroPython?")
+    return found
