@@ -108,18 +108,19 @@ monitor: setup-boards  ## a board's console and its messages, live (PORT=/dev/tt
 DATA ?= telemetry
 ROOT ?= inflight
 MASTER ?= local[*]
-FLEET = --data "$(DATA)" --root "$(ROOT)" --master "$(MASTER)"
+FLEET = --data "$(DATA)" --root "$(ROOT)"
+SPARK = $(FLEET) --master "$(MASTER)"
 FROM = $(if $(BROKER),--broker "$(BROKER)") $(if $(CONFIG),--config "$(CONFIG)")
 
 pipeline: setup-pipeline  ## a collector and Spark for a fleet, until Ctrl-C (BROKER=host ROOT=inflight DATA=telemetry)
-	$(INFLIGHT) fleet pipeline $(FROM) $(FLEET) $(ARGS)
+	$(INFLIGHT) fleet pipeline $(FROM) $(SPARK) $(ARGS)
 
 collect: setup-boards  ## a collector alone (BROKER=host ROOT=inflight DATA=telemetry [NAME=collector-0 SHARE=group CA=])
 	$(INFLIGHT) fleet collect $(FROM) --root "$(ROOT)" --landing "$(DATA)/landing" \
 		$(if $(NAME),--name "$(NAME)") $(if $(SHARE),--share "$(SHARE)") $(if $(CA),--ca "$(CA)") $(ARGS)
 
 tables: setup-pipeline  ## Spark alone: landing files into tables (DATA=telemetry MASTER=local[*] ARGS=--once)
-	$(INFLIGHT) fleet tables $(FLEET) $(ARGS)
+	$(INFLIGHT) fleet tables $(SPARK) $(ARGS)
 
 report: setup-pipeline  ## what became of each message, as one HTML page (DATA=telemetry ARGS="--device attic")
 	$(INFLIGHT) fleet report $(FLEET) $(ARGS)
@@ -128,7 +129,7 @@ compact: setup-pipeline  ## merges small files of the tables (DATA=telemetry ARG
 	$(INFLIGHT) fleet compact --data "$(DATA)" --master "$(MASTER)" $(ARGS)
 
 export: setup-pipeline  ## aggregates and devices as Parquet for other tools (DATA=telemetry OUT=folder)
-	$(INFLIGHT) fleet export "$(OUT)" --data "$(DATA)" --master "$(MASTER)" $(ARGS)
+	$(INFLIGHT) fleet export "$(OUT)" --data "$(DATA)" $(ARGS)
 
 test-pipeline: setup-tests  ## the pipeline's long tests too: a cluster, drivers that are killed (some minutes)
 	INFLIGHT_PIPELINE=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/inflight_tools/fleet \

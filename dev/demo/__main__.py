@@ -154,7 +154,7 @@ def _show_report(console, facts):
     rows = [(words, fleet[name]) for name, words in _TOLD.items()]
     if latency := fleet["latency_ms"]:
         rows.append(("latency " + " / ".join(latency), " / ".join(f"{ms / 1000:.1f} s" for ms in latency.values())))
-    console.print(table("Figures of the report, from Spark's tables", [("", "all"), *rows]))
+    console.print(table("Figures of the report, from the tables", [("", "all"), *rows]))
 
 
 _NONE = ("lost", "given_up", "on_way", "on_device", "guessed", "doubled", "dead_letters", "conflicts")  # each is 0
@@ -259,6 +259,7 @@ def _perform(console, folder, devices, duration, levels, interval, seed, report)
         problems = _result(console, accepted, fleet, network, subscriber, show.restarts)
         show.say("Spark processes the rest, and the report is made")
         facts = downstream.finish()
+        show.say("the report is made")
         _show_report(console, facts)
         kept = f"collector killed: {downstream.collector.kills}   Spark killed: {downstream.spark.kills}"
         report.parent.mkdir(exist_ok=True)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+from inflight_tools.fleet.spark.landing import LocalLanding
+
 from .subscriber import number
 
 _FLEET = ("-m", "inflight_tools", "fleet")
@@ -59,13 +61,17 @@ class _Program:
         self.on()
         self._end()
 
-    def wait_for(self, words):
-        """Waits until its log contains these words. Raises RuntimeError if it never does."""
+    def wait(self, condition):
+        """Waits until condition() is true. Raises RuntimeError if the process ends before, or that takes too long."""
         end = time.monotonic() + _PATIENCE_S
-        while words not in self.said():
+        while not condition():
             if time.monotonic() > end or self._process.poll() is not None:
-                raise RuntimeError(f"{self._log.stem} does not start:\n{self.said()[-2000:]}")
+                raise RuntimeError(f"{self._log.stem} ended, or hangs:\n{self.said()[-2000:]}")
             time.sleep(0.02)
+
+    def wait_for(self, words):
+        """The same, until its log contains these words."""
+        self.wait(lambda: words in self.said())
 
     def said(self):
         return self._log.read_text(errors="replace") if self._log.exists() else ""
@@ -80,8 +86,9 @@ class Downstream:
         landing, broker = folder / "landing", f"127.0.0.1:{port}"
         what = (*_FLEET, "collect", "--landing", landing, "--broker", broker, "--root", root, "--age", 2, "--marker", 2)
         self.collector = _Program(folder / "collector.log", *what)
-        self._of = ("--data", folder, "--root", root, "--master", "local[2]")
-        self.spark = _Program(folder / "spark.log", *_FLEET, "tables", *self._of, "--every", 2)
+        self._of = ("--data", folder, "--root", root)
+        spark = (*_FLEET, "tables", *self._of, "--master", "local[2]", "--every", 2)
+        self.spark = _Program(folder / "spark.log", *spark)
 
     def __enter__(self):
         self.collector.on()
@@ -112,12 +119,16 @@ class Downstream:
         return set().union(*(_numbers(file) for place in places for file in self.folder.glob(place)))
 
     def finish(self):
-        """Kills Spark once more, processes all remaining messages, and makes the report. Returns its facts; the page is
-        report.html in the folder."""
+        """Waits until Spark has processed all messages, and makes the report. Returns its facts; the page is
+        report.html in the folder. If Spark was never killed, because it had no batch in time, it is killed now."""
         self.collector.stop()
-        self.spark.off()
-        last = (*_FLEET, "tables", *self._of, "--once")
-        _Program(self.folder / "spark.log", *last).run()
+        if not self.spark.kills:
+            self.spark.wait(self.batches)
+            self.spark.off()
+            self.spark.on()
+        unread = LocalLanding(self.folder / "landing", self.folder / "tables").unread
+        self.spark.wait(lambda: not unread())
+        self.spark.stop()
         facts = self.folder / "facts.json"
         page = (*_FLEET, "report", *self._of, "--grace", 0, "--json")
         _Program(self.folder / "report.log", *page, out=facts).run()

@@ -107,7 +107,7 @@ def _known(spark, devices):
     """A ledger in which each device has sent number 0."""
     from pyspark.sql.types import StructType
 
-    from inflight_tools.fleet.spark.schema import LEDGER
+    from inflight_tools.fleet.columns import LEDGER
 
     rows = spark.range(devices).selectExpr("id", f"explode(sequence(1, {_SKETCHED})) AS n")
     rows = rows.selectExpr("id", "pmod(xxhash64(id, n), 1900) + 0d AS latency").groupBy("id")

@@ -88,7 +88,7 @@ def measure(folder, millions, devices, runs):
                 before = peaks.processor_s()
                 seconds[name].append(timed(work, spark, folder / "landing", folder / "tables")[0])
                 cpu_s[name].append(peaks.processor_s() - before)
-        report_s, facts = timed(_report, spark, folder / "tables")
+    report_s, facts = timed(_report, folder / "tables")
     taken = {name: statistics.median(found) for name, found in seconds.items()}
     if facts["fleet"]["delivered"] != messages or facts["fleet"]["measurements"] != MEASUREMENTS * messages:
         raise RuntimeError(f"of {messages} messages {facts['fleet']['delivered']} are in the tables")
@@ -112,8 +112,10 @@ def measure(folder, millions, devices, runs):
     }
 
 
-def _report(spark, tables):
-    from inflight_tools.fleet.spark.batch import Tables
-    from inflight_tools.fleet.spark.facts import gather
+def _report(tables):
+    from inflight_tools.fleet.query.facts import gather
+    from inflight_tools.fleet.report import render
 
-    return gather(Tables(spark, str(tables)), ROOT)
+    facts = gather(str(tables), ROOT)
+    render(facts)
+    return facts

@@ -21,8 +21,8 @@ from inflight_tools.epilog import epilog
 from inflight_tools.failure import print_failure
 from inflight_tools.fleet.collect import command
 from inflight_tools.fleet.monitoring.option import BOTH, METRICS, both, serve_metrics
-from inflight_tools.fleet.proof import Proof
-from inflight_tools.fleet.spark.landing import STALE_S, Landing, Watch, summary
+from inflight_tools.fleet.query.command import querying
+from inflight_tools.fleet.spark.landing import STALE_S, Landing, LocalLanding, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
 from inflight_tools.fleet.where import command as found_by
 
@@ -57,7 +57,7 @@ def _spark(name, master, partitions, conf):
         advice = Text("pip install 'inflight[fleet]', or `make setup-pipeline` in a checkout")
         CONSOLE.print("[bold red]FAILED[/bold red]: Spark or Delta Lake is not installed:", advice, soft_wrap=True)
         raise typer.Exit(1) from None
-    from inflight_tools.fleet.spark.guard import WrongTables
+    from inflight_tools.fleet.delta import WrongTables
     from inflight_tools.fleet.spark.session import session
 
     if not master.startswith(("local", "spark://", "yarn", "k8s://")):
@@ -205,20 +205,16 @@ def report(
     grace: float = GRACE,
     retired: list[str] = RETIRED,
     as_json: bool = typer.Option(False, "--json", help="print all figures as JSON instead of a summary"),
-    master: str = MASTER,
-    partitions: int = PARTS,
-    conf: list[str] = CONF,
 ):
     """Writes one HTML page: for each device, which messages were accepted, and where each of them is."""
     out = out or data / "report.html"
-    with _spark("report", master, partitions, conf) as spark:
+    landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
+    with querying():
+        from inflight_tools.fleet.query.facts import gather
         from inflight_tools.fleet.report import render
-        from inflight_tools.fleet.spark.batch import Tables
-        from inflight_tools.fleet.spark.facts import gather
 
-        landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
-        unread = Landing(spark, landing, of).unread()  # before the tables: what is read meanwhile counts here
-        facts = gather(Tables(spark, of), root, grace, device, unread=unread, retired=retired)
+        unread = LocalLanding(landing, of).unread()  # before the tables: what is read meanwhile counts here
+        facts = gather(of, root, grace, device, unread=unread, retired=retired)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
     if as_json:
@@ -288,26 +284,19 @@ def export(
     of: str = TABLES,
     grace: float = GRACE,
     retired: list[str] = RETIRED,
-    master: str = MASTER,
-    partitions: int = PARTS,
-    conf: list[str] = CONF,
 ):
     """Writes Parquet for other tools: aggregates/size=minute|hour|day, devices (accepted, delivered, lost, health), and
     missing: the numbers that have not arrived, each with its place."""
-    with _spark("export", master, partitions, conf) as spark:
-        from inflight_tools.fleet.spark import views
-        from inflight_tools.fleet.spark.batch import Tables
+    landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
+    with querying():
+        from inflight_tools.fleet.query import views
+        from inflight_tools.fleet.query.database import Database
+        from inflight_tools.fleet.query.export import write
 
-        landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
-        now, unread = time.time(), Landing(spark, landing, of).unread()  # before the tables
-        found = Tables(spark, of)
-        for size in views.SIZES:
-            views.aggregates(found, size).write.mode("overwrite").parquet(f"{to}/aggregates/size={size}")
-        marks = [one["marked"] for one in views.collectors(found, retired)]
-        proof = Proof(marks, now - grace, summary(unread, now)["stale"] > 0)
-        devices = views.devices(found, proof, now).drop("latency")  # a sketch that only Spark can read
-        devices.write.mode("overwrite").parquet(f"{to}/devices")
-        views.missing(found, proof).write.mode("overwrite").parquet(f"{to}/missing")
+        now, unread = time.time(), LocalLanding(landing, of).unread()  # before the tables
+        with Database(of) as database:
+            views.judge(database, now, grace, retired, summary(unread, now)["stale"] > 0)
+            write(database, to)
     say(f"aggregates, devices and missing numbers are in {to}")
 
 

@@ -1,5 +1,6 @@
 """Fixtures: Spark, and a fleet whose landing files a test writes. All tests share one Spark, which starts slowly."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -89,9 +90,20 @@ class Fleet:
         return sorted(row["reason"] for row in self.tables.dead_letters.read().collect())
 
     def facts(self, **how):
-        from inflight_tools.fleet.spark.facts import gather
+        from inflight_tools.fleet.query.facts import gather
 
-        return gather(self.tables, "inflight", **{"grace_s": 0, **how})
+        return gather(self.root, "inflight", **{"grace_s": 0, **how})
+
+    @contextlib.contextmanager
+    def database(self, *marks, until=0):
+        """A Database with the views, by a Proof."""
+        from inflight_tools.fleet.proof import Proof
+        from inflight_tools.fleet.query import views
+        from inflight_tools.fleet.query.database import Database
+
+        with Database(self.root) as database:
+            views.define(database, Proof(marks, until), until)
+            yield database
 
 
 @pytest.fixture

@@ -48,10 +48,10 @@ def test_tables_compact_report_and_export(fleet, telemetry, tmp_path):
     assert all(batch["seconds"] > 0 for batch in batches)
     assert "replaced 12 files by larger ones" in run("compact", *of)[1]
     assert "a number of days, as in 90d" in run("compact", *of, "--keep", "90")[1]
-    (facts,) = run_json("report", *of, "--grace", 0, "--device", "attic")
+    (facts,) = run_json("report", *of[:2], "--grace", 0, "--device", "attic")
     assert facts["fleet"]["delivered"] == 3
     assert "Nothing was lost: 3 messages accepted" in (tmp_path / "report.html").read_text()
-    status, output = run("export", tmp_path / "out", *of, "--grace", 0)
+    status, output = run("export", tmp_path / "out", *of[:2], "--grace", 0)
     assert status == 0, output
     found = {row["size"]: row for row in rows(tmp_path / "out/aggregates")}
     assert set(found) == {"minute", "hour", "day"}
@@ -62,7 +62,7 @@ def test_tables_compact_report_and_export(fleet, telemetry, tmp_path):
 
 
 def test_a_report_without_messages_says_what_to_do(tmp_path):
-    status, output = run("report", "--data", tmp_path, *ALONE)
+    status, output = run("report", "--data", tmp_path)
     assert status == 0, output
     assert "make pipeline" in (tmp_path / "report.html").read_text()
 

@@ -107,15 +107,13 @@ def test_the_sums_are_those_of_the_devices(result):
 
 
 def test_gaps_of_devices_that_tell_nothing_are_lost_when_they_are_old(fleet, telemetry):
-    from inflight_tools.fleet.proof import Proof
-    from inflight_tools.fleet.spark.views import numbers
-
     old, new = NOW, NOW + 10 * MINUTE
     fleet.land(*[telemetry("attic", n, at=old) for n in (0, 1, 3)], *[telemetry("attic", n, at=new) for n in (4, 7)])
     fleet.run()
 
     def fate(until):
-        (row,) = numbers(fleet.tables, Proof((), until / 1000)).collect()
+        with fleet.database(until=until / 1000) as database:
+            row = database.row("FROM numbers")
         assert row["guessed"] == row["gone"]
         return row["accepted"], row["delivered"], row["gone"], row["on_way"]
 
@@ -151,7 +149,7 @@ def test_timeline_and_events(fleet, telemetry, health, message):
 
 
 def test_aggregates_by_minute_hour_and_day(fleet, telemetry):
-    from inflight_tools.fleet.spark.views import aggregates
+    from inflight_tools.fleet.query.export import aggregates
 
     noon = NOW // 86_400_000 * 86_400_000 + 12 * 60 * MINUTE
     fleet.land(*[telemetry("attic", n, n, at=noon + n * 20 * MINUTE) for n in range(72)])  # a day
@@ -160,7 +158,9 @@ def test_aggregates_by_minute_hour_and_day(fleet, telemetry):
     fleet.run()
 
     def rows(size):
-        found = sorted(aggregates(fleet.tables, size).collect(), key=lambda row: row["time"])
+        with fleet.database() as database:
+            found = [row for table in aggregates(database, size) for row in table.to_pylist()]
+        found.sort(key=lambda row: row["time"])
         return [
             (row["time"].timestamp() - noon / 1000, row["count"], row["min"], row["max"], row["mean"]) for row in found
         ]

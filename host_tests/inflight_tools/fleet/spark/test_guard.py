@@ -31,7 +31,7 @@ def newest(log):
 
 def refused(fleet, words):
     """Runs the query, which must refuse the tables. Returns the error's text."""
-    from inflight_tools.fleet.spark.guard import WrongTables
+    from inflight_tools.fleet.delta import WrongTables
 
     with pytest.raises(WrongTables, match=words) as found:
         fleet.run()

@@ -107,38 +107,29 @@ def test_silent_devices_come_first(result):
 
 
 def test_missing_numbers_one_by_one(result):
-    from inflight_tools.fleet.proof import Proof
-    from inflight_tools.fleet.spark import views
-
-    tables = result.fleet.tables
-    proof = Proof([one["marked"] for one in views.collectors(tables)], NOW / 1000)
-    rows = views.missing(tables, proof).where("device = 'all'").orderBy("lo").collect()
-    assert [(row["lo"], row["hi"], row["place"], row["proved"]) for row in rows] == [
-        (1, 1, "gone", True),
-        (3, 3, "way", True),
-        (5, 5, "device", True),
-    ]
+    with result.fleet.database(NOW / 1000 + 60) as database:
+        rows = database.rows("SELECT lo, hi, place, proved FROM missing WHERE device = 'all' ORDER BY lo")
+    assert [tuple(row.values()) for row in rows] == [(1, 1, "gone", True), (3, 3, "way", True), (5, 5, "device", True)]
 
 
 @pytest.mark.parametrize("grace_s", [60, 3600])
-def test_a_single_number_has_the_same_place_without_spark(result, grace_s):
+def test_a_single_device_has_the_same_places(result, grace_s):
     """`inflight fleet where` has the report's rules, for one device."""
-    from inflight_tools.fleet.proof import COUNTED, Proof
-    from inflight_tools.fleet.spark import views
-    from inflight_tools.fleet.where.history import History, marks
+    from inflight_tools.fleet.proof import COUNTED
+    from inflight_tools.fleet.where.history import History
 
-    tables, root = result.fleet.tables, result.fleet.root
-    until = NOW / 1000 + 120 - grace_s
-    assert marks(root) == [one["marked"].astimezone(datetime.timezone.utc) for one in views.collectors(tables)]
-    proof = Proof(marks(root), until)
+    marks, until = [NOW / 1000 + 60], NOW / 1000 + 120 - grace_s
     expected = {}
-    for row in views.missing(tables, proof).collect():
-        expected.setdefault(row["device"], []).append(tuple(row)[1:])
+    with result.fleet.database(*marks, until=until) as database:
+        for device, *row in (row.values() for row in database.rows("FROM missing")):
+            expected.setdefault(device, []).append(tuple(row))
+        counted = {row["device"]: row for row in database.rows("FROM health_sums")}
     assert len(expected) > 3
-    for device, rows in expected.items():
-        assert sorted(History(root, device).places(proof)) == sorted((*row[:4], row[4]) for row in rows)
-    for row in views.health(tables).collect():
-        assert History(root, row["device"]).counted() == {name: row[name] or 0 for name in COUNTED}
+    for device in expected.keys() | counted.keys():
+        with result.fleet.database(*marks, until=until) as database:
+            history = History(database, device)
+            assert sorted(history.places()) == sorted(expected.get(device, []))
+            assert history.counted() == {name: counted.get(device, {}).get(name) or 0 for name in COUNTED}
 
 
 def test_a_collector_that_is_away_may_still_have_messages(fleet, telemetry, message):

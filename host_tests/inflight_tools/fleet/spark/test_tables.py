@@ -61,7 +61,7 @@ def test_files_say_when_their_rows_were_received(spark, table, tmp_path):
 
 
 def test_tables_of_the_format_before_are_refused(fleet, telemetry):
-    from inflight_tools.fleet.spark.tables import WrongTables
+    from inflight_tools.fleet.delta import WrongTables
 
     (fleet.root / "raw/batch=0").mkdir(parents=True)
     fleet.land(telemetry("attic", 0))

@@ -1,4 +1,4 @@
-"""The report: one HTML page, made from the facts (spark/facts.py). A browser shows it without a network."""
+"""The report: one HTML page, made from the facts (query/facts.py). A browser shows it without a network."""
 
 from .page import render
 

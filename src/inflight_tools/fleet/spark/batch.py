@@ -12,9 +12,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES
+
 from .lines import reader
 from .rows import SCHEMA
-from .schema import FACTS, LEDGER, MINUTES, fold_ledger, fold_minutes, joined, part
+from .schema import fold_ledger, fold_minutes, joined, part
 from .tables import KEPT_H, Table
 
 _MERGED = 16  # so many batches of the ledger are merged

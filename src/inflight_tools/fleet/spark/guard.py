@@ -3,9 +3,10 @@ must know all their batches. Otherwise batch numbers would be used again, and ro
 
 import json
 
+from inflight_tools.fleet.delta import WrongTables
+
 from .batch import Tables
 from .storage import Storage
-from .tables import WrongTables
 
 FORMAT = 3  # of the tables; increased when this version cannot continue older ones
 _NOTES = "pipeline.json"

@@ -1,37 +1,8 @@
-"""The columns of the tables, and how partial sums are added up."""
+"""How partial sums are added up, as Spark does it."""
 
 from pyspark.sql import functions as F
 
-RANGES = "array<struct<lo: bigint, hi: bigint>>"
-_KEY = "device string, epoch bigint"
-_HEALTH = (
-    "up bigint, heap bigint, rssi bigint, outbox_full bigint, firmware string, wifi string, reset string, "
-    "journal_where string, journal_live bigint, journal_used bigint, journal_limit bigint, journal_erases bigint, "
-    "journal_damaged bigint, journal_skipped bigint, errors map<string, string>, counters map<string, bigint>, "
-    "wake map<string, bigint>"
-)
-_DELIVERY = "received timestamp, `by` string, topic string, qos int, dup boolean, retain boolean"
-FACTS = {
-    # Every delivery, repetitions included. `first`: the delivery that counts.
-    "raw": f"{_DELIVERY}, {_KEY}, seq bigint, kind string, name string, state string, problem string, payload binary, "
-    "digest bigint, next_s bigint, made timestamp, oldest bigint, first boolean",
-    # clock: the source of `time`. 'device': its clock; 'receipt': the device had no time, so it is the time of receipt;
-    # 'ahead', 'behind': the device's time was wrong, so it is the time of receipt.
-    "measurements": f"{_KEY}, seq bigint, received timestamp, place int, name string, unit string, time timestamp, "
-    "clock string, value double, text string, flag boolean, data string, sum double",
-    "health": f"{_KEY}, seq bigint, received timestamp, {_HEALTH}",
-    "dead_letters": f"{_DELIVERY}, {_KEY}, seq bigint, reason string, payload binary",
-}
-# Each batch writes rows with its partial sums; fold_ledger() and fold_minutes() add them up. `part`: see part().
-LEDGER = (
-    f"{_KEY}, part bigint, ranges {RANGES}, repeated bigint, first_received timestamp, last_received timestamp, "
-    "measurements bigint, dead_letters bigint, odd_clock bigint, latency binary"
-)
 _SUMS = ("repeated", "measurements", "dead_letters", "odd_clock")
-MINUTES = (
-    "device string, name string, unit string, minute timestamp, count bigint, total double, min double, max double, "
-    "sketch binary"
-)
 
 
 def joined(ranges):

@@ -13,8 +13,10 @@ import math
 import secrets
 import time
 
+from inflight_tools.fleet.delta import opened
+
 from . import statistics
-from .storage import ARCHIVE, Storage
+from .storage import Storage
 
 BATCHES, _MERGES = "inflight", "inflight-merge"  # names of the application transactions
 _LARGE = 64 << 20  # bytes; a smaller file is merged with others
@@ -29,10 +31,6 @@ _OPTIONS = {
 _WITH_STATISTICS = {"delta.dataSkippingStatsColumns": statistics.TIME}
 
 
-class WrongTables(RuntimeError):
-    """The tables cannot be continued, or read. The text says what to do."""
-
-
 class Table:
     """The table `name` in the folder or URI `root`. `schema`: a DDL string. `fold`: for a table of partial sums, the
     function that adds them up."""
@@ -45,19 +43,7 @@ class Table:
 
     def _open(self):
         """The DeltaTable as it is now, None if there is none. Raises WrongTables."""
-        from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
-
-        try:
-            return DeltaTable(self._root.path(self.name))
-        except TableNotFoundError:
-            if self._files.glob("batch=*"):
-                raise WrongTables(
-                    f"the tables in {self._root.path('')} are of the format before Delta Lake: use the version that "
-                    f"wrote them, or make new ones: move the files below {self._root.path(ARCHIVE)} back to the "
-                    "landing folder, and give an empty folder with --to"
-                ) from None
-            return None
+        return opened(self._root, self.name)
 
     def create(self):
         """Makes the table if it is missing, and adds columns that it lacks."""

@@ -23,11 +23,11 @@ def _listed(epochs):
     return ", ".join(map(str, epochs))
 
 
-def answer(history, device, number, proof, landing, root, topics, epoch=None):
+def answer(history, device, number, landing, root, topics, epoch=None):
     """The way of message `number` of `device` as a dict that can be written as JSON; times are in s since 1970. Raises
     Unknown.
 
-    proof: a Proof. landing, root: folders of landing files and tables. topics: root of the devices' topics. epoch: of
+    landing, root: folders of landing files and tables. topics: root of the devices' topics. epoch: of
     the journal, by default the newest."""
     epochs = history.epochs()
     epoch = _journal(epochs, device, epoch)
@@ -56,11 +56,11 @@ def answer(history, device, number, proof, landing, root, topics, epoch=None):
         return found | {"place": "landed"}
     if not first < number < last:
         return found | {"place": "before" if number < first else "after", "proved": False}
-    return found | _missing(history, epoch, number, proof)
+    return found | _missing(history, epoch, number)
 
 
-def _missing(history, epoch, number, proof):
-    places = history.places(proof)
+def _missing(history, epoch, number):
+    places = history.places()
     is_there = (row for row in places if row[0] == epoch and row[1] <= number <= row[2])
     _, _, _, place, proved = next(is_there, (epoch, number, number, "way", False))  # a batch was written meanwhile
     if place != "gone":

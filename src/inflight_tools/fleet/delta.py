@@ -1,0 +1,24 @@
+"""Delta tables, opened without Spark."""
+
+from .spark.storage import ARCHIVE
+
+
+class WrongTables(RuntimeError):
+    """The tables cannot be continued, or read. The text says what to do."""
+
+
+def opened(files, name):
+    """The DeltaTable `name` in the Folder `files` as it is now, None if there is none. Raises WrongTables."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        return DeltaTable(files.path(name))
+    except TableNotFoundError:
+        if files.glob(f"{name}/batch=*"):
+            raise WrongTables(
+                f"the tables in {files.path('')} are of the format before Delta Lake: use the version that "
+                f"wrote them, or make new ones: move the files below {files.path(ARCHIVE)} back to the "
+                "landing folder, and give an empty folder with --to"
+            ) from None
+        return None

@@ -1,0 +1,1 @@
+"""Queries over the tables with DuckDB, without Spark."""

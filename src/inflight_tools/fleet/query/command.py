@@ -1,0 +1,28 @@
+"""What the commands that query the tables have in common."""
+
+import contextlib
+
+import typer
+from rich.console import Console
+
+from inflight_tools.failure import print_failure
+
+
+@contextlib.contextmanager
+def querying(*more):
+    """An error of a query, or one of the exceptions `more`, ends the command with a message of one line."""
+    console = Console(stderr=True)
+    try:
+        from deltalake.exceptions import DeltaError
+        from duckdb import Error as QueryError
+
+        from inflight_tools.fleet.delta import WrongTables
+        from inflight_tools.fleet.query import sketches  # noqa: F401
+    except ImportError as e:
+        print_failure(console, f"{e.name} is not installed: pip install 'inflight[fleet]'")
+        raise typer.Exit(1) from None
+    try:
+        yield
+    except (*more, WrongTables, DeltaError, QueryError, OSError, ValueError) as e:  # ValueError: pyarrow raises it, too
+        print_failure(console, str(e).partition("\n")[0][:500] or type(e).__name__)
+        raise typer.Exit(1) from None

@@ -1,0 +1,109 @@
+"""The tables as views of a DuckDB database: each as it was when the database was opened."""
+
+import os
+import re
+import tempfile
+
+import duckdb
+import pyarrow.dataset as arrow
+
+from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES, RANGES
+from inflight_tools.fleet.delta import opened
+from inflight_tools.fleet.spark.storage import Folder
+
+# The ledger, which is written last, is opened first: the others have at least as much.
+_TABLES = {"ledger": LEDGER, "minutes": MINUTES, **FACTS}
+_COLUMN = re.compile(r"`?(\w+)`? ([^,<]+(?:<.*?>+)?)")
+_TYPES = {
+    RANGES: "STRUCT(lo BIGINT, hi BIGINT)[]",
+    "timestamp": "TIMESTAMPTZ",
+    **{f"map<string, {kind}>": f"MAP(VARCHAR, {kind})" for kind in ("string", "bigint")},
+}
+_SETTINGS = """
+SET TimeZone = 'UTC';
+SET default_null_order = 'nulls_first_on_asc_last_on_desc';
+SET memory_limit = '{}MB';
+SET temp_directory = '{}';
+"""
+_LEAST_MB = 512
+_MANY = 10_000  # rows at once
+
+
+def _memory_mb():
+    """A quarter of this machine's memory: `tables` may run beside it. What does not fit goes to a temporary folder."""
+    return max(_LEAST_MB, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 >> 20)
+
+
+def _dataset(table):
+    """The rows of a DeltaTable. Not the dataset of delta-rs: that one finds nothing by a column without statistics in
+    tables of earlier versions, whose log does not say which columns have some."""
+    found = table.to_pyarrow_dataset()
+    if not found.files:
+        return found
+    return arrow.dataset(found.files, schema=found.schema, filesystem=found.filesystem, format="parquet")
+
+
+class Database:
+    """A context manager: views of the tables in the folder or URI `root`, by their names. A table or column that is
+    missing is empty. Raises WrongTables."""
+
+    def __init__(self, root):
+        files = Folder(root)
+        self.tables = {name: opened(files, name) for name in _TABLES}  # None: there is none
+        self.datasets = {name: _dataset(table) for name, table in self.tables.items() if table}
+
+    def __enter__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="inflight-query-", ignore_cleanup_errors=True)
+        self._connection = duckdb.connect()
+        self._connection.execute(_SETTINGS.format(_memory_mb(), self._folder.name.replace("'", "''")))
+        for name, dataset in self.datasets.items():
+            self._connection.register(f"_{name}", dataset)
+        self.only(None)
+        return self
+
+    def __exit__(self, *_):
+        self._connection.close()
+        self._folder.cleanup()
+
+    def only(self, device):
+        """From now on the views have the rows of one device; None: all rows."""
+        where = "" if device is None else "WHERE device = '{}'".format(device.replace("'", "''"))
+        for name, columns in _TABLES.items():
+            present = set(self.datasets[name].schema.names) if name in self.datasets else ()
+            listed = ", ".join(
+                f'"{column}"' if column in present else f'CAST(NULL AS {_TYPES.get(kind, kind)}) AS "{column}"'
+                for column, kind in _COLUMN.findall(columns)
+            )
+            source = f"FROM _{name} {where}" if present else "WHERE false"
+            self.run(f"CREATE OR REPLACE VIEW {name} AS SELECT {listed} {source}")
+
+    def run(self, sql, *values):
+        return self._connection.execute(sql, values)
+
+    def rows(self, sql, *values):
+        """A list of dicts."""
+        found = self.run(sql, *values)
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def row(self, sql, *values):
+        """The only row, a dict."""
+        (found,) = self.rows(sql, *values)
+        return found
+
+    def arrow(self, sql, *values):
+        """An Arrow table."""
+        return self._connection.sql(sql, params=values).to_arrow_table()
+
+    def values(self, sql, *values):
+        """Yields the values of the only column."""
+        found = self.run(sql, *values)
+        while rows := found.fetchmany(_MANY):
+            yield from (value for (value,) in rows)
+
+    def groups(self, sql, *values):
+        """{first column: [second column, ...]}"""
+        found = {}
+        for key, value in self.run(sql, *values).fetchall():
+            found.setdefault(key, []).append(value)
+        return found

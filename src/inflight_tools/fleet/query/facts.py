@@ -1,0 +1,262 @@
+"""The facts of the report, computed from the tables: one dict that can be written as JSON."""
+
+import time
+from collections import Counter
+
+from inflight_tools.fleet.proof import GIVEN_UP
+from inflight_tools.fleet.spark.landing import summary
+
+from . import views
+from .database import Database
+from .sketches import percentiles
+
+_STEPS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400)
+_POINTS = 200
+MOST_DEVICES = 500  # in a report; the fleet's sums include all
+_MOST_EVENTS = 1000
+_MOST_VERSIONS = 50
+# What health messages tell over time: name, unit, SQL of the value.
+_TRENDS = (
+    ("Wi-Fi signal", "dBm", "rssi"),
+    ("free heap", "B", "heap"),
+    ("journal in use", "B", "journal_used"),
+    ("erased sectors of the journal", "/", "journal_erases"),
+    ("restarts", "/", "restarts"),
+)
+_OLDEST = 1_577_836_800  # 2020, in s since 1970: no message is older
+_COUNTS = (
+    *("accepted", "delivered", "on_device", "on_way", "given_up", "lost", "guessed"),
+    *("before", "repeated", "measurements"),
+)
+_WORST = (
+    *("silent", "lost", "given_up", "conflicts", "dead_letters", "on_way", "on_device"),
+    *("shared", "refused", "odd_clock", "restarts", "repeated"),
+)
+_RESTART = f"(start AND was IS NOT NULL AND {views.NO_WAKE})"
+
+
+def _latency(sketches):
+    found = percentiles(sketches)
+    return found and dict(zip(("p50", "p95", "p99"), found, strict=True))
+
+
+def _step(seconds):
+    """The shortest of _STEPS that divides `seconds` into at most _POINTS parts."""
+    return next((step for step in _STEPS if seconds / step <= _POINTS), _STEPS[-1])
+
+
+def _bucket(column, step):
+    return f"CAST(floor(epoch({column}) / {step}) AS BIGINT) * {step} AS t"
+
+
+def _journal(last):
+    names = ("live", "used", "limit", "erases", "damaged")
+    return last and {name: last[f"journal_{name}"] for name in names} | {"where": last["journal_where"]}
+
+
+_FLAGS = {
+    "two boards, one id": lambda row: row["shared"],
+    "journal replaced": lambda row: row["epochs"] > 1 and not row["shared"],
+    "same number, other content": lambda row: row["conflicts"],
+    "clock wrong": lambda row: row["odd_clock"],
+    "clock jumped": lambda row: row["jumps"],
+    "journal was full": lambda row: row["refused"],
+    "journal damaged": lambda row: row["last"] and row["last"]["journal_damaged"],
+    "numbers before the first": lambda row: row["before"],
+}
+
+
+def _device(row, latency):
+    last = row["last"]
+    device = {name: row[name] for name in ("device", "state", *_COUNTS, "epochs", "conflicts", "dead_letters")}
+    device |= {name: row[name] for name in ("restarts", "resends", "silent")}
+    device["gave_up"] = {name: row[name] for name in GIVEN_UP}
+    device |= {"reconnects": row["outages"], "outbox_full": row["refused"]}
+    device["resets"] = dict(Counter(row["resets"] or ()))
+    device |= {"since": row["state_at"], "seen": row["seen_at"], "journal": _journal(last)}
+    device |= {name: last[name] if last else None for name in ("heap", "rssi", "firmware")}
+    device |= {"errors": (last and last["errors"]) or {}, "latency_ms": _latency(latency)}
+    return device | {"flags": [flag for flag, is_so in _FLAGS.items() if is_so(row)]}
+
+
+def _devices(database):
+    """The sums of the fleet, a dict for each of the worst MOST_DEVICES devices, and how many run which firmware."""
+    database.run("CREATE OR REPLACE TEMP TABLE found AS FROM devices")
+    sums = ", ".join(f'CAST(coalesce(sum("{name}"), 0) AS BIGINT) AS "{name}"' for name in views.COUNTS)
+    row = database.row(f"SELECT {sums}, count(*) AS devices, count(*) FILTER (silent > 0) AS silent FROM found")
+    fleet = {name: row[name] for name in ("devices", *_COUNTS, "silent", "conflicts", "restarts", "resends")}
+    fleet |= {"reconnects": row["outages"], "outbox_full": row["refused"]}
+    fleet["latency_ms"] = _latency(database.values("SELECT latency FROM ledger WHERE latency IS NOT NULL"))
+    order = ", ".join(f"{name} DESC" for name in _WORST)
+    worst = database.rows(
+        f"""SELECT *, epoch(state_since) AS state_at, epoch(seen) AS seen_at FROM found
+        ORDER BY {order}, device LIMIT {MOST_DEVICES}"""
+    )
+    latencies = database.groups(
+        "SELECT device, latency FROM ledger WHERE list_contains(?, device) AND latency IS NOT NULL",
+        [one["device"] for one in worst],
+    )
+    # Of the newest health message; None: no health message has told.
+    versions = database.rows(
+        f"""SELECT last.firmware AS firmware, count(*) AS devices FROM found GROUP BY ALL
+        ORDER BY devices DESC, firmware LIMIT {_MOST_VERSIONS}"""
+    )
+    return fleet, [_device(one, latencies.get(one["device"], ())) for one in worst], versions
+
+
+def _doubled(database):
+    """The number of rows that are stored twice. It must be 0."""
+
+    def extra(rows, key):
+        grouped = f"SELECT count(*) AS n FROM {rows} AND seq IS NOT NULL GROUP BY {key}"
+        return database.row(f"SELECT CAST(coalesce(sum(n - 1), 0) AS BIGINT) AS extra FROM ({grouped})")["extra"]
+
+    raw, measurements = "raw WHERE first", "measurements WHERE true"
+    return extra(raw, "device, epoch, seq") + extra(measurements, "device, epoch, seq, place")
+
+
+def _timeline(database, since, until):
+    step = _step(until - since)
+    delay = max(10, step)
+    counts = {
+        "received": "count(*) FILTER (first AND seq IS NOT NULL)",
+        "backlog": f"count(*) FILTER (first AND seq IS NOT NULL AND made < received - INTERVAL {delay} SECONDS)",
+        "repeated": "count(*) FILTER (NOT first)",
+        "offline": "count(*) FILTER (first AND state = 'offline' AND NOT retain)",
+        "dead_letters": "count(*) FILTER (first AND problem IS NOT NULL)",
+    }
+    told = ", ".join(f"{sql} AS {name}" for name, sql in counts.items())
+    rows = database.rows(f"SELECT {_bucket('received', step)}, {told} FROM raw WHERE received IS NOT NULL GROUP BY t")
+    points = {row["t"]: row | {"restarts": 0} for row in rows}
+    starts = f"FROM health_messages WHERE {_RESTART} GROUP BY t"
+    for row in database.rows(f"SELECT {_bucket('received', step)}, count(*) AS restarts {starts}"):
+        points[row["t"]]["restarts"] = row["restarts"]
+    none = dict.fromkeys((*counts, "restarts"), 0)
+    first, last = int(since // step * step), int(until // step * step)
+    return {
+        "step_s": step,
+        "delay_s": delay,
+        "points": [points.get(t, none | {"t": t}) for t in range(first, last + 1, step)],
+    }
+
+
+def _events(database):
+    return database.rows(
+        f"""SELECT epoch(received) AS t, device, what, detail FROM (
+            SELECT received, device, CASE WHEN epoch <> epoch_before THEN 'lost journal' ELSE 'start' END AS what,
+                coalesce(reset, '') AS detail FROM health_messages WHERE start AND {views.NO_WAKE}
+            UNION ALL
+            SELECT received, device, state AS what, '' AS detail FROM raw
+            WHERE kind = 'status' AND first AND NOT retain AND state IN ('online', 'offline'))
+        ORDER BY received DESC, device, what LIMIT {_MOST_EVENTS}"""
+    )
+
+
+_ENDS = "min(value) AS min, max(value) AS max"
+
+
+def _series(database, names, since, until):
+    """The measurements of the devices `names`."""
+    step = _step(until - since)
+    mine = "list_contains(?, device)"
+    sums = database.rows(
+        f"""SELECT device, name, unit, CAST(sum(count) AS BIGINT) AS count, sum(total) AS total, min(min) AS min,
+            max(max) AS max, list(sketch) AS sketches FROM minutes WHERE {mine} GROUP BY device, name, unit""",
+        names,
+    )
+    for row in sums:
+        row["p50"], row["p95"], _ = percentiles(row.pop("sketches"))
+    if step >= 60:
+        points = f"""SELECT device, name, unit, {_bucket("minute", step)}, sum(total) / sum(count) AS mean,
+            min(min) AS min, max(max) AS max FROM minutes WHERE {mine} GROUP BY ALL"""
+    else:  # shorter than the rows of `minutes`
+        points = f"""SELECT device, name, unit, {_bucket("time", step)}, avg(value) AS mean, {_ENDS}
+            FROM measurements WHERE {mine} AND value IS NOT NULL GROUP BY ALL"""
+    return _assembled(names, database.rows(f"{points} ORDER BY t", names), sums)
+
+
+def _trends(database, names, since, until):
+    """What the health messages of the devices `names` tell, as series like those of measurements."""
+    each = ", ".join(
+        f"{{'name': '{name}', 'unit': '{unit}', 'value': CAST({value} AS DOUBLE)}}" for name, unit, value in _TRENDS
+    )
+    database.run(
+        f"""CREATE OR REPLACE TEMP TABLE told AS
+        SELECT device, received, one.name, one.unit, one.value FROM (
+            SELECT device, received, unnest([{each}]) AS one FROM (
+                SELECT *, sum(CAST({_RESTART} AS INT)) OVER (PARTITION BY device ORDER BY received, seq) AS restarts
+                FROM health_messages WHERE list_contains(?, device)))
+        WHERE one.value IS NOT NULL""",
+        names,
+    )
+    bucket = _bucket("received", _step(until - since))
+    points = f"SELECT device, name, unit, {bucket}, avg(value) AS mean, {_ENDS} FROM told GROUP BY ALL ORDER BY t"
+    sums = f"""SELECT device, name, unit, count(*) AS count, sum(value) AS total, {_ENDS},
+        quantile_disc(value, 0.5) AS p50, quantile_disc(value, 0.95) AS p95 FROM told GROUP BY ALL"""
+    return _assembled(names, database.rows(points), database.rows(sums))
+
+
+def _assembled(names, points, sums):
+    """{device: [series, ...]}. points: rows with device, name, unit, t, mean, min, max, by time; sums: a row for each
+    series."""
+    found = {name: [] for name in names}
+    lines = {}
+    for row in points:
+        key = row["device"], row["name"], row["unit"]
+        lines.setdefault(key, []).append([row["t"], row["mean"], row["min"], row["max"]])
+    for row in sorted(sums, key=lambda row: (row["name"], row["unit"] or "")):
+        one = {name: row[name] for name in ("name", "unit", "count", "min", "max", "p50", "p95")}
+        one["mean"] = row["total"] / row["count"]
+        found[row["device"]].append(one | {"points": lines.get((row["device"], row["name"], row["unit"]), [])})
+    return found
+
+
+def _dead_letters(database):
+    # Reasons that differ only in numbers are one kind.
+    rows = database.rows(
+        r"""SELECT regexp_replace(reason, '\d+', '#', 'g') AS kind, count(*) AS count, epoch(min(received)) AS first,
+            epoch(max(received)) AS last,
+            arg_min({'reason': reason, 'topic': topic, 'example': payload[1:200]}, received) AS one
+        FROM dead_letters GROUP BY kind ORDER BY count DESC, kind LIMIT 50"""
+    )
+    return [
+        {
+            "reason": row["one"]["reason"] if row["one"] else row["kind"],
+            "count": row["count"],
+            "first": row["first"],
+            "last": row["last"],
+            "topic": row["one"] and row["one"]["topic"],
+            "example": bytes(row["one"]["example"]).decode("utf-8", "backslashreplace") if row["one"] else "",
+        }
+        for row in rows
+    ]
+
+
+def gather(root, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=None, retired=()):
+    """Returns the facts of the fleet below `topics`, from the tables in the folder or URI `root`. They contain the
+    measurements and the health over time of the devices `chosen`, and of the `worst` worst ones. grace_s, retired: see
+    views.judge(). unread: what LocalLanding.unread() returned before. Raises WrongTables."""
+    now = time.time() if now is None else now
+    with Database(root) as database:
+        return _gathered(database, topics, grace_s, chosen, worst, now, summary(unread or {}, now), retired)
+
+
+def _gathered(database, topics, grace_s, chosen, worst, now, unread, retired):
+    # A collector's clock may have been wrong.
+    span = f"FROM raw WHERE epoch(received) BETWEEN {_OLDEST} AND {int(now) + 86_400}"
+    span = database.row(f"SELECT epoch(min(received)) AS since, epoch(max(received)) AS until {span}")
+    facts = {"made": now, "root": topics, "grace_s": grace_s, **span, "unread": unread}
+    facts["collectors"] = views.judge(database, now, grace_s, retired, unread["stale"] > 0)
+    fleet, devices, versions = _devices(database)
+    letters = database.row("SELECT count(*) AS many FROM dead_letters")["many"]
+    fleet |= {"doubled": _doubled(database), "dead_letters": letters}
+    facts |= {"fleet": fleet, "devices": devices, "versions": versions, "dead_letters": _dead_letters(database)}
+    if span["since"] is None:
+        nothing = {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": []}
+        return facts | nothing | {"measurements": {}, "trends": {}}
+    known = {device["device"] for device in devices}
+    shown = [name for name in chosen if name in known] + [device["device"] for device in devices[:worst]]
+    shown = list(dict.fromkeys(shown))
+    facts |= {"timeline": _timeline(database, *span.values()), "events": _events(database)}
+    facts["measurements"] = _series(database, shown, *span.values())
+    return facts | {"trends": _trends(database, shown, *span.values())}
