@@ -30,7 +30,7 @@ def online(emulated, broker, tmp_path, fields):
     settings = emulated.SENSOR.config(broker.port, "bare", qos=2, interval_ms=1000, health_ms=5000, **fields)
     (tmp_path / "config.json").write_bytes(settings)
     firmware = emulated.FIRMWARE
-    image = make(emulated.VARIANT, firmware.find(), firmware.sha256, tmp_path / "config.json", None, None, None, None)
+    image = make(emulated.VARIANT, firmware.find(), firmware.sha256, tmp_path / "config.json")
 
     async def live(board):
         with Subscriber(broker.port, "inflight/bare/#") as subscriber:

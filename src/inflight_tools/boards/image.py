@@ -45,7 +45,7 @@ def one_line():
     raise typer.Exit(1)
 
 
-def make(board, firmware, sha256, config, ca, cert, key, flash_mb=None, ota=False, romfs=False):
+def make(board, firmware, sha256, config, ca=None, cert=None, key=None, flash_mb=None, ota=False, romfs=False):
     """The image for BOARD= `board`. The configuration is checked first. ValueError with one line for any error."""
     chosen = variant(board)
     own = settings(config, ca, cert, key)
