@@ -48,6 +48,17 @@ def test_modules_compiled_with_the_library_get_the_same_words(tmp_path):
     assert shrunk(library() | {"mine": test}, {"outbound"})["mine"].count("outbound") == 1
 
 
+def test_modules_beside_the_library_keep_their_own_names(tmp_path):
+    """Also where they have the names of library functions."""
+    test, other = tmp_path / "mine.py", tmp_path / "other.py"
+    test.write_text("from .other import open_socket\nfrom inflight.opening import addresses, prepare\n")
+    other.write_text("def open_socket():\n    pass\n")
+    found = shrunk(library() | {"package/mine": test, "package/other": other})
+    assert found["package/mine"].startswith("from .other import open_socket\n")
+    assert found["package/mine"].endswith(" as prepare\n")
+    assert found["package/other"] == other.read_text()
+
+
 @pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
 def test_every_name_has_its_definition(board, tmp_path):
     """In each module as it is deployed: no name is undefined, or assigned in vain."""

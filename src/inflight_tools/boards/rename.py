@@ -74,7 +74,7 @@ def rename(trees, public, used=()):
         if place in library:
             _Rename(new).visit(tree)
         else:
-            _hand_on(tree, new)  # by the names that the module knows
+            _hand_on(tree, new, 0)  # by the names that the module knows; relative imports are of another package
     table |= new
     keywords = _BUILTIN.union(*map(_keywords, trees.values()))
     tables = {}
@@ -203,10 +203,11 @@ def _only_hands_on(tree):
     return all(isinstance(node, (ast.ImportFrom, ast.Assign)) for node in tree.body)
 
 
-def _hand_on(tree, table):
-    """What a module imports from the library keeps the name that it has in its source."""
+def _hand_on(tree, table, level=1):
+    """What a module imports from the library keeps the name that it has in its source. level: of relative imports that
+    are of the library, at most."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and _is_ours(node):
+        if isinstance(node, ast.ImportFrom) and node.level <= level and _is_ours(node):
             node.names = [
                 ast.alias(table.get(alias.name, alias.name), alias.asname or alias.name) for alias in node.names
             ]
