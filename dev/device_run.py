@@ -33,6 +33,7 @@ _BUILD = CHECKOUT / "build/mpy"
 _FLAT = ("host_tests/device", "host_tests/fuzz/targets", "firmware", "boards/common", "boards/unix")
 _BESIDE = {file.stem: file for folder in _FLAT for file in sorted((CHECKOUT / folder).glob("*.py"))}
 _BESIDE |= {f"dev/reference/{file.stem}": file for file in sorted((CHECKOUT / "dev/reference").glob("*.py"))}
+_TOOLS = sorted(CHECKOUT.glob("src/inflight_tools/boards/*.*"))
 _PORTS = {file.stem for place in ("boards/*", "firmware") for file in CHECKOUT.glob(f"{place}/*.py")}
 _PORTS |= {"ports", "ports_esp32", "ports_rp2040", "hardware"}
 
@@ -115,8 +116,9 @@ def application_environment(found):
 
 
 def _built(name, sources, make):
-    """The folder `name` with the files that make() returns. They are made once, until a source changes."""
-    folder = _BUILD / name / digest(*sources)
+    """The folder `name` with the files that make() returns. They are made once, until a source changes, or what makes
+    them."""
+    folder = _BUILD / name / digest(*sources, *_TOOLS)
     with exclusive(folder.parent):
         if not folder.exists():
             for old in folder.parent.glob("[0-9a-f]*"):

@@ -54,7 +54,7 @@ def test_modules_beside_the_library_keep_their_own_names(tmp_path):
     test.write_text("from .other import open_socket\nfrom inflight.opening import addresses, prepare\n")
     other.write_text("def open_socket():\n    pass\n")
     found = shrunk(library() | {"package/mine": test, "package/other": other})
-    assert found["package/mine"].startswith("from .other import open_socket\n")
+    assert found["package/mine"].startswith("from .other import open_socket as open_socket\n")
     assert found["package/mine"].endswith(" as prepare\n")
     assert found["package/other"] == other.read_text()
 
