@@ -3,7 +3,8 @@
 import sys
 
 from harness import SkipTest, eq, raises
-from inflight.cursor import ALIAS, ERROR, IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH, MALFORMED, Cursor
+from inflight.cursor import ALIAS, IN_ACK, IN_AUTH, IN_CONNACK, IN_DISCONNECT, IN_PUBLISH, Cursor
+from inflight.errors5 import ERROR, MALFORMED
 from inflight.packet import ProtocolError
 from inflight.properties5 import properties
 

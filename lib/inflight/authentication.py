@@ -8,7 +8,8 @@
 import struct
 from errno import ENOTCONN
 
-from .cursor import AUTH_DATA, AUTH_METHOD, ERROR, IN_AUTH, ProtocolError5
+from .cursor import AUTH_DATA, AUTH_METHOD, IN_AUTH
+from .errors5 import ERROR, ProtocolError5
 from .packet import begin, check_size
 from .topic import encode
 
@@ -114,14 +115,14 @@ class Authentication:
         d = self._session.decoder
         method = data = None
         if d.block:
-            d.cursor.start(d.block, d.start, where)
-            found = d.cursor.next()
+            cursor = d.properties(where)
+            found = cursor.next()
             while found:
                 if found == AUTH_METHOD:
-                    method = d.cursor.data()
+                    method = cursor.data()
                 elif found == AUTH_DATA:
-                    data = d.cursor.data()
-                found = d.cursor.next()
+                    data = cursor.data()
+                found = cursor.next()
         if method != self._method:
             raise ProtocolError5("another authentication method", ERROR)
         return data

@@ -1,10 +1,12 @@
 # Reads a block of properties of MQTT 5 where it stands in the receive buffer: nothing is copied, no object is made. A
-# block is walked once with all checks before its packet counts; what asks for a value walks it again.
+# block is walked once with all checks before its packet counts; what asks for a value walks it again. Loaded with the
+# first packet of a connection that has properties.
 #
 # Each error is a ProtocolError5, with the reason code for DISCONNECT: 0x81 malformed, 0x82 protocol error.
 
 from .compat import const
-from .packet import ProtocolError, valid
+from .errors5 import ERROR, MALFORMED, ProtocolError5
+from .packet import valid
 
 IN_CONNACK = const(8)  # where a block stands: one of these
 IN_PUBLISH = const(16)
@@ -33,8 +35,6 @@ RETAIN_AVAILABLE = const(0x25)
 USER = const(0x26)
 MAXIMUM_SIZE = const(0x27)
 
-MALFORMED = const(0x81)
-ERROR = const(0x82)
 _NO_ALIAS = const(0x94)
 
 _FLAG = const(1)  # forms of values: a byte 0 or 1,
@@ -56,14 +56,6 @@ _TABLE = bytes((
     _FLAG | 8, _FLAG | 8, _FLAG | 8,  # 28
 ))
 # fmt: on
-
-
-class ProtocolError5(ProtocolError):
-    """A ProtocolError of which the broker is told: `code` is the reason code of DISCONNECT [MQTT5-4.13.1-1]."""
-
-    def __init__(self, text, code):
-        super().__init__(text)
-        self.code = code
 
 
 def _malformed():

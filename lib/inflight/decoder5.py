@@ -1,7 +1,8 @@
 # Level 5 of the decoder: reason codes, and properties, all of which are checked before their packet counts.
 
 from .compat import const
-from .cursor import ERROR, IN_PUBLISH, MALFORMED, Cursor, ProtocolError5
+from .cursor import IN_PUBLISH
+from .errors5 import ERROR, MALFORMED, ProtocolError5
 from .packet import CONNACK, PUBLISH, PUBREC, SUBACK, UNSUBACK, Decoder, ProtocolError
 
 _NEVER = const(-0x10000000)
@@ -19,7 +20,7 @@ class Decoder5(Decoder):
 
     def __init__(self, buf, protocol_level=5):
         super().__init__(buf, protocol_level)
-        self.cursor = Cursor(self.buf)
+        self.cursor = None  # a Cursor, once there are properties
 
     def reset(self):
         super().reset()
@@ -47,7 +48,22 @@ class Decoder5(Decoder):
 
     def _check(self, i, end, where):
         self.block = i
-        return self.cursor.check(i, end, where)
+        if i < end and not self.buf[i]:
+            return i + 1
+        return self._load_cursor().check(i, end, where)
+
+    def _load_cursor(self):
+        if not self.cursor:
+            from .cursor import Cursor
+
+            self.cursor = Cursor(self.buf)
+        return self.cursor
+
+    def properties(self, where):
+        """Returns a Cursor at the beginning of the properties of the last packet. where: as cursor has it."""
+        cursor = self._load_cursor()
+        cursor.start(self.block, len(self.buf), where)
+        return cursor
 
     def _packet(self):
         kind = super()._packet()
@@ -59,6 +75,8 @@ class Decoder5(Decoder):
         i = self.at
         end = self.start
         self.code = self.block = 0
+        if i == end:
+            return
         if kind == SUBACK or kind == UNSUBACK:
             i = self._check(i, end, _PLACES[kind])
             self.at = i
@@ -66,7 +84,7 @@ class Decoder5(Decoder):
             if self.n:
                 return
             i -= 1  # one code at least
-        elif i < end:
+        else:
             if kind == CONNACK:
                 i += 1
             self.code = self.buf[i]
@@ -93,7 +111,9 @@ class Decoder5(Decoder):
         if i + 2 <= self.end and not (buf[i] or buf[i + 1]):
             raise ProtocolError5("no topic", ERROR)  # [MQTT5-3.3.2-1]
         if i - self.start + n > len(buf):
-            return self._publish_long(i, n)
+            from .long5 import publish_long
+
+            return publish_long(self, i, n)
         kind = super()._publish(i, n)
         if kind:
             behind = self._check(self.at, self.start, IN_PUBLISH)
@@ -101,52 +121,9 @@ class Decoder5(Decoder):
             self.at = behind
         return kind
 
-    def _publish_long(self, i, n):
-        # Its properties stand whole in front of the first piece; if there is no space for them, its topic is skipped.
-        behind = self._head_end(i)
-        if behind - i > n:
-            raise ProtocolError5("PUBLISH length", MALFORMED)
-        if behind - self.start > len(self.buf) // 2:
-            length = self.buf[i] << 8 | self.buf[i + 1]
-            self.n = 0
-            self.size = n - 2 - length - (2 if self.flags & 6 else 0)
-            self._skip = length
-            self.start = i + 2
-            self.topic_len = 0
-            return self._piece()
-        if self.start:
-            self._compact()
-            return self._packet()
-        if behind < 0 or behind >= self.end:
-            return 0
-        self._block_due = True
-        return super()._publish(i, n)
-
-    def _head_end(self, i):
-        # Where the payload of the PUBLISH begins, or how far its topic goes, if that is too far; -1: not known yet.
-        buf = self.buf
-        if i + 2 > self.end:
-            return -1
-        i += 2 + (buf[i] << 8 | buf[i + 1]) + (2 if self.flags & 6 else 0)
-        if i - self.start > len(buf) // 2:
-            return i
-        n = shift = 0
-        c = 0x80
-        while c & 0x80 and shift < 28:
-            if i >= self.end:
-                return -1
-            c = buf[i]
-            i += 1
-            n |= (c & 0x7F) << shift
-            shift += 7
-        return i + n
-
     def _piece(self):
         if self._block_due:
-            self._block_due = False
-            at = self.start
-            self.start = self._check(at, self.end, IN_PUBLISH)
-            self.size -= self.start - at
-            self.left = self.size
-            self._tail = self.buf[self.start :]
+            from .long5 import properties_arrived
+
+            properties_arrived(self)
         return super()._piece()

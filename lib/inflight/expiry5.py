@@ -12,10 +12,12 @@ from struct import pack_into
 import inflight.counters as counters
 import inflight.packet as packet
 
-from .compat import ticks_add, ticks_diff
+from .compat import const, ticks_add, ticks_diff
 from .journal import OUT
 from .mqtt5 import EXPIRED
 from .stored5 import has_expiry, is_unsent
+
+_MOST_BESIDE = const(140)  # bytes of a record beside topic and payload
 
 
 class Seconds:
@@ -35,6 +37,12 @@ class Seconds:
             self.value += ms // 1000
             self._since = ticks_add(self._since, ms // 1000 * 1000)
         return self.value
+
+    def make_space(self, session, size):
+        """A message of `size` bytes of topic and payload is to be accepted: if the journal is full, those that have
+        expired go."""
+        if self.due <= self.value and not session.journal.fits(OUT, size + _MOST_BESIDE):
+            _drop_expired(session, self)
 
     def count_down(self, buf, i, stamps, k, dup):
         """buf[i:] is the expiry interval of a message that was accepted at stamps[k:]: makes it what is left. Returns
@@ -74,10 +82,9 @@ def _times(journal, at):
     return accepted, accepted + interval
 
 
-def drop_expired(session):
-    """The journal is full: drops the messages that have expired, and can not have been sent."""
+def _drop_expired(session, clock):
+    # Drops the messages that have expired, and can not have been sent.
     journal = session.journal
-    clock = session.out.clock
     session.out.clear()  # one of them may stand there
     clock.due = 0xFFFFFFFF
     at = journal.scan(OUT, -1)
@@ -92,6 +99,8 @@ def drop_expired(session):
 
 def expired(session, address):
     """Drops the message of the record at `address`."""
-    session.outbound.give_up(address)
+    from .refusing5 import give_up
+
+    give_up(session.outbound, address)
     session.count[counters.DROPPED] += 1
     session.count[EXPIRED] += 1

@@ -21,9 +21,7 @@ from .cursor import (
     ALIAS_MAXIMUM,
     AUTH_METHOD,
     CLIENT_ID,
-    ERROR,
     IN_CONNACK,
-    MALFORMED,
     MAXIMUM_QOS,
     MAXIMUM_SIZE,
     REASON,
@@ -31,12 +29,13 @@ from .cursor import (
     RETAIN_AVAILABLE,
     SERVER_KEEP_ALIVE,
     SESSION_EXPIRY,
-    ProtocolError5,
 )
+from .errors5 import ERROR, MALFORMED, ProtocolError5
 from .handshake import accepted
 from .journal import DONE, OUT, RELEASED, SESSION
 from .mqtt5 import MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
 from .outbound import ALONE, REL, SEND, STATE
+from .session import Session
 from .session_record import CLEAN
 
 _CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
@@ -82,6 +81,26 @@ def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer,
     if made.out.clock:
         made.out.clock.value += slept
     return made
+
+
+def load(session, adopt):
+    """Builds what the journal knows."""
+    journal = session.journal
+    # There is space for as many again: those of an earlier connection do not count for the broker.
+    session.receive_maximum = session.receive_maximum or min(session._receive_maximum, 65535)
+    session._receive_maximum = 2 * session.receive_maximum
+    if adopt and journal:
+        session.client_id = stored_client_id(journal)
+    Session._load(session)
+    if journal and not session.out.clock:
+        from .expiry5 import Seconds, newest
+
+        seconds = newest(journal)
+        if seconds >= 0:
+            session.out.clock = Seconds(seconds)
+        else:
+            unload("expiry5")
+            unload("stored5")
 
 
 def _check_space(journal, space):
@@ -165,6 +184,8 @@ def connack(session):
     if session.journal:
         _drop_undeliverable(session)
         unload("refusing5")
+    d.cursor = None  # most messages have no properties
+    unload("cursor")
 
 
 def _check_client_id(session, client_id):
@@ -173,7 +194,8 @@ def _check_client_id(session, client_id):
         raise ProtocolError5("no client id was assigned", ERROR)
     journal = session.journal
     n = len(client_id)
-    if n > session.space or (journal and 2 * journal.cost(_RECORD + n) > journal.reserve):
+    # The longest fixed header has 3 bytes more than the shortest. Nothing longer than CONNECT has been sent.
+    if n > len(session.out.buf) - 3 - session.longest or (journal and 2 * journal.cost(_RECORD + n) > journal.reserve):
         raise ProtocolError5("a client id of %d bytes was assigned, too long for the buffer or the journal" % n, ERROR)
 
 
@@ -182,8 +204,7 @@ def _properties(d, asked):
     found = {}
     if not d.block:
         return found
-    cursor = d.cursor
-    cursor.start(d.block, d.start, IN_CONNACK)
+    cursor = d.properties(IN_CONNACK)
     kind = cursor.next()
     while kind:
         if kind == AUTH_METHOD and not asked:
@@ -208,7 +229,8 @@ def _apply(session, found):
     if not out.maximum_qos:
         quota = 0  # what has to arrive waits for another broker
         session.notices.append(OSError(EOPNOTSUPP, "the broker takes QoS 0 only"))
-    session.allow(quota)
+    session.quota = session.outbound.quota = quota
+    session.old_received = session.inbound.rows if session.inbound else 0
     if session.aliases:
         session.aliases.allow(found.get(ALIAS_MAXIMUM, 0))
     if SERVER_KEEP_ALIVE in found:

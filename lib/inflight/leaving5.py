@@ -4,7 +4,8 @@
 from errno import ETIMEDOUT
 
 from .compat import const
-from .cursor import ERROR, IN_DISCONNECT, MALFORMED, REASON, SERVER_REFERENCE, ProtocolError5
+from .cursor import IN_DISCONNECT, REASON, SERVER_REFERENCE
+from .errors5 import ERROR, MALFORMED, ProtocolError5
 from .mqtt5 import STALLS, TAKEN_OVER
 from .outbound import REL, SEND, STATE
 from .packet import DISCONNECT, PINGRESP, PUBLISH, ProtocolError
@@ -35,14 +36,14 @@ def handle(session, kind):
         raise ProtocolError5("reason code %02x of DISCONNECT" % code, ERROR)
     reason = reference = ""
     if d.block:
-        d.cursor.start(d.block, d.start, IN_DISCONNECT)
-        found = d.cursor.next()
+        cursor = d.properties(IN_DISCONNECT)
+        found = cursor.next()
         while found:
             if found == REASON:
-                reason = d.cursor.text()
+                reason = cursor.text()
             elif found == SERVER_REFERENCE:
-                reference = d.cursor.text()
-            found = d.cursor.next()
+                reference = cursor.text()
+            found = cursor.next()
     if code == _SESSION_TAKEN_OVER:
         session.count[TAKEN_OVER] += 1
     elif code == _TOO_LONG:

@@ -72,6 +72,4 @@ class Message5(Fields, Message):
         self._client = client
 
     def _cursor(self):
-        d = self._session.decoder
-        d.cursor.start(d.block, len(d.buf), IN_PUBLISH)
-        return d.cursor
+        return self._session.decoder.properties(IN_PUBLISH)

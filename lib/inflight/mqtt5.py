@@ -19,9 +19,7 @@ import inflight.packet as packet
 
 from .compat import const, passed, unload
 from .decoder5 import Decoder5
-from .journal import DONE, OUT, RELEASED
-from .outbound import ALONE, FINISH, REL, SEND, STATE, UNKNOWN, Outbound
-from .outbound import ERROR as MISPLACED
+from .outbound import ALONE, REL, SEND, STATE, Outbound
 from .send_buffer5 import SendBuffer5
 from .session import Session
 
@@ -45,10 +43,6 @@ _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
 _NOT_FOUND = const(0x92)
 
-_MOST_BESIDE = const(140)  # bytes of a record beside topic and payload
-
-_ACK = const(1)
-_REC = const(2)
 _COMP = const(4)
 
 
@@ -56,11 +50,12 @@ class Outbound5(Outbound):
     """An Outbound with a quota: so many messages are unacknowledged, at most."""
 
     quota = 0
-    rejected_seq = 0
 
     def next(self):
         first = super().next()
-        if first < 0 or self.states[first] & STATE == REL or self._unacknowledged() < self.quota:
+        if first < 0 or self.states[first] & STATE == REL:
+            return first
+        if self.rows <= self.quota or self._unacknowledged() < self.quota:
             return first
         for i in range(first, self.rows):
             if self.states[i] & STATE == REL:
@@ -76,43 +71,10 @@ class Outbound5(Outbound):
         return n
 
     def sent(self, i, qos):
+        before_others = self.states[i] & STATE == REL  # a PUBREL does not wait
         super().sent(i, qos)
-        self.waiting = True  # it may have been sent before others
-
-    def rejected(self, kind, mid, again):
-        """PUBACK or PUBREC arrived with a failure: the message is done, or with `again` goes out once more as a new
-        one. Returns FINISH (`rejected_seq` is its sequence number), UNKNOWN, or MISPLACED."""
-        i = self.row(mid)
-        state = self.states[i] & STATE if i >= 0 else SEND
-        if state == SEND or state == REL:
-            return UNKNOWN
-        if state != (_ACK if kind == packet.PUBACK else _REC):
-            return MISPLACED
-        if again:
-            self.states[i] = SEND
+        if before_others:
             self.waiting = True
-        else:
-            self.give_up(self.addresses[i])
-        return FINISH
-
-    def give_up(self, address):
-        """The message of the record at `address` is done, and the broker does not have it."""
-        self.journal.mark(address, DONE)
-        self.rejected_seq = self.journal.found_seq
-        i = self.row_at(address)
-        if i < 0:
-            self.queued -= 1
-        else:
-            self.remove(i)
-            self.refill()
-
-    def release(self, address):
-        """Likewise, but the broker may have it: a PUBREL ends what it knows of the Message ID."""
-        self.journal.mark(address, RELEASED)
-        self.rejected_seq = self.journal.found_seq
-        i = self.row_at(address)
-        if i >= 0:
-            self.states[i] = REL | ALONE
 
 
 class Session5(Session):
@@ -137,39 +99,24 @@ class Session5(Session):
         self.begin_anew = False  # the two sessions disagree: the next CONNECT ends that of the broker
         self.clean_start = False  # what the last CONNECT said
         self.reason = ""  # the text of the last CONNACK
-        self.space = 0  # bytes that the last CONNECT left of the buffer
+        self.receive_maximum = 0  # what CONNECT announces
         self.notices = []
         super().__init__(journal, *args, **options)
         self.count = array("I", bytes(4 * _COUNTERS))
         self.interval = self.keep_alive.interval
 
-    @property
-    def receive_maximum(self):
-        """What CONNECT announces."""
-        return min(self._receive_maximum, 65535)
-
     def _load(self):
-        if self._adopt and self.journal:
-            from .handshake5 import stored_client_id
+        from .handshake5 import load
 
-            self.client_id = stored_client_id(self.journal)
-            unload("handshake5")
-        super()._load()
-        if self.journal and not self.out.clock:
-            from .expiry5 import newest
-
-            seconds = newest(self.journal)
-            if seconds >= 0:
-                self.out.start_clock(seconds)
-            else:
-                unload("expiry5")
+        load(self, self._adopt)
+        unload("handshake5")
 
     def reset(self):
         super().reset()
         self.out.limit()  # nothing of a connection outlives it
         self._ack_code = 0  # of the acknowledgement that is due
         self.told_lowered = False
-        self._quota = self.outbound.quota = 0
+        self.quota = self.outbound.quota = 0
         if self.auth:
             self.auth.reset()
         if self.aliases:
@@ -180,11 +127,7 @@ class Session5(Session):
         self.oldest = self.probed = 0  # see _probe()
         self.longest = self.longest_mid = 0  # packet, and its Message ID if it is a PUBLISH of QoS 1 or 2
         self._oldest_since = 0
-
-    def connect(self, *args, **will):
-        super().connect(*args, **will)
-        # Space for a client id in the next one. The longest fixed header has 3 bytes more than the shortest.
-        self.space = len(self.out.buf) - 3 - packet.length(self.out.buf, 0)
+        self._second = -1  # it is looked at once in about a second
 
     def connect_fields(self, clean_session, will):
         from .handshake5 import connect_fields
@@ -193,31 +136,15 @@ class Session5(Session):
         unload("handshake5")
         return fields
 
-    def allow(self, quota):
-        """CONNACK allows so many messages in flight to the broker."""
-        self._quota = self.outbound.quota = quota
-        self.old_received = self.inbound.rows if self.inbound else 0
-
-    def expect_qos_2(self):
-        if not self.inbound:
-            from .inbound import Inbound
-
-            # Those whose PUBREL is still to come after a reconnection do not count for the broker.
-            self.inbound = Inbound(self.journal, 2 * self._receive_maximum)
-        return self.inbound
-
     # --- going out ---
 
     def _publish_message(self, name, payload, qos, retain):
         if retain and not qos and not self.out.retain_available:
             retain = False
-            self._lowered()
+            self.out.lowered = True
         clock = self.out.clock
-        if qos and clock and clock.due <= clock.value:
-            if not self.journal.fits(OUT, len(name) + len(payload) + _MOST_BESIDE):
-                from .expiry5 import drop_expired
-
-                drop_expired(self)
+        if qos and clock:
+            clock.make_space(self, len(name) + len(payload))
         return super()._publish_message(name, payload, qos, retain)
 
     def _send_message(self, i):
@@ -231,31 +158,29 @@ class Session5(Session):
                 return 0
             n = super()._send_message(i)
         self._last_mid = self.outbound.mids[i]
-        if self.out.lowered:
-            self.out.lowered = False
-            self._lowered()
         return n
-
-    def _lowered(self):
-        from .refusing5 import lowered
-
-        lowered(self)
-        unload("refusing5")
 
     def _select(self):
         if self.pause and passed(self.now, self.paused_at, self.pause):
             self.pause = 0
-            self.outbound.quota = self._quota
-        if self.out.clock:
-            self.out.clock.tick(self.now)
+            self.outbound.quota = self.quota
         out = self.out
+        if out.clock:
+            out.clock.tick(self.now)
         goes_on = out._left and not out._ready
         if self.auth and self.auth.is_due and not out.within_packet:
             n = self.auth.write()
         else:
             n = super()._select()
         if not n:
+            if self.now >> 10 == self._second:
+                return 0
+            self._second = self.now >> 10
             return self._probe() if self.outbound.rows else 0
+        if out.lowered:
+            from .refusing5 import lowered
+
+            lowered(self)
         if out.view is out.buf and not goes_on:
             if self.aliases:
                 n = self.aliases.replace(out, n)
@@ -336,7 +261,7 @@ class Session5(Session):
         d = self.decoder
         inbound = self.inbound
         if d.flags & 4 and not d.offset and inbound:
-            if self.old_received or inbound.rows >= self._receive_maximum:
+            if self.old_received or inbound.rows >= self.receive_maximum:
                 from .inbound5 import arrived
 
                 arrived(self, d.mid)

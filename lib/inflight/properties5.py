@@ -5,6 +5,7 @@ import struct
 from .compat import const
 from .topic import encode, encode_name
 
+_STAMP = const(4)  # bytes behind properties with an expiry, in the journal
 _MOST = const(127)  # so the length of a block is one byte
 
 
@@ -50,6 +51,30 @@ def properties(
     if len(data) > _MOST:
         raise ValueError("properties take %d bytes, at most %d" % (len(data), _MOST))
     return Properties(data, expiry or 0, will_delay is not None)
+
+
+def attach(out, properties, now):
+    """SendBuffer5.attach(), if they are others than before, or expire."""
+    if properties is not out._properties:
+        if properties and getattr(properties, "will", True):
+            raise ValueError("properties are what properties() makes, without will_delay")
+        out.forget()
+        out._properties = out  # no properties are: until all of this is done, should memory be short
+        out.block = properties.block if properties else out.no_properties
+        out._trailer = out.block[1:]
+        if properties and properties.expiry:
+            out._trailer = bytearray(out._trailer + bytes(_STAMP))
+        out._properties = properties
+    out._accepted = -1  # what was there has other properties, or another time
+    if properties and properties.expiry:
+        out.forget()  # what is left of the expiry was written into it
+        if not out.clock:
+            from .expiry5 import Seconds
+
+            out.clock = Seconds(0)
+        clock = out.clock
+        struct.pack_into(">I", out._trailer, len(out._trailer) - _STAMP, clock.tick(now))
+        clock.due = min(clock.due, clock.value + properties.expiry)
 
 
 def _four(name, value, least):

@@ -4,10 +4,11 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
-from .cursor import ERROR, ProtocolError5
+from .errors5 import ERROR, ProtocolError5
+from .journal import DONE, RELEASED
 from .mqtt5 import HELD, LOWERED, MOST_INFLIGHT, REJECTED, UNDELIVERABLE
-from .outbound import ERROR as MISPLACED
-from .outbound import UNKNOWN
+from .outbound import ALONE, REL, SEND, STATE
+from .packet import PUBACK
 from .refused import PublishRefused
 
 _MID_IN_USE = 0x91
@@ -18,23 +19,51 @@ _LONGEST_PAUSE_MS = 60_000
 
 
 def rejected(session, kind, code):
-    """PUBACK or PUBREC arrived with this code, a failure."""
+    """PUBACK or PUBREC arrived with this code, a failure: the message is done, or goes out once more as a new one."""
     mid = session.decoder.mid
+    window = session.outbound
+    i = window.row(mid)
+    state = window.states[i] & STATE if i >= 0 else SEND
+    if session.aliases:
+        session.aliases.refused(mid)
     if code == _MID_IN_USE:
         session.begin_anew = True  # the two sessions disagree
         raise ProtocolError5("the broker has another message of Message ID %d" % mid, ERROR)
-    if session.aliases:
-        session.aliases.refused(mid)
-    again = code in _QUOTAS
-    act = session.outbound.rejected(kind, mid, again)
-    if act == MISPLACED:
-        raise ProtocolError5("type %d for Message ID %d" % (kind, mid), ERROR)
-    if act == UNKNOWN:
+    if state == SEND or state == REL:
         session.count[counters.UNKNOWN_ACKS] += 1
-    elif again:
+    elif state != kind - PUBACK + 1:  # ACK for PUBACK, REC for PUBREC
+        raise ProtocolError5("type %d for Message ID %d" % (kind, mid), ERROR)
+    elif code in _QUOTAS:
+        window.states[i] = SEND
+        window.waiting = True
         _hold(session)
     else:
-        tell(session, REJECTED, code, mid)
+        _tell(session, REJECTED, code, mid, give_up(window, window.addresses[i]))
+
+
+def give_up(window, address):
+    """The message of the record at `address` is done, and the broker does not have it. Returns its sequence number."""
+    journal = window.journal
+    journal.mark(address, DONE)
+    seq = journal.found_seq
+    i = window.row_at(address)
+    if i < 0:
+        window.queued -= 1
+    else:
+        window.remove(i)
+        window.refill()
+    return seq
+
+
+def _release(window, address):
+    # Likewise, but the broker may have it: a PUBREL ends what it knows of the Message ID.
+    journal = window.journal
+    journal.mark(address, RELEASED)
+    seq = journal.found_seq
+    i = window.row_at(address)
+    if i >= 0:
+        window.states[i] = REL | ALONE
+    return seq
 
 
 def undeliverable(session, address, mid):
@@ -42,20 +71,17 @@ def undeliverable(session, address, mid):
     from .stored5 import may_be_received
 
     window = session.outbound
-    if may_be_received(window, address):
-        window.release(address)
-    else:
-        window.give_up(address)
-    tell(session, UNDELIVERABLE, _TOO_LONG, mid)
+    end = _release if may_be_received(window, address) else give_up
+    _tell(session, UNDELIVERABLE, _TOO_LONG, mid, end(window, address))
 
 
-def tell(session, counter, code, mid):
-    """The message that Outbound5.give_up() gave up is dropped: counts that, and tells the application, of as many as
-    can be in flight at once: nobody knows how many the journal has that are too long."""
+def _tell(session, counter, code, mid, seq):
+    # A message is dropped: counts that, and tells the application, of as many as can be in flight at once: nobody knows
+    # how many the journal has that are too long.
     session.count[counters.DROPPED] += 1
     session.count[counter] += 1
     if len(session.notices) < MOST_INFLIGHT:
-        session.notices.append(PublishRefused(code, mid, session.outbound.rejected_seq))
+        session.notices.append(PublishRefused(code, mid, seq))
 
 
 def _hold(session):
@@ -71,6 +97,7 @@ def _hold(session):
 def lowered(session):
     """A message is sent at a lower QoS, or not retained: perhaps twice is better than never. Told once for a
     connection."""
+    session.out.lowered = False
     session.count[LOWERED] += 1
     if not session.told_lowered:
         session.told_lowered = True

@@ -7,9 +7,6 @@
 #   fixed header   topic, Message ID   length of properties, properties   payload
 #   (level 4's)    head                                                   tail       trailer
 
-from errno import ENOBUFS
-from struct import pack_into
-
 import inflight.packet as packet
 
 from .compat import const
@@ -19,7 +16,6 @@ from .send_buffer import SendBuffer
 _LONGEST = const(268435460)  # packet there is
 _EXPIRY = const(2)  # the property
 _STAMP = const(4)  # bytes
-_MOST = const(131)  # bytes of a trailer
 _GROWTH = const(2)  # bytes of length that a packet without properties has more than its record, at most
 
 
@@ -45,6 +41,7 @@ class SendBuffer5(SendBuffer):
         self.block = self.no_properties
         self.clock = None
         self._properties = None
+        self._do_attach = self._do_load = None  # functions that not every client needs, once they are loaded
         self._trailer = b""
         self._behind_margin = self.buf[_GROWTH:]
         self._read_trailer = None
@@ -67,32 +64,12 @@ class SendBuffer5(SendBuffer):
         """The next PUBLISH has these properties, None: has none. Raises ValueError."""
         if self.clock:
             self.clock.tick(now)
-        if properties is not self._properties:
-            if properties and getattr(properties, "will", True):
-                raise ValueError("properties are what properties() makes, without will_delay")
-            self.forget()
-            self._properties = self  # no properties are: until all of this is done, should memory be short
-            self.block = properties.block if properties else self.no_properties
-            self._trailer = self.block[1:]
-            if properties and properties.expiry:
-                self._trailer = bytearray(self._trailer + bytes(_STAMP))
-            self._properties = properties
-        elif not (properties and properties.expiry):
-            return
-        self._accepted = -1  # what was there has other properties, or another time
-        if properties and properties.expiry:
-            self.forget()  # what is left of the expiry was written into it
-            self.start_clock(0)
-            clock = self.clock
-            pack_into(">I", self._trailer, len(self._trailer) - _STAMP, clock.tick(now))
-            clock.due = min(clock.due, clock.value + properties.expiry)
+        if properties is not self._properties or (properties and properties.expiry):
+            if not self._do_attach:
+                from .properties5 import attach
 
-    def start_clock(self, seconds):
-        """Messages have an expiry; the newest of them was accepted at these seconds."""
-        if not self.clock:
-            from .expiry5 import Seconds
-
-            self.clock = Seconds(seconds)
+                self._do_attach = attach
+            self._do_attach(self, properties, now)
 
     def publish(self, name, payload, qos, retain, mid):
         """As SendBuffer.publish(). At QoS 1 and 2 the fixed header is that of level 4, for the journal, and `rest` is
@@ -139,10 +116,14 @@ class SendBuffer5(SendBuffer):
         buf = self.buf
         if address == self._accepted:
             n = super().load(address, dup)
-            if not self._is_fresh(self._block, self._trailer, len(self._trailer) - _STAMP, dup):
+            if not self.is_fresh(self._block, self._trailer, len(self._trailer) - _STAMP, dup):
                 return 0
         else:
-            n = self._load(address, dup)
+            if not self._do_load:
+                from .resending5 import load
+
+                self._do_load = load
+            n = self._do_load(self, address, dup)
         first = wanted = buf[self.at]
         if first >> 1 & 3 > self.maximum_qos:
             first ^= 6  # QoS 2 becomes 1 [MQTT5-3.2.2-11]
@@ -154,61 +135,8 @@ class SendBuffer5(SendBuffer):
             self.forget()
         return n
 
-    def _is_fresh(self, block, data, stamp, dup):
-        # The properties are at buf[block], the seconds of their expiry, if they have any, at data[stamp].
+    def is_fresh(self, block, data, stamp, dup):
+        """False if the message has expired, and cannot have been sent: its properties are at buf[block], the seconds of
+        their expiry, if they have any, at data[stamp]."""
         buf = self.buf
         return not buf[block] or buf[block + 1] != _EXPIRY or self.clock.count_down(buf, block + 2, data, stamp, dup)
-
-    def _load(self, address, dup):
-        # Reads the record behind a margin; then the head moves up, and leaves space for the properties. Returns how
-        # many bytes are there, 0: it has expired.
-        self.forget()
-        self._accepted = -1
-        buf = self.buf
-        journal = self.journal
-        journal.check(address)
-        trailer = journal.found_len
-        old = self._behind_margin
-        at = journal.read(address, 0, old)
-        size = packet.length(old, at)
-        trailer -= size
-        data = b""
-        k = n = 0
-        if trailer:
-            data = self._read_trailer = self._read_trailer or bytearray(_MOST)
-            k = journal.read(address, size, data)
-            n = trailer - _STAMP if data[k] == _EXPIRY else trailer
-        digits = digits_in(size)
-        topic = at + 1 + digits
-        head = 5 + digits + (old[topic] << 8 | old[topic + 1])  # bytes in front of the payload
-        remaining = size - digits + n
-        growth = 1 + n + digits_for(remaining) - digits
-        if growth > len(buf) - len(old) or head > len(old):
-            # A wide margin leaves less space for the topics of other messages, so it is the one that this one needs.
-            if growth + head > len(buf):
-                raise OSError(ENOBUFS, "topic and properties of a message do not fit the buffer")
-            old = self._behind_margin = buf[growth:]
-            at = journal.read(address, 0, old)
-            topic = at + 1 + digits
-        # Byte i of `old` is byte i + margin of `buf`.
-        margin = len(buf) - len(old)
-        payload = at + head
-        block = payload + margin - 1 - n
-        first = old[at] | 8 if dup else old[at] & 0xF7
-        start = at + margin - growth
-        packet.begin(buf, first, remaining, start)
-        for i in range(topic, payload):
-            buf[i + margin - 1 - n] = old[i]
-        buf[block] = n
-        for i in range(n):
-            buf[block + 1 + i] = data[k + i]
-        if not self._is_fresh(block, data, k + n, dup):
-            return 0  # as if nobody had asked
-        end = min(at + size, len(old))
-        self.view = buf
-        self.at = start
-        self._address = address
-        self._offset = end - at
-        self._left = at + size - end
-        self.rest = None
-        return end + margin - start

@@ -8,7 +8,7 @@ from dev.bench.figures import littlefs
 from dev.bench.figures.run import OURS, Failed
 from dev.shown import say
 
-MODULES = "core client journal_core flash websocket aio consumers"
+MODULES = "core client journal_core flash mqtt5 websocket aio consumers"
 ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
     "qos0_default": (0, 0, 0, 1),
     "qos0_nodelay": (0, 1, 0, 1),
@@ -90,6 +90,20 @@ def costs(code, broker, contenders, effort, folder):
     return {
         name: _attempt(effort, code, "costs", name, broker, effort.messages, folder / "journal") for name in contenders
     }
+
+
+def level_5(code, broker, port, effort, folder):
+    """The same client at level 5: its heap, and its rates as shares of those at level 4, of clients that take turns in
+    one process. {costs, rates: {row: share}}"""
+    shares = {}
+    for row, (qos, nodelay, trip, window) in ROWS.items():
+        n = max(1, _count(effort, qos, trip, window) // (1 if trip else 4))
+        rounds = 2 if trip else 4 * effort.rounds
+        pairs = []
+        for _ in range(effort.runs):
+            pairs += code.run("levels", port, qos, nodelay, trip, window, n, rounds)
+        shares[row] = statistics.median(level_5 / level_4 for level_4, level_5 in pairs)
+    return {"costs": code.run("costs", "ours_level_5", broker, effort.messages, folder / "journal-5"), "rates": shares}
 
 
 def ours(code, broker, effort, folder, rom=False):

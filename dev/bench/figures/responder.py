@@ -45,7 +45,7 @@ class _Client:
         return answers
 
     def _other(self, raw):
-        p = parse(raw)
+        p = parse(raw, self._connection.level)
         self.client_id = self.client_id or p.client_id
         self._connection.packet_received(p)
         return self._connection.data_to_send()

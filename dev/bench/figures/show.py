@@ -5,6 +5,7 @@ from dev.bench.figures.measure import failure
 from dev.bench.figures.run import OURS
 
 _KINDS = {"bytes": "any byte", "pages": "pages of 256 bytes"}
+_MESSAGES = {"publish": "publish", "receive": "message received"}
 _LITTLEFS = {"bytes": "littlefs, programs of 32 bytes", "pages": "littlefs, programs of 256 bytes"}
 
 
@@ -13,6 +14,7 @@ def tables(figures):
     title = "Figures to reach ({runtime}, {cores} cores, load {load} from elsewhere at the start)"
     yield title.format(**machine), _goals(figures)
     yield "TCP and WebSocket, share of a bare TCP socket's rate", _websocket(figures)
+    yield "MQTT 5 and MQTT 3.1.1", _level_5(figures)
     yield "Modules of the client, bytes", _modules(figures["modules"])
     yield "Microseconds of a publish at QoS 1 and its acknowledgement", _pieces(figures["pieces"])
     yield "Recovery, ms from power-on to a client that could connect (ring of 256 KiB)", _recovery(figures["recovery"])
@@ -75,6 +77,20 @@ def _websocket(figures):
     ways = (figures["rates"]["ours"], figures["websocket"])
     text = "{share:.2f} ({rate:,.0f}/s)"
     return [["", "TCP", "WebSocket"], *([label, *(text.format(**way[key]) for way in ways)] for label, key in rows)]
+
+
+def _level_5(figures):
+    costs = figures["costs"]["ours"], figures["level_5"]["costs"]
+    keys = [(f"heap per {what}, QoS {q}, bytes", f"{key}_{q}") for key, what in _MESSAGES.items() for q in range(3)]
+    keys += [("heap after import, bytes", "import"), ("a connected client beside its buffer, bytes", "client")]
+    rows = [[label, *(f"{cost[key]:,.0f}" for cost in costs)] for label, key in keys]
+    rates = figures["level_5"]["rates"]
+    names = (
+        ("QoS 0, TCP_NODELAY", "qos0_nodelay"),
+        ("QoS 1 one at a time, TCP_NODELAY", "qos1_nodelay"),
+        ("QoS 1, 20 ms round trip, window 20", "qos1_trip20"),
+    )
+    return [["", "level 4", "level 5"], *rows, *([f"rate, {label}", "1", f"{rates[key]:.2f}"] for label, key in names)]
 
 
 def _record(wear):

@@ -35,7 +35,7 @@ GROUPS = {
         "transport",
     ],
     "journal_core": ["pages", "records", "journal"],
-    "mqtt5_core": ["cursor", "decoder5", "send_buffer5", "mqtt5"],
+    "mqtt5_core": ["errors5", "decoder5", "send_buffer5", "mqtt5"],
 }
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
 # Modules that stay loaded. The texts of the others go when they do.

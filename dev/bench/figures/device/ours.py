@@ -21,13 +21,13 @@ class Contender:
     """A client connected to the broker on `port` of this machine. `buffer`: its packet buffer."""
 
     path = None  # of a WebSocket
+    level = 4
 
     def __init__(self, port, name, window, nodelay, buffer, journal):
         from inflight import Client
 
-        self.client = Client(
-            "127.0.0.1", name, journal, port=port, path=self.path, max_inflight=window, buffer=buffer, keepalive=0
-        )
+        options = {"port": port, "path": self.path, "protocol_level": self.level, "max_inflight": window}
+        self.client = Client("127.0.0.1", name, journal, buffer=buffer, keepalive=0, **options)
         self.client.connect()
         if not nodelay:
             self.client._transport.file.setsockopt(6, 1, 0)

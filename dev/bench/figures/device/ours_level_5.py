@@ -1,0 +1,14 @@
+# The driver of Inflight at level 5.
+
+import ours
+from ours import QOS, journal  # noqa: F401
+
+
+def load():
+    """Imports what an application imports, and what a client of level 5 loads."""
+    ours.load()
+    import inflight.mqtt5  # noqa: F401
+
+
+class Contender(ours.Contender):
+    level = 5
