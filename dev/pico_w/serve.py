@@ -1,6 +1,6 @@
 """An emulated Pico W for mpremote: `python -m dev.pico_w.serve [--uf2 FILE] [PORT]`, then
-`mpremote connect socket://127.0.0.1:PORT`. FILE: another firmware than MicroPython's own. What it writes to its flash is
-gone when it ends."""
+`mpremote connect socket://127.0.0.1:PORT`. FILE: another firmware than MicroPython's own. What it writes to its flash
+is gone when it ends."""
 
 import argparse
 import asyncio

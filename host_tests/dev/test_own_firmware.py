@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("rp2040py", reason="rp2040py is not installed: run `make setup`")
 
-from dev.pico_w import own  # noqa: E402
-from host_tests.inflight_tools.boards.made_firmware import BANNER, pico_firmware  # noqa: E402
-from inflight_tools.boards import bundle  # noqa: E402
-from inflight_tools.boards.frozen import of  # noqa: E402
+from dev.pico_w import own
+from host_tests.inflight_tools.boards.made_firmware import BANNER, pico_firmware
+from inflight_tools.boards import bundle
+from inflight_tools.boards.frozen import of
 
 
 def firmware(board=""):
