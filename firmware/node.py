@@ -76,8 +76,11 @@ class Node:
         self._up_at = ticks_ms() if began is None else began
         board.reset_cause()
         log.level = log.LEVELS.index(config.log)
-        client.subscribe(self._base + "command/#", 2, self._on_command)
-        if config.update_keys:
+
+    def _subscribe(self):
+        # Before the client connects, so that no command comes before its handler.
+        self.client.subscribe(self._base + "command/#", 2, self._on_command)
+        if self.config.update_keys:
             import updates
 
             updates.listen(self)

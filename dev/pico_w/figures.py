@@ -112,7 +112,11 @@ def main():
         tables = {
             "heap": ("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name), firmware)),
             "mount": ("To mount its journal, beside the time of the flash itself", "ms", mounting.times()),
-            "wake": ("A wake of a sensor that sleeps, beside the time of flash and radio", "ms", waking.times(firmware)),
+            "wake": (
+                "A wake of a sensor that sleeps, beside the time of flash and radio",
+                "ms",
+                waking.times(firmware),
+            ),
         }
         found = [_table(*tables[part]) for part in PARTS if part in parts]
     Console().print(*found)

@@ -1,5 +1,5 @@
-"""Firmware that a person built for a Pico W, with modules of Inflight frozen in: PICOW_UF2 names the files, separated as
-in PATH. It has no hash that is known, so those who run it say what it is."""
+"""Firmware that a person built for a Pico W, with modules of Inflight frozen in: PICOW_UF2 names the files, separated
+as in PATH. Its hash is not known beforehand, so whoever runs it says what it is."""
 
 import hashlib
 import os

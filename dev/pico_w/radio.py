@@ -45,7 +45,7 @@ class _Bus(GSPIBus):
 
 
 class Radio(Cyw43439):
-    """`gateway` is the network behind the access point. on_frame(frame) is told of each frame that the board receives."""
+    """`gateway` is the network behind the access point. on_frame(frame) is told of each frame for the board."""
 
     def __init__(self):
         super().__init__()

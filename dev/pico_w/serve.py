@@ -1,6 +1,8 @@
-"""An emulated Pico W for mpremote: `python -m dev.pico_w.serve [PORT]`, then
-`mpremote connect socket://127.0.0.1:PORT`. What it writes to its flash is gone when it ends."""
+"""An emulated Pico W for mpremote: `python -m dev.pico_w.serve [--uf2 FILE] [PORT]`, then
+`mpremote connect socket://127.0.0.1:PORT`. FILE: another firmware than MicroPython's own. What it writes to its flash
+is gone when it ends."""
 
+import argparse
 import asyncio
 import contextlib
 import sys
@@ -28,9 +30,12 @@ def main():
     reason = image.unavailable()
     if reason:
         sys.exit(reason)
-    port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--uf2")
+    parser.add_argument("port", type=int, nargs="?", default=0)
+    words = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(Board(), port, lambda address: print("ready:", address, flush=True)))
+        asyncio.run(serve(Board(uf2=words.uf2), words.port, lambda address: print("ready:", address, flush=True)))
 
 
 if __name__ == "__main__":

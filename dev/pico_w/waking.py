@@ -28,7 +28,7 @@ _FIELDS = {
 
 
 class _Wakes:
-    """What happens in each wake of `board`: a list of {event: ns since its start}, whose last item is the current one."""
+    """wakes: what happens in each wake of `board`, {event: ns since its start}; the last one is the current one."""
 
     def __init__(self, board):
         self.wakes = [{}]
@@ -67,8 +67,8 @@ def _of_source():
 
 
 def wake(application, uf2=None):
-    """(ms until the readings are in flash, ms until the broker has acknowledged them, `wake` of the health message about
-    that wake) of the first wake of a sensor with the files `application`, and firmware `uf2`."""
+    """(ms until the readings are in flash, ms until the broker has acknowledged them, `wake` of the health message
+    about that wake) of the first wake of a sensor with the files `application`, and firmware `uf2`."""
     with tempfile.TemporaryDirectory() as folder, mosquitto.Mosquitto(Path(folder)) as broker:
         settings = {"/config.json": sensor.config(broker.port, _DEVICE, **_FIELDS)}
         board = Board(filesystem.pack(application | settings), uf2)
@@ -87,7 +87,7 @@ def wake(application, uf2=None):
 
 
 def times(firmware):
-    """Yields (what, ms) of a wake with the application as source, compiled, and in each of `firmware`, a list of Own."""
+    """Yields (what, ms) of a wake with the application as source, compiled, in each of `firmware`, a list of Own."""
     ways = [(".py", _of_source(), None), (".mpy", files(sensor.BOARD), None)]
     ways += [(f"{one.frozen.what} frozen", one.files(), one.path) for one in firmware]
     for name, application, uf2 in ways:

@@ -1,5 +1,7 @@
 """The sleeping sensor without a network: its journal, and the data that it remembers, on every runtime."""
 
+import sys
+
 from codes import DEEP_SLEEP, IDLE
 from config import check
 from harness import SkipTest, eq
@@ -9,7 +11,7 @@ try:
 except ImportError:
     raise SkipTest("has no sockets") from None
 from inflight import Client, Journal, RamFlash
-from inflight.compat import ticks_add, ticks_ms
+from inflight.compat import ticks_add, ticks_ms, unload
 from sleeping_app import Memory, SleepingApp
 
 
@@ -98,6 +100,16 @@ def test_wakes_between_reports_are_counted():
         since.append(Memory(board.memory).since)
     eq(since, [0, 1, 2, 0, 1])
     eq(Memory(board.memory).missed, 2)
+
+
+def test_a_wake_that_does_not_report_subscribes_to_nothing():
+    board = Board()
+    flash = RamFlash(16, 1024)
+    wake(board, flash, report_every=2)
+    unload("subscribing")
+    wake(board, flash, report_every=2)
+    eq(Memory(board.memory).since, 1)
+    assert "inflight.subscribing" not in sys.modules, "it was loaded"
 
 
 def test_time_awake_is_subtracted_from_the_sleep():

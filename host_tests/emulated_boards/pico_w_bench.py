@@ -41,9 +41,10 @@ def unpack(flash):
 
 
 @contextmanager
-def bare():
-    """The port of a board with nothing but its firmware."""
-    with subprocess.Popen([sys.executable, "-m", "dev.pico_w.serve"], stdout=subprocess.PIPE, text=True) as process:
+def bare(uf2=None):
+    """The port of a board with nothing but its firmware, MicroPython's own or that in the file `uf2`."""
+    command = [sys.executable, "-m", "dev.pico_w.serve", *(["--uf2", str(uf2)] if uf2 else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process.stdout.readline().removeprefix("ready:").strip()
         finally:

@@ -8,11 +8,11 @@ from inflight_tools.boards.deploy import deploy
 from inflight_tools.boards.device import link
 
 pytestmark = pytest.mark.timeout(1800)
-_SILENCE_S = 600  # the tool's own limit is for a chip: here littlefs may need minutes to compact a folder
+SILENCE_S = 600  # the tool's own limit is for a chip: here littlefs may need minutes to compact a folder
 
 
 def test_from_bare_firmware_to_a_publishing_sensor(emulated, broker, monkeypatch):
-    monkeypatch.setattr(link, "_SILENCE_S", _SILENCE_S)
+    monkeypatch.setattr(link, "_SILENCE_S", SILENCE_S)
     sensor = emulated.SENSOR
     settings = {"/config.json": sensor.config(broker.port, "deployed", interval_ms=1000)}
     with emulated.bare() as port, Subscriber(broker.port, "inflight/deployed/#") as subscriber:

@@ -193,8 +193,8 @@ def recovery(code, effort, folder):
 
 
 def smallest(code, broker, contenders, effort, folder, rom=False):
-    """{name: bytes of the smallest heap with which everything works, and with each of up to 8 KB more}: where pieces lie
-    changes with the heap's size, so one may work by luck."""
+    """{name: bytes of the smallest heap with which everything works, and with each of up to 8 KB more}: where pieces
+    lie changes with the heap's size, so one may work by luck."""
     return {name: _smallest(code, broker, name, effort, folder, rom) for name in contenders}
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import struct
 
-from mp_image_tool_esp32.partition_table import PartitionTable
+from mp_image_tool_esp32.partition_table import PART_MAGIC, PartitionEntry, PartitionTable
 
 CHIP_IDS = {"esp32": 0, "esp32s2": 2, "esp32c3": 5, "esp32s3": 9, "esp32c6": 13}
 MB = 1 << 20
@@ -30,7 +30,11 @@ def esp_firmware(chip="esp32", base=0x1000, size=100_000, flash_mb=4, layout=Non
     """A file like MicroPython's .bin. `layout`: [(partition, subtype, size)]; default: that of MicroPython."""
     table = PartitionTable(flash_mb * MB)
     for name, subtype, length in layout or stock_layout(flash_mb):
-        table.add_part(name, subtype, length)
+        if isinstance(subtype, int):  # data, of a subtype without a name
+            place = table.next_part_offset()
+            table.append(PartitionEntry(PART_MAGIC, 1, subtype, place, length, name.encode().ljust(16, b"\0"), 0))
+        else:
+            table.add_part(name, subtype, length)
     whole = bytearray(b"\xff") * (table.app_part.offset - base)
     bootloader = esp_application(chip, 12_000, flash_mb)
     whole[: len(bootloader)] = bootloader
@@ -62,15 +66,17 @@ def uf2_errata_block():
 
 
 def pico_firmware(
-    family=0xE48BFF56, fs=(0x1012_C000, 0xD_4000), size=8192, before=b"", name=b"MicroPython\0", banner=BANNER
+    family=0xE48BFF56, fs=(0x1012_C000, 0xD_4000), size=8192, before=b"", name=b"MicroPython\0", banner=BANNER, rom=None
 ):
-    """A file like MicroPython's .uf2, which declares its file system."""
+    """A file like MicroPython's .uf2, which declares its file system, and its ROM file system `rom`."""
     start = 0x1000_0000
     memory = bytearray(range(256)) * (size // 256)
-    memory[0x1D4:0x1E4] = struct.pack("<4I", 0x7188EBF2, start + 0x400, start + 0x408, 0)
-    memory[0x400:0x408] = struct.pack("<2I", start + 0x500, start + 0x520)
+    memory[0x1D4:0x1E4] = struct.pack("<4I", 0x7188EBF2, start + 0x400, start + (0x40C if rom else 0x408), 0)
+    memory[0x400:0x40C] = struct.pack("<3I", start + 0x500, start + 0x520, start + 0x540)
     memory[0x500:0x50C] = struct.pack("<HHII", 6, 0x504D, 1, 2)
     memory[0x520:0x530] = struct.pack("<HHIII", 7, 0x504D, start + 0x600, *fs)
+    memory[0x540:0x550] = struct.pack("<HHIII", 7, 0x504D, start + 0x620, *(rom or (0, 0)))
     memory[0x600 : 0x600 + len(name)] = name
+    memory[0x620:0x626] = b"ROMFS\0"
     memory[0x6F0 : 0x6F0 + len(banner)] = banner
     return uf2({start + at: bytes(memory[at : at + 256]) for at in range(0, size, 256)}, family, before)

@@ -14,11 +14,21 @@ _RESET = 75
 
 
 class StandIn:
-    """Its flash is a file in `folder`, which stays. After `cut_after` bytes from the host the cable is pulled and the
+    """Its flash is a file in `folder`, which stays. `frozen`: what its firmware tells about modules of Inflight that
+    are frozen in; empty if none are. After `cut_after` bytes from the host the cable is pulled and the
     power is cut. After `writes` writes nothing reaches the flash."""
 
     def __init__(
-        self, folder, runtime, blocks=128, platform="linux", version="1.25.0", rom=0, writes=1 << 29, usb=False
+        self,
+        folder,
+        runtime,
+        blocks=128,
+        platform="linux",
+        version="1.25.0",
+        rom=0,
+        writes=1 << 29,
+        usb=False,
+        frozen="",
     ):
         (folder / "home").mkdir(exist_ok=True)
         self.flash = folder / "flash.img"
@@ -30,6 +40,7 @@ class StandIn:
         self._argv = [*runtime.command("400k"), str(_SCRIPT), str(self.flash), platform, version, str(rom), str(writes)]
         self._env = {**os.environ, "INFLIGHT_HOME": "/home", "INFLIGHT_DEVICE_ID": "box"}
         self._env["STANDIN_HOME"] = str(folder / "home")
+        self._env["STANDIN_FROZEN"] = frozen
         self._server = socket.create_server(("127.0.0.1", 0))
         self._process = self._client = None
         self._usb = usb

@@ -10,7 +10,6 @@ from littlefs import LittleFS, UserContextFile
 from dev.demo.sensors import best_runtime
 from host_tests.inflight_tools.boards.standin import StandIn
 from inflight_tools.boards import deploy as tool
-from inflight_tools.boards.device import install as installer
 from inflight_tools.boards.device import link as cable
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install
@@ -190,12 +189,6 @@ def test_a_wrong_board(tmp_path, options, message):
     with board(tmp_path, **options) as there, pytest.raises(DeviceError, match=message):
         put(there.port)
     assert not flash(tmp_path)
-
-
-def test_a_firmware_with_the_application_frozen_in(monkeypatch):
-    identity = installer.files.Identity("micropython", (1, 26, 1), "linux", "x", ("", ".frozen", "/lib"), True)
-    with pytest.raises(DeviceError, match="frozen in"):
-        installer._check(identity, "unix")
 
 
 def test_no_configuration_anywhere(tmp_path, monkeypatch):

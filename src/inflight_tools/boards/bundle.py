@@ -14,7 +14,7 @@ LIB, BOARDS, FIRMWARE = device_sources()
 STARTERS = ("boot", "main")  # MicroPython starts these, as source files at the root
 _FRAME = re.compile(r'(^ +File "([\w.]+)", line \d+, in )(\w+)')
 _TODAY = int(time.time()) // 86_400 * 86_400
-_NOT_ON_DEVICES = ("cpython", "manifest")
+_NOT_ON_DEVICES = ("cpython",)
 
 
 def compile_mpy(text, name, optimized="-O3"):

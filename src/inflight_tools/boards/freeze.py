@@ -27,13 +27,15 @@ include("$(PORT_DIR)/variants/standard/manifest.py")
 }
 _STOCK["rp2040"] = _STOCK["esp32"]
 _HEAD = "# MicroPython's build takes it: make FROZEN_MANIFEST=<this file>\n"
-_HEAD_LIBRARY = "# Beside what the port freezes itself: include() this from a manifest of yours, or freeze for a board.\n"
+_HEAD_LIBRARY = (
+    "# Beside what the port freezes itself: include() this from a manifest of yours, or freeze for a board.\n"
+)
 
 
 def main(
-    folder: Annotated[
-        Path, typer.Argument(help="is made if it is missing; its files are replaced")
-    ] = Path("build/frozen"),
+    folder: Annotated[Path, typer.Argument(help="is made if it is missing; its files are replaced")] = Path(
+        "build/frozen"
+    ),
     board: Annotated[
         str | None, typer.Option(help=f"the manifest freezes all of the stock firmware, too: {', '.join(NAMES)}, unix")
     ] = None,

@@ -56,7 +56,7 @@ def _is_library(path):
 
 
 def of(texts, board=""):
-    """The Frozen of the library in `texts`, the result of bundle.modules(), and of the application for `board`, if any."""
+    """The Frozen of the library in `texts`, the result of bundle.modules(); with `board` of its application, too."""
     library = {place: text for place, text in texts.items() if place.startswith(f"{PACKAGE}/")}
     # The day in `built` is that of the build.
     rest = {place: text for place, text in texts.items() if place not in library and place != "built"}
@@ -71,7 +71,9 @@ def said(text):
     """The Frozen that a board tells in `text`. ValueError, one line, if that is none."""
     found = _SAID.search(text)
     if not found:
-        raise ValueError(f"the firmware has modules of Inflight frozen in, and does not tell of which release: {_AGAIN}")
+        raise ValueError(
+            f"the firmware has modules of Inflight frozen in, and does not tell of which release: {_AGAIN}"
+        )
     return Frozen(*(word or "" for word in found.groups()))
 
 

@@ -59,19 +59,20 @@ def make_bare(board, firmware, advice):
 
 
 def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs=False):
+    options = {}
     if chosen.family:
         from inflight_tools.boards.images.uf2 import Uf2Image as Image
         from inflight_tools.boards.images.uf2 import look
+
+        if ota:
+            raise ValueError(f"OTA=1 is for an ESP32: the firmware of a {chosen.title} comes by cable only")
     else:
         from inflight_tools.boards.images.esp32 import FLASH_MB, look
         from inflight_tools.boards.images.esp32 import Esp32Image as Image
-    options = {}
-    if not chosen.family:
+
         if flash_mb not in (None, *FLASH_MB):
             raise ValueError(f"FLASH_MB={flash_mb}: use one of {', '.join(map(str, FLASH_MB))}")
         options = {"flash_mb": flash_mb, "ota": ota}
-    elif ota:
-        raise ValueError(f"OTA=1 is for an ESP32: the firmware of a {chosen.title} comes by cable only")
     code, room = look(chosen, content)
     files, rom = _placed(bundle.files(chosen.folder), in_firmware(code), chosen.folder, room if romfs else None)
     if taken := own.keys() & files.keys():

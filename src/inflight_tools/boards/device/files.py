@@ -127,8 +127,8 @@ if _updated:
 
 @dataclass(frozen=True)
 class Identity:
-    """The firmware on a board. `frozen`: what it tells about modules that are frozen into it, empty if it does not; None
-    if there are none."""
+    """The firmware on a board. `frozen`: what it tells about modules that are frozen into it, empty if it does not;
+    None if there are none."""
 
     implementation: str
     version: tuple

@@ -49,8 +49,8 @@ def size(link):
 
 
 def fitting(modules, room):
-    """Those of `modules`, {path on the device: content}, that go into a ROM file system of `room` bytes: all of them, or
-    the library alone. ValueError, one line, if not even that fits."""
+    """Those of `modules`, {path on the device: content}, that go into a ROM file system of `room` bytes: all of them,
+    or the library alone. ValueError, one line, if not even that fits."""
     own = {path: content for path, content in modules.items() if path.startswith(f"/lib/{PACKAGE}/")}
     for chosen in filter(None, (modules, own)):
         needed = len(image(chosen))

@@ -101,8 +101,8 @@ class Esp32Image:
 
 
 def look(variant, firmware):
-    """(the application in MicroPython's .bin for a board, bytes of its ROM file system: 0 if it has none). ValueError with
-    one line."""
+    """(the application in MicroPython's .bin for a board, bytes of its ROM file system: 0 if it has none). ValueError
+    with one line."""
     code = application(variant, firmware)
     part = read_table(firmware[TABLE - variant.bootloader :][:TABLE_SIZE], None).find(_ROM)
     return code, part.size if part and _ROM_CODE in code else 0

@@ -60,8 +60,8 @@ class Uf2Image:
 
 
 def look(variant, firmware):
-    """(what MicroPython's .uf2 for a board executes, bytes of its ROM file system: 0 if it has none). ValueError with one
-    line."""
+    """(what MicroPython's .uf2 for a board executes, bytes of its ROM file system: 0 if it has none). ValueError with
+    one line."""
     memory = _memory(variant, list(_parse(firmware)))
     return memory.all(), _areas(memory).get(_ROM, (0, 0))[1]
 
@@ -120,9 +120,7 @@ def _memory(variant, blocks):
 
 def _pages(start, parts):
     """{address: page} of `parts`, [(offset from `start`, content)]."""
-    return {
-        start + offset + at: part[at : at + _PAGE] for offset, part in parts for at in range(0, len(part), _PAGE)
-    }
+    return {start + offset + at: part[at : at + _PAGE] for offset, part in parts for at in range(0, len(part), _PAGE)}
 
 
 def _areas(memory):
