@@ -4,7 +4,7 @@ exist, so only the table's log is measured."""
 import json
 import statistics
 
-from inflight_tools.fleet.spark.tables import BATCHES
+from inflight_tools.fleet.delta import BATCHES
 
 from .stages import spark_in, timed
 

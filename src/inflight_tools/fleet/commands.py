@@ -5,7 +5,6 @@ import datetime
 import json
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,9 +18,12 @@ from rich.text import Text
 
 from inflight_tools.epilog import epilog
 from inflight_tools.failure import print_failure
+from inflight_tools.fleet import together
 from inflight_tools.fleet.collect import command
+from inflight_tools.fleet.collect.counters import load
 from inflight_tools.fleet.monitoring.option import BOTH, METRICS, both, serve_metrics
 from inflight_tools.fleet.query.command import querying
+from inflight_tools.fleet.query.times import span
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, LocalLanding, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
 from inflight_tools.fleet.where import command as found_by
@@ -35,7 +37,10 @@ MASTER = typer.Option("local[*]", help="Spark's master: local[*], spark://host:7
 CONF = typer.Option([], help="a Spark property, name=value; can be repeated")
 GRACE = typer.Option(3600, min=0, help="where nothing is proved: seconds after which a missing number is lost")
 RETIRED = typer.Option([], help="a collector that never returns: what its session had is lost; can be repeated")
+_STATUS_S = 2  # between the collector's reports on a terminal
 _COUNT_S = 15  # between counts of unread landing files, for metrics
+SINCE = typer.Option(None, help="only what was received then or later: 24h or 7d (ago), or 2026-03-01T08:00 (UTC)")
+UNTIL = typer.Option(None, help="only what was received before that time, as --since")
 PARTS = typer.Option(PARTITIONS, "--partitions", min=1, help="shuffle partitions: two for each core")
 
 app = typer.Typer(no_args_is_help=True, help="Collects a fleet's messages, and proves which of them arrived.")
@@ -202,6 +207,8 @@ def report(
     root: str = ROOT,
     out: Path = typer.Option(None, help="the page; default: report.html in the folder"),
     device: list[str] = typer.Option([], help="show this device's measurements, too; can be repeated"),
+    since: str = SINCE,
+    until: str = UNTIL,
     grace: float = GRACE,
     retired: list[str] = RETIRED,
     as_json: bool = typer.Option(False, "--json", help="print all figures as JSON instead of a summary"),
@@ -213,8 +220,11 @@ def report(
         from inflight_tools.fleet.query.facts import gather
         from inflight_tools.fleet.report import render
 
-        unread = LocalLanding(landing, of).unread()  # before the tables: what is read meanwhile counts here
-        facts = gather(of, root, grace, device, unread=unread, retired=retired)
+        now = time.time()
+        how = dict(zip(("since", "until"), span(since, until, now), strict=True)) | {"retired": retired}
+        # Before the tables: what is read meanwhile counts here.
+        before = {"unread": LocalLanding(landing, of).unread(), "counters": load(landing)}
+        facts = gather(of, root, grace, device, now=now, **before, **how)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
     if as_json:
@@ -282,6 +292,8 @@ def export(
     data: Path = FOLDER,
     landing: str = LANDING,
     of: str = TABLES,
+    since: str = SINCE,
+    until: str = UNTIL,
     grace: float = GRACE,
     retired: list[str] = RETIRED,
 ):
@@ -295,7 +307,7 @@ def export(
 
         now, unread = time.time(), LocalLanding(landing, of).unread()  # before the tables
         with Database(of) as database:
-            views.judge(database, now, grace, retired, summary(unread, now)["stale"] > 0)
+            views.judge(database, now, grace, retired, summary(unread, now)["stale"] > 0, *span(since, until, now))
             write(database, to)
     say(f"aggregates, devices and missing numbers are in {to}")
 
@@ -310,7 +322,8 @@ def pipeline(
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
     metrics: str = BOTH,
 ):
-    """Runs `collect` and `tables` together, until Ctrl-C. This is enough for a small fleet."""
+    """Runs `collect` and `tables` together, until Ctrl-C. This is enough for a small fleet. On a terminal the last line
+    tells how they do."""
     collect = ["collect", "--root", root, "--landing", str(data / "landing")]
     collect += ["--broker", broker] if broker else []
     collect += ["--config", str(config)] if config else []
@@ -322,11 +335,10 @@ def pipeline(
             raise typer.BadParameter(str(e)) from None
         for words, place in zip((collect, spark), places, strict=True):
             words += ["--metrics", place]
+    if CONSOLE.is_terminal:  # what becomes one line
+        collect += ["--json", "--report", str(_STATUS_S)]
+        spark += ["--json"]
+    landing = LocalLanding(data / "landing", data / "tables")
     this = [sys.executable, "-m", "inflight_tools", "fleet"]
-    running = [subprocess.Popen([*this, *words], start_new_session=True) for words in (collect, spark)]
-    stopping = _stop_event()
-    while all(child.poll() is None for child in running) and not stopping.wait(0.2):
-        pass
-    for child in running:
-        child.terminate()
-    raise typer.Exit(max(abs(child.wait()) for child in running))
+    commands = [[*this, *words] for words in (collect, spark)]
+    raise typer.Exit(together.run(commands, together.Status(lambda: len(landing.unread())), CONSOLE, _stop_event()))

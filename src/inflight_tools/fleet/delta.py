@@ -2,6 +2,8 @@
 
 from .spark.storage import ARCHIVE
 
+BATCHES = "inflight"  # name of the application transactions
+
 
 class WrongTables(RuntimeError):
     """The tables cannot be continued, or read. The text says what to do."""
@@ -22,3 +24,9 @@ def opened(files, name):
                 "landing folder, and give an empty folder with --to"
             ) from None
         return None
+
+
+def last_batch(table):
+    """The highest number of a batch in a DeltaTable, -1 if there is none; None: there is no table."""
+    last = table and table.transaction_version(BATCHES)
+    return -1 if last is None else last

@@ -271,13 +271,16 @@ def test_the_health_of_a_device_follows_its_measurements():
 def test_the_top_says_how_old_the_figures_are():
     facts = made_facts.fleet(3)
     facts |= {"made": facts["until"] + 120, "unread": {"files": 3, "bytes": 40 << 20, "stale": 0}}
-    facts["collectors"] = [{"by": f"c{n}", "seen": facts["until"], "marked": facts["until"] - 3480} for n in range(5)]
-    facts["collectors"][0]["marked"] = None
+    facts["batch"] = 1204
+    facts["collectors"] = [
+        {"by": f"c{n}", "seen": facts["until"], "marked": facts["until"] - 3480, "queue_s": 0.25} for n in range(5)
+    ]
+    facts["collectors"][0] |= {"marked": None, "queue_s": None}
     text = " ".join(read(render(facts)).one("p", id="fresh").text.replace("\u00a0", " ").split())
     assert text == (
         "Newest message 2 min old · collector c0: no marker · collector c1: newest marker 1 h old · "
         "collector c2: newest marker 1 h old · collector c3: newest marker 1 h old · and 1 more collector · "
-        "3 landing files not in the tables (40 MB)"
+        "batch 1,204 · 3 landing files not in the tables (40 MB)"
     )
 
 
@@ -291,3 +294,32 @@ def test_many_versions_are_counted():
     facts["versions"] = [{"firmware": f"0.{n}", "devices": 9 - n} for n in range(8)]
     running = read(render(facts)).one("p", id="versions").text.split()
     assert running[-6:] == ["devices", "·", "and", "2", "more", "versions"]
+
+
+def cells(row):
+    return [" ".join(cell.text.replace("\u00a0", " ").split()) for cell in row.all() if cell.tag in ("th", "td")]
+
+
+def test_what_each_collector_has_counted():
+    facts = made_facts.fleet(3) | {"batch": 7, "unread": {"files": 1, "bytes": 2048, "stale": 0}}
+    facts["collectors"] = [
+        {"by": name, "seen": made_facts.START, "marked": made_facts.START, "queue_s": 0.25} for name in ("away", "here")
+    ]
+    figures = {"messages": 4500, "messages_s": 12.5, "dup": 4, "truncated": 3, "reconnects": 2, "errors": 1, "files": 9}
+    lag = {"mean": 4.5, "max": 1200.0}
+    facts["counters"] = [{"by": "here", "at": facts["made"] - 30, "connected": True, "lag_ms": lag, **figures}]
+    page = read(render(facts))
+    assert " ".join(page.one("p", id="batch").text.split()).startswith(
+        "Batch 7 is the last one in the tables · 1 landing"
+    )
+    away, here = (cells(row) for row in list(page.one("table", id="collectors").all("tr"))[1:])
+    assert away[:2] == ["away", "unknown"] and away[7] == "250 ms" and set(away[9:]) == {"–"}
+    assert here[:4] == ["here", "connected", "30 s ago", "4,500"] and here[5:8] == ["4 ms", "1.2 s", "250 ms"]
+    assert here[9:] == ["4", "3", "2", "1", "9"]
+
+
+def test_a_page_of_a_time_says_so():
+    facts = made_facts.empty() | {"asked": [made_facts.START, None]}
+    page = read(render(facts))
+    assert page.one("h1").text == "No message arrived in this time."
+    assert page.one("p", id="asked").text.startswith("Only what was received since 20")

@@ -176,3 +176,49 @@ def test_the_page_shows_them(result):
     page = render(result.facts)
     assert all(f">{name}<" in page for name in result.devices)
     assert f"{result.facts['fleet']['accepted']:,}" in page and "numbers before the first" in page
+
+
+def test_only_what_was_received_in_a_time_counts(fleet, telemetry, message, health):
+    """A missing number belongs to the time in which the next number that arrived was received."""
+    told = [(0, 0), (1, 10), (3, 20), (4, 30), (7, 40), (8, 50)]  # number, s
+    fleet.land(*[telemetry("attic", n, n, at=NOW + s * 1000, bt=NOW / 1000 + s - 2) for n, s in told])
+    fleet.land(telemetry("attic", 3, 3, at=NOW + 35_000))
+    fleet.land(telemetry("cellar", 5, at=NOW + 45_000))
+    lives = [(0, 5, 9), (1, 15, 12), (2, 25, 1), (3, 45, 4)]  # number, s, accepted
+    fleet.land(*[health("hall", n, at=NOW + s * 1000, up=s % 25, accepted=many) for n, s, many in lives])
+    fleet.land(*[message("hall/elsewhere", "{}", at=NOW + s * 1000) for s in (5, 25, 45)])
+    fleet.run()
+
+    def within(since=None, until=None):
+        return fleet.facts(
+            now=NOW / 1000 + 9999, since=since and NOW / 1000 + since, until=until and NOW / 1000 + until
+        )
+
+    def figures(found, name):
+        names = ("accepted", "delivered", "lost", "before", "repeated", "measurements", "restarts", "resends")
+        device = {one["device"]: one for one in found["devices"]}.get(name)
+        return device and tuple(device[figure] for figure in names)
+
+    middle = within(20, 40)
+    assert figures(middle, "attic") == (3, 2, 1, 0, 1, 2, 0, 0)
+    assert figures(middle, "hall")[:2] == (1, 1) and figures(middle, "hall")[6:] == (1, 2)
+    assert figures(middle, "cellar") is None
+    assert middle["fleet"]["dead_letters"] == sum(one["count"] for one in middle["dead_letters"]) == 1
+    assert (middle["since"], middle["until"]) == (NOW / 1000 + 20, NOW / 1000 + 35)
+    assert sum(point["received"] for point in middle["timeline"]["points"]) == 3
+    assert middle["fleet"]["latency_ms"] == {"p50": 2000.0, "p95": 2000.0, "p99": 2000.0}
+    assert figures(within(40), "cellar") == (1, 1, 0, 5, 0, 1, 0, 0)
+    parts = [within(None, 20), middle, within(40)]
+    for name in ("accepted", "delivered", "lost", "before", "repeated", "measurements", "resends", "restarts"):
+        assert sum(part["fleet"][name] for part in parts) == within()["fleet"][name]
+    assert within(999)["since"] is None
+
+
+def test_the_last_batch_and_how_long_a_marker_took(fleet, message):
+    fleet.land(*[message("c/collector", {"sent": NOW + s * 1000}, NOW + s * 1000 + 250) for s in (0, 60)])
+    fleet.run()
+    fleet.land(message("c/collector", {"sent": NOW + 90_000}, NOW + 90_500))
+    fleet.run()
+    found = fleet.facts()
+    assert found["batch"] == 1
+    assert found["collectors"] == [{"by": "c", "seen": NOW / 1000 + 90.5, "marked": NOW / 1000 + 90, "queue_s": 0.5}]

@@ -75,10 +75,14 @@ def filters(root, share=None):
 class Collector:
     """Collects from `broker` (a device.broker.Broker) into `spool` with the client id `name`, until stop(). Payloads
     are cut to `max_payload` bytes. Every `report` seconds the counters go to `say` and to the file `figures`; every
-    `marker` seconds a marker is sent, never if it is 0."""
+    `marker` seconds a marker is sent, never if it is 0. tell: a function that gets the counters, a dict, in place of
+    `say`."""
 
-    def __init__(self, broker, name, spool, say, figures, share=None, max_payload=1 << 20, report=10.0, marker=60.0):
+    def __init__(
+        self, broker, name, spool, say, figures, share=None, max_payload=1 << 20, report=10.0, marker=60.0, tell=None
+    ):
         self._broker, self._name, self._spool, self._say = broker, name, spool, say
+        self._tell = tell or (lambda figures: say(sentence(figures)))
         self._filters = filters(broker.root, share)
         self._marker_topic = marker_topic(broker.root, name)
         self._marker_interval, self._next_marker = marker, time.monotonic() + marker
@@ -310,7 +314,7 @@ class Collector:
 
     def _report(self):
         figures = self.counters.report(self._spool.files, self._connected)
-        self._say(sentence(figures))
+        self._tell(figures)
         with contextlib.suppress(OSError):  # a full disk was reported already
             save(self._figures, figures)
 

@@ -67,6 +67,7 @@ def main(
     age: float = typer.Option(10, min=0.1, help="seconds after which a landing file is finished"),
     max_payload: int = typer.Option(1 << 20, min=1024, max=16_000_000, help="longer payloads are cut, and marked"),
     report: float = typer.Option(10, min=0.1, help="seconds between reports"),
+    as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each report"),
     metrics: str = METRICS,
     marker: float = typer.Option(60, min=0, help="seconds between markers, which prove what is lost; 0: none"),
 ):
@@ -79,11 +80,17 @@ def main(
         with contextlib.suppress(OSError):  # a full disk must not end the collector through its log
             console.print(Text.assemble((time.strftime("%H:%M:%S"), "dim"), "  ", text), soft_wrap=True)
 
+    def tell(figures):
+        with contextlib.suppress(OSError):
+            print(json.dumps(figures), flush=True)
+
     try:
         _check_names(NAME=name, SHARE=share)
         server = _broker(broker, config, root, ca, cert, key, user, password_file, websocket)
         spool = Spool(landing, name, int(size * (1 << 20)), age)
-        collector = Collector(server, name, spool, say, landing / f".{name}.json", share, max_payload, report, marker)
+        figures = landing / f".{name}.json"
+        told = tell if as_json else None
+        collector = Collector(server, name, spool, say, figures, share, max_payload, report, marker, told)
         serve_metrics(metrics, say, lambda module: module.CollectorMetrics(collector, name, landing))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: collector.stop())

@@ -1,8 +1,10 @@
 """The counters of a collector."""
 
+import contextlib
 import json
 import os
 import time
+from pathlib import Path
 
 
 class Counters:
@@ -85,3 +87,14 @@ def save(path, figures):
     new = path.with_name(path.name + ".new")
     new.write_text(json.dumps(figures) + "\n", encoding="utf-8")
     new.replace(path)
+
+
+def load(folder):
+    """What each collector with landing files in `folder` has saved, by its name."""
+    found = []
+    for path in Path(folder).glob(".*.json"):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: not what save() writes
+            figures = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(figures, dict) and {"at", "by", "lag_ms"} <= figures.keys():
+                found.append(figures)
+    return sorted(found, key=lambda figures: figures["by"])

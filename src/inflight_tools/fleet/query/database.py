@@ -29,6 +29,21 @@ _LEAST_MB = 512
 _MANY = 10_000  # rows at once
 
 
+_TIMES = {"minutes": "minute"}  # columns with the time of a row, if that is not `received`
+
+
+def moment(seconds):
+    """SQL of a time in s since 1970."""
+    return f"to_timestamp({float(seconds)!r})"
+
+
+def _limits(column, since, until):
+    if since is not None:
+        yield f"{column} >= {moment(since)}"
+    if until is not None:
+        yield f"{column} < {moment(until)}"
+
+
 def _memory_mb():
     """A quarter of this machine's memory: `tables` may run beside it. What does not fit goes to a temporary folder."""
     return max(_LEAST_MB, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 >> 20)
@@ -58,24 +73,30 @@ class Database:
         self._connection.execute(_SETTINGS.format(_memory_mb(), self._folder.name.replace("'", "''")))
         for name, dataset in self.datasets.items():
             self._connection.register(f"_{name}", dataset)
-        self.only(None)
+        self.only()
         return self
 
     def __exit__(self, *_):
         self._connection.close()
         self._folder.cleanup()
 
-    def only(self, device):
-        """From now on the views have the rows of one device; None: all rows."""
-        where = "" if device is None else "WHERE device = '{}'".format(device.replace("'", "''"))
+    def only(self, device=None, since=None, until=None):
+        """From now on the views have the rows of one device, which were received (of `minutes`: made) at the time
+        `since` or later, and before `until`, in s since 1970; None: all. For each table there is a view with the rows
+        of all times, too: `every_raw` and so on."""
+        self.ranged = since is not None or until is not None
         for name, columns in _TABLES.items():
             present = set(self.datasets[name].schema.names) if name in self.datasets else ()
             listed = ", ".join(
                 f'"{column}"' if column in present else f'CAST(NULL AS {_TYPES.get(kind, kind)}) AS "{column}"'
                 for column, kind in _COLUMN.findall(columns)
             )
-            source = f"FROM _{name} {where}" if present else "WHERE false"
-            self.run(f"CREATE OR REPLACE VIEW {name} AS SELECT {listed} {source}")
+            mine = "true" if device is None else "device = '{}'".format(device.replace("'", "''"))
+            source = f"FROM _{name} WHERE {mine}" if present else "WHERE false"
+            self.run(f"CREATE OR REPLACE VIEW every_{name} AS SELECT {listed} {source}")
+            limits = " AND ".join(_limits(_TIMES.get(name, "received"), since, until))
+            where = f"WHERE {limits}" if limits and name != "ledger" else ""
+            self.run(f"CREATE OR REPLACE VIEW {name} AS FROM every_{name} {where}")
 
     def run(self, sql, *values):
         return self._connection.execute(sql, values)

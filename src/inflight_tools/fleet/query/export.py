@@ -4,6 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from pyarrow.fs import FileSystem, LocalFileSystem
 
+from . import latency
 from .sketches import percentiles
 
 SIZES = ("minute", "hour", "day")
@@ -30,10 +31,11 @@ def aggregates(database, size):
 
 
 def _devices(database):
-    sketches = database.groups("SELECT device, latency FROM ledger WHERE latency IS NOT NULL")
     found = database.arrow("FROM devices ORDER BY device")
-    latencies = [percentiles(sketches.get(name, ())) for name in found["device"].to_pylist()]
-    return found.append_column("latency_ms", pa.array(latencies, pa.list_(pa.float64())))
+    names = found["device"].to_pylist()
+    known = latency.of_devices(database, names)
+    told = [known[name] and list(known[name].values()) for name in names]
+    return found.append_column("latency_ms", pa.array(told, pa.list_(pa.float64())))
 
 
 def write(database, to):

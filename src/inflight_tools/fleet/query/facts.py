@@ -3,10 +3,11 @@
 import time
 from collections import Counter
 
+from inflight_tools.fleet.delta import last_batch
 from inflight_tools.fleet.proof import GIVEN_UP
 from inflight_tools.fleet.spark.landing import summary
 
-from . import views
+from . import latency, views
 from .database import Database
 from .sketches import percentiles
 
@@ -35,11 +36,6 @@ _WORST = (
 _RESTART = f"(start AND was IS NOT NULL AND {views.NO_WAKE})"
 
 
-def _latency(sketches):
-    found = percentiles(sketches)
-    return found and dict(zip(("p50", "p95", "p99"), found, strict=True))
-
-
 def _step(seconds):
     """The shortest of _STEPS that divides `seconds` into at most _POINTS parts."""
     return next((step for step in _STEPS if seconds / step <= _POINTS), _STEPS[-1])
@@ -66,7 +62,7 @@ _FLAGS = {
 }
 
 
-def _device(row, latency):
+def _device(row, latency_ms):
     last = row["last"]
     device = {name: row[name] for name in ("device", "state", *_COUNTS, "epochs", "conflicts", "dead_letters")}
     device |= {name: row[name] for name in ("restarts", "resends", "silent")}
@@ -75,7 +71,7 @@ def _device(row, latency):
     device["resets"] = dict(Counter(row["resets"] or ()))
     device |= {"since": row["state_at"], "seen": row["seen_at"], "journal": _journal(last)}
     device |= {name: last[name] if last else None for name in ("heap", "rssi", "firmware")}
-    device |= {"errors": (last and last["errors"]) or {}, "latency_ms": _latency(latency)}
+    device |= {"errors": (last and last["errors"]) or {}, "latency_ms": latency_ms}
     return device | {"flags": [flag for flag, is_so in _FLAGS.items() if is_so(row)]}
 
 
@@ -86,22 +82,19 @@ def _devices(database):
     row = database.row(f"SELECT {sums}, count(*) AS devices, count(*) FILTER (silent > 0) AS silent FROM found")
     fleet = {name: row[name] for name in ("devices", *_COUNTS, "silent", "conflicts", "restarts", "resends")}
     fleet |= {"reconnects": row["outages"], "outbox_full": row["refused"]}
-    fleet["latency_ms"] = _latency(database.values("SELECT latency FROM ledger WHERE latency IS NOT NULL"))
+    fleet["latency_ms"] = latency.of_fleet(database)
     order = ", ".join(f"{name} DESC" for name in _WORST)
     worst = database.rows(
         f"""SELECT *, epoch(state_since) AS state_at, epoch(seen) AS seen_at FROM found
         ORDER BY {order}, device LIMIT {MOST_DEVICES}"""
     )
-    latencies = database.groups(
-        "SELECT device, latency FROM ledger WHERE list_contains(?, device) AND latency IS NOT NULL",
-        [one["device"] for one in worst],
-    )
+    latencies = latency.of_devices(database, [one["device"] for one in worst])
     # Of the newest health message; None: no health message has told.
     versions = database.rows(
         f"""SELECT last.firmware AS firmware, count(*) AS devices FROM found GROUP BY ALL
         ORDER BY devices DESC, firmware LIMIT {_MOST_VERSIONS}"""
     )
-    return fleet, [_device(one, latencies.get(one["device"], ())) for one in worst], versions
+    return fleet, [_device(one, latencies[one["device"]]) for one in worst], versions
 
 
 def _doubled(database):
@@ -232,25 +225,29 @@ def _dead_letters(database):
     ]
 
 
-def gather(root, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=None, retired=()):
+def gather(root, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=None, counters=(), **how):
     """Returns the facts of the fleet below `topics`, from the tables in the folder or URI `root`. They contain the
-    measurements and the health over time of the devices `chosen`, and of the `worst` worst ones. grace_s, retired: see
-    views.judge(). unread: what LocalLanding.unread() returned before. Raises WrongTables."""
+    measurements and the health over time of the devices `chosen`, and of the `worst` worst ones. unread: what
+    LocalLanding.unread() returned before. counters: what counters.load() returned. grace_s, how: as views.judge() has
+    them. Raises WrongTables."""
     now = time.time() if now is None else now
+    facts = {"made": now, "root": topics, "grace_s": grace_s, "asked": [how.get("since"), how.get("until")]}
+    facts |= {"unread": summary(unread or {}, now), "counters": list(counters)}
     with Database(root) as database:
-        return _gathered(database, topics, grace_s, chosen, worst, now, summary(unread or {}, now), retired)
+        collectors = views.judge(database, now, grace_s, unread=facts["unread"]["stale"] > 0, **how)
+        facts |= {"batch": last_batch(database.tables["ledger"]), "collectors": collectors}
+        return facts | _gathered(database, now, chosen, worst)
 
 
-def _gathered(database, topics, grace_s, chosen, worst, now, unread, retired):
-    # A collector's clock may have been wrong.
-    span = f"FROM raw WHERE epoch(received) BETWEEN {_OLDEST} AND {int(now) + 86_400}"
-    span = database.row(f"SELECT epoch(min(received)) AS since, epoch(max(received)) AS until {span}")
-    facts = {"made": now, "root": topics, "grace_s": grace_s, **span, "unread": unread}
-    facts["collectors"] = views.judge(database, now, grace_s, retired, unread["stale"] > 0)
+def _gathered(database, now, chosen, worst):
     fleet, devices, versions = _devices(database)
     letters = database.row("SELECT count(*) AS many FROM dead_letters")["many"]
     fleet |= {"doubled": _doubled(database), "dead_letters": letters}
-    facts |= {"fleet": fleet, "devices": devices, "versions": versions, "dead_letters": _dead_letters(database)}
+    facts = {"fleet": fleet, "devices": devices, "versions": versions, "dead_letters": _dead_letters(database)}
+    # A collector's clock may have been wrong.
+    span = f"FROM raw WHERE epoch(received) BETWEEN {_OLDEST} AND {int(now) + 86_400}"
+    span = database.row(f"SELECT epoch(min(received)) AS since, epoch(max(received)) AS until {span}")
+    facts |= span
     if span["since"] is None:
         nothing = {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": []}
         return facts | nothing | {"measurements": {}, "trends": {}}

@@ -2,6 +2,8 @@
 
 from inflight_tools.fleet import proof as rules
 
+from .database import moment
+
 _OVERLAP_S = 60  # if messages of two journals alternate for longer, there are two devices
 _SILENT_S = 600  # shorter silence is no alarm
 _DAY_S = 86_400
@@ -15,6 +17,11 @@ _GAPS = """
 SELECT device, epoch, before + 1 AS lo, lo - 1 AS hi
 FROM (SELECT *, lag(hi) OVER (PARTITION BY device, epoch ORDER BY lo) AS before FROM ranges) WHERE before + 1 < lo
 """
+# Of a time: numbers that are missing belong to it if the next number that arrived was received then.
+_GAPS_OF_A_TIME = f"""
+SELECT device, epoch, lo, hi FROM ({_GAPS})
+SEMI JOIN (SELECT device, epoch, seq - 1 AS hi FROM raw WHERE first AND seq IS NOT NULL) USING (device, epoch, hi)
+"""
 # before: numbers below the first one that arrived; the collector may not have been subscribed then.
 _JOURNALS = """
 SELECT * FROM
@@ -22,6 +29,20 @@ SELECT * FROM
     JOIN (SELECT device, epoch, sum(repeated) AS repeated, sum(measurements) AS measurements,
         sum(odd_clock) AS odd_clock, min(first_received) AS first_received, max(last_received) AS last_received
         FROM ledger GROUP BY ALL) USING (device, epoch)
+"""
+# The same of what was received in a time: `raw` has it, but the ledger has not.
+_JOURNALS_OF_A_TIME = """
+SELECT arrived.*, coalesce(lo, 0) AS before, coalesce(measurements, 0) AS measurements,
+    coalesce(odd_clock, 0) AS odd_clock
+FROM (SELECT device, epoch, count(*) FILTER (first) AS delivered, count(*) FILTER (NOT first) AS repeated,
+        min(received) FILTER (first) AS first_received, max(received) FILTER (first) AS last_received
+        FROM raw WHERE seq IS NOT NULL GROUP BY ALL) AS arrived
+    LEFT JOIN (SELECT * FROM (SELECT device, epoch, min(lo) AS lo FROM ranges GROUP BY ALL)
+        SEMI JOIN (SELECT device, epoch, seq AS lo FROM raw WHERE first) USING (device, epoch, lo))
+        USING (device, epoch)
+    LEFT JOIN (SELECT device, epoch, count(*) AS measurements,
+        count(DISTINCT seq) FILTER (clock IN ('ahead', 'behind')) AS odd_clock
+        FROM measurements WHERE seq IS NOT NULL GROUP BY ALL) USING (device, epoch)
 """
 # accepted = delivered + on_device + erased + on_way + gone. guessed: how many of `gone` are a guess.
 _NUMBERS = """
@@ -57,27 +78,36 @@ SELECT device, count(*) AS jumps FROM (
     FROM raw WHERE first AND seq IS NOT NULL AND made IS NOT NULL)
 WHERE made < before - INTERVAL 60 SECONDS GROUP BY device
 """
-# The last health message of each device, and the sums of its counters over all restarts.
+# The last health message of each device, and the sums of its counters over all restarts, until and since a time.
+_COUNTERS = {
+    "resends": "sum(CASE WHEN ends THEN counters['resent'] END)",
+    "outages": "sum(CASE WHEN ends THEN counters['outages'] END)",
+    **rules.COUNTED,
+    "refused": f"sum(CASE WHEN ends AND {NO_WAKE} THEN outbox_full END)",
+}
 _LIVES = f"""
-SELECT device, count(*) FILTER (start AND was IS NOT NULL AND {NO_WAKE}) AS restarts,
-    sum(CASE WHEN ends THEN counters['resent'] END) AS resends,
-    sum(CASE WHEN ends THEN counters['outages'] END) AS outages,
-    {", ".join(f"{sql} AS {name}" for name, sql in rules.COUNTED.items())},
-    sum(CASE WHEN ends AND {NO_WAKE} THEN outbox_full END) AS refused,
-    list(reset) FILTER (start AND reset IS NOT NULL) AS resets,
-    arg_max({{'heap': heap, 'rssi': rssi, 'firmware': firmware, 'errors': errors, 'journal_live': journal_live,
-        'journal_used': journal_used, 'journal_limit': journal_limit, 'journal_erases': journal_erases,
-        'journal_damaged': journal_damaged, 'journal_where': journal_where}}, (epoch_began, seq)) AS last
-FROM lives GROUP BY device
+SELECT device, {", ".join(f"{sql} AS {name}" for name, sql in _COUNTERS.items())},
+    arg_max(struct_pack(heap, rssi, firmware, errors, journal_live, journal_used, journal_limit, journal_erases,
+        journal_damaged, journal_where), (epoch_began, seq)) AS last
+FROM ({{lives}}) GROUP BY device
+"""
+_HEALTH_SUMS = f"""
+SELECT device, told.last, restarts, resets, {
+    ", ".join(f"greatest(0, coalesce(told.{name}, 0) - coalesce(earlier.{name}, 0)) AS {name}" for name in _COUNTERS)
+}
+FROM ({{told}}) AS told LEFT JOIN ({{earlier}}) AS earlier USING (device) LEFT JOIN (
+    SELECT device, count(*) FILTER (was IS NOT NULL AND {NO_WAKE}) AS restarts,
+        list(reset) FILTER (reset IS NOT NULL) AS resets
+    FROM health_messages WHERE start GROUP BY device) USING (device)
 """
 # The last state that each device, or the broker with its will, has published; state_since: when it began; next_s: so
 # many seconds after that message a device that sleeps reports again.
 _STATES = """
-SELECT device, arg_max({'state': state, 'next_s': next_s}, (received, coalesce(seq, -1))) AS last_status,
+SELECT device, arg_max(struct_pack(state, next_s), (received, coalesce(seq, -1))) AS last_status,
     max(CASE WHEN begins THEN received END) AS state_since
 FROM (
     SELECT *, state IS DISTINCT FROM lag(state) OVER (PARTITION BY device ORDER BY received, seq) AS begins
-    FROM raw WHERE kind = 'status' AND first AND state IS NOT NULL AND NOT retain)
+    FROM every_raw WHERE kind = 'status' AND first AND state IS NOT NULL AND NOT retain AND {before})
 GROUP BY device
 """
 _PLACES = ("accepted", "delivered", "on_device", "erased", "on_way", "gone", "guessed", "before")
@@ -101,10 +131,6 @@ joined AS (
         LEFT JOIN conflicts USING (device) LEFT JOIN clock_jumps USING (device) LEFT JOIN shared USING (device))
 SELECT *, {{silent}} AS silent, erased + {_CHANGED} AS given_up, gone - {_CHANGED} AS lost FROM joined
 """
-
-
-def _moment(seconds):
-    return f"to_timestamp({seconds!r})"
 
 
 def _stepped(query, steps):
@@ -134,8 +160,9 @@ def _missing(proof):
             device, which counts these
 
     proved: false if that is a guess, because of their age, see Proof."""
-    told = ", ".join(f"{sql} AS {name}" for name, sql in proof.told(_moment).items())
-    journals = f"SELECT device, epoch, {told} FROM raw WHERE first AND seq IS NOT NULL GROUP BY device, epoch"
+    told = ", ".join(f"{sql} AS {name}" for name, sql in proof.told(moment).items())
+    journals = f"SELECT device, epoch, {told} FROM every_raw WHERE first AND seq IS NOT NULL"
+    journals += " GROUP BY device, epoch"
     journals = _stepped(journals, rules.JOURNAL_STEPS)
     gaps = _stepped(f"SELECT * FROM gaps LEFT JOIN ({journals}) USING (device, epoch)", rules.GAP_STEPS)
     proved = f"coalesce({proof.proved} AND tells, false)"
@@ -147,40 +174,54 @@ def _missing(proof):
 def collectors(database, retired=()):
     """A dict for each collector, but those in `retired`: `by`, its name; `seen`, when its last message arrived;
     `marked`, when it sent the last marker that came back to it, or None; both in s since 1970. All that the broker had
-    for it at that time is in the tables."""
+    for it at that time is in the tables. queue_s: for how long that marker was behind the other messages that the
+    broker had for the collector."""
     return database.rows(
-        """SELECT "by", epoch(max(received)) AS seen, epoch(max(CASE WHEN kind = 'collector' THEN made END)) AS marked
-        FROM raw WHERE "by" IS NOT NULL AND NOT list_contains(?, "by") GROUP BY "by" ORDER BY marked, "by" """,
+        """SELECT "by", epoch(max(received)) AS seen, epoch(max(CASE WHEN kind = 'collector' THEN made END)) AS marked,
+            arg_max(epoch(received) - epoch(made), made) FILTER (kind = 'collector') AS queue_s
+        FROM every_raw WHERE "by" IS NOT NULL AND NOT list_contains(?, "by") GROUP BY "by" ORDER BY marked, "by" """,
         list(retired),
     )
 
 
-def judge(database, now, grace_s, retired=(), unread=False):
+def judge(database, now, grace_s, retired=(), unread=False, since=None, until=None):
     """Adds the views to a Database, and returns what collectors() does. now: in s since 1970. grace_s: where nothing
     proves what became of a missing number, it is lost if a later one arrived so long ago. retired: collectors that
-    never return. unread: whether landing files have not been read that should have been."""
+    never return. unread: whether landing files have not been read that should have been. since, until: see define()."""
     found = collectors(database, retired)
-    define(database, rules.Proof([one["marked"] for one in found], now - grace_s, unread), now)
+    proof = rules.Proof([one["marked"] for one in found], now - grace_s, unread)
+    define(database, proof, now, since, until)
     return found
 
 
-def define(database, proof, now):
-    """Adds the views to a Database. proof: a Proof. now: in s since 1970."""
-    accepted = "SELECT *, counters['accepted'] AS accepted, counters['dropped'] AS dropped FROM health"
-    messages = _stepped(f"SELECT * FROM ({accepted}) WHERE accepted IS NOT NULL", rules.HEALTH_STEPS)
+def define(database, proof, now, since=None, until=None):
+    """Adds the views to a Database. proof: a Proof. now: in s since 1970. since, until: only what was received at that
+    time or later, and before that time, counts, in s since 1970; None: all. Where a number is that is missing, is
+    told as it is known now."""
+    database.only(None, since, until)
+    before = "true" if until is None else f"received < {moment(until)}"
+    accepted = "SELECT *, counters['accepted'] AS accepted, counters['dropped'] AS dropped FROM every_health"
+
+    def health(where):
+        return _stepped(f"SELECT * FROM ({accepted}) WHERE accepted IS NOT NULL AND {where}", rules.HEALTH_STEPS)
+
+    def lives(where):
+        return _LIVES.format(lives=_stepped(health(where), rules.ENDS_STEPS))
+
+    earlier = "false" if since is None else f"received < {moment(since)}"
     for name, sql in {
         "ranges": _RANGES,
-        "gaps": _GAPS,
+        "gaps": _GAPS_OF_A_TIME if database.ranged else _GAPS,
         "missing": _missing(proof),
-        "journals": _JOURNALS,
+        "journals": _JOURNALS_OF_A_TIME if database.ranged else _JOURNALS,
         "numbers": _NUMBERS,
         "shared": _SHARED,
         "conflicts": _CONFLICTS,
         "clock_jumps": _CLOCK_JUMPS,
-        "health_messages": messages,  # without a count of accepted messages they are left out
-        "lives": _stepped("SELECT * FROM health_messages", rules.ENDS_STEPS),
-        "health_sums": _LIVES,
-        "states": _STATES,
-        "devices": _DEVICES.format(silent=_silent(float(now))),
+        # Without a count of accepted messages they are left out.
+        "health_messages": f"SELECT * FROM ({health(before)}) WHERE NOT {earlier}",
+        "health_sums": _HEALTH_SUMS.format(told=lives(before), earlier=lives(earlier)),
+        "states": _STATES.format(before=before),
+        "devices": _DEVICES.format(silent=_silent(float(now if until is None else min(now, until)))),
     }.items():
         database.run(f"CREATE OR REPLACE VIEW {name} AS {sql}")

@@ -8,6 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from . import devices, plots, words
+from .collectors import collectors
 from .series import charts
 from .steps import COUNTS, steps
 from .verdict import LABELS, verdict
@@ -48,5 +49,5 @@ def render(facts):
     return _ENVIRONMENT.get_template("page.html").render(
         facts=facts, fleet=facts["fleet"], verdict=verdict(facts), labels=LABELS, style=style, script=script,
         steps=found, counts=COUNTS, timelines=timelines, listed=facts["devices"][: devices.MOST],
-        series=series, measured=measured, points=points,
+        series=series, measured=measured, points=points, collectors=collectors(facts),
     )  # fmt: skip

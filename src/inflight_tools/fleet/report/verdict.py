@@ -19,17 +19,17 @@ class Verdict:
 def verdict(facts):
     fleet = facts["fleet"]
     if not fleet["devices"]:
-        return Verdict(*_empty(fleet), _notes(facts))
+        return Verdict(*_empty(fleet, facts["asked"]), _notes(facts))
     if not fleet["accepted"]:
         return Verdict(WAITING, "Devices are known, but no message with a number has arrived yet.", _notes(facts))
     return Verdict(*_sentence(fleet), _notes(facts))
 
 
-def _empty(fleet):
+def _empty(fleet, asked):
     if fleet["dead_letters"]:
         arrived = count(fleet["dead_letters"], "message")
         return BAD, f"No device is known: {arrived} arrived, and none could be used."
-    return EMPTY, "No message has arrived yet."
+    return EMPTY, "No message has arrived yet." if asked == [None, None] else "No message arrived in this time."
 
 
 def _sentence(fleet):

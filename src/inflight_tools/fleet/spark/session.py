@@ -26,8 +26,10 @@ _DEFAULTS = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # folders are small: a job to list them costs more
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # else each write makes a file per core
     "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # a batch is cached for a moment
 }
-_LOGGING = f"-Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}"
+# The default collector works beside the program, on cores that the program needs.
+_JAVA = f"-XX:+UseParallelGC -Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}"
 _LEAST_MB, _MOST_MB = 1024, 8192
 PARTITIONS = 4  # of a shuffle; Spark's default, 200, makes a batch on a small machine five times as slow
 
@@ -62,7 +64,7 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None
     folder.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder.master(master).appName(name)
     settings = _DEFAULTS | {"spark.sql.shuffle.partitions": str(partitions), "spark.local.dir": str(folder)}
-    settings["spark.driver.extraJavaOptions"] = f"{_LOGGING} {classes.options(home)}".strip()
+    settings["spark.driver.extraJavaOptions"] = f"{_JAVA} {classes.options(home)}".strip()
     settings |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.memory": _memory()}
     for key, value in (settings | (options or {})).items():
         builder = builder.config(key, value)

@@ -13,12 +13,12 @@ import math
 import secrets
 import time
 
-from inflight_tools.fleet.delta import opened
+from inflight_tools.fleet.delta import BATCHES, last_batch, opened
 
 from . import statistics
 from .storage import Storage
 
-BATCHES, _MERGES = "inflight", "inflight-merge"  # names of the application transactions
+_MERGES = "inflight-merge"  # name of the application transactions; batches have another
 _LARGE = 64 << 20  # bytes; a smaller file is merged with others
 _RETRIES = 20  # of a commit, when others commit meanwhile
 KEPT_H = 24  # hours for which files stay that are in no commit, or were removed: a reader may still use them
@@ -66,12 +66,12 @@ class Table:
         """Writes the rows of batch number `batch`, unless the table has that batch. any_rows: without rows there is no
         commit."""
         table = self._open()
-        if any_rows and batch > _last_batch(table):
+        if any_rows and batch > last_batch(table):
             self._commit(table, self._part(table, rows, batch), [], (BATCHES, batch))
 
     def last_batch(self):
         """The highest number of a batch, -1 if there is none."""
-        return _last_batch(self._open())
+        return last_batch(self._open())
 
     def read(self):
         """A DataFrame of all rows."""
@@ -146,11 +146,6 @@ class Table:
         gone = [RemoveAction(file["path"], data_change, now, file["size_bytes"], {}) for file in removed]
         properties = CommitProperties(app_transactions=[Transaction(*transaction)], max_commit_retries=_RETRIES)
         table.create_write_transaction([*added, *gone], "append", table.schema(), commit_properties=properties)
-
-
-def _last_batch(table):
-    last = table and table.transaction_version(BATCHES)
-    return -1 if last is None else last
 
 
 def _files_of(table):

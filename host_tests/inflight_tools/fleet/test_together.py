@@ -1,0 +1,71 @@
+"""What `inflight fleet pipeline` shows of collector and Spark. Both are stand-ins."""
+
+import io
+import json
+import sys
+import threading
+
+import pytest
+from rich.console import Console
+
+from inflight_tools.fleet import together
+
+FIGURES = {"messages": 4500, "messages_s": 12.4, "connected": True, "lag_ms": {"mean": 4.2, "max": 9}, "batch": 88.0}
+BATCHES = [{"batch": n, "deliveries": 1000, "seconds": 1.5} for n in (11, 12)]
+# Each writes its reports, says a sentence, and waits for SIGTERM.
+CHILD = """
+import sys, threading
+for line in sys.argv[1:]:
+    print(line, flush=True)
+print("connected to the broker [b]", file=sys.stderr, flush=True)
+threading.Event().wait()
+"""
+
+
+def child(*reports):
+    return [sys.executable, "-c", CHILD, *(one if isinstance(one, str) else json.dumps(one) for one in reports)]
+
+
+def shown(commands, ready, waiting=lambda: 1, terminal=True):
+    """What is on the terminal when ready(text of the last line) was true, and the children were stopped."""
+    file, stopping = io.StringIO(), threading.Event()
+    console = Console(file=file, force_terminal=terminal, width=200, color_system=None)
+
+    class Watched(together.Status):
+        def line(self):
+            found = super().line()
+            if ready(found.plain):
+                stopping.set()
+            return found
+
+    status = together.run(commands, Watched(waiting), console, stopping)
+    return status, file.getvalue()
+
+
+def test_one_line_tells_how_collector_and_tables_do():
+    commands = [child(FIGURES, "words of Java"), child(*BATCHES)]
+    status, text = shown(commands, lambda line: "4,500" in line and "batch 12" in line)
+    assert status == 15  # SIGTERM, which the stand-ins do not handle
+    last = text.replace("\r", "\n").split("\n")[-2]
+    assert "connected: 4,500 messages, 12/s, lag 4 ms" in last
+    assert "batch 12: 1.5 s, 2,000 deliveries in all" in last and "1 landing file waits" in last
+    assert text.count("connected to the broker [b]") == 2 and "words of Java" in text
+
+
+@pytest.mark.parametrize("files", [0, 2])
+def test_before_the_first_reports(files):
+    _, text = shown([child(), child()], lambda line: True, waiting=lambda: files)
+    assert f"collector starts · no batch yet · {files} landing files wait" in text
+
+
+def test_the_other_one_is_ended_when_one_fails():
+    failing = [sys.executable, "-c", "import sys; sys.exit('no broker')"]
+    status, text = shown([failing, child()], lambda line: False)
+    assert status == 15 and "no broker" in text
+
+
+def test_without_a_terminal_everything_is_a_plain_line(capfd):
+    failing = [sys.executable, "-c", "import sys; print('a report'); sys.exit('no broker')"]
+    _, text = shown([failing, child()], lambda line: False, terminal=False)
+    told = capfd.readouterr()
+    assert (text, told.out) == ("", "a report\n") and "no broker" in told.err

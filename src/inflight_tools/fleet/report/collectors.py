@@ -1,0 +1,25 @@
+"""The collectors: what the tables know of each, and what it has counted itself since it started."""
+
+_COUNTED = ("messages", "messages_s", "dup", "truncated", "reconnects", "errors", "files")
+
+
+def collectors(facts):
+    """A dict for each collector, by name. `at`: when it counted, in s since 1970; None: its counters are not in this
+    landing folder."""
+    known = {one["by"]: one for one in facts["collectors"]}
+    counted = {one["by"]: one for one in facts["counters"]}
+    return [_collector(name, known.get(name, {}), counted.get(name, {})) for name in sorted(known.keys() | counted)]
+
+
+def _collector(name, known, counted):
+    lag = counted.get("lag_ms") or {}
+    return {
+        "by": name,
+        "at": counted.get("at"),
+        "connected": counted.get("connected"),
+        "queue_s": known.get("queue_s"),
+        "marked": known.get("marked"),
+        "lag_mean": lag.get("mean"),
+        "lag_max": lag.get("max"),
+        **{key: counted.get(key) for key in _COUNTED},
+    }
