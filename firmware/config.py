@@ -2,6 +2,7 @@
 # that could be a secret.
 
 import json
+from binascii import a2b_base64
 
 REQUIRED = "required"
 # Numbers: default, minimum, maximum.
@@ -164,6 +165,15 @@ def _check_drivers(field, entries, characters, example):
         names.add(name)
 
 
+def _is_public_key(text):
+    # True if it may be the modulus of an RSA-3072 key, in base64: an odd number of 384 bytes, without leading zeros.
+    try:
+        modulus = a2b_base64(text.encode()) if isinstance(text, str) and len(text) == 512 else b""
+    except ValueError:
+        return False
+    return len(modulus) == 384 and modulus[0] > 127 and modulus[-1] % 2 == 1
+
+
 class Config:
     """The checked fields, with defaults, as attributes. It has no methods, so that keeping it does not keep this
     module, which is unloaded."""
@@ -224,7 +234,7 @@ def _check_together(config):
     _check_networks(config.wifi_networks or ())
     if config.update_keys is not None:
         keys = config.update_keys
-        if not 0 < len(keys) <= 2 or not all(isinstance(key, str) and len(key) == 512 for key in keys):
+        if not 0 < len(keys) <= 2 or not all(map(_is_public_key, keys)):
             raise ConfigError("update_keys: write one public key, or two, as `inflight keys` prints them")
         config.update_keys = True  # they would take 1 KB of RAM: they are read when they are needed
     _check_drivers("sensors", config.sensors or (), "-_.:/", "dht22")

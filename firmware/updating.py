@@ -145,7 +145,7 @@ class Update:
         from announcement import Refused, check, number
 
         announced_number = number(announced)
-        if announced_number and announced_number in (record.release, record.failed):
+        if announced_number and self._has_outcome(announced_number, record):
             self._tell_again(announced_number, record)
             return None
         try:
@@ -155,7 +155,10 @@ class Update:
             release["target"] = self._target(release, record)
             return release
         except Refused as e:
-            self._report(announced_number, "refused", str(e))
+            # The announcement of what is being fetched was signed. This one is somebody else's: to refuse that number
+            # would end the rollout.
+            if not (self._slot and announced_number == self._number):
+                self._report(announced_number, "refused", str(e))
         finally:
             sys.modules.pop("announcement", None)
         return None
@@ -171,6 +174,10 @@ class Update:
 
         raise Refused("the firmware of this board comes by cable only")
 
+    def _has_outcome(self, number, record):
+        # Without a candidate, `failed` is what a cable has left of the releases before.
+        return number == record.release or number == record.failed == record.candidate
+
     def _tell_again(self, number, record):
         # Whoever announces it may not know: another state has replaced it, or the broker has lost it.
         if number == record.release:
@@ -178,9 +185,8 @@ class Update:
             return
         reason = "it has failed before"
         try:
-            if number == record.candidate:
-                with open(self._place(record) + ".reason") as f:
-                    reason = f.read()
+            with open(self._place(record) + ".reason") as f:
+                reason = f.read()
         except OSError:
             pass  # it was not written
         self._report(number, "bad", reason)

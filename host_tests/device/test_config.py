@@ -97,11 +97,14 @@ def test_fields_that_need_another():
 
 def test_public_keys():
     eq(config().update_keys, None)
-    key = "k" * 512
+    key = "gAAA" + 127 * "AAAB"  # 80 00 .. 01, which has 3072 bits and is odd
     for keys in ([key], [key, key]):
         eq(config(update_keys=keys).update_keys, True)  # the configuration does not keep them in RAM
-    for keys in ([], [key] * 3, [key[1:]], [5], ["k" * 513, key]):
+    for keys in ([], [key] * 3, [key[1:]], [5], [key + "A", key], [key[:508], key]):
         assert "inflight keys" in refused(update_keys=keys), keys
+    even, short, text, less = key[:-1] + "A", "fwAA" + key[4:], "-" * 512, key[:-4] + "AQ=="
+    for wrong in (even, short, text, less):
+        assert "inflight keys" in refused(update_keys=[key, wrong]), wrong
     assert "update_keys" in refused(update_keys=key)
 
 

@@ -18,7 +18,7 @@ from inflight_tools.update.release import _signed
 from inflight_tools.update.release import make as make_release
 from update_record import TRIAL, Record, load, store
 
-KEY = "k" * 512  # no public key of anybody
+KEY = 128 * "kkkl"  # no public key of anybody
 MODULES = ("updating", "announcement", "slot", "update_record")
 
 
@@ -121,7 +121,7 @@ def test_a_device_whose_launcher_does_not_run_tries_no_release_again(app, broker
 def test_a_release_for_another_interpreter_is_refused(make, broker, published, until, tmp_path):
     keys.generate(tmp_path / "key")
     key = keys.load(tmp_path / "key")
-    app = make(broker.port, update_keys=[KEY.replace("k", "A"), keys.public(key)])
+    app = make(broker.port, update_keys=[KEY, keys.public(key)])
     release = make_release({"start.mpy": b"x"}, key, 1, "ram")
     broker.give("inflight/dev/update/manifest", release.announcement, 1)
     until(app, lambda: published("release"))

@@ -10,10 +10,12 @@ from littlefs import LittleFS, UserContextFile
 from dev.demo.sensors import best_runtime
 from host_tests.inflight_tools.boards.standin import StandIn
 from inflight_tools.boards import deploy as tool
+from inflight_tools.boards.bundle import files
 from inflight_tools.boards.device import link as cable
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
+from update_record import FETCH, IDLE, Record, unpack
 
 try:
     RUNTIME = best_runtime()
@@ -115,6 +117,25 @@ def test_a_cable_ends_updates_over_the_air(tmp_path):
         add_files(there.port, {"/update.0": b"record", "/update.1": b"record"})
         assert not put(there.port).write
         assert without_record(flash(tmp_path)) == APPLICATION | SETTINGS | others
+
+
+@pytest.mark.parametrize("failed, highest", [(0, 7), (9, 9)])
+def test_a_cable_leaves_the_number_below_which_releases_are_refused(tmp_path, failed, highest):
+    application = APPLICATION | {"/lib/update_record.mpy": files("unix")["/lib/update_record.mpy"]}
+    record = Record()
+    record.n, record.slot, record.state, record.release, record.candidate, record.failed = 5, 2, FETCH, 7, 10, failed
+    with board(tmp_path) as there:
+        put(there.port, application)
+        add_files(there.port, {"/update.0": record.pack(), "/update.1": b"damaged", "/b.image": b"release 7"})
+        put(there.port, application)
+        found = flash(tmp_path)
+        left = [unpack(found.pop(f"/update.{n}")) for n in (0, 1)]
+        assert without_record(found) == application | SETTINGS
+        for one in left:
+            assert (one.state, one.current, one.release, one.candidate) == (IDLE, "", 0, 0) and one.failed == highest
+        before = (tmp_path / "flash.img").read_bytes()
+        put(there.port, application)
+    assert (tmp_path / "flash.img").read_bytes() == before
 
 
 def test_a_changed_file_is_restored_and_an_old_one_is_kept(tmp_path):

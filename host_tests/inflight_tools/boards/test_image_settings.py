@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from inflight_tools.boards.settings import settings
+from inflight_tools.update import keys
 
 _AUTHORITY = trustme.CA()
 CA, KEY = _AUTHORITY.cert_pem.bytes(), _AUTHORITY.private_key_pem.bytes()
@@ -55,13 +57,23 @@ def test_a_configuration_is_copied_unchanged(folder):
 
 
 def test_keys_that_check_releases_are_keys(folder):
-    real = base64.b64encode(b"\x80" + bytes(382) + b"\x01").decode()
+    real = keys.public(rsa.generate_private_key(65537, keys.BITS))
     settings(write({"host": "broker.example", "update_keys": [real]}))
     even, short = (base64.b64encode(data).decode() for data in (b"\x80" + bytes(383), bytes(383) + b"\x01"))
     for wrong in (even, short, "k" * 512, "-" * 512):
-        assert "update_keys: number 2 is no public key" in refused(
+        assert "update_keys: write one public key" in refused(
             write({"host": "broker.example", "update_keys": [real, wrong]})
         )
+
+
+@pytest.mark.parametrize("factor", [3, 257, 65521])
+def test_a_number_with_a_small_factor_is_no_key(folder, factor):
+    """The firmware, which has little memory, takes it."""
+    number = (1 << 3072) // factor // 2 * 2 - 1
+    wrong = base64.b64encode((number * factor).to_bytes(384, "big")).decode()
+    assert "update_keys: number 1 is no public key" in refused(
+        write({"host": "broker.example", "update_keys": [wrong]})
+    )
 
 
 @pytest.mark.parametrize("local", ["ca.pem", "ca.der"])

@@ -87,7 +87,7 @@ def test_the_web_tools_are_in_the_folder_with_their_licence(run, made, tmp_path)
 
 
 def test_a_board_without_a_pinned_firmware(run):
-    assert "--firmware esp32c3=FILE" in refused(run("--board", "esp32c3"))
+    assert "--firmware esp32c6=FILE" in refused(run("--board", "esp32c6"))
 
 
 def test_firmware_for_another_chip(run, made):

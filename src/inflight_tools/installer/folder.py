@@ -75,7 +75,7 @@ def _named(firmware):
     # {board: path} of the arguments BOARD=FILE.
     pairs = [word.partition("=") for word in firmware]
     if not all(path for _, _, path in pairs):
-        raise ValueError("--firmware takes BOARD=FILE, for example esp32c3=ESP32_GENERIC_C3-20250911-v1.26.1.bin")
+        raise ValueError("--firmware takes BOARD=FILE, for example esp32c6=ESP32_GENERIC_C6-20250911-v1.26.1.bin")
     return {name: Path(path) for name, _, path in pairs}
 
 

@@ -116,11 +116,25 @@ try:
  if _updated and r.state != TRIAL: _erase('/' + r.other)
 except ImportError: pass
 """
+# What is left of the records is the highest number that ran or failed: older releases stay refused. Twice, since a
+# damaged record gives way to the other one.
 _FORGET = """
+def _forget():
+ from update_record import Record, load, store
+ old, new = load(''), Record()
+ new.n, new.failed = old.n, max(old.release, old.failed)
+ if not new.failed: return False
+ if new.pack() != old.pack():
+  store('', new)
+  store('', new)
+ return True
 if _updated:
- for n in ('update.1', 'update.0'):
-  try: os.remove('/' + n)
-  except OSError: pass
+ try: kept = _forget()
+ except ImportError: kept = False
+ if not kept:
+  for n in ('update.1', 'update.0'):
+   try: os.remove('/' + n)
+   except OSError: pass
  for n in ('/a', '/b'): _erase(n)
 """
 
@@ -170,7 +184,7 @@ def prepare(link):
 
 
 def forget_updates(link):
-    """What is in /lib starts from now on."""
+    """What is in /lib starts from now on, and no release that is older than one before."""
     link.run(_SLOTS + _FORGET)
 
 

@@ -41,7 +41,8 @@ BOARDS = (
     Variant(
         "esp32c3",
         "esp32",
-        "ESP32_GENERIC_C3-20250911-v1.26.1.bin",
+        "ESP32_GENERIC_C3-20250415-v1.25.0.bin",
+        "4dd82c4bc8b90d4a8f303eedc1bf2b87ace1827daad3a855c6ce3209482f46f3",
         title="ESP32-C3",
     ),
     Variant(
@@ -62,7 +63,8 @@ BOARDS = (
     Variant(
         "pico2_w",
         "rp2040",
-        "RPI_PICO2_W-20250911-v1.26.1.uf2",
+        "RPI_PICO2_W-20250415-v1.25.0.uf2",
+        "ef23b3c59341eb7407964ea7d2951c74eea1f53258f6962ad052397371455e5c",
         family=0xE48BFF59,
         drive="RP2350",
         title="Raspberry Pi Pico 2 W",
