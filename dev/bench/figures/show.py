@@ -15,6 +15,7 @@ def tables(figures):
     yield title.format(**machine), _goals(figures)
     yield "TCP and WebSocket, share of a bare TCP socket's rate", _websocket(figures)
     yield "MQTT 5 and MQTT 3.1.1", _level_5(figures)
+    yield "Heap for the code of what a client uses, bytes", _uses(figures["modules"])
     yield "Modules of the client, bytes", _modules(figures["modules"])
     yield "Microseconds of a publish at QoS 1 and its acknowledgement", _pieces(figures["pieces"])
     yield "Recovery, ms from power-on to a client that could connect (ring of 256 KiB)", _recovery(figures["recovery"])
@@ -95,6 +96,27 @@ def _level_5(figures):
 
 def _record(wear):
     return next(cost["record"] for cost in wear if cost["way"] == OURS and cost["qos"] and cost["kind"] == "bytes")
+
+
+_USES = {
+    "a blocking client that publishes at QoS 0": ("core", "client"),
+    "asyncio instead": ("core", "aio"),
+    "and `async for`": ("consumers",),
+    "a journal, for QoS 1 and 2": ("journal_core",),
+    "messages from the broker": ("dispatching",),
+    "those of QoS 2": ("inbound",),
+    "MQTT 5": ("mqtt5",),
+    "a WebSocket": ("websocket",),
+    "TLS, messages longer than the buffer": (),
+}
+
+
+def _uses(modules):
+    rows = [
+        [what, *(f"{sum(modules[name][key] for name in names):,}" for key in ("heap", "rom"))]
+        for what, names in _USES.items()
+    ]
+    return [["", "heap", "heap, code in ROM"], *rows]
 
 
 def _modules(modules):
