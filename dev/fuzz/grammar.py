@@ -1,5 +1,6 @@
 """Generates inputs of each target. Every function has an argument random.Random and returns bytes."""
 
+from . import packets5
 from .packets import packet, stream
 
 _LEVELS = (b"", b"a", b"b", b"+", b"#", b"a+", b"$SYS", b"\xc3\xbc", b"\xff", b"\0", b"long" * 9)
@@ -7,6 +8,10 @@ _LEVELS = (b"", b"a", b"b", b"+", b"#", b"a+", b"$SYS", b"\xc3\xbc", b"\xff", b"
 
 def decoder(rng):
     return bytes((rng.randrange(256),)) + stream(rng)
+
+
+def decoder5(rng):
+    return bytes((rng.randrange(256),)) + packets5.stream(rng)
 
 
 def topic(rng):

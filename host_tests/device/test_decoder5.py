@@ -206,6 +206,22 @@ def test_properties_longer_than_the_buffer():
                 eq([found[1][:4], found[2]], [[PUBLISH, qos << 1, b"", qos and 9], [PUBACK, 3, 0]])
 
 
+def test_the_shortest_remaining_length():
+    """[MQTT5-1.5.5-1] Any other one is malformed."""
+    for data in (b"\xd0\x80\0", b"\x40\x82\0\0\1", b"\xe0\xc5\0" + bytes(100), b"\x30\x84\x80\0\0\1t\0"):
+        refused(data, MALFORMED, 64)
+    same(wire.publish("t", bytes(124), properties=b"\0"), [[PUBLISH, 0, b"t", 0, bytes(124), 124]], 256)
+
+
+def test_flags_of_a_long_message():
+    """[MQTT5-3.3.1-2] [MQTT5-3.3.1-4] They are checked, too, where there is no space for its topic. (Found by fuzzing.)"""
+    for topic in ("t", "t" * 50):
+        body = wire.string(topic) + b"\0\1" + b"\0" + bytes(100)
+        for flags in (6, 7, 14, 15, 8, 9):
+            refused(wire.packet(0x30 | flags, body), MALFORMED, 64)
+    refused(wire.packet(0x32, wire.string("t" * 50) + b"\0\1"), MALFORMED, 64)  # without properties
+
+
 def test_properties_end_behind_a_long_message():
     """[MQTT5-4.13.1-1] Their length is that of more than the packet."""
     for size in (0x81, 0xFF):
