@@ -2,12 +2,14 @@
 flash, and until the broker has acknowledged them.
 
 Flash takes no emulated time, and the emulated access point and broker answer at once, so this is the processor's share
-and that of waiting that the firmware itself prescribes."""
+and that of waiting that the firmware itself prescribes. The emulator does not wake a chip that sleeps: the reset that
+ends a sleep is given from here."""
 
 import tempfile
 from pathlib import Path
 
 from rp2040py.external.cyw43 import net
+from rp2040py.peripherals import watchdog
 
 from dev.demo import mosquitto
 from dev.pico_w import copies, filesystem, sensor
@@ -19,6 +21,8 @@ _S = 1800
 _DEVICE = "wakes"
 _TELEMETRY = f"inflight/{_DEVICE}/telemetry".encode()
 _PUBACK = 0x40
+_ASLEEP = 2  # in bits 5 and 6 of a scratch register, see boards/rp2040/board.py
+_SLEEP_NS = 1_000_000_000  # after that note: the radio is off, and the chip sleeps
 _FIELDS = {
     "sleep_ms": 60_000,
     "health_ms": 60_000,
@@ -32,18 +36,26 @@ class _Wakes:
 
     def __init__(self, board):
         self.wakes = [{}]
+        self._board = board
         self._clock = board.mcu.clock
         self._start = self._clock.nanos
-        reset = board.mcu.watchdog.on_watchdog_trigger
+        self._end_of_sleep = self._clock.create_alarm(self._reset)
+        write = board.mcu.watchdog.write_uint32
 
-        def on_reset():
-            self._start = self._clock.nanos
-            self.wakes.append({})
-            reset()
+        def on_write(offset, value):
+            write(offset, value)
+            if offset == watchdog.SCRATCH5 and value >> 5 & 3 == _ASLEEP:
+                self._end_of_sleep.schedule(_SLEEP_NS)
 
-        board.mcu.watchdog.on_watchdog_trigger = on_reset
+        board.mcu.watchdog.write_uint32 = on_write
         board.power.on_operation = self._on_operation
         board.radio.on_frame = self._on_frame
+
+    def _reset(self):
+        self._board.mcu.watchdog._reason = watchdog.TIMER
+        self._board.mcu.watchdog.on_watchdog_trigger()
+        self._start = self._clock.nanos
+        self.wakes.append({})
 
     def _note(self, event):
         self.wakes[-1].setdefault(event, self._clock.nanos - self._start)
@@ -56,8 +68,16 @@ class _Wakes:
         ip = net.parse_ipv4(net.parse_ethernet(frame).payload)
         tcp = ip and net.parse_tcp(ip.payload)
         # The readings are the first message of a wake that has to be acknowledged.
-        if tcp and tcp.payload[:1] == bytes([_PUBACK]) and "readings" in self.wakes[-1]:
+        if tcp and "readings" in self.wakes[-1] and _PUBACK in _packets(tcp.payload):
             self._note("acknowledged")
+
+
+def _packets(data):
+    """The first bytes of the MQTT packets in `data`; the broker sends short ones alone."""
+    at = 0
+    while at + 1 < len(data):
+        yield data[at]
+        at += 2 + data[at + 1]
 
 
 def _of_source():
