@@ -10,7 +10,8 @@ It does not change the system and needs no root. `INFLIGHT_CACHE` is the cache (
 - firmware: also the firmware images of boards, if their site can be reached
 - brokers: also more brokers for tests
 - fuzz: also a fuzzer
-- home-assistant: also Home Assistant, for the check of announcements"""
+- home-assistant: also Home Assistant, for the check of announcements
+- grafana: also the types of Grafana's dashboards, for the check of ours"""
 
 import sys
 import time
@@ -19,7 +20,7 @@ from functools import partial
 if sys.version_info < (3, 10):  # noqa: UP036 (older ones need the message)
     sys.exit("setup: Python 3.10 or newer is needed, this is " + sys.version.split()[0])
 
-from dev.setup import brokers, environment, firmware, fuzz, home_assistant, programs, spark, web_tools
+from dev.setup import brokers, environment, firmware, fuzz, grafana, home_assistant, programs, spark, web_tools
 from dev.setup.common import CHECKOUT, SetupError, exclusive, say
 from inflight_tools.cache import cache_dir
 
@@ -32,6 +33,7 @@ MORE = {
     "brokers": brokers.ensure,
     "fuzz": fuzz.ensure,
     "home-assistant": home_assistant.ensure,
+    "grafana": grafana.ensure,
 }
 
 
