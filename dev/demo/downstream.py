@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from inflight_tools.fleet.spark.landing import LocalLanding
+from inflight_tools.fleet.spark.landing import LandingFiles
 
 from .subscriber import number
 
@@ -126,7 +126,7 @@ class Downstream:
             self.spark.wait(self.batches)
             self.spark.off()
             self.spark.on()
-        unread = LocalLanding(self.folder / "landing", self.folder / "tables").unread
+        unread = LandingFiles(self.folder / "landing", self.folder / "tables").unread
         self.spark.wait(lambda: not unread())
         self.spark.stop()
         facts = self.folder / "facts.json"
