@@ -80,12 +80,12 @@ image: setup-boards  ## a bare board's image as a file (BOARD=esp32 CONFIG=confi
 flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1 OTA=1])
 	$(INFLIGHT) board flash $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
 
-test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour)
+test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour) [CUTS=200]
 	$(SETUP) firmware
-	INFLIGHT_PICO_W=1 $(VENV)/python -m pytest -n 2 host_tests/emulated_boards -k "not esp32" $(ARGS)
+	INFLIGHT_PICO_W=1 $(if $(CUTS),CUTS="$(CUTS)") $(VENV)/python -m pytest -n 2 host_tests/emulated_boards -k "not esp32" $(ARGS)
 
-test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xtensa -L folder" [MICROPYTHON= MINUTES=60])
-	INFLIGHT_ESP32=1 $(if $(QEMU_ESP32),QEMU_ESP32="$(QEMU_ESP32)") $(if $(MINUTES),SOAK_MINUTES="$(MINUTES)") \
+test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xtensa -L folder" [MICROPYTHON= MINUTES=60 CUTS=200])
+	INFLIGHT_ESP32=1 $(if $(CUTS),CUTS="$(CUTS)") $(if $(QEMU_ESP32),QEMU_ESP32="$(QEMU_ESP32)") $(if $(MINUTES),SOAK_MINUTES="$(MINUTES)") \
 		$(if $(MICROPYTHON),INFLIGHT_ESP32_MICROPYTHON="$(MICROPYTHON)") \
 		$(VENV)/python -m pytest host_tests/emulated_boards -k esp32 $(ARGS)
 
