@@ -58,8 +58,19 @@ def unpack(flash):
     return unpack_volume(flash[start:end], _PROG)
 
 
+def volumes(flash):
+    """(file system, bytes of a page, partition for the journal or None) in the flash."""
+    start, end = _file_system(flash)
+    own = _table(flash).find("mqtt")
+    return flash[start:end], _PROG, flash[own.offset : own.offset + own.size] if own else None
+
+
+def _table(flash):
+    return read_table(bytes(flash[TABLE : TABLE + TABLE_SIZE]), FLASH_SIZE)
+
+
 def _file_system(flash):
     """Where it begins and ends: the firmware has it behind all partitions if none is for it."""
-    table = read_table(bytes(flash[TABLE : TABLE + TABLE_SIZE]), FLASH_SIZE)
+    table = _table(flash)
     own = table.find("vfs")
     return (own.offset, own.offset + own.size) if own else (table.next_part_offset(), FLASH_SIZE)

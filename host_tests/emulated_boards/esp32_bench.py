@@ -46,6 +46,11 @@ def unpack(flash):
     return image.unpack(flash)
 
 
+def volumes(flash):
+    """(file system, bytes of a page, partition for the journal or None) in the flash."""
+    return image.volumes(flash)
+
+
 @contextmanager
 def bare():
     """The port of a board with nothing but its firmware."""
