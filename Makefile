@@ -84,8 +84,9 @@ test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power c
 	$(SETUP) firmware
 	INFLIGHT_PICO_W=1 $(VENV)/python -m pytest -n 2 host_tests/emulated_boards -k "not esp32" $(ARGS)
 
-test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xtensa -L folder" [MICROPYTHON= MINUTES=60])
+test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xtensa -L folder" [CHIP= MICROPYTHON= MINUTES=60])
 	INFLIGHT_ESP32=1 $(if $(QEMU_ESP32),QEMU_ESP32="$(QEMU_ESP32)") $(if $(MINUTES),SOAK_MINUTES="$(MINUTES)") \
+		$(if $(CHIP),INFLIGHT_ESP32_CHIP="$(CHIP)") \
 		$(if $(MICROPYTHON),INFLIGHT_ESP32_MICROPYTHON="$(MICROPYTHON)") \
 		$(VENV)/python -m pytest host_tests/emulated_boards -k esp32 $(ARGS)
 
