@@ -93,9 +93,10 @@ test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power c
 	INFLIGHT_PICO_W=1 $(OWN) $(if $(CUTS),CUTS="$(CUTS)") \
 		$(VENV)/python -m pytest -n 2 host_tests/emulated_boards -k "not esp32" $(ARGS)
 
-test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xtensa -L folder" [MICROPYTHON= MINUTES=60 CUTS=200])
+test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xtensa -L folder" [CHIP= MICROPYTHON= MINUTES=60 CUTS=200])
 	INFLIGHT_ESP32=1 $(if $(QEMU_ESP32),QEMU_ESP32="$(QEMU_ESP32)") $(if $(MINUTES),SOAK_MINUTES="$(MINUTES)") \
-		$(if $(CUTS),CUTS="$(CUTS)") $(if $(MICROPYTHON),INFLIGHT_ESP32_MICROPYTHON="$(MICROPYTHON)") \
+		$(if $(CUTS),CUTS="$(CUTS)") $(if $(CHIP),INFLIGHT_ESP32_CHIP="$(CHIP)") \
+		$(if $(MICROPYTHON),INFLIGHT_ESP32_MICROPYTHON="$(MICROPYTHON)") \
 		$(VENV)/python -m pytest host_tests/emulated_boards -k esp32 $(ARGS)
 
 figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board (PICOW_UF2=firmware of one's own, ARGS="heap wake")
