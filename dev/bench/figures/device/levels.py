@@ -1,6 +1,6 @@
 # Rounds of clients of the levels 4 and 5 in turn, with the same broker: argv is the broker's port, QoS, 1 for
-# TCP_NODELAY, round-trip time in ms, messages in flight, messages of a round, rounds. Prints JSON: [[messages/s at level
-# 4, at level 5], ...].
+# TCP_NODELAY, round-trip time in ms, messages in flight, messages of a round, rounds. Prints JSON: [[messages/s at
+# level 4, at level 5], ...].
 
 import json
 
