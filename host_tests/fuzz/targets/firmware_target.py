@@ -105,7 +105,7 @@ def _device():
     given = {"host": "h", "user": "me", "password": SECRET, "wifi_ssid": "net", "wifi_key": SECRET}
     client = _Client()
     node = Node(_Board(), config.check(given, "box"), Journal(RamFlash()), client, None, began=0)
-    node._subscribe()  # as an application does, when it is made or when it connects
+    node.subscribe()  # as an application does, when it is made or when it connects
     return node, client
 
 
