@@ -100,9 +100,9 @@ def configure(
     if protocol_level == 5:
         from .handshake5 import check, new_session
 
-        if stall_ms is None:
-            stall_ms = max(60_000, 4 * timeout_ms)
         check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight, retry_ms, timeout_ms)
+        if stall_ms is None:
+            stall_ms = max(60_000, min(4 * timeout_ms, 86_400_000))
         client.session = new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer, name, *settings)
         client._attach = client.session.out.attach
         if aliases:
