@@ -21,7 +21,7 @@ from dev.fuzz.attempt import minimized
 from dev.runtimes import runtime
 
 OUT = CHECKOUT / "build/fuzz"
-HEAP = "224k"
+HEAP = "288k"
 _GROWTH_KB = 65536  # largest growth of a worker's memory, which contains libFuzzer's corpus
 
 

@@ -34,15 +34,19 @@ def _available(name):
 
 @pytest.mark.parametrize("name", ["micropython-x86", "micropython-armhf"])
 def test_steady_state_allocates_nothing(name, mosquitto, tmp_path):
-    """200 publishes with the journal in a file: not one byte, at any QoS; 200 receipts: what the handler asks for."""
+    """200 publishes with the journal in a file: not one byte, at any QoS and level; 200 receipts: what the handler asks
+    for."""
     code = Code(tmp_path / "code", _available(name))
-    found = measure.costs(code, mosquitto().port, ["ours"], measure.FULL, tmp_path)["ours"]
-    for qos in range(3):
-        assert found[f"publish_{qos}"] == 0
-        assert found[f"receive_{qos}"] == 32  # the view of the payload; the topic is known
-    # What the client holds does not creep up unnoticed.
-    assert found["client"] <= 2600
+    both = measure.costs(code, mosquitto().port, ["ours", "ours_level_5"], measure.FULL, tmp_path)
+    for found in both.values():
+        for qos in range(3):
+            assert found[f"publish_{qos}"] == 0
+            assert found[f"receive_{qos}"] == 32  # the view of the payload; the topic is known
+    # What the client holds does not creep up unnoticed, nor what level 5 adds.
+    found, level_5 = both.values()
+    assert found["client"] <= 2600 and level_5["client"] <= 5600
     assert found["import"] <= 52_000
+    assert level_5["import"] - found["import"] <= 8_200
 
 
 @pytest.fixture(scope="module")
