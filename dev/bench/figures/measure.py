@@ -180,8 +180,9 @@ def recovery(code, effort, folder):
 
 
 def smallest(code, broker, contenders, effort, folder, rom=False):
-    """{name: bytes of the smallest heap with which everything works}. Ours works with each of up to 8 KB more, too: where
-    pieces lie changes with the heap's size, so one may work by luck. The others need not: some hang now and then."""
+    """{name: bytes of the smallest heap with which everything works}. Ours works with each of up to 8 KB more, too:
+    where pieces lie changes with the heap's size, so one may work by luck. The others need not: some hang now and
+    then."""
     return {name: _smallest(code, broker, name, effort, folder, rom) for name in contenders}
 
 
