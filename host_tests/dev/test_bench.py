@@ -99,6 +99,25 @@ def test_another_client_does_not_make_ours_larger(tmp_path):
     assert sum(beside.sizes[OURS].values()) <= sum(alone.sizes[OURS].values()) * 1.001
 
 
+class Fragile:
+    """Stands in for Code, with a client that works with each other heap from 12,288 bytes on."""
+
+    def __init__(self):
+        self.runs = 0
+
+    def run(self, script, name, *args, heap, **options):
+        self.runs += 1
+        if heap < 12_288 or heap // 256 % 2:
+            raise Failed(name, "no end within 20 s", "")
+        return True
+
+
+def test_a_client_that_hangs_now_and_then_is_not_tried_for_ever(tmp_path):
+    code = Fragile()
+    found = measure.smallest(code, 0, ["umqtt_simple2"], measure.TINY, tmp_path)["umqtt_simple2"]
+    assert 12_288 <= found < 262_144 and code.runs < 15
+
+
 def _is_name(word):
     return word.isidentifier() and not keyword.iskeyword(word)
 
