@@ -25,7 +25,7 @@ _CUTS_PER_S = 4
 _BROKER_RESTARTS = (1 / 3, 2 / 3)  # parts of the time
 _NETWORK_CUTS = (0.2, 0.5, 0.8)
 _COLLECTOR_KILLS = (0.25, 0.6)
-_SPARK_KILL = 0.4  # but not before its first batch is complete
+_SPARK_KILLS = (0.4,)
 REPORT = CHECKOUT / "build" / "demo-report.html"
 
 
@@ -49,6 +49,7 @@ class Show:
         due = [(part, self._restart_broker) for part in _BROKER_RESTARTS]
         due += [(part, self._cut_network) for part in _NETWORK_CUTS]
         due += [(part, self._kill_collector) for part in _COLLECTOR_KILLS]
+        due += [(part, self._kill_spark) for part in _SPARK_KILLS]
         self._due = [(duration * part, happen) for part, happen in due]
         self.restarts = 0
 
@@ -67,7 +68,6 @@ class Show:
             for one in [one for one in self._due if one[0] <= self._now()]:
                 self._due.remove(one)
                 one[1]()
-            self._kill_spark()
             if self._now() >= next_cut:
                 next_cut = max(next_cut + step * self._random.uniform(0.2, 1.7), self._now() - 1)
                 self._fleet.cut_one()
@@ -102,9 +102,7 @@ class Show:
         self._kill("collector", self._downstream.collector)
 
     def _kill_spark(self):
-        spark = self._downstream.spark
-        if not spark.kills and self._now() >= self._duration * _SPARK_KILL and self._downstream.batches():
-            self._kill("Spark", spark)
+        self._kill("Spark", self._downstream.spark)
 
     def progress(self):
         accepted, seen = self._fleet.accepted(), self._subscriber.counts()

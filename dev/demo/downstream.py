@@ -105,14 +105,6 @@ class Downstream:
         for program in (self.collector, self.spark):
             program.off()
 
-    def batches(self):
-        """How many micro-batches are in the tables."""
-        from deltalake import DeltaTable  # installed for the pipeline only
-
-        ledger = self.folder / "tables/ledger"
-        last = DeltaTable(ledger).transaction_version("inflight") if DeltaTable.is_deltatable(str(ledger)) else None
-        return 0 if last is None else last + 1
-
     def landed(self):
         """(device, sequence number) of all messages that the collector has written."""
         places = "landing/*.ndjson", "landing/.*.spool", "tables/landed/**/*.ndjson"
@@ -120,13 +112,8 @@ class Downstream:
 
     def finish(self):
         """Waits until Spark has processed all messages, kills it, and makes the report. Returns its facts; the page is
-        report.html in the folder. If Spark was never killed before, because it had no batch in time, it is killed and
-        started again first."""
+        report.html in the folder."""
         self.collector.stop()
-        if not self.spark.kills:
-            self.spark.wait(self.batches)
-            self.spark.off()
-            self.spark.on()
         unread = LandingFiles(self.folder / "landing", self.folder / "tables").unread
         self.spark.wait(lambda: not unread())
         self.spark.off()
