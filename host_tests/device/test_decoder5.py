@@ -143,6 +143,16 @@ def test_malformed():
         refused(data, MALFORMED)
 
 
+def test_flags_of_a_message_whose_topic_is_skipped():
+    """[MQTT5-3.3.1-2] [MQTT5-3.3.1-4] Its payload is longer than the buffer, and so is what stands in front of it."""
+    for topic, properties in (("t" * 100, b"\0"), ("t", block((0x26, ("n" * 50, "v" * 50))))):
+        for qos in range(3):
+            data = wire.publish(topic, bytes(300), qos, qos and 7, 0, 0, properties)
+            for flags in range(16):
+                if flags & 6 == 6 or flags & 14 == 8:
+                    refused(bytes((0x30 | flags,)) + data[1:], MALFORMED)
+
+
 def test_protocol_errors():
     """[MQTT5-2.2.1-4] [MQTT5-3.3.2-1] [MQTT5-3.14.2-2] Well formed, and not allowed: id 0, no topic, properties."""
     for data in (

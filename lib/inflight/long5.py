@@ -8,6 +8,8 @@ from .packet import Decoder
 def publish_long(d, i, n):
     """A PUBLISH of n bytes begins at d.buf[i], and there will be more. Returns what Decoder.next() does. Its properties
     stand whole in front of the first piece; if there is no space for them, its topic is skipped."""
+    if d.flags & 6 == 6 or d.flags & 14 == 8:  # [MQTT5-3.3.1-4] [MQTT5-3.3.1-2]
+        raise ProtocolError5("PUBLISH flags", MALFORMED)
     behind = _head_end(d, i)
     if behind - i > n:
         raise ProtocolError5("PUBLISH length", MALFORMED)
