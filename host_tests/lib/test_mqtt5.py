@@ -617,6 +617,26 @@ def test_requests_that_are_too_long(broker, make5):
         client.disconnect()
 
 
+def test_the_same_message_that_is_too_long(broker, make5):
+    """[MQTT5-3.2.2-15] Published once more, at the same length: nothing of it is sent either."""
+    client = make5(broker.port)
+
+    def script(b):
+        b.welcome(0, ((0x27, 20),))
+        assert b.expect(PUBLISH).payload == b"short"
+        b.answer_ping()
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        for _ in range(3):
+            with pytest.raises(ValueError, match="the broker takes 20"):
+                client.publish("t", bytes(30), 0)
+        client.publish("t", b"short", 0)
+        client.ping()
+        client.disconnect()
+
+
 # --- time ---
 
 

@@ -78,6 +78,7 @@ class SendBuffer5(SendBuffer):
         n = super().publish(name, payload, qos, retain, mid)
         self._whole = self.size
         if self.size > self.maximum:
+            self.forget()  # repeat() does not ask
             raise ValueError("packet of %d bytes, the broker takes %d" % (self.size, self.maximum))
         if qos:
             remaining = len(name) + 4 + len(payload)
