@@ -176,7 +176,7 @@ class Session5(Session):
             if self.now >> 10 == self._second:
                 return 0
             self._second = self.now >> 10
-            return self._probe() if self.outbound.rows else 0
+            return self._probe() if self.connected and self.outbound.rows else 0
         if out.lowered:
             from .refusing5 import lowered
 
