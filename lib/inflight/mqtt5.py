@@ -290,8 +290,11 @@ class Session5(Session):
 
     def connection_lost(self, client=None, error=None):
         if self.connected and client:
-            from .leaving5 import leave
+            try:
+                from .leaving5 import leave
 
-            leave(self, client, error)
+                leave(self, client, error)
+            except MemoryError:
+                pass  # the broker is not told why
             unload("leaving5")
         super().connection_lost()
