@@ -30,11 +30,13 @@ def start(client, level_5, arguments):
 
 
 def _start_level_5(client, session_expiry, slept, auth, aliases, stall_ms, arguments):
-    from .handshake5 import check, new_session
+    from .handshake5 import LONGEST_STALL_MS, check, new_session
 
     _, max_inflight, _, _, retry_ms, _, timeout_ms = arguments[3:]
     if stall_ms is None:
         stall_ms = max(60_000, 4 * timeout_ms)
+        if stall_ms > LONGEST_STALL_MS:
+            stall_ms = 0
     clean_session = client._clean_session
     check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight, retry_ms, timeout_ms)
     client.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
