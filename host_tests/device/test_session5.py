@@ -566,8 +566,8 @@ def test_stalled():
 
 
 def test_no_packet_but_those_that_are_allowed():
-    """[MQTT5-3.1.2-30] [MQTT5-3.14.4-1] However long a message waits: none between CONNECT and CONNACK, which may take a
-    dialogue of authentication, and none behind DISCONNECT."""
+    """[MQTT5-3.1.2-30] [MQTT5-3.14.4-1] However long a message waits: none between CONNECT and CONNACK, which may take
+    a dialogue of authentication, and none behind DISCONNECT."""
     found = stalling()
     found.lose()
     found.call()
