@@ -88,16 +88,18 @@ flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CON
 
 OWN = $(if $(PICOW_UF2),PICOW_UF2="$(PICOW_UF2)")
 
-test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour; PICOW_UF2=)
+test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour) [PICOW_UF2= CUTS=200]
 	$(SETUP) firmware
-	INFLIGHT_PICO_W=1 $(OWN) $(VENV)/python -m pytest -n 2 host_tests/emulated_boards -k "not esp32" $(ARGS)
+	INFLIGHT_PICO_W=1 $(OWN) $(if $(CUTS),CUTS="$(CUTS)") \
+		$(VENV)/python -m pytest -n 2 host_tests/emulated_boards -k "not esp32" $(ARGS)
 
-test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xtensa -L folder" [MICROPYTHON= MINUTES=60])
+test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xtensa -L folder" [CHIP= MICROPYTHON= MINUTES=60 CUTS=200])
 	INFLIGHT_ESP32=1 $(if $(QEMU_ESP32),QEMU_ESP32="$(QEMU_ESP32)") $(if $(MINUTES),SOAK_MINUTES="$(MINUTES)") \
+		$(if $(CUTS),CUTS="$(CUTS)") $(if $(CHIP),INFLIGHT_ESP32_CHIP="$(CHIP)") \
 		$(if $(MICROPYTHON),INFLIGHT_ESP32_MICROPYTHON="$(MICROPYTHON)") \
 		$(VENV)/python -m pytest host_tests/emulated_boards -k esp32 $(ARGS)
 
-figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board (PICOW_UF2=firmware of one's own, ARGS="heap wake")
+figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board (PICOW_UF2=firmware of one's own, ARGS=heap)
 	$(SETUP) firmware
 	@$(OWN) $(VENV)/python -m dev.pico_w.figures $(ARGS)
 

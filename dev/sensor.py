@@ -17,7 +17,7 @@ _AGAIN = 75  # how the unix board says that it wants to be started again
 def main(config: Path):
     """Runs until Ctrl-C. The journal stands in ~/.inflight/<device>, beside a copy of CONFIG."""
     if not config.is_file():
-        raise typer.BadParameter(f"no file {config}: write one, firmware/README.md tells the fields")
+        raise typer.BadParameter(f"no file {config}: write one, docs/configuration.md tells the fields")
     home = Path(os.environ.get("INFLIGHT_HOME") or Path.home() / ".inflight" / config.stem)
     home.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(config, home / "config.json")

@@ -47,7 +47,7 @@ class App(Node):
 
     def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
         super().__init__(board, config, journal, client, flash, sources, began, crash)
-        self._subscribe()
+        self.subscribe()
         self._telemetry = Timer(config.interval_ms)
         self._health = Timer(config.health_ms)
         self._wifi = Timer(_WIFI_MS)

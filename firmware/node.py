@@ -77,8 +77,8 @@ class Node:
         board.reset_cause()
         log.level = log.LEVELS.index(config.log)
 
-    def _subscribe(self):
-        # Before the client connects, so that no command comes before its handler.
+    def subscribe(self):
+        """Subscribes to the device's commands: before the client connects, so that none comes before its handler."""
         self.client.subscribe(self._base + "command/#", 2, self._on_command)
         if self.config.update_keys:
             import updates

@@ -170,7 +170,7 @@ class SleepingApp(Node):
         return False
 
     def _connect(self):
-        self._subscribe()  # not earlier: it loads modules, and readings do not wait for these
+        self.subscribe()  # not earlier: it loads modules, and readings do not wait for these
         self._keep_time()  # first: TLS needs it
         try:
             self.client.connect()

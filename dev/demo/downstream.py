@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from inflight_tools.fleet.spark.landing import LocalLanding
+from inflight_tools.fleet.spark.landing import LandingFiles
 
 from .subscriber import number
 
@@ -119,16 +119,17 @@ class Downstream:
         return set().union(*(_numbers(file) for place in places for file in self.folder.glob(place)))
 
     def finish(self):
-        """Waits until Spark has processed all messages, and makes the report. Returns its facts; the page is
-        report.html in the folder. If Spark was never killed, because it had no batch in time, it is killed now."""
+        """Waits until Spark has processed all messages, kills it, and makes the report. Returns its facts; the page is
+        report.html in the folder. If Spark was never killed before, because it had no batch in time, it is killed and
+        started again first."""
         self.collector.stop()
         if not self.spark.kills:
             self.spark.wait(self.batches)
             self.spark.off()
             self.spark.on()
-        unread = LocalLanding(self.folder / "landing", self.folder / "tables").unread
+        unread = LandingFiles(self.folder / "landing", self.folder / "tables").unread
         self.spark.wait(lambda: not unread())
-        self.spark.stop()
+        self.spark.off()
         facts = self.folder / "facts.json"
         page = (*_FLEET, "report", *self._of, "--grace", 0, "--json")
         _Program(self.folder / "report.log", *page, out=facts).run()

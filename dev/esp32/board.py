@@ -13,33 +13,15 @@ from pathlib import Path
 from dev.patience import Patience
 
 from . import emulator, power
+from .chip import CHIP, MAC
 from .console import Console
 
 SSID = "PICSimLabWifi"  # an access point without a key
 HOST = "192.168.4.2"  # what the board dials to reach 127.0.0.1 here
 _NETWORK = "192.168.4.0/24"
-_MAC = bytes.fromhex("240ac4000001")
-_FUSES = 124  # bytes
 _QMP_S = 30
-_DOWNLOAD = ("-global", "driver=esp32.gpio,property=strap_mode,value=0x0f")  # as with the BOOT button held
-_NO_WATCHDOGS = ("-global", "driver=timer.esp32.timg,property=wdt_disable,value=true")
-
-
-def _crc8(data):
-    crc = 0
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ 0x8C if crc & 1 else crc >> 1
-    return crc
-
-
-def fuses(mac):
-    """The eFuses of a board whose Wi-Fi address is `mac`: its identity."""
-    content = bytearray(_FUSES)
-    content[4:10] = mac[::-1]
-    content[10] = _crc8(mac)
-    return bytes(content)
+_DOWNLOAD = ("-global", f"driver={CHIP.name}.gpio,property=strap_mode,value={CHIP.download}")
+_NO_WATCHDOGS = ("-global", f"driver=timer.{CHIP.name}.timg,property=wdt_disable,value=true")
 
 
 class Board:
@@ -48,15 +30,15 @@ class Board:
     it has printed; notes: the numbers that it printed after the word NOTE; port: where pyserial finds its serial line.
     power: of this life, after switch_on(watched=True)."""
 
-    def __init__(self, flash, mac=_MAC, watchdogs=False, network=True):
+    def __init__(self, flash, mac=MAC, watchdogs=False, network=True):
         self._folder = tempfile.TemporaryDirectory(prefix="esp32-")
         self._flash = Path(self._folder.name) / "flash"
         self._fuses = Path(self._folder.name) / "fuses"
         self._qmp = str(Path(self._folder.name) / "qmp")
         self._flash.write_bytes(flash)
-        self._fuses.write_bytes(fuses(mac))
+        self._fuses.write_bytes(CHIP.fuses(mac))
         self._options = (() if watchdogs else _NO_WATCHDOGS) + (
-            ("-nic", f"user,model=esp32_wifi,net={_NETWORK},id=net0") if network else ()
+            ("-nic", f"user,model={CHIP.wifi},net={_NETWORK},id=net0") if network else ()
         )
         self._words = self._flash.with_name("words")  # what QEMU itself has to say
         self._process = None
@@ -121,10 +103,10 @@ class Board:
     def _command(self, line, watched, download):
         return [
             *emulator.command(),
-            *("-machine", "esp32", "-display", "none", "-monitor", "none", "-no-user-config"),
+            *("-machine", CHIP.machine, "-display", "none", "-monitor", "none", "-no-user-config"),
             *("-drive", f"file={self._flash},if=mtd,format=raw"),
             *("-drive", f"file={self._fuses},if=none,format=raw,id=efuse"),
-            *("-global", "driver=nvram.esp32.efuse,property=drive,value=efuse"),
+            *("-global", f"driver={CHIP.efuse},property=drive,value=efuse"),
             *("-chardev", f"socket,id=line,fd={line}", "-serial", "chardev:line"),
             *("-qmp", f"unix:{self._qmp},server=on,wait=off"),
             *self._options,

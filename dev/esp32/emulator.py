@@ -1,4 +1,4 @@
-"""The emulator: a qemu-system-xtensa that knows the ESP32 with its flash and its Wi-Fi."""
+"""The emulator: a QEMU that knows the chip with its flash and its Wi-Fi."""
 
 import os
 import shlex
@@ -6,16 +6,16 @@ import shutil
 import subprocess
 from functools import cache
 
-from dev.esp32 import image
 from dev.firmware_image import NoImage
 
-PROGRAM = "qemu-system-xtensa"
+from .chip import CHIP, FIRMWARE
+
 _PROBE_S = 60
 # What has to be there: (options that show it, what they print then, what is missing otherwise).
 _NEEDS = (
-    (("-machine", "help"), "\nesp32 ", "the machine esp32"),
-    (("-machine", "none", "-device", "esp32_wifi,help"), "netdev=", "the ESP32's Wi-Fi (esp32_wifi)"),
-    (("-machine", "none", "-device", "nvram.esp32.efuse,help"), "drive=", "the ESP32's eFuses"),
+    (("-machine", "help"), f"\n{CHIP.machine} ", f"the machine {CHIP.machine}"),
+    (("-machine", "none", "-device", "esp32_wifi,help"), "netdev=", "the chip's Wi-Fi (esp32_wifi)"),
+    (("-machine", "none", "-device", f"{CHIP.efuse},help"), "drive=", "the chip's eFuses"),
     (("-trace", "help"), "m25p80_page_program", "trace events of the flash chip"),
 )
 
@@ -27,11 +27,11 @@ class NoEmulator(RuntimeError):
 @cache
 def command():
     """The emulator as a list of words: QEMU_ESP32, which may add options (-L and the folder of its ROM files), or
-    qemu-system-xtensa in PATH. Raises NoEmulator."""
-    words = shlex.split(os.environ.get("QEMU_ESP32", "")) or [PROGRAM]
+    the chip's QEMU in PATH. Raises NoEmulator."""
+    words = shlex.split(os.environ.get("QEMU_ESP32", "")) or [CHIP.program]
     program = shutil.which(words[0])
     if not program:
-        raise NoEmulator(f"no {words[0]}: name a {PROGRAM} with a machine esp32 in QEMU_ESP32")
+        raise NoEmulator(f"no {words[0]}: name a {CHIP.program} with a machine {CHIP.machine} in QEMU_ESP32")
     words = [program, *words[1:]]
     missing = [what for options, shows, what in _NEEDS if shows not in _output([*words, *options])]
     if missing:
@@ -51,7 +51,7 @@ def unavailable():
     """Why there is no emulated ESP32 here; empty when there is one."""
     try:
         command()
-        image.FIRMWARE.find()
+        FIRMWARE.find()
     except (NoEmulator, NoImage) as e:
         return str(e)
     return ""

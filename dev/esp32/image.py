@@ -1,28 +1,12 @@
 """What the flash of the emulated ESP32 holds when it is switched on for the first time."""
 
-import os
-
-from dev.firmware_image import FirmwareImage
 from dev.littlefs_files import unpack as unpack_volume
 from inflight_tools.boards.images.esp32 import TABLE, TABLE_SIZE, Esp32Image, read_table
 from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.variants import variant
 
-_IMAGES = {
-    "1.26.1": FirmwareImage(
-        "ESP32",
-        "ESP32_GENERIC-20250911-v1.26.1.bin",
-        1_734_416,
-        "6b5272b6edd15fc4d1627ec559a27a5d5a7b86e5ea7f8013941eb10c877edd4e",
-    ),
-    "1.23.0": FirmwareImage(
-        "ESP32",
-        "ESP32_GENERIC-20240602-v1.23.0.bin",
-        1_734_240,
-        "5e442176c7e90347aa102915077dda59f795af190f907f3919ee1e4e57984716",
-    ),
-}
-FIRMWARE = _IMAGES[os.environ.get("INFLIGHT_ESP32_MICROPYTHON", "1.26.1")]
+from .chip import CHIP, FIRMWARE
+
 FLASH_SIZE = 4 * 1024 * 1024
 UNUSED = 0xF000  # a partition, phy_init, that the firmware brings and does not use
 _PROG = 32
@@ -32,15 +16,15 @@ def bare(firmware=None):
     """The flash with nothing but the firmware."""
     flash = bytearray(b"\xff") * FLASH_SIZE
     firmware = firmware or FIRMWARE.find().read_bytes()
-    base = variant("esp32").bootloader
+    base = CHIP.bootloader
     flash[base : base + len(firmware)] = firmware
     return flash
 
 
 def finished(files, ota=False):
     """The flash with what `make image` writes: it has a partition for the journal, with `ota` two for firmware."""
-    whole = Esp32Image(variant("esp32"), FIRMWARE.find().read_bytes(), files, ota=ota).file()
-    return bytearray(b"\xff") * variant("esp32").bootloader + whole
+    whole = Esp32Image(variant(CHIP.name), FIRMWARE.find().read_bytes(), files, ota=ota).file()
+    return bytearray(b"\xff") * CHIP.bootloader + whole
 
 
 def stock(files):
@@ -58,8 +42,19 @@ def unpack(flash):
     return unpack_volume(flash[start:end], _PROG)
 
 
+def volumes(flash):
+    """(file system, bytes of a page, partition for the journal or None) in the flash."""
+    start, end = _file_system(flash)
+    own = _table(flash).find("mqtt")
+    return flash[start:end], _PROG, flash[own.offset : own.offset + own.size] if own else None
+
+
+def _table(flash):
+    return read_table(bytes(flash[TABLE : TABLE + TABLE_SIZE]), FLASH_SIZE)
+
+
 def _file_system(flash):
     """Where it begins and ends: the firmware has it behind all partitions if none is for it."""
-    table = read_table(bytes(flash[TABLE : TABLE + TABLE_SIZE]), FLASH_SIZE)
+    table = _table(flash)
     own = table.find("vfs")
     return (own.offset, own.offset + own.size) if own else (table.next_part_offset(), FLASH_SIZE)

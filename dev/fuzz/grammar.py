@@ -1,5 +1,6 @@
 """Generates inputs of each target. Every function has an argument random.Random and returns bytes."""
 
+from . import packets5
 from .packets import packet, stream
 
 _LEVELS = (b"", b"a", b"b", b"+", b"#", b"a+", b"$SYS", b"\xc3\xbc", b"\xff", b"\0", b"long" * 9)
@@ -7,6 +8,10 @@ _LEVELS = (b"", b"a", b"b", b"+", b"#", b"a+", b"$SYS", b"\xc3\xbc", b"\xff", b"
 
 def decoder(rng):
     return bytes((rng.randrange(256),)) + stream(rng)
+
+
+def decoder5(rng):
+    return bytes((rng.randrange(256),)) + packets5.stream(rng)
 
 
 def topic(rng):
@@ -41,24 +46,33 @@ def mount(rng):
 
 
 def session(rng):
+    return _session(rng, packet, _to, b"")
+
+
+def session5(rng):
+    return _session(rng, packets5.packet, _to_5, b"\0")
+
+
+def _session(rng, make, to, properties):
     out = bytearray((rng.randrange(256), *(rng.randrange(0x80, 0xA0) for _ in range(rng.randrange(4)))))
     for _ in range(rng.randrange(1, 5)):
         out.append(0xA0 | rng.choice((0, 1, 1, 2)))
         for _ in range(rng.randrange(8)):
-            out += _move(rng)
+            out += _move(rng, make, to)
         if rng.random() < 0.1:  # a full journal, and a broker that sends no PUBREL
             out += bytes(rng.choices((0x80, 0x81, 0x9E, 0x9F), k=8)) + b"".join(
-                b"\x08\x34\x06\0\1t\0" + bytes((k,)) + b"x" for k in range(1, rng.randrange(2, 24))
+                bytes((8 + len(properties), 0x34, 6 + len(properties))) + b"\0\1t\0" + bytes((k,)) + properties + b"x"
+                for k in range(1, rng.randrange(2, 24))
             )
         if rng.random() < 0.2:
             out.append(rng.randrange(0xC0, 0xD0))
     return bytes(out)
 
 
-def _move(rng):
+def _move(rng, make, to):
     kind = rng.random()
     if kind < 0.4:
-        said = (packet(rng, 0.05) if rng.random() < 0.8 else _to(rng))[:0x7F]
+        said = (make(rng, 0.05) if rng.random() < 0.8 else to(rng))[:0x7F]
         return bytes((len(said),)) + said
     return bytes((rng.randrange(0xD0, 0xE0) if kind < 0.7 else rng.randrange(0x80, 0xC8),))
 
@@ -69,6 +83,21 @@ def _to(rng):
     if rng.random() < 0.5:
         return b"\x62\x02" + number
     return bytes((0x34 | rng.choice((0, 8)),)) + b"\x06\x00\x01t" + number + b"x"
+
+
+def _to_5(rng):
+    # Refusals besides, also a DISCONNECT with 95.
+    number = b"\0" + bytes((rng.randrange(1, 4),))
+    how = rng.random()
+    if how < 0.3:
+        return b"\x62\x02" + number
+    if how < 0.6:
+        return bytes((0x34 | rng.choice((0, 8)),)) + b"\x07\x00\x01t" + number + b"\0x"
+    if how < 0.9:
+        return (
+            bytes((rng.choice((0x40, 0x50)), 3)) + number + bytes((rng.choice((0x80, 0x87, 0x91, 0x93, 0x97, 0x99)),))
+        )
+    return b"\xe0\x01\x95"
 
 
 _COMMANDS = (b"ping", b"interval", b"reboot", b"", b"?", b"a/b", b"x" * 200, b"\xc3\xbc" * 30)

@@ -65,10 +65,11 @@ def _body(rng, kind):
     return flags, mid(rng) + (bytes(rng.choices((0, 1, 2, 128), k=rng.choice((1, 1, 2, 9)))) if kind == SUBACK else b"")
 
 
-def packet(rng, wrong=0.2):
-    """One packet; the share `wrong` of packets has an invalid field."""
-    kind = rng.choice(_KINDS)
-    flags, body = _body(rng, kind)
+def packet(rng, wrong=0.2, kinds=_KINDS, make=_body):
+    """One packet of these kinds, whose flags and body make() gives; the share `wrong` of packets has an invalid
+    field."""
+    kind = rng.choice(kinds)
+    flags, body = make(rng, kind)
     if rng.random() >= wrong:
         return bytes((kind << 4 | flags,)) + varint(len(body)) + body
     n, digits = len(body), 1
@@ -88,22 +89,22 @@ def packet(rng, wrong=0.2):
     elif how == 6 and len(body) > 1:
         body = rng.choice((b"\0\0", b"\xff\xff", len(body).to_bytes(2, "big"))) + body[2:]
     elif how == 7:
-        body = _with_a_bit_flipped(rng, body)
+        body = with_a_bit_flipped(rng, body)
     else:
         body += rng.randbytes(rng.randrange(1, 5))
         n = len(body)
     return bytes((kind << 4 | flags,)) + varint(n, digits) + body
 
 
-def _with_a_bit_flipped(rng, data):
+def with_a_bit_flipped(rng, data):
     out = bytearray(data)
     if out:
         out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
     return bytes(out)
 
 
-def stream(rng, most=2):
+def stream(rng, most=2, make=packet):
     """A sequence of packets, sometimes incomplete."""
     wrong = rng.choice((0, 0.1, 0.5))
-    data = b"".join(packet(rng, wrong) for _ in range(rng.randrange(1, most + 1)))
+    data = b"".join(make(rng, wrong) for _ in range(rng.randrange(1, most + 1)))
     return data[: rng.randrange(len(data) + 1)] if rng.random() < 0.2 else data

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dev.certificates import der, server_context
 from dev.demo import mosquitto
-from dev.pico_w import copies, filesystem, image, mounting, own, sensor, waking
+from dev.pico_w import copies, filesystem, image, mounting, own, sensor
 from dev.pico_w.board import Board
 from dev.subscriber import Subscriber
 from dev.tls_proxy import tls_proxy
@@ -75,8 +75,10 @@ def measure(folder, firmware):
             secure = {"host": sensor.TLS_HOST, "port": relay.port, "tls_ca": "/ca.der"}
             yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": der(ca)})
         for one in firmware:
-            for what, free in zip(("boot", "import of client and journal"), at_the_prompt(True, one.path), strict=True):
-                yield f"after {what}, {one.frozen.what} frozen", free
+            if not one.frozen.board:  # else the application has started by then
+                boot, imported = at_the_prompt(True, one.path)
+                yield "after boot, library frozen", boot
+                yield "after import of client and journal, library frozen", imported
             yield f"the sensor, connected, {one.frozen.what} frozen", of_a_sensor(broker, {}, firmware=one)
 
 
@@ -90,7 +92,7 @@ def _table(title, unit, figures):
     return table
 
 
-PARTS = ("heap", "mount", "wake")
+PARTS = ("heap", "mount")
 
 
 def main():
@@ -112,11 +114,6 @@ def main():
         tables = {
             "heap": ("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name), firmware)),
             "mount": ("To mount its journal, beside the time of the flash itself", "ms", mounting.times()),
-            "wake": (
-                "A wake of a sensor that sleeps, beside the time of flash and radio",
-                "ms",
-                waking.times(firmware),
-            ),
         }
         found = [_table(*tables[part]) for part in PARTS if part in parts]
     Console().print(*found)

@@ -45,22 +45,16 @@ class _Bus(GSPIBus):
 
 
 class Radio(Cyw43439):
-    """`gateway` is the network behind the access point. on_frame(frame) is told of each frame for the board."""
+    """`gateway` is the network behind the access point."""
 
     def __init__(self):
         super().__init__()
         self.bus = _Bus()
         self.gateway = None
-        self.on_frame = None
 
     def attach(self, rp2040):
         super().attach(rp2040)
-        self.gateway = self.bus.nat_bridge = Gateway(rp2040, self._receive)
-
-    def _receive(self, frame):
-        if self.on_frame:
-            self.on_frame(frame)
-        self.bus.queue_rx_ethernet_frame(frame)
+        self.gateway = self.bus.nat_bridge = Gateway(rp2040, self.bus.queue_rx_ethernet_frame)
 
     def vanish(self):
         """The access point goes, and all connections with it."""

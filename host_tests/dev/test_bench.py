@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import keyword
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,10 +13,12 @@ from typer.testing import CliRunner
 from dev.bench import benchmark
 from dev.bench.figures import measure, peers
 from dev.bench.figures.plot import svg
-from dev.bench.figures.run import Code, Failed, responder
+from dev.bench.figures.run import OURS, Code, Failed, responder
 from dev.bench.figures.show import tables
 from dev.demo.mosquitto import unavailable
 from dev.runtimes import runtime
+from inflight_tools.boards.bundle import LIB
+from inflight_tools.boards.rename import mentioned
 
 HERE = Path(__file__).parent
 
@@ -77,6 +80,23 @@ def test_another_client_stands_beside_ours_in_every_row(measured):
     assert "Inflight | umqtt.simple |" in text
     goals = [line for line in text.splitlines() if line.startswith("| ")][:20]
     assert len({line.count("|") for line in goals[:18]}) == 1
+
+
+def test_another_client_does_not_make_ours_larger(tmp_path):
+    """Whatever names it has inside."""
+    names = mentioned((LIB / "inflight/session.py").read_text()) - mentioned((HERE / "standin_peer.py").read_text())
+    text = (HERE / "standin_peer.py").read_text() + "".join(
+        f"    {name} = 0\n" for name in sorted(names) if _is_name(name)
+    )
+    (tmp_path / "umqtt").mkdir()
+    (tmp_path / "umqtt/simple.py").write_text(text)
+    interpreter = benchmark.best_runtime()
+    alone, beside = Code(tmp_path / "1", interpreter), Code(tmp_path / "2", interpreter, peers.find(tmp_path))
+    assert sum(beside.sizes[OURS].values()) <= sum(alone.sizes[OURS].values()) * 1.001
+
+
+def _is_name(word):
+    return word.isidentifier() and not keyword.iskeyword(word)
 
 
 HANGS = "import time\ntime.sleep(1000)\n"

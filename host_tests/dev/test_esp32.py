@@ -8,7 +8,8 @@ import stat
 import pytest
 
 from dev.esp32 import emulator, power
-from dev.esp32.board import fuses, line
+from dev.esp32.board import line
+from dev.esp32.chip import CHIP, CHIPS
 from dev.esp32.console import Console
 from dev.power import HOW
 from host_tests.waiting import wait_for
@@ -21,7 +22,7 @@ def qemu(monkeypatch, tmp_path):
     """Makes a program that answers the emulator's options with what it `knows`, and names it."""
 
     def make(*knows):
-        program = tmp_path / emulator.PROGRAM
+        program = tmp_path / CHIP.program
         program.write_text(
             "#!/bin/sh\ncase $* in\n" + "".join(f"*'{o}'*) echo '\n{a}';;\n" for o, a in knows) + "esac\n"
         )
@@ -49,7 +50,7 @@ def test_the_emulator_that_is_named_is_taken_with_its_options(qemu):
 
 def test_what_an_emulator_lacks_is_said(qemu):
     qemu(ALL[0], ALL[3])
-    lacks = re.escape("lacks the ESP32's Wi-Fi (esp32_wifi), the ESP32's eFuses: name another one in QEMU_ESP32")
+    lacks = re.escape("lacks the chip's Wi-Fi (esp32_wifi), the chip's eFuses: name another one in QEMU_ESP32")
     with pytest.raises(emulator.NoEmulator, match=lacks):
         emulator.command()
 
@@ -57,13 +58,13 @@ def test_what_an_emulator_lacks_is_said(qemu):
 def test_without_an_emulator_it_says_how_to_name_one(qemu, monkeypatch, tmp_path):
     monkeypatch.delenv("QEMU_ESP32", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert (
-        emulator.unavailable() == f"no {emulator.PROGRAM}: name a {emulator.PROGRAM} with a machine esp32 in QEMU_ESP32"
-    )
+    assert emulator.unavailable() == f"no {CHIP.program}: name a {CHIP.program} with a machine esp32 in QEMU_ESP32"
 
 
-def test_the_identity_is_in_the_fuses():
-    assert fuses(bytes.fromhex("240ac4000001"))[4:11].hex() == "010000c40a24be"
+@pytest.mark.parametrize("name, at, wanted", [("esp32", 4, "010000c40a24be"), ("esp32c3", 24, "010000c40a24")])
+def test_the_identity_is_in_the_fuses(name, at, wanted):
+    fuses = CHIPS[name].fuses(bytes.fromhex("240ac4000001"))
+    assert fuses[at : at + len(wanted) // 2].hex() == wanted
 
 
 # --- power: a trace that is written here ---

@@ -17,12 +17,20 @@ def test_decoder():
     played("decoder")
 
 
+def test_decoder5():
+    played("decoder5")
+
+
 def test_topic():
     played("topic")
 
 
 def test_session():
     played("session")
+
+
+def test_session5():
+    played("session5")
 
 
 def test_firmware():
@@ -35,7 +43,7 @@ def test_mount():
 
 def test_numbers_tell_outcomes_apart():
     """Different outcomes have different numbers."""
-    for name in ("decoder", "session", "mount"):
+    for name in ("decoder", "decoder5", "session", "session5", "mount"):
         numbers = [number for target, number, _ in entries(CORPUS) if target == name]
         assert len(set(numbers)) * 2 > len(numbers), name
     eq([number for _, number, _ in entries(CORPUS) if number is None], [])

@@ -143,16 +143,6 @@ def test_malformed():
         refused(data, MALFORMED)
 
 
-def test_flags_of_a_message_whose_topic_is_skipped():
-    """[MQTT5-3.3.1-2] [MQTT5-3.3.1-4] Its payload is longer than the buffer, and so is what stands in front of it."""
-    for topic, properties in (("t" * 100, b"\0"), ("t", block((0x26, ("n" * 50, "v" * 50))))):
-        for qos in range(3):
-            data = wire.publish(topic, bytes(300), qos, qos and 7, 0, 0, properties)
-            for flags in range(16):
-                if flags & 6 == 6 or flags & 14 == 8:
-                    refused(bytes((0x30 | flags,)) + data[1:], MALFORMED)
-
-
 def test_protocol_errors():
     """[MQTT5-2.2.1-4] [MQTT5-3.3.2-1] [MQTT5-3.14.2-2] Well formed, and not allowed: id 0, no topic, properties."""
     for data in (
@@ -214,6 +204,22 @@ def test_properties_longer_than_the_buffer():
             for most in (1, 7, 1 << 20):
                 found = events(wire.pingresp() + data + wire.puback(3), 128, most)
                 eq([found[1][:4], found[2]], [[PUBLISH, qos << 1, b"", qos and 9], [PUBACK, 3, 0]])
+
+
+def test_the_shortest_remaining_length():
+    """[MQTT5-1.5.5-1] Any other one is malformed."""
+    for data in (b"\xd0\x80\0", b"\x40\x82\0\0\1", b"\xe0\xc5\0" + bytes(100), b"\x30\x84\x80\0\0\1t\0"):
+        refused(data, MALFORMED, 64)
+    same(wire.publish("t", bytes(124), properties=b"\0"), [[PUBLISH, 0, b"t", 0, bytes(124), 124]], 256)
+
+
+def test_flags_of_a_long_message():
+    """[MQTT5-3.3.1-2] [MQTT5-3.3.1-4] They are checked, too, where there is no space for its topic."""
+    for topic in ("t", "t" * 50):
+        body = wire.string(topic) + b"\0\1" + b"\0" + bytes(100)
+        for flags in (6, 7, 14, 15, 8, 9):
+            refused(wire.packet(0x30 | flags, body), MALFORMED, 64)
+    refused(wire.packet(0x32, wire.string("t" * 50) + b"\0\1"), MALFORMED, 64)  # without properties
 
 
 def test_properties_end_behind_a_long_message():

@@ -29,9 +29,14 @@ def ring_of(flash):
     """Returns (places of the journal's blocks in the ring's order, a model of them)."""
     places = [at for at in range(0, len(flash), BLOCK) if flash.startswith(b"IFJ", at)]
     places.sort(key=lambda at: int.from_bytes(flash[at + 8 : at + 12], "little"))
+    return places, model_of(flash, places)
+
+
+def model_of(flash, places):
+    """A model of the blocks of `flash` at `places`, as a ring in that order."""
     ring = NorFlash(len(places), BLOCK)
     ring.data = bytearray().join(flash[at : at + BLOCK] for at in places)
-    return places, ring
+    return ring
 
 
 def with_ring(flash, places, ring):

@@ -3,6 +3,7 @@ each operation of a life that had no cut."""
 
 import hashlib
 import random
+from typing import NamedTuple
 
 from dev.power import Plan
 from update_record import TRIAL, Record, unpack
@@ -11,28 +12,52 @@ _DIGEST = 32
 _ENTRY = 1 + 4 + _DIGEST  # bytes of a file in an image's index, beside its path
 
 
-class History:
-    """The flash of a board that began with the bytes `before`; note() is told of each operation."""
+class Cut(NamedTuple):
+    """The power goes at an operation of the flash."""
 
-    def __init__(self, before):
-        self.flash = before
+    how: str
+    flash: bytes  # what it leaves
+    address: int  # of the operation
+    before: bytes  # the flash before the operation, and after it if the power stays
+    after: bytes
+    notes: list  # of the board until then
+
+
+class History:
+    """The flash of a board that began with the bytes `before`; note() is told of each operation. notes: the list to
+    which the board's notes are appended."""
+
+    def __init__(self, before, notes=()):
+        self.notes = notes
+        self._before = before
         self._operations = []
+
+    @property
+    def flash(self):
+        """What the last operation leaves."""
+        flash = bytearray(self._before)
+        for _, address, old, new, _ in self._operations:
+            flash[address : address + len(old)] = new
+        return bytes(flash)
 
     def note(self, *operation):
         """An operation: kind, address, what was there and what is there now."""
-        self._operations.append(operation)
+        self._operations.append((*operation, len(self.notes)))
 
     def cuts(self, seed):
-        """Yields (how the power goes, content of the flash then) for each operation, which the cut tears or not.
-        Afterwards `flash` is what the last one leaves."""
+        """Yields the Cut at each operation, which it tears or not."""
         dice = random.Random(seed)
-        flash = bytearray(self.flash)
-        for kind, address, old, new in self._operations:
+        flash = self._before
+        for kind, address, old, new, noted in self._operations:
             how = dice.choice(("torn", "after"))  # before one is after the one before
-            flash[address : address + len(old)] = Plan(1, how, dice.random()).left_behind(old, new)
-            yield f"{kind} {how}", bytes(flash)
-            flash[address : address + len(old)] = new
-        self.flash = bytes(flash)
+            left = _with(flash, address, Plan(1, how, dice.random()).left_behind(old, new))
+            after = _with(flash, address, new)
+            yield Cut(f"{kind} {how}", left, address, flash, after, list(self.notes[:noted]))
+            flash = after
+
+
+def _with(flash, address, content):
+    return flash[:address] + content + flash[address + len(content) :]
 
 
 def newest(files):

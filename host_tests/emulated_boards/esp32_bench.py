@@ -5,11 +5,12 @@ from contextlib import contextmanager
 
 from dev.esp32 import image, sensor
 from dev.esp32.board import Board
+from dev.esp32.chip import CHIP
 from host_tests.emulated_boards.judge import ASLEEP, MOUNT, READY
 from inflight_tools.boards.bundle import files
 
 _MAKE_JOURNAL = 998  # a task
-VARIANT, FIRMWARE, SENSOR = "esp32", image.FIRMWARE, sensor
+VARIANT, FIRMWARE, SENSOR = CHIP.name, image.FIRMWARE, sensor
 WHERE = "partition"  # the journal of an image is
 HEAP, BOOT_HEAP = 70_000, 160_000  # bytes that a connected sensor leaves at least, and the firmware itself
 _S = 300
@@ -44,6 +45,11 @@ def cold(flash, work):
 def unpack(flash):
     """{path: content} of all files in the flash."""
     return image.unpack(flash)
+
+
+def volumes(flash):
+    """(file system, bytes of a page, partition for the journal or None) in the flash."""
+    return image.volumes(flash)
 
 
 @contextmanager

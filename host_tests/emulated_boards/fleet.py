@@ -1,15 +1,17 @@
 """The owner of a board that updates itself: what he makes and announces, and what its board publishes of that."""
 
+import json
 import queue
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from host_tests.emulated_boards.tasks import CODE, harness
 from inflight_tools.boards.bundle import compile_mpy, files
+from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.images.variants import variant
 from inflight_tools.update import keys, release
 
-GOOD, BROKEN = "good", "bad"
+GOOD, BROKEN, REFUSED = "good", "bad", "refused"
 
 
 class Fleet:
@@ -30,7 +32,11 @@ class Fleet:
             "keepalive": 0,
         } | fields  # emulated boards are slow
         config = self._sensor.config(self._port, "box", update_keys=[keys.public(self.key)], **often)
-        return files(board) | harness(board) | {"/main.py": (CODE / "updated.py").read_bytes(), "/config.json": config}
+        found = files(board)
+        # By this record the second release makes space for itself.
+        recorded = json.dumps({path: sha(content) for path, content in found.items()}).encode()
+        own = {"/main.py": (CODE / "updated.py").read_bytes(), "/config.json": config, RECORD: recorded}
+        return found | harness(board) | own
 
     def release(self, number, outcome):
         board = self._sensor.BOARD
@@ -58,5 +64,5 @@ class Outcomes:
                 _, kind, fields = self._server.events.get_nowait()
             except queue.Empty:
                 return self.told.get(number)
-            if kind == "release" and fields["state"] in (GOOD, BROKEN):
+            if kind == "release" and fields["state"] in (GOOD, BROKEN, REFUSED):
                 self.told[fields["release"]] = fields["state"]

@@ -47,7 +47,7 @@ class Cuts:
 
         async def life(board):
             plan(board.power)
-            await board.until(lambda: board.power.cut or _accepted(board.notes), _LIFE_S, "a message, or the power cut")
+            await board.until(lambda: board.power.cut or accepted(board.notes), _LIFE_S, "a message, or the power cut")
             board.power.cut_in(longest)
             await board.until(lambda: board.power.cut, _LIFE_S, "the power cut")
             return board.snapshot(), board.notes, board.power.cut
@@ -86,7 +86,7 @@ class Cuts:
             with Subscriber(port, topic, f"last{task}") as subscriber:
 
                 def caught_up():
-                    own = min((note >> 2 for note in _accepted(board.notes)), default=_NONE)
+                    own = min((note >> 2 for note in accepted(board.notes)), default=_NONE)
                     levels = {one.qos for one in list(subscriber.messages) if one.fields.get("seq", -1) >= own}
                     return levels >= {1, 2} and over(subscriber)
 
@@ -101,12 +101,12 @@ class Cuts:
     def ended(self, how, notes):
         """A life has ended `how`; its notes tell what was accepted."""
         self.cuts[how] += 1
-        told = {note >> 2: note & 3 for note in _accepted(notes)}
+        told = {note >> 2: note & 3 for note in accepted(notes)}
         self.reused += self.accepted.keys() & told.keys()
         self.accepted |= told
 
 
-def _accepted(notes):
+def accepted(notes):
     """Those notes that tell of a message."""
     return [note for note in notes if note < MARKS]
 

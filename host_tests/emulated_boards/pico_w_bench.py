@@ -40,6 +40,11 @@ def unpack(flash):
     return filesystem.unpack(flash)
 
 
+def volumes(flash):
+    """(file system, bytes of a page, partition for the journal or None) in the flash."""
+    return flash[filesystem.START : filesystem.START + filesystem.SIZE], filesystem.PAGE, None
+
+
 @contextmanager
 def bare(uf2=None):
     """The port of a board with nothing but its firmware, MicroPython's own or that in the file `uf2`."""

@@ -57,11 +57,15 @@ def test_the_newer_record_counts_unless_it_is_damaged():
 
 
 def test_each_operation_is_cut_once():
-    history = History(b"\xff" * 8)
+    notes = [7]
+    history = History(b"\xff" * 8, notes)
     history.note("program", 2, b"\xff\xff", b"\x00\x01")
+    notes.append(8)
     history.note("erase", 4, b"\xff" * 4, b"\xff" * 4)
     history.note("program", 0, b"\xff", b"\x02")
-    states = list(history.cuts(seed=1))
-    assert [how.split()[0] for how, _ in states] == ["program", "erase", "program"]
-    assert states[1][1] == b"\xff\xff\x00\x01" + b"\xff" * 4
-    assert history.flash == b"\x02\xff\x00\x01" + b"\xff" * 4
+    notes.append(9)
+    cuts = list(history.cuts(seed=1))
+    assert [cut.how.split()[0] for cut in cuts] == ["program", "erase", "program"]
+    assert [cut.notes for cut in cuts] == [[7], [7, 8], [7, 8]]
+    assert cuts[1].flash == cuts[2].before == b"\xff\xff\x00\x01" + b"\xff" * 4
+    assert cuts[2].after == b"\x02\xff\x00\x01" + b"\xff" * 4

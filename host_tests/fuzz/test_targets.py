@@ -5,18 +5,30 @@ import random
 import pytest
 
 import inflight.dispatching
+import inflight.long5
 import inflight.packet
+import inflight.refusing5
 import inflight.sector_reader
 import inflight.sectors
 import inflight.session
 import inflight.subscribing
 from dev.fuzz import CORPUS, SHARES, corpus, grammar, target
 from dev.fuzz.attempt import broken, minimized
+from inflight.cursor import Cursor
+from inflight.decoder5 import Decoder5
 from inflight.inbound import Inbound
 from inflight.journal import Journal
 from inflight.outbound import Outbound
 
-SMOKE = {"decoder": 1500, "topic": 3000, "session": 150, "firmware": 400, "mount": 40}
+SMOKE = {
+    "decoder": 1500,
+    "decoder5": 800,
+    "topic": 3000,
+    "session": 150,
+    "session5": 150,
+    "firmware": 400,
+    "mount": 40,
+}
 
 
 def tried(name, n, seed=1):
@@ -68,6 +80,11 @@ DEFECTS = {
     "any text is valid": ("decoder", inflight.packet, "valid", lambda result, *_: True),
     "any Message ID is valid": ("decoder", inflight.packet.Decoder, "_id", None),
     "chunks lose a byte": ("decoder", inflight.packet.Decoder, "bytes_received", None),
+    "a property may come twice": ("decoder5", Cursor, "_once", lambda result, *_: None),
+    "properties are not checked": ("decoder5", Cursor, "check", lambda result, *_: result),
+    "any reason code is one": ("decoder5", Decoder5, "_is_allowed", lambda result, *_: True),
+    "topics of long messages are not skipped": ("decoder5", inflight.long5, "_head_end", lambda result, *_: -1),
+    "a refused message is forgotten": ("session5", inflight.refusing5, "give_up", None),
     "everything matches": ("topic", inflight.dispatching, "matches", lambda result, *_: True),
     "nothing matches": ("topic", inflight.dispatching, "matches", lambda result, *_: False),
     "filters are not checked": ("topic", inflight.subscribing, "encode_filter", None),
@@ -86,6 +103,9 @@ def breakage(what):
     special = {
         "any Message ID is valid": lambda d, i: d.buf[i] << 8 | d.buf[i + 1],
         "chunks lose a byte": lambda d, n: whole(d, n - (n > 3)),
+        "a property may come twice": lambda cursor, kind: None,
+        "properties are not checked": lambda cursor, i, end, where: cursor.start(i, end, where),
+        "a refused message is forgotten": lambda window, address: whole(window, address) and window.remove(0) or 0,
         "filters are not checked": lambda text, limit=65535: text,
         "a PUBREC completes": lambda o, kind, mid: whole(o, 4 if kind == 5 else kind, mid),
         "marks are not durable": lambda j, at, state: None if state == 2 else whole(j, at, state),

@@ -29,7 +29,7 @@ class Decoder5(Decoder):
 
     def next(self):
         try:
-            return super().next()
+            kind = super().next()
         except ProtocolError5:
             raise
         except ProtocolError as e:
@@ -39,6 +39,11 @@ class Decoder5(Decoder):
             if not kind:
                 self._aim()
             return kind
+        if kind and kind != PUBLISH:
+            self.code = self.block = 0
+            if self.at < self.start:
+                self._read_code(kind)
+        return kind
 
     def _id(self, i):
         try:
@@ -65,18 +70,9 @@ class Decoder5(Decoder):
         cursor.start(self.block, len(self.buf), where)
         return cursor
 
-    def _packet(self):
-        kind = super()._packet()
-        if kind and kind != PUBLISH:
-            self._read_code(kind)
-        return kind
-
     def _read_code(self, kind):
         i = self.at
         end = self.start
-        self.code = self.block = 0
-        if i == end:
-            return
         if kind == SUBACK or kind == UNSUBACK:
             i = self._check(i, end, _PLACES[kind])
             self.at = i

@@ -59,7 +59,7 @@ def too_long(d, error):
     size = _size(d)
     if d.left or d._skip >= 0 or kind == PUBLISH or not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
         raise ProtocolError5(str(error), MALFORMED)
-    if kind != DISCONNECT:
+    if kind != DISCONNECT or d.flags:
         raise ProtocolError5("type %d of %d bytes is longer than the buffer" % (kind, size), _TOO_LONG)
     at = d.start + 1 + digits_in(size)
     if at == d.end:
@@ -78,7 +78,7 @@ def _size(d):
         n |= (c & 0x7F) << shift
         shift += 7
         if c < 0x80:
-            return i + 1 - d.start + n
+            return i + 1 - d.start + n if c else 0
     return 0
 
 

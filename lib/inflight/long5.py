@@ -8,8 +8,8 @@ from .packet import Decoder
 def publish_long(d, i, n):
     """A PUBLISH of n bytes begins at d.buf[i], and there will be more. Returns what Decoder.next() does. Its properties
     stand whole in front of the first piece; if there is no space for them, its topic is skipped."""
-    if d.flags & 6 == 6 or d.flags & 14 == 8:  # [MQTT5-3.3.1-4] [MQTT5-3.3.1-2]
-        raise ProtocolError5("PUBLISH flags", MALFORMED)
+    if d.flags & 6 == 6 or d.flags & 14 == 8:
+        raise ProtocolError5("PUBLISH flags", MALFORMED)  # [MQTT5-3.3.1-2] [MQTT5-3.3.1-4]
     behind = _head_end(d, i)
     if behind - i > n:
         raise ProtocolError5("PUBLISH length", MALFORMED)
@@ -17,6 +17,8 @@ def publish_long(d, i, n):
         length = d.buf[i] << 8 | d.buf[i + 1]
         d.n = 0
         d.size = n - 2 - length - (2 if d.flags & 6 else 0)
+        if d.size < 1:
+            raise ProtocolError5("PUBLISH length", MALFORMED)  # it has no properties, not even none
         d._skip = length
         d.start = i + 2
         d.topic_len = 0

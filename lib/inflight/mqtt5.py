@@ -52,14 +52,14 @@ class Outbound5(Outbound):
     quota = 0
 
     def next(self):
-        first = super().next()
-        if first < 0 or self.states[first] & STATE == REL:
-            return first
-        if self.rows <= self.quota or self._unacknowledged() < self.quota:
-            return first
-        for i in range(first, self.rows):
-            if self.states[i] & STATE == REL:
+        states = self.states
+        quota = self.quota
+        stopped = self.rows > quota and self._unacknowledged() >= quota
+        for i in range(self.rows):
+            state = states[i] & STATE
+            if state == REL or (state == SEND and not stopped):
                 return i
+        self.waiting = stopped
         return -1
 
     def _unacknowledged(self):
@@ -69,12 +69,6 @@ class Outbound5(Outbound):
             if state != SEND and state != REL:
                 n += 1
         return n
-
-    def sent(self, i, qos):
-        before_others = self.states[i] & STATE == REL  # a PUBREL does not wait
-        super().sent(i, qos)
-        if before_others:
-            self.waiting = True
 
 
 class Session5(Session):
@@ -158,6 +152,8 @@ class Session5(Session):
                 return 0
             n = super()._send_message(i)
         self._last_mid = self.outbound.mids[i]
+        if self.out.view is not self.out.buf:
+            self.outbound.waiting = True  # a PUBREL has left before others
         return n
 
     def _select(self):
@@ -235,6 +231,12 @@ class Session5(Session):
         return kind
 
     def _handle(self, kind):
+        if kind == packet.PUBACK:
+            self._handle_ack(kind)
+            return
+        if kind == packet.PUBLISH:
+            self._handle_publish()
+            return
         mid = self.decoder.mid
         if kind == packet.CONNACK:
             from .handshake5 import connack

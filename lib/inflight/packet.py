@@ -234,6 +234,8 @@ class Decoder:
             c = buf[i]
             n |= (c & 0x7F) << shift
             shift += 7
+        if not c and shift > 7 and self.protocol_level > 4:
+            raise ProtocolError("remaining length")  # it is not the shortest [MQTT5-1.5.5-1]
         i += 1
         kind = first >> 4
         self.flags = first & 15

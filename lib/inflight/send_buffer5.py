@@ -57,6 +57,7 @@ class SendBuffer5(SendBuffer):
         self.maximum = maximum
         self.maximum_qos = maximum_qos
         self.retain_available = retain_available
+        self._lowers = maximum_qos < 2 or not retain_available
 
     # --- from the application ---
 
@@ -76,19 +77,25 @@ class SendBuffer5(SendBuffer):
         the payload; accepted() makes it one of level 5. Raises ValueError if the broker takes no such packet."""
         self.size = self._whole
         n = super().publish(name, payload, qos, retain, mid)
-        self._whole = self.size
-        if self.size > self.maximum:
+        whole = self._whole = self.size
+        if whole > self.maximum:
             self.forget()  # repeat() does not ask
-            raise ValueError("packet of %d bytes, the broker takes %d" % (self.size, self.maximum))
+            raise ValueError("packet of %d bytes, the broker takes %d" % (whole, self.maximum))
         if qos:
-            remaining = len(name) + 4 + len(payload)
-            longer = remaining + len(self.block)
+            block = len(self.block)
+            shift = 0
+            if whole < 130:
+                longer = whole - 2
+                self.buf[1] = longer - block
+            else:
+                longer = whole - 1 - digits_in(whole)
+                shift = digits_for(longer) - digits_for(longer - block)
+                packet.begin(self.buf, self.buf[0], longer - block, shift)
+            self._block = self._start - block
+            self._shift = shift
             self._remaining = longer if self.rest is None else 0
             self.rest = payload
-            self._block = self._start - len(self.block)
-            self._shift = digits_for(longer) - digits_for(remaining)
-            packet.begin(self.buf, self.buf[0], remaining, self._shift)
-            self.size += len(self._trailer) - len(self.block) - self._shift
+            self.size = whole - block - shift + len(self._trailer)
         return n
 
     def repeat(self, payload, properties):
@@ -107,7 +114,10 @@ class SendBuffer5(SendBuffer):
         if self._remaining:
             self.rest = None
             self.size = self._whole
-            packet.begin(self.buf, self.buf[self._shift], self._remaining)
+            if self._remaining < 128:
+                self.buf[1] = self._remaining
+            else:
+                packet.begin(self.buf, self.buf[self._shift], self._remaining)
         super().accepted(address)
 
     # --- to the broker ---
@@ -117,7 +127,8 @@ class SendBuffer5(SendBuffer):
         buf = self.buf
         if address == self._accepted:
             n = super().load(address, dup)
-            if not self.is_fresh(self._block, self._trailer, len(self._trailer) - _STAMP, dup):
+            block = self._block
+            if buf[block] and not self.is_fresh(block, self._trailer, len(self._trailer) - _STAMP, dup):
                 return 0
         else:
             if not self._do_load:
@@ -125,15 +136,16 @@ class SendBuffer5(SendBuffer):
 
                 self._do_load = load
             n = self._do_load(self, address, dup)
-        first = wanted = buf[self.at]
-        if first >> 1 & 3 > self.maximum_qos:
-            first ^= 6  # QoS 2 becomes 1 [MQTT5-3.2.2-11]
-        if not self.retain_available:
-            first &= 0xFE  # [MQTT5-3.2.2-14]
-        self.lowered = first != wanted
-        if self.lowered:
-            buf[self.at] = first
-            self.forget()
+        if self._lowers:
+            first = wanted = buf[self.at]
+            if first >> 1 & 3 > self.maximum_qos:
+                first ^= 6  # QoS 2 becomes 1 [MQTT5-3.2.2-11]
+            if not self.retain_available:
+                first &= 0xFE  # [MQTT5-3.2.2-14]
+            if first != wanted:
+                self.lowered = True
+                buf[self.at] = first
+                self.forget()
         return n
 
     def is_fresh(self, block, data, stamp, dup):

@@ -17,6 +17,7 @@ ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
     "qos1_trip20": (1, 1, 20, 20),
 }
 JOURNALS = ("bytes", "pages")  # kinds of flash: the unit of programming
+_SMALLEST_S = 20  # of a client that runs out of heap and hangs
 _RECORD = 89  # bytes of topic and payload
 
 
@@ -200,18 +201,18 @@ def smallest(code, broker, contenders, effort, folder, rom=False):
 
 def _smallest(code, broker, name, effort, folder, rom):
     low, high = 2048, 262_144
+    words = (broker, folder / "smallest")
 
-    def attempt(heap):
+    def options(heap):
         (folder / "smallest").unlink(missing_ok=True)
-        options = {"heap": heap, "rom": rom, "timeout": 20}
-        return _attempt(effort, code, "smallest", name, broker, folder / "smallest", **options)
+        return {"heap": heap, "rom": rom, "timeout": _SMALLEST_S}
 
     def works(heap):
         with contextlib.suppress(Failed):
-            return not failure(attempt(heap))
+            return code.run("smallest", name, *words, **options(heap))
         return False
 
-    most = attempt(high)
+    most = _attempt(effort, code, "smallest", name, *words, **options(high))
     if failure(most):
         return most  # it fails with any heap
     while high - low > 256:

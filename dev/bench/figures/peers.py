@@ -8,6 +8,7 @@ _KNOWN = {
     "umqtt_simple2": ("umqtt.simple2", ("umqtt/simple2.py",)),
     "mqtt_as_client": ("mqtt_as", ("mqtt_as/__init__.py", "mqtt_as.py")),
 }
+DRIVERS = tuple(_KNOWN)
 
 
 def name_of(driver):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from dev.bench.figures import peers as others
 from dev.setup.common import CHECKOUT
 from inflight_tools.boards.bundle import compile_all, compile_mpy, library
 from inflight_tools.boards.device.rom import image
@@ -47,8 +48,7 @@ class Code:
         self.sizes = {}  # bytes of .mpy of each module, by contender
         self._folder = folder
         scripts = {path.stem: path for path in SCRIPTS.glob("*.py")}
-        theirs = [file.read_text() for files in (peers or {}).values() for file in files.values()]
-        found = compile_all(library() | scripts, set().union(*map(mentioned, theirs)))
+        found = compile_all(library() | scripts, _shared_names(peers or {}))
         if frozen:
             found = {place: found[place] for place in scripts}
         self._write(found)
@@ -85,6 +85,14 @@ class Code:
             return json.loads(done.stdout)
         except ValueError:
             raise Failed(called, "no figures", output) from None
+
+
+def _shared_names(peers):
+    """Names that other clients share with their drivers, and that mean something else in the library. No others: each
+    name that the library has to keep costs it heap."""
+    drivers = [mentioned((SCRIPTS / f"{name}.py").read_text()) for name in others.DRIVERS]
+    clients = [mentioned(file.read_text()) for files in peers.values() for file in files.values()]
+    return set().union(*drivers) & set().union(*clients)
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ from dev.esp32.board import SSID, Board
 from dev.power import HOW
 
 _S = 200
-_JOIN = f"import network; w = network.WLAN(); w.active(True); w.connect({SSID!r})\r"
-_JOINED = "while not w.isconnected(): pass\r\rprint('joi' + 'ned')"
+_JOIN = f"import network, time; w = network.WLAN(); w.active(True); w.connect({SSID!r})\r"
+_JOINED = "while not w.isconnected(): time.sleep_ms(20)\r\rprint('joi' + 'ned')"
 _SLEEP = "import machine; machine.RTC().memory(b'kept'); machine.deepsleep(500)"
 _WOKE = "import machine; print(machine.reset_cause() == machine.DEEPSLEEP_RESET, machine.RTC().memory())"
 _WRITE = "f = open('/x', 'wb'); f.write(bytes(600)); f.close(); print('writ' + 'ten')"

@@ -8,6 +8,7 @@ import pytest
 
 from dev.esp32 import image, sensor
 from dev.esp32.board import Board
+from dev.esp32.chip import CHIP
 from dev.subscriber import Subscriber
 from host_tests.processes import INFLIGHT
 from host_tests.waiting import wait_for
@@ -35,7 +36,7 @@ def flash(folder, *words):
 def test_from_a_blank_chip_to_a_sensor_that_is_watched(broker, tmp_path):
     config = tmp_path / "config.json"
     config.write_bytes(sensor.config(broker.port, "flashed", interval_ms=1000, health_ms=2000))
-    options = ("--board", "esp32", "--firmware", str(image.FIRMWARE.find()), "--sha256", image.FIRMWARE.sha256)
+    options = ("--board", CHIP.name, "--firmware", str(image.FIRMWARE.find()), "--sha256", image.FIRMWARE.sha256)
     with Board(BLANK) as board, Subscriber(broker.port, "inflight/flashed/#") as subscriber:
         for made in ("an empty journal", "its journal as it was"):
             board.switch_on(download=True)

@@ -12,20 +12,22 @@ if STRICT:
 BUFFERS = (64, 100, 256, 512)
 
 
-def _pieces(seed):
+def pieces(seed):
     # Lengths of reads, 1 to 16, determined by the seed.
     while True:
         seed = (seed * 75 + 74) % 65537
         yield 1 + seed % 16
 
 
-def _always(n):
+def always(n):
     while True:
         yield n
 
 
-class _Events:
+class Events:
     """The decoder's events: [kind, flags, Message ID, topic, size, payload or body]."""
+
+    over = False  # nothing behind the last one counts
 
     def __init__(self):
         self.list = []
@@ -45,14 +47,13 @@ class _Events:
         event[5] += bytes(d.buf[d.at : d.at + d.n])
 
 
-def decode(stream, level, size, lengths):
-    """Returns (events, whether it ended with a ProtocolError)."""
-    d = Decoder(bytearray(size), level)
-    events = _Events()
+def decode(d, events, stream, lengths):
+    """What the decoder d finds in `stream`, read in pieces of these lengths: (events, whether it ended with a
+    ProtocolError)."""
     end = len(stream)
     at = turns = 0
     try:
-        while at < end:
+        while at < end and not events.over:
             n = min(d.space, end - at, next(lengths))
             if n < 1 or n > len(d.view):
                 raise Finding("room for %d bytes" % d.space)
@@ -65,7 +66,7 @@ def decode(stream, level, size, lengths):
                 turns += 1
                 if turns > end:
                     raise Finding("more events than bytes")
-                kind = d.next()
+                kind = 0 if events.over else d.next()
         return events.list, False
     except ProtocolError:
         return events.list, True
@@ -76,13 +77,17 @@ def run(data):
     stream = data[1:]
     level = 3 + (first & 1)
     size = BUFFERS[first >> 1 & 3]
-    decoded = decode(stream, level, size, _always(size))
-    again = decode(stream, level, size, _pieces(first) if first & 8 else _always(1))
-    demand(again == decoded, "split in another way: %r, %r", again, decoded)
+
+    def decoded(lengths):
+        return decode(Decoder(bytearray(size), level), Events(), stream, lengths)
+
+    whole = decoded(always(size))
+    again = decoded(pieces(first) if first & 8 else always(1))
+    demand(again == whole, "split in another way: %r, %r", again, whole)
     if STRICT:
-        wire_reference.judge(stream, level, size, *decoded)
+        wire_reference.judge(stream, level, size, *whole)
     outcome = Outcome()
-    for event in decoded[0]:
+    for event in whole[0]:
         outcome.note(*event)
-    outcome.note(decoded[1])
+    outcome.note(whole[1])
     return outcome.number

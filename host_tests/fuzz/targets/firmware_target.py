@@ -104,7 +104,9 @@ class _Message:
 def _device():
     given = {"host": "h", "user": "me", "password": SECRET, "wifi_ssid": "net", "wifi_key": SECRET}
     client = _Client()
-    return Node(_Board(), config.check(given, "box"), Journal(RamFlash()), client, None, began=0), client
+    node = Node(_Board(), config.check(given, "box"), Journal(RamFlash()), client, None, began=0)
+    node.subscribe()  # as an application does, when it is made or when it connects
+    return node, client
 
 
 def _command(reader, flags):

@@ -39,6 +39,7 @@ class Reader:
     def __init__(self, data):
         self._data = data
         self._at = 0
+        self.size = len(data)
 
     @property
     def left(self):

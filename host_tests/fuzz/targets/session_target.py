@@ -22,6 +22,9 @@ _TX = 160
 
 
 class Simulation:
+    session_class = Session
+    most_inbound = 2  # times as many ids as may be in flight are kept, at most
+
     def __init__(self, level, window, inbound, shape):
         self.level, self.window, self.inbound = level, window, inbound
         self.flash, self.shape = blank(shape)
@@ -39,7 +42,9 @@ class Simulation:
         buffer = bytearray(2 * _TX)
         self.out.power_cut()
         self.topic = b"t"
-        self.session = Session(self.journal, buffer, b"dev", self.level, self.window, self.inbound, 60_000, 20_000)
+        self.session = self.session_class(
+            self.journal, buffer, b"dev", self.level, self.window, self.inbound, 60_000, 20_000
+        )
         self.session.out.name = self.topic  # to use the short path for a repeated topic
         self.dead = True
         self.seen = b""
@@ -69,7 +74,11 @@ class Simulation:
         self.out.connected(repeats=True)
         self.flush()
         if present < 2:
-            self.feed(connack(present))
+            self.feed(self.connack(present))
+
+    def connack(self, present):
+        """The answer of a correct broker."""
+        return connack(present)
 
     def flush(self):
         session = self.session
@@ -109,9 +118,13 @@ class Simulation:
                 if kind == CONNACK:
                     self.resume()
                 kind = session.next_event(self.now)
-        except (ProtocolError, OSError):  # OSError: more QoS 2 messages in flight than receive_maximum
+        except (ProtocolError, OSError) as error:  # OSError: more QoS 2 messages in flight than receive_maximum
             self.number.note(99)
+            self.ended(error)
             self.lost()
+
+    def ended(self, error):
+        """The connection ends with this error."""
 
     def resume(self):
         if self.level == 4 and not self.session.present:
@@ -165,7 +178,11 @@ class Simulation:
         session = self.session
         demand(session.outbound.rows <= self.window, "%d rows", session.outbound.rows)
         inbound = session.inbound
-        demand(not inbound or inbound.rows <= len(inbound.mids) <= 2 * self.inbound, "%d ids", inbound and inbound.rows)
+        demand(
+            not inbound or inbound.rows <= len(inbound.mids) <= self.most_inbound * self.inbound,
+            "%d ids",
+            inbound and inbound.rows,
+        )
         image = Image(self.shape, bytes(self.flash.data))
         there = {r.seq: r for r in image.records if r.kind == OUT}
         for e in self.out.open.values():
@@ -210,14 +227,23 @@ def answer(simulation, which, kind):
 def run(data):
     reader = Reader(data)
     first = reader.byte()
-    simulation = Simulation(3 + (first & 1), 1 << (first >> 1 & 3), (1, 2, 5, 20)[first >> 3 & 3], first >> 5)
+    return play(Simulation(3 + (first & 1), *settings(first)), reader)
+
+
+def settings(first):
+    """Window, inbound and shape of the flash."""
+    return 1 << (first >> 1 & 3), (1, 2, 5, 20)[first >> 3 & 3], first >> 5
+
+
+def play(simulation, reader):
+    """The number of the outcome."""
     steps = 0
     while reader.left and steps < 64:
         step(simulation, reader.byte(), reader)
         steps += 1
     simulation.check()
     erased = sum(simulation.flash.erases)
-    demand(erased <= len(data) + 64, "%d sectors erased", erased)
+    demand(erased <= reader.size + 64, "%d sectors erased", erased)
     simulation.start()
     simulation.check()
     simulation.number.note(erased, simulation.journal.used, crc32(simulation.flash.data))

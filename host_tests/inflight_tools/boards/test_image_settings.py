@@ -112,7 +112,7 @@ def test_errors(folder, fields, locals_, problem):
 
 
 def test_no_configuration(folder):
-    assert refused("none.json").startswith("no file none.json: write one, firmware/README.md tells the fields")
+    assert refused("none.json").startswith("no file none.json: write one, docs/configuration.md tells the fields")
 
 
 # --- secrets and git ---

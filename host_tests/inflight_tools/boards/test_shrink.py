@@ -139,7 +139,7 @@ def test_each_module_can_be_imported_by_its_own_name(module):
         "keep_alive": "KeepAlive",
         "send_buffer": "SendBuffer",
         "session_record": "SessionRecord",
-        "cursor": "Cursor",
+        "errors5": "ProtocolError5",
         "decoder5": "Decoder5",
         "send_buffer5": "SendBuffer5",
         "mqtt5": "Session5",

@@ -44,7 +44,9 @@ def settings(config_file, ca=None, cert=None, key=None):
 def _checked(path):
     """The fields of the configuration, checked by the firmware's own code."""
     if not path.is_file():
-        raise ValueError(f"no file {path}: write one, firmware/README.md tells the fields, or name it with CONFIG=")
+        raise ValueError(
+            f"no file {path}: write one, docs/configuration.md tells the fields, or name it: --config (make: CONFIG=)"
+        )
     spec = importlib.util.spec_from_file_location("firmware_config", FIRMWARE / "config.py")
     firmware_config = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(firmware_config)

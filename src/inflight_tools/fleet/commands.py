@@ -24,7 +24,7 @@ from inflight_tools.fleet.collect.counters import load
 from inflight_tools.fleet.monitoring.option import BOTH, METRICS, both, serve_metrics
 from inflight_tools.fleet.query.command import querying
 from inflight_tools.fleet.query.times import span
-from inflight_tools.fleet.spark.landing import STALE_S, Landing, LocalLanding, Watch, summary
+from inflight_tools.fleet.spark.landing import STALE_S, Landing, LandingFiles, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
 from inflight_tools.fleet.where import command as found_by
 
@@ -223,7 +223,7 @@ def report(
         now = time.time()
         how = dict(zip(("since", "until"), span(since, until, now), strict=True)) | {"retired": retired}
         # Before the tables: what is read meanwhile counts here.
-        before = {"unread": LocalLanding(landing, of).unread(), "counters": load(landing)}
+        before = {"unread": LandingFiles(landing, of).unread(), "counters": load(landing)}
         facts = gather(of, root, grace, device, now=now, **before, **how)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
@@ -305,7 +305,7 @@ def export(
         from inflight_tools.fleet.query.database import Database
         from inflight_tools.fleet.query.export import write
 
-        now, unread = time.time(), LocalLanding(landing, of).unread()  # before the tables
+        now, unread = time.time(), LandingFiles(landing, of).unread()  # before the tables
         with Database(of) as database:
             views.judge(database, now, grace, retired, summary(unread, now)["stale"] > 0, *span(since, until, now))
             write(database, to)
@@ -338,7 +338,7 @@ def pipeline(
     if CONSOLE.is_terminal:  # what becomes one line
         collect += ["--json", "--report", str(_STATUS_S)]
         spark += ["--json"]
-    landing = LocalLanding(data / "landing", data / "tables")
+    landing = LandingFiles(data / "landing", data / "tables")
     this = [sys.executable, "-m", "inflight_tools", "fleet"]
     commands = [[*this, *words] for words in (collect, spark)]
     raise typer.Exit(together.run(commands, together.Status(lambda: len(landing.unread())), CONSOLE, _stop_event()))

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from dev.setup.common import CHECKOUT
-from inflight_tools.fleet import commands, monitoring
+from inflight_tools.fleet import commands, monitoring, together
 from inflight_tools.fleet.collect.counters import Counters
 from inflight_tools.fleet.monitoring.metrics import CollectorMetrics, TablesMetrics, serve
 from inflight_tools.fleet.monitoring.option import address
@@ -193,7 +193,7 @@ def test_pipeline_serves_the_tables_metrics_at_the_next_port(text, collector, of
 
         wait = terminate = poll
 
-    monkeypatch.setattr(commands.subprocess, "Popen", Child)
+    monkeypatch.setattr(together.subprocess, "Popen", Child)
     monkeypatch.setattr(commands, "_stop_event", threading.Event)  # the tests keep their signal handlers
     done = CliRunner().invoke(commands.app, ["pipeline", "--data", str(tmp_path), "--metrics", text])
     assert done.exit_code == 0
@@ -201,6 +201,6 @@ def test_pipeline_serves_the_tables_metrics_at_the_next_port(text, collector, of
 
 
 def test_pipeline_starts_nothing_with_a_wrong_place_for_metrics(tmp_path, monkeypatch):
-    monkeypatch.setattr(commands.subprocess, "Popen", lambda *_, **__: pytest.fail("a program was started"))
+    monkeypatch.setattr(together.subprocess, "Popen", lambda *_, **__: pytest.fail("a program was started"))
     done = CliRunner().invoke(commands.app, ["pipeline", "--data", str(tmp_path), "--metrics", "nonsense"])
     assert done.exit_code == 2 and "a port, or host:port" in done.stderr

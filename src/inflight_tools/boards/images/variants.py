@@ -19,8 +19,8 @@ BOARDS = (
     Variant(
         "esp32",
         "esp32",
-        "ESP32_GENERIC-20240602-v1.23.0.bin",
-        "5e442176c7e90347aa102915077dda59f795af190f907f3919ee1e4e57984716",
+        "ESP32_GENERIC-20250911-v1.26.1.bin",
+        "6b5272b6edd15fc4d1627ec559a27a5d5a7b86e5ea7f8013941eb10c877edd4e",
         bootloader=0x1000,
         title="ESP32",
     ),

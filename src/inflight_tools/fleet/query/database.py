@@ -9,7 +9,7 @@ import pyarrow.dataset as arrow
 
 from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES, RANGES
 from inflight_tools.fleet.delta import opened
-from inflight_tools.fleet.spark.storage import Folder
+from inflight_tools.fleet.spark.storage import files_in
 
 # The ledger, which is written last, is opened first: the others have at least as much.
 _TABLES = {"ledger": LEDGER, "minutes": MINUTES, **FACTS}
@@ -63,7 +63,7 @@ class Database:
     missing is empty. Raises WrongTables."""
 
     def __init__(self, root):
-        files = Folder(root)
+        files = files_in(root)
         self.tables = {name: opened(files, name) for name in _TABLES}  # None: there is none
         self.datasets = {name: _dataset(table) for name, table in self.tables.items() if table}
 

@@ -228,7 +228,7 @@ def _dead_letters(database):
 def gather(root, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=None, counters=(), **how):
     """Returns the facts of the fleet below `topics`, from the tables in the folder or URI `root`. They contain the
     measurements and the health over time of the devices `chosen`, and of the `worst` worst ones. unread: what
-    LocalLanding.unread() returned before. counters: what counters.load() returned. grace_s, how: as views.judge() has
+    LandingFiles.unread() returned before. counters: what counters.load() returned. grace_s, how: as views.judge() has
     them. Raises WrongTables."""
     now = time.time() if now is None else now
     facts = {"made": now, "root": topics, "grace_s": grace_s, "asked": [how.get("since"), how.get("until")]}

@@ -3,16 +3,16 @@
 import contextlib
 import json
 
-from .storage import Folder, Storage
+from .storage import Storage, files_in
 
 STALE_S = 600  # a landing file that waits for longer, or is dated in the future by more, is worth an alarm
 
 
-class LocalLanding:
-    """The landing files in the folder `landing` of this machine, of which the tables in `root` are made."""
+class LandingFiles:
+    """The landing files in the folder or URI `landing`, of which the tables in `root` are made, without Spark."""
 
     def __init__(self, landing, root):
-        self._landing, self._checkpoint = Folder(landing), Folder(f"{root}/_checkpoint")
+        self._landing, self._checkpoint = files_in(landing), files_in(f"{root}/_checkpoint")
 
     def unread(self):
         """{name: (bytes, time of its last change in s since 1970)} of the landing files that are in no finished batch.
@@ -50,8 +50,8 @@ class LocalLanding:
             return None
 
 
-class Landing(LocalLanding):
-    """The same for folders or URIs, as Spark sees them."""
+class Landing(LandingFiles):
+    """The same, as Spark sees them."""
 
     def __init__(self, spark, landing, root):
         self._spark = spark

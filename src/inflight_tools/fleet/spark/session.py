@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -28,8 +29,7 @@ _DEFAULTS = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",  # a batch is cached for a moment
 }
-# The default collector works beside the program, on cores that the program needs.
-_JAVA = f"-XX:+UseParallelGC -Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}"
+_LOGGING = f"-Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}"
 _LEAST_MB, _MOST_MB = 1024, 8192
 PARTITIONS = 4  # of a shuffle; Spark's default, 200, makes a batch on a small machine five times as slow
 
@@ -49,6 +49,13 @@ def _memory():
     return f"{min(_MOST_MB, max(_LEAST_MB, machine_mb // 4))}m"
 
 
+def _garbage_collector():
+    """The option of Java, unless its environment has one: it refuses two. Its default works beside the program, on
+    cores that the program needs."""
+    given = " ".join(os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
+    return "" if re.search(r"-XX:\+Use\w+GC\b", given) else "-XX:+UseParallelGC"
+
+
 def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None):
     """A Spark session called `name` on `master`. `folder` is for Spark's temporary files. `partitions`: of each
     shuffle, about two for each core. options: {name: value} of Spark properties. Raises RuntimeError without a Java."""
@@ -64,7 +71,7 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None
     folder.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder.master(master).appName(name)
     settings = _DEFAULTS | {"spark.sql.shuffle.partitions": str(partitions), "spark.local.dir": str(folder)}
-    settings["spark.driver.extraJavaOptions"] = f"{_JAVA} {classes.options(home)}".strip()
+    settings["spark.driver.extraJavaOptions"] = f"{_LOGGING} {_garbage_collector()} {classes.options(home)}".strip()
     settings |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.memory": _memory()}
     for key, value in (settings | (options or {})).items():
         builder = builder.config(key, value)

@@ -1,6 +1,7 @@
 """Files beside the tables: in a folder of this machine, or as Spark's Hadoop sees them, there or at a URI."""
 
 import contextlib
+import fnmatch
 from pathlib import Path
 
 ARCHIVE = "landed"  # folder beside the tables, for landing files that were read
@@ -32,6 +33,34 @@ class Folder:
     def last_number(self, folder):
         """The highest number that is the name of a file in `folder`, -1 if there is none."""
         return max((int(name) for name in self.glob(f"{folder}/*") if name.isdigit()), default=-1)
+
+
+class Remote(Folder):
+    """The same at a URI that Arrow knows, as s3://bucket/folder, without Spark. It takes the settings for S3 from the
+    environment, as delta-rs does."""
+
+    def __init__(self, root):
+        from pyarrow.fs import FileSystem
+
+        super().__init__(root)
+        self._files, self._base = FileSystem.from_uri(self._root.replace("s3a://", "s3://", 1))
+
+    def text(self, name):
+        with self._files.open_input_stream(f"{self._base}/{name}") as file:
+            return file.read().decode()
+
+    def glob(self, pattern):
+        from pyarrow.fs import FileSelector
+
+        folder, _, names = pattern.rpartition("/")
+        selector = FileSelector(f"{self._base}/{folder}".rstrip("/"), allow_not_found=True)
+        found = [one for one in self._files.get_file_info(selector) if fnmatch.fnmatch(one.base_name, names)]
+        return {one.base_name: (one.size, one.mtime_ns / 1e9) for one in found if not one.base_name.startswith(".")}
+
+
+def files_in(root):
+    """A Folder of the folder or URI `root`, without Spark."""
+    return (Remote if "://" in str(root) else Folder)(root)
 
 
 class Storage(Folder):

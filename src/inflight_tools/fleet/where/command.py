@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inflight_tools.fleet.query.command import querying
-from inflight_tools.fleet.spark.landing import LocalLanding, summary
+from inflight_tools.fleet.spark.landing import LandingFiles, summary
 from inflight_tools.fleet.where.answer import DELIVERED, Unknown, answer
 from inflight_tools.visible import visible
 
@@ -21,7 +21,7 @@ def _found(device, number, epoch, landing, of, topics, grace, retired):
     from inflight_tools.fleet.query.database import Database
     from inflight_tools.fleet.where.history import History
 
-    now, unread = time.time(), LocalLanding(landing, of).unread()  # before the tables: what is read meanwhile counts
+    now, unread = time.time(), LandingFiles(landing, of).unread()  # before the tables: what is read meanwhile counts
     with Database(of) as database:
         if not database.tables["raw"]:
             raise FileNotFoundError(f"there are no tables in {of}: has `inflight fleet tables` run?")

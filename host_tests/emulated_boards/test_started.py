@@ -1,0 +1,173 @@
+"""The judge of starts after a power cut finds the wrong application, a wrong record, and lost messages."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from dev.littlefs_files import unpack
+from dev.pico_w import filesystem
+from dev.runtimes import runtime
+from host_tests.emulated_boards import started
+from host_tests.emulated_boards.each_cut import Cut
+from host_tests.emulated_boards.fleet import GOOD, Fleet
+from host_tests.emulated_boards.started import check_journal, phases, sample, start
+from inflight import Journal
+from inflight.journal import OUT
+from inflight_tools.boards.images.filesystem import BLOCK, build
+from nor import NorFlash
+from update_record import FETCH, IDLE, TRIAL, Record
+
+
+def record(state, starts=0, n=2):
+    """Of a device whose slot a has release 1, while it fetches or tries release 2."""
+    found = Record()
+    found.n, found.slot, found.release = n, 1, 1
+    if state != IDLE:
+        found.fetch(2, 20)
+    if state == TRIAL:
+        found.begin_trial()
+        for _ in range(starts):
+            found.start(False)
+    return found
+
+
+def test_the_switch_is_where_the_record_changes():
+    records = [record(IDLE)] * 3 + [record(FETCH)] * 5 + [record(TRIAL)] * 4 + [record(TRIAL, 1)] * 4
+    names = "idle idle switch switch switch fetch fetch switch switch switch trial switch switch switch trial trial"
+    assert phases(records) == names.split()
+
+
+def test_a_sample_has_as_many_of_each_phase_as_there_are():
+    found = ["idle"] * 50 + ["fetch"] * 100 + ["switch"] * 5 + ["trial"] * 40
+    chosen = sample(found, 60, seed=1)
+    assert [sum(found[k] == phase for k in chosen) for phase in ("idle", "switch", "trial", "fetch")] == [0, 5, 27, 28]
+    assert chosen == sorted(set(chosen)) == sample(found, 60, seed=1) != sample(found, 60, seed=2)
+    assert sample(found, 0, seed=1) == []
+
+
+# --- a start ---
+
+
+SIZE = 300 * BLOCK  # a Pico has less: the first application gives its space to the second slot there
+
+
+class Board:
+    """The flash of a board, which needs no emulator here."""
+
+    @staticmethod
+    def volumes(flash):
+        return flash, filesystem.PAGE, None
+
+    @staticmethod
+    def unpack(flash):
+        return unpack(flash, filesystem.PAGE)
+
+
+@pytest.fixture(scope="module")
+def brought():
+    """What a cable has brought, and releases 1 and 2 in the slots: {path: content}."""
+    if reason := runtime("micropython-x86").reason:
+        pytest.skip(reason)
+    fleet = Fleet(SimpleNamespace(BOARD="rp2040", config=lambda *_, **__: b"{}"), 1883)
+    return fleet.files() | {"/a.image": fleet.release(1, GOOD).image, "/b.image": fleet.release(2, GOOD).image}
+
+
+def packed(files):
+    """The file system of a board with these files."""
+    volume = bytearray(b"\xff") * SIZE
+    for at, content in build(files, SIZE, filesystem.PAGE):
+        volume[at : at + len(content)] = content
+    return bytes(volume)
+
+
+def begin(files, before, **changed):
+    """Judges a start of a board with `files`, and the Record `before`."""
+    records = {"/update.0": record(IDLE, n=1).pack(), "/update.1": before.pack()} if before else {}
+    flash = packed(files | records | {f"/{name}.image": data for name, data in changed.items()})
+    start(Board, Cut("torn", flash, 0, flash, flash, []), [], set())
+
+
+@pytest.fixture
+def no_journal(monkeypatch):
+    """These flashes have none yet."""
+    monkeypatch.setattr(started, "check_journal", lambda *_: None)
+
+
+@pytest.mark.parametrize("before", [None, record(IDLE), record(FETCH), record(TRIAL), record(TRIAL, 3)])
+def test_the_application_that_the_record_says_starts(brought, no_journal, before):
+    begin(brought, before)
+
+
+def test_a_slot_that_is_not_whole_is_found(brought, no_journal):
+    with pytest.raises(AssertionError, match="'' starts|starts, not /b"):
+        begin(brought, record(TRIAL), b=brought["/b.image"][:-1])
+    at = brought["/b.image"].index(b"M\x06")  # where its first module begins
+    with pytest.raises(AssertionError, match="no application starts"):
+        begin(brought, record(TRIAL), b=brought["/b.image"][:at] + bytes(50_000) + brought["/b.image"][at + 50_000 :])
+
+
+def test_another_release_is_found(brought, no_journal):
+    with pytest.raises(AssertionError, match=r"0.1.0\+1 is in /b"):
+        begin(brought, record(TRIAL), b=brought["/a.image"])
+
+
+@pytest.mark.parametrize(
+    "before, changed, what",
+    [
+        (record(FETCH), {"place": "/b"}, "starts, not /a"),
+        (record(TRIAL), {"place": "/a"}, "starts, not /b"),
+        (record(TRIAL), {"place": ""}, "starts, not /b"),
+        (record(TRIAL), {"modules": ["/b/app.mpy", "/lib/node.mpy"]}, "node.mpy'] are imported"),
+        (record(TRIAL), {"update.1": record(TRIAL, n=9).pack().hex()}, "the record says"),  # the start was not counted
+        (record(FETCH), {"update.1": record(TRIAL, n=9).pack().hex()}, "the record says"),
+    ],
+)
+def test_the_wrong_application_or_record_is_found(brought, no_journal, monkeypatch, before, changed, what):
+    real = started.run
+    monkeypatch.setattr(started, "run", lambda *args: real(*args) | changed)
+    with pytest.raises(AssertionError, match=re.escape(what)):
+        begin(brought, before)
+
+
+# --- the journal ---
+
+
+def flash(messages):
+    """A flash with a journal of so many messages at its beginning."""
+    ring = NorFlash(4, BLOCK)
+    journal = Journal(ring)
+    for n in range(messages):
+        journal.append(OUT, n + 1, b"message", 7)
+    journal.commit()
+    return bytes(ring.data)
+
+
+PLACES = [n * BLOCK for n in range(4)]
+TWO, THREE = flash(2), flash(3)
+
+
+def cut(left, notes=()):
+    return Cut("program torn", left, 0, TWO, THREE, list(notes))
+
+
+def test_what_was_accepted_is_held_or_delivered():
+    for left in (TWO, THREE):
+        check_journal(cut(left, [0 << 2 | 1, 1 << 2 | 2]), PLACES, set())
+    check_journal(cut(TWO, [5 << 2 | 1]), PLACES, {5})
+    check_journal(cut(TWO, [0 << 2 | 1]), PLACES, set(), held={0, 1})  # on the board
+
+
+@pytest.mark.parametrize(
+    "left, notes, held, found",
+    [
+        (flash(1), [], None, r"\[1\] are lost"),
+        (TWO, [5 << 2 | 1], None, r"\[5\] are lost"),
+        (THREE, [], {0}, r"\[1\] are lost"),
+        (TWO, [], {0, 1, 9}, r"\[9\] came from nowhere"),
+        (flash(4), [], None, r"\[3\] came from nowhere"),
+    ],
+)
+def test_a_message_that_is_lost_or_invented_is_found(left, notes, held, found):
+    with pytest.raises(AssertionError, match=found):
+        check_journal(cut(left, notes), PLACES, set(), held)

@@ -1,0 +1,90 @@
+"""A session of level 5 with a journal against a broker that sends anything: as session_target. A message may end
+otherwise only if the broker refused it, or one that was too long, and then the application is told.
+
+data: a byte (window, inbound), then steps: below 0x80 so many bytes from the broker, others as step() tells."""
+
+from dev.reference.kinds import PUBACK, PUBREC
+from dev.reference.oracle import PERHAPS, RELEASED
+from dev.reference.wire import connack
+from inflight.mqtt5 import ABANDONED, REJECTED, UNDELIVERABLE, Session5
+from journal_reader import OUT, Image
+from journal_reader import RELEASED as STATE_RELEASED
+from outcome import Reader, demand
+from session_target import Simulation, play, settings
+
+_QUOTAS = (0x93, 0x97)
+
+
+class Simulation5(Simulation):
+    session_class = Session5
+    most_inbound = 4
+
+    def start(self):
+        super().start()
+        self.counted = [0, 0]
+
+    def connack(self, present):
+        return connack(present and not self.session.clean_start, 0, b"\0")
+
+    def resume(self):
+        none = not self.session.present
+        if none:
+            self.handed.clear()
+        self.out.connack_read(none, self.window, 5)
+        self.out.handled()
+        self.reconcile()
+        if self.session.out.maximum_qos < 2:
+            self.lost()  # what is lowered is completed otherwise
+            return
+        self.session.resume()
+        self.flush()
+
+    def received(self, kind):
+        d = self.session.decoder
+        if kind in (PUBACK, PUBREC) and d.code >= 0x80:
+            self.number.note(kind, d.mid, d.code)
+            self.refused(kind, d.mid, d.code)
+            return
+        super().received(kind)
+
+    def refused(self, kind, mid, code):
+        e = self.out.owner(mid)
+        if not e or e.number not in self.out.sent or e.phase == RELEASED or (kind == PUBACK) != (e.qos == 1):
+            return
+        if code in _QUOTAS:  # it goes out once more, as a new one
+            self.out._set(e, tried=PERHAPS)
+            self.out.order = ()
+            self.out.sent = tuple([number for number in self.out.sent if number != e.number])
+            return
+        self.reconcile()
+
+    def ended(self, error):
+        self.reconcile()
+
+    def reconcile(self):
+        """Messages that the broker refused, or that are too long for it, are gone, and no others."""
+        count = self.session.count
+        now = [count[REJECTED], count[UNDELIVERABLE]]
+        if now == self.counted:
+            return
+        may = sum(now) - sum(self.counted)
+        self.counted = now
+        self.journal.commit()
+        there = {r.seq: r for r in Image(self.shape, bytes(self.flash.data)).records if r.kind == OUT}
+        for e in list(self.out.open.values()):
+            record = there.get(self.wires[e.number][0])
+            if not record or (record.state == STATE_RELEASED and e.phase != RELEASED):
+                demand(may, "message %d is gone, and was not refused", e.number)
+                may -= 1
+                del self.out.open[e.number]
+
+    def published(self, d):
+        known = self.session.inbound
+        if self.session.count[ABANDONED] and known:
+            self.handed &= {known.mids[i] for i in range(known.rows) if known.mids[i] != d.mid}
+        super().published(d)
+
+
+def run(data):
+    reader = Reader(data)
+    return play(Simulation5(5, *settings(reader.byte())), reader)

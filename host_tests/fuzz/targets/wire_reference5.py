@@ -1,0 +1,191 @@
+"""The packets that a server of level 5 may send to a client that allows no topic alias, by the standard, implemented
+without the code under test."""
+
+from dev.reference.kinds import AUTH, CONNACK, DISCONNECT, PINGRESP, PUBLISH, PUBREL, SUBACK, UNSUBACK
+from dev.reference.properties import FORMS
+from dev.reference.wire import Violation, span
+from outcome import demand
+from wire_reference import _Bad, _may_come, _Open
+
+_ACK = b"\x1f\x26"
+# By type: properties that may stand there, and the least remaining length. [MQTT5-2.2.2-1]
+_KINDS = {
+    CONNACK: (b"\x11\x12\x13\x15\x16\x1a\x1c\x1f\x21\x22\x24\x25\x26\x27\x28\x29\x2a", 2),
+    PUBLISH: (b"\x01\x02\x03\x08\x09\x0b\x26", 3),
+    4: (_ACK, 2),
+    5: (_ACK, 2),
+    PUBREL: (_ACK, 2),
+    7: (_ACK, 2),
+    SUBACK: (_ACK, 4),
+    UNSUBACK: (_ACK, 4),
+    PINGRESP: (b"", 0),
+    DISCONNECT: (b"\x1c\x1f\x26", 0),
+    AUTH: (b"\x15\x16\x1f\x26", 0),
+}
+_REPEATED = b"\x0b\x26"
+_SIZES = {"byte": 1, "two": 2, "four": 4}
+
+
+def _require(holds):
+    if not holds:
+        raise _Bad
+
+
+def _variable(data, at):
+    """(value, index behind) of a variable byte integer."""
+    value = shift = 0
+    while True:
+        _require(at < len(data) and shift < 28)
+        digit = data[at]
+        at += 1
+        value |= (digit & 127) << shift
+        shift += 7
+        if digit < 128:
+            break
+    _require(digit or shift == 7)
+    return value, at
+
+
+def _text(data, at):
+    """(bytes, index behind) of a text."""
+    found, end = _binary(data, at)
+    try:
+        _require("\0" not in found.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise _Bad from None
+    return found, end
+
+
+def _binary(data, at):
+    _require(at + 2 <= len(data))
+    end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+    _require(end <= len(data))
+    return data[at + 2 : end], end
+
+
+def _value(kind, data, at):
+    form = FORMS[kind]
+    if form in _SIZES:
+        end = at + _SIZES[form]
+        _require(end <= len(data))
+        found = data[at:end]
+        _require(form != "byte" or found[0] < 2)
+        _require(kind not in (0x21, 0x27) or any(found))
+    elif form == "var":
+        value, end = _variable(data, at)
+        _require(value)
+        found = data[at:end]
+    elif form == "pair":
+        end = _text(data, _text(data, at)[1])[1]
+        found = data[at:end]
+    else:
+        found, end = (_text if form == "text" else _binary)(data, at)
+        _require(kind != 0x08 or (found and _may_come(found)))
+    return found, end
+
+
+def _properties(data, at, allowed):
+    """([id, bytes, ...], index behind) of the block of properties at data[at]."""
+    size, at = _variable(data, at)
+    end = at + size
+    _require(end <= len(data))
+    block, found, at = data[:end], [], at
+    while at < end:
+        kind = block[at]
+        _require(kind in allowed and (kind in _REPEATED or kind not in found[::2]))
+        value, at = _value(kind, block, at + 1)
+        found += [kind, value]
+    return found, end
+
+
+def _packet(data, size):
+    # (event, its length in bytes) of the packet at the beginning of data.
+    kind, flags = data[0] >> 4, data[0] & 15
+    found = span(data)
+    if not found:
+        raise _Open
+    at, end = found
+    _require(data[at - 1] or at == 2)  # the shortest form
+    allowed, least = _KINDS.get(kind, (b"", 1 << 30))
+    if kind == DISCONNECT and end > size:
+        if len(data) == at:
+            raise _Open
+        _require(not flags)
+        return [kind, flags, 0, data[at], b"", None], end
+    if kind == PUBLISH:
+        if len(data) < end:
+            raise _Open
+        return _publish(flags, data[at:end], at, end, size), end
+    _require(end - at >= least and end <= size and (kind != PINGRESP or end == at))
+    _require(flags == (2 if kind == PUBREL else 0))
+    if len(data) < end:
+        raise _Open
+    return _other(kind, flags, data[at:end], allowed), end
+
+
+def _other(kind, flags, body, allowed):
+    mid = code = 0
+    found, fixed, at = None, b"", 0
+    if kind not in (CONNACK, PINGRESP, DISCONNECT, AUTH):
+        mid = int.from_bytes(body[:2], "big")
+        _require(mid)
+        at = 2
+    if kind in (SUBACK, UNSUBACK):
+        found, at = _properties(body, at, allowed)
+        fixed = body[at:]
+        _require(fixed)
+        return [kind, flags, mid, 0, fixed, found]
+    if kind == CONNACK:
+        fixed, at = body[:1], 1
+    if at < len(body):
+        code, at = body[at], at + 1
+    if at < len(body):
+        found, at = _properties(body, at, allowed)
+    _require(at == len(body))
+    if 4 <= kind <= 7:
+        _require(code in (0, 0x92) if kind > 5 else code in (0, 0x10) or code >= 0x80)
+    return [kind, flags, mid, code, fixed, found]
+
+
+def _publish(flags, body, at, end, size):
+    qos = flags >> 1 & 3
+    _require(qos < 3 and not (flags & 8 and not qos) and len(body) >= 2)
+    n = int.from_bytes(body[:2], "big")
+    head = 2 + n + (2 if qos else 0)
+    _require(n and head < len(body) and _may_come(body[2 : 2 + n]))
+    mid = int.from_bytes(body[2 + n : head], "big")
+    _require(mid or not qos)
+    kept = end <= size or at + head <= size // 2
+    if kept and end > size:  # the beginning of the block says how long the head is, whatever it is worth
+        value = shift = 0
+        digit, i = 128, head
+        while digit & 128 and shift < 28:
+            _require(i < len(body))
+            digit = body[i]
+            value |= (digit & 127) << shift
+            shift, i = shift + 7, i + 1
+        _require(i + value <= len(body))
+        kept = at + i + value <= size // 2
+    if not kept:
+        return [PUBLISH, flags, mid, None, len(body) - head, body[head:], None]
+    found, behind = _properties(body, head, _KINDS[PUBLISH][0])
+    return [PUBLISH, flags, mid, body[2 : 2 + n], len(body) - behind, body[behind:], found]
+
+
+def judge(stream, size, events, failed):
+    """Requires that the decoder's events are correct."""
+    at = 0
+    wanted = []
+    try:
+        while at < len(stream) and not (wanted and wanted[-1][0] == DISCONNECT):
+            event, n = _packet(stream[at:], size)
+            wanted.append(event)
+            at += n
+        demand(events == wanted and not failed, "%r (failed: %d), but it is %r", events, failed, wanted)
+    except (_Bad, Violation):
+        demand(events == wanted and failed, "%r (failed: %d), but it is %r and an error", events, failed, wanted)
+    except _Open:
+        # It may have delivered chunks of a long payload, and may raise before the end of an invalid packet.
+        demand(events[: len(wanted)] == wanted, "%r, but it begins with %r", events, wanted)
+        rest = events[len(wanted) :]
+        demand(not rest or (len(rest) == 1 and rest[0][0] == 3 and len(rest[0][5]) < rest[0][4]), "%r too much", rest)

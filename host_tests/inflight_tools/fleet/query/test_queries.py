@@ -1,0 +1,106 @@
+"""`inflight fleet report` and `export`, without Spark."""
+
+import datetime
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from host_tests.inflight_tools.fleet.where.conftest import AT
+from inflight_tools.fleet.collect.counters import load, save
+from inflight_tools.fleet.commands import app
+from inflight_tools.fleet.query.times import span, when
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run(command, ...) returns (exit status, standard output, standard error)."""
+
+    def ask(*words):
+        done = CliRunner().invoke(app, [*map(str, words), "--data", str(tmp_path)], env={"COLUMNS": "400"})
+        return done.exit_code, done.stdout, done.stderr
+
+    return ask
+
+
+@pytest.fixture
+def small(tables):
+    """Of attic number 1 is lost; cellar has all."""
+    for seq, s in ((0, 0), (2, 30)):
+        tables.add("attic", seq, s, oldest=seq)
+    for seq in range(3):
+        tables.add("cellar", seq, 10 * seq, kind="telemetry")
+    tables.marker(60, 61)
+    tables.write()
+    return tables
+
+
+def rows(folder):
+    import pyarrow.dataset as parquet
+
+    return parquet.dataset(folder, partitioning="hive").to_table().to_pylist()
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_tables_and_landing_files_in_a_folder_or_at_a_uri(small, run, tmp_path, scheme):
+    """As in object storage."""
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing/c-1-000001.ndjson").write_bytes(b"line\n")
+    places = "--of", f"{scheme}{tmp_path}/tables", "--landing", f"{scheme}{tmp_path}/landing"
+    status, output, error = run("report", *places, "--json")
+    assert status == 0, error
+    facts = json.loads(output)
+    fleet = {name: facts["fleet"][name] for name in ("devices", "accepted", "delivered", "lost")}
+    assert fleet == {"devices": 2, "accepted": 6, "delivered": 5, "lost": 1}
+    assert facts["unread"] == {"files": 1, "bytes": 5, "stale": 0}
+    status, _, error = run("export", f"{scheme}{tmp_path}/out", *places)
+    assert status == 0, error
+    assert {row["device"]: row["lost"] for row in rows(tmp_path / "out/devices")} == {"attic": 1, "cellar": 0}
+    (missing,) = rows(tmp_path / "out/missing")
+    assert (missing["device"], missing["lo"], missing["hi"], missing["place"]) == ("attic", 1, 1, "gone")
+    assert rows(tmp_path / "out/aggregates") == []
+
+
+def test_an_export_replaces_the_one_before(small, run, tmp_path):
+    old = tmp_path / "out/devices/part-7.parquet"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"old")
+    assert run("export", tmp_path / "out")[0] == 0
+    assert not old.exists() and len(rows(tmp_path / "out/devices")) == 2
+
+
+def test_a_report_of_a_time(small, run):
+    day = datetime.datetime.fromtimestamp(AT + 15, datetime.timezone.utc).isoformat()
+    fleet = json.loads(run("report", "--json", "--since", day)[1])["fleet"]
+    assert (fleet["accepted"], fleet["delivered"], fleet["lost"]) == (3, 2, 1)
+    status, _, error = run("report", "--since", "yesterday")
+    assert status == 1 and "--since yesterday: 24h or 7d (ago), or a time in UTC" in error
+
+
+def test_times():
+    assert when("--since", "90m", 10_000) == 10_000 - 5400 and when("--since", "7d", 1e6) == 1e6 - 7 * 86_400
+    assert when("--since", "1970-01-02", 0) == 86_400 and when("--since", "1970-01-01T01:00", 0) == 3600
+    assert when("--since", "1970-01-01T01:00+01:00", 0) == when("--since", "1970-01-01T00:00:00Z", 0) == 0
+    assert span(None, "1h", 3600) == (None, 0)
+    with pytest.raises(ValueError, match="--since 1h is not before --until 2h"):
+        span("1h", "2h", 0)
+
+
+@pytest.mark.parametrize("command", ["report", "export"])
+def test_tables_that_cannot_be_read_are_an_error_of_one_line(run, tmp_path, command):
+    (tmp_path / "tables/raw/batch=0").mkdir(parents=True)
+    status, _, error = run(command, *(["out"] if command == "export" else []))
+    assert status == 1 and "format before Delta Lake" in error and "Traceback" not in error
+
+
+def test_the_page_has_what_collectors_have_counted(small, run, tmp_path):
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    save(landing / ".c.json", {"at": AT, "by": "c", "connected": True, "messages": 7, "lag_ms": {"mean": 1, "max": 2}})
+    (landing / ".broken.json").write_text("{")
+    (landing / ".other.json").write_text("[]")
+    assert [figures["messages"] for figures in load(landing)] == [7]
+    status, output, error = run("report", "--json")
+    assert status == 0, error
+    assert json.loads(output)["counters"] == load(landing)
+    assert "connected" in (tmp_path / "report.html").read_text()
