@@ -25,7 +25,7 @@ def number(announced):
     try:
         found = json.loads(announced[:-SIGNATURE])["release"]
         return found if isinstance(found, int) and 0 < found < 1 << 32 else None
-    except (ValueError, TypeError, KeyError):
+    except Exception:  # of memory, too: anybody may have sent them
         return None
 
 

@@ -40,6 +40,7 @@ SIGNATURE = a2b_base64(
 RELEASE = BODY.encode() + SIGNATURE
 FORGED = bytes(len(SIGNATURE))
 OTHER_KEY = KEY[:-4] + "AAAB"
+NOT_SIGNED = "not signed by a key of this device"
 FOLDER = "inflight-test-%s" % "".join("%02x" % b for b in os.urandom(6))
 
 
@@ -48,6 +49,13 @@ class Implementation:
     name = "micropython"
     version = (1, 26, 1)
     _mpy = 6
+
+
+class NoMemory:
+    # In place of the module json.
+    @staticmethod
+    def loads(text):
+        raise MemoryError
 
 
 def forged(number):
@@ -149,14 +157,29 @@ def test_nobody_else_can_refuse_the_release_that_is_fetched():
     with Device() as device:
         device.announce(RELEASE)
         eq(device.announce(forged(7)), [])
-        eq(device.announce(forged(8)), [(8, "refused", "not signed by a key of this device")])
+        eq(device.announce(forged(8)), [(8, "refused", NOT_SIGNED)])
+        assert device.app.update.busy
+        eq((load(FOLDER).state, load(FOLDER).candidate), (FETCH, 7))
+
+
+def test_nobody_else_can_end_a_fetch_with_what_takes_memory_to_read():
+    with Device() as device:
+        device.announce(RELEASE)
+        for opening in (b"[", b'{"":'):
+            eq(device.announce(opening * (1_600 // len(opening)) + FORGED), [(None, "refused", NOT_SIGNED)])
+            assert device.app.update.busy
+        announcement.json = NoMemory
+        try:
+            eq(device.announce(forged(7)), [(None, "refused", NOT_SIGNED)])
+        finally:
+            announcement.json = json
         assert device.app.update.busy
         eq((load(FOLDER).state, load(FOLDER).candidate), (FETCH, 7))
 
 
 def test_a_forged_announcement_is_refused_by_its_number_before_the_fetch():
     with Device() as device:
-        eq(device.announce(forged(7)), [(7, "refused", "not signed by a key of this device")])
+        eq(device.announce(forged(7)), [(7, "refused", NOT_SIGNED)])
         eq(device.announce(RELEASE), [(7, "fetch", "")])
 
 

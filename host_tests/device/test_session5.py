@@ -4,7 +4,7 @@ import sys
 from errno import ETIMEDOUT
 
 from dev.reference import wire
-from dev.reference.kinds import PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
+from dev.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
 from dev.reference.properties import block
 from harness import SkipTest, eq, raises
 from inflight.flash import RamFlash
@@ -563,6 +563,22 @@ def test_stalled():
         found.sent()
         idle(found)
         waits(found, 60_000)
+
+
+def test_no_packet_but_those_that_are_allowed():
+    """[MQTT5-3.1.2-30] [MQTT5-3.14.4-1] However long a message waits: none between CONNECT and CONNACK, which may take
+    a dialogue of authentication, and none behind DISCONNECT."""
+    found = stalling()
+    found.lose()
+    found.call()
+    idle(found)
+    found.now += 61_000
+    eq(found.sent(), [])
+    eq([p.kind for p in found.answer(1)], [PUBLISH])
+    idle(found)
+    found.now += 61_000
+    found.session.disconnect()
+    eq([p.kind for p in found.sent()], [DISCONNECT])
 
 
 def test_it_came_before_the_pingresp():

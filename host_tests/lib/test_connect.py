@@ -108,6 +108,7 @@ BAD_ARGUMENTS = [
     {"client_id": "d", "protocol_level": 5, "max_inflight": 65},
     {"client_id": "d", "protocol_level": 5, "session_expiry": 0},
     {"client_id": "d", "protocol_level": 5, "session_expiry": 1 << 32},
+    {"client_id": "d", "protocol_level": 5, "session_expiry": 1.5},
     {"client_id": "d", "protocol_level": 5, "session_expiry": 9, "clean_session": True},
     {"client_id": "d", "session_expiry": 9},
     {"client_id": "d", "aliases": 9},
@@ -137,6 +138,12 @@ def test_bad_arguments(options):
     options = dict(options)
     with pytest.raises(ValueError):
         Client("127.0.0.1", options.pop("client_id"), Journal(RamFlash()), port=1, **options)
+
+
+@pytest.mark.parametrize("timeout_ms, stall_ms", [(1, 60_000), (15_001, 60_004), (21_600_000, 86_400_000), (10**8, 0)])
+def test_a_stall_that_is_not_given_suits_the_time_out(timeout_ms, stall_ms):
+    client = Client("127.0.0.1", "d", protocol_level=5, timeout_ms=timeout_ms)
+    assert client.session.stall_ms == stall_ms
 
 
 def test_tls_context_without_verification():

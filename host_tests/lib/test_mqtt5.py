@@ -617,6 +617,60 @@ def test_requests_that_are_too_long(broker, make5):
         client.disconnect()
 
 
+def test_the_same_message_that_is_too_long(broker, make5):
+    """[MQTT5-3.2.2-15] Published once more, at the same length: nothing of it is sent either."""
+    client = make5(broker.port)
+
+    def script(b):
+        b.welcome(0, ((0x27, 20),))
+        assert b.expect(PUBLISH).payload == b"short"
+        b.answer_ping()
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        for _ in range(3):
+            with pytest.raises(ValueError, match="the broker takes 20"):
+                client.publish("t", bytes(30), 0)
+        client.publish("t", b"short", 0)
+        client.ping()
+        client.disconnect()
+
+
+@pytest.mark.parametrize("break_protocol", [False, True])
+def test_no_memory_to_tell_the_broker_why(broker, make5, monkeypatch, break_protocol):
+    """[MQTT5-4.13.1-1] What that takes is loaded when a connection ends. Without memory for it the connection ends
+    without; the application is told of what ended it, and the client connects again."""
+
+    def leave(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("inflight.leaving5.leave", leave)
+    client = make5(broker.port, backoff_ms=(0, 0))
+
+    def script(b):
+        b.welcome()
+        b.expect(PUBLISH, qos=0)
+        if break_protocol:
+            b.send(b"\x00\x00")
+            b.expect_close()
+        else:
+            b.cut()
+        b.welcome(1)
+        b.send(puback(b.expect(PUBLISH).mid))
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"x", 0)
+        while client.counters()["connects"] < 2:
+            client.run_for(10)
+        client.publish("t", b"x", 1)
+        assert client.drain(5000)
+        client.disconnect()
+    assert [isinstance(e, ProtocolError) for e in client.errors] == [break_protocol]
+
+
 # --- time ---
 
 

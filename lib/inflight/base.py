@@ -44,7 +44,7 @@ class Base:
                      leave without their topic
     stall_ms         level 5: a message that the broker does not acknowledge for so long, though it answers a PINGREQ,
                      is sent again on a new connection; each time without progress it takes twice as long. At least
-                     four times timeout_ms; default: 60 s, or that; 0: never
+                     four times timeout_ms, a day at most; default: 60 s, or that, or never; 0: never
     buffer           bytearray, default 1,024 bytes: one half receives, one sends; longer packets go in pieces
     max_inflight     messages of QoS 1 and 2 to the broker in flight, at most (64 at level 5, fewer if the broker wants)
     receive_maximum  messages of QoS 2 from the broker in flight, at most; at level 5 the broker is told

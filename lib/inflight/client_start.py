@@ -14,11 +14,12 @@ def start(client, level_5, arguments):
     client._topic = None  # the last topic published to; the session has it as bytes
     client._attach = None  # gives the next message its properties, at level 5
     if arguments[3] == 5:
-        _start_level_5(client, *level_5, arguments=arguments)
+        _start_level_5(client, level_5, arguments)
     else:
         client.session = Session(*arguments)
     # Whether CONNECT fits the buffer shows now, not on the way.
-    write(client.session, client._clean_session, client._keepalive, *client._login, client._will)
+    user, password = client._login
+    write(client.session, client._clean_session, client._keepalive, user, password, client._will)
     client._message = None  # what handlers get: see dispatching
     client._in_callback = False  # a handler or callback runs
     client._unfinished = 0  # bytes are on their way, which an interrupt loses: READING, WRITING
@@ -29,12 +30,15 @@ def start(client, level_5, arguments):
     client._next_attempt = ticks_ms()  # the time of the next attempt to connect
 
 
-def _start_level_5(client, session_expiry, slept, auth, aliases, stall_ms, arguments):
-    from .handshake5 import check, new_session
+def _start_level_5(client, level_5, arguments):
+    from .handshake5 import LONGEST_STALL_MS, check, new_session
 
+    session_expiry, slept, auth, aliases, stall_ms = level_5
     _, max_inflight, _, _, retry_ms, _, timeout_ms = arguments[3:]
     if stall_ms is None:
         stall_ms = max(60_000, 4 * timeout_ms)
+        if stall_ms > LONGEST_STALL_MS:
+            stall_ms = 0
     clean_session = client._clean_session
     check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight, retry_ms, timeout_ms)
     client.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)

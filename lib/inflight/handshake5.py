@@ -49,7 +49,7 @@ _NUMBERS = (
     MAXIMUM_SIZE,
 )
 _RECORD = const(11)  # bytes of a SESSION record in front of the client id
-_LONGEST_STALL_MS = const(86_400_000)
+LONGEST_STALL_MS = const(86_400_000)  # time-outs longer than a quarter of it look for no stalled messages
 _LEVEL = 0x84
 
 
@@ -60,11 +60,12 @@ def check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight,
     """Raises ValueError."""
     if not (isinstance(slept, int) and 0 <= slept <= 0xFFFFFFFF):
         raise ValueError("slept is a whole number of seconds, 0 to 4294967295")
-    if session_expiry is not None and (clean_session or not 0 < session_expiry <= 0xFFFFFFFF):
+    expiry_ok = session_expiry is None or (isinstance(session_expiry, int) and 0 < session_expiry <= 0xFFFFFFFF)
+    if not expiry_ok or (clean_session and session_expiry):
         raise ValueError("session_expiry is 1 to 4294967295 seconds; clean_session=True keeps no session")
     if not (isinstance(aliases, int) and 0 <= aliases <= 65535):
         raise ValueError("aliases is a number of topics, 0 to 65535")
-    if stall_ms and not 4 * timeout_ms <= stall_ms <= _LONGEST_STALL_MS:
+    if stall_ms and not 4 * timeout_ms <= stall_ms <= LONGEST_STALL_MS:
         raise ValueError("stall_ms is 0 (never), or at least four times timeout_ms and at most a day")
     if max_inflight > MOST_INFLIGHT:
         raise ValueError("level 5: max_inflight is %d at most" % MOST_INFLIGHT)

@@ -172,7 +172,7 @@ class Session5(Session):
             if self.now >> 10 == self._second:
                 return 0
             self._second = self.now >> 10
-            return self._probe() if self.outbound.rows else 0
+            return self._probe() if self.connected and self.outbound.rows else 0
         if out.lowered:
             from .refusing5 import lowered
 
@@ -292,8 +292,11 @@ class Session5(Session):
 
     def connection_lost(self, client=None, error=None):
         if self.connected and client:
-            from .leaving5 import leave
+            try:
+                from .leaving5 import leave
 
-            leave(self, client, error)
+                leave(self, client, error)
+            except MemoryError:
+                pass  # the broker is not told why
             unload("leaving5")
         super().connection_lost()

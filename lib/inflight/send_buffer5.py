@@ -79,6 +79,7 @@ class SendBuffer5(SendBuffer):
         n = super().publish(name, payload, qos, retain, mid)
         whole = self._whole = self.size
         if whole > self.maximum:
+            self.forget()  # repeat() does not ask
             raise ValueError("packet of %d bytes, the broker takes %d" % (whole, self.maximum))
         if qos:
             block = len(self.block)
