@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import signal
+import subprocess
 import sys
 import threading
 
@@ -80,3 +83,27 @@ def test_without_a_terminal_everything_is_a_plain_line(capfd):
     _, text = shown([failing, child()], lambda line: False, terminal=False)
     told = capfd.readouterr()
     assert (text, told.out) == ("", "a report\n") and "no broker" in told.err
+
+
+# As `inflight fleet pipeline` does it, with stand-ins that tell their process numbers.
+PIPELINE = """
+import sys
+from rich.console import Console
+from inflight_tools.fleet import commands, together
+child = [sys.executable, "-c", "import os, threading; print(os.getpid(), flush=True); threading.Event().wait()"]
+together.run([child, child], together.Status(int), Console(), commands._stop_event())
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+def test_nothing_goes_on_when_the_terminal_is_closed():
+    program = subprocess.Popen([sys.executable, "-c", PIPELINE], stdout=subprocess.PIPE, text=True)
+    children = [int(program.stdout.readline()) for _ in range(2)]
+    try:
+        program.send_signal(signal.SIGHUP)
+        assert program.communicate(timeout=60) == ("", None)  # the end of what the children write, too
+        assert program.returncode == 0
+    except subprocess.TimeoutExpired:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        raise

@@ -86,9 +86,12 @@ def _spark(name, master, partitions, conf):
 
 
 def _stop_event():
-    """An Event that SIGTERM and SIGINT set."""
+    """An Event that SIGTERM and SIGINT set; and SIGHUP, when the terminal is closed, unless it is ignored (nohup)."""
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         signal.signal(number, lambda *_: stopping.set())
     return stopping
 
