@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import signal
+import subprocess
 import sys
 import threading
 
@@ -58,6 +61,17 @@ def test_before_the_first_reports(files):
     assert f"collector starts · no batch yet · {files} landing files wait" in text
 
 
+def test_landing_files_are_counted_seldom(monkeypatch):
+    """The line is drawn twice a second, and with each line above it; to count takes longer from month to month."""
+    now, counts = [100.0], []
+    monkeypatch.setattr(together.time, "monotonic", lambda: now[0])
+    status = together.Status(lambda: counts.append(now[0]) or len(counts))
+    lines = []
+    for now[0] in (100.0, 100.5, 109.5, 110.0, 110.5):
+        lines.append(status.line().plain.rpartition(" · ")[2])
+    assert lines == ["1 landing file waits"] * 3 + ["2 landing files wait"] * 2 and counts == [100.0, 110.0]
+
+
 def test_the_other_one_is_ended_when_one_fails():
     failing = [sys.executable, "-c", "import sys; sys.exit('no broker')"]
     status, text = shown([failing, child()], lambda line: False)
@@ -69,3 +83,27 @@ def test_without_a_terminal_everything_is_a_plain_line(capfd):
     _, text = shown([failing, child()], lambda line: False, terminal=False)
     told = capfd.readouterr()
     assert (text, told.out) == ("", "a report\n") and "no broker" in told.err
+
+
+# As `inflight fleet pipeline` does it, with stand-ins that tell their process numbers.
+PIPELINE = """
+import sys
+from rich.console import Console
+from inflight_tools.fleet import commands, together
+child = [sys.executable, "-c", "import os, threading; print(os.getpid(), flush=True); threading.Event().wait()"]
+together.run([child, child], together.Status(int), Console(), commands._stop_event())
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+def test_nothing_goes_on_when_the_terminal_is_closed():
+    program = subprocess.Popen([sys.executable, "-c", PIPELINE], stdout=subprocess.PIPE, text=True)
+    children = [int(program.stdout.readline()) for _ in range(2)]
+    try:
+        program.send_signal(signal.SIGHUP)
+        assert program.communicate(timeout=60) == ("", None)  # the end of what the children write, too
+        assert program.returncode == 0
+    except subprocess.TimeoutExpired:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        raise

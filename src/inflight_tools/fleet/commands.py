@@ -86,9 +86,12 @@ def _spark(name, master, partitions, conf):
 
 
 def _stop_event():
-    """An Event that SIGTERM and SIGINT set."""
+    """An Event that SIGTERM and SIGINT set; and SIGHUP, when the terminal is closed, unless it is ignored (nohup)."""
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         signal.signal(number, lambda *_: stopping.set())
     return stopping
 
@@ -96,6 +99,14 @@ def _stop_event():
 def _location(data, given, name):
     """Folder or URI of the landing files or the tables: as given, else below `data`."""
     return given or str((data / name).absolute())
+
+
+def _span(since, until, now):
+    """(since, until) in s since 1970, see span()."""
+    try:
+        return span(since, until, now)
+    except ValueError as e:
+        raise typer.BadParameter(str(e)) from None
 
 
 def _report_batch(batch, deliveries, seconds, as_json):
@@ -216,12 +227,12 @@ def report(
     """Writes one HTML page: for each device, which messages were accepted, and where each of them is."""
     out = out or data / "report.html"
     landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
+    now = time.time()
+    how = dict(zip(("since", "until"), _span(since, until, now), strict=True)) | {"retired": retired}
     with querying():
         from inflight_tools.fleet.query.facts import gather
         from inflight_tools.fleet.report import render
 
-        now = time.time()
-        how = dict(zip(("since", "until"), span(since, until, now), strict=True)) | {"retired": retired}
         # Before the tables: what is read meanwhile counts here.
         before = {"unread": LandingFiles(landing, of).unread(), "counters": load(landing)}
         facts = gather(of, root, grace, device, now=now, **before, **how)
@@ -300,14 +311,16 @@ def export(
     """Writes Parquet for other tools: aggregates/size=minute|hour|day, devices (accepted, delivered, lost, health), and
     missing: the numbers that have not arrived, each with its place."""
     landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
+    now = time.time()
+    times = _span(since, until, now)
     with querying():
         from inflight_tools.fleet.query import views
         from inflight_tools.fleet.query.database import Database
         from inflight_tools.fleet.query.export import write
 
-        now, unread = time.time(), LandingFiles(landing, of).unread()  # before the tables
+        unread = LandingFiles(landing, of).unread()  # before the tables
         with Database(of) as database:
-            views.judge(database, now, grace, retired, summary(unread, now)["stale"] > 0, *span(since, until, now))
+            views.judge(database, now, grace, retired, summary(unread, now)["stale"] > 0, *times)
             write(database, to)
     say(f"aggregates, devices and missing numbers are in {to}")
 

@@ -1,8 +1,11 @@
 """Delta tables, opened without Spark."""
 
+import re
+
 from .spark.storage import ARCHIVE
 
 BATCHES = "inflight"  # name of the application transactions
+_PART = re.compile(r"parts/(\d+)-")
 
 
 class WrongTables(RuntimeError):
@@ -30,3 +33,9 @@ def last_batch(table):
     """The highest number of a batch in a DeltaTable, -1 if there is none; None: there is no table."""
     last = table and table.transaction_version(BATCHES)
     return -1 if last is None else last
+
+
+def batch_of(path):
+    """The number of the batch that a table's file is of; of merged files, the last one. -1: of another writer."""
+    found = _PART.match(path)
+    return int(found[1]) if found else -1

@@ -4,6 +4,7 @@ import contextlib
 import json
 import subprocess
 import threading
+import time
 
 from rich.live import Live
 from rich.text import Text
@@ -11,6 +12,7 @@ from rich.text import Text
 from inflight_tools.visible import visible
 
 _REFRESH_S = 0.5
+_COUNT_S = 10  # between counts of landing files: Spark's list of those that it has read grows
 
 
 class Status:
@@ -18,7 +20,7 @@ class Status:
     batch."""
 
     def __init__(self, waiting):
-        self._waiting = waiting
+        self._waiting, self._files, self._next_count = waiting, 0, time.monotonic()
         self._collector, self._batch, self._deliveries = None, None, 0
 
     def tell(self, line):
@@ -37,13 +39,13 @@ class Status:
         return True
 
     def line(self):
-        files = self._waiting()
-        parts = [
-            self._collected(),
-            self._written(),
-            f"{files:,} landing {'file waits' if files == 1 else 'files wait'}",
-        ]
+        parts = [self._collected(), self._written(), self._landed()]
         return Text(" · ".join(parts), style="bold", no_wrap=True, overflow="ellipsis")
+
+    def _landed(self):
+        if time.monotonic() >= self._next_count:
+            self._files, self._next_count = self._waiting(), time.monotonic() + _COUNT_S
+        return f"{self._files:,} landing {'file waits' if self._files == 1 else 'files wait'}"
 
     def _collected(self):
         told = self._collector

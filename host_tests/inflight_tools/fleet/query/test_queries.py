@@ -73,8 +73,14 @@ def test_a_report_of_a_time(small, run):
     day = datetime.datetime.fromtimestamp(AT + 15, datetime.timezone.utc).isoformat()
     fleet = json.loads(run("report", "--json", "--since", day)[1])["fleet"]
     assert (fleet["accepted"], fleet["delivered"], fleet["lost"]) == (3, 2, 1)
-    status, _, error = run("report", "--since", "yesterday")
-    assert status == 1 and "--since yesterday: 24h or 7d (ago), or a time in UTC" in error
+
+
+@pytest.mark.parametrize("command", ["report", "export"])
+def test_a_time_that_cannot_be_read_is_a_wrong_argument(run, command):
+    to = ["out"] if command == "export" else []
+    status, _, error = run(command, *to, "--since", "yesterday")
+    assert status == 2 and "--since yesterday: 24h or 7d (ago), or a time in UTC" in error
+    assert run(command, *to, "--since", "1h", "--until", "2h")[0] == 2
 
 
 def test_times():

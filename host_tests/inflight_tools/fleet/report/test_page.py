@@ -318,6 +318,19 @@ def test_what_each_collector_has_counted():
     assert here[9:] == ["4", "3", "2", "1", "9"]
 
 
+@pytest.mark.parametrize(
+    ("s", "connected", "state"),
+    [(599, True, "connected"), (601, True, "silent"), (601, False, "not connected"), (-5, True, "connected")],
+)
+def test_a_collector_that_was_killed_is_not_called_connected(s, connected, state):
+    """Its file still says so."""
+    facts = made_facts.fleet(3)
+    lag = {"mean": 4.5, "max": 1200.0}
+    facts["counters"] = [{"by": "c", "at": facts["made"] - s, "connected": connected, "lag_ms": lag}]
+    _, row = read(render(facts)).one("table", id="collectors").all("tr")
+    assert cells(row)[1] == state
+
+
 def test_a_page_of_a_time_says_so():
     facts = made_facts.empty() | {"asked": [made_facts.START, None]}
     page = read(render(facts))

@@ -1,5 +1,6 @@
 """The facts of the report, computed from the tables."""
 
+import datetime
 import json
 from types import SimpleNamespace
 
@@ -222,3 +223,25 @@ def test_the_last_batch_and_how_long_a_marker_took(fleet, message):
     found = fleet.facts()
     assert found["batch"] == 1
     assert found["collectors"] == [{"by": "c", "seen": NOW / 1000 + 90.5, "marked": NOW / 1000 + 90, "queue_s": 0.5}]
+
+
+def test_a_restart_whose_delivery_was_deleted_by_age(fleet, health):
+    """`compact --keep` deletes from `raw`, not from `health`."""
+    day = 86_400_000
+    restarts = [health("attic", n, accepted=1, at=NOW + n * day) for n in range(4)]
+    fleet.land(*restarts)
+    fleet.run()
+    assert fleet.facts()["fleet"]["restarts"] == 3
+    fleet.tables.merge(datetime.datetime.fromtimestamp(NOW / 1000 + 2 * 86_400, datetime.timezone.utc))
+    found = fleet.facts()
+    assert found["fleet"]["restarts"] == 3 and found["since"] == NOW / 1000 + 2 * 86_400
+    assert sum(point["restarts"] for point in found["timeline"]["points"]) == 2
+
+
+def test_a_chosen_device_is_shown_though_the_fleet_is_large(result, monkeypatch):
+    from inflight_tools.fleet.query import facts
+
+    monkeypatch.setattr(facts, "MOST_DEVICES", 1)
+    found = result.fleet.facts(chosen=["series", "no such device"], worst=0)
+    assert len(found["devices"]) == 1 and found["devices"][0]["device"] != "series"
+    assert list(found["measurements"]) == ["series"]

@@ -196,3 +196,51 @@ def test_a_broker_that_loses_a_message_is_found_out(fleet, tmp_path):
     fleet.run()
     found = fleet.facts(grace_s=3600)["fleet"]
     assert {place: found[place] for place in PLACES if found[place]} == {"delivered": 2, "lost": 1}
+
+
+def without_the_ledger_of_the_last_batch(fleet):
+    """As long as a batch is being written: the ledger is the last table that gets it."""
+    max((fleet.root / "ledger/_delta_log").glob("*.json")).unlink()
+
+
+def test_nothing_is_lost_while_a_batch_is_written(fleet, message):
+    """Of two collectors one has message 1. Its landing file is in the second batch, with the markers of both."""
+
+    def status(seq, by, s):
+        return message("attic/status", {"state": "online", "seq": seq, "epoch": 7, "oldest": seq}, NOW + s * S, by=by)
+
+    def marker(by, s):
+        return message(f"{by}/collector", {"sent": NOW + s * S}, NOW + s * S, by=by)
+
+    fleet.land(marker("a", 0), marker("b", 0), status(0, "a", 1), status(2, "a", 3))
+    fleet.run()
+    before = facts(fleet)
+    assert places(before, "attic") == {"delivered": 2, "on_way": 1}
+    fleet.land(status(1, "b", 2), status(3, "a", 4), marker("a", 100), marker("b", 100))
+    fleet.run()
+    after = facts(fleet)
+    assert places(after, "attic") == {"delivered": 4} and after["batch"] == 1
+    without_the_ledger_of_the_last_batch(fleet)
+    assert facts(fleet) == before
+
+
+def test_a_batch_and_a_merge_while_tables_are_opened(fleet, telemetry, monkeypatch):
+    from inflight_tools.fleet.query import database
+
+    fleet.land(telemetry("attic", 0))
+    fleet.run()
+    opened, names = database.opened, []
+
+    def meanwhile(files, name):
+        table = opened(files, name)
+        names.append(name)
+        if names == ["ledger"]:
+            fleet.land(telemetry("attic", 1))
+            fleet.run()
+            assert fleet.tables.merge() > 0
+        return table
+
+    monkeypatch.setattr(database, "opened", meanwhile)
+    found = fleet.facts()
+    assert found["fleet"]["delivered"] == found["fleet"]["measurements"] == 2
+    assert sum(point["received"] for point in found["timeline"]["points"]) == 2

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tracemalloc
 
 import pytest
 from typer.testing import CliRunner
@@ -164,3 +165,26 @@ def test_what_cannot_be_answered_is_an_error_that_says_why(tables, where):
     status, _, error = where("attic", 0, "--epoch", 9)
     assert status == 1 and "epoch 9 has arrived from attic, but of 7" in error
     assert where("attic", -1)[0] == 2 and where("attic", 1 << 32)[0] == 2
+
+
+def test_memory_does_not_grow_with_the_messages_of_the_device(tables):
+    from inflight_tools.fleet.query import views
+    from inflight_tools.fleet.query.database import Database
+    from inflight_tools.fleet.where.answer import answer
+    from inflight_tools.fleet.where.history import History
+
+    for seq in range(20_000):
+        tables.add("attic", seq, seq, oldest=seq)
+    tables._ranges = {("attic", 7): [{"lo": 0, "hi": 19_999}]}
+    tables.write()
+    with Database(tables.root) as database:
+        views.judge(database, AT + 20_000, 3600)
+        tracemalloc.start()
+        try:
+            found = answer(History(database, "attic"), "attic", 5, tables.root, tables.root, "inflight")
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert found["acknowledged"] == AT + 6 and found["told"] == AT + 19_999
+    assert found["accepted"] == {"first": 0, "next": 20_000, "oldest": 19_999}
+    assert peak < 1 << 20

@@ -8,10 +8,9 @@ import duckdb
 import pyarrow.dataset as arrow
 
 from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES, RANGES
-from inflight_tools.fleet.delta import opened
+from inflight_tools.fleet.delta import batch_of, last_batch, opened
 from inflight_tools.fleet.spark.storage import files_in
 
-# The ledger, which is written last, is opened first: the others have at least as much.
 _TABLES = {"ledger": LEDGER, "minutes": MINUTES, **FACTS}
 _COLUMN = re.compile(r"`?(\w+)`? ([^,<]+(?:<.*?>+)?)")
 _TYPES = {
@@ -49,23 +48,34 @@ def _memory_mb():
     return max(_LEAST_MB, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 >> 20)
 
 
-def _dataset(table):
-    """The rows of a DeltaTable. Not the dataset of delta-rs: that one finds nothing by a column without statistics in
-    tables of earlier versions, whose log does not say which columns have some."""
+def _opened(files):
+    """{name: DeltaTable in the Folder `files`, None if there is none}. A batch writes the ledger last, so the other
+    tables may have rows of one batch more than the ledger; they lack none that the ledger has. Opened again if a batch
+    ended meanwhile: files that were merged after it have its number."""
+    while True:
+        found = {name: opened(files, name) for name in _TABLES}  # the ledger first
+        if last_batch(opened(files, "ledger")) == last_batch(found["ledger"]):
+            return found
+
+
+def _dataset(table, last):
+    """The rows of a DeltaTable up to batch number `last`. Not the dataset of delta-rs: that one finds nothing by a
+    column without statistics in tables of earlier versions, whose log does not say which columns have some."""
     found = table.to_pyarrow_dataset()
-    if not found.files:
-        return found
-    return arrow.dataset(found.files, schema=found.schema, filesystem=found.filesystem, format="parquet")
+    paths = [path for path in found.files if batch_of(path) <= last]
+    if not paths:
+        return arrow.dataset(found.schema.empty_table())
+    return arrow.dataset(paths, schema=found.schema, filesystem=found.filesystem, format="parquet")
 
 
 class Database:
-    """A context manager: views of the tables in the folder or URI `root`, by their names. A table or column that is
-    missing is empty. Raises WrongTables."""
+    """A context manager: views of the tables in the folder or URI `root`, by their names. They have the batches that
+    were complete when it was made. A table or column that is missing is empty. Raises WrongTables."""
 
     def __init__(self, root):
-        files = files_in(root)
-        self.tables = {name: opened(files, name) for name in _TABLES}  # None: there is none
-        self.datasets = {name: _dataset(table) for name, table in self.tables.items() if table}
+        self.tables = _opened(files_in(root))
+        last = last_batch(self.tables["ledger"])
+        self.datasets = {name: _dataset(table, last) for name, table in self.tables.items() if table}
 
     def __enter__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="inflight-query-", ignore_cleanup_errors=True)
@@ -116,11 +126,15 @@ class Database:
         """An Arrow table."""
         return self._connection.sql(sql, params=values).to_arrow_table()
 
-    def values(self, sql, *values):
-        """Yields the values of the only column."""
+    def tuples(self, sql, *values):
+        """Yields the rows. Another query ends it."""
         found = self.run(sql, *values)
         while rows := found.fetchmany(_MANY):
-            yield from (value for (value,) in rows)
+            yield from rows
+
+    def values(self, sql, *values):
+        """Yields the values of the only column, as tuples() does."""
+        return (value for (value,) in self.tuples(sql, *values))
 
     def groups(self, sql, *values):
         """{first column: [second column, ...]}"""

@@ -32,9 +32,9 @@ def aggregates(database, size):
 
 def _devices(database):
     found = database.arrow("FROM devices ORDER BY device")
-    names = found["device"].to_pylist()
-    known = latency.of_devices(database, names)
-    told = [known[name] and list(known[name].values()) for name in names]
+    known = latency.of_devices(database)
+    of_each = map(known.get, found["device"].to_pylist())
+    told = [one and list(one.values()) for one in of_each]
     return found.append_column("latency_ms", pa.array(told, pa.list_(pa.float64())))
 
 

@@ -94,7 +94,7 @@ def _devices(database):
         f"""SELECT last.firmware AS firmware, count(*) AS devices FROM found GROUP BY ALL
         ORDER BY devices DESC, firmware LIMIT {_MOST_VERSIONS}"""
     )
-    return fleet, [_device(one, latencies[one["device"]]) for one in worst], versions
+    return fleet, [_device(one, latencies.get(one["device"])) for one in worst], versions
 
 
 def _doubled(database):
@@ -120,11 +120,12 @@ def _timeline(database, since, until):
     }
     told = ", ".join(f"{sql} AS {name}" for name, sql in counts.items())
     rows = database.rows(f"SELECT {_bucket('received', step)}, {told} FROM raw WHERE received IS NOT NULL GROUP BY t")
-    points = {row["t"]: row | {"restarts": 0} for row in rows}
+    none = dict.fromkeys((*counts, "restarts"), 0)
+    points = {row["t"]: none | row for row in rows}
     starts = f"FROM health_messages WHERE {_RESTART} GROUP BY t"
     for row in database.rows(f"SELECT {_bucket('received', step)}, count(*) AS restarts {starts}"):
-        points[row["t"]]["restarts"] = row["restarts"]
-    none = dict.fromkeys((*counts, "restarts"), 0)
+        # `raw` may have nothing of that time any more.
+        points.setdefault(row["t"], none | row)["restarts"] = row["restarts"]
     first, last = int(since // step * step), int(until // step * step)
     return {
         "step_s": step,
@@ -251,7 +252,7 @@ def _gathered(database, now, chosen, worst):
     if span["since"] is None:
         nothing = {"timeline": {"step_s": 1, "delay_s": 10, "points": []}, "events": []}
         return facts | nothing | {"measurements": {}, "trends": {}}
-    known = {device["device"] for device in devices}
+    known = set(database.values("SELECT device FROM found WHERE list_contains(?, device)", list(chosen)))
     shown = [name for name in chosen if name in known] + [device["device"] for device in devices[:worst]]
     shown = list(dict.fromkeys(shown))
     facts |= {"timeline": _timeline(database, *span.values()), "events": _events(database)}

@@ -59,9 +59,13 @@ SELECT journals.*, coalesce(on_device, 0) AS on_device, coalesce(erased, 0) AS e
     delivered + coalesce(away.on_device + away.erased + away.on_way + away.gone, 0) AS accepted
 FROM journals LEFT JOIN away USING (device, epoch)
 """
+# Journals in the order of their first messages: was one of those before still in use? A join would compare all devices.
 _SHARED = f"""
-SELECT DISTINCT a.device FROM journals a JOIN journals b ON a.device = b.device AND a.epoch <> b.epoch
-WHERE b.first_received >= a.first_received AND a.last_received > b.first_received + INTERVAL {_OVERLAP_S} SECONDS
+SELECT DISTINCT device FROM (
+    SELECT device, first_received, max(last_received) OVER (PARTITION BY device ORDER BY first_received,
+        last_received DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS used
+    FROM journals)
+WHERE used > first_received + INTERVAL {_OVERLAP_S} SECONDS
 """
 # How many numbers arrived with different contents.
 _CONFLICTS = """

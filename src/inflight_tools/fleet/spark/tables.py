@@ -13,7 +13,7 @@ import math
 import secrets
 import time
 
-from inflight_tools.fleet.delta import BATCHES, last_batch, opened
+from inflight_tools.fleet.delta import BATCHES, batch_of, last_batch, opened
 
 from . import statistics
 from .storage import Storage
@@ -88,14 +88,14 @@ class Table:
     def remove(self, batch):
         """Removes the files of batch number `batch`, which must not be merged."""
         table = self._open()
-        if files := [file for file in _files_of(table) if _batch_of(file) == batch]:
+        if files := [file for file in _files_of(table) if batch_of(file["path"]) == batch]:
             self._commit(table, [], files, (_MERGES, table.version()))
 
     def merge(self, last, oldest=None):
         """Merges small files of batches up to number `last`. oldest: a datetime; deletes rows that were received
         before. Returns how many files were replaced."""
         table = self._open()
-        files = [one for one in _files_of(table) if _batch_of(one) <= last]
+        files = [one for one in _files_of(table) if batch_of(one["path"]) <= last]
         chosen = [file for file in files if _is_stale(file, oldest)]
         small = [file for file in files if file["size_bytes"] < _LARGE and file not in chosen]
         if chosen or len(small) > 1:
@@ -153,10 +153,6 @@ def _files_of(table):
     import pyarrow
 
     return [] if table is None else pyarrow.table(table.get_add_actions(flatten=True)).to_pylist()
-
-
-def _batch_of(file):
-    return int(file["path"].split("/")[1].split("-")[0])
 
 
 def _is_stale(file, oldest):

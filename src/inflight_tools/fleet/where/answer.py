@@ -32,15 +32,15 @@ def answer(history, device, number, landing, root, topics, epoch=None):
     epochs = history.epochs()
     epoch = _journal(epochs, device, epoch)
     first, last = history.bounds(epoch)
-    told = history.told(epoch)
+    told = history.told(epoch, number)
     found = {
         "device": device,
         "epoch": epoch,
         "epochs": epochs,
         "number": number,
-        "accepted": {"first": first, "next": last + 1, "oldest": max((oldest for oldest, _ in told), default=None)},
-        "told": told[-1][1] if told else None,
-        "acknowledged": next((at for oldest, at in told if oldest > number), None),
+        "accepted": {"first": first, "next": last + 1, "oldest": told["oldest"]},
+        "told": told["last"],
+        "acknowledged": told["acknowledged"],
         "deliveries": history.deliveries(epoch, number),
         "tables": history.rows(epoch, number),
         "written": history.written(epoch, number),

@@ -13,32 +13,36 @@ class History:
         self._database, self._device = database, device
         database.only(device)
         self.ranges = database.groups("SELECT epoch, {'lo': lo, 'hi': hi} FROM ranges ORDER BY epoch, lo")
-        self.numbered = database.rows(
-            """SELECT epoch, seq, epoch(received) AS received, oldest FROM raw WHERE seq IS NOT NULL"""
-        )
 
     def epochs(self):
         """The epochs of the device's journals, sorted by when their first message was received."""
-        began = {}
-        for row in self.numbered:
-            began[row["epoch"]] = min(row["received"], began.get(row["epoch"], row["received"]))
-        old = sorted(epoch for epoch in self.ranges if epoch not in began)  # older than what `raw` keeps
-        return old + sorted(began, key=began.get)
+        began = """SELECT epoch, min(received) AS began FROM raw WHERE seq IS NOT NULL GROUP BY epoch
+            ORDER BY began, epoch"""
+        began = [row["epoch"] for row in self._database.rows(began)]
+        old = sorted(self.ranges.keys() - set(began))  # older than what `raw` keeps
+        return old + began
 
     def has(self, epoch, seq):
         return any(one["lo"] <= seq <= one["hi"] for one in self.ranges.get(epoch, ()))
 
     def bounds(self, epoch):
         """(lowest, highest) number that arrived."""
-        numbers = [row["seq"] for row in self.numbered if row["epoch"] == epoch]
-        numbers += [number for one in self.ranges.get(epoch, ()) for number in one.values()]
+        found = self._database.row("SELECT min(seq) AS lo, max(seq) AS hi FROM raw WHERE epoch = ?", epoch)
+        numbers = [number for one in (found, *self.ranges.get(epoch, ())) for number in one.values()]
+        numbers = [number for number in numbers if number is not None]
         return min(numbers), max(numbers)
 
-    def told(self, epoch):
-        """The messages in which the device told the lowest number that the broker had not acknowledged: [(number, time
-        of receipt in s since 1970)], by time."""
-        rows = [row for row in self.numbered if row["epoch"] == epoch and row["oldest"] is not None]
-        return sorted(((row["oldest"], row["received"]) for row in rows), key=lambda one: one[1])
+    def told(self, epoch, seq):
+        """What the device told of the lowest number that the broker had not acknowledged: a dict with the highest one,
+        `oldest`; when it told last, `last`; and when it told first that `seq` was acknowledged, `acknowledged`: times
+        of receipt in s since 1970, None if never."""
+        return self._database.row(
+            """SELECT max(oldest) AS oldest, epoch(max(received)) AS last,
+                epoch(min(received) FILTER (oldest > ?)) AS acknowledged
+            FROM raw WHERE seq IS NOT NULL AND oldest IS NOT NULL AND epoch = ?""",
+            seq,
+            epoch,
+        )
 
     def deliveries(self, epoch, seq):
         """The deliveries of a number, as dicts, the first one first. Times are in s since 1970."""
