@@ -724,13 +724,6 @@ def test_stalled_messages(virtual, make5):
     assert [e.args[0] for e in client.errors] == [errno.ETIMEDOUT] * 3
 
 
-def test_stall_of_other_timeouts(make5):
-    """The default fits any of them."""
-    for timeout_ms, stall_ms in ((1, 60_000), (10_000, 60_000), (20_000, 80_000), (10**8, 86_400_000)):
-        assert make5(1, timeout_ms=timeout_ms).session.stall_ms == stall_ms
-    assert make5(1, stall_ms=0).session.stall_ms == 0
-
-
 def test_stalled_messages_asyncio(broker):
     """[MQTT5-4.4.0-1] Likewise with asyncio."""
 
