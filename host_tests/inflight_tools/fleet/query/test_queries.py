@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from host_tests.inflight_tools.fleet.where.conftest import AT
 from inflight_tools.fleet.collect.counters import load, save
 from inflight_tools.fleet.commands import app
+from inflight_tools.fleet.query.facts import gather
 from inflight_tools.fleet.query.times import span, when
 
 
@@ -75,6 +76,29 @@ def test_a_report_of_a_time(small, run):
     assert (fleet["accepted"], fleet["delivered"], fleet["lost"]) == (3, 2, 1)
 
 
+def test_what_a_device_tells_after_a_time_that_it_gave_up_is_not_lost_in_it(tables):
+    """Its counters are in the next health message. Numbers 1 and 2 are of the time before AT + 40, 5 of the other."""
+    tables.health("attic", 0, 0, {"accepted": 1, "dropped": 0}, oldest=0)
+    tables.add("attic", 3, 20, oldest=3)
+    tables.health("attic", 4, 60, {"accepted": 5, "dropped": 2}, oldest=4)
+    tables.add("attic", 6, 70, oldest=6)
+    tables.health("attic", 7, 80, {"accepted": 8, "dropped": 3}, oldest=7)
+    tables.add("hall", 0, 10, oldest=0)
+    tables.add("hall", 2, 20, oldest=2)
+    tables.health("hall", 3, 50, {"accepted": 4, "dropped": 1}, oldest=3)
+    tables.marker(100, 101)
+    tables.write()
+
+    def figures(**how):
+        devices = gather(tables.root, "inflight", now=AT + 200, **how)["devices"]
+        return {one["device"]: (one["delivered"], one["given_up"], one["lost"]) for one in devices}
+
+    assert figures() == {"attic": (5, 3, 0), "hall": (3, 1, 0)}
+    assert figures(until=AT + 40) == {"attic": (2, 2, 0), "hall": (2, 1, 0)}
+    assert figures(since=AT + 40) == {"attic": (3, 1, 0), "hall": (1, 0, 0)}
+    assert figures(since=AT + 10, until=AT + 40) == {"attic": (1, 2, 0), "hall": (2, 1, 0)}
+
+
 @pytest.mark.parametrize("command", ["report", "export"])
 def test_a_time_that_cannot_be_read_is_a_wrong_argument(run, command):
     to = ["out"] if command == "export" else []
@@ -109,4 +133,4 @@ def test_the_page_has_what_collectors_have_counted(small, run, tmp_path):
     status, output, error = run("report", "--json")
     assert status == 0, error
     assert json.loads(output)["counters"] == load(landing)
-    assert "connected" in (tmp_path / "report.html").read_text()
+    assert "</svg> silent" in (tmp_path / "report.html").read_text()  # its file is old

@@ -95,14 +95,25 @@ SELECT device, {", ".join(f"{sql} AS {name}" for name, sql in _COUNTERS.items())
         journal_damaged, journal_where), (epoch_began, seq)) AS last
 FROM ({{lives}}) GROUP BY device
 """
+# What a device gave up before a time is known from its first health message at that time or later: `given`. Nothing
+# tells when it did, so of a time all counts that may be of it do: else a number that was given up would be called lost.
 _HEALTH_SUMS = f"""
+WITH told AS ({{told}}), earlier AS ({{earlier}}), given AS ({{given}})
 SELECT device, told.last, restarts, resets, {
-    ", ".join(f"greatest(0, coalesce(told.{name}, 0) - coalesce(earlier.{name}, 0)) AS {name}" for name in _COUNTERS)
+    ", ".join(
+        f"greatest(0, coalesce({'given' if name in rules.COUNTED else 'told'}.{name}, 0) - "
+        f"coalesce(earlier.{name}, 0)) AS {name}"
+        for name in _COUNTERS
+    )
 }
-FROM ({{told}}) AS told LEFT JOIN ({{earlier}}) AS earlier USING (device) LEFT JOIN (
-    SELECT device, count(*) FILTER (was IS NOT NULL AND {NO_WAKE}) AS restarts,
-        list(reset) FILTER (reset IS NOT NULL) AS resets
-    FROM health_messages WHERE start GROUP BY device) USING (device)
+FROM given LEFT JOIN told USING (device) LEFT JOIN earlier USING (device)
+    LEFT JOIN (
+        SELECT device, count(*) FILTER (was IS NOT NULL AND {NO_WAKE}) AS restarts,
+            list(reset) FILTER (reset IS NOT NULL) AS resets
+        FROM health_messages WHERE start GROUP BY device) USING (device)
+"""
+_NEXT_HEALTH = """
+SELECT device, min(received) FROM every_health WHERE received >= {} AND counters['accepted'] IS NOT NULL GROUP BY device
 """
 # The last state that each device, or the broker with its will, has published; state_since: when it began; next_s: so
 # many seconds after that message a device that sleeps reports again.
@@ -213,6 +224,9 @@ def define(database, proof, now, since=None, until=None):
         return _LIVES.format(lives=_stepped(health(where), rules.ENDS_STEPS))
 
     earlier = "false" if since is None else f"received < {moment(since)}"
+    given = "FROM told"
+    if until is not None:
+        given = lives(f"({before} OR (device, received) IN ({_NEXT_HEALTH.format(moment(until))}))")
     for name, sql in {
         "ranges": _RANGES,
         "gaps": _GAPS_OF_A_TIME if database.ranged else _GAPS,
@@ -224,7 +238,7 @@ def define(database, proof, now, since=None, until=None):
         "clock_jumps": _CLOCK_JUMPS,
         # Without a count of accepted messages they are left out.
         "health_messages": f"SELECT * FROM ({health(before)}) WHERE NOT {earlier}",
-        "health_sums": _HEALTH_SUMS.format(told=lives(before), earlier=lives(earlier)),
+        "health_sums": _HEALTH_SUMS.format(told=lives(before), earlier=lives(earlier), given=given),
         "states": _STATES.format(before=before),
         "devices": _DEVICES.format(silent=_silent(float(now if until is None else min(now, until)))),
     }.items():

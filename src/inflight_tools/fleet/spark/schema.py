@@ -36,16 +36,12 @@ def fold_ledger(parts):
     return added.withColumn("ranges", F.expr(joined("parts"))).drop("parts")
 
 
-def fold_sums(parts, *keys):
-    """Adds up minutes: one row for each of `keys`."""
-    return parts.groupBy(*keys).agg(
+def fold_minutes(parts):
+    """Adds up minutes."""
+    return parts.groupBy("device", "name", "unit", "minute").agg(
         F.sum("count").alias("count"),
         F.sum("total").alias("total"),
         F.min("min").alias("min"),
         F.max("max").alias("max"),
         F.expr("kll_merge_agg_double(sketch)").alias("sketch"),
     )
-
-
-def fold_minutes(parts):
-    return fold_sums(parts, "device", "name", "unit", "minute")
