@@ -136,7 +136,7 @@ def test_session_expiry(broker, join):
 
 @pytest.mark.parametrize("way", ["vanishes", "comes back", "asks for it"])
 def test_will_delay(broker, join, make, together, way):
-    """[MQTT5-3.1.3-9] The will is published when the delay has passed, unless the client is back before; and when the
+    """The will is published when the delay has passed, unless the client is back before; and when the
     client asks for it as it leaves."""
     listener = join(broker, "listener", "w")
     device = RamFlash()

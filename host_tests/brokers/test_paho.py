@@ -126,7 +126,7 @@ def test_request_and_response(broker, join, other, qos):
 
 
 def test_will(broker, join, make, other):
-    """[MQTT5-3.1.3-9] The will of a client that asks for it, with its properties."""
+    """The will of a client that asks for it, with its properties."""
     other.subscribe(f"{broker.root}/status")
     will = (f"{broker.root}/status", b"gone", 1, False, properties(content_type="text/plain", user=[("a", "b")]))
     join(broker, "client", will=will).disconnect(will=True)
