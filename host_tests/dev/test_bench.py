@@ -44,9 +44,11 @@ def test_steady_state_allocates_nothing(name, mosquitto, tmp_path):
             assert found[f"receive_{qos}"] == 32  # the view of the payload; the topic is known
     # What the client holds does not creep up unnoticed, nor what level 5 adds.
     found, level_5 = both.values()
-    assert found["client"] <= 2600 and level_5["client"] <= 5600
-    assert found["import"] <= 52_000
-    assert level_5["import"] - found["import"] <= 8_200
+    assert found["client"] <= 2600
+    if name == "micropython-x86":  # on the emulated ARM the collector takes something on the stack for a reference
+        assert level_5["client"] <= 4000
+    assert found["import"] <= 33_000
+    assert level_5["import"] - found["import"] <= 8_000
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def test_another_client_does_not_make_ours_larger(tmp_path):
     (tmp_path / "umqtt/simple.py").write_text(text)
     interpreter = benchmark.best_runtime()
     alone, beside = Code(tmp_path / "1", interpreter), Code(tmp_path / "2", interpreter, peers.find(tmp_path))
-    assert sum(beside.sizes[OURS].values()) <= sum(alone.sizes[OURS].values()) * 1.001
+    assert sum(beside.sizes[OURS].values()) <= sum(alone.sizes[OURS].values()) * 1.005
 
 
 class Fragile:

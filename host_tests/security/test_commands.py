@@ -54,6 +54,7 @@ def device(broker):
     buffer = bytearray(8192)
     client = Client("127.0.0.1", "box", journal, port=broker.port, timeout_ms=3000, keepalive=0, buffer=buffer)
     node = Device(Board(), check({"host": "h"}, "box"), journal, client, None, began=0)
+    node.subscribe()
     yield node
     client._close()
 

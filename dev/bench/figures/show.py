@@ -105,7 +105,7 @@ _USES = {
     "a journal, for QoS 1 and 2": ("journal_core",),
     "messages from the broker": ("dispatching",),
     "those of QoS 2": ("inbound",),
-    "MQTT 5": ("mqtt5",),
+    "MQTT 5": ("mqtt5_core",),
     "a WebSocket": ("websocket",),
     "TLS, messages longer than the buffer": (),
 }

@@ -31,7 +31,7 @@ def load_all():
             __import__("inflight." + file.split(".")[0])
     for name, module in sys.modules.items():
         if name.startswith("inflight.") and hasattr(module, "unload"):
-            module.unload = lambda name: None
+            module.unload = lambda *modules: None
 
 
 def on_message(message):
