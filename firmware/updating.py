@@ -155,8 +155,8 @@ class Update:
             release["target"] = self._target(release, record)
             return release
         except Refused as e:
-            # The announcement of what is being fetched was signed. This one is somebody else's: to refuse that number
-            # would end the rollout.
+            # The announcement of what is being fetched was signed. This one comes from another sender: to refuse
+            # that number would end the rollout.
             if not (self._slot and announced_number == self._number):
                 self._report(announced_number, "refused", str(e))
         finally:

@@ -86,11 +86,17 @@ def _publish(flags, body, at, end, size, level):
 
 def judge(stream, level, size, events, failed):
     """Requires that the decoder's events are correct."""
+    compare(stream, lambda rest: _packet(rest, level, size), 0, events, failed)
+
+
+def compare(stream, packet, last, events, failed):
+    """The same by packet(stream), which returns the first event and its length. last: the type behind which nothing is
+    read, 0: there is none."""
     at = 0
     wanted = []
     try:
-        while at < len(stream):
-            event, n = _packet(stream[at:], level, size)
+        while at < len(stream) and not (wanted and wanted[-1][0] == last):
+            event, n = packet(stream[at:])
             wanted.append(event)
             at += n
         demand(events == wanted and not failed, "%r (failed: %d), but it is %r", events, failed, wanted)

@@ -8,7 +8,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 def uses(node, variables=frozenset()):
     """The names in the bytecode of `node`, once for each use. variables: of the functions around it."""
     if isinstance(node, _FUNCTIONS):
-        variables = variables.union(_variables(node))
+        variables = variables.union(variables_of(node))
         yield node.name
         yield from (arg.arg for arg in node.args.args)
     elif isinstance(node, ast.ClassDef):
@@ -32,7 +32,8 @@ def uses_in_functions(tree):
             yield from uses_in_functions(node)
 
 
-def _variables(function):
+def variables_of(function):
+    """The arguments and variables of a function, and of those within it."""
     for node in ast.walk(function):
         if isinstance(node, ast.arg):
             yield node.arg

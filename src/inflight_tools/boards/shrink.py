@@ -15,6 +15,7 @@ bundle compiles what this makes, and freeze writes it down.
 
 import ast
 
+from inflight_tools.boards.names import variables_of
 from inflight_tools.boards.order import order
 from inflight_tools.boards.rename import PACKAGE, rename
 
@@ -218,15 +219,6 @@ def _public(tree):
     return [name for name in (*_globals(tree), *handed_on) if not name.startswith("_")]
 
 
-def _locals(function):
-    """The local names of a function, or of one within it."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-
-
 def _merge(trees, core, modules, constants):
     owner = {}
     imports, body = {}, []
@@ -293,7 +285,7 @@ class _Redirect(ast.NodeTransformer):
         return ast.ImportFrom(self._core, node.names, 0)
 
     def visit_FunctionDef(self, node):
-        outer, self._locals = self._locals, set(_locals(node))
+        outer, self._locals = self._locals, set(variables_of(node))
         self.generic_visit(node)
         self._locals = outer
         return node
