@@ -223,7 +223,11 @@ class Connection:
         self._send(NOBODY, 0, wire.pingresp())
 
     def _disconnect(self, p):
-        pass  # the owner of the socket closes it
+        # The owner of the socket closes it.
+        sessions = self.server.sessions
+        if self.level == 5 and dict(p.properties).get(0x11) == 0:  # the session ends now
+            for name in [name for name in sessions if sessions[name] is self.session]:
+                del sessions[name]
 
 
 _HANDLERS = {

@@ -203,15 +203,31 @@ def test_shared_subscription(broker, join, together):
 
 
 def test_a_first_session_over_a_restart(mortal, join):
-    """[MQTT5-3.1.2-23] The broker has the session of a client that connected once, with Clean Start, or only of one
-    that connected twice."""
+    """[MQTT5-3.1.2-23] The broker has the sessions of clients that connected once: with a new journal, also if an old
+    session had to end before, and without a journal, which begins with Clean Start."""
     if not mortal.survives_restart:
         pytest.skip(f"{mortal.name} keeps no sessions")
-    once = join(mortal, "once", "t")
-    twice = join(mortal, "twice", "t")
-    twice.connect()
+    new = join(mortal, "new", "t")
+    join(mortal, "erased", "t").disconnect()
+    erased = join(mortal, "erased", "t")
+    bare = join(mortal, "bare", "t", device=False)
     mortal.stop()
     mortal.start()
-    for client, kept in ((once, mortal.saves_clean_start), (twice, True)):
+    for client, kept in ((new, True), (erased, True), (bare, mortal.saves_clean_start)):
         client.connect()
         assert client.session.present == kept
+
+
+def test_an_unknown_session_ends_silently(broker, join, together):
+    """[MQTT5-3.2.2-4] Its messages and its subscription are gone, and its will is not published."""
+    observer = join(broker, "observer", "#")
+    join(broker, "erased", "old").disconnect()
+    observer.publish(f"{broker.root}/old", b"for the old one", 2)
+    assert observer.drain(5000)
+    erased = join(broker, "erased", "new", will=(f"{broker.root}/will", b"gone", 1, False))
+    assert erased.counters()["connects"] == 1
+    for topic in ("old", "new"):
+        observer.publish(f"{broker.root}/{topic}", b"now", 2)
+    assert together([observer, erased], lambda: len(observer.got) >= 3 and erased.got)
+    assert [topic for topic, *_ in observer.got] == ["old", "old", "new"]
+    assert [got[:2] for got in erased.got] == [("new", b"now")]

@@ -48,8 +48,6 @@ def test_broker_ends(mortal, join, together, arrived, qos, end):
     Acknowledged ones arrive if the broker keeps its session; if not, the client subscribes again."""
     keeps = mortal.survives_restart if end == "restart" else mortal.survives_kill
     listener = join(mortal, "listener", "t", qos=qos)
-    if not mortal.saves_clean_start:  # see test_level_5.py
-        listener.connect()
     sender = join(mortal, "sender")
     forgotten = 0
     for k, payload in enumerate(numbers()):
@@ -77,8 +75,6 @@ def test_broker_ends(mortal, join, together, arrived, qos, end):
 def test_broker_is_down(mortal, join, arrived, qos):
     """[MQTT-4.1.0-1] All that was published meanwhile arrives in order."""
     listener = join(mortal, "listener", "t", qos=qos)
-    if not mortal.saves_clean_start:
-        listener.connect()
     sender = join(mortal, "sender")
     mortal.stop()
     for payload in numbers():

@@ -296,6 +296,15 @@ def test_sessions_of_level_5():
     assert connect(server)[1] == connack(0)
 
 
+def test_a_disconnect_of_level_5_may_end_the_session():
+    """Its Session Expiry Interval counts instead of that of CONNECT."""
+    server = Server()
+    for expiry, present in ((60, 1), (0, 0)):
+        connection, _ = connect_at_5(server, (0x11, 60))
+        says(connection, disconnect(0, block((0x11, expiry))))
+        assert connect_at_5(server, (0x11, 60))[1] == connack(present, 0, NONE)
+
+
 def test_what_a_server_announces():
     """[MQTT5-3.1.3-7] With the id that it assigns."""
     server = Server(announced=((0x21, 10), (0x24, 1)))

@@ -46,7 +46,7 @@ def test_connect():
     """[MQTT5-3.1.0-1] [MQTT5-3.1.2-1] [MQTT5-3.3.2-10] [MQTT5-3.1.2-4] [MQTT5-3.1.2-23] [MQTT5-3.1.3-1] [MQTT5-3.1.3-3]
     What CONNECT says: a session that does not end, how much it receives, and no text in acknowledgements."""
     p = Peer5(receive_maximum=7, session_expiry=3600).call()
-    eq((p.name, p.level, p.clean, p.keepalive, p.client_id), (b"MQTT", 5, True, 60, "dev"))
+    eq((p.name, p.level, p.clean, p.keepalive, p.client_id), (b"MQTT", 5, False, 60, "dev"))
     eq(sorted(p.properties), [(0x11, 3600), (0x17, 0), (0x21, 7)])
     eq(dict(Peer5().call().properties)[0x11], 0xFFFFFFFF)
     p = Peer5().call(clean=True)
@@ -54,23 +54,40 @@ def test_connect():
 
 
 def test_clean_start():
-    """[MQTT5-3.1.2-4] [MQTT5-3.1.2-5] [MQTT5-3.1.3-2] Only as long as the client knows of no session: also after a
-    restart, and after connections of level 4."""
+    """[MQTT5-3.1.2-4] [MQTT5-3.1.2-5] [MQTT5-3.1.3-2] [MQTT5-3.2.2-4] Not with a journal, unless the broker has a
+    session that the journal does not know, and has it still after a DISCONNECT that ends it."""
     device = RamFlash()
-    peer = Peer5(device)
-    peer.up()
+    for peer in (Peer5(device), Peer5(device)):
+        for _ in range(3):
+            eq(peer.call().clean, False)
+            peer.lose()  # no CONNACK came
+            eq(peer.session.ending, 0)
+    unknown(peer)
     eq(peer.call().clean, False)
-    eq(Peer5(device).call().clean, False)
-    device = RamFlash()
-    peer = Peer5(device)
-    eq(peer.call().clean, True)
+    peer.answer(0)
+    peer.up(1)
     peer.lose()
-    eq(peer.call().clean, True)  # no CONNACK came
+    eq(Peer5(device).up(1), [])
     device = RamFlash()
     Peer(device).up()
-    eq(Peer5(device).call().clean, False)
+    eq(Peer5(device).up(1), [])  # it knows the session of level 4
     Peer(device).up(0, True)
-    eq(Peer5(device).call().clean, True)  # that session was a clean one: it is over
+    unknown(Peer5(device))  # that was a clean one: it is over
+    peer = Peer5(RamFlash())
+    unknown(peer)
+    unknown(peer)
+    eq(peer.call().clean, True)
+    eq(error_of(peer, wire.connack(1, 0, NONE)), 0x82)
+    eq(peer.call().clean, True)
+    peer.answer(0)
+    eq(peer.call().clean, False)
+
+
+def unknown(peer):
+    """The broker has a session; the client has none. Nothing of that session counts."""
+    eq(peer.call().clean, False)
+    peer.feed(wire.connack(1, 0, NONE))
+    eq((peer.session.code, peer.session.connected, peer.count("connects")), (-1, False, 0))
 
 
 def test_clean_start_without_a_journal():
@@ -102,7 +119,7 @@ def test_connack_flags_and_codes():
         eq(peer.count("refused"), 1 if code else 0)
     for present, code in ((0, 1), (0, 5), (0, 0x7F), (0, 0x8B), (0, 0x8E), (0, 0xFF), (1, 0), (1, 0x87)):
         peer = Peer5()
-        peer.call()  # with Clean Start
+        peer.call(clean=True)
         eq(error_of(peer, wire.connack(present, code, NONE)), 0x82)
     for flags in (2, 0x80, 0xFF):
         peer = Peer5()

@@ -392,7 +392,7 @@ def test_assigned_client_id(broker, make5):
     device = RamFlash()
 
     def script(b):
-        b.welcome(0, ((0x12, "given"),), client_id="", clean=True)
+        b.welcome(0, ((0x12, "given"),), client_id="", clean=False)
         b.goodbye()
         for present in (0, 1):
             b.welcome(present, client_id="given", clean=False)
@@ -474,13 +474,13 @@ def test_bad_arguments(make5, options):
 
 
 def test_connect_without_a_will(broker, make5):
-    """[MQTT5-3.3.1-6] [MQTT5-3.1.0-2] [MQTT5-3.1.2-3] [MQTT5-3.1.2-11] [MQTT5-3.1.2-13] [MQTT5-3.1.2-28] Its flags are
-    Clean Start alone, and it is the only one. Response Information, which it does not ask for, is passed over."""
+    """[MQTT5-3.3.1-6] [MQTT5-3.1.0-2] [MQTT5-3.1.2-3] [MQTT5-3.1.2-11] [MQTT5-3.1.2-13] [MQTT5-3.1.2-28] It has no
+    flags, and it is the only one. Response Information, which it does not ask for, is passed over."""
     client = make5(broker.port)
 
     def script(b):
         p = b.welcome(0, ((0x1A, "response"), (0x22, 5), (0x26, ("a", "b"))), will=None)
-        assert p.raw[9] == 2
+        assert p.raw[9] == 0
         b.take(topic="t", payload=b"", qos=1, retain=True, properties=[])
         b.goodbye()
 

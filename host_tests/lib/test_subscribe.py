@@ -6,6 +6,18 @@ from dev.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC
 from dev.reference.wire import connack, pingresp, puback, publish, pubrec, pubrel, suback, unsuback
 from inflight import ProtocolError
 
+with_journal = pytest.mark.parametrize("make", [None], ids=["journal"], indirect=True)  # messages of QoS 1 and 2 leave
+
+
+@pytest.fixture(params=[None, False], ids=["journal", "no-journal"])
+def make(request, make):
+    """As make(), with a journal and without one."""
+
+    def start(port, device=request.param, **options):
+        return make(port, device, **options)
+
+    return start
+
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("granted", [0, 1, 2])
@@ -274,6 +286,7 @@ def test_messages_after_unsubscribe_are_acknowledged(broker, make, pump):
     assert got == [b"1"]
 
 
+@with_journal
 def test_ids_are_shared_with_publish(broker, make):
     """[MQTT-2.3.1-2] [MQTT-2.3.1-1] SUBSCRIBE, UNSUBSCRIBE and PUBLISH never use the same Message ID at a time."""
     client = make(broker.port)
@@ -299,6 +312,7 @@ def test_ids_are_shared_with_publish(broker, make):
         assert client.drain(3000)
 
 
+@with_journal
 def test_publish_in_a_handler_while_subscribing(broker, make):
     """[MQTT-2.3.1-2] The id of an unanswered SUBSCRIBE is in use."""
     client = make(broker.port)
@@ -453,6 +467,7 @@ def test_subscribe_again_at_level_3(broker, make):
         client.unsubscribe("a")
 
 
+@with_journal
 def test_first_subscribe_after_a_retry_at_level_3(broker, make, pump):
     """[MQTT31-9] A repeated PUBLISH does not set DUP in a new SUBSCRIBE."""
     client = make(broker.port, protocol_level=3, retry_ms=30, clean_session=True)
@@ -644,6 +659,7 @@ def test_both_handlers_run_when_one_raises(broker, make):
     assert got == [b"1"]
 
 
+@with_journal
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_publish_in_a_handler(broker, make, pump, qos):
     """The message is sent, and the one being handled is not changed."""
@@ -672,6 +688,7 @@ def test_publish_in_a_handler(broker, make, pump, qos):
     assert seen == [(f"in/{k}", b"payload %d" % k, 2) for k in range(5)]
 
 
+@with_journal
 def test_many_publishes_in_a_handler(broker, make, pump):
     """More than max_inflight: the others wait."""
     client = make(broker.port, max_inflight=2)
@@ -689,6 +706,7 @@ def test_many_publishes_in_a_handler(broker, make, pump):
         pump(client, lambda: client.counters()["completed"] >= 10)
 
 
+@with_journal
 def test_connection_breaks_while_a_handler_publishes(broker, make, pump):
     """The handler's message is in the journal; the message that it handled is not delivered twice."""
     client = make(broker.port)

@@ -63,6 +63,13 @@ def _open(client):
     while not (session.connected or session.code):
         yield POLL
     client._no_connack = silent and session.code > 0
+    if session.code < 0:  # level 5: the broker's session is not this one
+        from .leaving5 import end_session
+
+        end_session(client)
+        unload("leaving5")
+        yield from _open(client)
+        return
     if session.code:
         from .refused import ConnectRefused, slow_down
 

@@ -1,8 +1,11 @@
 # CONNECT and CONNACK of MQTT 5, and what differs when a client is made. Loaded for each of them, beside options or
 # handshake.
 #
-# A session that the journal does not know begins with Clean Start: so the broker never has one that the client has not
-# [MQTT5-3.2.2-4]. If the broker has none of a session that the client has [MQTT5-3.2.2-5], then a message that
+# Clean Start is 0 if there is a journal: brokers may lose a session that began with Clean Start when they restart. If the
+# broker has a session that the journal does not know, the client ends it and connects anew [MQTT5-3.2.2-4]: by DISCONNECT;
+# if the broker has it still, by Clean Start.
+#
+# If the broker has none of a session that the client has [MQTT5-3.2.2-5], then a message that
 #
 #   was never sent      is sent
 #   waits for PUBACK    is sent as a new one, without DUP; counted as republished
@@ -33,7 +36,7 @@ from .cursor import (
 from .errors5 import ERROR, MALFORMED, ProtocolError5
 from .handshake import accepted
 from .journal import DONE, OUT, RELEASED, SESSION
-from .mqtt5 import MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
+from .mqtt5 import BY_CONNECT, BY_DISCONNECT, MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
 from .outbound import ALONE, REL, SEND, STATE
 from .session import Session
 from .session_record import CLEAN
@@ -141,8 +144,8 @@ def stored_client_id(journal):
 def connect_fields(session, clean_session, will):
     """Returns the flag Clean Start of the next CONNECT, and the properties of it and of its will."""
     session.keep_alive.interval = session.interval  # the broker may have changed it for the last connection
-    known = session.has_session and session.record.mode != CLEAN if session.journal else session.known
-    session.clean_start = clean_session or session.begin_anew or not known
+    known = session.journal or session.known
+    session.clean_start = clean_session or session.ending == BY_CONNECT or not known
     return session.clean_start, _connect_blocks(session, clean_session, will)
 
 
@@ -170,6 +173,10 @@ def connack(session):
     if code not in _CODES or (present and (code or session.clean_start)):
         raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
     session.code = code
+    if present and session.journal and (not session.has_session or session.record.mode == CLEAN):
+        session.ending = BY_CONNECT if session.ending else BY_DISCONNECT
+        session.code = -1  # see handshake
+        return
     session.present = present == 1
     found = _properties(d, session.auth)
     session.reason = found.get(REASON, "")
@@ -222,7 +229,7 @@ def _properties(d, asked):
 
 def _apply(session, found):
     out = session.out
-    session.begin_anew = False
+    session.ending = 0
     session.known = not session.clean
     session.expiry = 0 if session.clean else found.get(SESSION_EXPIRY, session.session_expiry)
     quota = min(session._max_inflight, found.get(RECEIVE_MAXIMUM, 65535))

@@ -24,6 +24,8 @@ from .send_buffer5 import SendBuffer5
 from .session import Session
 
 MOST_INFLIGHT = const(64)  # messages to the broker
+BY_DISCONNECT = const(1)  # values of Session5.ending
+BY_CONNECT = const(2)
 NOTICE = const(1)  # what next_event() returns when `completed` is an exception: no packet that a broker sends
 
 REJECTED = const(17)  # indices of Session.count, behind those of counters
@@ -90,7 +92,7 @@ class Session5(Session):
         self.stuck = 0  # Message ID of the one that stalled
         self.session_expiry = self.expiry = session_expiry
         self.known = False  # the broker has, or had, this session: what the journal tells, in RAM
-        self.begin_anew = False  # the two sessions disagree: the next CONNECT ends that of the broker
+        self.ending = 0  # BY_DISCONNECT, BY_CONNECT: how the client ends a session of the broker that is not its own
         self.clean_start = False  # what the last CONNECT said
         self.reason = ""  # the text of the last CONNACK
         self.receive_maximum = 0  # what CONNECT announces

@@ -123,7 +123,7 @@ class Outbound(InFlight):
         journal = self.journal
         used = 0
         distance = 65535
-        at = journal.scan(OUT, -1)
+        at = journal.scan(OUT, -1) if journal else -1
         while at >= 0:
             if (journal.found_mid - mid) % 65535 < distance:
                 used = journal.found_mid

@@ -6,7 +6,7 @@ import inflight.counters as counters
 
 from .errors5 import ERROR, ProtocolError5
 from .journal import DONE, RELEASED
-from .mqtt5 import HELD, LOWERED, MOST_INFLIGHT, REJECTED, UNDELIVERABLE
+from .mqtt5 import BY_CONNECT, HELD, LOWERED, MOST_INFLIGHT, REJECTED, UNDELIVERABLE
 from .outbound import ALONE, REL, SEND, STATE
 from .packet import PUBACK
 from .refused import PublishRefused
@@ -27,7 +27,7 @@ def rejected(session, kind, code):
     if session.aliases:
         session.aliases.refused(mid)
     if code == _MID_IN_USE:
-        session.begin_anew = True  # the two sessions disagree
+        session.ending = BY_CONNECT  # the two sessions disagree
         raise ProtocolError5("the broker has another message of Message ID %d" % mid, ERROR)
     if state == SEND or state == REL:
         session.count[counters.UNKNOWN_ACKS] += 1

@@ -1,0 +1,109 @@
+"""Level 5: the broker has a session that the client's journal does not know: the journal was erased, or power was cut
+before it knew of the session. The client ends that session, and begins one of its own without Clean Start."""
+
+import pytest
+
+from dev.reference.kinds import DISCONNECT
+from dev.reference.wire import connack, publish
+from host_tests.lib import aio_clients
+from inflight import ProtocolError
+
+NONE = b"\0"
+
+
+def end_session(b):
+    """CONNACK has `session present`, and a message of the session is behind it. The client ends the session."""
+    b.called(clean=False)
+    b.send(connack(1, 0, NONE) + publish("old", b"", 1, 7, properties=NONE))
+    assert b.expect(DISCONNECT).properties == [(0x11, 0)]
+    b.expect_close()
+
+
+def work(b, **fields):
+    b.welcome(0, **fields)
+    b.grant()
+    b.take(payload=b"first")
+    b.deliver("new", b"x", 1, 1)
+    b.goodbye()
+
+
+def refused_end(b):
+    # The broker has the session still.
+    for _ in range(2):
+        end_session(b)
+    work(b, clean=True)
+
+
+def ended(b):
+    end_session(b)
+    work(b, clean=False)
+
+
+@pytest.mark.parametrize("script", [ended, refused_end])
+def test_unknown_session(broker, make, script):
+    """[MQTT5-3.2.2-4] [MQTT5-3.1.2-4] Nobody notices: neither connect() nor a callback. What was published before is
+    sent once."""
+    errors, ends = [], []
+    client = make(
+        broker.port, protocol_level=5, on_error=errors.append, on_disconnect=lambda error: ends.append(error)
+    )
+    got = []
+    client.subscribe("new", 1, lambda m: got.append(m.topic))
+    client.publish("t", b"first", 1)
+    with broker.play(script):
+        client.connect()
+        assert client.drain(5000)
+        client.disconnect()
+    assert got == ["new"] and errors == [] and ends == [None]
+    counters = client.counters()
+    assert (counters["connects"], counters["outages"], counters["republished"]) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("script", [ended, refused_end])
+def test_unknown_session_asyncio(broker, script):
+    """[MQTT5-3.2.2-4] Likewise with asyncio."""
+
+    async def scene():
+        client = aio_clients.make(broker.port, protocol_level=5)
+        got = []
+        await client.publish("t", b"first", 1)
+        async with client:
+            await client.subscribe("new", 1, lambda m: got.append(m.topic))
+            assert await client.drain(5000)
+        assert got == ["new"] and client.errors == []
+
+    aio_clients.play(broker, script, scene)
+
+
+def test_session_present_after_clean_start(broker, make):
+    """[MQTT5-3.2.2-2] A broker that does not end the session with Clean Start either."""
+
+    def script(b):
+        for _ in range(2):
+            end_session(b)
+        b.called(clean=True)
+        b.send(connack(1, 0, NONE))
+        b.expect_close()
+
+    client = make(broker.port, protocol_level=5, reconnect=False)
+    with broker.play(script), pytest.raises(ProtocolError):
+        client.connect()
+
+
+def test_the_link_breaks_after_the_disconnect(broker, make):
+    """[MQTT5-3.2.2-4] The next attempt is an ordinary one."""
+
+    def script(b):
+        end_session(b)
+        b.called(clean=False)
+        b.cut()
+        work(b, clean=False)
+
+    client = make(broker.port, protocol_level=5)
+    client.subscribe("new", 1, lambda m: None)
+    client.publish("t", b"first", 1)
+    with broker.play(script):
+        with pytest.raises(OSError):
+            client.connect()
+        assert client.drain(5000)
+        client.disconnect()
