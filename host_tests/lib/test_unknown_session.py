@@ -44,9 +44,7 @@ def test_unknown_session(broker, make, script):
     """[MQTT5-3.2.2-4] [MQTT5-3.1.2-4] Nobody notices: neither connect() nor a callback. What was published before is
     sent once."""
     errors, ends = [], []
-    client = make(
-        broker.port, protocol_level=5, on_error=errors.append, on_disconnect=lambda error: ends.append(error)
-    )
+    client = make(broker.port, protocol_level=5, on_error=errors.append, on_disconnect=lambda error: ends.append(error))
     got = []
     client.subscribe("new", 1, lambda m: got.append(m.topic))
     client.publish("t", b"first", 1)

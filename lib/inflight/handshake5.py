@@ -1,9 +1,9 @@
 # CONNECT and CONNACK of MQTT 5, and what differs when a client is made. Loaded for each of them, beside options or
 # handshake.
 #
-# Clean Start is 0 if there is a journal: brokers may lose a session that began with Clean Start when they restart. If the
-# broker has a session that the journal does not know, the client ends it and connects anew [MQTT5-3.2.2-4]: by DISCONNECT;
-# if the broker has it still, by Clean Start.
+# Clean Start is 0 if there is a journal: a broker may lose a session that began so when it restarts. If the broker
+# has a session that the journal does not know, the client ends it by DISCONNECT, and connects once more
+# [MQTT5-3.2.2-4]; if it is still there, by Clean Start.
 #
 # If the broker has none of a session that the client has [MQTT5-3.2.2-5], then a message that
 #
