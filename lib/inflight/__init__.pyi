@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, TypeAlias, overload
 
 from .authentication import Authentication
+from .connect_properties import ConnectProperties
 
 __version__: str
 
@@ -128,6 +129,7 @@ class _Base:
         auth: Authentication | None = None,
         aliases: int = 0,
         stall_ms: int | None = None,
+        connect_properties: ConnectProperties | None = None,
         buffer: bytearray | None = None,
         max_inflight: int = 8,
         receive_maximum: int = 32,

@@ -45,6 +45,8 @@ class Base:
     stall_ms         level 5: a message that the broker does not acknowledge for so long, though it answers a PINGREQ,
                      is sent again on a new connection; each time without progress it takes twice as long. At least
                      four times timeout_ms, a day at most; default: 60 s, or that, or never; 0: never
+    connect_properties
+                     level 5: what connect_properties.connect_properties() made, for more properties of CONNECT
     buffer           bytearray, default 1,024 bytes: one half receives, one sends; longer packets go in pieces
     max_inflight     messages of QoS 1 and 2 to the broker in flight, at most (64 at level 5, fewer if the broker wants)
     receive_maximum  messages of QoS 2 from the broker in flight, at most; at level 5 the broker is told

@@ -31,9 +31,9 @@ def start(client, level_5, arguments):
 
 
 def _start_level_5(client, level_5, arguments):
-    from .handshake5 import LONGEST_STALL_MS, check, new_session
+    from .handshake5 import LONGEST_STALL_MS, announce, check, new_session
 
-    session_expiry, slept, auth, aliases, stall_ms = level_5
+    session_expiry, slept, auth, aliases, stall_ms, connect_properties = level_5
     _, max_inflight, _, _, retry_ms, _, timeout_ms = arguments[3:]
     if stall_ms is None:
         stall_ms = max(60_000, 4 * timeout_ms)
@@ -43,6 +43,8 @@ def _start_level_5(client, level_5, arguments):
     check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight, retry_ms, timeout_ms)
     client.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
     client._attach = client.session.out.attach
+    if connect_properties:
+        announce(client.session, connect_properties)
     if aliases:
         from .aliases5 import Aliases
 

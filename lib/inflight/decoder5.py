@@ -18,6 +18,8 @@ class Decoder5(Decoder):
     # As in packet. A CONNACK of 2 bytes comes from a broker that does not know level 5.
     _sizes = (_NEVER, _NEVER, -3, -1, -3, -3, -3, -3, _NEVER, -5, _NEVER, -5, _NEVER, 0, -1, -1)
 
+    maximum = 268435460  # size of the longest packet that the broker may send
+
     def __init__(self, buf, protocol_level=5):
         super().__init__(buf, protocol_level)
         self.cursor = None  # a Cursor, once there are properties

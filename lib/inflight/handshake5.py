@@ -29,6 +29,7 @@ from .cursor import (
     MAXIMUM_SIZE,
     REASON,
     RECEIVE_MAXIMUM,
+    RESPONSE_INFORMATION,
     RETAIN_AVAILABLE,
     SERVER_KEEP_ALIVE,
     SESSION_EXPIRY,
@@ -138,6 +139,16 @@ def stored_client_id(journal):
     return found
 
 
+def announce(session, connect_properties):
+    """What connect_properties.connect_properties() made is in each CONNECT. Raises ValueError."""
+    if not hasattr(connect_properties, "max_packet"):
+        raise ValueError("connect_properties is what connect_properties() makes")
+    if connect_properties.max_packet < len(session.decoder.buf):
+        raise ValueError("max_packet: %d bytes at least, half the buffer" % len(session.decoder.buf))
+    session.connect_properties = connect_properties
+    session.decoder.maximum = connect_properties.max_packet
+
+
 # --- CONNECT ---
 
 
@@ -150,8 +161,12 @@ def connect_fields(session, clean_session, will):
 
 
 def _connect_blocks(session, clean_session, will):
-    # Acknowledgements shall come without reasons as text.
-    data = struct.pack(">BHH", RECEIVE_MAXIMUM, session.receive_maximum, 0x1700)
+    data = struct.pack(">BH", RECEIVE_MAXIMUM, session.receive_maximum)
+    given = session.connect_properties
+    if not (given and given.reasons):
+        data += b"\x17\x00"  # acknowledgements shall come without reasons as text
+    if given:
+        data += given.data
     if not clean_session:
         data += struct.pack(">BI", SESSION_EXPIRY, session.session_expiry)
     block = session.auth.connect_block(data) if session.auth else bytes((len(data),)) + data
@@ -180,6 +195,7 @@ def connack(session):
     session.present = present == 1
     found = _properties(d, session.auth)
     session.reason = found.get(REASON, "")
+    session.response_information = found.get(RESPONSE_INFORMATION, "")
     if code:
         session.count[counters.REFUSED] += 1
         return
@@ -221,7 +237,7 @@ def _properties(d, asked):
             found[kind] = cursor.number()
         elif kind == CLIENT_ID:
             found[kind] = cursor.data()
-        elif kind == REASON:
+        elif kind == REASON or kind == RESPONSE_INFORMATION:
             found[kind] = cursor.text()
         kind = cursor.next()
     return found

@@ -5,7 +5,7 @@ from errno import ETIMEDOUT
 
 from .compat import const
 from .cursor import IN_DISCONNECT, REASON, SERVER_REFERENCE
-from .errors5 import ERROR, MALFORMED, ProtocolError5
+from .errors5 import ERROR, MALFORMED, TOO_LONG, ProtocolError5
 from .mqtt5 import STALLS, TAKEN_OVER
 from .outbound import REL, SEND, STATE
 from .packet import DISCONNECT, PINGRESP, PUBLISH, ProtocolError
@@ -15,7 +15,6 @@ from .session import Session
 
 _SESSION_TAKEN_OVER = 0x8E
 _CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2"
-_TOO_LONG = 0x95
 _LONGEST_STALL_MS = const(3_600_000)
 _END = b"\x07\x00\x05\x11\x00\x00\x00\x00"  # what stands behind the type of a DISCONNECT: Session Expiry Interval 0
 
@@ -47,7 +46,7 @@ def handle(session, kind):
             found = cursor.next()
     if code == _SESSION_TAKEN_OVER:
         session.count[TAKEN_OVER] += 1
-    elif code == _TOO_LONG:
+    elif code == TOO_LONG:
         _drop_longest(session)
     session.busy = False  # nothing is half done
     raise Disconnected(code, reason, reference)
@@ -61,7 +60,7 @@ def too_long(d, error):
     if d.left or d._skip >= 0 or kind == PUBLISH or not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
         raise ProtocolError5(str(error), MALFORMED)
     if kind != DISCONNECT or d.flags:
-        raise ProtocolError5("type %d of %d bytes is longer than the buffer" % (kind, size), _TOO_LONG)
+        raise ProtocolError5("type %d of %d bytes is longer than the buffer" % (kind, size), TOO_LONG)
     at = d.start + 1 + digits_in(size)
     if at == d.end:
         return 0

@@ -1,13 +1,15 @@
 # Messages longer than the receive buffer, at level 5. Loaded with the first one.
 
 from .cursor import IN_PUBLISH
-from .errors5 import MALFORMED, ProtocolError5
+from .errors5 import MALFORMED, TOO_LONG, ProtocolError5
 from .packet import Decoder
 
 
 def publish_long(d, i, n):
     """A PUBLISH of n bytes begins at d.buf[i], and there will be more. Returns what Decoder.next() does. Its properties
     stand whole in front of the first piece; if there is no space for them, its topic is skipped."""
+    if i - d.start + n > d.maximum:
+        raise ProtocolError5("PUBLISH of %d bytes, %d are allowed" % (i - d.start + n, d.maximum), TOO_LONG)
     if d.flags & 6 == 6 or d.flags & 14 == 8:
         raise ProtocolError5("PUBLISH flags", MALFORMED)  # [MQTT5-3.3.1-2] [MQTT5-3.3.1-4]
     behind = _head_end(d, i)

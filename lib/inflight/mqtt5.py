@@ -85,6 +85,7 @@ class Session5(Session):
     paused_at: int
     auth = None  # an Authentication
     aliases = None  # Aliases
+    connect_properties = None  # ConnectProperties
 
     def __init__(self, journal, *args, session_expiry=0xFFFFFFFF, adopt=False, stall_ms=0, **options):
         self._adopt = adopt  # an empty client id means that of the journal
@@ -94,7 +95,7 @@ class Session5(Session):
         self.known = False  # the broker has, or had, this session: what the journal tells, in RAM
         self.ending = 0  # BY_DISCONNECT, BY_CONNECT: how the client ends a session of the broker that is not its own
         self.clean_start = False  # what the last CONNECT said
-        self.reason = ""  # the text of the last CONNACK
+        self.reason = self.response_information = ""  # of the last CONNACK
         self.receive_maximum = 0  # what CONNECT announces
         self.notices = []
         super().__init__(journal, *args, **options)

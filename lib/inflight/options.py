@@ -24,6 +24,7 @@ def configure(
     auth=None,
     aliases=0,
     stall_ms=None,
+    connect_properties=None,
     buffer=None,
     max_inflight=8,
     receive_maximum=32,
@@ -49,8 +50,8 @@ def configure(
             raise ValueError("an empty client id needs clean_session=True")
         if password is not None and user is None:
             raise ValueError("a password needs a user name")
-        if session_expiry is not None or auth or aliases or stall_ms is not None:
-            raise ValueError("session_expiry, auth, aliases and stall_ms need protocol_level=5")
+        if session_expiry is not None or auth or aliases or stall_ms is not None or connect_properties:
+            raise ValueError("session_expiry, auth, aliases, stall_ms and connect_properties need protocol_level=5")
     if not 0 <= keepalive <= 65535:
         raise ValueError("keepalive is 0 to 65535 seconds")
     if max_inflight < 1 or receive_maximum < 1:
@@ -93,7 +94,7 @@ def configure(
     # PINGREQ after three quarters of the keep alive, so that the gap stays below it [MQTT-3.1.2-23].
     interval = keepalive * 750
     settings = (protocol_level, max_inflight, receive_maximum, interval, retry_ms, when_full, timeout_ms)
-    return (session_expiry, slept, auth, aliases, stall_ms), (journal, buffer, name) + settings
+    return (session_expiry, slept, auth, aliases, stall_ms, connect_properties), (journal, buffer, name) + settings
 
 
 def _encode_will(client, will, protocol_level):

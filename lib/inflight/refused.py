@@ -34,11 +34,12 @@ class Disconnected(OSError):
 class PublishRefused(OSError):
     """At level 5 the broker refused a message of QoS 1 or 2, which is dropped: `code` is the reason code, 0x95 if it
     takes no packet so long: it said that before, or ended a connection with that code; mid: its Message ID; seq: its
-    sequence number in the journal."""
+    sequence number in the journal; reason: the broker's text, if connect_properties() asked for reasons."""
 
-    def __init__(self, code, mid, seq):
-        super().__init__(EACCES, "message %d refused: %s" % (mid, _text(code, "")))
+    def __init__(self, code, mid, seq, reason=""):
+        super().__init__(EACCES, "message %d refused: %s" % (mid, _text(code, reason)))
         self.code = code
+        self.reason = reason
         self.mid = mid
         self.seq = seq
 

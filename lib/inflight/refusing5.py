@@ -4,7 +4,7 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
-from .errors5 import ERROR, ProtocolError5
+from .errors5 import ERROR, TOO_LONG, ProtocolError5
 from .journal import DONE, RELEASED
 from .mqtt5 import BY_CONNECT, HELD, LOWERED, MOST_INFLIGHT, REJECTED, UNDELIVERABLE
 from .outbound import ALONE, REL, SEND, STATE
@@ -12,7 +12,6 @@ from .packet import PUBACK
 from .refused import PublishRefused
 
 _MID_IN_USE = 0x91
-_TOO_LONG = 0x95
 _QUOTAS = b"\x93\x97"
 _PAUSE_MS = 1000  # the first one, and the longest
 _LONGEST_PAUSE_MS = 60_000
@@ -38,7 +37,8 @@ def rejected(session, kind, code):
         window.waiting = True
         _hold(session)
     else:
-        _tell(session, REJECTED, code, mid, give_up(window, window.addresses[i]))
+        reason = _reason(session.decoder)
+        _tell(session, REJECTED, code, mid, give_up(window, window.addresses[i]), reason)
 
 
 def give_up(window, address):
@@ -72,16 +72,31 @@ def undeliverable(session, address, mid):
 
     window = session.outbound
     end = _release if may_be_received(window, address) else give_up
-    _tell(session, UNDELIVERABLE, _TOO_LONG, mid, end(window, address))
+    _tell(session, UNDELIVERABLE, TOO_LONG, mid, end(window, address))
 
 
-def _tell(session, counter, code, mid, seq):
+def _reason(d):
+    # The text of the acknowledgement in the decoder, "": it has none.
+    if not d.block:
+        return ""
+    from .cursor import IN_ACK, REASON
+
+    cursor = d.properties(IN_ACK)
+    found = cursor.next()
+    while found:
+        if found == REASON:
+            return cursor.text()
+        found = cursor.next()
+    return ""
+
+
+def _tell(session, counter, code, mid, seq, reason=""):
     # A message is dropped: counts that, and tells the application, of as many as can be in flight at once: nobody knows
     # how many the journal has that are too long.
     session.count[counters.DROPPED] += 1
     session.count[counter] += 1
     if len(session.notices) < MOST_INFLIGHT:
-        session.notices.append(PublishRefused(code, mid, seq))
+        session.notices.append(PublishRefused(code, mid, seq, reason))
 
 
 def _hold(session):

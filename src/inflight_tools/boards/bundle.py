@@ -50,7 +50,7 @@ def _used(lib):
 
 
 def _collect(names, lib):
-    files = [lib / PACKAGE / "__init__.pyi", *BOARDS.glob("*/*.py"), *FIRMWARE.glob("*.py")]
+    files = [*(lib / PACKAGE).glob("*.pyi"), *BOARDS.glob("*/*.py"), *FIRMWARE.glob("*.py")]
     return set().union(*(names(file.read_text()) for file in files))
 
 

@@ -1,0 +1,43 @@
+# What CONNECT of MQTT 5 says beside what each client says, built and checked once. Loaded by who wants it.
+
+import struct
+
+from .properties5 import string
+from .topic import encode
+
+_LONGEST = 268435460  # packet there is
+_MOST = 117  # with those that each client sends it is 127: so their length is one byte
+
+
+class ConnectProperties:
+    """data: the properties; max_packet: bytes; reasons: True if texts are asked for."""
+
+    def __init__(self, data, max_packet, reasons):
+        self.data = data
+        self.max_packet = max_packet
+        self.reasons = reasons
+
+
+def connect_properties(max_packet=None, reasons=False, response_information=False, user=()):
+    """Properties of CONNECT [MQTT5-3.1.2-11].
+
+    max_packet            bytes of the longest packet that the broker may send, at least half the client's buffer. What
+                          is longer it drops as if it had been delivered [MQTT5-3.1.2-25]; None: packets of any length
+                          come, and those that no handler takes are counted
+    reasons               True: acknowledgements may have a text beside their reason code, which PublishRefused shows
+    response_information  True: asks for what response topics begin with, client.session.response_information
+    user                  ((name, value), ...), for the broker
+
+    Returns what Client(connect_properties=) takes. Raises ValueError, also if all that takes more than 117 bytes."""
+    data = b""
+    if max_packet is not None:
+        if not 0 < max_packet <= _LONGEST:
+            raise ValueError("max_packet is 1 to %d bytes" % _LONGEST)
+        data += struct.pack(">BI", 0x27, max_packet)
+    if response_information:
+        data += b"\x19\x01"
+    for name, value in user:
+        data += b"\x26" + string(encode(name)) + string(encode(value))
+    if len(data) > _MOST:
+        raise ValueError("properties take %d bytes, at most %d" % (len(data), _MOST))
+    return ConnectProperties(data, max_packet or _LONGEST, reasons)
