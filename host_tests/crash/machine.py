@@ -49,6 +49,7 @@ SETUPS = st.fixed_dictionaries(
         "when_full": st.sampled_from([None, None, "oldest", "newest"]),
         "buffer": st.sampled_from([256, 128, 1024]),
         "clean_session": st.sampled_from([False, False, True]),
+        "aliases": st.sampled_from([0, 2, 1]),
         "foreign_ids": st.sampled_from([[], [], [], [41, 42, 43, 44], [1, 2, 3, 65535]]),
     }
 )

@@ -3,8 +3,6 @@
 Packets of the client wait in `uplink` until arrive() is called. Packets of the server wait in `answers`; the script
 decides when each is delivered, and in which order."""
 
-import re
-
 from dev.reference.kinds import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, UNSUBSCRIBE
 from dev.reference.oracle import OTHER, Finding, Incoming, JudgedSession, Outgoing
 from dev.reference.server import Connection, Server, copied
@@ -13,6 +11,8 @@ from host_tests.crash.messages import incoming, number_of
 
 NAME = "dev"  # the client's
 PROPERTIES = [(3, "t")]  # of some messages at level 5
+ALIAS = 0x23
+ANNOUNCED = ((0x22, 2),)  # at level 5: two topic aliases are allowed
 
 
 class Peer:
@@ -22,7 +22,8 @@ class Peer:
         self.level = 4  # of the client's last CONNECT
         self.with_properties = set()  # numbers of messages that the application published with PROPERTIES at level 5
         self.window = 1  # max_inflight of the client
-        self.server = Server(JudgedSession, 10)
+        self.aliases = {}  # alias: topic, as the client wrote them on this connection
+        self.server = Server(JudgedSession, 10, ANNOUNCED)
         self.provoked = False  # the broker violated the protocol: the client may close the connection
         self.new = False  # this connection began a new session
         self.client_knows = True  # the client knows that its session is new
@@ -30,7 +31,7 @@ class Peer:
         self._connection = Connection(self.server)
 
     def copy(self):
-        other = copied(self, "out", "inc", "server", "uplink", "with_properties")
+        other = copied(self, "out", "inc", "server", "uplink", "with_properties", "aliases")
         other._connection = self._connection.copy(other.server)
         return other
 
@@ -111,9 +112,21 @@ class Peer:
         """The client wrote a packet, or its beginning, to a broken connection."""
         self._wrote()
         if raw[0] >> 4 == PUBLISH and raw[0] & 6:
-            topic = re.search(rb"out/(all|\d+)", raw)
-            at = topic.end() + 2
-            self.out.tried(number_of(topic[0].decode(), raw[at + 1 + raw[at] if self.level == 5 else at :]))
+            self.out.tried(number_of(*self._begun(raw)))
+
+    def _begun(self, raw):
+        # The topic of a PUBLISH of which the beginning is there, and that of its payload.
+        at = 1
+        while raw[at] & 0x80:
+            at += 1
+        n = int.from_bytes(raw[at + 1 : at + 3], "big")
+        topic = raw[at + 3 : at + 3 + n].decode()
+        at += 5 + n
+        if self.level == 5:
+            if not n:
+                topic = self.aliases[int.from_bytes(raw[at + 2 : at + 4], "big")]
+            at += 1 + raw[at]
+        return topic, raw[at:]
 
     def written(self, raw):
         """The client wrote a packet."""
@@ -121,15 +134,19 @@ class Peer:
         p = parse(raw, self.level)
         if p.kind == CONNECT:
             self.level = p.level
+            self.aliases = {}
             # At level 5 Clean Start alone ends the old session, not the new one.
             self.out.connected(p.level == 3, not dict(p.properties).get(0x11) if p.level == 5 else p.clean)
             self.uplink.append(p)
             return
         self.out.session_begun()
         if p.kind == PUBLISH:
+            self._connection.resolve(p)
+            self.aliases = self._connection.aliases.copy()
             number = number_of(p.topic, p.payload)
             self.out.publish_written(number, p)
-            if self.level == 5 and p.properties != (PROPERTIES if number in self.with_properties else []):
+            properties = [pair for pair in p.properties if pair[0] != ALIAS]
+            if self.level == 5 and properties != (PROPERTIES if number in self.with_properties else []):
                 raise Finding(OTHER, f"message {number} has the properties {p.properties}")
         elif p.kind == PUBREL:
             self.out.pubrel_written(p.mid)

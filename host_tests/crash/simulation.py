@@ -24,6 +24,7 @@ DEVICE = {
     "protocol_level": 4,
     "buffer": 256,
     "clean_session": False,
+    "aliases": 0,  # at level 5
 }
 SETUP = {
     "granularity": "page-4",
@@ -124,6 +125,8 @@ class Simulation:
             raise Finding(OTHER, f"a message is in the journal twice: {numbers(journal)}")
         state.phase = "work"
         options = {**state.settings, "buffer": bytearray(state.settings["buffer"])}
+        if options["protocol_level"] < 5:
+            del options["aliases"]
         state.peer.window = options["max_inflight"]
         if options["clean_session"]:
             state.peer.out.clean_session_requested()

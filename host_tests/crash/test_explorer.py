@@ -247,6 +247,17 @@ def test_restart_with_other_settings():
     assert explorer.count["cuts"] > 100
 
 
+def test_topic_aliases():
+    """[MQTT5-3.3.2-7] They are of one connection, and in no record: after a power cut the broker gets the topic."""
+    setup = {**SETUP, "protocol_level": 5, "aliases": 2}
+    simulation = Simulation(setup)
+    simulation.play(STEPS[:13])
+    assert simulation.peer.aliases == {1: "out/all"}
+    explorer = Explorer(setup, [*STEPS, ["break"], ["poll"], ["restart", {"protocol_level": 4}], *STEPS[10:]])
+    explorer.explore()
+    assert explorer.count["cuts"] > 100
+
+
 def test_counterexample_can_be_saved_and_replayed(monkeypatch):
     """The explorer finds it by restoring snapshots; replay() cuts the power of a running simulation."""
     _delivery_unrecorded(monkeypatch)
