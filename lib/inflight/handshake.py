@@ -64,10 +64,10 @@ def _open(client):
         yield POLL
     client._no_connack = silent and session.code > 0
     if session.code < 0:  # level 5: the broker's session is not this one
-        from .leaving5 import end_session
+        from .handshake5 import end_session
 
         end_session(client)
-        unload("leaving5")
+        unload("handshake5")
         yield from _open(client)
         return
     if session.code:

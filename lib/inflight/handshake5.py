@@ -55,6 +55,7 @@ _NUMBERS = (
 _RECORD = const(11)  # bytes of a SESSION record in front of the client id
 LONGEST_STALL_MS = const(86_400_000)  # time-outs longer than a quarter of it look for no stalled messages
 _LEVEL = 0x84
+_END = b"\x07\x00\x05\x11\x00\x00\x00\x00"  # what stands behind the type of a DISCONNECT: Session Expiry Interval 0
 
 
 # --- the client ---
@@ -264,6 +265,21 @@ def _apply(session, found):
     if not (session.client_id or session.clean):
         session.client_id = session.record.client_id = found[CLIENT_ID]
         session.record.stale = True  # it is durable before the first message leaves
+
+
+def end_session(client):
+    """The broker has a session that the client does not know: ends it and the connection [MQTT5-3.2.2-4]. The will is
+    not published; if this DISCONNECT is lost, the next CONNECT does it."""
+    session = client.session
+    session.disconnect()
+    session.out.buf[1 : 1 + len(_END)] = _END
+    session.out.send(1 + len(_END))
+    try:
+        client._flush()
+    except OSError:
+        pass
+    client._transport.close()
+    client._transport = None
 
 
 def _republish(session):

@@ -16,7 +16,6 @@ from .session import Session
 _SESSION_TAKEN_OVER = 0x8E
 _CODES = b"\x80\x81\x82\x83\x87\x89\x8b\x8d\x8e\x8f\x90\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2"
 _LONGEST_STALL_MS = const(3_600_000)
-_END = b"\x07\x00\x05\x11\x00\x00\x00\x00"  # what stands behind the type of a DISCONNECT: Session Expiry Interval 0
 
 
 def handle(session, kind):
@@ -107,21 +106,6 @@ def _look_for_progress(session):
         session.stall = max(session.stall_ms, min(2 * session.stall, _LONGEST_STALL_MS))
         session.busy = False  # nothing is half done
         raise OSError(ETIMEDOUT, "message %d is not acknowledged" % session.stuck)
-
-
-def end_session(client):
-    """The broker has a session that the client does not know: ends it and the connection [MQTT5-3.2.2-4]. The will is
-    not published; if this DISCONNECT is lost, the next CONNECT ends the session (handshake5)."""
-    session = client.session
-    session.disconnect()
-    session.out.buf[1 : 1 + len(_END)] = _END
-    session.out.send(1 + len(_END))
-    try:
-        client._flush()
-    except OSError:
-        pass
-    client._transport.close()
-    client._transport = None
 
 
 def leave(session, client, error):
