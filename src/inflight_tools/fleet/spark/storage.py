@@ -7,6 +7,13 @@ from pathlib import Path
 ARCHIVE = "landed"  # folder beside the tables, for landing files that were read
 
 
+def arrow_files(uri):
+    """(pyarrow FileSystem, folder in it) of a URI that Arrow knows. S3 takes its settings from the environment."""
+    from pyarrow.fs import FileSystem
+
+    return FileSystem.from_uri(uri.replace("s3a://", "s3://", 1))
+
+
 class Folder:
     """The files in the folder `root` of this machine, without Spark. Names are relative to it."""
 
@@ -40,10 +47,8 @@ class Remote(Folder):
     environment, as delta-rs does."""
 
     def __init__(self, root):
-        from pyarrow.fs import FileSystem
-
         super().__init__(root)
-        self._files, self._base = FileSystem.from_uri(self._root.replace("s3a://", "s3://", 1))
+        self._files, self._base = arrow_files(self._root)
 
     def text(self, name):
         with self._files.open_input_stream(f"{self._base}/{name}") as file:
