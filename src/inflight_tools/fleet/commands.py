@@ -26,6 +26,9 @@ from inflight_tools.fleet.query.command import querying
 from inflight_tools.fleet.query.times import span
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, LandingFiles, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
+from inflight_tools.fleet.transfer import command as transfer
+from inflight_tools.fleet.transfer.download import Download
+from inflight_tools.fleet.transfer.upload import Upload
 from inflight_tools.fleet.where import command as found_by
 
 CONSOLE = Console(stderr=True)
@@ -199,6 +202,47 @@ def tables(
             _follow(query, watch, stopping, as_json, exported)
         except RuntimeError as e:
             raise RuntimeError(f"{advice(spark, to)}{e}") from None
+
+
+STORAGE = typer.Argument(help="folder of object storage: s3://bucket/folder; its settings are in the environment")
+
+
+@app.command(epilog=epilog("fleet upload s3://bucket/landing --data telemetry"))
+def upload(
+    to: str = STORAGE,
+    data: Path = FOLDER,
+    landing: Path = typer.Option(None, help="folder of the landing files"),
+    keep: bool = typer.Option(False, "--keep", help="keep the files, in the folder `uploaded` of the landing folder"),
+    once: bool = transfer.ONCE,
+    every: float = transfer.EVERY,
+    as_json: bool = transfer.JSON,
+    metrics: str = METRICS,
+):
+    """Moves finished landing files into object storage, until it is stopped or --once. A file is deleted here after it
+    was read back from there and compared. It may be killed at any time: the next run continues."""
+    transfer.move(
+        lambda objects: Upload(landing or data / "landing", objects, keep),
+        *(to, _stop_event(), say, CONSOLE, once, every, as_json, metrics),
+    )
+
+
+@app.command(epilog=epilog("fleet download s3://bucket/landing --data telemetry"))
+def download(
+    of: str = STORAGE,
+    data: Path = FOLDER,
+    landing: Path = typer.Option(None, help="folder of the landing files"),
+    keep: bool = typer.Option(False, "--keep", help="keep the objects, in the folder `downloaded` beside them"),
+    once: bool = transfer.ONCE,
+    every: float = transfer.EVERY,
+    as_json: bool = transfer.JSON,
+    metrics: str = METRICS,
+):
+    """Moves landing files that `upload` has put into object storage into the folder of which `tables` makes tables,
+    each exactly once, until it is stopped or --once. It may be killed at any time: the next run continues."""
+    transfer.move(
+        lambda objects: Download(landing or data / "landing", objects, keep, say),
+        *(of, _stop_event(), say, CONSOLE, once, every, as_json, metrics),
+    )
 
 
 def _summary(facts):
