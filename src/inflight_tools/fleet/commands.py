@@ -296,8 +296,8 @@ def where(
     device: str = typer.Argument(help="its name, as in its topics"),
     number: int = typer.Argument(min=0, max=(1 << 32) - 1, help="the message's `seq`"),
     data: Path = FOLDER,
-    landing: str = typer.Option(None, help="folder of the landing files"),
-    of: str = typer.Option(None, help="folder of the tables"),
+    landing: str = LANDING,
+    of: str = TABLES,
     root: str = ROOT,
     epoch: int = typer.Option(None, min=0, help="the journal's `epoch`; default: that of the device's newest journal"),
     grace: float = GRACE,
@@ -305,7 +305,7 @@ def where(
     as_json: bool = typer.Option(False, "--json", help="print what is known as JSON"),
 ):
     """Tells where message NUMBER of DEVICE is, and its way: accepted, acknowledged, collected, in the tables. Or why it
-    is missing, by the rules of the report. It needs no Spark, and folders of this machine."""
+    is missing, by the rules of the report. It needs no Spark."""
     found_by.run(
         *(device, number, epoch, _location(data, landing, "landing"), _location(data, of, "tables")),
         *(root, grace, retired, as_json),

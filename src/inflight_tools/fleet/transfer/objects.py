@@ -95,6 +95,10 @@ class Objects:
     def _path(self, name):
         return f"{self._folder}/{name}"
 
+    def open(self):
+        """Asks the storage, if nothing has been asked so far. Any method does so itself."""
+        self._call(lambda: None)
+
     def names(self):
         """{name: bytes} of landing files. Names with a dot in front are left out."""
         return self._call(self._names)

@@ -29,7 +29,8 @@ class Upload:
             (self._landing / KEPT).mkdir(exist_ok=True)
 
     def names(self):
-        """{name: bytes}"""
+        """{name: bytes}. A storage that refuses is told even if there is nothing to upload."""
+        self._objects.open()
         return {
             entry.name: entry.stat().st_size
             for entry in os.scandir(self._landing)
