@@ -4,8 +4,10 @@ import importlib.util
 import threading
 
 import pytest
+from typer.testing import CliRunner
 
 from host_tests.absent import absent
+from inflight_tools.fleet import commands
 
 REASON = "" if importlib.util.find_spec("deltalake") else "Delta Lake is not installed: run `make setup-pipeline`"
 
@@ -53,6 +55,13 @@ class Way:
         found = {path.name.partition(".")[0] + ".ndjson": path.read_text() for path in self.there.glob("*.ndjson")}
         assert len(found) == len(list(self.there.glob("*.ndjson")))
         return found
+
+
+@pytest.fixture
+def run_here(monkeypatch):
+    """run_here(word, ...) returns the finished command `inflight fleet ...`, which ran in this process."""
+    monkeypatch.setattr(commands, "_stop_event", threading.Event)  # the tests keep their signal handlers
+    return lambda *words: CliRunner().invoke(commands.app, [str(word) for word in words], env={"COLUMNS": "400"})
 
 
 @pytest.fixture

@@ -1,15 +1,15 @@
 """A stand-in for S3 on loopback, behind a network that can be cut; commands as processes."""
 
+import multiprocessing
 import os
-import signal
-import subprocess
 import threading
 
 from dev.demo.daemon import Daemon
 from dev.demo.network import Network
 from dev.setup import object_storage
-from host_tests.processes import INFLIGHT
 
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["host_tests.inflight_tools.fleet.transfer.writer", "inflight_tools.fleet.commands"])
 BUCKET = "fleet"
 PATIENCE_S = 240
 _KEYS = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
@@ -49,29 +49,47 @@ class Cable(Network):
         return None
 
 
-class Command:
-    """`inflight fleet ...` as a process, with its output in `log`."""
+def _work(log, environment, work, words):
+    out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.environ.update(environment)
+    work(*words)
 
-    def __init__(self, log, environment, *words, program=(*INFLIGHT, "fleet")):
+
+def fleet(*words):
+    """`inflight fleet WORDS`"""
+    from inflight_tools.fleet.commands import app
+
+    app(words)
+
+
+class Command:
+    """work(word, ...) in a process of its own, with its output in `log`. It is forked from one that has imported what
+    takes long, so that most kills strike at work."""
+
+    def __init__(self, log, environment, *words, work=fleet):
         self._log = log
-        with open(log, "ab") as out:
-            words, there = map(str, (*program, *words)), {**os.environ, "COLUMNS": "400", **environment}
-            self._process = subprocess.Popen([*words], stdout=out, stderr=out, env=there)
+        log.touch()
+        words = tuple(map(str, words))
+        self._process = _FORKS.Process(target=_work, args=(log, environment, work, words), daemon=True)
+        self._process.start()
 
     def output(self):
         return self._log.read_text(errors="replace")
 
     def status(self):
-        return self._process.wait(PATIENCE_S)
+        self._process.join(PATIENCE_S)
+        return self._process.exitcode
 
     def end(self):
         """Ends it by SIGTERM. Returns its exit status."""
-        self._process.send_signal(signal.SIGTERM)
+        self._process.terminate()
         return self.status()
 
     def kill(self):
         self._process.kill()
-        self._process.wait()
+        self._process.join()
 
     def succeed(self):
         assert self.status() == 0, self.output()[-2000:]

@@ -4,15 +4,16 @@ What happens there is compared with the truth: nothing lost, nothing doubled, no
 
 import itertools
 import json
-import os
 import random
-import sys
 import threading
 import time
 
 import pytest
 
+from dev.demo.downstream import QUICK_JAVA
 from dev.setup import object_storage
+from host_tests.inflight_tools.fleet.spark.conftest import REASON as NO_SPARK
+from host_tests.inflight_tools.fleet.spark.conftest import delivery
 from host_tests.inflight_tools.fleet.transfer import writer
 from host_tests.inflight_tools.fleet.transfer.storage import (
     BUCKET,
@@ -205,20 +206,32 @@ def test_a_network_that_is_away_is_said_and_waited_for(s3, place, run, tmp_path)
     assert len(objects(place)) == 1
 
 
+@pytest.fixture
+def invoke(run_here, s3, monkeypatch):
+    """invoke(word, ...) returns a finished command, which ran in this process, with S3 in its environment."""
+
+    def call(*words, port=s3.port):
+        for name, value in settings(port).items():
+            monkeypatch.setenv(name, value)
+        return run_here(*words)
+
+    return call
+
+
 @pytest.mark.parametrize("name", ["upload", "download"])
 @pytest.mark.parametrize("how", [("--once",), ()])
-def test_a_bucket_that_is_missing_ends_the_command(run, tmp_path, name, how):
-    done = run(name, "s3://nowhere/landing", "--landing", tmp_path, *how)
-    assert done.status() == 1 and "s3://nowhere/landing: there is no such bucket: create it" in done.output()
+def test_a_bucket_that_is_missing_ends_the_command(invoke, tmp_path, name, how):
+    done = invoke(name, "s3://nowhere/landing", "--landing", tmp_path, *how)
+    assert done.exit_code == 1 and "s3://nowhere/landing: there is no such bucket: create it" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["upload", "download"])
-def test_wrong_credentials_end_the_command(run, tmp_path, name):
+def test_wrong_credentials_end_the_command(invoke, tmp_path, name):
     (tmp_path / "c-1-000000.ndjson").write_text("line\n")
     with Moto(tmp_path / "moto", free=0) as server:
-        done = run(name, f"s3://{BUCKET}/landing", "--landing", tmp_path, port=server.port)
-        assert done.status() == 1
-    assert "access is refused: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in done.output()
+        done = invoke(name, f"s3://{BUCKET}/landing", "--landing", tmp_path, port=server.port)
+    assert done.exit_code == 1
+    assert "access is refused: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in done.stderr
     assert (tmp_path / "c-1-000000.ndjson").exists()
 
 
@@ -231,16 +244,15 @@ def numbers(uri, port):
 
 def test_who_writes_a_table_is_killed_repeatedly(s3, place, run, tmp_path):
     """Readers see whole batches meanwhile."""
-    batches, uri, notes = 40, f"s3://{place[1]}", tmp_path / "notes"
-    program = sys.executable, writer.__file__, uri, notes, batches
+    batches, uri, notes = 16, f"s3://{place[1]}", tmp_path / "notes"
+    words, work = (uri, notes, batches), writer.write
     dice, kills, lengths = random.Random(5), itertools.count(), set()
-    environment = settings(s3.port, PYTHONPATH=os.environ["PYTHONPATH"])
 
     def begun():
         return int(notes.read_text()) if notes.exists() else -1
 
-    while begun() < batches - 5:
-        command, before = Command(tmp_path / "writer.log", environment, program=program), begun()
+    while begun() < batches - 2:
+        command, before = Command(tmp_path / "writer.log", settings(s3.port), *words, work=work), begun()
         wait_for(lambda before=before: begun() > max(before, 0), PATIENCE_S, command.output)
         time.sleep(dice.uniform(0, 0.3))  # a random time, not a synchronisation
         command.kill()
@@ -248,7 +260,7 @@ def test_who_writes_a_table_is_killed_repeatedly(s3, place, run, tmp_path):
         found = numbers(uri, s3.port)
         assert len(found) % writer.ROWS == 0 and found == list(range(len(found)))
         lengths.add(len(found))
-    Command(tmp_path / "writer.log", environment, program=program).succeed()
+    Command(tmp_path / "writer.log", settings(s3.port), *words, work=work).succeed()
     assert numbers(uri, s3.port) == list(range(batches * writer.ROWS))
     files, folder = place
     parts = {path for path in everything(files, f"{folder}/raw/parts") if path.endswith(".parquet")}
@@ -286,15 +298,12 @@ def copied(place, tmp_path):
     return f"s3://{folder}"
 
 
-def test_report_and_where_tell_the_same_as_of_a_folder(run, copied, tmp_path):
+def test_report_and_where_tell_the_same_as_of_a_folder(invoke, copied, tmp_path):
     def told(*words):
         """What the command prints as JSON: of the folder, and of S3."""
         remote = "--of", f"{copied}/tables", "--landing", f"{copied}/landing"
         for place in (("--data", tmp_path), (*remote, "--data", tmp_path / "elsewhere")):
-            command = run(*words, *place, "--json")
-            command.status()
-            (line,) = [line for line in command.output().splitlines() if line.startswith("{")]
-            yield json.loads(line)
+            yield json.loads(invoke(*words, *place, "--json").stdout)
 
     here, there = told("report")
     assert here["fleet"] == there["fleet"] and here["fleet"]["delivered"] == 4
@@ -302,7 +311,43 @@ def test_report_and_where_tell_the_same_as_of_a_folder(run, copied, tmp_path):
     for number, expected in ((0, "delivered"), (1, "lost"), (3, "way"), (5, "journal"), (7, "landed")):
         here, there = told("where", "attic", number)
         assert there["place"] == expected
-        text = json.dumps(there).replace(copied, str(tmp_path))
-        assert json.loads(text) == here
+        assert json.loads(json.dumps(there).replace(copied, str(tmp_path))) == here
     assert there["landed"][0][0] == f"{copied}/landing/c-1-000009.ndjson"
-    (tmp_path / "elsewhere").mkdir(exist_ok=True)
+
+
+def rows(folder):
+    """(deliveries, those that count, those of them without a number) in the table `raw`."""
+    from deltalake import DeltaTable
+
+    found = DeltaTable(folder / "tables/raw").to_pyarrow_table(columns=["first", "seq"]).to_pylist()
+    fresh = [row for row in found if row["first"]]
+    return len(found), len(fresh), sum(row["seq"] is None for row in fresh)
+
+
+@pytest.mark.skipif(bool(NO_SPARK), reason=NO_SPARK)
+def test_spark_reads_what_killed_downloads_bring(place, run, tmp_path):
+    """Files that Spark has read come once more, as after a kill of an upload: a message without a number would be there
+    twice if they were downloaded again."""
+    here, there, uri = tmp_path / "landing", tmp_path / "there", f"s3://{place[1]}"
+    here.mkdir()
+    for name, number in itertools.product(COLLECTORS, range(5)):
+        bodies = [{"seq": 20 * number + n, "epoch": 7, "state": "online"} for n in range(20)] + [
+            {"state": "online"}
+        ] * 2
+        lines = [delivery(f"{name}-device/status", body, by=name) for body in bodies]
+        (here / f"{name}-1-{number:06}.ndjson").write_text("".join(lines))
+    expected = 2 * 5 * 22, 2 * 5 * 22, 2 * 5 * 2
+    run("upload", uri, "--data", tmp_path, "--keep", "--once").succeed()
+    with Killer(lambda: run("download", uri, "--data", there, "--every", 0.1), random.Random(1), 3) as killer:
+        wait_for(lambda: len(list(there.glob("landing/*.ndjson"))) >= 3 and killer.kills > 3, PATIENCE_S)
+    spark = "tables", "--data", there, "--master", "local[2]", "--partitions", "2", "--once"
+    run(*spark, **QUICK_JAVA).succeed()
+    assert rows(there)[0] % 22 == 0
+    for path in here.glob("uploaded/*"):
+        path.rename(here / path.name)
+    run("upload", uri, "--data", tmp_path, "--once").succeed()
+    run("download", uri, "--data", there, "--once").succeed()
+    run(*spark, **QUICK_JAVA).succeed()
+    assert rows(there) == expected
+    assert objects(place) == {}
+    print(f"{killer.kills} kills, rows {expected}")

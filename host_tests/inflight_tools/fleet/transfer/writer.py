@@ -1,20 +1,16 @@
-"""Writes batches into a table at a URI, as the driver of `tables` does, but with Arrow in the place of Spark:
-
-    python writer.py URI NOTES BATCHES
-
-The file NOTES has the number of the batch that is being written. After a kill that batch is repeated."""
+"""Writes batches into a table at a URI, as the driver of `tables` does, but with Arrow in the place of Spark."""
 
 import datetime
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
+from deltalake import DeltaTable
 
 from inflight_tools.fleet.spark import tables
 from inflight_tools.fleet.spark.storage import Remote, arrow_files
 
-ROWS, FILES = 30, 3  # of a batch
+ROWS, FILES = 30, 2  # of a batch
 _START = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 
 
@@ -35,9 +31,8 @@ class Rows:
             pa.parquet.write_table(found, f"{folder}/part-{part}.parquet", filesystem=files)
 
 
-def main(uri, notes, batches):
-    from deltalake import DeltaTable
-
+def write(uri, notes, batches):
+    """The file `notes` has the number of the batch that is being written. After a kill that batch is repeated."""
     tables.Storage = lambda spark, root: Remote(root)
     fields = [("received", pa.timestamp("us", "UTC")), ("number", pa.int64())]
     DeltaTable.create(f"{uri}/raw", pa.schema(fields), mode="ignore", configuration=tables._OPTIONS)
@@ -47,7 +42,3 @@ def main(uri, notes, batches):
         new.write_text(str(batch))
         new.replace(notes)
         table.write(Rows(batch), batch)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
