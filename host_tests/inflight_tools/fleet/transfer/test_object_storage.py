@@ -33,9 +33,9 @@ if object_storage.unavailable():
     pytest.skip(object_storage.unavailable(), allow_module_level=True)
 pytestmark = pytest.mark.timeout(900)
 
-COLLECTORS, FILES = ("c", "d"), 30
+COLLECTORS, FILES = ("c", "d"), 16
 LARGE = 12_000_000  # bytes: several parts in S3
-KILLS = 12  # of each command, at least
+KILLS = 8  # of each command, at least
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,10 @@ from inflight_tools.fleet.transfer.objects import Objects
 FILES = {f"{name}-1-00000{n}.ndjson": f"{name} {n}\n" for name in "cd" for n in range(2)}
 
 
+def left(folder):
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
 @pytest.fixture
 def landed(way):
     for name, text in FILES.items():
@@ -32,7 +36,7 @@ def test_files_arrive_as_they_were_and_leave_what_is_unfinished(landed):
     assert (figures.files, figures.bytes, figures.waiting) == (4, sum(map(len, FILES.values())), {})
     assert landed.move("download").files == 4
     assert landed.arrived() == FILES
-    assert list(landed.bucket.glob("*")) == []
+    assert left(landed.bucket) == []
     assert not any((landed.here / name).exists() for name in FILES)
     assert (landed.here / ".c-1-000002.spool").exists() and (landed.here / "notes.txt").exists()
 
@@ -56,7 +60,7 @@ def test_a_file_that_comes_again_is_not_downloaded_again(landed):
         path.rename(landed.here / path.name)
     assert landed.move("upload").files == 4
     assert landed.move("download").files == 0
-    assert landed.arrived() == {} and list(landed.bucket.glob("*")) == []
+    assert landed.arrived() == {} and left(landed.bucket) == []
 
 
 class Killed(BaseException):
@@ -167,12 +171,29 @@ def test_an_object_that_is_not_whole_holds_up_its_collector_alone(landed):
     assert landed.arrived() == FILES
 
 
+def test_a_download_does_not_take_an_object_that_is_being_compared(landed, monkeypatch):
+    """Otherwise the upload would not find it, and begin again, for ever."""
+    read = Objects._read
+
+    def taken(objects, name):
+        with monkeypatch.context() as changed:
+            changed.setattr(Objects, "_read", read)
+            landed.move("download")
+        return read(objects, name)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(Objects, "_read", taken)
+        assert landed.move("upload").files == 4
+    landed.move("download")
+    assert landed.arrived() == FILES
+
+
 def test_an_object_that_reads_back_otherwise_is_uploaded_again(landed, monkeypatch):
     with monkeypatch.context() as changed:
         changed.setattr(Objects, "_read", lambda self, name: b"other")
         with pytest.raises(OSError, match="is not what was written there"):
             landed.move("upload")
-    assert len(list(landed.here.glob("*.ndjson"))) == 4
+    assert len(list(landed.here.glob("*.ndjson"))) == 4 and list(landed.bucket.glob("*.ndjson")) == []
     assert landed.move("upload").files == 4
 
 

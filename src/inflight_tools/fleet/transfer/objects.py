@@ -1,7 +1,7 @@
 """A folder of object storage, through Arrow's file systems.
 
-Of S3, an object exists when all of it has been sent, but Arrow completes one as well when an error leaves it half
-written. So an object is written at once, and whoever reads it compares it with its name, see names.py.
+In S3 an object exists when all of it has been sent, but Arrow completes one as well when an error leaves it half
+written. So an object gets its name after it was read back, and whoever reads it compares it with its name: names.py.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from inflight_tools.fleet.spark.storage import arrow_files
 from inflight_tools.fleet.transfer.names import ENDING
 
+STAGING = "uploading"  # folder of objects that are not yet compared
 _ONE_REQUEST = "allow_delayed_open=true"  # for a file below 10 MB, which leaves no part behind when it is killed
 _ERROR = re.compile(r"AWS Error (\w+)")
 _NO_BUCKET = "there is no such bucket: create it, or correct the URI"
@@ -72,10 +73,12 @@ class Objects:
         return f"{self.uri}{'&' if '?' in self.uri else '?'}{_ONE_REQUEST}"
 
     def _told(self, error):
-        """Refused if the storage does not let us in; otherwise the error itself."""
+        """Refused if the storage does not let us in, FileNotFoundError; otherwise the error itself."""
         text = str(error).partition("\n")[0]
         found = _ERROR.search(text)
         code = found[1] if found else "NO_SUCH_BUCKET" if re.search("Bucket '.*' not found", text) else ""
+        if code == "NO_SUCH_KEY":  # deleted between two requests
+            return FileNotFoundError(text)
         return Refused(f"{self.uri}: {_ADVICE[code]} ({code})") if code in _ADVICE else error
 
     def _open(self):
@@ -119,14 +122,21 @@ class Objects:
             return file.read()
 
     def write(self, name, content):
-        """Writes an object, and reads it again. Raises OSError if that is not the `content`."""
-        self._call(self._write, name, content)
+        """Writes an object into the folder STAGING, reads it again, and moves it. So nobody sees it, or takes it away,
+        before that. Raises OSError if what was read is not the `content`."""
+        self._call(self._write, f"{STAGING}/{name}", name, content)
 
-    def _write(self, name, content):
-        with self._files.open_output_stream(self._path(name)) as file:
+    def _write(self, staged, name, content):
+        self._make(STAGING)
+        with self._files.open_output_stream(self._path(staged)) as file:
             file.write(content)
-        if self._read(name) != content:
-            raise OSError(f"{self.uri}/{name} is not what was written there")
+        if self._read(staged) != content:
+            raise OSError(f"{self.uri}/{staged} is not what was written there")
+        self._files.move(self._path(staged), self._path(name))
+
+    def _make(self, folder):
+        if not self._is_s3:  # which has no folders
+            self._files.create_dir(self._path(folder))
 
     def delete(self, name):
         """Deletes an object, if it is there."""
@@ -143,8 +153,7 @@ class Objects:
         self._call(self._move, name, folder)
 
     def _move(self, name, folder):
-        if not self._is_s3:
-            self._files.create_dir(self._path(folder))
+        self._make(folder)
         try:
             self._files.move(self._path(name), self._path(f"{folder}/{name}"))
         except FileNotFoundError:
