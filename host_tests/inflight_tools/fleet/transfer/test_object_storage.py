@@ -10,10 +10,7 @@ import time
 
 import pytest
 
-from dev.demo.downstream import QUICK_JAVA
 from dev.setup import object_storage
-from host_tests.inflight_tools.fleet.spark.conftest import REASON as NO_SPARK
-from host_tests.inflight_tools.fleet.spark.conftest import delivery
 from host_tests.inflight_tools.fleet.transfer import writer
 from host_tests.inflight_tools.fleet.transfer.storage import (
     BUCKET,
@@ -313,43 +310,3 @@ def test_report_and_where_tell_the_same_as_of_a_folder(invoke, copied, tmp_path)
         assert there["place"] == expected
         assert json.loads(json.dumps(there).replace(copied, str(tmp_path))) == here
     assert there["landed"][0][0] == f"{copied}/landing/c-1-000009.ndjson"
-
-
-def rows(folder):
-    """(deliveries, those that count, those of them without a number) in the table `raw`."""
-    from deltalake import DeltaTable
-
-    found = DeltaTable(folder / "tables/raw").to_pyarrow_table(columns=["first", "seq"]).to_pylist()
-    fresh = [row for row in found if row["first"]]
-    return len(found), len(fresh), sum(row["seq"] is None for row in fresh)
-
-
-@pytest.mark.skipif(bool(NO_SPARK), reason=NO_SPARK)
-def test_spark_reads_what_killed_downloads_bring(place, run, tmp_path):
-    """Files that Spark has read come once more, as after a kill of an upload: a message without a number would be there
-    twice if they were downloaded again."""
-    here, there, uri = tmp_path / "landing", tmp_path / "there", f"s3://{place[1]}"
-    here.mkdir()
-    for name, number in itertools.product(COLLECTORS, range(5)):
-        bodies = [{"seq": 20 * number + n, "epoch": 7, "state": "online"} for n in range(20)] + [
-            {"state": "online"}
-        ] * 2
-        lines = [delivery(f"{name}-device/status", body, by=name) for body in bodies]
-        (here / f"{name}-1-{number:06}.ndjson").write_text("".join(lines))
-    expected = 2 * 5 * 22, 2 * 5 * 22, 2 * 5 * 2
-    run("upload", uri, "--data", tmp_path, "--keep", "--once").succeed()
-    for kills in (1, 2, 3):
-        command = run("download", uri, "--data", there)
-        wait_for(lambda n=kills: len(list(there.glob("landing/*.ndjson"))) >= n, PATIENCE_S, command.output)
-        command.kill()
-    spark = "tables", "--data", there, "--master", "local[2]", "--partitions", "2", "--once"
-    run(*spark, **QUICK_JAVA).succeed()
-    assert rows(there)[0] % 22 == 0
-    for path in here.glob("uploaded/*"):
-        path.rename(here / path.name)
-    run("upload", uri, "--data", tmp_path, "--once").succeed()
-    run("download", uri, "--data", there, "--once").succeed()
-    run(*spark, **QUICK_JAVA).succeed()
-    assert rows(there) == expected
-    assert objects(place) == {}
-    print(f"{kills} kills, rows {expected}")
