@@ -7,7 +7,7 @@ SETUP = @PYTHONPATH="$(CURDIR)/src" $(PYTHON) -m dev.setup
 INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere conformance crash fuzz test-home-assistant test-dashboard test-brokers soak bench freeze demo sensor image \
+.PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere conformance crash fuzz test-home-assistant test-dashboard test-object-storage test-brokers soak bench freeze demo sensor image \
 	flash deploy monitor test-pico-w test-esp32 figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline \
 	lint clean
 
@@ -52,6 +52,10 @@ test-home-assistant: setup  ## announcements and their templates by Home Assista
 test-dashboard: setup  ## the Grafana dashboard against Grafana's own types, which it installs (33 MB; Node.js 20)
 	$(SETUP) grafana
 	INFLIGHT_GRAFANA=1 $(VENV)/python -m pytest -n 0 host_tests/inflight_tools/fleet/monitoring/test_grafana_schema.py $(ARGS)
+
+test-object-storage: setup-tests  ## landing files, tables and report in a stand-in for S3 (moto), which it installs (140 MB)
+	$(SETUP) object-storage
+	$(VENV)/python -m pytest -n $(JOBS) host_tests/inflight_tools/fleet/transfer $(ARGS)
 
 test-brokers: setup  ## the same exchanges with mosquitto, amqtt, aedes and RabbitMQ, which it installs
 	$(SETUP) brokers

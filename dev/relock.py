@@ -6,7 +6,7 @@ import tempfile
 import venv
 from pathlib import Path
 
-from dev.setup import brokers, fuzz, home_assistant
+from dev.setup import brokers, fuzz, home_assistant, object_storage
 from dev.setup.common import CHECKOUT, SetupError, say
 from dev.setup.environment import REQUIREMENTS
 from dev.setup.index import SUITE, Index
@@ -39,6 +39,9 @@ PYTHON_HEAD = """\
 """
 HOME_ASSISTANT_HEAD = """\
 # Home Assistant with what its MQTT integration imports, for its check; renewed by `python -m dev.relock`.
+"""
+MOTO_HEAD = """\
+# moto, a stand-in for S3, in an environment of its own; renewed by `python -m dev.relock`.
 """
 EXTRAS = ("test", "boards", "emulator", "lint")  # what everybody gets
 STUBS = "1.29.0"  # the MicroPython whose stubs the type check uses
@@ -79,6 +82,7 @@ def relock_python(home):
         resolve(home, PIPELINE / f"{name}.lock", PYTHON_HEAD % ", ".join((name, *extras)), [*words, "pyproject.toml"])
     resolve(home, fuzz.LOCK, PYTHON_HEAD % "fuzz", ["--extra", "fuzz", "pyproject.toml"])
     resolve(home, brokers.LOCKS / "amqtt.lock", AMQTT_HEAD, ["-"], "amqtt~=0.12.1\n")
+    resolve(home, object_storage.LOCK, MOTO_HEAD, ["-"], object_storage.PACKAGES)
     wanted, oldest = home_assistant.PACKAGES, "%d.%d" % home_assistant.PYTHONS[0]
     resolve(home, home_assistant.LOCK, HOME_ASSISTANT_HEAD, ["--no-deps", "-"], wanted, oldest)
     for port in PORTS.values():

@@ -11,7 +11,8 @@ It does not change the system and needs no root. `INFLIGHT_CACHE` is the cache (
 - brokers: also more brokers for tests
 - fuzz: also a fuzzer
 - home-assistant: also Home Assistant, for the check of announcements
-- grafana: also the types of Grafana's dashboards, for the check of ours"""
+- grafana: also the types of Grafana's dashboards, for the check of ours
+- object-storage: also a stand-in for S3, for tests"""
 
 import sys
 import time
@@ -20,7 +21,18 @@ from functools import partial
 if sys.version_info < (3, 10):  # noqa: UP036 (older ones need the message)
     sys.exit("setup: Python 3.10 or newer is needed, this is " + sys.version.split()[0])
 
-from dev.setup import brokers, environment, firmware, fuzz, grafana, home_assistant, programs, spark, web_tools
+from dev.setup import (
+    brokers,
+    environment,
+    firmware,
+    fuzz,
+    grafana,
+    home_assistant,
+    object_storage,
+    programs,
+    spark,
+    web_tools,
+)
 from dev.setup.common import CHECKOUT, SetupError, exclusive, say
 from inflight_tools.cache import cache_dir
 
@@ -34,6 +46,7 @@ MORE = {
     "fuzz": fuzz.ensure,
     "home-assistant": home_assistant.ensure,
     "grafana": grafana.ensure,
+    "object-storage": object_storage.ensure,
 }
 
 

@@ -3,6 +3,7 @@ packages, which have locks of their own."""
 
 import ast
 import importlib.util
+import os
 import platform
 import re
 import shutil
@@ -24,7 +25,8 @@ def base_python():
 
 
 def key(requirements):
-    return digest(requirements, platform.python_version(), base_python(), str(VENV))
+    """What an environment depends on. The interpreter by its real path: a virtual environment may name another link."""
+    return digest(requirements, platform.python_version(), os.path.realpath(base_python()), str(VENV))
 
 
 def _stamp(venv, requirements):

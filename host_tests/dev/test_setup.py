@@ -251,6 +251,13 @@ def test_chromium_starts_with_its_own_files_and_starts_itself_again(cache, tmp_p
     assert told.endswith(f"--no-sandbox --no-zygote --browser-subprocess-path={wrapper} --headless\n")
 
 
+def test_an_environment_is_the_same_whichever_link_names_its_interpreter(tmp_path, monkeypatch):
+    found = environment.key(environment.REQUIREMENTS)
+    (tmp_path / "python3").symlink_to(environment.base_python())
+    monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "python3"))
+    assert environment.key(environment.REQUIREMENTS) == found
+
+
 def test_an_environment_without_its_stamp_is_not_ready(tmp_path):
     (tmp_path / "venv/bin").mkdir(parents=True)
     (tmp_path / "venv/bin/python").touch()

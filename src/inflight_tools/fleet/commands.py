@@ -26,6 +26,9 @@ from inflight_tools.fleet.query.command import querying
 from inflight_tools.fleet.query.times import span
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, LandingFiles, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
+from inflight_tools.fleet.transfer import command as transfer
+from inflight_tools.fleet.transfer.download import Download
+from inflight_tools.fleet.transfer.upload import Upload
 from inflight_tools.fleet.where import command as found_by
 
 CONSOLE = Console(stderr=True)
@@ -201,6 +204,47 @@ def tables(
             raise RuntimeError(f"{advice(spark, to)}{e}") from None
 
 
+STORAGE = typer.Argument(help="folder of object storage: s3://bucket/folder; its settings are in the environment")
+
+
+@app.command(epilog=epilog("fleet upload s3://bucket/landing --data telemetry"))
+def upload(
+    to: str = STORAGE,
+    data: Path = FOLDER,
+    landing: Path = typer.Option(None, help="folder of the landing files"),
+    keep: bool = typer.Option(False, "--keep", help="keep the files, in the folder `uploaded` of the landing folder"),
+    once: bool = transfer.ONCE,
+    every: float = transfer.EVERY,
+    as_json: bool = transfer.JSON,
+    metrics: str = METRICS,
+):
+    """Moves finished landing files into object storage, until it is stopped or --once. A file is deleted here after it
+    was read back from there and compared. It may be killed at any time: the next run continues."""
+    transfer.move(
+        lambda objects: Upload(landing or data / "landing", objects, keep),
+        *(to, _stop_event(), say, CONSOLE, once, every, as_json, metrics),
+    )
+
+
+@app.command(epilog=epilog("fleet download s3://bucket/landing --data telemetry"))
+def download(
+    of: str = STORAGE,
+    data: Path = FOLDER,
+    landing: Path = typer.Option(None, help="folder of the landing files"),
+    keep: bool = typer.Option(False, "--keep", help="keep the objects, in the folder `downloaded` beside them"),
+    once: bool = transfer.ONCE,
+    every: float = transfer.EVERY,
+    as_json: bool = transfer.JSON,
+    metrics: str = METRICS,
+):
+    """Moves landing files that `upload` has put into object storage into the folder of which `tables` makes tables,
+    each exactly once, until it is stopped or --once. It may be killed at any time: the next run continues."""
+    transfer.move(
+        lambda objects: Download(landing or data / "landing", objects, keep, say),
+        *(of, _stop_event(), say, CONSOLE, once, every, as_json, metrics),
+    )
+
+
 def _summary(facts):
     shown = Table(title="The fleet", title_justify="left", show_header=False)
     fleet = facts["fleet"]
@@ -252,8 +296,8 @@ def where(
     device: str = typer.Argument(help="its name, as in its topics"),
     number: int = typer.Argument(min=0, max=(1 << 32) - 1, help="the message's `seq`"),
     data: Path = FOLDER,
-    landing: str = typer.Option(None, help="folder of the landing files"),
-    of: str = typer.Option(None, help="folder of the tables"),
+    landing: str = LANDING,
+    of: str = TABLES,
     root: str = ROOT,
     epoch: int = typer.Option(None, min=0, help="the journal's `epoch`; default: that of the device's newest journal"),
     grace: float = GRACE,
@@ -261,7 +305,7 @@ def where(
     as_json: bool = typer.Option(False, "--json", help="print what is known as JSON"),
 ):
     """Tells where message NUMBER of DEVICE is, and its way: accepted, acknowledged, collected, in the tables. Or why it
-    is missing, by the rules of the report. It needs no Spark, and folders of this machine."""
+    is missing, by the rules of the report. It needs no Spark."""
     found_by.run(
         *(device, number, epoch, _location(data, landing, "landing"), _location(data, of, "tables")),
         *(root, grace, retired, as_json),

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from host_tests.inflight_tools.fleet.collect.collecting import Landing
-from inflight_tools.fleet.collect.spool import Busy, Spool
+from inflight_tools.fleet.collect.spool import Spool
+from inflight_tools.fleet.lock import Busy
 
 
 def lines(*numbers):

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 from dev.setup.common import CHECKOUT
 from inflight_tools.fleet import commands, monitoring, together
 from inflight_tools.fleet.collect.counters import Counters
-from inflight_tools.fleet.monitoring.metrics import CollectorMetrics, TablesMetrics, serve
+from inflight_tools.fleet.monitoring.metrics import CollectorMetrics, TablesMetrics, TransferMetrics, serve
 from inflight_tools.fleet.monitoring.option import address
+from inflight_tools.fleet.transfer.loop import Figures
 
 FOLDER = Path(monitoring.__file__).parent
 RULES = yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))
@@ -53,7 +54,8 @@ def scrape(*sources):
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """The names of all metrics."""
-    return {*scrape(collecting(tmp_path_factory.mktemp("landing"))), *scrape(TablesMetrics())}
+    ways = [TransferMetrics(Figures(), name) for name in ("upload", "download")]
+    return {*scrape(collecting(tmp_path_factory.mktemp("landing"))), *scrape(TablesMetrics(), *ways)}
 
 
 def test_the_collector_tells_what_it_received_and_acknowledged(tmp_path):
@@ -88,6 +90,19 @@ def test_the_stream_tells_of_its_batches_and_of_unread_files():
     assert found == expected | {"unread_files": 2, "unread_bytes": 150, "stale_files": 1}
 
 
+def test_an_upload_tells_what_it_moved_and_what_waits():
+    figures = Figures()
+    figures.moved(100)
+    figures.errors, figures.waiting = 2, {"a": 30, "b": 12}
+    found = {
+        name.removeprefix("inflight_upload_"): value
+        for name, value in scrape(TransferMetrics(figures, "upload")).items()
+    }
+    assert found.pop("moved_timestamp_seconds") > 1_700_000_000
+    expected = {"files_total": 1, "bytes_total": 100, "errors_total": 2}
+    assert found == expected | {"waiting_files": 2, "waiting_bytes": 42}
+
+
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_alerts_and_dashboard_ask_for_metrics_that_exist(expression, exported):
     asked = set(re.findall(r"\binflight_\w+|\bup\b", expression))
@@ -112,7 +127,7 @@ def test_each_alert_says_what_is_wrong():
 
 def test_the_documentation_names_every_metric_and_alert(exported):
     page = (CHECKOUT / "docs/monitoring.md").read_text()
-    names = [re.sub("^inflight_(collector|tables)_", "", name) for name in exported]
+    names = [re.sub("^inflight_(collector|tables|upload|download)_", "", name) for name in exported]
     assert [name for name in (*names, *ALERTS) if f"`{name}`" not in page] == []
 
 

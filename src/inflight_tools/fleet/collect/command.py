@@ -18,7 +18,8 @@ from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
 from inflight_tools.boards.settings import settings
 from inflight_tools.failure import print_failure
 from inflight_tools.fleet.collect.collector import Collector, NotWritten, Refused
-from inflight_tools.fleet.collect.spool import Busy, Spool
+from inflight_tools.fleet.collect.spool import Spool
+from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.monitoring.option import METRICS, serve_metrics
 
 _PASSWORD = "INFLIGHT_PASSWORD"

@@ -5,16 +5,13 @@
 - No name is used twice.
 """
 
-import fcntl
 import json
 import os
 import re
 import time
 from pathlib import Path
 
-
-class Busy(Exception):
-    """Another collector of this name uses this folder."""
+from inflight_tools.fleet.lock import take_lock
 
 
 class Spool:
@@ -32,7 +29,10 @@ class Spool:
         self._dirty = False  # the spool may contain more bytes, from a failed append()
         self._make_folder()
         self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        self._lock = self._take_lock()
+        self._lock = take_lock(
+            self._folder / f".{name}.lock",
+            f"another collector named {name} is writing to {self._folder}: stop it, or take another name",
+        )
         self._start = self._stamp()
         self._recover()
 
@@ -43,17 +43,6 @@ class Spool:
             parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
             self._sync(parent)
             os.close(parent)
-
-    def _take_lock(self):
-        fd = os.open(self._folder / f".{self._name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            raise Busy(
-                f"another collector named {self._name} is writing to {self._folder}: stop it, or take another name"
-            ) from None
-        return fd
 
     def _stamp(self):
         """Returns the time of this start in ms, but at least the previous start's plus one: the clock may go back, and

@@ -1,4 +1,4 @@
-"""The metrics of `collect` and `tables`, and the HTTP server that Prometheus asks for them."""
+"""The metrics of `collect`, `tables`, `upload` and `download`, and the HTTP server that Prometheus asks for them."""
 
 import os
 
@@ -98,3 +98,30 @@ class TablesMetrics:
             ("stale_files", "Those of them that wait for more than ten minutes, or are dated ahead.", self._stale),
         ):
             yield GaugeMetricFamily(f"inflight_tables_{name}", text, value)
+
+
+class TransferMetrics:
+    """Of an upload or a download, which `name` tells. figures: a loop.Figures."""
+
+    def __init__(self, figures, name):
+        self._figures, self._name = figures, name
+
+    def collect(self):
+        figures, name = self._figures, f"inflight_{self._name}"
+        waiting = list(figures.waiting.values())
+        for what, text, value in (
+            ("files", "Landing files moved.", figures.files),
+            ("bytes", "Their bytes.", figures.bytes),
+            ("errors", "Failures, of the storage, the network or the disk.", figures.errors),
+        ):
+            yield CounterMetricFamily(f"{name}_{what}", text, value)
+        for what, text, value in (
+            ("waiting_files", "Landing files that were seen and not yet moved.", len(waiting)),
+            ("waiting_bytes", "Their bytes.", sum(waiting)),
+            (
+                "moved_timestamp_seconds",
+                "When one was moved, in s since 1970; 0: none since the start.",
+                figures.moved_at,
+            ),
+        ):
+            yield GaugeMetricFamily(f"{name}_{what}", text, value)

@@ -2,7 +2,9 @@
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
-from pyarrow.fs import FileSystem, LocalFileSystem
+from pyarrow.fs import LocalFileSystem
+
+from inflight_tools.fleet.spark.storage import arrow_files
 
 from . import latency
 from .sketches import percentiles
@@ -41,7 +43,7 @@ def _devices(database):
 def write(database, to):
     """Writes aggregates/size=minute|hour|day, devices, and missing, below the folder or URI `to`. The Database has the
     views of views.judge()."""
-    filesystem, folder = FileSystem.from_uri(to) if "://" in to else (LocalFileSystem(), to)
+    filesystem, folder = arrow_files(to) if "://" in to else (LocalFileSystem(), to)
 
     def save(name, tables):
         filesystem.create_dir(f"{folder}/{name}")

@@ -2,9 +2,22 @@
 
 import contextlib
 import fnmatch
+import io
 from pathlib import Path
 
+_BUFFER = 1 << 20  # bytes of a request
 ARCHIVE = "landed"  # folder beside the tables, for landing files that were read
+
+
+def _is_asked_for(name, pattern):
+    return not name.startswith(".") or pattern.rpartition("/")[2].startswith(".")
+
+
+def arrow_files(uri):
+    """(pyarrow FileSystem, folder in it) of a URI that Arrow knows. S3 takes its settings from the environment."""
+    from pyarrow.fs import FileSystem
+
+    return FileSystem.from_uri(uri.replace("s3a://", "s3://", 1))
 
 
 class Folder:
@@ -20,14 +33,27 @@ class Folder:
         """The text of a file. Raises FileNotFoundError; ValueError if it is damaged."""
         return Path(self.path(name)).read_text(encoding="utf-8")
 
+    def lines(self, name):
+        """Yields the lines of a file, as bytes; none if it is missing."""
+        with contextlib.suppress(FileNotFoundError), open(self.path(name), "rb") as file:
+            yield from file
+
     def glob(self, pattern):
-        """{name: (bytes, time of its last change in s since 1970)}"""
+        """{name: (bytes, time of its last change in s since 1970)}. As in a shell, a pattern finds names with a dot in
+        front (checksums, files that are being written) only if it has one."""
+        return self._found(Path(self._root).glob(pattern), pattern, lambda path: path.name)
+
+    def find(self, folder, pattern):
+        """The same in a folder and in those below it, by their names relative to the root."""
+        found = Path(self._root, folder).rglob(pattern)
+        return self._found(found, pattern, lambda path: str(path.relative_to(self._root)))
+
+    def _found(self, paths, pattern, name_of):
         found = {}
-        for path in Path(self._root).glob(pattern):
-            if path.name.startswith("."):  # a checksum, or a file that is being written
-                continue
-            with contextlib.suppress(FileNotFoundError):  # moved away meanwhile
-                found[path.name] = (path.stat().st_size, path.stat().st_mtime)
+        for path in paths:
+            if _is_asked_for(path.name, pattern):
+                with contextlib.suppress(FileNotFoundError):  # moved away meanwhile
+                    found[name_of(path)] = (path.stat().st_size, path.stat().st_mtime)
         return found
 
     def last_number(self, folder):
@@ -40,22 +66,34 @@ class Remote(Folder):
     environment, as delta-rs does."""
 
     def __init__(self, root):
-        from pyarrow.fs import FileSystem
-
         super().__init__(root)
-        self._files, self._base = FileSystem.from_uri(self._root.replace("s3a://", "s3://", 1))
+        self._files, self._base = arrow_files(self._root)
 
     def text(self, name):
         with self._files.open_input_stream(f"{self._base}/{name}") as file:
             return file.read().decode()
 
+    def lines(self, name):
+        place = f"{self._base}/{name}"
+        with contextlib.suppress(FileNotFoundError), self._files.open_input_file(place) as file:
+            yield from io.BufferedReader(file, _BUFFER)
+
     def glob(self, pattern):
+        folder, _, names = pattern.rpartition("/")
+        found = self._infos(folder, names, recursive=False)
+        return {one.base_name: (one.size, one.mtime_ns / 1e9) for one in found}
+
+    def find(self, folder, pattern):
+        found = self._infos(folder, pattern, recursive=True)
+        return {one.path[len(self._base) + 1 :]: (one.size, one.mtime_ns / 1e9) for one in found}
+
+    def _infos(self, folder, pattern, recursive):
         from pyarrow.fs import FileSelector
 
-        folder, _, names = pattern.rpartition("/")
-        selector = FileSelector(f"{self._base}/{folder}".rstrip("/"), allow_not_found=True)
-        found = [one for one in self._files.get_file_info(selector) if fnmatch.fnmatch(one.base_name, names)]
-        return {one.base_name: (one.size, one.mtime_ns / 1e9) for one in found if not one.base_name.startswith(".")}
+        selector = FileSelector(f"{self._base}/{folder}".rstrip("/"), allow_not_found=True, recursive=recursive)
+        found = self._files.get_file_info(selector)
+        asked = (one for one in found if fnmatch.fnmatch(one.base_name, pattern))
+        return [one for one in asked if _is_asked_for(one.base_name, pattern)]
 
 
 def files_in(root):

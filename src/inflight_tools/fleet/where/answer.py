@@ -27,7 +27,7 @@ def answer(history, device, number, landing, root, topics, epoch=None):
     """The way of message `number` of `device` as a dict that can be written as JSON; times are in s since 1970. Raises
     Unknown.
 
-    landing, root: folders of landing files and tables. topics: root of the devices' topics. epoch: of
+    landing, root: folders or URIs of landing files and tables. topics: root of the devices' topics. epoch: of
     the journal, by default the newest."""
     epochs = history.epochs()
     epoch = _journal(epochs, device, epoch)

@@ -1,0 +1,69 @@
+"""Fixtures: a folder in the place of a bucket, landing files, and both ways."""
+
+import importlib.util
+import threading
+
+import pytest
+from typer.testing import CliRunner
+
+from host_tests.absent import absent
+from inflight_tools.fleet import commands
+
+REASON = "" if importlib.util.find_spec("deltalake") else "Delta Lake is not installed: run `make setup-pipeline`"
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    return absent(parent, module_path, REASON)
+
+
+class Way:
+    """Landing files of `here`, a bucket at the URI `uri`, and the landing folder `there`."""
+
+    def __init__(self, folder):
+        self.here, self.bucket, self.there = folder / "here", folder / "bucket", folder / "there"
+        self.uri = self.bucket.as_uri()
+        self.here.mkdir()
+        self.said = []
+
+    def land(self, name, text="line\n"):
+        (self.here / name).write_text(text)
+
+    def side(self, name, keep=False):
+        """An Upload or a Download, to be closed."""
+        from inflight_tools.fleet.transfer.download import Download
+        from inflight_tools.fleet.transfer.objects import Objects
+        from inflight_tools.fleet.transfer.upload import Upload
+
+        if name == "upload":
+            return Upload(self.here, Objects(self.uri), keep)
+        return Download(self.there, Objects(self.uri), keep, self.said.append)
+
+    def move(self, name, keep=False):
+        """Uploads or downloads what is there. Returns the Figures."""
+        from inflight_tools.fleet.transfer.loop import Loop
+
+        side = self.side(name, keep)
+        try:
+            loop = Loop(side, self.said.append, lambda figures: None)
+            loop.once(threading.Event())
+            return loop.figures
+        finally:
+            side.close()
+
+    def arrived(self):
+        """{name in the collector's folder: text}"""
+        found = {path.name.partition(".")[0] + ".ndjson": path.read_text() for path in self.there.glob("*.ndjson")}
+        assert len(found) == len(list(self.there.glob("*.ndjson")))
+        return found
+
+
+@pytest.fixture
+def run_here(monkeypatch):
+    """run_here(word, ...) returns the finished command `inflight fleet ...`, which ran in this process."""
+    monkeypatch.setattr(commands, "_stop_event", threading.Event)  # the tests keep their signal handlers
+    return lambda *words: CliRunner().invoke(commands.app, [str(word) for word in words], env={"COLUMNS": "400"})
+
+
+@pytest.fixture
+def way(tmp_path):
+    return Way(tmp_path)

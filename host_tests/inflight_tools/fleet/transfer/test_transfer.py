@@ -1,0 +1,259 @@
+"""Uploading and downloading, with a folder in the place of a bucket."""
+
+import itertools
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from inflight_tools.fleet.lock import Busy
+from inflight_tools.fleet.transfer import download
+from inflight_tools.fleet.transfer.download import Damaged
+from inflight_tools.fleet.transfer.loop import Loop
+from inflight_tools.fleet.transfer.objects import Objects
+
+FILES = {f"{name}-1-00000{n}.ndjson": f"{name} {n}\n" for name in "cd" for n in range(2)}
+
+
+def left(folder):
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+def landed(way):
+    for name, text in FILES.items():
+        way.land(name, text)
+    return way
+
+
+def test_files_arrive_as_they_were_and_leave_what_is_unfinished(landed):
+    landed.land(".c-1-000002.spool")
+    landed.land(".c-1-000002.ndjson")
+    landed.land("notes.txt")
+    figures = landed.move("upload")
+    assert (figures.files, figures.bytes, figures.waiting) == (4, sum(map(len, FILES.values())), {})
+    assert landed.move("download").files == 4
+    assert landed.arrived() == FILES
+    assert left(landed.bucket) == []
+    assert not any((landed.here / name).exists() for name in FILES)
+    assert (landed.here / ".c-1-000002.spool").exists() and (landed.here / "notes.txt").exists()
+
+
+def test_kept_files_are_in_a_folder_of_their_own(landed):
+    landed.move("upload", keep=True)
+    landed.move("download", keep=True)
+    assert landed.arrived() == FILES
+    assert {path.name: path.read_text() for path in landed.here.glob("uploaded/*")} == FILES
+    assert len(list(landed.bucket.glob("downloaded/*.ndjson"))) == 4
+    assert landed.move("upload", keep=True).files == landed.move("download", keep=True).files == 0
+
+
+def test_a_file_that_comes_again_is_not_downloaded_again(landed):
+    """Spark has moved the landing file away meanwhile."""
+    landed.move("upload", keep=True)
+    landed.move("download")
+    for path in landed.there.glob("*.ndjson"):
+        path.unlink()
+    for path in landed.here.glob("uploaded/*"):
+        path.rename(landed.here / path.name)
+    assert landed.move("upload").files == 4
+    assert landed.move("download").files == 0
+    assert landed.arrived() == {} and left(landed.bucket) == []
+
+
+class Killed(BaseException):
+    """As if the process was killed."""
+
+
+class Steps:
+    """Counts what changes files and objects, and kills the process before or after the step that `at` names."""
+
+    def __init__(self, changed, at):
+        self._at, self._done = at, itertools.count()
+        for owner, names in ((Path, ("open", "rename", "replace", "unlink")), (os, ("fsync",))):
+            for name in names:
+                changed.setattr(owner, name, self._step(getattr(owner, name)))
+        for name in ("write", "read", "delete", "move"):
+            changed.setattr(Objects, name, self._step(getattr(Objects, name)))
+        connect, step = sqlite3.connect, self._step
+
+        class Record:
+            def __init__(self, *words, **options):
+                self._connection = connect(*words, **options)
+                self.execute, self.close = step(self._connection.execute), self._connection.close
+
+        changed.setattr(download.sqlite3, "connect", Record)
+
+    def _step(self, work):
+        def stepped(*words, **options):
+            self._kill()
+            done = work(*words, **options)
+            self._kill()
+            return done
+
+        return stepped
+
+    def _kill(self):
+        if next(self._done) == self._at:
+            raise Killed
+
+
+def killed(way, name, keep, at, monkeypatch):
+    """Whether moving files was killed at that step; False: it had ended before."""
+    side = None
+    with monkeypatch.context() as changed:
+        Steps(changed, at)
+        try:
+            side = way.side(name, keep)
+            Loop(side, way.said.append, lambda figures: None).once(threading.Event())
+        except Killed:
+            return True
+        finally:
+            if side:
+                side.close()  # the lock, as the kernel does
+            else:
+                release(way)
+    return False
+
+
+def release(way):
+    """Closes the lock of a side that was killed while it was made."""
+    for fd in Path("/proc/self/fd").iterdir():
+        try:
+            target = os.readlink(fd)
+        except OSError:
+            continue
+        if target.startswith((str(way.here), str(way.there))) and target.endswith(".lock"):
+            os.close(int(fd.name))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("name", ["upload", "download"])
+def test_killed_at_every_step(name, keep, tmp_path_factory, monkeypatch):
+    """Spark reads what is in the landing folder, and moves it away, before the next start."""
+    files = dict(itertools.islice(FILES.items(), 2))
+    from host_tests.inflight_tools.fleet.transfer.conftest import Way
+
+    for at in itertools.count():
+        way = Way(tmp_path_factory.mktemp("killed"))
+        for file, text in files.items():
+            way.land(file, text)
+        if name == "download":
+            way.move("upload", keep)
+        was_killed = killed(way, name, keep, at, monkeypatch)
+        read = []
+        for again in (False, True):
+            if again:
+                way.move("upload", keep)
+                way.move("download", keep)
+            read += way.arrived().items()
+            for path in way.there.glob("*.ndjson"):
+                path.unlink()
+        assert sorted(read) == sorted(files.items()), at
+        assert list(way.there.glob(".*.part")) == [] and list(way.bucket.glob("*.ndjson")) == []
+        if not was_killed:
+            break
+    assert at > 10
+
+
+def test_an_object_that_is_not_whole_holds_up_its_collector_alone(landed):
+    landed.move("upload")
+    (damaged,) = landed.bucket.glob("c-1-000000*")
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-1])
+    with pytest.raises(Damaged, match=r"c-1-000000\.\w+\.ndjson is not what was uploaded: .* Upload the file again"):
+        landed.move("download")
+    assert landed.arrived() == {name: text for name, text in FILES.items() if name.startswith("d")}
+    damaged.write_bytes(whole)
+    assert landed.move("download").files == 2
+    assert landed.arrived() == FILES
+
+
+def test_a_download_does_not_take_an_object_that_is_being_compared(landed, monkeypatch):
+    """Otherwise the upload would not find it, and begin again, for ever."""
+    read = Objects._read
+
+    def taken(objects, name):
+        with monkeypatch.context() as changed:
+            changed.setattr(Objects, "_read", read)
+            landed.move("download")
+        return read(objects, name)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(Objects, "_read", taken)
+        assert landed.move("upload").files == 4
+    landed.move("download")
+    assert landed.arrived() == FILES
+
+
+def test_an_object_that_reads_back_otherwise_is_uploaded_again(landed, monkeypatch):
+    with monkeypatch.context() as changed:
+        changed.setattr(Objects, "_read", lambda self, name: b"other")
+        with pytest.raises(OSError, match="is not what was written there"):
+            landed.move("upload")
+    assert len(list(landed.here.glob("*.ndjson"))) == 4 and list(landed.bucket.glob("*.ndjson")) == []
+    assert landed.move("upload").files == 4
+
+
+def test_what_others_put_there_is_left_alone_and_said(landed):
+    landed.move("upload")
+    (landed.bucket / "by-hand.ndjson").write_text("line\n")
+    landed.move("download")
+    assert landed.arrived() == FILES and (landed.bucket / "by-hand.ndjson").exists()
+    assert [text for text in landed.said if "1 files in" in text and "left alone" in text]
+
+
+@pytest.mark.parametrize("name", ["upload", "download"])
+def test_only_one_at_a_time(name, way):
+    side = way.side(name)
+    with pytest.raises(Busy, match=f"another `inflight fleet {name}` has the folder"):
+        way.side(name)
+    side.close()
+    way.side(name).close()
+
+
+def test_a_record_that_is_damaged_is_an_error(way):
+    way.there.mkdir()
+    (way.there / download.RECORD).write_bytes(b"not a database" * 1000)
+    with pytest.raises(OSError, match=r"the record .*\.downloaded\.db cannot be used: file is not a database"):
+        way.side("download")
+
+
+def test_after_a_failure_it_goes_on(landed, monkeypatch):
+    """Said once for each outage."""
+    stopping, waits = threading.Event(), []
+    write, failures = Objects.write, iter([True, True, False, False, True, *[False] * 10])
+
+    def fragile(objects, name, content):
+        if next(failures):
+            raise OSError("AWS Error NETWORK_CONNECTION during PutObject operation: curlCode: 7, no connection")
+        write(objects, name, content)
+
+    def wait(seconds):
+        waits.append(seconds)
+        if seconds == 77:  # a pause after a pass without an error
+            stopping.set()
+
+    monkeypatch.setattr(Objects, "write", fragile)
+    monkeypatch.setattr(stopping, "wait", wait)
+    side = landed.side("upload")
+    loop = Loop(side, landed.said.append, lambda figures: None)
+    loop.run(stopping, 77)
+    side.close()
+    assert (loop.figures.files, loop.figures.errors) == (4, 3)
+    assert [text.rpartition(": ")[2] for text in landed.said] == ["7, no connection; retrying", "it works again"]
+    assert 0.5 <= waits[0] <= 1 <= waits[1] <= 2 <= waits[2] <= 4 and waits[3] == 77
+
+
+def test_a_file_that_somebody_took_away_meanwhile_is_no_error(landed, monkeypatch):
+    (landed.here / "c-1-000000.ndjson").unlink()
+    monkeypatch.setattr("inflight_tools.fleet.transfer.upload.Upload.names", lambda _: dict.fromkeys(FILES, 1))
+    assert landed.move("upload").files == 3
+
+
+@pytest.mark.parametrize("uri", ["bucket/folder", "s3://", "file://"])
+def test_a_place_that_is_no_uri_is_refused(uri):
+    with pytest.raises(ValueError, match="a URI like s3://bucket/folder"):
+        Objects(uri)

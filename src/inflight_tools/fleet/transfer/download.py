@@ -1,0 +1,118 @@
+"""From object storage to the landing folder that Spark reads.
+
+Each object becomes a landing file exactly once, although Spark moves files away when it has read them:
+- It is written to a hidden file first, and compared with its name.
+- Its name goes into a database, the record, in one durable transaction. From then on it counts as downloaded.
+- The hidden file gets its final name, and the object is deleted, or moved into KEPT. After a kill in between, the next
+  start finishes both: a hidden file whose name is in the record gets its final name, and an object whose name is there
+  is not downloaded again.
+"""
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+from inflight_tools.fleet.lock import take_lock
+from inflight_tools.fleet.transfer.names import ENDING, is_object, is_whole
+
+KEPT = "downloaded"  # folder below that of the objects
+RECORD = ".downloaded.db"
+_PART = ".part"
+
+
+class Damaged(Exception):
+    """An object is not what was uploaded."""
+
+
+class Download:
+    """Downloads the landing files of `objects`, an Objects, into the folder `landing`. keep: move them into KEPT then,
+    rather than delete them. Others there are left alone, which `say` is told once. Raises Busy; OSError if the record
+    cannot be read."""
+
+    name, done = "download", "downloaded"
+
+    def __init__(self, landing, objects, keep, say):
+        self._landing, self._objects, self._keep, self._say = Path(landing), objects, keep, say
+        self._others = 0
+        self._landing.mkdir(parents=True, exist_ok=True)
+        busy = f"another `inflight fleet download` has the folder {landing}: stop it first"
+        self._lock = take_lock(self._landing / ".download.lock", busy)
+        self._folder = os.open(self._landing, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._open_record()
+        except sqlite3.DatabaseError as e:
+            raise OSError(f"the record {self._landing / RECORD} cannot be used: {e}") from None
+        self._recover()
+
+    def _open_record(self):
+        self._record = sqlite3.connect(self._landing / RECORD, isolation_level=None)
+        self._record.execute("PRAGMA synchronous = EXTRA")  # durable when execute() returns
+        self._record.execute("CREATE TABLE IF NOT EXISTS downloaded (name TEXT PRIMARY KEY) WITHOUT ROWID")
+
+    def _recover(self):
+        for part in self._landing.glob(f".*{ENDING}{_PART}"):
+            name = part.name[1 : -len(_PART)]
+            if self._has(name):
+                self._finish(part, name)
+            else:
+                part.unlink()
+
+    def _has(self, name):
+        return self._record.execute("SELECT 1 FROM downloaded WHERE name = ?", (name,)).fetchone() is not None
+
+    def names(self):
+        """{name: bytes}"""
+        found = self._objects.names()
+        ours = {name: size for name, size in found.items() if is_object(name)}
+        if len(found) - len(ours) > self._others:
+            self._others = len(found) - len(ours)
+            self._say(f"{self._others} files in {self._objects.uri} are not of `inflight fleet upload`: left alone")
+        return ours
+
+    def move(self, name):
+        """Returns the bytes downloaded; None if it was downloaded before, or if the object is gone. Raises Damaged, and
+        as Objects do."""
+        content = None
+        if not self._has(name):
+            try:
+                content = self._objects.read(name)
+            except FileNotFoundError:
+                return None
+            self._store(name, content)
+        self._release(name)
+        return None if content is None else len(content)
+
+    def _store(self, name, content):
+        if not is_whole(name, content):
+            raise Damaged(
+                f"{self._objects.uri}/{name} is not what was uploaded: its SHA-256 is not that in its name. Upload the "
+                "file again, or remove the object"
+            )
+        part = self._landing / f".{name}{_PART}"
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.fsync(self._folder)
+        try:
+            self._record.execute("INSERT INTO downloaded VALUES (?)", (name,))
+        except sqlite3.Error as e:  # the disk is full
+            raise OSError(f"the record {self._landing / RECORD} cannot be written: {e}") from None
+        self._finish(part, name)
+
+    def _finish(self, part, name):
+        part.rename(self._landing / name)
+        os.fsync(self._folder)
+
+    def _release(self, name):
+        if self._keep:
+            self._objects.move(name, KEPT)
+        else:
+            self._objects.delete(name)
+
+    def close(self):
+        with contextlib.suppress(sqlite3.Error):
+            self._record.close()
+        os.close(self._folder)
+        os.close(self._lock)

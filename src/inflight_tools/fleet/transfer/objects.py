@@ -1,0 +1,160 @@
+"""A folder of object storage, through Arrow's file systems.
+
+In S3 an object exists when all of it has been sent, but Arrow completes one as well when an error leaves it half
+written. So an object gets its name after it was read back, and whoever reads it compares it with its name: names.py.
+"""
+
+import contextlib
+import re
+from urllib.parse import urlsplit
+
+from inflight_tools.fleet.spark.storage import arrow_files
+from inflight_tools.fleet.transfer.names import ENDING
+
+STAGING = "uploading"  # folder of objects that are not yet compared
+_ONE_REQUEST = "allow_delayed_open=true"  # for a file below 10 MB, which leaves no part behind when it is killed
+_ERROR = re.compile(r"AWS Error (\w+)")
+_NO_BUCKET = "there is no such bucket: create it, or correct the URI"
+_NO_ACCESS = (
+    "access is refused: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, of a user who may list the "
+    "bucket, and read, write and delete its objects"
+)
+_ADVICE = {"NO_SUCH_BUCKET": _NO_BUCKET} | dict.fromkeys(
+    (
+        "ACCESS_DENIED",
+        "INVALID_ACCESS_KEY_ID",
+        "INVALID_CLIENT_TOKEN_ID",
+        "MISSING_AUTHENTICATION_TOKEN",
+        "SIGNATURE_DOES_NOT_MATCH",
+        "UNRECOGNIZED_CLIENT",
+    ),
+    _NO_ACCESS,
+)
+
+
+class Refused(Exception):
+    """The storage refuses permanently. The text says what to do."""
+
+
+def _is_missing(files, bucket):
+    from pyarrow.fs import FileType
+
+    with contextlib.suppress(OSError):  # who may only see some of its folders may not ask for the bucket
+        return files.get_file_info(bucket).type == FileType.NotFound
+    return False
+
+
+class Objects:
+    """The objects directly below `uri`, as s3://bucket/folder. Each method raises Refused, and OSError if the storage
+    cannot be reached; ValueError: Arrow does not know such a URI."""
+
+    def __init__(self, uri):
+        self.uri = uri.rstrip("/")
+        parts = urlsplit(self.uri)
+        if not parts.scheme or not (parts.netloc or parts.path.strip("/")):
+            raise ValueError(f"{uri}: a URI like s3://bucket/folder")
+        self._is_s3 = parts.scheme in ("s3", "s3a")
+        self._files = None
+
+    def _call(self, work, *words):
+        """Calls work(file system, folder, ...)."""
+        try:
+            if not self._files:
+                self._open()
+            return work(*words)
+        except FileNotFoundError:
+            raise
+        except OSError as e:
+            raise self._told(e) from None
+
+    def _options(self):
+        if not self._is_s3:
+            return self.uri
+        return f"{self.uri}{'&' if '?' in self.uri else '?'}{_ONE_REQUEST}"
+
+    def _told(self, error):
+        """Refused if the storage does not let us in, FileNotFoundError; otherwise the error itself."""
+        text = str(error).partition("\n")[0]
+        found = _ERROR.search(text)
+        code = found[1] if found else "NO_SUCH_BUCKET" if re.search("Bucket '.*' not found", text) else ""
+        if code == "NO_SUCH_KEY":  # deleted between two requests
+            return FileNotFoundError(text)
+        return Refused(f"{self.uri}: {_ADVICE[code]} ({code})") if code in _ADVICE else error
+
+    def _open(self):
+        """Makes a folder that is missing. A bucket is not made: its region and its rules are somebody's decision."""
+        from pyarrow.fs import FileSelector
+
+        files, self._folder = arrow_files(self._options())
+        try:
+            files.get_file_info(FileSelector(self._folder))
+        except FileNotFoundError:
+            if not self._is_s3:
+                files.create_dir(self._folder)
+            elif _is_missing(files, self._folder.partition("/")[0]):
+                raise Refused(f"{self.uri}: {_NO_BUCKET}") from None
+        self._files = files
+
+    def _path(self, name):
+        return f"{self._folder}/{name}"
+
+    def open(self):
+        """Asks the storage, if nothing has been asked so far. Any method does so itself."""
+        self._call(lambda: None)
+
+    def names(self):
+        """{name: bytes} of landing files. Names with a dot in front are left out."""
+        return self._call(self._names)
+
+    def _names(self):
+        from pyarrow.fs import FileSelector
+
+        found = self._files.get_file_info(FileSelector(self._folder, allow_not_found=True))
+        names = {one.base_name: one.size for one in found if one.is_file}
+        return {name: size for name, size in names.items() if name.endswith(ENDING) and not name.startswith(".")}
+
+    def read(self, name):
+        """The content of an object. Raises FileNotFoundError."""
+        return self._call(self._read, name)
+
+    def _read(self, name):
+        with self._files.open_input_stream(self._path(name)) as file:
+            return file.read()
+
+    def write(self, name, content):
+        """Writes an object into the folder STAGING, reads it again, and moves it. So nobody sees it, or takes it away,
+        before that. Raises OSError if what was read is not the `content`."""
+        self._call(self._write, f"{STAGING}/{name}", name, content)
+
+    def _write(self, staged, name, content):
+        self._make(STAGING)
+        with self._files.open_output_stream(self._path(staged)) as file:
+            file.write(content)
+        if self._read(staged) != content:
+            raise OSError(f"{self.uri}/{staged} is not what was written there")
+        self._files.move(self._path(staged), self._path(name))
+
+    def _make(self, folder):
+        if not self._is_s3:  # which has no folders
+            self._files.create_dir(self._path(folder))
+
+    def delete(self, name):
+        """Deletes an object, if it is there."""
+        self._call(self._delete, name)
+
+    def _delete(self, name):
+        try:
+            self._files.delete_file(self._path(name))
+        except FileNotFoundError:
+            return
+
+    def move(self, name, folder):
+        """Moves an object into a folder below, if it is there."""
+        self._call(self._move, name, folder)
+
+    def _move(self, name, folder):
+        self._make(folder)
+        try:
+            self._files.move(self._path(name), self._path(f"{folder}/{name}"))
+        except FileNotFoundError:
+            return

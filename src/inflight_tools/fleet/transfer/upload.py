@@ -1,0 +1,55 @@
+"""From a collector's folder to object storage.
+
+A file is read, and written as one object: see objects.py. Only then is it deleted here, or moved into KEPT. After a
+kill before that, the next start uploads it to the same object again: see names.py.
+"""
+
+import os
+from pathlib import Path
+
+from inflight_tools.fleet.lock import take_lock
+from inflight_tools.fleet.transfer.names import ENDING, object_name
+
+KEPT = "uploaded"  # folder in the landing folder
+
+
+class Upload:
+    """Uploads the finished landing files in the folder `landing` to `objects`, an Objects. keep: move them into KEPT
+    then, rather than delete them. Raises Busy."""
+
+    name, done = "upload", "uploaded"
+
+    def __init__(self, landing, objects, keep):
+        self._landing, self._objects, self._keep = Path(landing), objects, keep
+        if not self._landing.is_dir():
+            raise FileNotFoundError(f"there is no folder {landing}: has `inflight fleet collect` run?")
+        busy = f"another `inflight fleet upload` has the folder {landing}: stop it first"
+        self._lock = take_lock(self._landing / ".upload.lock", busy)
+        if keep:
+            (self._landing / KEPT).mkdir(exist_ok=True)
+
+    def names(self):
+        """{name: bytes}. A storage that refuses is told even if there is nothing to upload."""
+        self._objects.open()
+        return {
+            entry.name: entry.stat().st_size
+            for entry in os.scandir(self._landing)
+            if entry.name.endswith(ENDING) and not entry.name.startswith(".") and entry.is_file()
+        }
+
+    def move(self, name):
+        """Returns the bytes uploaded; None if somebody has taken the file away. Raises as Objects do."""
+        path = self._landing / name
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        self._objects.write(object_name(name, content), content)
+        if self._keep:
+            path.replace(self._landing / KEPT / name)
+        else:
+            path.unlink(missing_ok=True)
+        return len(content)
+
+    def close(self):
+        os.close(self._lock)
