@@ -333,6 +333,7 @@ def pipeline(
     root: str = ROOT,
     master: str = MASTER,
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
+    protocol_level: int = command.LEVEL,
     metrics: str = BOTH,
 ):
     """Runs `collect` and `tables` together, until Ctrl-C. This is enough for a small fleet. On a terminal the last line
@@ -340,6 +341,7 @@ def pipeline(
     collect = ["collect", "--root", root, "--landing", str(data / "landing")]
     collect += ["--broker", broker] if broker else []
     collect += ["--config", str(config)] if config else []
+    collect += ["--protocol-level", str(protocol_level)] if protocol_level else []
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]
     if metrics:
         try:
