@@ -16,7 +16,7 @@ def line(at, by, topic, qos, dup, retain, payload, max_payload, block=b""):
     # Built by hand because it runs for each message: json.dumps() of a dict takes twice as long.
     return (
         f'{{"at":{at},"by":{quote(by)},"topic":{quote(topic)},"qos":{qos},"dup":{_BOOL[dup]},"retain":{_BOOL[retain]},'
-        f"{member(block)}{_content(payload, max_payload)}}}\n"
+        f"{member(block) if block else ''}{_content(payload, max_payload)}}}\n"
     ).encode("ascii")
 
 

@@ -104,6 +104,6 @@ def properties(block):
 
 
 def member(block):
-    """The same as a member of a line, with the comma behind it; "" for a block without properties."""
-    found = block and properties(block)
+    """The same as a member of a line, with the comma behind it; "" if nothing is kept."""
+    found = properties(block)
     return f'"properties":{_encoded(found)},' if found else ""
