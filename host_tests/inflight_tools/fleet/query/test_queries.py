@@ -70,6 +70,24 @@ def test_an_export_replaces_the_one_before(small, run, tmp_path):
     assert not old.exists() and len(rows(tmp_path / "out/devices")) == 2
 
 
+def test_messages_with_properties(tables, run, tmp_path):
+    """A number that is lost may have expired at the broker. A dead letter has its content type."""
+    for name, given in (("attic", {"expiry": 60}), ("cellar", {}), ("whole", {"expiry": 60})):
+        for seq in (0, 2) if name != "whole" else (0, 1):
+            tables.add(name, seq, seq, seq, **given)
+    tables.add("binary", 0, problem="not UTF-8", content_type="application/cbor")
+    tables.marker(60, 61)
+    tables.write()
+    facts = json.loads(run("report", "--json")[1])
+    flags = {one["device"]: one["flags"] for one in facts["devices"]}
+    assert flags == {"attic": ["lost, or expired at the broker"], "cellar": [], "whole": [], "binary": []}
+    assert [one["content_type"] for one in facts["dead_letters"]] == ["application/cbor"]
+    assert "application/cbor" in (tmp_path / "report.html").read_text()
+    run("export", tmp_path / "out")
+    found = {row["device"]: (row["lost"], row["expires"]) for row in rows(tmp_path / "out/devices")}
+    assert found == {"attic": (1, 60), "cellar": (1, None), "whole": (0, 60), "binary": (0, None)}
+
+
 def test_a_report_of_a_time(small, run):
     day = datetime.datetime.fromtimestamp(AT + 15, datetime.timezone.utc).isoformat()
     fleet = json.loads(run("report", "--json", "--since", day)[1])["fleet"]
