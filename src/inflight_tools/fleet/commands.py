@@ -62,7 +62,7 @@ def _spark(name, master, partitions, conf):
         advice = Text("pip install 'inflight[fleet]', or `make setup-pipeline` in a checkout")
         CONSOLE.print("[bold red]FAILED[/bold red]: Spark or Delta Lake is not installed:", advice, soft_wrap=True)
         raise typer.Exit(1) from None
-    from inflight_tools.fleet.delta import WrongTables
+    from inflight_tools.fleet.delta import WrongTables, advice
     from inflight_tools.fleet.spark.session import session
 
     if not master.startswith(("local", "spark://", "yarn", "k8s://")):
@@ -78,7 +78,7 @@ def _spark(name, master, partitions, conf):
             yield spark
         except (WrongTables, DeltaError, RuntimeError, OSError, PySparkException, Py4JJavaError) as e:
             text = e.java_exception.getMessage() if isinstance(e, Py4JJavaError) else str(e)
-            print_failure(CONSOLE, (text or type(e).__name__).splitlines()[0][:500])
+            print_failure(CONSOLE, advice(text or "") + (text or type(e).__name__).splitlines()[0][:500])
             raise typer.Exit(1) from None
         finally:
             if spark:
