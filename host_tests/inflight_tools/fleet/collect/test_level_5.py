@@ -11,7 +11,6 @@ from dev.reference.kinds import PUBACK
 from dev.reference.properties import block
 from dev.reference.wire import connack, disconnect
 from dev.reference.wire import publish as delivery
-from host_tests.broker import Broker
 from host_tests.inflight_tools.fleet.collect.collecting import publish, until
 
 LEVEL_5 = ("--protocol-level", 5)
@@ -187,13 +186,6 @@ def test_a_level_that_there_is_not(collect):
 
 
 # --- a scripted broker ---
-
-
-@pytest.fixture
-def scripted():
-    broker = Broker()
-    yield broker
-    broker.close()
 
 
 def test_what_is_announced(scripted, collect):
