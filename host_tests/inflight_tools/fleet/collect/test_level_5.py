@@ -117,7 +117,9 @@ def test_a_session_survives_a_kill_and_a_change_of_the_level(broker, collect, la
     publish(broker, b"3")
     landing.until(3)
     assert program.end() == 0
-    assert landing.texts() == ["1", "2", "3"]
+    publish(broker, b"4")  # DISCONNECT does not end the session
+    assert collect(*at(broker), "--protocol-level", before).connected() and landing.until(4)
+    assert landing.texts() == ["1", "2", "3", "4"]
 
 
 def test_a_restart_of_the_broker(broker, collect, landing):
