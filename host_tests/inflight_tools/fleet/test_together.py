@@ -10,8 +10,9 @@ import threading
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
-from inflight_tools.fleet import together
+from inflight_tools.fleet import commands, together
 
 FIGURES = {"messages": 4500, "messages_s": 12.4, "connected": True, "lag_ms": {"mean": 4.2, "max": 9}, "batch": 88.0}
 BATCHES = [{"batch": n, "deliveries": 1000, "seconds": 1.5} for n in (11, 12)]
@@ -70,6 +71,18 @@ def test_landing_files_are_counted_seldom(monkeypatch):
     for now[0] in (100.0, 100.5, 109.5, 110.0, 110.5):
         lines.append(status.line().plain.rpartition(" · ")[2])
     assert lines == ["1 landing file waits"] * 3 + ["2 landing files wait"] * 2 and counts == [100.0, 110.0]
+
+
+@pytest.mark.parametrize(("options", "level"), [((), None), (("--protocol-level", "5"), "5")])
+def test_the_collector_gets_its_level(monkeypatch, tmp_path, options, level):
+    given = []
+    monkeypatch.setattr(together, "run", lambda commands, *_: given.extend(commands) or 0)
+    monkeypatch.setattr(commands, "_stop_event", lambda: None)
+    done = CliRunner().invoke(commands.app, ["pipeline", "--broker", "x", "--data", str(tmp_path), *options])
+    assert done.exit_code == 0, done.output
+    collect, tables = given
+    assert ("--protocol-level" in collect) == bool(level) and "--protocol-level" not in tables
+    assert not level or collect[collect.index("--protocol-level") + 1] == level
 
 
 def test_the_other_one_is_ended_when_one_fails():

@@ -1,6 +1,7 @@
 """The columns of the tables, as DDL that Spark reads."""
 
 RANGES = "array<struct<lo: bigint, hi: bigint>>"
+PAIRS = "array<struct<name: string, value: string>>"
 _KEY = "device string, epoch bigint"
 _HEALTH = (
     "up bigint, heap bigint, rssi bigint, outbox_full bigint, firmware string, wifi string, reset string, "
@@ -9,16 +10,21 @@ _HEALTH = (
     "wake map<string, bigint>"
 )
 _DELIVERY = "received timestamp, `by` string, topic string, qos int, dup boolean, retain boolean"
+# Of messages of level 5 that a collector of level 5 has received. expiry: seconds that were left then.
+_PROPERTIES = (
+    "payload_format int, expiry bigint, content_type string, response_topic string, correlation binary, "
+    f"user_properties {PAIRS}"
+)
 FACTS = {
     # Every delivery, repetitions included. `first`: the delivery that counts.
     "raw": f"{_DELIVERY}, {_KEY}, seq bigint, kind string, name string, state string, problem string, payload binary, "
-    "digest bigint, next_s bigint, made timestamp, oldest bigint, first boolean",
+    f"digest bigint, next_s bigint, made timestamp, oldest bigint, first boolean, {_PROPERTIES}",
     # clock: the source of `time`. 'device': its clock; 'receipt': the device had no time, so it is the time of receipt;
     # 'ahead', 'behind': the device's time was wrong, so it is the time of receipt.
     "measurements": f"{_KEY}, seq bigint, received timestamp, place int, name string, unit string, time timestamp, "
     "clock string, value double, text string, flag boolean, data string, sum double",
     "health": f"{_KEY}, seq bigint, received timestamp, {_HEALTH}",
-    "dead_letters": f"{_DELIVERY}, {_KEY}, seq bigint, reason string, payload binary",
+    "dead_letters": f"{_DELIVERY}, {_KEY}, seq bigint, reason string, payload binary, {_PROPERTIES}",
 }
 # Each batch writes rows with its partial sums. `part`: of a million numbers of a journal.
 LEDGER = (

@@ -65,7 +65,7 @@ def _spark(name, master, partitions, conf):
         advice = Text("pip install 'inflight[fleet]', or `make setup-pipeline` in a checkout")
         CONSOLE.print("[bold red]FAILED[/bold red]: Spark or Delta Lake is not installed:", advice, soft_wrap=True)
         raise typer.Exit(1) from None
-    from inflight_tools.fleet.delta import WrongTables
+    from inflight_tools.fleet.delta import WrongTables, advice
     from inflight_tools.fleet.spark.session import session
 
     if not master.startswith(("local", "spark://", "yarn", "k8s://")):
@@ -81,7 +81,7 @@ def _spark(name, master, partitions, conf):
             yield spark
         except (WrongTables, DeltaError, RuntimeError, OSError, PySparkException, Py4JJavaError) as e:
             text = e.java_exception.getMessage() if isinstance(e, Py4JJavaError) else str(e)
-            print_failure(CONSOLE, (text or type(e).__name__).splitlines()[0][:500])
+            print_failure(CONSOLE, advice(text or "") + (text or type(e).__name__).splitlines()[0][:500])
             raise typer.Exit(1) from None
         finally:
             if spark:
@@ -377,6 +377,7 @@ def pipeline(
     root: str = ROOT,
     master: str = MASTER,
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
+    protocol_level: int = command.LEVEL,
     metrics: str = BOTH,
 ):
     """Runs `collect` and `tables` together, until Ctrl-C. This is enough for a small fleet. On a terminal the last line
@@ -384,6 +385,7 @@ def pipeline(
     collect = ["collect", "--root", root, "--landing", str(data / "landing")]
     collect += ["--broker", broker] if broker else []
     collect += ["--config", str(config)] if config else []
+    collect += ["--protocol-level", str(protocol_level)] if protocol_level else []
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]
     if metrics:
         try:

@@ -6,6 +6,9 @@ from .spark.storage import ARCHIVE
 
 BATCHES = "inflight"  # name of the application transactions
 _PART = re.compile(r"parts/(\d+)-")
+_ANEW = "make new ones: move the files below {} back to the landing folder, and give an empty folder with --to"
+_MISSING = re.compile(r"\.parquet\b.*(not found|no such file|not exist)", re.IGNORECASE | re.DOTALL)
+_DECODED = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 class WrongTables(RuntimeError):
@@ -17,14 +20,18 @@ def opened(files, name):
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
+    if "://" not in files.path("") and (found := _DECODED.search(files.path(""))):
+        raise WrongTables(
+            f"the tables cannot be in {files.path('')}: the package deltalake reads {found[0]} in the name of a folder "
+            "as another character: give another folder"
+        )
     try:
         return DeltaTable(files.path(name))
     except TableNotFoundError:
         if files.glob(f"{name}/batch=*"):
             raise WrongTables(
                 f"the tables in {files.path('')} are of the format before Delta Lake: use the version that "
-                f"wrote them, or make new ones: move the files below {files.path(ARCHIVE)} back to the "
-                "landing folder, and give an empty folder with --to"
+                f"wrote them, or {_ANEW.format(files.path(ARCHIVE))}"
             ) from None
         return None
 
@@ -39,3 +46,12 @@ def batch_of(path):
     """The number of the batch that a table's file is of; of merged files, the last one. -1: of another writer."""
     found = _PART.match(path)
     return int(found[1]) if found else -1
+
+
+def advice(text):
+    """What to say before the text of an error: "" unless it tells that a file of a table is missing."""
+    if not _MISSING.search(text):
+        return ""
+    return (
+        f"a file of the tables is missing: restore it, or {_ANEW.format(f'the folder {ARCHIVE} beside the tables')}; "
+    )

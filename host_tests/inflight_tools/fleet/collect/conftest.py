@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from host_tests.broker import Broker
 from host_tests.inflight_tools.fleet.collect.collecting import Landing, Program
 
 
@@ -35,3 +36,11 @@ def collect(landing):
     yield start
     for program in programs:
         program.kill()
+
+
+@pytest.fixture
+def scripted():
+    """A broker that plays scripts."""
+    broker = Broker()
+    yield broker
+    broker.close()

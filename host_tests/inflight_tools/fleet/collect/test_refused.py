@@ -9,7 +9,6 @@ import trustme
 from dev.certificates import der, write
 from dev.reference.wire import publish as delivery
 from host_tests import mosquitto_lines
-from host_tests.broker import Broker
 from host_tests.inflight_tools.fleet.collect.collecting import publish, until
 
 SECRET = "the right one"
@@ -128,13 +127,6 @@ def test_client_certificate(secure, collect, tmp_path):
 
 
 # --- a scripted broker ---
-
-
-@pytest.fixture
-def scripted():
-    broker = Broker()
-    yield broker
-    broker.close()
 
 
 @pytest.mark.parametrize(("code", "answer"), [(0x80, "refuses it"), (0, "grants QoS 0 only")])

@@ -152,6 +152,66 @@ def test_a_damaged_line_is_a_dead_letter_with_its_bytes(landed):
     assert set(found) == set(COLUMNS)
 
 
+# --- properties of MQTT 5 ---
+
+GIVEN = {
+    "payload_format": 1,
+    "expiry": (1 << 32) - 1,
+    "content_type": "application/senml+json",
+    "response_topic": "me/ü",
+    "correlation": base64.b64encode(b"\xff\0").decode(),
+    "user_properties": [["b", "1"], ["", ""], ["b", "\ufeff"]],
+}
+
+
+def test_properties():
+    found = row(pack(), properties=GIVEN)
+    assert found["problem"] is None and found["seq"] == 3 and len(found["records"]) == 1
+    assert found["properties"] == GIVEN | {
+        "correlation": b"\xff\0",
+        "user_properties": [{"name": name, "value": value} for name, value in GIVEN["user_properties"]],
+    }
+    some = row(pack(), properties={"expiry": 0, "of_a_later_version": []})["properties"]
+    assert some == dict.fromkeys(GIVEN) | {"expiry": 0}
+    assert row(pack())["properties"] is None
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [5, [], None, "expiry"]
+    + [{name: None} for name in GIVEN]
+    + [{name: {}} for name in GIVEN]
+    + [{"expiry": one} for one in (-1, 1 << 32, 1 << 70, True, 1.5, "60")]
+    + [{"payload_format": one} for one in (-1, 256, True, "1")]
+    + [{name: one} for name in ("content_type", "response_topic") for one in (1, ["a"], "x" * 65_536)]
+    + [{"correlation": one} for one in ("*", "\u00fc", 1, "A" * 100_000)]
+    + [{"user_properties": one} for one in ("ab", ["ab"], [["a"]], [["a", 1]], [["a", "b", "c"]], [[None, "a"]])]
+    + [{"user_properties": [["x" * 1000, "y"]] * 66}, {"user_properties": [["a", "x" * 65_536]]}],
+    ids=lambda value: repr(value)[:60],
+)
+def test_properties_that_no_collector_writes_are_a_damaged_line(properties):
+    whole = json.loads(line(pack())) | {"properties": properties}
+    landed = json.dumps(whole).encode()
+    found = parse(landed, TOPICS)
+    assert found["problem"].startswith("landing: ") and found["payload"] == landed
+    assert found["seq"] is None and found["properties"] is None
+    assert set(found) == set(COLUMNS)
+
+
+def test_half_a_surrogate_pair_in_a_property():
+    found = parse(line(pack(), properties={"content_type": "\ud800"}), TOPICS)
+    assert found["problem"] == "half a surrogate pair" and found["properties"] is None
+
+
+def test_properties_that_the_collector_cut_or_could_not_read_keep_the_message():
+    cut = row(pack(), properties={"user_properties": [["a", "b"]], "truncated": True, "length": 1_000_000})
+    assert cut["problem"] == "1000000 bytes of properties, the collector keeps 65536"
+    assert cut["seq"] == 3 and len(cut["records"]) == 1
+    assert cut["properties"]["user_properties"] == [{"name": "a", "value": "b"}]
+    bad = row(pack(v="x"), properties={"undecodable": "fw=="})
+    assert bad["problem"] == "record 0: v is not a number; properties that are not of MQTT 5" and bad["seq"] == 3
+
+
 # --- the other messages ---
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from dev.reference.properties import block
 from inflight_tools.fleet.collect.line import line
 from telemetry import pack
 
@@ -13,15 +14,24 @@ pa = pytest.importorskip("pyarrow")
 
 AT = 1_790_000_000_150
 ROOT = "a.b (c)"
+EXPIRY, TYPE, USER = 2, 3, 38  # properties
 READINGS = [("temperature", "Cel", 21.5), ("air:co2/1", "", -7), ("door", "", True), ("mode", "", "auto, 2")]
 
 
 def telemetry(
-    readings=READINGS, clock="1790000000.125", seq=7, epoch=1, device="4c7525aa01ff", at=AT, qos=1, dup=False
+    readings=READINGS,
+    clock="1790000000.125",
+    seq=7,
+    epoch=1,
+    device="4c7525aa01ff",
+    at=AT,
+    qos=1,
+    dup=False,
+    properties=(),
 ):
-    """A line as the collector writes it of what the firmware publishes."""
-    body = pack(device, clock, seq, epoch, readings)
-    return line(at, "collector-1", f"{ROOT}/{device}/telemetry", qos, dup, False, body, 1 << 20)[:-1]
+    """A line as the collector writes it of what the firmware publishes. properties: ((id, value), ...), at level 5."""
+    body, sent = pack(device, clock, seq, epoch, readings), block(*properties)[1:]
+    return line(at, "collector-1", f"{ROOT}/{device}/telemetry", qos, dup, False, body, 1 << 20, sent)[:-1]
 
 
 def as_rows(lines, how):
@@ -47,7 +57,9 @@ def parsed(lines):
 def are_usual(lines):
     from inflight_tools.fleet.spark.telemetry import Telemetry
 
-    return Telemetry(ROOT)(pa.array(lines, pa.binary()))[0].to_pylist()
+    found = [Telemetry(ROOT, expiry)(pa.array(lines, pa.binary()))[0].to_pylist() for expiry in (False, True)]
+    assert not any(map(all, zip(*found, strict=True)))
+    return list(map(any, zip(*found, strict=True)))
 
 
 def test_rows():
@@ -88,6 +100,7 @@ CLOCK = some.one_of(some.just("0"), some.integers(0, 4 * 10**9).map(str), some.f
             at=some.integers(10**12, 9 * 10**12 - 1),
             qos=some.sampled_from([0, 1, 2]),
             dup=some.booleans(),
+            properties=some.one_of(some.just(()), some.integers(0, 999_999_999).map(lambda s: [(EXPIRY, s)])),
         ),
         max_size=8,
     )
@@ -130,6 +143,11 @@ def test_unusual_readings(readings):
         {"device": "a:b"},
         {"device": "a/b"},
         {"device": ""},
+        {"properties": [(EXPIRY, 10**9)]},
+        {"properties": [(EXPIRY, 0xFFFFFFFF)]},
+        {"properties": [(EXPIRY, 5), (TYPE, "application/senml+json")]},
+        {"properties": [(TYPE, "application/senml+json")]},
+        {"properties": [(USER, ("a", "1")), (USER, ("a", "ü"))]},
     ],
     ids=repr,
 )
@@ -138,9 +156,22 @@ def test_numbers_and_names_at_the_limits(fields):
     assert read(lines) == parsed(lines)
 
 
-def test_a_line_that_differs_in_one_byte():
+def test_an_expiry():
+    lines = [telemetry(seq=n, properties=[(EXPIRY, n)] if n % 2 else ()) for n in range(4)]
+    assert are_usual(lines) == [True] * 4
+    found = {row["seq"]: row["properties"] for row in read(lines)}
+    assert {seq: one and one["expiry"] for seq, one in found.items()} == {0: None, 1: 1, 2: None, 3: 3}
+    assert {name for name, value in found[1].items() if value is not None} == {"expiry"}
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [(), [(EXPIRY, 86_400)], [(EXPIRY, 7), (TYPE, "a"), (USER, ("b", "c"))]],
+    ids=["none", "expiry", "several"],
+)
+def test_a_line_that_differs_in_one_byte(properties):
     """Each byte is left out, doubled, and replaced."""
-    whole = telemetry([("a", "V", -0.5), ("b", "", False)])
+    whole = telemetry([("a", "V", -0.5), ("b", "", False)], properties=properties)
     lines = []
     for i in range(len(whole)):
         lines += [whole[:i] + whole[i + 1 :], whole[: i + 1] + whole[i:]]

@@ -70,6 +70,52 @@ def test_an_export_replaces_the_one_before(small, run, tmp_path):
     assert not old.exists() and len(rows(tmp_path / "out/devices")) == 2
 
 
+@pytest.mark.parametrize("name", ["devices/mine.txt", "aggregates/size=day/part-0.parquet/x", "missing/data.parquet"])
+def test_an_export_deletes_no_other_files(small, run, tmp_path, name):
+    mine = tmp_path / "out" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    beside = tmp_path / "out/mine.txt"
+    beside.write_bytes(b"mine")
+    status, _, error = run("export", tmp_path / "out")
+    assert mine.read_bytes() == beside.read_bytes() == b"mine"
+    assert status == 1 and "is not of an export, which replaces all in its folder: give another folder" in error
+    assert not (tmp_path / "out/devices/part-0.parquet").exists()
+
+
+@pytest.mark.parametrize("command", ["report", "export out", "where attic 0"])
+def test_a_file_of_the_tables_that_is_missing(small, run, tmp_path, command):
+    for path in (tmp_path / "tables/raw").glob("**/*.parquet"):
+        path.unlink()
+    status, _, error = run(*command.split())
+    assert (
+        status == 1 and "a file of the tables is missing: restore it, or make new ones: move the files below" in error
+    )
+
+
+def test_a_folder_whose_name_deltalake_changes(run, tmp_path):
+    status, _, error = run("report", "--of", tmp_path / "100%25")
+    assert status == 1 and "reads %25 in the name of a folder as another character: give another folder" in error
+
+
+def test_messages_with_properties(tables, run, tmp_path):
+    """A number that is lost may have expired at the broker. A dead letter has its content type."""
+    for name, given in (("attic", {"expiry": 60}), ("cellar", {}), ("whole", {"expiry": 60})):
+        for seq in (0, 2) if name != "whole" else (0, 1):
+            tables.add(name, seq, seq, seq, **given)
+    tables.add("binary", 0, problem="not UTF-8", content_type="application/cbor")
+    tables.marker(60, 61)
+    tables.write()
+    facts = json.loads(run("report", "--json")[1])
+    flags = {one["device"]: one["flags"] for one in facts["devices"]}
+    assert flags == {"attic": ["lost, or expired at the broker"], "cellar": [], "whole": [], "binary": []}
+    assert [one["content_type"] for one in facts["dead_letters"]] == ["application/cbor"]
+    assert "application/cbor" in (tmp_path / "report.html").read_text()
+    run("export", tmp_path / "out")
+    found = {row["device"]: (row["lost"], row["expires"]) for row in rows(tmp_path / "out/devices")}
+    assert found == {"attic": (1, 60), "cellar": (1, None), "whole": (0, 60), "binary": (0, None)}
+
+
 def test_a_report_of_a_time(small, run):
     day = datetime.datetime.fromtimestamp(AT + 15, datetime.timezone.utc).isoformat()
     fleet = json.loads(run("report", "--json", "--since", day)[1])["fleet"]

@@ -72,9 +72,10 @@ def fleet(devices=50, seed=1, minutes=150):
     facts["measurements"] = {name: _measured(dice, minutes) for name in names[:8]}
     facts["dead_letters"] = [
         {"reason": "not UTF-8", "count": 12, "first": START + 100, "last": START + 900,
-         "topic": "inflight/attic-1/telemetry", "example": "\\xff\\xfe\\x00"},
+         "topic": "inflight/attic-1/telemetry", "content_type": "application/cbor", "example": "\\xff\\xfe\\x00"},
         {"reason": "seq is no number", "count": 3, "first": START + 200, "last": START + 300,
-         "topic": "inflight/roof-3/telemetry", "example": '[{"bn":"urn:dev:mac:00:","n":"t","v":21.5,"seq":"x"}]'},
+         "topic": "inflight/roof-3/telemetry", "content_type": None,
+         "example": '[{"bn":"urn:dev:mac:00:","n":"t","v":21.5,"seq":"x"}]'},
     ]  # fmt: skip
     facts["fleet"]["dead_letters"] = 15
     return facts
@@ -168,6 +169,14 @@ def hostile():
     one["points"][3:5] = [[START + 200, math.nan, math.inf, 1], [START + 230, 1, 0.5, 1e300]]
     facts["measurements"] = {HOSTILE: [one], "__proto__": [{**one, "points": []}]}
     facts["dead_letters"] = [
-        {"reason": HOSTILE, "count": 1, "first": START, "last": 4e18, "topic": HOSTILE, "example": HOSTILE * 9}
+        {
+            "reason": HOSTILE,
+            "count": 1,
+            "first": START,
+            "last": 4e18,
+            "topic": HOSTILE,
+            "content_type": HOSTILE,
+            "example": HOSTILE * 9,
+        }
     ]
     return add_up(facts)

@@ -73,10 +73,11 @@ def test_dead_letters_with_reasons(name):
         assert row.one("th").text[:10] == letter["reason"][:10]
 
 
-def test_a_dead_letter_shows_topic_and_payload():
+def test_a_dead_letter_shows_topic_payload_and_content_type():
     text = read_page("complete").one("section", id="dead").text
     assert '[{"bn":"urn:dev:mac:00:","n":"t","v":21.5,"seq":"x"}]' in text
     assert "inflight/attic-1/telemetry" in text
+    assert text.count("content type") == 1 and "application/cbor" in text
 
 
 def test_health_in_words():

@@ -37,7 +37,10 @@ class Tables:
         if row["kind"] == "telemetry":
             self._measurements.append({"device": device, "epoch": epoch, "seq": seq})
         if fields.get("problem"):
-            self._dead.append({"device": device, "epoch": epoch, "seq": seq})
+            letter = {name: self._raw[-1].get(name) for name in ("received", "topic", "content_type")}
+            self._dead.append(
+                letter | {"device": device, "epoch": epoch, "seq": seq, "reason": fields["problem"], "payload": b""}
+            )
 
     def marker(self, sent, s):
         self.add("c", None, s, epoch=None, kind="collector", made=_time(AT + sent))
@@ -56,14 +59,22 @@ class Tables:
         key = [("device", text), ("epoch", number), ("seq", number)]
         raw = [("received", time), ("by", text), ("topic", text), ("qos", arrow.int32()), ("dup", yes), *key]
         raw += [("kind", text), ("made", time), ("problem", text), ("oldest", number), ("first", yes)]
+        pairs = arrow.list_(arrow.struct([("name", text), ("value", text)]))
+        given = [("payload_format", arrow.int32()), ("expiry", number), ("content_type", text)]
+        given += [("response_topic", text), ("correlation", arrow.binary()), ("user_properties", pairs)]
+        # Tables that an earlier version made have none of them.
+        properties = given if any(name in row for row in self._raw for name, _ in given) else []
         counters = ("counters", arrow.map_(text, number))
         damage = [("journal_damaged", number), ("journal_skipped", number)]
         one = arrow.struct([("lo", number), ("hi", number)])
         ranges = [{"device": d, "epoch": e, "ranges": found} for (d, e), found in self._ranges.items()]
         tables = {
-            "raw": (raw, self._raw),
+            "raw": ([*raw, *properties], self._raw),
             "measurements": (key, self._measurements),
-            "dead_letters": (key, self._dead),
+            "dead_letters": (
+                [*raw[:1], *raw[2:3], *key, ("reason", text), ("payload", arrow.binary()), *properties[2:3]],
+                self._dead,
+            ),
             "health": ([*key, ("received", time), ("up", number), counters, *damage], self._health),
             "ledger": ([*key[:2], ("ranges", arrow.list_(one))], ranges),
         }

@@ -147,6 +147,52 @@ def test_the_way_of_a_message_that_was_delivered_twice(tables, where, tmp_path):
     assert status == 0 and "dead_letters 1" in output and "not UTF-8" in output and "landing file not found" in output
 
 
+PROPERTIES = {
+    "expiry": 86_340,
+    "content_type": "application/senml+json",
+    "payload_format": 1,
+    "correlation": b"\xff\0",
+    "user_properties": [{"name": "fw", "value": "1"}, {"name": "\x1b", "value": ""}, {"name": "fw", "value": "2"}],
+}
+
+
+def test_properties_of_a_delivery(tables, where):
+    tables.add("attic", 0, 5, 0, **PROPERTIES)
+    tables.add("attic", 0, 7, 0, first=False)
+    tables.write()
+    _, output, _ = where("attic", 0)
+    shown = "expires 86340 s after receipt, content type application/senml+json, payload format 1, "
+    assert shown + r"correlation data /wA= (base64), fw=1, \x1b=, fw=2" in output and output.count("expires") == 1
+    first, again = json.loads(where("attic", 0, "--json")[1])["deliveries"]
+    assert first["properties"] == PROPERTIES | {"correlation": "/wA="} and again["properties"] == {}
+
+
+def test_tables_without_properties(tables, where):
+    tables.add("attic", 0)
+    tables.write()
+    assert json.loads(where("attic", 0, "--json")[1])["deliveries"][0]["properties"] == {}
+    assert "properties" not in where("attic", 0)[1]
+
+
+def test_a_lost_message_of_a_device_whose_messages_expire(tables, place, where):
+    for name, given in (("attic", {"expiry": 60}), ("cellar", {})):
+        tables.add(name, 0, oldest=0)
+        tables.add(name, 2, 30, 2, **given)
+    tables.marker(60, 61)
+    tables.write()
+    assert place("attic", 1) == place("cellar", 1) == ("lost", True)
+    assert "at most 60 s were left on arrival" in where("attic", 1)[1] and "expiry" not in where("cellar", 1)[1]
+
+
+def test_a_message_that_expired_on_the_device_is_given_up(tables, place):
+    """Its counters have it among the dropped ones."""
+    tables.add("attic", 0, oldest=0, expiry=60)
+    tables.health("attic", 2, 20, {"accepted": 3, "dropped": 1, "expired": 1}, oldest=2)
+    tables.marker(60, 61)
+    tables.write()
+    assert place("attic", 1) == ("given-up", True)
+
+
 def test_a_delivery_that_was_deleted_by_age_is_known_from_the_ledger(tables, place, where):
     tables.add("attic", 0)
     tables.add("attic", 1)

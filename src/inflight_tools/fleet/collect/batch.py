@@ -31,14 +31,15 @@ class Batch:
         return b"".join(self._lines)
 
     def add(self, message):
-        """Adds a paho.MQTTMessage."""
+        """Adds a paho.MQTTMessage; at level 5 one of Client5."""
         try:
             topic = message.topic
         except UnicodeDecodeError:
             # No broker should deliver such a topic. An exception here would make it redeliver the message forever.
             topic = message._topic.decode(errors="backslashreplace")
         at, payload = time.time_ns() // 1_000_000, message.payload
-        added = line(at, self._by, topic, message.qos, message.dup, message.retain, payload, self._max_payload)
+        flags, block = (message.qos, message.dup, message.retain), message.properties or b""
+        added = line(at, self._by, topic, *flags, payload, self._max_payload, block)
         self._lines.append(added)
         self._size += len(added)
         self.received.append(message.timestamp)

@@ -21,6 +21,12 @@ when the marker comes back and lands, all that the session had before it has lan
 acknowledged by then, and that is in no landing file, is lost. A broker that refuses the topic of markers costs this
 proof, and no message.
 
+Levels
+------
+At level 5 the lines keep the properties of messages, and the broker says why it ends a connection. All else is as at
+level 4: the broker keeps the session for ever (if it wants to), and no limits are announced. A session may go on at the
+other level. There is no fall-back: a broker without level 5 is an error that says so.
+
 Names
 -----
 The broker keeps a session for each name, with its subscriptions. So another root or group needs another name. A group
@@ -40,7 +46,9 @@ import time
 import paho.mqtt.client as paho
 
 from inflight_tools.fleet.collect.batch import Batch
+from inflight_tools.fleet.collect.client5 import FOR_EVER, Client5
 from inflight_tools.fleet.collect.counters import Counters, save, sentence
+from inflight_tools.visible import visible
 
 KINDS = ("telemetry", "status", "health", "log", "release", "reply/#", "actuator/#")
 _KEEPALIVE_S = 60
@@ -49,8 +57,15 @@ _STABLE_S = 10  # a shorter connection is a short one
 _SHORT_LIMIT = 3  # that many short connections in a row suggest two clients with one client id
 _DISK_RETRY_S = 1.0
 _DISK_FAILED = "cannot write to the landing folder ({}): free space on the disk; nothing is acknowledged until then"
+_SHORT_SESSION = (
+    "the broker at {} keeps a session without a connection for {} s only: if this collector is away for longer, what "
+    "devices publish meanwhile is lost"
+)
 _CLOSE_TIMEOUT_S = 5
-_UNAVAILABLE = 136  # the only temporary refusal in a CONNACK
+# Reason codes of MQTT 5, to which Paho translates the return codes of level 4.
+_WRONG_LEVEL = 0x84
+_TEMPORARY = (0x88, 0x89, 0x97, 0x9F)  # in a CONNACK: unavailable, busy, a quota, too many connections
+_TAKEN_OVER = 0x8E
 
 
 class Refused(Exception):
@@ -66,6 +81,12 @@ def marker_topic(root, name):
     return f"{root}/{name}/collector"
 
 
+def _told(reason, properties):
+    """A reason code in words, with what the broker says of it."""
+    more = getattr(properties, "ReasonString", "")
+    return visible(f"{reason} ({more})" if more else str(reason))
+
+
 def filters(root, share=None):
     """The collector's topic filters. The members of the group `share` share the messages."""
     group = f"$share/{share}/" if share else ""
@@ -76,11 +97,23 @@ class Collector:
     """Collects from `broker` (a device.broker.Broker) into `spool` with the client id `name`, until stop(). Payloads
     are cut to `max_payload` bytes. Every `report` seconds the counters go to `say` and to the file `figures`; every
     `marker` seconds a marker is sent, never if it is 0. tell: a function that gets the counters, a dict, in place of
-    `say`."""
+    `say`. level: 4, MQTT 3.1.1, or 5."""
 
     def __init__(
-        self, broker, name, spool, say, figures, share=None, max_payload=1 << 20, report=10.0, marker=60.0, tell=None
+        self,
+        broker,
+        name,
+        spool,
+        say,
+        figures,
+        share=None,
+        max_payload=1 << 20,
+        report=10.0,
+        marker=60.0,
+        tell=None,
+        level=4,
     ):
+        self._level = level
         self._broker, self._name, self._spool, self._say = broker, name, spool, say
         self._tell = tell or (lambda figures: say(sentence(figures)))
         self._filters = filters(broker.root, share)
@@ -91,7 +124,8 @@ class Collector:
         self.counters = Counters(name)
         self._batch = Batch(name, max_payload, self.counters)
         self._reported = {}  # the last error reported about "broker", "disk" and "file"
-        self._detail = ""  # Paho's reason for a failed connection
+        self._detail = ""  # why a connection failed or ended, as Paho or the broker tells
+        self._answered = False  # by the broker, with a CONNACK
         self._refused = None
         self._connected = self._subscribed = False
         self._backoff, self._connected_at, self._short = _BACKOFF_S[0], 0.0, 0
@@ -102,10 +136,11 @@ class Collector:
         self._client = self._new_client()
 
     def _new_client(self):
-        client = paho.Client(
+        kind, session = (Client5, {}) if self._level == 5 else (paho.Client, {"clean_session": False})
+        client = kind(
             paho.CallbackAPIVersion.VERSION2,
             self._name,
-            clean_session=False,
+            **session,
             manual_ack=True,
             reconnect_on_failure=False,  # it would retry with MQTT 3.1
             transport="websockets" if self._broker.path else "tcp",
@@ -118,6 +153,7 @@ class Collector:
             client.tls_set_context(self._broker.tls)
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
+        client.on_disconnect = self._on_disconnect
         client.on_message = lambda client, userdata, message: self._batch.add(message)
         client.on_socket_register_write = lambda *_: None  # without it Paho writes each acknowledgement on its own
         return client
@@ -187,6 +223,8 @@ class Collector:
 
     def _disconnected(self):
         why = self._detail or "connection lost"
+        if self._level == 5 and not self._answered:
+            why += "; does it take MQTT 5? Without it: --protocol-level 4"
         if self._connected:
             self._connected = False
             self.counters.reconnects += 1
@@ -214,17 +252,28 @@ class Collector:
         if level == paho.MQTT_LOG_ERR:
             self._detail = text.removeprefix("failed to receive on socket: ")
 
+    def _on_disconnect(self, client, userdata, flags, reason, properties):
+        if flags.is_disconnect_packet_from_server:
+            self._detail = _told(reason, properties)
+            if reason.value == _TAKEN_OVER:
+                self._detail += f": is there another client named {self._name}?"
+
     def _on_connect(self, client, userdata, flags, reason, properties):
+        self._answered = True
         if reason.is_failure:
             who = f"user {self._broker.user}" if self._broker.user else "a client without a user name"
-            if reason.value == _UNAVAILABLE:
-                self._detail = str(reason)
+            if reason.value in _TEMPORARY:
+                self._detail = _told(reason, properties)
+            elif reason.value == _WRONG_LEVEL and self._level == 5:
+                self._refused = f"the broker at {self._broker.place} does not take MQTT 5: use --protocol-level 4"
             else:
-                self._refused = f"the broker at {self._broker.place} refuses {who}: {reason}"
+                self._refused = f"the broker at {self._broker.place} refuses {who}: {_told(reason, properties)}"
             return
         client.on_log = None  # Paho would call it for each message
         self._detail = ""
         self._connected, self._connected_at = True, time.monotonic()
+        if (kept := getattr(properties, "SessionExpiryInterval", FOR_EVER)) < FOR_EVER:
+            self._say_once("session", _SHORT_SESSION.format(self._broker.place, kept))
         # With session present the broker has the subscriptions. A new SUBSCRIBE would deliver all retained messages.
         if not (flags.session_present and self._subscribed):
             self._subscribed = False

@@ -22,15 +22,22 @@ from inflight_tools.fleet.collect.spool import Spool
 from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.monitoring.option import METRICS, serve_metrics
 
+LEVEL = typer.Option(
+    None, min=4, max=5, help="5: MQTT 5, keeps properties; 4: MQTT 3.1.1; default: 5 if the configuration has 5"
+)
 _PASSWORD = "INFLIGHT_PASSWORD"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def _broker(broker, config, root, ca, cert, key, user, password_file, websocket):
-    """Returns the broker with its credentials, a device.broker.Broker. Raises ValueError."""
+def _fields(broker, config, ca, cert, key):
+    """The fields of the configuration, or what stands for it. Raises ValueError."""
     if not broker and not config:
         raise ValueError("no broker: name one with BROKER=host or host:port, or with CONFIG=config.json")
-    fields = json.loads(settings(config, ca, cert, key)[CONFIG_PATH]) if config else {"host": "", "tls_ca": bool(ca)}
+    return json.loads(settings(config, ca, cert, key)[CONFIG_PATH]) if config else {"host": "", "tls_ca": bool(ca)}
+
+
+def _broker(fields, broker, root, ca, cert, key, user, password_file, websocket):
+    """Returns the broker with its credentials, a device.broker.Broker. Raises ValueError."""
     found = broker_of(fields, broker, ca, cert, key, websocket)
     root = (root or found.root).strip("/")
     if not root or set(root) & set("+#\0"):
@@ -70,6 +77,7 @@ def main(
     report: float = typer.Option(10, min=0.1, help="seconds between reports"),
     as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each report"),
     metrics: str = METRICS,
+    protocol_level: int = LEVEL,
     marker: float = typer.Option(60, min=0, help="seconds between markers, which prove what is lost; 0: none"),
 ):
     """Writes the fleet's messages into landing files, until SIGTERM or Ctrl-C. Then it writes and acknowledges what it
@@ -87,11 +95,13 @@ def main(
 
     try:
         _check_names(NAME=name, SHARE=share)
-        server = _broker(broker, config, root, ca, cert, key, user, password_file, websocket)
+        fields = _fields(broker, config, ca, cert, key)
+        server = _broker(fields, broker, root, ca, cert, key, user, password_file, websocket)
+        level = protocol_level or (5 if fields.get("protocol_level") == 5 else 4)
         spool = Spool(landing, name, int(size * (1 << 20)), age)
         figures = landing / f".{name}.json"
         told = tell if as_json else None
-        collector = Collector(server, name, spool, say, figures, share, max_payload, report, marker, told)
+        collector = Collector(server, name, spool, say, figures, share, max_payload, report, marker, told, level)
         serve_metrics(metrics, say, lambda module: module.CollectorMetrics(collector, name, landing))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: collector.stop())

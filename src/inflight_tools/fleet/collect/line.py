@@ -4,16 +4,19 @@ import base64
 import codecs
 from json.encoder import encode_basestring_ascii as quote
 
+from .properties import member
+
 _BOOL = ("false", "true")
 
 
-def line(at, by, topic, qos, dup, retain, payload, max_payload):
+def line(at, by, topic, qos, dup, retain, payload, max_payload, block=b""):
     """The line as bytes. `at`: ms since 1970. A payload longer than `max_payload` bytes is cut and marked, with its
-    whole length; readers make a dead letter of it."""
+    whole length; readers make a dead letter of it. block: the properties of a message of level 5, see properties();
+    without any the line is that of level 4."""
     # Built by hand because it runs for each message: json.dumps() of a dict takes twice as long.
     return (
         f'{{"at":{at},"by":{quote(by)},"topic":{quote(topic)},"qos":{qos},"dup":{_BOOL[dup]},"retain":{_BOOL[retain]},'
-        f"{_content(payload, max_payload)}}}\n"
+        f"{member(block) if block else ''}{_content(payload, max_payload)}}}\n"
     ).encode("ascii")
 
 

@@ -16,7 +16,7 @@ def querying(*more):
         from deltalake.exceptions import DeltaError
         from duckdb import Error as QueryError
 
-        from inflight_tools.fleet.delta import WrongTables
+        from inflight_tools.fleet.delta import WrongTables, advice
         from inflight_tools.fleet.query import sketches  # noqa: F401
     except ImportError as e:
         print_failure(console, f"{e.name} is not installed: pip install 'inflight[fleet]'")
@@ -24,5 +24,5 @@ def querying(*more):
     try:
         yield
     except (*more, WrongTables, DeltaError, QueryError, OSError, ValueError) as e:  # ValueError: pyarrow raises it, too
-        print_failure(console, str(e).partition("\n")[0][:500] or type(e).__name__)
+        print_failure(console, advice(str(e)) + str(e).partition("\n")[0][:500] or type(e).__name__)
         raise typer.Exit(1) from None

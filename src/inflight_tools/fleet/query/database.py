@@ -7,7 +7,7 @@ import tempfile
 import duckdb
 import pyarrow.dataset as arrow
 
-from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES, RANGES
+from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES, PAIRS, RANGES
 from inflight_tools.fleet.delta import batch_of, last_batch, opened
 from inflight_tools.fleet.spark.storage import files_in
 
@@ -15,6 +15,7 @@ _TABLES = {"ledger": LEDGER, "minutes": MINUTES, **FACTS}
 _COLUMN = re.compile(r"`?(\w+)`? ([^,<]+(?:<.*?>+)?)")
 _TYPES = {
     RANGES: "STRUCT(lo BIGINT, hi BIGINT)[]",
+    PAIRS: "STRUCT(name VARCHAR, value VARCHAR)[]",
     "timestamp": "TIMESTAMPTZ",
     **{f"map<string, {kind}>": f"MAP(VARCHAR, {kind})" for kind in ("string", "bigint")},
 }

@@ -1,8 +1,10 @@
 """Parquet files for other tools."""
 
+import re
+
 import pyarrow as pa
 import pyarrow.parquet as parquet
-from pyarrow.fs import LocalFileSystem
+from pyarrow.fs import FileSelector, LocalFileSystem
 
 from inflight_tools.fleet.spark.storage import arrow_files
 
@@ -10,6 +12,8 @@ from . import latency
 from .sketches import percentiles
 
 SIZES = ("minute", "hour", "day")
+_NAMES = (*(f"aggregates/size={size}" for size in SIZES), "devices", "missing")
+_PART = re.compile(r"part-\d+\.parquet")
 _ROWS = 1_000_000  # of `minutes` at once: their sketches are in memory
 _P = ("p50", "p95", "p99")
 # One row for each device, name, unit and size of measurement. The error of percentiles is at most 1.7 % of the rank.
@@ -40,10 +44,19 @@ def _devices(database):
     return found.append_column("latency_ms", pa.array(told, pa.list_(pa.float64())))
 
 
+def _check(filesystem, folder):
+    """Raises ValueError if a folder of an export has other files than those of an export, which would be deleted."""
+    for name in _NAMES:
+        present = filesystem.get_file_info(FileSelector(f"{folder}/{name}", allow_not_found=True))
+        if strange := [one.path for one in present if not (one.is_file and _PART.fullmatch(one.base_name))]:
+            raise ValueError(f"{strange[0]} is not of an export, which replaces all in its folder: give another folder")
+
+
 def write(database, to):
-    """Writes aggregates/size=minute|hour|day, devices, and missing, below the folder or URI `to`. The Database has the
-    views of views.judge()."""
+    """Writes aggregates/size=minute|hour|day, devices, and missing, below the folder or URI `to`, in place of those of
+    an earlier export. The Database has the views of views.judge(). Raises ValueError if other files are in the way."""
     filesystem, folder = arrow_files(to) if "://" in to else (LocalFileSystem(), to)
+    _check(filesystem, folder)
 
     def save(name, tables):
         filesystem.create_dir(f"{folder}/{name}")
@@ -51,7 +64,8 @@ def write(database, to):
         for number, table in enumerate(tables):
             parquet.write_table(table, f"{folder}/{name}/part-{number}.parquet", filesystem=filesystem)
 
-    for size in SIZES:
-        save(f"aggregates/size={size}", aggregates(database, size))
-    save("devices", [_devices(database)])
-    save("missing", [database.arrow("FROM missing ORDER BY device, epoch, lo")])
+    *sizes, devices, missing = _NAMES
+    for name, size in zip(sizes, SIZES, strict=True):
+        save(name, aggregates(database, size))
+    save(devices, [_devices(database)])
+    save(missing, [database.arrow("FROM missing ORDER BY device, epoch, lo")])

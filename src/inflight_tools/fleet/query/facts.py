@@ -58,6 +58,7 @@ _FLAGS = {
     "clock jumped": lambda row: row["jumps"],
     "journal was full": lambda row: row["refused"],
     "journal damaged": lambda row: row["last"] and row["last"]["journal_damaged"],
+    "lost, or expired at the broker": lambda row: row["lost"] and row["expires"],
     "numbers before the first": lambda row: row["before"],
 }
 
@@ -210,7 +211,8 @@ def _dead_letters(database):
     rows = database.rows(
         r"""SELECT regexp_replace(reason, '\d+', '#', 'g') AS kind, count(*) AS count, epoch(min(received)) AS first,
             epoch(max(received)) AS last,
-            arg_min({'reason': reason, 'topic': topic, 'example': payload[1:200]}, received) AS one
+            arg_min({'reason': reason, 'topic': topic, 'content_type': content_type,
+                'example': payload[1:200]}, received) AS one
         FROM dead_letters GROUP BY kind ORDER BY count DESC, kind LIMIT 50"""
     )
     return [
@@ -220,6 +222,7 @@ def _dead_letters(database):
             "first": row["first"],
             "last": row["last"],
             "topic": row["one"] and row["one"]["topic"],
+            "content_type": row["one"] and row["one"]["content_type"],
             "example": bytes(row["one"]["example"]).decode("utf-8", "backslashreplace") if row["one"] else "",
         }
         for row in rows

@@ -125,6 +125,8 @@ FROM (
     FROM every_raw WHERE kind = 'status' AND first AND state IS NOT NULL AND NOT retain AND {before})
 GROUP BY device
 """
+# expires: the longest expiry with which a message of the device arrived, in s.
+_EXPIRIES = "SELECT device, max(expiry) AS expires FROM raw WHERE expiry IS NOT NULL GROUP BY device"
 _PLACES = ("accepted", "delivered", "on_device", "erased", "on_way", "gone", "guessed", "before")
 _OF_JOURNALS = (*_PLACES, "repeated", "measurements", "odd_clock")
 _OF_DEVICES = ("dead_letters", "conflicts", "jumps", "restarts", "resends", "outages", "refused", *rules.COUNTED)
@@ -141,9 +143,10 @@ dead AS (SELECT device, count(*) AS dead_letters FROM dead_letters WHERE device 
 joined AS (
     SELECT device, {", ".join(f"CAST(coalesce({name}, 0) AS BIGINT) AS {name}" for name in COUNTS[:-2])},
         since, seen, resets, last, coalesce(last_status.state, 'unknown') AS state,
-        last_status.next_s AS next_s, state_since, shared.device IS NOT NULL AS shared
+        last_status.next_s AS next_s, state_since, expires, shared.device IS NOT NULL AS shared
     FROM counted FULL JOIN dead USING (device) LEFT JOIN health_sums USING (device) LEFT JOIN states USING (device)
-        LEFT JOIN conflicts USING (device) LEFT JOIN clock_jumps USING (device) LEFT JOIN shared USING (device))
+        LEFT JOIN conflicts USING (device) LEFT JOIN clock_jumps USING (device) LEFT JOIN shared USING (device)
+        LEFT JOIN expiries USING (device))
 SELECT *, {{silent}} AS silent, erased + {_CHANGED} AS given_up, gone - {_CHANGED} AS lost FROM joined
 """
 
@@ -236,6 +239,7 @@ def define(database, proof, now, since=None, until=None):
         "shared": _SHARED,
         "conflicts": _CONFLICTS,
         "clock_jumps": _CLOCK_JUMPS,
+        "expiries": _EXPIRIES,
         # Without a count of accepted messages they are left out.
         "health_messages": f"SELECT * FROM ({health(before)}) WHERE NOT {earlier}",
         "health_sums": _HEALTH_SUMS.format(told=lives(before), earlier=lives(earlier), given=given),

@@ -82,6 +82,7 @@ def take(lines, batch, root, topics):
 
 
 def _write(tables, marked, batch):
+    marked = marked.select("*", "properties.*")
     fresh = marked.where("first")
     measurements = _measurements(fresh)
     dead = fresh.where("problem IS NOT NULL").withColumnRenamed("problem", "reason")
@@ -121,7 +122,7 @@ def _marked(parsed, ledger):
     both = rows.withColumn("until", F.lit(None).cast("bigint")).unionByName(known, allowMissingColumns=True)
     order = Window.partitionBy("device", "journal", "part").orderBy(
         *("number", F.desc_nulls_last("until"), "received", "by", "dup", "digest"),
-        *("topic", "qos", "retain"),  # so that a batch that is repeated has the same result
+        *("topic", "qos", "retain", "properties"),  # so that a batch that is repeated has the same result
     )
     before = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     seen = (F.max("until").over(before) >= F.col("number")) | (F.lag("number").over(order) == F.col("number"))

@@ -15,15 +15,17 @@ def reader(root):
 
     def read(batches):
         topics = Topics(root)
-        telemetry = Telemetry(root)
+        kinds = Telemetry(root), Telemetry(root, expiry=True)  # in turn: lines without properties are matched once
         for batch in batches:
             lines = batch.column(0)
-            usual, rows = telemetry(lines)
-            if rows:
-                yield rows
-            others = lines.filter(pc.invert(usual))
-            if len(others):
-                yield _parsed(others, topics)
+            for telemetry in kinds:
+                if len(lines):
+                    usual, rows = telemetry(lines)
+                    if rows:
+                        yield rows
+                    lines = lines.filter(pc.invert(usual))
+            if len(lines):
+                yield _parsed(lines, topics)
 
     return read
 

@@ -6,6 +6,7 @@ import binascii
 import json
 import re
 
+from . import properties
 from .senml import RELATIVE, resolve
 
 LONGEST = 64 * 1024  # bytes of payload: sixteen times the largest of a journal
@@ -217,11 +218,15 @@ def parse(line, topics):
         if not isinstance(line, dict):
             raise ValueError("landing: not an object")
         _header(row, line)
+        odd = []
+        if "properties" in line:
+            row["properties"], odd = properties.read(line["properties"])
         payload, body = _payload(line)
         row["device"], row["kind"], row["name"] = topics(row["topic"])
         problems = _read(row, payload, body)
         if line.get("truncated"):
             problems = [f"{line.get('length')} bytes, the collector keeps {len(payload)}"]
+        problems += odd
     except ValueError as problem:
         problems = [str(problem)]
     if problems:
@@ -234,5 +239,5 @@ def parse(line, topics):
 
 COLUMNS = (
     *("received", "by", "topic", "qos", "dup", "retain", "device", "kind", "name", "epoch", "seq"),
-    *("state", "next_s", "oldest", "made", "records", "health", "problem", "payload"),
+    *("state", "next_s", "oldest", "made", "records", "health", "problem", "payload", "properties"),
 )

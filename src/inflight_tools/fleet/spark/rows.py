@@ -28,6 +28,15 @@ _HEALTH = pa.struct(
         ("wake", pa.map_(pa.string(), pa.int64())),
     ]
 )
+PROPERTIES = pa.struct(
+    [
+        ("payload_format", pa.int32()),
+        ("expiry", pa.int64()),
+        *((name, pa.string()) for name in ("content_type", "response_topic")),
+        ("correlation", pa.binary()),
+        ("user_properties", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),
+    ]
+)
 _TYPES = {
     "received": TIME,
     "qos": pa.int32(),
@@ -41,5 +50,6 @@ _TYPES = {
     "records": pa.list_(MEASUREMENT),
     "health": _HEALTH,
     "payload": pa.binary(),
+    "properties": PROPERTIES,
 }
 SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])

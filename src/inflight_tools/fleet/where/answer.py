@@ -69,4 +69,4 @@ def _missing(history, epoch, number):
     counted = history.counted()
     given_up = min(sum(counted.values()), gone)
     place = "lost" if not given_up else "given-up" if given_up == gone else "lost-or-given-up"
-    return {"place": place, "proved": proved, "gone": gone, "counted": counted}
+    return {"place": place, "proved": proved, "gone": gone, "counted": counted, "expires": history.expires()}

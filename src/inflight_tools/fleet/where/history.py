@@ -45,13 +45,20 @@ class History:
         )
 
     def deliveries(self, epoch, seq):
-        """The deliveries of a number, as dicts, the first one first. Times are in s since 1970."""
-        return self._database.rows(
-            """SELECT epoch(received) AS received, "by", topic, qos, dup, kind, epoch(made) AS made, problem, first
+        """The deliveries of a number, as dicts, the first one first. Times are in s since 1970. `properties`: a
+        dict of those of MQTT 5 that the sender gave, correlation in base64."""
+        found = self._database.rows(
+            """SELECT epoch(received) AS received, "by", topic, qos, dup, kind, epoch(made) AS made, problem, first,
+                {'expiry': expiry, 'content_type': content_type, 'payload_format': payload_format,
+                'response_topic': response_topic, 'correlation': base64(correlation),
+                'user_properties': user_properties} AS properties
             FROM raw WHERE epoch = ? AND seq = ? ORDER BY first DESC, received""",
             epoch,
             seq,
         )
+        for one in found:
+            one["properties"] = {name: value for name, value in one["properties"].items() if value is not None}
+        return found
 
     def rows(self, epoch, seq):
         """{table: how many rows of it a number has}"""
@@ -76,6 +83,10 @@ class History:
     def places(self):
         """[(epoch, lowest, highest, place, proved)] of the numbers that have not arrived, as in views.missing()."""
         return [tuple(row.values()) for row in self._database.rows("SELECT epoch, lo, hi, place, proved FROM missing")]
+
+    def expires(self):
+        """The longest expiry with which a message of the device arrived, in s; None without any."""
+        return self._database.row("SELECT max(expires) AS expires FROM expiries")["expires"]
 
     def counted(self):
         """{reason: how many numbers the device gave up for it}, by its counters."""

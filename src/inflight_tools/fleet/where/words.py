@@ -21,6 +21,11 @@ _GUESSED = {
     "way": "On its way, or still in the device's journal: the device does not tell what the broker has acknowledged.",
 }
 
+_EXPIRES = (
+    "messages of this device have one (at most {} s were left on arrival): the broker drops a message that no "
+    "collector fetches in time, and nothing tells of it"
+)
+
 
 def sentence(found):
     place = found["place"]
@@ -39,6 +44,8 @@ def rows(found):
     yield "acknowledged", _acknowledged(found)
     for delivery in found["deliveries"]:
         yield "collected", _delivery(delivery)
+        if delivery["properties"]:
+            yield "properties", _properties(delivery["properties"])
     for path, at in found["landed"]:
         yield "collected", f"{_time(at)}, in {path}"
     yield "in tables", _tables(found)
@@ -48,6 +55,8 @@ def rows(found):
     if "gone" in found:
         told = ", ".join(f"{n} {reason}" for reason, n in found["counted"].items() if n)
         yield "given up", f"of {count(found['gone'], 'number')} that are gone the device counts: {told or 'none'}"
+        if found["expires"]:
+            yield "expiry", _EXPIRES.format(found["expires"])
 
 
 def _others(found):
@@ -77,6 +86,18 @@ def _delivery(delivery):
     known += ["DUP"] * bool(delivery["dup"]) + ["repetition"] * (not delivery["first"])
     known += [f"made {_time(delivery['made'])}"] * (delivery["made"] is not None)
     return ", ".join([*known, f"in {delivery['file']}" if delivery["file"] else "landing file not found"])
+
+
+def _properties(given):
+    known = {
+        "expiry": "expires {} s after receipt",
+        "content_type": "content type {}",
+        "payload_format": "payload format {}",
+        "response_topic": "response to {}",
+        "correlation": "correlation data {} (base64)",
+    }
+    told = [words.format(clip(str(given[name]), 200)) for name, words in known.items() if name in given]
+    return clip(", ".join(told + [f"{one['name']}={one['value']}" for one in given.get("user_properties", ())]), 500)
 
 
 def _tables(found):
