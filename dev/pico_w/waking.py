@@ -15,7 +15,7 @@ from rp2040py.peripherals import watchdog
 from dev.demo import mosquitto
 from dev.pico_w import copies, filesystem, sensor
 from dev.pico_w.board import Board
-from inflight_tools.boards.bundle import STARTERS, files, sources
+from inflight_tools.boards.bundle import STARTERS, built, files, modules
 
 READINGS, ACKNOWLEDGED, ASLEEP = "readings in flash", "acknowledged by the broker", "asleep again"
 EVENTS = (READINGS, ACKNOWLEDGED, ASLEEP)
@@ -101,10 +101,10 @@ class _Watch:
 
 
 def _of_source():
-    """The application as source files, {absolute path: content}."""
-    found = {f"/lib/{place}.py": file for place, file in sources(sensor.BOARD).items()}
-    found |= {f"/{name}.py": found.pop(f"/lib/{name}.py") for name in STARTERS}
-    return {path: file.read_bytes() for path, file in found.items()}
+    """The application as source files, {absolute path: content}: what the .mpy files are made of. That of the checkout
+    does not fit."""
+    texts = modules(sensor.BOARD) | {"built": built()}
+    return {f"/{place}.py" if place in STARTERS else f"/lib/{place}.py": text.encode() for place, text in texts.items()}
 
 
 def _wake(make_board):
