@@ -107,7 +107,7 @@ def _of_source():
     return {f"/{place}.py" if place in STARTERS else f"/lib/{place}.py": text.encode() for place, text in texts.items()}
 
 
-def _wake(make_board):
+def wake(make_board):
     """{event: ms} of the first wake of the sensor on the Board that make_board(configuration) returns."""
     with tempfile.TemporaryDirectory() as folder, mosquitto.Mosquitto(Path(folder)) as broker:
         board = make_board(sensor.config(broker.port, "wakes", **_FIELDS))
@@ -120,16 +120,16 @@ def _wake(make_board):
     return watch.wakes[1].ms
 
 
-def _stock(application):
+def stock(application):
     return lambda config: Board(filesystem.pack(application | {"/config.json": config}))
 
 
 def times(firmware):
     """Yields (what, ms) of a wake with the application as source files, as .mpy, and in each of `firmware`, a list of
     Own."""
-    ways = [(".py", _stock(_of_source())), (".mpy", _stock(files(sensor.BOARD)))]
+    ways = [(".py", stock(_of_source())), (".mpy", stock(files(sensor.BOARD)))]
     ways += [(one.what, one.board) for one in firmware]
     for name, make_board in ways:
-        ms = _wake(make_board)
+        ms = wake(make_board)
         for event in EVENTS:
             yield f"{name}: {event}", round(ms[event])
