@@ -196,8 +196,8 @@ class _Wifi(Wifi):
         return self.wlan.status() == 2
 
     def connect(self):
-        # The port's ifconfig() leaves open of which kind the name server's address is, and then no answer is accepted.
-        ipconfig = getattr(wifi.network, "ipconfig", None)  # since MicroPython 1.24, as that fault
+        # ifconfig() of MicroPython 1.26 leaves open of which kind the name server's address is: it accepts no answer.
+        ipconfig = getattr(wifi.network, "ipconfig", None)  # older versions have none
         if self.address and ipconfig:
             ipconfig(dns=self.address[3])
         if self.security:  # only "wpa3": MicroPython before 1.25 refuses its code

@@ -62,7 +62,7 @@ def test_the_name_server_of_a_fixed_address_is_set_so_that_its_answers_are_accep
 
 
 def test_a_fixed_address_on_a_port_that_has_no_ipconfig():
-    """MicroPython 1.22 and 1.23, whose ifconfig() does it."""
+    """As that of an older MicroPython."""
     chip = Rp2040(AccessPoint())
     chip.network.ipconfig = None
     chip.board.wifi_setup(address=["192.168.1.20", "255.255.255.0", "192.168.1.1", "192.168.1.53"])

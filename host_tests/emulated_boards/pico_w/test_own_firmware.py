@@ -34,6 +34,7 @@ def test_its_image_publishes_and_has_nothing_twice(firmware, broker, tmp_path, r
             await board.until(lambda: subscriber.find("inflight/own/health"), 600, "a health message")
             subscriber.publish("inflight/own/command/ping", "hello")
             await board.until(lambda: subscriber.find("inflight/own/reply/ping"), 60, "the reply to a command")
+            await board.until(lambda: subscriber.find("inflight/own/status"), 60, "the birth message")
             return subscriber.messages
 
     delivered, kept = pico_w_bench.run_image(tmp_path, firmware.image(settings), live)
