@@ -196,6 +196,10 @@ class _Wifi(Wifi):
         return self.wlan.status() == 2
 
     def connect(self):
+        # ifconfig() of MicroPython 1.26 leaves open of which kind the name server's address is: it accepts no answer.
+        ipconfig = getattr(wifi.network, "ipconfig", None)  # older versions have none
+        if self.address and ipconfig:
+            ipconfig(dns=self.address[3])
         if self.security:  # only "wpa3": MicroPython before 1.25 refuses its code
             self.wlan.connect(self.ssid, self.key, security=0x1000004)  # type: ignore[call-arg]
         else:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dev.certificates import der, server_context
 from dev.demo import mosquitto
-from dev.pico_w import copies, filesystem, image, mounting, own, sensor
+from dev.pico_w import copies, filesystem, image, mounting, own, sensor, waking
 from dev.pico_w.board import Board
 from dev.subscriber import Subscriber
 from dev.tls_proxy import tls_proxy
@@ -45,7 +45,7 @@ def at_the_prompt(compiled, uf2=None):
 
 def of_a_sensor(broker, fields, more=(), firmware=None):
     """Bytes of heap that are free in a running sensor, as it says in a health message while it is connected. fields: of
-    its configuration. more: files. firmware: an Own, which has a part of the application frozen in."""
+    its configuration. more: files. firmware: an Own, instead of MicroPython's own."""
     fields = {"port": broker.port, "interval_ms": 2_000, "health_ms": 3_000} | fields
 
     async def live(board):
@@ -56,9 +56,11 @@ def of_a_sensor(broker, fields, more=(), firmware=None):
             await board.until(lambda: len(subscriber.find(topic)) > known, _SENSOR_S, "a health message")
             return subscriber.find(topic)[-1].fields["heap"]
 
-    application = firmware.files() if firmware else files(sensor.BOARD)
-    application |= {"/config.json": sensor.config(device="figures", **fields)} | dict(more)
-    board = Board(filesystem.pack(application), firmware and firmware.path)
+    config = sensor.config(device="figures", **fields)
+    if firmware:
+        board = firmware.board(config)
+    else:
+        board = Board(filesystem.pack(files(sensor.BOARD) | {"/config.json": config} | dict(more)))
     return copies.staged(live, board, board.switch_on)
 
 
@@ -75,11 +77,11 @@ def measure(folder, firmware):
             secure = {"host": sensor.TLS_HOST, "port": relay.port, "tls_ca": "/ca.der"}
             yield "the sensor, connected with TLS", of_a_sensor(broker, secure, {"/ca.der": der(ca)})
         for one in firmware:
-            if not one.frozen.board:  # else the application has started by then
+            if one.frozen and not one.frozen.board:  # else the application has started by then
                 boot, imported = at_the_prompt(True, one.path)
                 yield "after boot, library frozen", boot
                 yield "after import of client and journal, library frozen", imported
-            yield f"the sensor, connected, {one.frozen.what} frozen", of_a_sensor(broker, {}, firmware=one)
+            yield f"the sensor, connected, {one.what}", of_a_sensor(broker, {}, firmware=one)
 
 
 def _table(title, unit, figures):
@@ -92,7 +94,7 @@ def _table(title, unit, figures):
     return table
 
 
-PARTS = ("heap", "mount")
+PARTS = ("heap", "mount", "wake")
 
 
 def main():
@@ -114,6 +116,7 @@ def main():
         tables = {
             "heap": ("Free heap on a Pico W, MicroPython 1.26.1", "bytes", measure(Path(name), firmware)),
             "mount": ("To mount its journal, beside the time of the flash itself", "ms", mounting.times()),
+            "wake": ("A wake of a sensor, beside the time of flash and radio", "ms", waking.times(firmware)),
         }
         found = [_table(*tables[part]) for part in PARTS if part in parts]
     Console().print(*found)

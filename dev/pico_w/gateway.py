@@ -56,16 +56,25 @@ class _Services:
 
 
 class Gateway(NatBridge):
-    """What the emulated Wi-Fi chip hands its frames to. `silent`: it loses all of them, as a dead link does."""
+    """What the emulated Wi-Fi chip hands its frames to. `silent`: it loses all of them, as a dead link does.
+    on_frame(frame) is told of each that it does not lose, in both directions."""
 
     def __init__(self, rp2040, send):
-        super().__init__(rp2040, send)
+        def deliver(frame):
+            if self.on_frame:
+                self.on_frame(frame)
+            send(frame)
+
+        super().__init__(rp2040, deliver)
         self.silent = False
-        self._udp = _Services(send)
+        self.on_frame = None
+        self._udp = _Services(deliver)
         self._tcp._connect_fn = _dial
 
     def handle_outbound_ethernet_frame(self, frame):
         if not self.silent:
+            if self.on_frame:
+                self.on_frame(frame)
             super().handle_outbound_ethernet_frame(frame)
 
     @property

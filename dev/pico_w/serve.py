@@ -16,6 +16,7 @@ from dev.pico_w.board import Board
 async def serve(board, port=0, ready=print):
     """Runs the board from cold, with its console on a TCP port of loopback; calls ready(address) once it listens to
     it. Returns when the board stops."""
+    board.simulator.in_real_time = True  # or a watchdog ends the board while it waits for the next command
     await board.astart()  # returns when USB is up: before that a byte would be lost
     console = SocketInteractiveRepl(board.cdc, board.simulator, on_quit=lambda _: board.stop(), port=port)
     await console.start()

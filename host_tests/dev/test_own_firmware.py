@@ -31,6 +31,15 @@ def test_each_that_is_named_tells_what_it_is(tmp_path, monkeypatch):
     assert found[1].files() == {}
 
 
+def test_one_with_a_rom_file_system_has_the_modules_there(tmp_path, monkeypatch):
+    content = pico_firmware(rom=(0x100F_A000, 200 * 1024))
+    (tmp_path / "rom.uf2").write_bytes(content)
+    monkeypatch.setenv("PICOW_UF2", str(tmp_path / "rom.uf2"))
+    (found,) = own.firmware()
+    assert str(found) == f"rom.uf2, modules in ROM, SHA-256 {hashlib.sha256(content).hexdigest()}"
+    assert set(found.files()) == {"/main.py", "/boot.py"}
+
+
 def test_none_is_named(monkeypatch):
     monkeypatch.delenv("PICOW_UF2", raising=False)
     assert own.firmware() == []
@@ -41,7 +50,7 @@ def test_none_is_named(monkeypatch):
     [
         (None, "no file"),
         (b"x" * 512, "the firmware is no UF2"),
-        (pico_firmware(), "it has no modules of Inflight frozen in"),
+        (pico_firmware(), "it has neither modules of Inflight frozen in nor a ROM file system"),
         (pico_firmware(banner=BANNER + b"\0inflight/__init__.py\0"), "does not tell of which release"),
     ],
     ids=["missing", "other", "stock", "no stamp"],

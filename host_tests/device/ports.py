@@ -269,6 +269,10 @@ class Network:
         self.WLAN = _Get(wlan, own)
         self.name = "mpy"
         self.code = "XX"
+        self.name_server = None
+
+    def ipconfig(self, *, dns):
+        self.name_server = dns
 
     def hostname(self, name):
         if len(name) > 32:

@@ -53,6 +53,22 @@ def test_a_network_that_accepts_only_wpa3():
     eq((chip.board.wifi_connect("elsewhere", KEY, 60_000), chip.wlan.security), (ONLINE, 0x1000004))
 
 
+def test_the_name_server_of_a_fixed_address_is_set_so_that_its_answers_are_accepted():
+    """MicroPython's ifconfig() leaves the kind of its address undefined: no name would be resolved."""
+    chip = Rp2040(AccessPoint())
+    chip.board.wifi_setup(address=["192.168.1.20", "255.255.255.0", "192.168.1.1", "192.168.1.53"])
+    eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+    eq(chip.network.name_server, "192.168.1.53")
+
+
+def test_a_fixed_address_on_a_port_that_has_no_ipconfig():
+    """As that of an older MicroPython."""
+    chip = Rp2040(AccessPoint())
+    chip.network.ipconfig = None
+    chip.board.wifi_setup(address=["192.168.1.20", "255.255.255.0", "192.168.1.1", "192.168.1.53"])
+    eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+
+
 # --- memory that survives a reset ---
 
 

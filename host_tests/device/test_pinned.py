@@ -296,12 +296,17 @@ class Port:
 
     def __enter__(self):
         sys.modules.pop("inflight.pinning", None)  # imports it again
-        sys.modules["os"] = sys.modules["time"] = self
+        self._replace(self, self)
 
     def __exit__(self, *_):
-        sys.modules["os"] = self._os
-        sys.modules["time"] = time
+        self._replace(self._os, time)
         sys.modules.pop("inflight.pinning", None)
+
+    @staticmethod
+    def _replace(os, time):
+        # Modules as they are deployed import them by their second names.
+        sys.modules["os"] = sys.modules["uos"] = os
+        sys.modules["time"] = sys.modules["utime"] = time
 
     def __getattr__(self, name):
         return getattr(self._os, name)

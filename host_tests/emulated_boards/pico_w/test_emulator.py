@@ -40,6 +40,18 @@ def test_names_are_this_machine_and_other_datagrams_are_swallowed():
     assert len(sent) == 1
 
 
+def test_frames_in_both_directions_are_told():
+    seen, answers = [], []
+    network = gateway.Gateway(None, answers.append)
+    network.on_frame = seen.append
+    question = datagram(53, b"\x12\x34" + bytes(10) + b"\6broker\4test\0\0\1\0\1")
+    network.handle_outbound_ethernet_frame(question)
+    assert seen == [question, *answers] and answers
+    network.silent = True
+    network.handle_outbound_ethernet_frame(question)
+    assert len(seen) == 2
+
+
 def test_files_survive_the_file_system():
     files = {"/main.py": b"x" * 5000, "/lib/a/b.mpy": b"y", "/config.json": b"{}"}
     board = Board(filesystem.pack(files))

@@ -1,5 +1,5 @@
-"""A firmware that a person built with modules frozen in (PICOW_UF2), on the emulated Pico W: what `make image` makes of
-it, and what `make deploy` finds on it."""
+"""A firmware that a person built with modules frozen in, or with a ROM file system (PICOW_UF2), on the emulated Pico W:
+what `make image` makes of it, and what `make deploy` finds on it."""
 
 import pytest
 
@@ -10,12 +10,11 @@ from host_tests.emulated_boards.test_deploy import SILENCE_S
 from inflight_tools.boards.deploy import deploy
 from inflight_tools.boards.device import link
 from inflight_tools.boards.device.files import RECORD
-from inflight_tools.boards.image import make
 
 pytestmark = pytest.mark.timeout(1800)
 
 
-@pytest.fixture(params=own.firmware() or [None], ids=lambda one: one.frozen.what if one else "none")
+@pytest.fixture(params=own.firmware() or [None], ids=lambda one: one.what if one else "none")
 def firmware(request, record_property):
     if not request.param:
         pytest.skip(own.NONE)
@@ -29,17 +28,16 @@ def _config(broker):
 
 def test_its_image_publishes_and_has_nothing_twice(firmware, broker, tmp_path, record_property):
     settings = _config(broker)
-    (tmp_path / "config.json").write_bytes(settings)
-    image = make("pico_w", firmware.path, firmware.sha256, tmp_path / "config.json", None, None, None)
 
     async def live(board):
         with Subscriber(broker.port, "inflight/own/#") as subscriber:
             await board.until(lambda: subscriber.find("inflight/own/health"), 600, "a health message")
             subscriber.publish("inflight/own/command/ping", "hello")
             await board.until(lambda: subscriber.find("inflight/own/reply/ping"), 60, "the reply to a command")
+            await board.until(lambda: subscriber.find("inflight/own/status"), 60, "the birth message")
             return subscriber.messages
 
-    delivered, kept = pico_w_bench.run_image(tmp_path, image.file(), live)
+    delivered, kept = pico_w_bench.run_image(tmp_path, firmware.image(settings), live)
     told = {one.topic.rpartition("own/")[2]: one.fields for one in delivered if "/command/" not in one.topic}
     assert told["status"]["state"] == "online" and told["health"]["errors"] == {}
     assert told["health"]["heap"] > pico_w_bench.HEAP
@@ -49,9 +47,12 @@ def test_its_image_publishes_and_has_nothing_twice(firmware, broker, tmp_path, r
     assert not any(path.startswith("/lib/inflight/") for path in kept)
 
 
-def test_a_deployment_brings_what_is_not_frozen(firmware, broker, monkeypatch):
+def test_a_deployment_brings_what_it_lacks(firmware, broker, monkeypatch):
     monkeypatch.setattr(link, "_SILENCE_S", SILENCE_S)
     with pico_w_bench.bare(firmware.path) as port:
-        plan = deploy(sensor.BOARD, port, {"/config.json": _config(broker)})
+        in_rom = firmware.rom is not None
+        plan = deploy(sensor.BOARD, port, {"/config.json": _config(broker)}, in_rom)
         assert {*plan.write} - {RECORD} == {*firmware.files(), "/config.json"}
-        assert not deploy(sensor.BOARD, port).write
+        assert bool(plan.rom) == in_rom
+        again = deploy(sensor.BOARD, port, None, in_rom)
+        assert not again.write and not again.rom

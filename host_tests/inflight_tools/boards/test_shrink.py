@@ -34,6 +34,14 @@ def test_docstrings_and_code_for_cpython_are_removed():
     assert "cpython" not in found["inflight/core"]
 
 
+def test_micropythons_own_modules_are_imported_without_a_look_at_files():
+    text = "import os, sys\nimport time as clock\n\ndef f():\n    from errno import EIO\n    import mine.os\n"
+    wanted = (
+        "import uos as os, sys\nimport utime as clock\n\ndef f():\n    from uerrno import EIO\n    import mine.os\n"
+    )
+    assert library_with(mine=text)["mine"] == wanted
+
+
 @pytest.mark.parametrize(
     "first, second, message",
     [

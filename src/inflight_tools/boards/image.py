@@ -74,13 +74,13 @@ def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs
             raise ValueError(f"FLASH_MB={flash_mb}: use one of {', '.join(map(str, FLASH_MB))}")
         options = {"flash_mb": flash_mb, "ota": ota}
     code, room = look(chosen, content)
-    files, rom = _placed(bundle.files(chosen.folder), in_firmware(code), chosen.folder, room if romfs else None)
+    files, rom = placed(bundle.files(chosen.folder), in_firmware(code), chosen.folder, room if romfs else None)
     if taken := own.keys() & files.keys():
         raise ValueError(f"{config}: {min(taken)} belongs to the application: write another path")
     return Image(chosen, content, files | own, rom=rom, **options)
 
 
-def _placed(files, frozen, folder, room):
+def placed(files, frozen, folder, room):
     """(those of the application's `files` that go to the file system, with their list for `make deploy`; the content of
     the ROM file system). frozen: what the firmware has. room: bytes of the ROM file system; None: it is not used."""
     if frozen:

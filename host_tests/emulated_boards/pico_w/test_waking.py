@@ -1,0 +1,16 @@
+"""A sensor that sleeps is awake for a short time, in emulated time; `make figures-pico-w` prints the table."""
+
+import pytest
+
+from dev.pico_w import sensor, waking
+from inflight_tools.boards.bundle import files
+
+pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(1800)]
+
+
+def test_readings_are_in_flash_and_acknowledged_soon(record_property):
+    ms = waking.wake(waking.stock(files(sensor.BOARD)))
+    record_property("ms of a wake", {event: round(ms[event]) for event in waking.EVENTS})
+    assert ms[waking.READINGS] <= 1700
+    assert ms[waking.ACKNOWLEDGED] <= 3500
+    assert ms[waking.ASLEEP] <= 4200
