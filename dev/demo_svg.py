@@ -2,6 +2,7 @@
 
 Lines appear when they came, three times as fast."""
 
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from dev.setup.common import CHECKOUT
 from inflight_tools.cache import write_atomic
 
 _WIDTH, _LINE, _TOP = 720, 17, 52  # px
+_COLUMNS = "88"
 _FASTER = 3
 _HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
 <title>make demo: {title}</title>
@@ -59,9 +61,10 @@ def main(out: Path = typer.Option(CHECKOUT / "docs/demo.svg", help="the file to 
     """Runs a demonstration, prints its output, and draws it."""
     lines = []
     command = [sys.executable, "-u", "-m", "dev.demo"]
-    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as demo:
+    env = {**os.environ, "COLUMNS": _COLUMNS}
+    with subprocess.Popen(command, cwd=CHECKOUT, env=env, stdout=subprocess.PIPE, text=True) as demo:
         for line in demo.stdout:
-            lines.append((time.monotonic(), line.rstrip()))
+            lines.append((time.monotonic(), line.rstrip().replace(f"{CHECKOUT}/", "")))
             typer.echo(lines[-1][1])
     if demo.returncode:
         raise typer.Exit(demo.returncode)
