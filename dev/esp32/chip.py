@@ -41,6 +41,7 @@ class Chip:
     download: str  # the level of its pins with the BOOT button held
     fuses: Callable  # (Wi-Fi address) -> the content of the eFuses: its identity
     firmware: dict  # {version of MicroPython: FirmwareImage}; the first is taken where none is named
+    silent: str = ""  # what else than the board may be at fault where it says nothing
 
     @property
     def wifi(self):
@@ -92,6 +93,7 @@ CHIPS = {
                 "8e081c262c90b1f6bf296e2493bb7dab6bde17e659b542365bf6d23223df313c",
             ),
         },
+        "; an emulator that loses an interrupt of its clock stops it as well, see docs/proof.md",
     ),
 }
 CHIP = CHIPS[os.environ.get("INFLIGHT_ESP32_CHIP", "esp32")]
