@@ -188,7 +188,9 @@ class Board:
                 words = self._words.read_text(errors="replace")[-500:]
                 raise RuntimeError(f"the board stopped before {what}:\n{words}\n{self.tail()}")
             if patience.over((len(self.console), self.power and len(self.power.operations))):
-                raise TimeoutError(f"nothing for {seconds} s before {what}; the console says:\n{self.tail()}")
+                raise TimeoutError(
+                    f"nothing for {seconds} s before {what}{CHIP.silent}; the console says:\n{self.tail()}"
+                )
             await asyncio.sleep(0.01)
         return found
 

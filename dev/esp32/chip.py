@@ -41,7 +41,7 @@ class Chip:
     download: str  # the level of its pins with the BOOT button held
     fuses: Callable  # (Wi-Fi address) -> the content of the eFuses: its identity
     firmware: dict  # {version of MicroPython: FirmwareImage}; the first is taken where none is named
-    sleeps: bool  # the emulator has its deep sleep, and the cause of a reset
+    silent: str = ""  # what else than the board may be at fault where it says nothing
 
     @property
     def wifi(self):
@@ -78,7 +78,6 @@ CHIPS = {
                 "5e442176c7e90347aa102915077dda59f795af190f907f3919ee1e4e57984716",
             ),
         },
-        True,
     ),
     "esp32c3": Chip(
         "esp32c3",
@@ -94,7 +93,7 @@ CHIPS = {
                 "8e081c262c90b1f6bf296e2493bb7dab6bde17e659b542365bf6d23223df313c",
             ),
         },
-        False,
+        "; an emulator that loses an interrupt of its clock stops it as well, see docs/proof.md",
     ),
 }
 CHIP = CHIPS[os.environ.get("INFLIGHT_ESP32_CHIP", "esp32")]

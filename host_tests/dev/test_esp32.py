@@ -1,5 +1,6 @@
 """What drives the emulated ESP32, without an emulator."""
 
+import asyncio
 import os
 import re
 import socket
@@ -7,8 +8,8 @@ import stat
 
 import pytest
 
-from dev.esp32 import emulator, power
-from dev.esp32.board import line
+from dev.esp32 import board, emulator, power
+from dev.esp32.board import Board, line
 from dev.esp32.chip import CHIP, CHIPS
 from dev.esp32.console import Console
 from dev.power import HOW
@@ -161,6 +162,17 @@ def test_a_line_holds_what_a_board_says_byte_by_byte():
         board.setblocking(False)
         for _ in range(10_000):
             board.send(b".")
+
+
+@pytest.mark.parametrize("name, blamed", [("esp32", False), ("esp32c3", True)])
+def test_a_silent_board_may_have_an_emulator_that_loses_interrupts(monkeypatch, name, blamed):
+    monkeypatch.setattr(emulator, "command", lambda: ["sh", "-c", "exec sleep 600"])
+    monkeypatch.setattr(board, "CHIP", CHIPS[name])
+    with Board(b"") as silent:
+        silent.switch_on()
+        with pytest.raises(TimeoutError, match="nothing for 0 s before the prompt") as told:
+            asyncio.run(silent.prompt(0))
+    assert ("loses an interrupt" in str(told.value)) == blamed
 
 
 def test_the_console_is_heard_and_lent():
