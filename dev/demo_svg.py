@@ -35,7 +35,7 @@ animation: show 0.01s backwards }}
 """
 _TIME = re.compile(r"^( *[\d.]+ s)")
 _ACCEPTED = re.compile(r"([\d,]+) messages accepted, waiting")
-_CUTS = re.compile(r"([\d,]+) power cuts, [\d,]+ messages accepted")
+_CUTS = re.compile(r"power cuts survived: (\d+)")
 _GOOD = "Nothing was lost"
 
 
@@ -43,10 +43,10 @@ def draw(lines):
     """The SVG of `lines`, [(seconds since the first one, text), ...]. Raises ValueError if it was no demonstration that
     lost nothing."""
     texts = "\n".join(text for _, text in lines)
-    accepted, cuts = _ACCEPTED.search(texts), _CUTS.findall(texts)
+    accepted, cuts = _ACCEPTED.search(texts), _CUTS.search(texts)
     if not (accepted and cuts and _GOOD in texts):
         raise ValueError("no output of a demonstration that lost nothing")
-    title = f"{cuts[-1]} power cuts, {int(accepted[1].replace(',', '')):,} messages accepted, none lost"
+    title = f"{cuts[1]} power cuts, {int(accepted[1].replace(',', '')):,} messages accepted, none lost"
     height = _TOP + _LINE * len(lines) + _LINE
     parts = [_HEAD.format(width=_WIDTH, height=height, title=title, faster=_FASTER)]
     for number, (seconds, text) in enumerate([(0, "$ make demo"), *lines]):
