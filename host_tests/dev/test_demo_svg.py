@@ -27,7 +27,7 @@ def test_it_shows_each_line_when_it_came():
     assert title == "make demo: 4 power cuts, 1,400 messages accepted, none lost"
 
 
-@pytest.mark.parametrize("lines", [[], LINES[:-1], LINES[3:]])
+@pytest.mark.parametrize("lines", [[], LINES[:-1], LINES[4:]])
 def test_only_a_demonstration_that_lost_nothing(lines):
     with pytest.raises(ValueError, match="no output of a demonstration"):
         draw(lines)
