@@ -1,5 +1,7 @@
 # What an emulated board does in a test: the task that it is given, noting what publish() has accepted.
 
+import os
+
 import board
 import config
 import harness
@@ -8,7 +10,8 @@ from inflight.compat import const
 
 _CRASH = const(7)
 _HANG = const(8)  # tasks of sensors whose firmware fails
-_FAILS = const(3)  # at the message of this number
+_FAILS = const(3)  # at the first telemetry from this number on
+_FAILED = "/failed"
 _PLAIN = const(999)  # task: messages of QoS 0
 _PUBLISH = const(1000)  # tasks from here on: the number of a publisher, and 1000 more if it stays offline
 
@@ -18,13 +21,22 @@ def accepted(seq, qos, topic):
 
 
 def fail(seq, qos, topic):
-    # Once: after the new start it is fine.
+    # Once: after the new start it is fine. Other messages may be published in a callback, whose errors are reported.
     accepted(seq, qos, topic)
-    if seq == _FAILS:
+    if seq >= _FAILS and topic == "telemetry" and not exists(_FAILED):
+        open(_FAILED, "w").close()
         if harness.task() == _CRASH:
             raise RuntimeError("a defect")
         while True:
             pass
+
+
+def exists(path):
+    try:
+        os.stat(path)
+    except OSError:
+        return False
+    return True
 
 
 def main():
