@@ -30,6 +30,7 @@ class FakeTransport:
         self.broken = False
         self.down = b""  # bytes that the client has not read yet
         self.stream = self  # Client writes some packets to `stream` directly
+        self.file = None
         self._raw = b""
 
     def write(self, buf, at, n):

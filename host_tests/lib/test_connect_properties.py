@@ -25,13 +25,14 @@ def join(broker, make):
 
 def test_everything(broker, join):
     """[MQTT5-3.1.2-11] [MQTT5-3.1.2-28] [MQTT5-3.1.2-29] In each CONNECT."""
-    client = join(max_packet=4096, reasons=True, response_information=True, user=USER)
+    client = join(max_packet=4096, response_information=True, user=USER)
 
     def script(b):
         for text in ("reply/", ""):
             p = b.welcome(0, ((0x1A, text),) if text else ())
             assert sorted(p.properties, key=repr) == sorted(
-                [(0x11, 0xFFFFFFFF), (0x21, 32), (0x27, 4096), (0x19, 1), *((0x26, pair) for pair in USER)], key=repr
+                [(0x11, 0xFFFFFFFF), (0x17, 0), (0x21, 32), (0x27, 4096), (0x19, 1), *((0x26, pair) for pair in USER)],
+                key=repr,
             )
             b.goodbye()
 
@@ -65,7 +66,8 @@ def test_reason_of_a_refused_message(broker, join, pump, reasons):
 
     def script(b):
         p = b.welcome()
-        assert dict(p.properties).get(0x17) == (None if reasons else 0)
+        properties = dict(p.properties)
+        assert (properties.get(0x17), properties.get(0x27)) == ((None, 512) if reasons else (0, None))
         for first, properties in ((0x40, block((0x26, ("a", "b")), (0x1F, "no such room"))), (0x50, NONE)):
             mid = b.expect(PUBLISH).mid
             b.send(packet(first, mid.to_bytes(2, "big") + b"\x87" + properties))
@@ -113,7 +115,18 @@ def test_longest_packet(broker, join, excess):
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"max_packet": 0}, {"max_packet": 1 << 29}, {"user": [("a", "x" * 120)]}, {"user": [("\0", "x")]}]
+    "arguments",
+    [
+        {"max_packet": 0},
+        {"max_packet": True},
+        {"max_packet": 2000.0},
+        {"max_packet": "2000"},
+        {"max_packet": 4096, "reasons": True},
+        {"user": ("ab", "cd")},
+        {"max_packet": 1 << 29},
+        {"user": [("a", "x" * 120)]},
+        {"user": [("\0", "x")]},
+    ],
 )
 def test_bad_arguments(arguments):
     with pytest.raises(ValueError):

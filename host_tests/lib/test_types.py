@@ -11,13 +11,14 @@ import inflight
 from inflight.base import Base
 from inflight.message5 import Message5
 from inflight.options import configure
+from inflight.mqtt5 import Session5
 from inflight.properties5 import Properties
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 STUB = ast.parse((CHECKOUT / "lib/inflight/__init__.pyi").read_text())
 CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
 REAL = {name: getattr(inflight, name) for name in inflight.__all__ if name != "__version__"}
-REAL |= {"Message": Message5, "Properties": Properties, "_Base": Base}
+REAL |= {"Message": Message5, "Properties": Properties, "_Base": Base, "_Session": Session5}
 
 
 def methods(name):

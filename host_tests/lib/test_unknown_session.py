@@ -1,22 +1,31 @@
 """Level 5: the broker has a session that the client's journal does not know: the journal was erased, or power was cut
 before it knew of the session. The client ends that session, and begins one of its own without Clean Start."""
 
+import errno
+
 import pytest
 
 from dev.reference.kinds import DISCONNECT
 from dev.reference.wire import connack, publish
 from host_tests.lib import aio_clients
 from inflight import ProtocolError
+from inflight.transport import Transport
 
 NONE = b"\0"
 
 
-def end_session(b):
-    """CONNACK has `session present`, and a message of the session is behind it. The client ends the session."""
+def end_session(b, closes=True):
+    """CONNACK has `session present`, and messages of the session are behind it, more of them behind the client's
+    DISCONNECT. The client throws them away, and waits until the broker closes."""
     b.called(clean=False)
     b.send(connack(1, 0, NONE) + publish("old", b"", 1, 7, properties=NONE))
+    b.send(publish("old", bytes(5000), 1, 8, properties=NONE))
     assert b.expect(DISCONNECT).properties == [(0x11, 0)]
-    b.expect_close()
+    b.send(publish("old", bytes(5000), 1, 9, properties=NONE))
+    if closes:
+        b.connection.finish()
+    else:
+        b.expect_close()
 
 
 def work(b, **fields):
@@ -69,6 +78,59 @@ def test_unknown_session_asyncio(broker, script):
             await client.subscribe("new", 1, lambda m: got.append(m.topic))
             assert await client.drain(5000)
         assert got == ["new"] and client.errors == []
+
+    aio_clients.play(broker, script, scene)
+
+
+def test_a_broker_that_does_not_close(virtual, make):
+    """[MQTT5-3.14.4-1] The client does after half its time-out."""
+
+    def script(b):
+        end_session(b, False)
+        b.welcome(0, clean=False)
+        b.goodbye()
+
+    client = make(virtual.port, protocol_level=5, timeout_ms=8000)
+    with virtual.play(script):
+        client.connect()
+        client.disconnect()
+
+
+@pytest.mark.parametrize("result", [OSError(errno.ECONNRESET, "reset"), None])
+def test_the_disconnect_is_not_written_at_once(broker, make, monkeypatch, result):
+    """The socket takes nothing, and then all; or the link breaks: connect() says so, and the next one is as usual."""
+    send = Transport.send
+    results = [result]
+
+    def stuck(self, buf, at, n):
+        if results and buf[at] == DISCONNECT << 4:
+            if result := results.pop():
+                raise result
+            return None
+        return send(self, buf, at, n)
+
+    monkeypatch.setattr(Transport, "send", stuck)
+
+    def script(b):
+        if results[0]:
+            b.called(clean=False)
+            b.send(connack(1, 0, NONE))
+            b.expect_close()
+        else:
+            end_session(b)
+        b.welcome(0, clean=False)
+        b.take(payload=b"first")
+        b.goodbye()
+
+    async def scene():
+        client = aio_clients.make(broker.port, protocol_level=5, reconnect=False)
+        await client.publish("t", b"first", 1)
+        if result:
+            with pytest.raises(OSError, match="reset"):
+                await client.connect()
+        await client.connect()
+        assert await client.drain(5000)
+        await client.disconnect()
 
     aio_clients.play(broker, script, scene)
 

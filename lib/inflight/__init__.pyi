@@ -104,7 +104,11 @@ class Message:
     def user(self) -> list[tuple[str, str]]: ...
     def reply(self, payload: _Data = b"", qos: _QoS = 0, retain: bool = False) -> Any: ...
 
+class _Session:
+    response_information: str  # at level 5
+
 class _Base:
+    session: _Session
     on_connect: Callable[[bool], None] | None
     on_disconnect: Callable[[BaseException | None], None] | None
     on_complete: Callable[[int], None] | None

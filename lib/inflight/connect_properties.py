@@ -5,12 +5,13 @@ import struct
 from .properties5 import string
 from .topic import encode
 
-_LONGEST = 268435460  # packet there is
-_MOST = 117  # with those that each client sends it is 127: so their length is one byte
+_LONGEST = 268435460  # bytes of a packet, at most
+_MOST = 112  # with those that each client sends it is 127: so their length is one byte
 
 
 class ConnectProperties:
-    """data: the properties; max_packet: bytes; reasons: True if texts are asked for."""
+    """data: the properties, without what depends on the buffer; max_packet: bytes, 0: any; reasons: True if texts are
+    asked for."""
 
     def __init__(self, data, max_packet, reasons):
         self.data = data
@@ -24,20 +25,26 @@ def connect_properties(max_packet=None, reasons=False, response_information=Fals
     max_packet            bytes of the longest packet that the broker may send, at least half the client's buffer. What
                           is longer it drops as if it had been delivered [MQTT5-3.1.2-25]; None: packets of any length
                           come, and those that no handler takes are counted
-    reasons               True: acknowledgements may have a text beside their reason code, which PublishRefused shows
+    reasons               True: acknowledgements may have a text beside their reason code, which PublishRefused shows;
+                          max_packet is half the buffer then, since they have to fit it
     response_information  True: asks for what response topics begin with, client.session.response_information
-    user                  ((name, value), ...), for the broker
+    user                  ((name, value), ...), str, for the broker
 
-    Returns what Client(connect_properties=) takes. Raises ValueError, also if all that takes more than 117 bytes."""
+    Returns what Client(connect_properties=) takes. Raises ValueError, also if all that takes more than 112 bytes."""
     data = b""
     if max_packet is not None:
-        if not 0 < max_packet <= _LONGEST:
+        if max_packet.__class__ is not int or not 0 < max_packet <= _LONGEST:
             raise ValueError("max_packet is 1 to %d bytes" % _LONGEST)
+        if reasons:
+            raise ValueError("with reasons max_packet is half the buffer")
         data += struct.pack(">BI", 0x27, max_packet)
     if response_information:
         data += b"\x19\x01"
-    for name, value in user:
+    for pair in user:
+        if pair.__class__ is not tuple or len(pair) != 2:
+            raise ValueError("user is ((name, value), ...)")
+        name, value = pair
         data += b"\x26" + string(encode(name)) + string(encode(value))
     if len(data) > _MOST:
         raise ValueError("properties take %d bytes, at most %d" % (len(data), _MOST))
-    return ConnectProperties(data, max_packet or _LONGEST, reasons)
+    return ConnectProperties(data, max_packet or 0, reasons)

@@ -5,9 +5,11 @@ from errno import EACCES
 import inflight.counters as counters
 
 from .base import OPEN, POLL, REQUEST
-from .compat import ticks_ms, unload
+from .compat import const, ticks_ms, unload
 from .packet import ProtocolError
 from .session_record import CLEAN, ENDING, PERSISTENT
+
+OTHER_SESSION = const(-1)  # Session.code at level 5: the broker's session is one that the client does not know
 
 
 def steps(client):
@@ -52,24 +54,15 @@ def _open(client):
         from .opening import check_tls
 
         check_tls(client._tls)
-    yield OPEN
-    if client._http_request:
-        from .upgrade import steps as upgrade
-
-        yield from upgrade(client)
-    session.connect(ticks_ms(), client._clean_session, client._keepalive, *client._login, will=client._will)
     silent = client._no_connack
-    client._no_connack = True
-    while not (session.connected or session.code):
-        yield POLL
-    client._no_connack = silent and session.code > 0
-    if session.code < 0:  # level 5: the broker's session is not this one
-        from .handshake5 import end_session
+    yield from _call(client)
+    while session.code == OTHER_SESSION:
+        from .handshake5 import leave
 
-        end_session(client)
+        yield from leave(client)
         unload("handshake5")
-        yield from _open(client)
-        return
+        yield from _call(client)
+    client._no_connack = silent and session.code > 0
     if session.code:
         from .refused import ConnectRefused, slow_down
 
@@ -82,6 +75,20 @@ def _open(client):
         # The broker has forgotten what it was asked for, or it may have said so in a CONNACK that never came.
         for h in client._handlers:
             h[4] = False
+
+
+def _call(client):
+    # A connection, CONNECT and CONNACK.
+    session = client.session
+    yield OPEN
+    if client._http_request:
+        from .upgrade import steps as upgrade
+
+        yield from upgrade(client)
+    session.connect(ticks_ms(), client._clean_session, client._keepalive, *client._login, will=client._will)
+    client._no_connack = True
+    while not (session.connected or session.code):
+        yield POLL
 
 
 def connect(session, now, clean_session, keepalive, user, password, will):

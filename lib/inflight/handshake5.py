@@ -19,7 +19,8 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
-from .compat import const, unload
+from .base import POLL
+from .compat import const, passed, ticks_ms, unload
 from .cursor import (
     ALIAS_MAXIMUM,
     AUTH_METHOD,
@@ -35,10 +36,11 @@ from .cursor import (
     SESSION_EXPIRY,
 )
 from .errors5 import ERROR, MALFORMED, ProtocolError5
-from .handshake import accepted
+from .handshake import OTHER_SESSION, accepted
 from .journal import DONE, OUT, RELEASED, SESSION
 from .mqtt5 import BY_CONNECT, BY_DISCONNECT, MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
 from .outbound import ALONE, REL, SEND, STATE
+from .packet import ProtocolError
 from .session import Session
 from .session_record import CLEAN
 
@@ -144,10 +146,12 @@ def announce(session, connect_properties):
     """What connect_properties.connect_properties() made is in each CONNECT. Raises ValueError."""
     if not hasattr(connect_properties, "max_packet"):
         raise ValueError("connect_properties is what connect_properties() makes")
-    if connect_properties.max_packet < len(session.decoder.buf):
-        raise ValueError("max_packet: %d bytes at least, half the buffer" % len(session.decoder.buf))
+    half = len(session.decoder.buf)
+    maximum = half if connect_properties.reasons else connect_properties.max_packet or session.decoder.maximum
+    if maximum < half:
+        raise ValueError("max_packet: %d bytes at least, half the buffer" % half)
     session.connect_properties = connect_properties
-    session.decoder.maximum = connect_properties.max_packet
+    session.decoder.maximum = maximum
 
 
 # --- CONNECT ---
@@ -164,7 +168,9 @@ def connect_fields(session, clean_session, will):
 def _connect_blocks(session, clean_session, will):
     data = struct.pack(">BH", RECEIVE_MAXIMUM, session.receive_maximum)
     given = session.connect_properties
-    if not (given and given.reasons):
+    if given and given.reasons:
+        data += struct.pack(">BI", MAXIMUM_SIZE, session.decoder.maximum)
+    else:
         data += b"\x17\x00"  # acknowledgements shall come without reasons as text
     if given:
         data += given.data
@@ -190,8 +196,7 @@ def connack(session):
         raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
     session.code = code
     if present and session.journal and (not session.has_session or session.record.mode == CLEAN):
-        session.ending = BY_CONNECT if session.ending else BY_DISCONNECT
-        session.code = -1  # see handshake
+        _end_session(session)
         return
     session.present = present == 1
     found = _properties(d, session.auth)
@@ -267,19 +272,53 @@ def _apply(session, found):
         session.record.stale = True  # it is durable before the first message leaves
 
 
-def end_session(client):
-    """The broker has a session that the client does not know: ends it and the connection [MQTT5-3.2.2-4]. The will is
-    not published; if this DISCONNECT is lost, the next CONNECT does it."""
-    session = client.session
+# --- a session of the broker that the client does not know ---
+
+
+def _end_session(session):
+    # [MQTT5-3.2.2-4] If this DISCONNECT is lost, the next CONNECT ends the session.
+    session.ending = BY_CONNECT if session.ending else BY_DISCONNECT
+    session.code = OTHER_SESSION
     session.disconnect()
     session.out.buf[1 : 1 + len(_END)] = _END
     session.out.send(1 + len(_END))
-    try:
-        client._flush()
-    except OSError:
-        pass
-    client._transport.close()
+
+
+def leave(client):
+    """Waits until the broker has closed the connection on which that was sent: one that is closed while the broker
+    still sends may break before the broker has read it. For handshake.steps()."""
+    ending = client._transport = _Ending(client._transport, client._timeout_ms // 2)
+    while not ending.closed:
+        yield POLL
+    ending.close()
     client._transport = None
+
+
+class _Ending:
+    # The transport of a connection that ends, for `ms` at most: what still comes is thrown away.
+
+    def __init__(self, transport, ms):
+        self._transport = transport
+        self.file = transport.file
+        self.close = transport.close
+        self._ms = ms
+        self._since = ticks_ms()
+        self.closed = False
+
+    def receive(self, view, space):
+        self._try(self._transport.receive, view, space)
+        return 0
+
+    def wait(self, ms):
+        self._try(self._transport.wait, ms)
+
+    def _try(self, step, *args):
+        try:
+            step(*args)
+        except (OSError, ProtocolError):
+            self.closed = True
+        if passed(ticks_ms(), self._since, self._ms):
+            self.closed = True
 
 
 def _republish(session):
