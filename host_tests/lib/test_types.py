@@ -10,8 +10,8 @@ import pytest
 import inflight
 from inflight.base import Base
 from inflight.message5 import Message5
-from inflight.options import configure
 from inflight.mqtt5 import Session5
+from inflight.options import configure
 from inflight.properties5 import Properties
 
 CHECKOUT = Path(__file__).resolve().parents[2]
