@@ -10,7 +10,7 @@ from inflight_tools import cli
 
 COMMANDS = {
     "board": {"image", "flash", "deploy", "monitor", "freeze"},
-    "fleet": {"collect", "tables", "report", "compact", "export", "pipeline", "where"},
+    "fleet": {"collect", "tables", "report", "compact", "export", "pipeline", "where", "upload", "download"},
 }
 NAMES = [(group, name) for group, names in COMMANDS.items() for name in sorted(names)]
 NAMES += [("installer",), ("keys",), ("release",), ("rollout",)]
