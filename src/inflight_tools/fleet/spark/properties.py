@@ -4,7 +4,7 @@ import base64
 import binascii
 
 NAMES = ("payload_format", "expiry", "content_type", "response_topic", "correlation", "user_properties")
-_STRING = 65_535  # bytes of a string of MQTT, at most
+_STRING = 65_535  # bytes of a string or of binary data of MQTT, at most
 _MOST = 64 * 1024  # bytes of all properties that a collector keeps
 
 
@@ -21,9 +21,10 @@ def _string(value):
 
 def _bytes(value):
     try:
-        return base64.b64decode(value, validate=True) if _string(value) is not None else None
+        found = base64.b64decode(value, validate=True) if isinstance(value, str) else None
     except (binascii.Error, ValueError):
         return None
+    return found if found is not None and len(found) <= _STRING else None
 
 
 def _pairs(value):
