@@ -93,9 +93,12 @@ def test_a_file_of_the_tables_that_is_missing(small, run, tmp_path, command):
     )
 
 
-def test_a_folder_whose_name_deltalake_changes(run, tmp_path):
-    status, _, error = run("report", "--of", tmp_path / "100%25")
-    assert status == 1 and "reads %25 in the name of a folder as another character: give another folder" in error
+@pytest.mark.parametrize(("name", "changed"), [("100%25", "%25"), ("a\\b", "\\")])
+def test_a_folder_whose_name_deltalake_changes(small, run, tmp_path, name, changed):
+    (tmp_path / "tables").rename(tmp_path / name)
+    status, _, error = run("report", "--of", tmp_path / name)
+    assert status == 1
+    assert f"reads {changed} in the name of a folder as another character: give another folder" in error
 
 
 def test_messages_with_properties(tables, run, tmp_path):
