@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -91,6 +92,22 @@ def test_a_file_of_the_tables_that_is_missing(small, run, tmp_path, command):
     assert (
         status == 1 and "a file of the tables is missing: restore it, or make new ones: move the files below" in error
     )
+
+
+def test_a_folder_of_an_export_that_goes_away(small, run, tmp_path, monkeypatch):
+    """The tables lack nothing."""
+    import pyarrow.parquet
+
+    write = pyarrow.parquet.write_table
+
+    def gone(*words, **more):
+        shutil.rmtree(tmp_path / "out")
+        write(*words, **more)
+
+    monkeypatch.setattr(pyarrow.parquet, "write_table", gone)
+    status, _, error = run("export", tmp_path / "out")
+    assert status == 1 and f"the export cannot be written to {tmp_path / 'out'}: " in error
+    assert "No such file" in error and "of the tables" not in error
 
 
 @pytest.mark.parametrize(("name", "changed"), [("100%25", "%25"), ("a\\b", "\\")])
