@@ -5,7 +5,8 @@ import binascii
 
 NAMES = ("payload_format", "expiry", "content_type", "response_topic", "correlation", "user_properties")
 _STRING = 65_535  # bytes of a string or of binary data of MQTT, at most
-_MOST = 64 * 1024  # bytes of all properties that a collector keeps
+# Bytes of a block that a collector keeps: what is behind them is left out. Here because Spark's executors need it.
+MOST = 64 * 1024
 
 
 def _whole(most):
@@ -31,7 +32,7 @@ def _pairs(value):
     if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 2 for one in value):
         return None
     words = [_string(word) for one in value for word in one]
-    if None in words or sum(map(len, words)) > _MOST:
+    if None in words or sum(map(len, words)) > MOST:
         return None
     return [{"name": name, "value": word} for name, word in value]
 
@@ -59,5 +60,5 @@ def read(given):
     if "undecodable" in given:
         problems.append("properties that are not of MQTT 5")
     if given.get("truncated"):
-        problems.append(f"{given.get('length')} bytes of properties, the collector keeps {_MOST}")
+        problems.append(f"{given.get('length')} bytes of properties, the collector keeps {MOST}")
     return found, problems
