@@ -190,6 +190,14 @@ def test_a_level_that_there_is_not(collect):
 # --- a scripted broker ---
 
 
+def whole_connection(broker, **announced):
+    """From CONNECT to DISCONNECT, when the collector is stopped."""
+    broker.welcome(**announced)
+    broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+    broker.goodbye()
+    broker.cut()
+
+
 def test_what_is_announced(scripted, collect):
     """The session is to last for ever, and continues; no limit, since the collector reads no more than it can write."""
 
@@ -206,10 +214,7 @@ def test_what_is_announced(scripted, collect):
 
 def test_a_broker_that_keeps_the_session_for_a_while_only(scripted, collect):
     def script(broker):
-        broker.welcome(announced=((SESSION_EXPIRY, 3600),))
-        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
-        broker.goodbye()
-        broker.cut()
+        whole_connection(broker, announced=((SESSION_EXPIRY, 3600),))
 
     with scripted.play(script):
         program = collect(*at(scripted), *LEVEL_5).connected()
@@ -244,10 +249,7 @@ def test_refused_for_now(scripted, collect, code):
         broker.called()
         broker.send(connack(0, code, b"\0"))
         broker.cut()
-        broker.welcome()
-        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
-        broker.goodbye()
-        broker.cut()
+        whole_connection(broker)
 
     with scripted.play(script):
         assert collect(*at(scripted), *LEVEL_5).connected().end() == 0
@@ -271,10 +273,7 @@ def test_a_connack_that_cannot_be_read_is_no_reason_for_level_4(scripted, collec
         broker.called()
         broker.send(connack(0, 0, b"\x02\x7f\0"))
         broker.expect_close()
-        broker.welcome()
-        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
-        broker.goodbye()
-        broker.cut()
+        whole_connection(broker)
 
     with scripted.play(script):
         program = collect(*at(scripted), *LEVEL_5).connected()
@@ -294,10 +293,7 @@ def test_a_byte_order_mark_in_what_a_broker_says(scripted, collect, given):
         broker.called()
         broker.send(connack(0, 0x88, block((REASON, "\ufeffat eleven"))))
         broker.cut()
-        broker.welcome()
-        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
-        broker.goodbye()
-        broker.cut()
+        whole_connection(broker)
 
     with scripted.play(script):
         program = collect(*at(scripted), *LEVEL_5).connected()
