@@ -205,13 +205,14 @@ def tables(
 
 
 STORAGE = typer.Argument(help="folder of object storage: s3://bucket/folder; its settings are in the environment")
+HERE = typer.Option(None, "--landing", help="folder of the landing files")
 
 
 @app.command(epilog=epilog("fleet upload s3://bucket/landing --data telemetry"))
 def upload(
     to: str = STORAGE,
     data: Path = FOLDER,
-    landing: Path = typer.Option(None, help="folder of the landing files"),
+    landing: Path = HERE,
     keep: bool = typer.Option(False, "--keep", help="keep the files, in the folder `uploaded` of the landing folder"),
     once: bool = transfer.ONCE,
     every: float = transfer.EVERY,
@@ -230,7 +231,7 @@ def upload(
 def download(
     of: str = STORAGE,
     data: Path = FOLDER,
-    landing: Path = typer.Option(None, help="folder of the landing files"),
+    landing: Path = HERE,
     keep: bool = typer.Option(False, "--keep", help="keep the objects, in the folder `downloaded` beside them"),
     once: bool = transfer.ONCE,
     every: float = transfer.EVERY,

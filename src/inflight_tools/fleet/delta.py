@@ -8,7 +8,7 @@ BATCHES = "inflight"  # name of the application transactions
 _PART = re.compile(r"parts/(\d+)-")
 _ANEW = "make new ones: move the files below {} back to the landing folder, and give an empty folder with --to"
 _MISSING = re.compile(r"\.parquet\b.*(not found|no such file|not exist)", re.IGNORECASE | re.DOTALL)
-_DECODED = re.compile(r"%[0-9A-Fa-f]{2}")
+_CHANGED = re.compile(r"%[0-9A-Fa-f]{2}|\\")  # what deltalake reads as another character
 
 
 class WrongTables(RuntimeError):
@@ -20,7 +20,7 @@ def opened(files, name):
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
-    if "://" not in files.path("") and (found := _DECODED.search(files.path(""))):
+    if "://" not in files.path("") and (found := _CHANGED.search(files.path(""))):
         raise WrongTables(
             f"the tables cannot be in {files.path('')}: the package deltalake reads {found[0]} in the name of a folder "
             "as another character: give another folder"

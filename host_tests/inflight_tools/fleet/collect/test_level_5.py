@@ -14,7 +14,7 @@ from dev.reference.wire import publish as delivery
 from host_tests.inflight_tools.fleet.collect.collecting import publish, until
 
 LEVEL_5 = ("--protocol-level", 5)
-SESSION_EXPIRY, REASON = 17, 31
+SESSION_EXPIRY, REASON, USER = 17, 31, 38
 
 
 def at(broker):
@@ -190,6 +190,14 @@ def test_a_level_that_there_is_not(collect):
 # --- a scripted broker ---
 
 
+def whole_connection(broker, **announced):
+    """From CONNECT to DISCONNECT, when the collector is stopped."""
+    broker.welcome(**announced)
+    broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+    broker.goodbye()
+    broker.cut()
+
+
 def test_what_is_announced(scripted, collect):
     """The session is to last for ever, and continues; no limit, since the collector reads no more than it can write."""
 
@@ -206,10 +214,7 @@ def test_what_is_announced(scripted, collect):
 
 def test_a_broker_that_keeps_the_session_for_a_while_only(scripted, collect):
     def script(broker):
-        broker.welcome(announced=((SESSION_EXPIRY, 3600),))
-        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
-        broker.goodbye()
-        broker.cut()
+        whole_connection(broker, announced=((SESSION_EXPIRY, 3600),))
 
     with scripted.play(script):
         program = collect(*at(scripted), *LEVEL_5).connected()
@@ -244,10 +249,7 @@ def test_refused_for_now(scripted, collect, code):
         broker.called()
         broker.send(connack(0, code, b"\0"))
         broker.cut()
-        broker.welcome()
-        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
-        broker.goodbye()
-        broker.cut()
+        whole_connection(broker)
 
     with scripted.play(script):
         assert collect(*at(scripted), *LEVEL_5).connected().end() == 0
@@ -264,6 +266,40 @@ def test_a_broker_that_does_not_answer_is_perhaps_of_another_level(scripted, col
         program = collect(*at(scripted), *LEVEL_5)
         program.until(r"does it take MQTT 5\? Without it: --protocol-level 4")
     assert program.end() == 0
+
+
+def test_a_connack_that_cannot_be_read_is_no_reason_for_level_4(scripted, collect):
+    def script(broker):
+        broker.called()
+        broker.send(connack(0, 0, b"\x02\x7f\0"))
+        broker.expect_close()
+        whole_connection(broker)
+
+    with scripted.play(script):
+        program = collect(*at(scripted), *LEVEL_5).connected()
+        assert program.end() == 0
+    assert "(a CONNACK that is not of MQTT 5: " in program.output() and "--protocol-level" not in program.output()
+
+
+@pytest.mark.parametrize("given", [(REASON, "\ufeffwelcome"), (USER, ("\ufeff", "\ufeff"))], ids=["reason", "user"])
+def test_a_byte_order_mark_in_what_a_broker_says(scripted, collect, given):
+    """U+FEFF is a character of MQTT's strings [MQTT5-1.5.4-3]."""
+
+    def script(broker):
+        broker.welcome(announced=(given,))
+        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.send(disconnect(0x8B, block((REASON, "\ufeffback at ten"))))
+        broker.cut()
+        broker.called()
+        broker.send(connack(0, 0x88, block((REASON, "\ufeffat eleven"))))
+        broker.cut()
+        whole_connection(broker)
+
+    with scripted.play(script):
+        program = collect(*at(scripted), *LEVEL_5).connected()
+        program.until(r"\(Server shutting down \(.*back at ten\)\); retrying")
+        program.until("connected to the broker", times=2)
+        assert program.end() == 0
 
 
 def test_what_no_broker_should_deliver_is_taken(scripted, collect, landing):

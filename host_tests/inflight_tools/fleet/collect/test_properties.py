@@ -11,7 +11,8 @@ from dev.reference.properties import block
 from dev.reference.wire import publish
 from inflight_tools.fleet.collect.client5 import split
 from inflight_tools.fleet.collect.line import line
-from inflight_tools.fleet.collect.properties import MOST, properties
+from inflight_tools.fleet.collect.properties import properties
+from inflight_tools.fleet.spark.properties import MOST
 
 FORMAT, EXPIRY, TYPE, RESPONSE, CORRELATION, SUBSCRIPTION, ALIAS, USER = 1, 2, 3, 8, 9, 11, 35, 38
 

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from inflight_tools.fleet.collect.line import line as collected
 from inflight_tools.fleet.spark.parse import COLUMNS, LONGEST, MOST_RECORDS, Topics, parse
 
 AT = 1_760_000_000_000
@@ -196,6 +197,17 @@ def test_properties_that_no_collector_writes_are_a_damaged_line(properties):
     assert found["problem"].startswith("landing: ") and found["payload"] == landed
     assert found["seq"] is None and found["properties"] is None
     assert set(found) == set(COLUMNS)
+
+
+@pytest.mark.parametrize("size", [0, 49_149, 49_152, 65_533])
+def test_correlation_data_of_any_length_that_a_collector_keeps(size):
+    """Binary data has up to 65,535 bytes (MQTT 5, 1.5.6). In the line it is base64, which is longer by a third."""
+    correlation, body = bytes(size), json.dumps(pack()).encode()
+    given = b"\x09" + size.to_bytes(2, "big") + correlation
+    landed = collected(AT, "c", "inflight/attic/telemetry", 1, False, False, body, 1 << 20, given)
+    found = parse(landed, TOPICS)
+    assert (found["device"], found["seq"], found["problem"]) == ("attic", 3, None)
+    assert found["properties"]["correlation"] == correlation
 
 
 def test_half_a_surrogate_pair_in_a_property():

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -93,9 +94,28 @@ def test_a_file_of_the_tables_that_is_missing(small, run, tmp_path, command):
     )
 
 
-def test_a_folder_whose_name_deltalake_changes(run, tmp_path):
-    status, _, error = run("report", "--of", tmp_path / "100%25")
-    assert status == 1 and "reads %25 in the name of a folder as another character: give another folder" in error
+def test_a_folder_of_an_export_that_goes_away(small, run, tmp_path, monkeypatch):
+    """The tables lack nothing."""
+    import pyarrow.parquet
+
+    write = pyarrow.parquet.write_table
+
+    def gone(*words, **more):
+        shutil.rmtree(tmp_path / "out")
+        write(*words, **more)
+
+    monkeypatch.setattr(pyarrow.parquet, "write_table", gone)
+    status, _, error = run("export", tmp_path / "out")
+    assert status == 1 and f"the export cannot be written to {tmp_path / 'out'}: " in error
+    assert "No such file" in error and "of the tables" not in error
+
+
+@pytest.mark.parametrize(("name", "changed"), [("100%25", "%25"), ("a\\b", "\\")])
+def test_a_folder_whose_name_deltalake_changes(small, run, tmp_path, name, changed):
+    (tmp_path / "tables").rename(tmp_path / name)
+    status, _, error = run("report", "--of", tmp_path / name)
+    assert status == 1
+    assert f"reads {changed} in the name of a folder as another character: give another folder" in error
 
 
 def test_messages_with_properties(tables, run, tmp_path):

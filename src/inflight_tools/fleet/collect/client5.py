@@ -2,12 +2,14 @@
 
 Paho's own decoder refuses strings that MQTT allows, those with U+FEFF, and ends the connection. The broker would send
 the message again on each new one, so any sender could stop a collector for good. It also builds a table of all
-properties for each message."""
+properties for each message. So a PUBLISH is decoded here. In the other packets only people read the strings: there
+U+FEFF becomes U+FFFD."""
 
 import time
 
 import paho.mqtt.client as paho
-from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.enums import MessageType, MQTTErrorCode
+from paho.mqtt.exception import MalformedPacket
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -15,6 +17,7 @@ from .properties import varint
 
 FOR_EVER = 0xFFFFFFFF  # a Session Expiry Interval
 _QOS_1 = 1  # what is subscribed; a broker that delivers with more breaks the protocol
+_REFUSED, _READABLE = "\ufeff".encode(), "\ufffd".encode()  # of the same length, so all lengths in a packet stay right
 
 
 def split(packet, qos):
@@ -35,7 +38,9 @@ def split(packet, qos):
 
 class Client5(paho.Client):
     """Continues its session, which the broker is asked to keep for ever, as Paho's does without clean_session.
-    `properties` of its messages: bytes, the block without its length."""
+    `properties` of its messages: bytes, the block without its length. answered: the broker has sent a CONNACK."""
+
+    answered = False
 
     def __init__(self, *words, **options):
         super().__init__(*words, protocol=paho.MQTTv5, **options)
@@ -44,6 +49,19 @@ class Client5(paho.Client):
         properties = Properties(PacketTypes.CONNECT)
         properties.SessionExpiryInterval = FOR_EVER
         return super().connect(host, port, keepalive, clean_start=False, properties=properties)
+
+    def _packet_handle(self):
+        if self._in_packet["command"] & 0xF0 != MessageType.PUBLISH:
+            self._in_packet["packet"] = self._in_packet["packet"].replace(_REFUSED, _READABLE)
+        return super()._packet_handle()
+
+    def _handle_connack(self):
+        self.answered = True
+        try:
+            return super()._handle_connack()
+        except MalformedPacket as e:
+            self._easy_log(paho.MQTT_LOG_ERR, "a CONNACK that is not of MQTT 5: %s", e)
+            return MQTTErrorCode.MQTT_ERR_PROTOCOL
 
     def _handle_publish(self):
         first = self._in_packet["command"]

@@ -125,7 +125,6 @@ class Collector:
         self._batch = Batch(name, max_payload, self.counters)
         self._reported = {}  # the last error reported about "broker", "disk" and "file"
         self._detail = ""  # why a connection failed or ended, as Paho or the broker tells
-        self._answered = False  # by the broker, with a CONNACK
         self._refused = None
         self._connected = self._subscribed = False
         self._backoff, self._connected_at, self._short = _BACKOFF_S[0], 0.0, 0
@@ -223,7 +222,7 @@ class Collector:
 
     def _disconnected(self):
         why = self._detail or "connection lost"
-        if self._level == 5 and not self._answered:
+        if self._level == 5 and not self._client.answered:
             why += "; does it take MQTT 5? Without it: --protocol-level 4"
         if self._connected:
             self._connected = False
@@ -259,7 +258,6 @@ class Collector:
                 self._detail += f": is there another client named {self._name}?"
 
     def _on_connect(self, client, userdata, flags, reason, properties):
-        self._answered = True
         if reason.is_failure:
             who = f"user {self._broker.user}" if self._broker.user else "a client without a user name"
             if reason.value in _TEMPORARY:

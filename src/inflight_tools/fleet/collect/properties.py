@@ -3,7 +3,8 @@
 import base64
 import json
 
-MOST = 64 * 1024  # bytes of a block: what is behind them is left out
+from inflight_tools.fleet.spark.properties import MOST
+
 _encoded = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps() would make an encoder for each call
 
 

@@ -65,6 +65,13 @@ class CollectorMetrics:
         yield self._one(GaugeMetricFamily, "disk_free_bytes", free, disk.f_bavail * disk.f_frsize)
 
 
+def _families(source, counters, gauges):
+    """Yields the metrics inflight_<source>_<name>. counters, gauges: (name, text, value) of each."""
+    for family, given in ((CounterMetricFamily, counters), (GaugeMetricFamily, gauges)):
+        for name, text, value in given:
+            yield family(f"inflight_{source}_{name}", text, value)
+
+
 class TablesMetrics:
     """Of the stream into the tables. Whoever runs it calls batch() and unread()."""
 
@@ -84,20 +91,19 @@ class TablesMetrics:
         self._files, self._bytes, self._stale = found["files"], found["bytes"], found["stale"]
 
     def collect(self):
-        for name, text, value in (
+        counters = (
             ("batches", "Micro-batches with deliveries.", self._batches),
             ("deliveries", "Deliveries in them, repetitions included.", self._deliveries),
             ("batch_seconds", "Seconds that they took.", self._seconds),
-        ):
-            yield CounterMetricFamily(f"inflight_tables_{name}", text, value)
-        for name, text, value in (
+        )
+        gauges = (
             ("last_batch_seconds", "Seconds that the last one took.", self._last),
             ("last_batch_timestamp_seconds", "When it ended, in s since 1970; 0: none since the start.", self._last_at),
             ("unread_files", "Landing files that are in no finished batch.", self._files),
             ("unread_bytes", "Their bytes.", self._bytes),
             ("stale_files", "Those of them that wait for more than ten minutes, or are dated ahead.", self._stale),
-        ):
-            yield GaugeMetricFamily(f"inflight_tables_{name}", text, value)
+        )
+        return _families("tables", counters, gauges)
 
 
 class TransferMetrics:
@@ -107,21 +113,17 @@ class TransferMetrics:
         self._figures, self._name = figures, name
 
     def collect(self):
-        figures, name = self._figures, f"inflight_{self._name}"
+        figures = self._figures
         waiting = list(figures.waiting.values())
-        for what, text, value in (
+        counters = (
             ("files", "Landing files moved.", figures.files),
             ("bytes", "Their bytes.", figures.bytes),
             ("errors", "Failures, of the storage, the network or the disk.", figures.errors),
-        ):
-            yield CounterMetricFamily(f"{name}_{what}", text, value)
-        for what, text, value in (
+        )
+        moved = "When one was moved, in s since 1970; 0: none since the start."
+        gauges = (
             ("waiting_files", "Landing files that were seen and not yet moved.", len(waiting)),
             ("waiting_bytes", "Their bytes.", sum(waiting)),
-            (
-                "moved_timestamp_seconds",
-                "When one was moved, in s since 1970; 0: none since the start.",
-                figures.moved_at,
-            ),
-        ):
-            yield GaugeMetricFamily(f"{name}_{what}", text, value)
+            ("moved_timestamp_seconds", moved, figures.moved_at),
+        )
+        return _families(self._name, counters, gauges)

@@ -17,12 +17,15 @@ def querying(*more):
         from duckdb import Error as QueryError
 
         from inflight_tools.fleet.delta import WrongTables, advice
-        from inflight_tools.fleet.query import sketches  # noqa: F401
+        from inflight_tools.fleet.query.export import NotWritten
     except ImportError as e:
         print_failure(console, f"{e.name} is not installed: pip install 'inflight[fleet]'")
         raise typer.Exit(1) from None
     try:
         yield
-    except (*more, WrongTables, DeltaError, QueryError, OSError, ValueError) as e:  # ValueError: pyarrow raises it, too
+    except (*more, NotWritten) as e:
+        print_failure(console, str(e).partition("\n")[0][:500])
+        raise typer.Exit(1) from None
+    except (WrongTables, DeltaError, QueryError, OSError, ValueError) as e:  # ValueError: pyarrow raises it, too
         print_failure(console, advice(str(e)) + str(e).partition("\n")[0][:500] or type(e).__name__)
         raise typer.Exit(1) from None

@@ -1,5 +1,6 @@
 """Parquet files for other tools."""
 
+import contextlib
 import re
 
 import pyarrow as pa
@@ -24,6 +25,10 @@ FROM minutes WHERE hash(device) % {parts} = {part} GROUP BY ALL
 """
 
 
+class NotWritten(Exception):
+    """The files cannot be written. The text says why."""
+
+
 def aggregates(database, size):
     """Yields Arrow tables."""
     parts = 1 + database.row("SELECT count(*) AS many FROM minutes")["many"] // _ROWS
@@ -44,6 +49,15 @@ def _devices(database):
     return found.append_column("latency_ms", pa.array(told, pa.list_(pa.float64())))
 
 
+@contextlib.contextmanager
+def _writing(to):
+    """So that an error of the folder `to` is told from one of the tables, which are read meanwhile."""
+    try:
+        yield
+    except OSError as e:
+        raise NotWritten(f"the export cannot be written to {to}: {e}") from None
+
+
 def _check(filesystem, folder):
     """Raises ValueError if a folder of an export has other files than those of an export, which would be deleted."""
     for name in _NAMES:
@@ -54,15 +68,19 @@ def _check(filesystem, folder):
 
 def write(database, to):
     """Writes aggregates/size=minute|hour|day, devices, and missing, below the folder or URI `to`, in place of those of
-    an earlier export. The Database has the views of views.judge(). Raises ValueError if other files are in the way."""
-    filesystem, folder = arrow_files(to) if "://" in to else (LocalFileSystem(), to)
-    _check(filesystem, folder)
+    an earlier export. The Database has the views of views.judge(). Raises ValueError if other files are in the way;
+    NotWritten."""
+    with _writing(to):
+        filesystem, folder = arrow_files(to) if "://" in to else (LocalFileSystem(), to)
+        _check(filesystem, folder)
 
     def save(name, tables):
-        filesystem.create_dir(f"{folder}/{name}")
-        filesystem.delete_dir_contents(f"{folder}/{name}")
+        with _writing(to):
+            filesystem.create_dir(f"{folder}/{name}")
+            filesystem.delete_dir_contents(f"{folder}/{name}")
         for number, table in enumerate(tables):
-            parquet.write_table(table, f"{folder}/{name}/part-{number}.parquet", filesystem=filesystem)
+            with _writing(to):
+                parquet.write_table(table, f"{folder}/{name}/part-{number}.parquet", filesystem=filesystem)
 
     *sizes, devices, missing = _NAMES
     for name, size in zip(sizes, SIZES, strict=True):

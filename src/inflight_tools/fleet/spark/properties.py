@@ -4,8 +4,9 @@ import base64
 import binascii
 
 NAMES = ("payload_format", "expiry", "content_type", "response_topic", "correlation", "user_properties")
-_STRING = 65_535  # bytes of a string of MQTT, at most
-_MOST = 64 * 1024  # bytes of all properties that a collector keeps
+_STRING = 65_535  # bytes of a string or of binary data of MQTT, at most
+# Bytes of a block that a collector keeps: what is behind them is left out. Here because Spark's executors need it.
+MOST = 64 * 1024
 
 
 def _whole(most):
@@ -21,16 +22,17 @@ def _string(value):
 
 def _bytes(value):
     try:
-        return base64.b64decode(value, validate=True) if _string(value) is not None else None
+        found = base64.b64decode(value, validate=True) if isinstance(value, str) else None
     except (binascii.Error, ValueError):
         return None
+    return found if found is not None and len(found) <= _STRING else None
 
 
 def _pairs(value):
     if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 2 for one in value):
         return None
     words = [_string(word) for one in value for word in one]
-    if None in words or sum(map(len, words)) > _MOST:
+    if None in words or sum(map(len, words)) > MOST:
         return None
     return [{"name": name, "value": word} for name, word in value]
 
@@ -58,5 +60,5 @@ def read(given):
     if "undecodable" in given:
         problems.append("properties that are not of MQTT 5")
     if given.get("truncated"):
-        problems.append(f"{given.get('length')} bytes of properties, the collector keeps {_MOST}")
+        problems.append(f"{given.get('length')} bytes of properties, the collector keeps {MOST}")
     return found, problems
