@@ -257,3 +257,31 @@ def test_a_file_that_somebody_took_away_meanwhile_is_no_error(landed, monkeypatc
 def test_a_place_that_is_no_uri_is_refused(uri):
     with pytest.raises(ValueError, match="a URI like s3://bucket/folder"):
         Objects(uri)
+
+
+@pytest.mark.parametrize("folder", [".", "uploaded", "downloaded", "below/it", "linked"])
+def test_objects_in_the_landing_folder_are_refused(way, run_here, folder):
+    """The second upload would delete the only copy."""
+    (way.here / "linked").symlink_to(way.here)
+    way.land("c-1-000000.ndjson")
+    uri = f"{way.here.as_uri()}/{folder}"
+    for name in ("upload", "upload", "download"):
+        done = run_here(name, uri, "--landing", way.here, "--once")
+        assert done.exit_code == 1 and "share files: give a folder outside of it" in done.stderr
+    assert {path.name for path in way.here.iterdir()} == {"linked", "c-1-000000.ndjson"}
+
+
+@pytest.mark.parametrize("name, folder", [("upload", "uploading"), ("download", "uploading"), ("download", "downloaded")])
+def test_a_landing_folder_among_the_objects_on_their_way_is_refused(way, run_here, name, folder):
+    landing = way.bucket / folder
+    landing.mkdir(parents=True)
+    done = run_here(name, way.uri, "--landing", landing, "--once")
+    assert done.exit_code == 1 and "share files" in done.stderr and left(way.bucket) == []
+
+
+def test_kept_objects_are_downloaded_again_into_another_folder(landed, run_here, tmp_path):
+    landed.move("upload")
+    landed.move("download", keep=True)
+    again = tmp_path / "again"
+    assert run_here("download", f"{landed.uri}/downloaded", "--landing", again, "--once").exit_code == 0
+    assert len(list(again.glob("*.ndjson"))) == 4

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from inflight_tools.fleet.lock import take_lock
 from inflight_tools.fleet.transfer.names import ENDING, is_object, is_whole
+from inflight_tools.fleet.transfer.objects import STAGING
 
 KEPT = "downloaded"  # folder below that of the objects
 RECORD = ".downloaded.db"
@@ -27,14 +28,15 @@ class Damaged(Exception):
 
 class Download:
     """Downloads the landing files of `objects`, an Objects, into the folder `landing`. keep: move them into KEPT then,
-    rather than delete them. Others there are left alone, which `say` is told once. Raises Busy; OSError if the record
-    cannot be read."""
+    rather than delete them. Others there are left alone, which `say` is told once. Raises Busy; ValueError if
+    `objects` are in the landing folder; OSError if the record cannot be read."""
 
     name, done = "download", "downloaded"
 
     def __init__(self, landing, objects, keep, say):
         self._landing, self._objects, self._keep, self._say = Path(landing), objects, keep, say
         self._others = 0
+        objects.check_apart(landing, STAGING, KEPT)
         self._landing.mkdir(parents=True, exist_ok=True)
         busy = f"another `inflight fleet download` has the folder {landing}: stop it first"
         self._lock = take_lock(self._landing / ".download.lock", busy)

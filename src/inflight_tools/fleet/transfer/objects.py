@@ -6,6 +6,7 @@ written. So an object gets its name after it was read back, and whoever reads it
 
 import contextlib
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from inflight_tools.fleet.spark.storage import arrow_files
@@ -55,6 +56,16 @@ class Objects:
             raise ValueError(f"{uri}: a URI like s3://bucket/folder")
         self._is_s3 = parts.scheme in ("s3", "s3a")
         self._files = None
+
+    def check_apart(self, landing, *below):
+        """Raises ValueError if this is a folder of this machine in which landing files would be taken for objects, or
+        objects for landing files: the folder `landing` or one below it, or if `landing` is in one of the folders `below`.
+        There a file would be its own copy, and be deleted as such."""
+        if self._is_s3:
+            return
+        here, landing = Path(arrow_files(self.uri)[1]).resolve(), Path(landing).resolve()
+        if here.is_relative_to(landing) or any(landing.is_relative_to(here / name) for name in below):
+            raise ValueError(f"{self.uri} and the landing folder {landing} share files: give a folder outside of it")
 
     def _call(self, work, *words):
         """Calls work(file system, folder, ...)."""

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from inflight_tools.fleet.lock import take_lock
 from inflight_tools.fleet.transfer.names import ENDING, object_name
+from inflight_tools.fleet.transfer.objects import STAGING
 
 KEPT = "uploaded"  # folder in the landing folder
 
 
 class Upload:
     """Uploads the finished landing files in the folder `landing` to `objects`, an Objects. keep: move them into KEPT
-    then, rather than delete them. Raises Busy."""
+    then, rather than delete them. Raises Busy; ValueError if `objects` are in the landing folder."""
 
     name, done = "upload", "uploaded"
 
@@ -23,6 +24,7 @@ class Upload:
         self._landing, self._objects, self._keep = Path(landing), objects, keep
         if not self._landing.is_dir():
             raise FileNotFoundError(f"there is no folder {landing}: has `inflight fleet collect` run?")
+        objects.check_apart(landing, STAGING)
         busy = f"another `inflight fleet upload` has the folder {landing}: stop it first"
         self._lock = take_lock(self._landing / ".upload.lock", busy)
         if keep:
