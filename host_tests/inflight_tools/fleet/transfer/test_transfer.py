@@ -285,3 +285,43 @@ def test_kept_objects_are_downloaded_again_into_another_folder(landed, run_here,
     again = tmp_path / "again"
     assert run_here("download", f"{landed.uri}/downloaded", "--landing", again, "--once").exit_code == 0
     assert len(list(again.glob("*.ndjson"))) == 4
+
+
+def once(side):
+    """Moves the present files. Returns the Figures."""
+    loop = Loop(side, lambda text: None, lambda figures: None)
+    loop.once(threading.Event())
+    return loop.figures
+
+
+@pytest.mark.parametrize("step", ["record", "rename"])
+def test_a_file_whose_rename_or_record_fails_comes_before_the_later_ones(landed, monkeypatch, step):
+    """The record has its name by then: in the case of "record" the error came although the name was written."""
+    landed.move("upload")
+    side, failures, order = landed.side("download"), iter([True]), []
+    rename, record = Path.rename, side._record
+
+    def renamed(path, to):
+        if step == "rename" and next(failures, False):
+            raise OSError("Input/output error")
+        order.append(to.name.partition(".")[0])
+        return rename(path, to)
+
+    class Record:
+        close = record.close
+
+        def execute(self, statement, *words):
+            done = record.execute(statement, *words)
+            if step == "record" and statement.startswith("INSERT") and next(failures, False):
+                raise sqlite3.OperationalError("disk I/O error")
+            return done
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    side._record = Record()
+    with pytest.raises(OSError, match="error"):
+        once(side)
+    assert order == [] and len(left(landed.bucket)) == 4
+    assert once(side).files == 4
+    side.close()
+    assert order == [name.removesuffix(".ndjson") for name in FILES]
+    assert landed.arrived() == FILES and left(landed.bucket) == []

@@ -4,7 +4,7 @@ Each object becomes a landing file exactly once, although Spark moves files away
 - It is written to a hidden file first, and compared with its name.
 - Its name goes into a database, the record, in one durable transaction. From then on it counts as downloaded.
 - The hidden file gets its final name, and the object is deleted, or moved into KEPT. After a kill in between, the next
-  start finishes both: a hidden file whose name is in the record gets its final name, and an object whose name is there
+  start finishes both, and so does the next attempt after an error: a hidden file whose name is in the record gets its final name, and an object whose name is there
   is not downloaded again.
 """
 
@@ -75,23 +75,31 @@ class Download:
     def move(self, name):
         """Returns the bytes downloaded; None if it was downloaded before, or if the object is gone. Raises Damaged, and
         as Objects do."""
-        content = None
+        size, part = None, self._part(name)
         if not self._has(name):
             try:
                 content = self._objects.read(name)
             except FileNotFoundError:
                 return None
-            self._store(name, content)
+            self._check(name, content)
+            self._store(part, name, content)
+        if part.exists():  # also if an error came between the record and here
+            size = part.stat().st_size
+            self._finish(part, name)
         self._release(name)
-        return None if content is None else len(content)
+        return size
 
-    def _store(self, name, content):
+    def _part(self, name):
+        return self._landing / f".{name}{_PART}"
+
+    def _check(self, name, content):
         if not is_whole(name, content):
             raise Damaged(
                 f"{self._objects.uri}/{name} is not what was uploaded: its SHA-256 is not that in its name. Upload the "
                 "file again, or remove the object"
             )
-        part = self._landing / f".{name}{_PART}"
+
+    def _store(self, part, name, content):
         with part.open("wb") as file:
             file.write(content)
             file.flush()
@@ -101,7 +109,6 @@ class Download:
             self._record.execute("INSERT INTO downloaded VALUES (?)", (name,))
         except sqlite3.Error as e:  # the disk is full
             raise OSError(f"the record {self._landing / RECORD} cannot be written: {e}") from None
-        self._finish(part, name)
 
     def _finish(self, part, name):
         part.rename(self._landing / name)
