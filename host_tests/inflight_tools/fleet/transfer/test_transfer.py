@@ -1,5 +1,6 @@
 """Uploading and downloading, with a folder in the place of a bucket."""
 
+import errno
 import itertools
 import os
 import sqlite3
@@ -10,8 +11,8 @@ import pytest
 
 from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.transfer import download
-from inflight_tools.fleet.transfer.download import Damaged
 from inflight_tools.fleet.transfer.loop import Loop
+from inflight_tools.fleet.transfer.names import Blocked, object_name
 from inflight_tools.fleet.transfer.objects import Objects
 
 FILES = {f"{name}-1-00000{n}.ndjson": f"{name} {n}\n" for name in "cd" for n in range(2)}
@@ -163,7 +164,7 @@ def test_an_object_that_is_not_whole_holds_up_its_collector_alone(landed):
     (damaged,) = landed.bucket.glob("c-1-000000*")
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-1])
-    with pytest.raises(Damaged, match=r"c-1-000000\.\w+\.ndjson is not what was uploaded: .* Upload the file again"):
+    with pytest.raises(Blocked, match=r"c-1-000000\.\w+\.ndjson is not what was uploaded: .* Upload the file again"):
         landed.move("download")
     assert landed.arrived() == {name: text for name, text in FILES.items() if name.startswith("d")}
     damaged.write_bytes(whole)
@@ -271,7 +272,9 @@ def test_objects_in_the_landing_folder_are_refused(way, run_here, folder):
     assert {path.name for path in way.here.iterdir()} == {"linked", "c-1-000000.ndjson"}
 
 
-@pytest.mark.parametrize("name, folder", [("upload", "uploading"), ("download", "uploading"), ("download", "downloaded")])
+@pytest.mark.parametrize(
+    "name, folder", [("upload", "uploading"), ("download", "uploading"), ("download", "downloaded")]
+)
 def test_a_landing_folder_among_the_objects_on_their_way_is_refused(way, run_here, name, folder):
     landing = way.bucket / folder
     landing.mkdir(parents=True)
@@ -325,3 +328,84 @@ def test_a_file_whose_rename_or_record_fails_comes_before_the_later_ones(landed,
     side.close()
     assert order == [name.removesuffix(".ndjson") for name in FILES]
     assert landed.arrived() == FILES and left(landed.bucket) == []
+
+
+NOT_UTF8 = os.fsdecode(b"b\xff-1-000000.ndjson")
+CONTROL = "b\nb-1-000000.ndjson"
+LONG = "x" * 200 + "-1-000000.ndjson"  # a file may have this name, but not an object
+
+
+NO_OBJECT = {
+    NOT_UTF8: r"b\\udcff-1-\S+ is not UTF-8; rename the file",
+    CONTROL: r"b\\nb-1-\S+ has control characters; rename the file",
+    LONG: r"x-1-\S+ is too long by \d+ bytes; rename the file",
+}
+
+
+@pytest.mark.parametrize("name", NO_OBJECT, ids=["not_utf8", "control", "long"])
+def test_a_name_that_no_object_can_have_holds_up_its_collector_alone(landed, name):
+    later = name.replace("000000", "000001")
+    for file in (name, later):
+        landed.land(file)
+    with pytest.raises(Blocked, match=NO_OBJECT[name]):
+        landed.move("upload")
+    landed.move("download")
+    assert landed.arrived() == FILES
+    assert {path.name for path in left(landed.here)} - {".upload.lock"} == {name, later}
+
+
+def test_a_service_goes_on_beside_a_name_that_is_not_utf8(landed):
+    landed.land(NOT_UTF8)
+    stopping = threading.Event()
+    stopping.wait = lambda seconds: stopping.set()
+    side = landed.side("upload")
+    loop = Loop(side, landed.said.append, lambda figures: None)
+    loop.run(stopping, 77)
+    side.close()
+    assert (loop.figures.files, loop.figures.errors) == (4, 1)
+    assert "\n".join(landed.said).encode().endswith(b"is not UTF-8; rename the file; retrying")
+
+
+def test_a_file_that_cannot_be_read_holds_up_its_collector_alone(landed, monkeypatch):
+    read = Path.read_bytes
+
+    def refused(path):
+        if path.name == "c-1-000000.ndjson":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return read(path)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(Path, "read_bytes", refused)
+        with pytest.raises(Blocked, match=r"the file 'c-1-000000\.ndjson' cannot be read: Permission denied"):
+            landed.move("upload")
+    landed.move("download")
+    assert landed.arrived() == {name: text for name, text in FILES.items() if name.startswith("d")}
+    assert landed.move("upload").files == 2
+
+
+def test_a_file_that_is_taken_away_while_files_are_listed_is_no_error(landed, monkeypatch):
+    scandir = os.scandir
+
+    class Entry:
+        def __init__(self, entry):
+            self._entry, self.name, self.stat = entry, entry.name, entry.stat
+
+        def is_file(self):
+            found = self._entry.is_file()
+            if self.name == "c-1-000000.ndjson":
+                os.remove(self._entry.path)
+            return found
+
+    def taken(folder):
+        return [Entry(entry) for entry in scandir(folder)]
+
+    monkeypatch.setattr(os, "scandir", taken)
+    assert landed.move("upload").files == 3
+
+
+def test_an_object_with_a_line_feed_in_its_name_is_downloaded(way):
+    """Earlier versions have uploaded such files."""
+    way.bucket.mkdir()
+    (way.bucket / object_name("a\nb-1-000000.ndjson", b"line\n")).write_text("line\n")
+    assert way.move("download").files == 1
+    assert way.arrived() == {"a\nb-1-000000.ndjson": "line\n"} and left(way.bucket) == []

@@ -4,8 +4,8 @@ Each object becomes a landing file exactly once, although Spark moves files away
 - It is written to a hidden file first, and compared with its name.
 - Its name goes into a database, the record, in one durable transaction. From then on it counts as downloaded.
 - The hidden file gets its final name, and the object is deleted, or moved into KEPT. After a kill in between, the next
-  start finishes both, and so does the next attempt after an error: a hidden file whose name is in the record gets its final name, and an object whose name is there
-  is not downloaded again.
+  start finishes both, and so does the next attempt after an error: a hidden file whose name is in the record gets its
+  final name, and an object whose name is there is not downloaded again.
 """
 
 import contextlib
@@ -14,16 +14,11 @@ import sqlite3
 from pathlib import Path
 
 from inflight_tools.fleet.lock import take_lock
-from inflight_tools.fleet.transfer.names import ENDING, is_object, is_whole
+from inflight_tools.fleet.transfer.names import ENDING, PART, Blocked, is_object, is_whole, part_name
 from inflight_tools.fleet.transfer.objects import STAGING
 
 KEPT = "downloaded"  # folder below that of the objects
 RECORD = ".downloaded.db"
-_PART = ".part"
-
-
-class Damaged(Exception):
-    """An object is not what was uploaded."""
 
 
 class Download:
@@ -53,8 +48,8 @@ class Download:
         self._record.execute("CREATE TABLE IF NOT EXISTS downloaded (name TEXT PRIMARY KEY) WITHOUT ROWID")
 
     def _recover(self):
-        for part in self._landing.glob(f".*{ENDING}{_PART}"):
-            name = part.name[1 : -len(_PART)]
+        for part in self._landing.glob(f".*{ENDING}{PART}"):
+            name = part.name[1 : -len(PART)]
             if self._has(name):
                 self._finish(part, name)
             else:
@@ -73,9 +68,9 @@ class Download:
         return ours
 
     def move(self, name):
-        """Returns the bytes downloaded; None if it was downloaded before, or if the object is gone. Raises Damaged, and
-        as Objects do."""
-        size, part = None, self._part(name)
+        """Returns the bytes downloaded; None if it was downloaded before, or if the object is gone. Raises Blocked if
+        it is not what was uploaded, and as Objects do."""
+        size, part = None, self._landing / part_name(name)
         if not self._has(name):
             try:
                 content = self._objects.read(name)
@@ -89,12 +84,9 @@ class Download:
         self._release(name)
         return size
 
-    def _part(self, name):
-        return self._landing / f".{name}{_PART}"
-
     def _check(self, name, content):
         if not is_whole(name, content):
-            raise Damaged(
+            raise Blocked(
                 f"{self._objects.uri}/{name} is not what was uploaded: its SHA-256 is not that in its name. Upload the "
                 "file again, or remove the object"
             )

@@ -3,8 +3,7 @@
 import random
 import time
 
-from inflight_tools.fleet.transfer.download import Damaged
-from inflight_tools.fleet.transfer.names import collector, in_order
+from inflight_tools.fleet.transfer.names import Blocked, collector, in_order
 
 _BACKOFF_S = 1, 60  # shortest and longest
 _REPORT_S = 10
@@ -37,7 +36,7 @@ class Loop:
         self._backoff = _BACKOFF_S[0]
 
     def once(self, stopping):
-        """Moves the files that are present, until `stopping` is set. Raises Refused; OSError, Damaged: not all were
+        """Moves the files that are present, until `stopping` is set. Raises Refused; OSError, Blocked: not all were
         moved."""
         try:
             self._pass(stopping)
@@ -50,7 +49,7 @@ class Loop:
         while not stopping.is_set():
             try:
                 self._pass(stopping)
-            except (OSError, Damaged) as e:
+            except (OSError, Blocked) as e:
                 self._failed(e)
                 stopping.wait(self._backoff * random.uniform(0.5, 1))
                 self._backoff = min(2 * self._backoff, _BACKOFF_S[1])
@@ -71,25 +70,25 @@ class Loop:
         self._error = kind
 
     def _pass(self, stopping):
-        """A damaged file holds up those of its collector, and no others."""
+        """A file that is blocked holds up those of its collector, and no others."""
         waiting = self.figures.waiting = in_order(self._side.names)
-        damaged = {}
+        blocked = {}
         for name in list(waiting):
             if stopping.is_set():
                 return
-            if (writer := collector(name)) in damaged:
+            if (writer := collector(name)) in blocked:
                 continue
             try:
                 size = self._side.move(name)
-            except Damaged as e:
-                damaged[writer] = e
+            except Blocked as e:
+                blocked[writer] = e
                 continue
             del waiting[name]
             if size is not None:
                 self.figures.moved(size)
             self._report()
-        if damaged:
-            raise next(iter(damaged.values()))
+        if blocked:
+            raise next(iter(blocked.values()))
 
     def _report(self, at_once=False):
         if self.figures.files > self._told and (at_once or time.monotonic() >= self._next):

@@ -59,8 +59,8 @@ class Objects:
 
     def check_apart(self, landing, *below):
         """Raises ValueError if this is a folder of this machine in which landing files would be taken for objects, or
-        objects for landing files: the folder `landing` or one below it, or if `landing` is in one of the folders `below`.
-        There a file would be its own copy, and be deleted as such."""
+        objects for landing files: the folder `landing` or one below it, or if `landing` is in one of the folders
+        `below`. There a file would be its own copy, and be deleted as such."""
         if self._is_s3:
             return
         here, landing = Path(arrow_files(self.uri)[1]).resolve(), Path(landing).resolve()

@@ -4,11 +4,12 @@ A file is read, and written as one object: see objects.py. Only then is it delet
 kill before that, the next start uploads it to the same object again: see names.py.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
 from inflight_tools.fleet.lock import take_lock
-from inflight_tools.fleet.transfer.names import ENDING, object_name
+from inflight_tools.fleet.transfer.names import ENDING, Blocked, check_name, object_name
 from inflight_tools.fleet.transfer.objects import STAGING
 
 KEPT = "uploaded"  # folder in the landing folder
@@ -33,20 +34,26 @@ class Upload:
     def names(self):
         """{name: bytes}. A storage that refuses is told even if there is nothing to upload."""
         self._objects.open()
-        return {
-            entry.name: entry.stat().st_size
-            for entry in os.scandir(self._landing)
-            if entry.name.endswith(ENDING) and not entry.name.startswith(".") and entry.is_file()
-        }
+        found = {}
+        for entry in os.scandir(self._landing):
+            with contextlib.suppress(FileNotFoundError):  # taken away meanwhile
+                if entry.name.endswith(ENDING) and not entry.name.startswith(".") and entry.is_file():
+                    found[entry.name] = entry.stat().st_size
+        return found
 
     def move(self, name):
-        """Returns the bytes uploaded; None if somebody has taken the file away. Raises as Objects do."""
+        """Returns the bytes uploaded; None if somebody has taken the file away. Raises Blocked if it cannot be read, or
+        not have such a name, and as Objects do."""
         path = self._landing / name
         try:
             content = path.read_bytes()
         except FileNotFoundError:
             return None
-        self._objects.write(object_name(name, content), content)
+        except OSError as e:
+            raise Blocked(f"the file {name!a} cannot be read: {e.strerror}") from None
+        to = object_name(name, content)
+        check_name(to)
+        self._objects.write(to, content)
         if self._keep:
             path.replace(self._landing / KEPT / name)
         else:
