@@ -409,3 +409,39 @@ def test_an_object_with_a_line_feed_in_its_name_is_downloaded(way):
     (way.bucket / object_name("a\nb-1-000000.ndjson", b"line\n")).write_text("line\n")
     assert way.move("download").files == 1
     assert way.arrived() == {"a\nb-1-000000.ndjson": "line\n"} and left(way.bucket) == []
+
+
+def waits_of(way, name, passes):
+    """The pauses in s of so many passes of a service that looks for files every 77 s."""
+    stopping, waits = threading.Event(), []
+
+    def wait(seconds):
+        waits.append(seconds)
+        if len(waits) == passes:
+            stopping.set()
+
+    stopping.wait = wait
+    side = way.side(name)
+    Loop(side, way.said.append, lambda figures: None).run(stopping, 77)
+    side.close()
+    return waits
+
+
+def test_an_object_that_is_not_whole_does_not_slow_the_others_down(landed):
+    landed.move("upload")
+    (damaged,) = landed.bucket.glob("c-1-000000*")
+    damaged.write_text("half")
+    assert waits_of(landed, "download", 5) == [77] * 5
+    assert len(landed.said) == 1 and "is not what was uploaded" in landed.said[0]
+
+
+def test_each_new_error_is_said_once(way, monkeypatch):
+    """Also if it is of the kind of the one before. A time in its text makes no new error."""
+    errors = iter(["no A after 1 ms", "no A after 20 ms", "no B", "no B", "no A after 3 ms"])
+
+    def fail(_):
+        raise OSError(next(errors))
+
+    monkeypatch.setattr(Objects, "names", fail)
+    waits_of(way, "download", 5)
+    assert way.said == [f"{text}; retrying" for text in ("no A after 1 ms", "no B", "no A after 3 ms")]
