@@ -114,20 +114,7 @@ def killed(way, name, keep, at, monkeypatch):
         finally:
             if side:
                 side.close()  # the lock, as the kernel does
-            else:
-                release(way)
     return False
-
-
-def release(way):
-    """Closes the lock of a side that was killed while it was made."""
-    for fd in Path("/proc/self/fd").iterdir():
-        try:
-            target = os.readlink(fd)
-        except OSError:
-            continue
-        if target.startswith((str(way.here), str(way.there))) and target.endswith(".lock"):
-            os.close(int(fd.name))
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -220,6 +207,20 @@ def test_a_record_that_is_damaged_is_an_error(way):
     (way.there / download.RECORD).write_bytes(b"not a database" * 1000)
     with pytest.raises(OSError, match=r"the record .*\.downloaded\.db cannot be used: file is not a database"):
         way.side("download")
+
+
+@pytest.mark.parametrize("name", ["upload", "download"])
+def test_what_cannot_be_started_leaves_nothing_open(way, name):
+    """So the next attempt, in the same process, may have the lock."""
+    blocking = way.here / "uploaded" if name == "upload" else way.there / download.RECORD
+    blocking.parent.mkdir(exist_ok=True)
+    blocking.write_bytes(b"not a database" * 1000)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError):
+        way.side(name, keep=True)
+    assert os.listdir("/proc/self/fd") == before
+    blocking.unlink()
+    way.side(name, keep=True).close()
 
 
 def test_after_a_failure_it_goes_on(landed, monkeypatch):

@@ -34,18 +34,26 @@ class Download:
         objects.check_apart(landing, STAGING, KEPT)
         self._landing.mkdir(parents=True, exist_ok=True)
         busy = f"another `inflight fleet download` has the folder {landing}: stop it first"
-        self._lock = take_lock(self._landing / ".download.lock", busy)
-        self._folder = os.open(self._landing, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            self._open_record()
-        except sqlite3.DatabaseError as e:
-            raise OSError(f"the record {self._landing / RECORD} cannot be used: {e}") from None
-        self._recover()
+        with contextlib.ExitStack() as opened:
+            opened.callback(os.close, take_lock(self._landing / ".download.lock", busy))
+            self._folder = os.open(self._landing, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, self._folder)
+            try:
+                self._open_record(opened)
+            except sqlite3.DatabaseError as e:
+                raise OSError(f"the record {self._landing / RECORD} cannot be used: {e}") from None
+            self._recover()
+            self._opened = opened.pop_all()
 
-    def _open_record(self):
+    def _open_record(self, opened):
         self._record = sqlite3.connect(self._landing / RECORD, isolation_level=None)
+        opened.callback(self._close_record)
         self._record.execute("PRAGMA synchronous = EXTRA")  # durable when execute() returns
         self._record.execute("CREATE TABLE IF NOT EXISTS downloaded (name TEXT PRIMARY KEY) WITHOUT ROWID")
+
+    def _close_record(self):
+        with contextlib.suppress(sqlite3.Error):
+            self._record.close()
 
     def _recover(self):
         for part in self._landing.glob(f".*{ENDING}{PART}"):
@@ -113,7 +121,4 @@ class Download:
             self._objects.delete(name)
 
     def close(self):
-        with contextlib.suppress(sqlite3.Error):
-            self._record.close()
-        os.close(self._folder)
-        os.close(self._lock)
+        self._opened.close()

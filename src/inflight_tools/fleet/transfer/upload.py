@@ -26,10 +26,10 @@ class Upload:
         if not self._landing.is_dir():
             raise FileNotFoundError(f"there is no folder {landing}: has `inflight fleet collect` run?")
         objects.check_apart(landing, STAGING)
-        busy = f"another `inflight fleet upload` has the folder {landing}: stop it first"
-        self._lock = take_lock(self._landing / ".upload.lock", busy)
         if keep:
             (self._landing / KEPT).mkdir(exist_ok=True)
+        busy = f"another `inflight fleet upload` has the folder {landing}: stop it first"
+        self._lock = take_lock(self._landing / ".upload.lock", busy)
 
     def names(self):
         """{name: bytes}. A storage that refuses is told even if there is nothing to upload."""
