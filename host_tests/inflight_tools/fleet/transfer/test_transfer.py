@@ -446,3 +446,36 @@ def test_each_new_error_is_said_once(way, monkeypatch):
     monkeypatch.setattr(Objects, "names", fail)
     waits_of(way, "download", 5)
     assert way.said == [f"{text}; retrying" for text in ("no A after 1 ms", "no B", "no A after 3 ms")]
+
+
+@pytest.mark.parametrize("uri", [
+    "s3://fleet/a b", "s3://fleet/a#b", "s3://fleet/ü", "s3://fleet/100%", "file:///a#b", "file:///a?b", "file:///a\nb",
+])  # fmt: skip
+def test_a_uri_that_must_be_percent_encoded_is_refused(uri):
+    """Arrow would leave out what is behind # and ?"""
+    with pytest.raises(ValueError, match="percent-encode what a URI cannot have there: %20 for a space") as refused:
+        Objects(uri)
+    assert str(refused.value).startswith(uri)
+
+
+def test_a_uri_that_is_percent_encoded_is_a_folder(landed, tmp_path):
+    landed.bucket = tmp_path / "a#b? ü"
+    landed.uri = landed.bucket.as_uri()
+    assert "%23b%3F%20%C3%BC" in landed.uri
+    assert landed.move("upload").files == len(list(landed.bucket.glob("*.ndjson"))) == 4
+
+
+@pytest.mark.parametrize("uri", [
+    "s3://me:hush@fleet/a b", "s3://me:hu/sh@fleet/a", "s3a://me:hush@fleet/a?nonsense=1",
+    "nonsense://me:hush@fleet/a", "file://me:hush@fleet/a",
+])  # fmt: skip
+def test_credentials_are_in_no_message(run_here, way, uri):
+    for name in ("upload", "download"):
+        done = run_here(name, uri, "--landing", way.here, "--once")
+        assert done.exit_code == 1 and "://fleet/a" in done.stderr
+        assert not any(word in done.output + done.stderr for word in ("me:", "hu", "allow_delayed_open"))
+
+
+def test_the_uri_in_messages_is_the_one_without_credentials():
+    assert Objects("s3://me:hush@fleet/a@b/").uri == "s3://fleet/a@b"
+    assert Objects("s3://fleet/a:b@c").uri == "s3://fleet/a:b@c"
