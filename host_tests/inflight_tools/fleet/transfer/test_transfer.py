@@ -333,13 +333,13 @@ def test_a_file_whose_rename_or_record_fails_comes_before_the_later_ones(landed,
 
 NOT_UTF8 = os.fsdecode(b"b\xff-1-000000.ndjson")
 CONTROL = "b\nb-1-000000.ndjson"
-LONG = "x" * 200 + "-1-000000.ndjson"  # a file may have this name, but not an object
+LONG = "x-1-000000.ndjson".rjust(185, "x")  # a file may have this name, but not an object
 
 
 NO_OBJECT = {
     NOT_UTF8: r"b\\udcff-1-\S+ is not UTF-8; rename the file",
     CONTROL: r"b\\nb-1-\S+ has control characters; rename the file",
-    LONG: r"x-1-\S+ is too long by \d+ bytes; rename the file",
+    LONG: r"x-1-\S+ is too long; rename the file",
 }
 
 
@@ -353,6 +353,13 @@ def test_a_name_that_no_object_can_have_holds_up_its_collector_alone(landed, nam
     landed.move("download")
     assert landed.arrived() == FILES
     assert {path.name for path in left(landed.here)} - {".upload.lock"} == {name, later}
+
+
+def test_the_longest_name_arrives(way):
+    way.land(LONG[1:])
+    way.move("upload")
+    way.move("download")
+    assert way.arrived() == {LONG[1:]: "line\n"}
 
 
 def test_a_service_goes_on_beside_a_name_that_is_not_utf8(landed):
@@ -479,3 +486,22 @@ def test_credentials_are_in_no_message(run_here, way, uri):
 def test_the_uri_in_messages_is_the_one_without_credentials():
     assert Objects("s3://me:hush@fleet/a@b/").uri == "s3://fleet/a@b"
     assert Objects("s3://fleet/a:b@c").uri == "s3://fleet/a:b@c"
+
+
+def test_a_copy_on_this_machine_is_durable_before_the_file_is_deleted(way, monkeypatch):
+    steps, fsync, unlink = [], os.fsync, Path.unlink
+
+    def synced(fd):
+        fsync(fd)
+        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        steps.append(str(path.relative_to(way.bucket)).partition(".")[0])
+
+    def unlinked(path, **options):
+        steps.append("deleted")
+        unlink(path, **options)
+
+    way.land("c-1-000000.ndjson")
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "unlink", unlinked)
+    way.move("upload")
+    assert steps == ["uploading/c-1-000000", "", "deleted"]

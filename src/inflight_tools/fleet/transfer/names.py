@@ -42,7 +42,7 @@ def check_name(name):
     if _CONTROL.search(name):
         raise Blocked(f"the object name {name!a} has control characters; rename the file")
     if size > _LONGEST:
-        raise Blocked(f"the object name {name} is too long by {size - _LONGEST} bytes; rename the file")
+        raise Blocked(f"the object name {name} is too long; rename the file")
 
 
 def is_object(name):

@@ -5,6 +5,7 @@ written. So an object gets its name after it was read back, and whoever reads it
 """
 
 import contextlib
+import os
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -160,7 +161,7 @@ class Objects:
 
     def write(self, name, content):
         """Writes an object into the folder STAGING, reads it again, and moves it. So nobody sees it, or takes it away,
-        before that. Raises OSError if what was read is not the `content`."""
+        before that. It is durable then. Raises OSError if what was read is not the `content`."""
         self._call(self._write, f"{STAGING}/{name}", name, content)
 
     def _write(self, staged, name, content):
@@ -169,7 +170,18 @@ class Objects:
             file.write(content)
         if self._read(staged) != content:
             raise OSError(f"{self.uri}/{staged} is not what was written there")
+        self._sync(self._path(staged))
         self._files.move(self._path(staged), self._path(name))
+        self._sync(self._folder)
+
+    def _sync(self, path):
+        """Makes a file or a folder of this machine durable, as S3 does with an object by itself."""
+        if self._is_here:
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def _make(self, folder):
         if not self._is_s3:  # which has no folders
