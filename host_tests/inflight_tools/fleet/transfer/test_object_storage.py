@@ -114,13 +114,17 @@ class Landing(threading.Thread):
 
     def run(self):
         for number in range(FILES):
-            for name, folder in self._folders.items():
-                size = LARGE if number % 10 == 3 else self._dice.randrange(1, 200_000)
-                file, content = f"{name}-1760000000000-{number:06}.ndjson", self._dice.randbytes(size)
-                (folder / f".{file}").write_bytes(content)
-                (folder / f".{file}").rename(folder / file)
-                self.landed[file] = content
+            self.land(number)
             time.sleep(self._dice.uniform(0, 1))  # a random time, not a synchronisation
+
+    def land(self, number):
+        """The file of that number of each collector."""
+        for name, folder in self._folders.items():
+            size = LARGE if number % 10 == 3 else self._dice.randrange(1, 200_000)
+            file, content = f"{name}-1760000000000-{number:06}.ndjson", self._dice.randbytes(size)
+            (folder / f".{file}").write_bytes(content)
+            self.landed[file] = content
+            (folder / f".{file}").rename(folder / file)
 
 
 class Reader(threading.Thread):
@@ -168,10 +172,13 @@ def test_uploads_and_downloads_are_killed_repeatedly_and_the_network_is_cut(s3, 
                 cable.join()
         landing.join()
         last = [start(*way)() for way in ways]
+        landing.land(FILES)  # only commands that have started move these, and only such end by themselves
         left = (*folders.values(), there)
 
         def all_moved():
-            return not (objects(place) or any(path for folder in left for path in folder.glob("*.ndjson")))
+            return reader.taken.keys() == landing.landed.keys() and not (
+                objects(place) or any(path for folder in left for path in folder.glob("*.ndjson"))
+            )
 
         wait_for(all_moved, PATIENCE_S, lambda: [command.output()[-1000:] for command in last])
         assert [command.end() for command in last] == [0, 0, 0]

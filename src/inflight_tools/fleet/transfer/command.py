@@ -9,8 +9,8 @@ import typer
 from inflight_tools.failure import print_failure
 from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.monitoring.option import serve_metrics
-from inflight_tools.fleet.transfer.download import Damaged
 from inflight_tools.fleet.transfer.loop import Loop
+from inflight_tools.fleet.transfer.names import Blocked
 from inflight_tools.fleet.transfer.objects import Objects, Refused
 
 EVERY = typer.Option(10, min=0.1, help="seconds from one look for files to the next")
@@ -52,6 +52,6 @@ def move(make, uri, stopping, say, console, once, every, as_json, metrics):
                 loop.once(stopping)
             else:
                 loop.run(stopping, every)
-    except (ValueError, OSError, Busy, Refused, Damaged) as e:
+    except (ValueError, OSError, Busy, Refused, Blocked) as e:
         print_failure(console, str(e).partition("\n")[0][:500] or type(e).__name__)
         raise typer.Exit(1) from None

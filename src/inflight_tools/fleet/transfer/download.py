@@ -4,8 +4,8 @@ Each object becomes a landing file exactly once, although Spark moves files away
 - It is written to a hidden file first, and compared with its name.
 - Its name goes into a database, the record, in one durable transaction. From then on it counts as downloaded.
 - The hidden file gets its final name, and the object is deleted, or moved into KEPT. After a kill in between, the next
-  start finishes both: a hidden file whose name is in the record gets its final name, and an object whose name is there
-  is not downloaded again.
+  start finishes both, and so does the next attempt after an error: a hidden file whose name is in the record gets its
+  final name, and an object whose name is there is not downloaded again.
 """
 
 import contextlib
@@ -14,45 +14,50 @@ import sqlite3
 from pathlib import Path
 
 from inflight_tools.fleet.lock import take_lock
-from inflight_tools.fleet.transfer.names import ENDING, is_object, is_whole
+from inflight_tools.fleet.transfer.names import ENDING, PART, Blocked, is_object, is_whole, part_name
+from inflight_tools.fleet.transfer.objects import STAGING
 
 KEPT = "downloaded"  # folder below that of the objects
 RECORD = ".downloaded.db"
-_PART = ".part"
-
-
-class Damaged(Exception):
-    """An object is not what was uploaded."""
 
 
 class Download:
     """Downloads the landing files of `objects`, an Objects, into the folder `landing`. keep: move them into KEPT then,
-    rather than delete them. Others there are left alone, which `say` is told once. Raises Busy; OSError if the record
-    cannot be read."""
+    rather than delete them. Others there are left alone, which `say` is told once. Raises Busy; ValueError if
+    `objects` are in the landing folder; OSError if the record cannot be read."""
 
     name, done = "download", "downloaded"
 
     def __init__(self, landing, objects, keep, say):
         self._landing, self._objects, self._keep, self._say = Path(landing), objects, keep, say
         self._others = 0
+        objects.check_apart(landing, STAGING, KEPT)
         self._landing.mkdir(parents=True, exist_ok=True)
         busy = f"another `inflight fleet download` has the folder {landing}: stop it first"
-        self._lock = take_lock(self._landing / ".download.lock", busy)
-        self._folder = os.open(self._landing, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            self._open_record()
-        except sqlite3.DatabaseError as e:
-            raise OSError(f"the record {self._landing / RECORD} cannot be used: {e}") from None
-        self._recover()
+        with contextlib.ExitStack() as opened:
+            opened.callback(os.close, take_lock(self._landing / ".download.lock", busy))
+            self._folder = os.open(self._landing, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, self._folder)
+            try:
+                self._open_record(opened)
+            except sqlite3.DatabaseError as e:
+                raise OSError(f"the record {self._landing / RECORD} cannot be used: {e}") from None
+            self._recover()
+            self._opened = opened.pop_all()
 
-    def _open_record(self):
+    def _open_record(self, opened):
         self._record = sqlite3.connect(self._landing / RECORD, isolation_level=None)
+        opened.callback(self._close_record)
         self._record.execute("PRAGMA synchronous = EXTRA")  # durable when execute() returns
         self._record.execute("CREATE TABLE IF NOT EXISTS downloaded (name TEXT PRIMARY KEY) WITHOUT ROWID")
 
+    def _close_record(self):
+        with contextlib.suppress(sqlite3.Error):
+            self._record.close()
+
     def _recover(self):
-        for part in self._landing.glob(f".*{ENDING}{_PART}"):
-            name = part.name[1 : -len(_PART)]
+        for part in self._landing.glob(f".*{ENDING}{PART}"):
+            name = part.name[1 : -len(PART)]
             if self._has(name):
                 self._finish(part, name)
             else:
@@ -71,25 +76,30 @@ class Download:
         return ours
 
     def move(self, name):
-        """Returns the bytes downloaded; None if it was downloaded before, or if the object is gone. Raises Damaged, and
-        as Objects do."""
-        content = None
+        """Returns the bytes downloaded; None if it was downloaded before, or if the object is gone. Raises Blocked if
+        it is not what was uploaded, and as Objects do."""
+        size, part = None, self._landing / part_name(name)
         if not self._has(name):
             try:
                 content = self._objects.read(name)
             except FileNotFoundError:
                 return None
-            self._store(name, content)
+            self._check(name, content)
+            self._store(part, name, content)
+        if part.exists():  # also if an error came between the record and here
+            size = part.stat().st_size
+            self._finish(part, name)
         self._release(name)
-        return None if content is None else len(content)
+        return size
 
-    def _store(self, name, content):
+    def _check(self, name, content):
         if not is_whole(name, content):
-            raise Damaged(
+            raise Blocked(
                 f"{self._objects.uri}/{name} is not what was uploaded: its SHA-256 is not that in its name. Upload the "
                 "file again, or remove the object"
             )
-        part = self._landing / f".{name}{_PART}"
+
+    def _store(self, part, name, content):
         with part.open("wb") as file:
             file.write(content)
             file.flush()
@@ -99,7 +109,6 @@ class Download:
             self._record.execute("INSERT INTO downloaded VALUES (?)", (name,))
         except sqlite3.Error as e:  # the disk is full
             raise OSError(f"the record {self._landing / RECORD} cannot be written: {e}") from None
-        self._finish(part, name)
 
     def _finish(self, part, name):
         part.rename(self._landing / name)
@@ -112,7 +121,4 @@ class Download:
             self._objects.delete(name)
 
     def close(self):
-        with contextlib.suppress(sqlite3.Error):
-            self._record.close()
-        os.close(self._folder)
-        os.close(self._lock)
+        self._opened.close()

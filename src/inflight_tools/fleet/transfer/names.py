@@ -9,9 +9,16 @@
 import hashlib
 import re
 
-_OBJECT = re.compile(r"(.+)\.([0-9a-f]{64})\.ndjson")
-_WRITTEN = re.compile(r"(.+)-(\d+)-(\d+)")  # by a collector: its name, its start, a number
+_OBJECT = re.compile(r"(.+)\.([0-9a-f]{64})\.ndjson", re.DOTALL)
+_WRITTEN = re.compile(r"(.+)-(\d+)-(\d+)", re.DOTALL)  # by a collector: its name, its start, a number
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # S3 lists names as XML, which has none of them
+_LONGEST = 255  # bytes of a file name
 ENDING = ".ndjson"
+PART = ".part"  # behind the name of a hidden file, until it is whole
+
+
+class Blocked(Exception):
+    """One file cannot be moved. It holds up the later ones of its collector, and no others."""
 
 
 def object_name(name, content):
@@ -19,6 +26,23 @@ def object_name(name, content):
     if is_whole(name, content):  # it was downloaded
         return name
     return f"{name.removesuffix(ENDING)}.{hashlib.sha256(content).hexdigest()}{ENDING}"
+
+
+def part_name(name):
+    """The name of the hidden file into which an object is downloaded."""
+    return f".{name}{PART}"
+
+
+def check_name(name):
+    """Raises Blocked if object storage, or a file system, cannot have an object of that name."""
+    try:
+        size = len(part_name(name).encode())
+    except UnicodeEncodeError:
+        raise Blocked(f"the object name {name!a} is not UTF-8; rename the file") from None
+    if _CONTROL.search(name):
+        raise Blocked(f"the object name {name!a} has control characters; rename the file")
+    if size > _LONGEST:
+        raise Blocked(f"the object name {name} is too long; rename the file")
 
 
 def is_object(name):

@@ -5,7 +5,9 @@ written. So an object gets its name after it was read back, and whoever reads it
 """
 
 import contextlib
+import os
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from inflight_tools.fleet.spark.storage import arrow_files
@@ -13,7 +15,12 @@ from inflight_tools.fleet.transfer.names import ENDING
 
 STAGING = "uploading"  # folder of objects that are not yet compared
 _ONE_REQUEST = "allow_delayed_open=true"  # for a file below 10 MB, which leaves no part behind when it is killed
+_URI = re.compile(r"(?:[\w.~:/?@!$&'()*+,;=-]|%[0-9A-F]{2})*", re.ASCII | re.IGNORECASE)
+_CREDENTIALS = re.compile(r"(?<=://)(?:[^/:@]*:.*?|[^/@]*)@")
 _ERROR = re.compile(r"AWS Error (\w+)")
+_ENCODE = (
+    "percent-encode what a URI cannot have there: %20 for a space, %23 for #, %3F for ?, %2F for / in a secret key"
+)
 _NO_BUCKET = "there is no such bucket: create it, or correct the URI"
 _NO_ACCESS = (
     "access is refused: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, of a user who may list the "
@@ -36,6 +43,11 @@ class Refused(Exception):
     """The storage refuses permanently. The text says what to do."""
 
 
+def _shown(text):
+    """Without the credentials of URIs in it."""
+    return _CREDENTIALS.sub("", text)
+
+
 def _is_missing(files, bucket):
     from pyarrow.fs import FileType
 
@@ -46,15 +58,33 @@ def _is_missing(files, bucket):
 
 class Objects:
     """The objects directly below `uri`, as s3://bucket/folder. Each method raises Refused, and OSError if the storage
-    cannot be reached; ValueError: Arrow does not know such a URI."""
+    cannot be reached; ValueError: Arrow does not know such a URI, or it has characters that must be percent-encoded.
+
+    uri: for messages, without credentials."""
 
     def __init__(self, uri):
-        self.uri = uri.rstrip("/")
-        parts = urlsplit(self.uri)
+        self._uri = uri.rstrip("/")
+        self.uri = _shown(self._uri)
+        if not _URI.fullmatch(uri):
+            raise ValueError(f"{self.uri}: {_ENCODE}")
+        parts = urlsplit(self._uri)
         if not parts.scheme or not (parts.netloc or parts.path.strip("/")):
-            raise ValueError(f"{uri}: a URI like s3://bucket/folder")
-        self._is_s3 = parts.scheme in ("s3", "s3a")
+            raise ValueError(f"{self.uri}: a URI like s3://bucket/folder")
+        self._is_s3, self._is_here = parts.scheme in ("s3", "s3a"), parts.scheme == "file"
+        cut = self._is_here and "?" in uri or self._is_s3 and ":" in parts.netloc and "@" not in parts.netloc
+        if cut:  # the path by a "?", or the secret key by a "/"
+            raise ValueError(f"{self.uri}: {_ENCODE}")
         self._files = None
+
+    def check_apart(self, landing, *below):
+        """Raises ValueError if this is a folder of this machine in which landing files would be taken for objects, or
+        objects for landing files: the folder `landing` or one below it, or if `landing` is in one of the folders
+        `below`. There a file would be its own copy, and be deleted as such."""
+        if not self._is_here:
+            return
+        here, landing = Path(self._arrow()[1]).resolve(), Path(landing).resolve()
+        if here.is_relative_to(landing) or any(landing.is_relative_to(here / name) for name in below):
+            raise ValueError(f"{self.uri} and the landing folder {landing} share files: give a folder outside of it")
 
     def _call(self, work, *words):
         """Calls work(file system, folder, ...)."""
@@ -69,8 +99,16 @@ class Objects:
 
     def _options(self):
         if not self._is_s3:
-            return self.uri
-        return f"{self.uri}{'&' if '?' in self.uri else '?'}{_ONE_REQUEST}"
+            return ""
+        return f"{'&' if '?' in self._uri else '?'}{_ONE_REQUEST}"
+
+    def _arrow(self):
+        options = self._options()
+        try:
+            return arrow_files(self._uri + options)
+        except ValueError as e:
+            text = _shown(str(e).partition("\n")[0])
+            raise ValueError(f"{self.uri}: {text.replace(options, '')}") from None
 
     def _told(self, error):
         """Refused if the storage does not let us in, FileNotFoundError; otherwise the error itself."""
@@ -85,7 +123,7 @@ class Objects:
         """Makes a folder that is missing. A bucket is not made: its region and its rules are somebody's decision."""
         from pyarrow.fs import FileSelector
 
-        files, self._folder = arrow_files(self._options())
+        files, self._folder = self._arrow()
         try:
             files.get_file_info(FileSelector(self._folder))
         except FileNotFoundError:
@@ -123,7 +161,7 @@ class Objects:
 
     def write(self, name, content):
         """Writes an object into the folder STAGING, reads it again, and moves it. So nobody sees it, or takes it away,
-        before that. Raises OSError if what was read is not the `content`."""
+        before that. It is durable then. Raises OSError if what was read is not the `content`."""
         self._call(self._write, f"{STAGING}/{name}", name, content)
 
     def _write(self, staged, name, content):
@@ -132,7 +170,18 @@ class Objects:
             file.write(content)
         if self._read(staged) != content:
             raise OSError(f"{self.uri}/{staged} is not what was written there")
+        self._sync(self._path(staged))
         self._files.move(self._path(staged), self._path(name))
+        self._sync(self._folder)
+
+    def _sync(self, path):
+        """Makes a file or a folder of this machine durable, as S3 does with an object by itself."""
+        if self._is_here:
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def _make(self, folder):
         if not self._is_s3:  # which has no folders

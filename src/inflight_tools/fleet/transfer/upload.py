@@ -4,18 +4,20 @@ A file is read, and written as one object: see objects.py. Only then is it delet
 kill before that, the next start uploads it to the same object again: see names.py.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
 from inflight_tools.fleet.lock import take_lock
-from inflight_tools.fleet.transfer.names import ENDING, object_name
+from inflight_tools.fleet.transfer.names import ENDING, Blocked, check_name, object_name
+from inflight_tools.fleet.transfer.objects import STAGING
 
 KEPT = "uploaded"  # folder in the landing folder
 
 
 class Upload:
     """Uploads the finished landing files in the folder `landing` to `objects`, an Objects. keep: move them into KEPT
-    then, rather than delete them. Raises Busy."""
+    then, rather than delete them. Raises Busy; ValueError if `objects` are in the landing folder."""
 
     name, done = "upload", "uploaded"
 
@@ -23,28 +25,35 @@ class Upload:
         self._landing, self._objects, self._keep = Path(landing), objects, keep
         if not self._landing.is_dir():
             raise FileNotFoundError(f"there is no folder {landing}: has `inflight fleet collect` run?")
-        busy = f"another `inflight fleet upload` has the folder {landing}: stop it first"
-        self._lock = take_lock(self._landing / ".upload.lock", busy)
+        objects.check_apart(landing, STAGING)
         if keep:
             (self._landing / KEPT).mkdir(exist_ok=True)
+        busy = f"another `inflight fleet upload` has the folder {landing}: stop it first"
+        self._lock = take_lock(self._landing / ".upload.lock", busy)
 
     def names(self):
         """{name: bytes}. A storage that refuses is told even if there is nothing to upload."""
         self._objects.open()
-        return {
-            entry.name: entry.stat().st_size
-            for entry in os.scandir(self._landing)
-            if entry.name.endswith(ENDING) and not entry.name.startswith(".") and entry.is_file()
-        }
+        found = {}
+        for entry in os.scandir(self._landing):
+            with contextlib.suppress(FileNotFoundError):  # taken away meanwhile
+                if entry.name.endswith(ENDING) and not entry.name.startswith(".") and entry.is_file():
+                    found[entry.name] = entry.stat().st_size
+        return found
 
     def move(self, name):
-        """Returns the bytes uploaded; None if somebody has taken the file away. Raises as Objects do."""
+        """Returns the bytes uploaded; None if somebody has taken the file away. Raises Blocked if it cannot be read, or
+        not have such a name, and as Objects do."""
         path = self._landing / name
         try:
             content = path.read_bytes()
         except FileNotFoundError:
             return None
-        self._objects.write(object_name(name, content), content)
+        except OSError as e:
+            raise Blocked(f"the file {name!a} cannot be read: {e.strerror}") from None
+        to = object_name(name, content)
+        check_name(to)
+        self._objects.write(to, content)
         if self._keep:
             path.replace(self._landing / KEPT / name)
         else:
