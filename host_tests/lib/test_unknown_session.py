@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from dev.reference.kinds import DISCONNECT
+from dev.reference.kinds import DISCONNECT, PUBLISH
 from dev.reference.wire import connack, publish
 from host_tests.lib import aio_clients
 from inflight import ProtocolError
@@ -31,8 +31,9 @@ def end_session(b, closes=True):
 def work(b, **fields):
     b.welcome(0, **fields)
     b.grant()
-    b.take(payload=b"first")
-    b.deliver("new", b"x", 1, 1)
+    first = b.expect(PUBLISH, payload=b"first")
+    b.deliver("new", b"x", 1, 1)  # the client leaves when its own message is acknowledged
+    b.acknowledge(first)
     b.goodbye()
 
 
