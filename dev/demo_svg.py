@@ -68,7 +68,7 @@ def main(out: Path = typer.Option(CHECKOUT / "docs/demo.svg", help="the file to 
             typer.echo(lines[-1][1])
     if demo.returncode:
         raise typer.Exit(demo.returncode)
-    write_atomic(out, draw([(at - lines[0][0], text) for at, text in lines]).encode())
+    write_atomic(out, draw([(at - lines[0][0], text) for at, text in lines]))
 
 
 if __name__ == "__main__":

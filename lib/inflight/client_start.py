@@ -31,7 +31,7 @@ def start(client, level_5, arguments):
 
 
 def _start_level_5(client, level_5, arguments):
-    from .handshake5 import LONGEST_STALL_MS, announce, check, new_session
+    from .handshake5 import LONGEST_STALL_MS, check, new_session
 
     session_expiry, slept, auth, aliases, stall_ms, connect_properties = level_5
     _, max_inflight, _, _, retry_ms, _, timeout_ms = arguments[3:]
@@ -44,7 +44,9 @@ def _start_level_5(client, level_5, arguments):
     client.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
     client._attach = client.session.out.attach
     if connect_properties:
-        announce(client.session, connect_properties)
+        from .connect_properties import attach
+
+        attach(client.session, connect_properties)
     if aliases:
         from .aliases5 import Aliases
 

@@ -2,10 +2,9 @@
 
 import struct
 
-from .properties5 import string
-from .topic import encode
+from .packet import LONGEST
+from .properties5 import user_properties
 
-_LONGEST = 268435460  # bytes of a packet, at most
 _MOST = 112  # with those that each client sends it is 127: so their length is one byte
 
 
@@ -33,8 +32,8 @@ def connect_properties(max_packet=None, reasons=False, response_information=Fals
     Returns what Client(connect_properties=) takes. Raises ValueError, also if all that takes more than 112 bytes."""
     data = b""
     if max_packet is not None:
-        if max_packet.__class__ is not int or not 0 < max_packet <= _LONGEST:
-            raise ValueError("max_packet is 1 to %d bytes" % _LONGEST)
+        if max_packet.__class__ is not int or not 0 < max_packet <= LONGEST:
+            raise ValueError("max_packet is 1 to %d bytes" % LONGEST)
         if reasons:
             raise ValueError("with reasons max_packet is half the buffer")
         data += struct.pack(">BI", 0x27, max_packet)
@@ -43,8 +42,21 @@ def connect_properties(max_packet=None, reasons=False, response_information=Fals
     for pair in user:
         if pair.__class__ is not tuple or len(pair) != 2:
             raise ValueError("user is ((name, value), ...)")
-        name, value = pair
-        data += b"\x26" + string(encode(name)) + string(encode(value))
+        data += user_properties((pair,))
     if len(data) > _MOST:
         raise ValueError("properties take %d bytes, at most %d" % (len(data), _MOST))
     return ConnectProperties(data, max_packet or 0, reasons)
+
+
+def attach(session, given):
+    """What connect_properties() made is in each CONNECT of this session. Raises ValueError."""
+    if given.__class__ is not ConnectProperties:
+        raise ValueError("connect_properties is what connect_properties() makes")
+    decoder = session.decoder
+    half = len(decoder.buf)
+    maximum = half if given.reasons else given.max_packet or decoder.maximum
+    if maximum < half:
+        raise ValueError("max_packet: %d bytes at least, half the buffer" % half)
+    decoder.maximum = maximum
+    limit = struct.pack(">BI", 0x27, half) if given.reasons else session.connect_properties
+    session.connect_properties = limit + given.data

@@ -3,7 +3,7 @@
 from .compat import const
 from .cursor import IN_PUBLISH
 from .errors5 import ERROR, MALFORMED, ProtocolError5
-from .packet import CONNACK, PUBLISH, PUBREC, SUBACK, UNSUBACK, Decoder, ProtocolError
+from .packet import CONNACK, LONGEST, PUBLISH, PUBREC, SUBACK, UNSUBACK, Decoder, ProtocolError
 
 _NEVER = const(-0x10000000)
 _PLACES = b"\x00\x00\x08\x00\x20\x20\x20\x20\x00\x20\x00\x20\x00\x00\x40\x80"  # by type, as cursor has them
@@ -18,7 +18,7 @@ class Decoder5(Decoder):
     # As in packet. A CONNACK of 2 bytes comes from a broker that does not know level 5.
     _sizes = (_NEVER, _NEVER, -3, -1, -3, -3, -3, -3, _NEVER, -5, _NEVER, -5, _NEVER, 0, -1, -1)
 
-    maximum = 268435460  # size of the longest packet that the broker may send
+    maximum = LONGEST  # size of the longest packet that the broker may send
 
     def __init__(self, buf, protocol_level=5):
         super().__init__(buf, protocol_level)

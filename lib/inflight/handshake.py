@@ -57,10 +57,10 @@ def _open(client):
     silent = client._no_connack
     yield from _call(client)
     while session.code == OTHER_SESSION:
-        from .handshake5 import leave
+        from .other_session5 import leave
 
         yield from leave(client)
-        unload("handshake5")
+        unload("other_session5")
         yield from _call(client)
     client._no_connack = silent and session.code > 0
     if session.code:

@@ -2,8 +2,7 @@
 # handshake.
 #
 # Clean Start is 0 if there is a journal: a broker may lose a session that began so when it restarts. If the broker
-# has a session that the journal does not know, the client ends it by DISCONNECT, and connects once more
-# [MQTT5-3.2.2-4]; if it is still there, by Clean Start.
+# has a session that the journal does not know, the client ends it [MQTT5-3.2.2-4]: see other_session5.
 #
 # If the broker has none of a session that the client has [MQTT5-3.2.2-5], then a message that
 #
@@ -19,8 +18,7 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
-from .base import POLL
-from .compat import const, passed, ticks_ms, unload
+from .compat import const, unload
 from .cursor import (
     ALIAS_MAXIMUM,
     AUTH_METHOD,
@@ -36,11 +34,10 @@ from .cursor import (
     SESSION_EXPIRY,
 )
 from .errors5 import ERROR, MALFORMED, ProtocolError5
-from .handshake import OTHER_SESSION, accepted
+from .handshake import accepted
 from .journal import DONE, OUT, RELEASED, SESSION
-from .mqtt5 import BY_CONNECT, BY_DISCONNECT, MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
+from .mqtt5 import BY_CONNECT, MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
 from .outbound import ALONE, REL, SEND, STATE
-from .packet import ProtocolError
 from .session import Session
 from .session_record import CLEAN
 
@@ -57,7 +54,6 @@ _NUMBERS = (
 _RECORD = const(11)  # bytes of a SESSION record in front of the client id
 LONGEST_STALL_MS = const(86_400_000)  # time-outs longer than a quarter of it look for no stalled messages
 _LEVEL = 0x84
-_END = b"\x07\x00\x05\x11\x00\x00\x00\x00"  # what stands behind the type of a DISCONNECT: Session Expiry Interval 0
 
 
 # --- the client ---
@@ -142,18 +138,6 @@ def stored_client_id(journal):
     return found
 
 
-def announce(session, connect_properties):
-    """What connect_properties.connect_properties() made is in each CONNECT. Raises ValueError."""
-    if not hasattr(connect_properties, "max_packet"):
-        raise ValueError("connect_properties is what connect_properties() makes")
-    half = len(session.decoder.buf)
-    maximum = half if connect_properties.reasons else connect_properties.max_packet or session.decoder.maximum
-    if maximum < half:
-        raise ValueError("max_packet: %d bytes at least, half the buffer" % half)
-    session.connect_properties = connect_properties
-    session.decoder.maximum = maximum
-
-
 # --- CONNECT ---
 
 
@@ -166,14 +150,7 @@ def connect_fields(session, clean_session, will):
 
 
 def _connect_blocks(session, clean_session, will):
-    data = struct.pack(">BH", RECEIVE_MAXIMUM, session.receive_maximum)
-    given = session.connect_properties
-    if given and given.reasons:
-        data += struct.pack(">BI", MAXIMUM_SIZE, session.decoder.maximum)
-    else:
-        data += b"\x17\x00"  # acknowledgements shall come without reasons as text
-    if given:
-        data += given.data
+    data = struct.pack(">BH", RECEIVE_MAXIMUM, session.receive_maximum) + session.connect_properties
     if not clean_session:
         data += struct.pack(">BI", SESSION_EXPIRY, session.session_expiry)
     block = session.auth.connect_block(data) if session.auth else bytes((len(data),)) + data
@@ -196,7 +173,9 @@ def connack(session):
         raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
     session.code = code
     if present and session.journal and (not session.has_session or session.record.mode == CLEAN):
-        _end_session(session)
+        from .other_session5 import end
+
+        end(session)
         return
     session.present = present == 1
     found = _properties(d, session.auth)
@@ -270,55 +249,6 @@ def _apply(session, found):
     if not (session.client_id or session.clean):
         session.client_id = session.record.client_id = found[CLIENT_ID]
         session.record.stale = True  # it is durable before the first message leaves
-
-
-# --- a session of the broker that the client does not know ---
-
-
-def _end_session(session):
-    # [MQTT5-3.2.2-4] If this DISCONNECT is lost, the next CONNECT ends the session.
-    session.ending = BY_CONNECT if session.ending else BY_DISCONNECT
-    session.code = OTHER_SESSION
-    session.disconnect()
-    session.out.buf[1 : 1 + len(_END)] = _END
-    session.out.send(1 + len(_END))
-
-
-def leave(client):
-    """Waits until the broker has closed the connection on which that was sent: one that is closed while the broker
-    still sends may break before the broker has read it. For handshake.steps()."""
-    ending = client._transport = _Ending(client._transport, client._timeout_ms // 2)
-    while not ending.closed:
-        yield POLL
-    ending.close()
-    client._transport = None
-
-
-class _Ending:
-    # The transport of a connection that ends, for `ms` at most: what still comes is thrown away.
-
-    def __init__(self, transport, ms):
-        self._transport = transport
-        self.file = transport.file
-        self.close = transport.close
-        self._ms = ms
-        self._since = ticks_ms()
-        self.closed = False
-
-    def receive(self, view, space):
-        self._try(self._transport.receive, view, space)
-        return 0
-
-    def wait(self, ms):
-        self._try(self._transport.wait, ms)
-
-    def _try(self, step, *args):
-        try:
-            step(*args)
-        except (OSError, ProtocolError):
-            self.closed = True
-        if passed(ticks_ms(), self._since, self._ms):
-            self.closed = True
 
 
 def _republish(session):

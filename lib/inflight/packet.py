@@ -20,6 +20,7 @@ PINGRESP = const(13)
 DISCONNECT = const(14)
 
 _MAX_REMAINING = const(268435455)
+LONGEST = const(268435460)  # bytes of a packet, with its fixed header
 _SPARE = const(32)
 
 _NEVER = const(-0x10000000)

@@ -39,18 +39,22 @@ def properties(
     if text:
         data += b"\x01\x01"
     if content_type is not None:
-        data += b"\x03" + string(encode(content_type))
+        data += b"\x03" + _string(encode(content_type))
     if response_topic is not None:
-        data += b"\x08" + string(encode_name(response_topic))
+        data += b"\x08" + _string(encode_name(response_topic))
     if correlation is not None:
-        data += b"\x09" + string(bytes(correlation))
+        data += b"\x09" + _string(bytes(correlation))
     if will_delay is not None:
         data += b"\x18" + _four("will_delay", will_delay, 0)
-    for name, value in user:
-        data += b"\x26" + string(encode(name)) + string(encode(value))
+    data += user_properties(user)
     if len(data) > _MOST:
         raise ValueError("properties take %d bytes, at most %d" % (len(data), _MOST))
     return Properties(data, expiry or 0, will_delay is not None)
+
+
+def user_properties(user):
+    """The properties of ((name, value), ...), as bytes. Raises ValueError."""
+    return b"".join([b"\x26" + _string(encode(name)) + _string(encode(value)) for name, value in user])
 
 
 def attach(out, properties, now):
@@ -83,5 +87,5 @@ def _four(name, value, least):
     return struct.pack(">I", value)
 
 
-def string(data):
+def _string(data):
     return struct.pack(">H", len(data)) + data

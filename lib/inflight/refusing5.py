@@ -82,12 +82,7 @@ def _reason(d):
     from .cursor import IN_ACK, REASON
 
     cursor = d.properties(IN_ACK)
-    found = cursor.next()
-    while found:
-        if found == REASON:
-            return cursor.text()
-        found = cursor.next()
-    return ""
+    return cursor.text() if cursor.find(REASON) else ""
 
 
 def _tell(session, counter, code, mid, seq, reason=""):

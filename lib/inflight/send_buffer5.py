@@ -13,7 +13,6 @@ from .compat import const
 from .journal import OUT
 from .send_buffer import SendBuffer
 
-_LONGEST = const(268435460)  # packet there is
 _EXPIRY = const(2)  # the property
 _STAMP = const(4)  # bytes
 _GROWTH = const(2)  # bytes of length that a packet without properties has more than its record, at most
@@ -52,7 +51,7 @@ class SendBuffer5(SendBuffer):
         self.lowered = False
         self.limit()
 
-    def limit(self, maximum=_LONGEST, maximum_qos=2, retain_available=True):
+    def limit(self, maximum=packet.LONGEST, maximum_qos=2, retain_available=True):
         """The broker takes no more than this."""
         self.maximum = maximum
         self.maximum_qos = maximum_qos
