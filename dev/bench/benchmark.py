@@ -41,7 +41,7 @@ def run(folder, others, effort, frozen=None):
             "smallest_rom": lambda: measure.smallest(code, broker.port, ["ours"], effort, folder, rom=True)["ours"],
             "rates": lambda: measure.rates(code, port, names, effort),
             "websocket": lambda: measure.rates(code, port, ["ours_websocket"], effort)["ours_websocket"],
-            "level_5": lambda: measure.level_5(code, broker.port, port, effort, folder),
+            "level_5": lambda: measure.level_5(code, broker.port, port, others, effort, folder),
             "trips": lambda: measure.trips(code, port, names, effort),
             "pieces": lambda: measure.pieces(code, port, effort, folder),
             "recovery": lambda: measure.recovery(code, effort, folder),

@@ -88,6 +88,16 @@ def test_another_client_stands_beside_ours_in_every_row(measured):
     assert len({line.count("|") for line in goals[:18]}) == 1
 
 
+def test_level_5_stands_beside_level_4_and_paho(measured):
+    figures, text, _ = measured
+    level_5 = figures["level_5"]
+    assert list(level_5["costs"]) == list(level_5["rates"]) == ["ours_level_5"]  # the other one does not speak it
+    assert set(level_5["costs"]["ours_level_5"]) == set(figures["costs"]["ours"])
+    assert "level 4 | level 5 |" in text and "Inflight | Paho |" in text
+    taken = level_5["on_cpython"]["memory"]
+    assert all(0 < found["publish"] < found["client"] for found in taken.values())
+
+
 def test_another_client_does_not_make_ours_larger(tmp_path):
     """Whatever names it has inside."""
     names = mentioned((LIB / "inflight/session.py").read_text()) - mentioned((HERE / "standin_peer.py").read_text())
@@ -186,6 +196,10 @@ def test_checkouts_are_found_wherever_they_lie(tmp_path):
         "umqtt_simple2": ["umqtt/simple2"],
         "mqtt_as_client": ["mqtt_as"],
     }
+    (tmp_path / "mqtt_as").mkdir()
+    for name, text in (("__init__", "from .properties import Properties"), ("properties", ""), ("example", "")):
+        (tmp_path / f"mqtt_as/{name}.py").write_text(text)
+    assert list(peers.find(tmp_path)["mqtt_as_client"]) == ["mqtt_as/__init__", "mqtt_as/properties"]
 
 
 def test_a_script_that_fails_says_why(tmp_path):

@@ -4,7 +4,7 @@ import contextlib
 import statistics
 from dataclasses import dataclass
 
-from dev.bench.figures import littlefs
+from dev.bench.figures import littlefs, on_cpython, peers
 from dev.bench.figures.run import OURS, Failed
 from dev.shown import say
 
@@ -93,9 +93,20 @@ def costs(code, broker, contenders, effort, folder):
     }
 
 
-def level_5(code, broker, port, effort, folder):
-    """The same client at level 5: its heap, and its rates as shares of those at level 4, of clients that take turns in
-    one process. {costs, rates: {row: share}}"""
+def level_5(code, broker, port, contenders, effort, folder):
+    """Ours at level 5, and those of `contenders` that speak it: {costs and rates: as those of level 4, of_level_4:
+    {row: share of our rate at level 4, of clients that take turns in one process}, on_cpython}."""
+    names = ["ours_level_5", *(peers.AT_LEVEL_5[name] for name in contenders if name in peers.AT_LEVEL_5)]
+    n = effort.round[1]
+    return {
+        "costs": costs(code, broker, names, effort, folder),
+        "rates": rates(code, port, names, effort),
+        "of_level_4": _of_level_4(code, port, effort),
+        "on_cpython": on_cpython.measure(port, n, effort.rounds),
+    }
+
+
+def _of_level_4(code, port, effort):
     shares = {}
     for row, (qos, nodelay, trip, window) in ROWS.items():
         n = max(1, _count(effort, qos, trip, window) // (1 if trip else 4))
@@ -104,7 +115,7 @@ def level_5(code, broker, port, effort, folder):
         for _ in range(effort.runs):
             pairs += code.run("levels", port, qos, nodelay, trip, window, n, rounds)
         shares[row] = statistics.median(level_5 / level_4 for level_4, level_5 in pairs)
-    return {"costs": code.run("costs", "ours_level_5", broker, effort.messages, folder / "journal-5"), "rates": shares}
+    return shares
 
 
 def ours(code, broker, effort, folder, rom=False):

@@ -9,10 +9,20 @@ _KNOWN = {
     "mqtt_as_client": ("mqtt_as", ("mqtt_as/__init__.py", "mqtt_as.py")),
 }
 DRIVERS = tuple(_KNOWN)
+AT_LEVEL_5 = {"mqtt_as_client": "mqtt_as_level_5"}  # the drivers of those that speak it
 
 
 def name_of(driver):
     return _KNOWN[driver][0]
+
+
+def _files(path, file):
+    # A module's, and what a package imports of itself; examples may stand beside it.
+    found = {path.removesuffix(".py"): file}
+    if file.name == "__init__.py":
+        text, place = file.read_text(), path.removesuffix(file.name)
+        found |= {place + one.stem: one for one in sorted(file.parent.glob("*.py")) if f"from .{one.stem} " in text}
+    return found
 
 
 def find(folder):
@@ -23,7 +33,7 @@ def find(folder):
         for path in paths:
             files = sorted(file for file in Path(folder).rglob(Path(path).name) if file.as_posix().endswith(f"/{path}"))
             if files:
-                found[driver] = {path.removesuffix(".py"): files[0]}
+                found[driver] = _files(path, files[0])
                 break
     if not found:
         looked_for = ", ".join(path for _, paths in _KNOWN.values() for path in paths)

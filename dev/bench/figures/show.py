@@ -6,6 +6,11 @@ from dev.bench.figures.run import OURS
 
 _KINDS = {"bytes": "any byte", "pages": "pages of 256 bytes"}
 _MESSAGES = {"publish": "publish", "receive": "message received"}
+_RATES = (
+    ("QoS 0, TCP_NODELAY", "qos0_nodelay"),
+    ("QoS 1 one at a time, TCP_NODELAY", "qos1_nodelay"),
+    ("QoS 1, 20 ms round trip, window 20", "qos1_trip20"),
+)
 _LITTLEFS = {"bytes": "littlefs, programs of 32 bytes", "pages": "littlefs, programs of 256 bytes"}
 
 
@@ -15,6 +20,7 @@ def tables(figures):
     yield title.format(**machine), _goals(figures)
     yield "TCP and WebSocket, share of a bare TCP socket's rate", _websocket(figures)
     yield "MQTT 5 and MQTT 3.1.1", _level_5(figures)
+    yield "MQTT 5 on CPython", _on_cpython(figures["level_5"]["on_cpython"])
     yield "Heap for the code of what a client uses, bytes", _uses(figures["modules"])
     yield "Modules of the client, bytes", _modules(figures["modules"])
     yield "Microseconds of a publish at QoS 1 and its acknowledgement", _pieces(figures["pieces"])
@@ -29,19 +35,11 @@ def _goals(figures):
     def row(label, goal, figure):
         return [label, goal, *(figure(name) for name in names)]
 
-    def heap(key, places=0):
-        def text(name):
-            found = costs[name]
-            return failure(found) or (f"{found[key]:,.{places}f}" if key in found else "-")
-
-        return text
+    def heap(key):
+        return lambda name: _bytes(costs[name], key)
 
     def share(key):
-        def text(name):
-            found = rates[name][key]
-            return failure(found) or "{share:.2f} ({rate:,.0f}/s)".format(**found)
-
-        return text
+        return lambda name: _share(rates[name][key])
 
     def record(name):
         return f"{_record(figures['wear']) / 89:.2f}" if name == "ours" else "-"
@@ -73,25 +71,59 @@ def _goals(figures):
     ]
 
 
+def _bytes(costs, key):
+    return failure(costs) or (f"{costs[key]:,.0f}" if key in costs else "-")
+
+
+def _share(rate):
+    return failure(rate) or "{share:.2f} ({rate:,.0f}/s)".format(**rate)
+
+
 def _websocket(figures):
-    rows = [("QoS 0, TCP_NODELAY", "qos0_nodelay"), ("QoS 1, 20 ms round trip, window 20", "qos1_trip20")]
     ways = (figures["rates"]["ours"], figures["websocket"])
-    text = "{share:.2f} ({rate:,.0f}/s)"
-    return [["", "TCP", "WebSocket"], *([label, *(text.format(**way[key]) for way in ways)] for label, key in rows)]
+    return [["", "TCP", "WebSocket"], *([label, *(_share(way[key]) for way in ways)] for label, key in _RATES)]
 
 
 def _level_5(figures):
-    costs = figures["costs"]["ours"], figures["level_5"]["costs"]
+    level_5 = figures["level_5"]
+    costs, rates = ({"level 4": figures[part]["ours"], **level_5[part]} for part in ("costs", "rates"))
+    theirs = {driver: f"{peers.name_of(name)}, level 5" for name, driver in peers.AT_LEVEL_5.items()}
     keys = [(f"heap per {what}, QoS {q}, bytes", f"{key}_{q}") for key, what in _MESSAGES.items() for q in range(3)]
     keys += [("heap after import, bytes", "import"), ("a connected client beside its buffer, bytes", "client")]
-    rows = [[label, *(f"{cost[key]:,.0f}" for cost in costs)] for label, key in keys]
-    rates = figures["level_5"]["rates"]
-    names = (
-        ("QoS 0, TCP_NODELAY", "qos0_nodelay"),
-        ("QoS 1 one at a time, TCP_NODELAY", "qos1_nodelay"),
-        ("QoS 1, 20 ms round trip, window 20", "qos1_trip20"),
-    )
-    return [["", "level 4", "level 5"], *rows, *([f"rate, {label}", "1", f"{rates[key]:.2f}"] for label, key in names)]
+
+    def of_level_4(name, key):
+        return {"level 4": "1", "ours_level_5": f"{level_5['of_level_4'][key]:.2f}"}.get(name, "-")
+
+    return [
+        ["", *({"ours_level_5": "level 5", **theirs}.get(name, name) for name in costs)],
+        *([label, *(_bytes(found, key) for found in costs.values())] for label, key in keys),
+        *(
+            [f"{label}, share of the ceiling", *(_share(found[key]) for found in rates.values())]
+            for label, key in _RATES
+        ),
+        *([f"{label}, share of level 4", *(of_level_4(name, key) for name in rates)] for label, key in _RATES),
+    ]
+
+
+def _on_cpython(found):
+    rows = [
+        ("a connected client and all it imports, bytes", "memory", "client"),
+        ("most that a message of QoS 1 takes, bytes", "memory", "publish"),
+        ("QoS 0, messages/s", "rates", "qos0"),
+        ("QoS 1 one at a time, messages/s", "rates", "qos1"),
+        ("QoS 1, window 20, messages/s", "rates", "qos1_window20"),
+    ]
+    names = list(found["memory"])
+    return [
+        ["", *names],
+        *(
+            [
+                label,
+                *(f"{(found[part][name][key] if part == 'memory' else found[part][key][name]):,.0f}" for name in names),
+            ]
+            for label, part, key in rows
+        ),
+    ]
 
 
 def _record(wear):

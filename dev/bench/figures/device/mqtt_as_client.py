@@ -53,12 +53,14 @@ def journal(path):
 
 
 class Contender:
+    options = {}
+
     def __init__(self, port, name, window, nodelay, buffer, journal):
         load()
         from mqtt_as import MQTTClient, config
 
         config.update(server="127.0.0.1", port=port, client_id=name, ssid="here", wifi_pw="", keepalive=600)
-        config.update(subs_cb=self._on_message, queue_len=0, clean=True)
+        config.update(subs_cb=self._on_message, queue_len=0, clean=True, **self.options)
         self.client = MQTTClient(config)
         self._received = 0
         self._run(self.client.connect(quick=True))
