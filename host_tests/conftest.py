@@ -40,7 +40,6 @@ _ON_ARM = (
     "device/test_topic",
     "lib/test_aio_micropython",
     "lib/test_mosquitto",
-    "dev/test_bench",
 )
 # Each of their many cases is tried on other runtimes, and none depends on the version of MicroPython.
 _NOT_ON_WASM = (
