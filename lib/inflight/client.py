@@ -3,11 +3,11 @@
 from errno import ECONNABORTED, ENOTCONN, ETIMEDOUT
 
 import inflight.counters as counters
-import inflight.packet as packet
 
 from .base import OPEN, POLL, READING, WRITING, Base
 from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms, unload
 from .errors import OutboxFull
+from .packet import PUBLISH, ProtocolError
 from .transport import Transport
 
 
@@ -145,7 +145,7 @@ class Client(Base):
         session.bytes_received(n, ticks_ms())
         kind = session.next_event(ticks_ms())
         while kind:
-            if kind == packet.PUBLISH:
+            if kind == PUBLISH:
                 self._deliver()
             elif session.completed:
                 self._report_complete(session.completed)
@@ -211,7 +211,7 @@ class Client(Base):
                 sleep_ms(min(ms, 50))
                 idle = True
             self.session.collect(idle)
-        except (OSError, packet.ProtocolError, MemoryError) as e:
+        except (OSError, ProtocolError, MemoryError) as e:
             self._connection_failed(e)
             if not self._reconnect:
                 raise
@@ -264,7 +264,7 @@ class Client(Base):
                 self._flush()
                 if session.window_full and not self._in_callback:
                     self._poll(0)  # a full window opens when its acknowledgements are read
-            except (OSError, packet.ProtocolError) as e:
+            except (OSError, ProtocolError) as e:
                 self._connection_failed(e)
         return mid
 
@@ -306,7 +306,7 @@ class Client(Base):
                     raise
             try:
                 self._poll(100)
-            except (OSError, packet.ProtocolError) as e:
+            except (OSError, ProtocolError) as e:
                 self._connection_failed(e)
 
     def subscribe(self, filters, qos=0, handler=None, stream=False):
@@ -361,6 +361,6 @@ class Client(Base):
         try:
             while not done():
                 self._poll_for_answer()
-        except (OSError, packet.ProtocolError) as e:
+        except (OSError, ProtocolError) as e:
             self._connection_failed(e)
             raise

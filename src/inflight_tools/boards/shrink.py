@@ -94,6 +94,9 @@ def _shrink(sources):
         modules = [f"{PACKAGE}/{name}" for name in names if f"{PACKAGE}/{name}" in trees]
         if modules:
             trees = _merge(trees, f"{PACKAGE}/{group}", modules, constants)
+    for place, tree in trees.items():
+        if place.startswith(f"{PACKAGE}/"):
+            _drop_unused_imports(tree)
     return _detach_texts(trees) if f"{PACKAGE}/core" in trees else trees
 
 
@@ -217,6 +220,15 @@ class _Fold(ast.NodeTransformer):
     def visit_Name(self, node):
         loads = isinstance(node.ctx, ast.Load) and node.id in self._numbers
         return ast.Constant(self._numbers[node.id]) if loads else node
+
+
+def _drop_unused_imports(tree):
+    """Takes out `import ...` of modules that were imported for their constants, or for CPython, alone."""
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in [node for node in tree.body if isinstance(node, ast.Import)]:
+        node.names = [alias for alias in node.names if (alias.asname or alias.name.partition(".")[0]) in used]
+        if not node.names:
+            tree.body.remove(node)
 
 
 # --- merging modules ---
