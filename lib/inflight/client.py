@@ -51,9 +51,6 @@ class Client(Base):
                 self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
             finally:
                 unload("opening")
-        self._start_waiting()
-
-    def _start_waiting(self):
         self._waiting_since = ticks_ms()
 
     def _close(self):
@@ -262,7 +259,7 @@ class Client(Base):
         if session.connected and not self._pending_error:
             try:
                 self._flush()
-                if session.window_full and not self._in_callback:
+                if session.outbound.queued and not self._in_callback:
                     self._poll(0)  # a full window opens when its acknowledgements are read
             except (OSError, ProtocolError) as e:
                 self._connection_failed(e)
@@ -336,7 +333,7 @@ class Client(Base):
             remove_handler(self, pattern)
         self.session.subscribe(patterns, None)
         self._wait_until(self._is_answered)
-        unload("subscribing")
+        unload("filters", "subscribing")
 
     def ping(self):
         """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""
@@ -349,7 +346,7 @@ class Client(Base):
         return ticks_diff(ticks_ms(), start)
 
     def _is_answered(self):
-        return not self.session.requesting
+        return self.session.request is None
 
     def _check_connected(self):
         self._check_interrupted()
@@ -357,7 +354,7 @@ class Client(Base):
             raise OSError(ENOTCONN, "not connected")
 
     def _wait_until(self, done):
-        self._start_waiting()
+        self._waiting_since = ticks_ms()
         try:
             while not done():
                 self._poll_for_answer()

@@ -39,7 +39,7 @@ def _subscribe(client, handler):
         return
     session.subscribe(filters, [handler[1]])
     yield REQUEST
-    while session.requesting:
+    while session.request is not None:
         yield POLL
     code = session.granted[0]
     handler[4] = code < 0x80
@@ -100,8 +100,9 @@ def connect(session, now, clean_session, keepalive, user, password, will):
     session.clean = clean_session
     session.code = 0
     session.keep_alive.begin(now)
-    if clean_session and session.has_session and session.record.mode == PERSISTENT:
-        session.record.mode = ENDING
+    record = session.record
+    if clean_session and record.has_session and record.mode == PERSISTENT:
+        record.mode = ENDING
         session.write_record()
 
 
@@ -118,6 +119,16 @@ def connack(session):
         session.count[counters.REFUSED] += 1
         return
     accepted(session, not present and d.protocol_level > 3, _lose)
+
+
+def resume(session):
+    """Session.resume()."""
+    if session.journal:
+        if session.record.stale:
+            session.write_record()
+        session.journal.commit()
+    session.outbound.retransmit()
+    session._resumed = True
 
 
 def _lose(session):
@@ -148,13 +159,14 @@ def accepted(session, none, lose):
         session.foreign = None
         record.stale = record.stale or record.unproven > 0
         record.unproven = 0
-    elif session.journal and not session.has_session:
+    elif session.journal and not record.has_session:
         from .foreign import oldest_mid, suspect
 
         suspect(session, oldest_mid(session.outbound))
     record.mode = PERSISTENT
     if session.clean:
         record.mode = CLEAN
-        session.sessions_ended()
-    if record.mode != mode or not session.has_session:
+        # What left earlier belongs to sessions that have ended: from now on no more than the window can leave.
+        session._most = session._max_inflight
+    if record.mode != mode or not record.has_session:
         record.stale = True

@@ -172,7 +172,7 @@ def connack(session):
     if code not in _CODES or (present and (code or session.clean_start)):
         raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
     session.code = code
-    if present and session.journal and (not session.has_session or session.record.mode == CLEAN):
+    if present and session.journal and (not session.record.has_session or session.record.mode == CLEAN):
         from .other_session5 import end
 
         end(session)
