@@ -100,7 +100,7 @@ class Base:
         from .client_start import start
 
         start(self, *arguments)
-        unload("client_start", "connect_packet", "handshake")
+        unload("client_start", "connect_packet")
 
     def _connect_steps(self):
         # See handshake.
@@ -109,7 +109,17 @@ class Base:
         try:
             yield from steps(self)
         finally:
-            unload("opening", "upgrade", "handshake", "filters", "subscribing", "discarding", "foreign")
+            unload(
+                "opening",
+                "upgrade",
+                "handshake",
+                "connect_packet",
+                "connack",
+                "filters",
+                "subscribing",
+                "discarding",
+                "foreign",
+            )
 
     # --- what it knows ---
 

@@ -155,9 +155,11 @@ class Session:
         strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
         self._begin()
         self.reset()
-        from .handshake import connect
+        from .connect_packet import connect
 
         connect(self, now, clean_session, keepalive, user, password, will)
+        del connect  # a module stays in memory as long as a name refers to it
+        unload("connect_packet")
         self.busy = False
 
     def connect_fields(self, clean_session, will):
@@ -380,7 +382,7 @@ class Session:
         if kind == packet.PUBLISH:
             self._handle_publish()
         elif kind == packet.CONNACK:
-            from .handshake import connack
+            from .connack import connack
 
             connack(self)
         elif kind == packet.PUBREL:

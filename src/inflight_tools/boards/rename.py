@@ -27,6 +27,7 @@ _LOADED = (
     "session_start",
     "opening",
     "handshake",
+    "connack",
     "filters",
     "subscribing",
     "dispatching",
