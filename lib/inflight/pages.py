@@ -41,10 +41,8 @@ class Pages:
     _chunk: bytearray
     _four: bytearray
     _volatile: bool
-
-    def __init__(self, device):
-        self._dev = device
-        self._write = getattr(device, "program", None)
+    _dev: object
+    _write: object
 
     def _read(self, at, buf):
         self._dev.readblocks(at // self._size, buf, at % self._size)
