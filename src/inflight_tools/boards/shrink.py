@@ -266,7 +266,7 @@ def _merge(trees, core, modules, constants):
                 imports[ast.unparse(node)] = node
             else:
                 body.append(node)
-    gone = _join_classes(body, [tree for place, tree in trees.items() if place not in modules])
+    gone = _join_classes(body, {place: tree for place, tree in trees.items() if place not in modules})
     result = {core: ast.Module([*imports.values(), *body], [])}
     for place, tree in trees.items():
         if place in modules:
@@ -291,20 +291,16 @@ def _join_classes(body, others):
     """A class that is nothing but the base of one other class in `body` becomes a part of that: each class costs some
     150 bytes of heap. Not if a module of `others` imports it. Returns the names that are gone."""
     uses = Counter(name for node in body for name in names_of(node))
-    uses.update(
-        alias.name
-        for tree in others
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    )
+    for place, tree in others.items():
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        ours = [node for node in imports if (_imported(node, place) or "").startswith(f"{PACKAGE}.")]
+        uses.update(alias.name for node in ours for alias in node.names)
     classes = [node for node in body if isinstance(node, ast.ClassDef)]
     gone = set()
     for base in classes:
         heir = next((node for node in classes if base.name in map(ast.unparse, node.bases)), None)
-        if (
-            heir and uses[base.name] == 2 and not {*_members(base)} & {*_members(heir)}
-        ):  # where it is defined, and as a base
+        alone = heir and uses[base.name] == 2  # where it is defined, and as a base
+        if alone and not {*_members(base)} & {*_members(heir)}:
             heir.body[:0] = base.body
             heir.bases = base.bases
             body.remove(base)
