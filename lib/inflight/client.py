@@ -95,18 +95,13 @@ class Client(Base):
 
     # --- moving bytes ---
 
-    def _is_interrupted(self):
+    def _check_interrupted(self, error=None):
+        if self._in_callback:
+            return
         # Interrupted in the session, while bytes moved, between parts of a packet, or while connecting.
         session = self.session
-        return (
-            self._unfinished
-            or session.busy
-            or session.out.within_packet
-            or (self._transport and self._connected_at is None)
-        )
-
-    def _check_interrupted(self, error=None):
-        if not self._in_callback and self._is_interrupted():
+        connecting = self._transport and self._connected_at is None
+        if self._unfinished or session.busy or session.out.within_packet or connecting:
             self._recover(error)
 
     def _flush(self):

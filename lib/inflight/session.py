@@ -431,17 +431,15 @@ class Session:
             if not self.deliver:
                 self.count[counters.TOO_LONG] += 1
             if d.flags & 4:
-                self._note_received(self.expect_qos_2().received(d.mid))
+                received = self.expect_qos_2().received(d.mid)
+                if received == DUPLICATE:
+                    self.deliver = False
+                    self.count[counters.DUPLICATES] += 1
+                elif received == REDELIVERED:
+                    self.redelivered = True
+                    self.count[counters.REDELIVERED] += 1
                 if self.journal:
                     self.journal.commit()  # before the application has it: `redelivered` must tell if the power goes
-
-    def _note_received(self, what):
-        if what == DUPLICATE:
-            self.deliver = False
-            self.count[counters.DUPLICATES] += 1
-        elif what == REDELIVERED:
-            self.redelivered = True
-            self.count[counters.REDELIVERED] += 1
 
     def delivered(self):
         """The application has had what next_event() returned. A message is acknowledged when it was
