@@ -41,8 +41,9 @@ class Pages:
     _chunk: bytearray
     _four: bytearray
     _volatile: bool
-    _dev: object
-    _write: object
+    # Of any class that has those methods: MicroPython has no typing.
+    _dev: "Any"  # type: ignore[name-defined] # noqa: F821
+    _write: "Any"  # type: ignore[name-defined] # noqa: F821
 
     def _read(self, at, buf):
         self._dev.readblocks(at // self._size, buf, at % self._size)
