@@ -34,6 +34,7 @@ def main():
         import inflight.finishing
         import inflight.new_journal
         import inflight.recovery
+        import inflight.sector_repair
         import inflight.sectors  # noqa: F401
     quick_crc()
     words = [sys.argv[0], *options, "-print_final_stats=1"]

@@ -108,7 +108,7 @@ class Simulation:
         packet may have been sent in part, the client has to close the connection, and the peer checks that. Otherwise
         the link breaks here."""
         self.peer.power_cut(None)
-        if self.device and self._linked() and not self.device._is_interrupted():
+        if self.device and self._linked() and not self._is_within_operation():
             self.device.transport.broken = True
 
     def power_on(self):
@@ -322,6 +322,12 @@ class Simulation:
             self.peer.out.durable()
 
     # --- the network ---
+
+    def _is_within_operation(self):
+        # What Client._check_interrupted() finds while there is a link.
+        device = self.device
+        session = device.session
+        return device._unfinished or session.busy or session.out.within_packet or device._connected_at is None
 
     def _linked(self):
         return self.device.transport and not self.device.transport.broken

@@ -19,6 +19,7 @@ from inflight import Journal
 from inflight.inbound import Inbound
 from inflight.outbound import Outbound
 from inflight.pages import Pages
+from inflight.sector_repair import size_in_header
 from inflight.session import Session
 
 # Messages in both directions, the end of a sector, an outage.
@@ -93,7 +94,7 @@ def _nothing_copied(monkeypatch):
 
 def _torn_accepted(monkeypatch):
     def has_header(reader, at):
-        return bool(reader.size_in_header(at)) and reader.buf[reader.load(at, 1)] in inflight.sector_reader._KINDS
+        return bool(size_in_header(reader, at)) and reader.buf[reader.load(at, 1)] in inflight.sector_reader._KINDS
 
     monkeypatch.setattr(inflight.sector_reader.SectorReader, "has_record", has_header)
 

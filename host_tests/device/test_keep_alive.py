@@ -218,7 +218,7 @@ def test_retry_of_subscribe_at_level_3():
     peer.now = 1000
     eq(peer.sent(), [b"\x8a" + first[0][1:]])
     peer.feed(b"\x90\x03" + first[0][2:4] + b"\x01")
-    assert not peer.session.requesting
+    assert peer.session.request is None
     peer.now = 90000
     eq(peer.sent(), [])
 

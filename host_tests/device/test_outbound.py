@@ -81,7 +81,7 @@ def test_max_inflight():
         peer.publish(b"%d" % k)
     eq([p[-1:] for p in peer.sent()], [b"0", b"1", b"2"])
     eq(peer.session.pending, 5)
-    assert peer.session.window_full
+    assert peer.session.outbound.queued
     eq(peer.feed(ack(0x40, 2))[0][-1:], b"3")
     eq(peer.feed(ack(0x40, 1) + ack(0x40, 3))[0][-1:], b"4")
     eq(peer.feed(ack(0x40, 4) + ack(0x40, 5)), [])

@@ -135,7 +135,7 @@ def test_subscribe_ids():
     eq(raw, b"\x82\x0a" + raw[2:4] + b"\x00\x01a\x01\x00\x01b\x02")
     peer.feed(b"\x90\x04" + raw[2:4] + b"\x01\x80")
     eq(peer.session.granted, b"\x01\x80")
-    assert not peer.session.requesting
+    assert peer.session.request is None
 
 
 def test_answers_without_a_request():
@@ -150,11 +150,11 @@ def test_answers_without_a_request():
         peer.now = 1000
         peer.sent()
         peer.feed(2 * (b"\x90\x03" + mid + b"\x01"))
-        eq((peer.session.granted, peer.session.requesting), (b"\x01", False))
+        eq((peer.session.granted, peer.session.request), (b"\x01", None))
         peer.session.subscribe([b"a"], None)
         mid = peer.sent()[0][2:4]
         peer.feed(b"\x90\x03\x00\x07\x00" + 2 * (b"\xb0\x02" + mid))
-        assert not peer.session.requesting
+        assert peer.session.request is None
         eq(peer.count("unknown_acks"), 5)
 
 

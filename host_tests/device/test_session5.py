@@ -447,7 +447,7 @@ def test_refused():
     for qos, make in ((1, wire.puback), (2, wire.pubrec)):
         for code in (0x80, 0x83, 0x87, 0x90, 0x99, 0xFF):
             peer = Peer5(device)
-            peer.up(1 if peer.session.has_session else 0)
+            peer.up(1 if peer.session.record.has_session else 0)
             seq = peer.session.journal.next_seq
             mid = peer.publish(b"x", qos)
             peer.sent()
@@ -912,7 +912,7 @@ def test_subscribe():
             (p,) = peer.sent()
             eq((len(p.filters), p.properties), (2, []))
             peer.feed(make(p.mid, 0, code, properties=NONE))
-            eq((peer.session.granted, peer.session.requesting), (bytes((0, code)), False))
+            eq((peer.session.granted, peer.session.request), (bytes((0, code)), None))
         for code in (3, 0x10, 0x92, 0xFF):
             peer = Peer5()
             peer.up()

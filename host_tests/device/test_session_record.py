@@ -13,9 +13,9 @@ def test_owner():
     """[MQTT-3.1.3-2] A journal with a session belongs to one client id."""
     device = RamFlash()
     peer = Peer(device)
-    assert not peer.session.has_session
+    assert not peer.session.record.has_session
     peer.up()
-    assert Peer(device).session.has_session
+    assert Peer(device).session.record.has_session
     for other in (b"de", b"devi", b"xyz", b""):
         raises(ValueError, Session, Journal(device), bytearray(256), other)
 

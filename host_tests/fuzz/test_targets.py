@@ -5,13 +5,13 @@ import random
 import pytest
 
 import inflight.dispatching
+import inflight.filters
 import inflight.long5
 import inflight.packet
 import inflight.refusing5
 import inflight.sector_reader
 import inflight.sectors
 import inflight.session
-import inflight.subscribing
 from dev.fuzz import CORPUS, SHARES, corpus, grammar, target
 from dev.fuzz.attempt import broken, minimized
 from inflight.cursor import Cursor
@@ -87,7 +87,7 @@ DEFECTS = {
     "a refused message is forgotten": ("session5", inflight.refusing5, "give_up", None),
     "everything matches": ("topic", inflight.dispatching, "matches", lambda result, *_: True),
     "nothing matches": ("topic", inflight.dispatching, "matches", lambda result, *_: False),
-    "filters are not checked": ("topic", inflight.subscribing, "encode_filter", None),
+    "filters are not checked": ("topic", inflight.filters, "encode_filter", None),
     "a PUBREC completes": ("session", Outbound, "acknowledged", None),
     "a QoS 2 message is always new": ("session", Inbound, "received", lambda result, *_: 0),
     "marks are not durable": ("session", Journal, "mark", None),

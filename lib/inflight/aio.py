@@ -442,7 +442,7 @@ class AsyncClient(Base):
                 for pattern in patterns:
                     remove_handler(self, pattern)
             await self._request(patterns, None, None)
-        unload("subscribing")
+        unload("filters", "subscribing")
 
     async def ping(self):
         """As Client.ping()."""
@@ -463,10 +463,10 @@ class AsyncClient(Base):
 
     async def _request(self, patterns, qos_list, handlers):
         # The request of a caller that was cancelled may still be under way.
-        await self._wait_until(lambda: not self.session.requesting)
+        await self._wait_until(lambda: self.session.request is None)
         self.session.subscribe(patterns, qos_list)
         self._requested = qos_list and (patterns, handlers)
-        await self._wait_until(lambda: not self.session.requesting)
+        await self._wait_until(lambda: self.session.request is None)
 
     async def _wait_until(self, done):
         transport = self._ready and self._transport

@@ -100,7 +100,7 @@ class Base:
         from .client_start import start
 
         start(self, *arguments)
-        unload("client_start", "connect_packet", "handshake")
+        unload("client_start", "connect_packet")
 
     def _connect_steps(self):
         # See handshake.
@@ -109,7 +109,17 @@ class Base:
         try:
             yield from steps(self)
         finally:
-            unload("opening", "upgrade", "handshake", "subscribing", "discarding", "foreign")
+            unload(
+                "opening",
+                "upgrade",
+                "handshake",
+                "connect_packet",
+                "connack",
+                "filters",
+                "subscribing",
+                "discarding",
+                "foreign",
+            )
 
     # --- what it knows ---
 
@@ -126,7 +136,7 @@ class Base:
         """True if message `mid` (what publish() returned) has been neither completed by the broker nor given up
         (when_full, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
         messages at the earliest."""
-        return self.session.is_pending(mid)
+        return self.session.outbound.is_pending(mid)
 
     def counters(self):
         """Everything that happened since the start, a dict."""
@@ -162,9 +172,14 @@ class Base:
 
     def _add_handlers(self, filters, qos, handler, stream):
         # Returns the encoded filters and their QoS.
+        from .filters import make_handlers
+
+        handlers = make_handlers(filters, qos, handler, stream, self.session.decoder.protocol_level)
+        del make_handlers  # as in __init__
+        unload("filters")
         from .subscribing import add_handlers
 
-        return add_handlers(self, filters, qos, handler, stream)
+        return add_handlers(self, handlers)
 
     def _granted(self, patterns, handlers):
         # Takes what the broker granted, and returns it. The request is over.

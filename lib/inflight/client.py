@@ -3,11 +3,11 @@
 from errno import ECONNABORTED, ENOTCONN, ETIMEDOUT
 
 import inflight.counters as counters
-import inflight.packet as packet
 
 from .base import OPEN, POLL, READING, WRITING, Base
 from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms, unload
 from .errors import OutboxFull
+from .packet import PUBLISH, ProtocolError
 from .transport import Transport
 
 
@@ -51,9 +51,6 @@ class Client(Base):
                 self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
             finally:
                 unload("opening")
-        self._start_waiting()
-
-    def _start_waiting(self):
         self._waiting_since = ticks_ms()
 
     def _close(self):
@@ -98,18 +95,13 @@ class Client(Base):
 
     # --- moving bytes ---
 
-    def _is_interrupted(self):
+    def _check_interrupted(self, error=None):
+        if self._in_callback:
+            return
         # Interrupted in the session, while bytes moved, between parts of a packet, or while connecting.
         session = self.session
-        return (
-            self._unfinished
-            or session.busy
-            or session.out.within_packet
-            or (self._transport and self._connected_at is None)
-        )
-
-    def _check_interrupted(self, error=None):
-        if not self._in_callback and self._is_interrupted():
+        connecting = self._transport and self._connected_at is None
+        if self._unfinished or session.busy or session.out.within_packet or connecting:
             self._recover(error)
 
     def _flush(self):
@@ -145,7 +137,7 @@ class Client(Base):
         session.bytes_received(n, ticks_ms())
         kind = session.next_event(ticks_ms())
         while kind:
-            if kind == packet.PUBLISH:
+            if kind == PUBLISH:
                 self._deliver()
             elif session.completed:
                 self._report_complete(session.completed)
@@ -211,7 +203,7 @@ class Client(Base):
                 sleep_ms(min(ms, 50))
                 idle = True
             self.session.collect(idle)
-        except (OSError, packet.ProtocolError, MemoryError) as e:
+        except (OSError, ProtocolError, MemoryError) as e:
             self._connection_failed(e)
             if not self._reconnect:
                 raise
@@ -262,9 +254,9 @@ class Client(Base):
         if session.connected and not self._pending_error:
             try:
                 self._flush()
-                if session.window_full and not self._in_callback:
+                if session.outbound.queued and not self._in_callback:
                     self._poll(0)  # a full window opens when its acknowledgements are read
-            except (OSError, packet.ProtocolError) as e:
+            except (OSError, ProtocolError) as e:
                 self._connection_failed(e)
         return mid
 
@@ -306,7 +298,7 @@ class Client(Base):
                     raise
             try:
                 self._poll(100)
-            except (OSError, packet.ProtocolError) as e:
+            except (OSError, ProtocolError) as e:
                 self._connection_failed(e)
 
     def subscribe(self, filters, qos=0, handler=None, stream=False):
@@ -336,7 +328,7 @@ class Client(Base):
             remove_handler(self, pattern)
         self.session.subscribe(patterns, None)
         self._wait_until(self._is_answered)
-        unload("subscribing")
+        unload("filters", "subscribing")
 
     def ping(self):
         """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""
@@ -349,7 +341,7 @@ class Client(Base):
         return ticks_diff(ticks_ms(), start)
 
     def _is_answered(self):
-        return not self.session.requesting
+        return self.session.request is None
 
     def _check_connected(self):
         self._check_interrupted()
@@ -357,10 +349,10 @@ class Client(Base):
             raise OSError(ENOTCONN, "not connected")
 
     def _wait_until(self, done):
-        self._start_waiting()
+        self._waiting_since = ticks_ms()
         try:
             while not done():
                 self._poll_for_answer()
-        except (OSError, packet.ProtocolError) as e:
+        except (OSError, ProtocolError) as e:
             self._connection_failed(e)
             raise

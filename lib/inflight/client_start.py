@@ -2,7 +2,6 @@
 # a module of its own, since together they would need more heap than what comes later.
 
 from .compat import ticks_ms
-from .connect_packet import write
 from .session import Session
 
 
@@ -18,6 +17,8 @@ def start(client, level_5, arguments):
     else:
         client.session = Session(*arguments)
     # Whether CONNECT fits the buffer shows now, not on the way.
+    from .connect_packet import write
+
     user, password = client._login
     write(client.session, client._clean_session, client._keepalive, user, password, client._will)
     client._message = None  # what handlers get: see dispatching

@@ -2,6 +2,19 @@
 
 from .compat import copy
 from .packet import begin, check_size, put_string
+from .session_record import ENDING, PERSISTENT
+
+
+def connect(session, now, clean_session, keepalive, user, password, will):
+    """Session.connect()."""
+    session.out.send(write(session, clean_session, keepalive, user, password, will))
+    session.clean = clean_session
+    session.code = 0
+    session.keep_alive.begin(now)
+    record = session.record
+    if clean_session and record.has_session and record.mode == PERSISTENT:
+        record.mode = ENDING
+        session.write_record()
 
 
 def write(session, clean_session, keepalive, user, password, will):

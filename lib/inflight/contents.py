@@ -4,7 +4,7 @@ from struct import unpack_from
 
 from .compat import const
 from .records import CLEARED, DONE, HEAD, HEADER, NOTE, OUT, OVERHEAD, RELEASED
-from .sector_reader import is_nothing, most_numbers, most_records
+from .sector_repair import count_lost, is_nothing, most_numbers, most_records, retire, set_state, size_in_header
 
 _MOST_REGIONS = const(100)  # that are remembered
 
@@ -33,7 +33,7 @@ def _read_sector(j, reader, sector):
             if behind < 0 and sector == j._head:
                 break
             behind = last + 1 if behind < 0 else behind
-            size = reader.size_in_header(at)
+            size = size_in_header(reader, at)
             if size and at + size < behind:
                 behind = at + size
             j.damaged += 1
@@ -41,22 +41,22 @@ def _read_sector(j, reader, sector):
             if len(reader.damaged) < _MOST_REGIONS:
                 reader.damaged.append((at, behind))
             else:
-                reader.retire(at, behind)
+                retire(reader, at, behind)
             at = behind
     if sector == j._head:
         if at <= last:
             _count_end(j, reader, at, last + 1)
             # None of the page can be trusted, nor of the next one if the record goes on there: its program may have
             # begun, and read as blank this time.
-            behind = max(last + 1, at + (reader.size_in_header(at) or HEAD))
+            behind = max(last + 1, at + (size_in_header(reader, at) or HEAD))
             at = min(-(-behind // j._unit) * j._unit, reader.end)
         # Also what is zero already is retired: the mount that did so may have been cut short.
-        j._off = at - reader.base if end == at or reader.retire(end, at) else j._size
+        j._off = at - reader.base if end == at or retire(reader, end, at) else j._size
 
 
 def _take_numbers(j, reader, at):
     # Of a damaged record. Those in its header were given if the header is right; else they may have been any.
-    if not reader.size_in_header(at):
+    if not size_in_header(reader, at):
         reader.unknown = True
     elif _is_number_new(j, reader, at):
         j.last_mid, seq = unpack_from("<HI", reader.buf, reader.load(at, HEAD) + 3)
@@ -105,15 +105,15 @@ def _take(j, reader, at):
         if reader.first < 0:
             reader.first = at
     if done > 1 or 1 < released < 4:
-        reader.set_state(at, n - OVERHEAD, DONE if done > 1 else RELEASED)
+        set_state(reader, at, n - OVERHEAD, DONE if done > 1 else RELEASED)
     return behind
 
 
 def _count_end(j, reader, at, end):
     # Behind the last record of the head is one that was cut short, or damaged since: if so, its number and Message
     # ID were given.
-    reader.lost = reader.count_lost(at, end)
-    size = reader.size_in_header(at)
+    reader.lost = count_lost(reader, at, end)
+    size = size_in_header(reader, at)
     if reader.lost and size:
         if _is_number_new(j, reader, at):
             reader.lost = reader.word(at + 5) + 1 - j.next_seq

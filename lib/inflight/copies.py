@@ -4,6 +4,7 @@
 from array import array
 
 from .records import DONE, HEAD, NOTES, OVERHEAD
+from .sector_repair import set_state
 
 
 def settle(j, reader):
@@ -75,9 +76,9 @@ def _drop(j, reader, copy, original):
     kind = j._kind
     n = j.found_len
     if state:  # the last byte of the copy
-        reader.set_state(copy, n, state)
+        set_state(reader, copy, n, state)
         j._sync()
-    reader.set_state(original, n, DONE)
+    set_state(reader, original, n, DONE)
     j._count(original, kind, -n - OVERHEAD)
 
 

@@ -3,7 +3,7 @@
 from .compat import const
 from .errors import OutboxFull
 from .records import DONE, NOTES, OVERHEAD
-from .sector_reader import most_numbers
+from .sector_repair import most_numbers, retire
 
 _UNKEPT_IDS = const(256)  # Message IDs that requests may have taken in between, of which there is no record
 
@@ -19,7 +19,7 @@ def finish(j, reader):
     noted = not unsafe or (j._off + NOTES <= j._size and j._note())
     j._sync()
     for at, end in reader.damaged:  # behind the numbers that it made known, should the power go here
-        reader.retire(at, end)
+        retire(reader, at, end)
     while not j._erased:
         try:
             j._collect()

@@ -8,7 +8,6 @@ import sys
 
 from .compat import const, unload
 
-_MICRO = sys.implementation.name == "micropython"
 _CHUNK = const(64)
 
 
@@ -52,7 +51,7 @@ class FileFlash:
 
     def program(self, at, buf, off, n):
         self._file.seek(at)
-        if _MICRO:
+        if sys.implementation.name == "micropython":
             self._file.write(buf, off, n)
         else:
             self._file.write(memoryview(buf)[off : off + n])
@@ -72,7 +71,7 @@ class FileFlash:
 
     def _sync(self):
         # MicroPython's flush() is an fsync. CPython's writes are unbuffered and need one.
-        if _MICRO:
+        if sys.implementation.name == "micropython":
             self._file.flush()
         else:
             os.fsync(self._file.fileno())

@@ -1,13 +1,10 @@
-# CONNECT and CONNACK: how a connection begins. Loaded for each of them.
+# How a connection begins. Loaded for each. The packets CONNECT and CONNACK are in connect_packet and connack, which
+# need not be there together, nor when the journal notes what follows from them: a client needs much heap here.
 
 from errno import EACCES
 
-import inflight.counters as counters
-
 from .base import OPEN, POLL, REQUEST
 from .compat import const, ticks_ms, unload
-from .packet import ProtocolError
-from .session_record import CLEAN, ENDING, PERSISTENT
 
 OTHER_SESSION = const(-1)  # Session.code at level 5: the broker's session is one that the client does not know
 
@@ -39,7 +36,7 @@ def _subscribe(client, handler):
         return
     session.subscribe(filters, [handler[1]])
     yield REQUEST
-    while session.requesting:
+    while session.request is not None:
         yield POLL
     code = session.granted[0]
     handler[4] = code < 0x80
@@ -89,72 +86,14 @@ def _call(client):
     client._no_connack = True
     while not (session.connected or session.code):
         yield POLL
+    unload("connack")
 
 
-def connect(session, now, clean_session, keepalive, user, password, will):
-    """Session.connect()."""
-    from .connect_packet import write
-
-    session.out.send(write(session, clean_session, keepalive, user, password, will))
-    unload("connect_packet")
-    session.clean = clean_session
-    session.code = 0
-    session.keep_alive.begin(now)
-    if clean_session and session.has_session and session.record.mode == PERSISTENT:
-        session.record.mode = ENDING
-        session.write_record()
-
-
-def connack(session):
-    """CONNACK arrived. Raises ProtocolError, OSError if flash fails."""
-    d = session.decoder
-    # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
-    present = d.buf[d.at] if d.protocol_level > 3 else 0
-    session.code = d.buf[d.at + 1]
-    if present > 1 or session.code > 5 or (present and (session.code or session.clean)):
-        raise ProtocolError("CONNACK %d %d" % (present, session.code))
-    session.present = present == 1
-    if session.code:
-        session.count[counters.REFUSED] += 1
-        return
-    accepted(session, not present and d.protocol_level > 3, _lose)
-
-
-def _lose(session):
-    """The broker has lost the session."""
-    from .discarding import session_lost
-
-    return session_lost(session.outbound)
-
-
-def accepted(session, none, lose):
-    """CONNACK says that the connection stands. none: the broker says that it has no session of ours; lose(session) is
-    called if we have one, and returns the Message IDs of the messages that are completed by that."""
-    session.connected = True
-    session.count[counters.CONNECTS] += 1
-    record = session.record
-    mode = record.mode
-    new = session.clean or none or mode == CLEAN
-    if new and session.inbound:
-        session.inbound.session_lost()
-    if mode == CLEAN or (mode == ENDING and new):
-        from .discarding import discard
-
-        session.count[counters.DROPPED] += discard(session.outbound)
-    elif none and not session.clean:
-        session.ended = lose(session)
-        session.count[counters.COMPLETED] += len(session.ended)
-    if new:
-        session.foreign = None
-        record.stale = record.stale or record.unproven > 0
-        record.unproven = 0
-    elif session.journal and not session.has_session:
-        from .foreign import oldest_mid, suspect
-
-        suspect(session, oldest_mid(session.outbound))
-    record.mode = PERSISTENT
-    if session.clean:
-        record.mode = CLEAN
-        session.sessions_ended()
-    if record.mode != mode or not session.has_session:
-        record.stale = True
+def resume(session):
+    """Session.resume()."""
+    if session.journal:
+        if session.record.stale:
+            session.write_record()
+        session.journal.commit()
+    session.outbound.retransmit()
+    session._resumed = True

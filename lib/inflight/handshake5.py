@@ -34,7 +34,6 @@ from .cursor import (
     SESSION_EXPIRY,
 )
 from .errors5 import ERROR, MALFORMED, ProtocolError5
-from .handshake import accepted
 from .journal import DONE, OUT, RELEASED, SESSION
 from .mqtt5 import BY_CONNECT, MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
 from .outbound import ALONE, REL, SEND, STATE
@@ -172,7 +171,7 @@ def connack(session):
     if code not in _CODES or (present and (code or session.clean_start)):
         raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
     session.code = code
-    if present and session.journal and (not session.has_session or session.record.mode == CLEAN):
+    if present and session.journal and (not session.record.has_session or session.record.mode == CLEAN):
         from .other_session5 import end
 
         end(session)
@@ -188,6 +187,8 @@ def connack(session):
         session.auth.consented(IN_CONNACK)
     if not session.client_id:
         _check_client_id(session, found.get(CLIENT_ID))
+    from .connack import accepted
+
     accepted(session, not present, _republish)
     _apply(session, found)
     if session.journal:

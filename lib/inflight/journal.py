@@ -55,7 +55,6 @@ class Journal(Records):
     Raises ValueError if the device holds a journal of another geometry or version."""
 
     def __init__(self, device):
-        super().__init__(device)
         from .new_journal import prepare
 
         prepare(self, device)

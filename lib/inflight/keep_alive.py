@@ -18,14 +18,10 @@ class KeepAlive:
     def begin(self, now):
         """A connection begins."""
         self.requested = False  # the application wants a PINGREQ
-        self._sent_at = self._received_at = now
+        self.sent_at = self._received_at = now  # when a packet left, and when bytes came
         self._ping_at = -1  # when the PINGREQ was sent that is unanswered
         self._received = 0  # bytes of a long message since _long_at
         self._long_at = now
-
-    def packet_sent(self, now):
-        """A packet leaves."""
-        self._sent_at = now
 
     def bytes_received(self, n, now, long):
         """n bytes arrived, of a message longer than the buffer if `long`."""
@@ -49,7 +45,7 @@ class KeepAlive:
         interval = self.interval
         if not interval or self._ping_at >= 0:
             return False
-        return passed(now, self._sent_at, interval) or passed(now, self._received_at, interval)
+        return passed(now, self.sent_at, interval) or passed(now, self._received_at, interval)
 
     def ping_sent(self, now):
         self.requested = False

@@ -30,6 +30,8 @@ def prepare(j, device):
 
 
 def _prepare_pages(j, device):
+    j._dev = device
+    j._write = getattr(device, "program", None)
     j._volatile = getattr(device, "volatile", False)
     # Small pages are programmed several at a time.
     j._unit = max(getattr(device, "page", 256), CHUNK)

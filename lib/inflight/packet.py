@@ -61,16 +61,6 @@ def valid(buf, i, end, name, strict=True):
     return True
 
 
-def _whole(buf, start, end):
-    # Where the last character of buf[start:end] that is complete ends.
-    for i in range(end - 1, max(start, end - 4) - 1, -1):
-        if buf[i] < 0x80:
-            break
-        if buf[i] >= 0xC0:
-            return i if end - i < (2 if buf[i] < 0xE0 else 3 if buf[i] < 0xF0 else 4) else end
-    return end
-
-
 def begin(buf, first, remaining, i=0):
     # Writes the fixed header to buf[i:]; a packet is only begun when it is known to fit.
     if remaining > _MAX_REMAINING:
@@ -285,18 +275,11 @@ class Decoder:
         self.n = 0
         self.size = size
         if not whole:
-            if body - self.start > len(buf) // 2:
-                # No space for the topic beside a payload: skip it, the id and payload follow.
-                self._skip = length
-                self.start = i
-                self.topic_len = 0
-                return self._piece()
-            if self.start:
-                # The topic has to stay while the pieces come: let it begin the buffer.
-                self._compact()
-                return self._packet()
-            if body >= self.end:
-                return 0
+            from .long_message import start
+
+            kind = start(self, i, length, body)
+            if kind >= 0:
+                return kind
         if qos:
             self.mid = self._id(body - 2)
         if not valid(buf, i, i + length, True, False):
@@ -314,30 +297,6 @@ class Decoder:
         return self._piece()
 
     def _piece(self):
-        # The next piece of a payload, or what is left of a topic that could not be kept.
-        if self._skip >= 0:
-            k = self._skip
-            if k > self.end - self.start:
-                k = _whole(self.buf, self.start, self.end) - self.start
-            if not valid(self.buf, self.start, self.start + k, True, False):
-                raise ProtocolError("topic")
-            self.start += k
-            self._skip -= k
-            id_len = 2 if self.flags & 6 else 0
-            if self._skip or self.end - self.start < id_len:
-                return 0
-            if id_len:
-                self.mid = self._id(self.start)
-                self.start += 2
-            self._skip = -1
-            self.left = self.size
-            if not self.left:
-                self.n = 0
-                return PUBLISH
-        self.at = self.start
-        self.n = min(self.left, self.end - self.start)
-        self.left -= self.n
-        self.start += self.n
-        if not self.left:
-            self._tail = None
-        return PUBLISH if self.n else 0
+        from .long_message import piece
+
+        return piece(self)

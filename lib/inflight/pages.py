@@ -41,10 +41,9 @@ class Pages:
     _chunk: bytearray
     _four: bytearray
     _volatile: bool
-
-    def __init__(self, device):
-        self._dev = device
-        self._write = getattr(device, "program", None)
+    # Of any class that has those methods: MicroPython has no typing.
+    _dev: "Any"  # type: ignore[name-defined] # noqa: F821
+    _write: "Any"  # type: ignore[name-defined] # noqa: F821
 
     def _read(self, at, buf):
         self._dev.readblocks(at // self._size, buf, at % self._size)

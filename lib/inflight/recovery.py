@@ -12,7 +12,7 @@ def recover(j):
     try:
         mount(j)
     finally:
-        unload("sector_reader", "sectors", "contents", "copies", "finishing")
+        unload("sector_reader", "sector_repair", "sectors", "contents", "copies", "finishing")
     j._dirty = False
     # Whoever appended it was not told that it is there, and does so again.
     at = j.find(OUT, j._begun) if j._begun >= 0 else -1

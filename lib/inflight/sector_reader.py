@@ -1,14 +1,12 @@
-# How the parts of a mount read sectors, and program single pages of them.
+# How the parts of a mount read sectors, and program single pages of them. What they do about damage: sector_repair.
 
 from binascii import crc32
 from struct import pack_into, unpack_from
 
 from .compat import const
-from .pages import CHUNK
-from .records import CLEARED, HEAD, HEADER, IN, NEVER, NOTE, OUT, OVERHEAD, SESSION
+from .records import CLEARED, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, SESSION
 
-_CRC = const(4)
-_LEFT = const(1 << 24)  # numbers that damage does not use up
+CRC = const(4)  # bytes of a record's CRC
 _KINDS = (OUT, IN, SESSION, NOTE)
 _BLANK = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
@@ -118,14 +116,14 @@ class SectorReader:
             i = self.load(at, n)
         if self.volatile:
             return True
-        n += i - 1 - _CRC
+        n += i - 1 - CRC
         # In this order most numbers that come up are small, and need no heap.
         return crc32(self.view[i:n]) ^ unpack_from("<I", buf, n)[0] ^ self.key == at - self.base
 
     def _has_long(self, at, n):
         # A record of n bytes is longer than buf.
         crc = k = 0
-        n -= 1 + _CRC
+        n -= 1 + CRC
         while k < n:
             part = min(n - k, len(self.buf))
             i = self.load(at + k, part)
@@ -160,48 +158,6 @@ class SectorReader:
             live += is_live
         return found, live
 
-    def size_in_header(self, at):
-        """The size of the record at address `at` if its header is right, whatever its body is; 0."""
-        if at + OVERHEAD > self.end:
-            return 0
-        i = self.load(at, HEAD)
-        size = OVERHEAD + (self.buf[i + 1] | self.buf[i + 2] << 8)
-        right = crc32(self.view[i : i + HEAD - 1]) & 0xFF == self.buf[i + HEAD - 1]
-        return size if right and at + size <= self.end else 0
-
-    def count_lost(self, at, end):
-        """How many records may have been in the region at the end of the ring, beside one that was cut short."""
-        size = self.size_in_header(at)
-        if not size:
-            return most_records(end - at)
-        # The CRC is programmed last: where it is blank the record was never whole.
-        return int(self.word(at + size - 1 - _CRC) != 0xFFFFFFFF)
-
-    def set_state(self, at, n, state):
-        """Sets that of the record with a body of n bytes at `at`: it is set if most of its bits can be cleared."""
-        if not self.has_programmed(self.j._write_state, at, n, state):
-            self.j._load(at)
-            if self.j._state(at) != state:
-                self.j._fail("a record of the journal does not take its state")
-
-    def retire(self, at, end):
-        """The region becomes zeros: nothing in it is ever taken for a record, whatever its bits read like another time.
-        Returns False if that fails for more than single bits: no live record may stand before or behind those."""
-        zeros = bytes(CHUNK)
-        whole = True
-        while at < end:
-            n = min(CHUNK - at % CHUNK, end - at)
-            if not self.has_programmed(self.j._clear_bits, at, zeros, n):
-                self.aim(at // self.j._size)
-                i = self.load(at, n)
-                if not all(map(is_nothing, self.view[i : i + n])):
-                    whole = False
-                    self.spoilt.append(at // self.j._size)
-            at += n
-        self.j._sync()
-        self.forget()
-        return whole
-
 
 def clear_page(j):
     """The page is all FF but while it is being filled."""
@@ -215,21 +171,3 @@ def clear_page(j):
 def is_worn(j):
     """True if the last program failed since its page did not take all of it."""
     return j._bad == j._base
-
-
-def is_nothing(byte):
-    """It has one bit at most, and is passed over: each kind has two."""
-    return not byte & byte - 1
-
-
-def most_records(size):
-    # How many may have been in so many bytes, the last one without its state. Below 0: none, as behind a record whose
-    # last bytes are FF.
-    return max(size + 1, 0) // OVERHEAD
-
-
-def most_numbers(j):
-    """More can not have been given, by a ring with so many erases, nor since the numbers that are known. Whatever a
-    damaged header says, there are numbers left."""
-    ring = j._n * most_records(j._size - HEADER)
-    return min(max(j.erases * (ring // j._n), j.next_seq) + ring, NEVER - _LEFT)

@@ -109,15 +109,6 @@ class Session:
     def write_record(self):
         self.record.write(self._most)
 
-    def sessions_ended(self):
-        """What left earlier belongs to sessions that have ended: from now on no more than the window can leave."""
-        self._most = self._max_inflight
-
-    @property
-    def has_session(self):
-        """True if the journal knows its session."""
-        return self.record.has_session
-
     def moved(self, old, new):
         """The journal copied a record to another address."""
         self.outbound.moved(old, new)
@@ -130,15 +121,6 @@ class Session:
     def pending(self):
         """Messages of QoS 1 and 2 that the broker has not completed."""
         return self.outbound.rows + self.outbound.queued
-
-    def is_pending(self, mid):
-        """True if the message of QoS 1 or 2 with this Message ID has not been completed."""
-        return self.outbound.is_pending(mid)
-
-    @property
-    def window_full(self):
-        """True if messages wait because the window is full."""
-        return self.outbound.queued > 0
 
     # --- the connection ---
 
@@ -173,9 +155,11 @@ class Session:
         strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
         self._begin()
         self.reset()
-        from .handshake import connect
+        from .connect_packet import connect
 
         connect(self, now, clean_session, keepalive, user, password, will)
+        del connect  # a module stays in memory as long as a name refers to it
+        unload("connect_packet")
         self.busy = False
 
     def connect_fields(self, clean_session, will):
@@ -187,12 +171,9 @@ class Session:
         Message IDs of ours: the journal knows of the session before the first one leaves, and that the ids
         which a lost session received are forgotten before one comes anew. Raises OSError if flash fails."""
         self._begin()
-        if self.journal:
-            if self.record.stale:
-                self.write_record()
-            self.journal.commit()
-        self.outbound.retransmit()
-        self._resumed = True
+        from .handshake import resume
+
+        resume(self)
         self.busy = False
 
     # --- durability ---
@@ -260,11 +241,6 @@ class Session:
         request(self, filters, qos)
         self.busy = False
 
-    @property
-    def requesting(self):
-        """True while a SUBSCRIBE or UNSUBSCRIBE is unanswered."""
-        return self.request is not None
-
     def disconnect(self, code=0):
         """DISCONNECT is the last packet to leave [MQTT-3.14.4-2]; level 5 has a reason code."""
         self.out.clear()
@@ -281,7 +257,7 @@ class Session:
         if n:
             if self.journal:
                 self.journal.commit()
-            self.keep_alive.packet_sent(now)
+            self.keep_alive.sent_at = now
         self.busy = False
         return n
 
@@ -406,7 +382,7 @@ class Session:
         if kind == packet.PUBLISH:
             self._handle_publish()
         elif kind == packet.CONNACK:
-            from .handshake import connack
+            from .connack import connack
 
             connack(self)
         elif kind == packet.PUBREL:
@@ -455,17 +431,15 @@ class Session:
             if not self.deliver:
                 self.count[counters.TOO_LONG] += 1
             if d.flags & 4:
-                self._note_received(self.expect_qos_2().received(d.mid))
+                received = self.expect_qos_2().received(d.mid)
+                if received == DUPLICATE:
+                    self.deliver = False
+                    self.count[counters.DUPLICATES] += 1
+                elif received == REDELIVERED:
+                    self.redelivered = True
+                    self.count[counters.REDELIVERED] += 1
                 if self.journal:
                     self.journal.commit()  # before the application has it: `redelivered` must tell if the power goes
-
-    def _note_received(self, what):
-        if what == DUPLICATE:
-            self.deliver = False
-            self.count[counters.DUPLICATES] += 1
-        elif what == REDELIVERED:
-            self.redelivered = True
-            self.count[counters.REDELIVERED] += 1
 
     def delivered(self):
         """The application has had what next_event() returned. A message is acknowledged when it was

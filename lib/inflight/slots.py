@@ -12,7 +12,6 @@ from errno import EEXIST, ENOENT
 
 from .compat import const
 
-_MICRO = sys.implementation.name == "micropython"
 _CHUNK = const(64)
 
 
@@ -104,7 +103,7 @@ class SlotFlash:
         file.seek(min(at, self._end))
         while self._end < at:
             self._end += file.write(self._blank[: at - self._end])
-        if _MICRO:
+        if sys.implementation.name == "micropython":
             file.write(buf, off, n)
         else:
             file.write(memoryview(buf)[off : off + n])

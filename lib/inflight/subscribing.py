@@ -1,10 +1,9 @@
-# SUBSCRIBE and UNSUBSCRIBE, and their answers. Loaded for each of them.
+# SUBSCRIBE and UNSUBSCRIBE, and their answers. Loaded for each of them, when their filters are encoded.
 
 import inflight.counters as counters
 
 from .compat import copy
 from .packet import SUBACK, UNSUBACK, ProtocolError, begin, check_size, put_string
-from .topic import encode
 
 _CODES = b"\x00\x01\x02\x80"
 _CODES_5 = {
@@ -13,44 +12,29 @@ _CODES_5 = {
 }
 
 
-def add_handlers(client, filters, qos, handler, stream):
-    """Returns the encoded filters and their QoS. Raises ValueError."""
-    if isinstance(filters, (str, bytes)):
-        filters = ((filters, qos),)
-    qos_list = [q for _, q in filters]
-    patterns = encode_filters(client, [f for f, _ in filters])
-    for pattern, q in zip(patterns, qos_list):
-        if q not in (0, 1, 2):
-            _check_options(client.session.decoder.protocol_level, pattern, q)
-    for pattern, q in zip(patterns, qos_list):
-        remove_handler(client, pattern)
-        match = matched_by(pattern)
-        only = None if b"+" in match or b"#" in match else match.decode()
-        client._handlers.append([pattern, q, handler, stream, False, only, match])
-    return patterns, qos_list
+def add_handlers(client, handlers):
+    """Adds them, in place of those that the same filters have. Returns the filters and their QoS. Raises ValueError if
+    the buffer is too small for the request."""
+    patterns = [h[0] for h in handlers]
+    check(client.session, patterns)
+    for h in handlers:
+        remove_handler(client, h[0])
+        client._handlers.append(h)
+    return patterns, [h[1] for h in handlers]
 
 
-def _check_options(protocol_level, pattern, q):
-    # [MQTT5-3.8.3-4] [MQTT5-3.8.3-5]
-    if protocol_level < 5 or not isinstance(q, int) or q & 3 == 3 or q & 0x30 == 0x30 or not 0 <= q < 0x40:
-        raise ValueError("qos is 0, 1 or 2; at level 5 with options of a subscription")
-    if q & 4 and pattern.startswith(b"$share/"):
-        raise ValueError("NO_LOCAL is not for shared subscriptions")
+def encode_filters(client, filters):
+    """Returns filters as bytes, for UNSUBSCRIBE. Raises ValueError, also if the buffer is too small for the request."""
+    from .filters import encode_all
+
+    patterns = encode_all(filters, client.session.decoder.protocol_level)
+    check(client.session, patterns)
+    return patterns
 
 
 def remove_handler(client, pattern):
     """Messages of this filter have no handler any more."""
     client._handlers = [h for h in client._handlers if h[0] != pattern]
-
-
-def encode_filters(client, filters):
-    """Returns filters as bytes. Raises ValueError, also if the buffer is too small for the request."""
-    protocol_level = client.session.decoder.protocol_level
-    patterns = [encode_filter(f, protocol_level) for f in filters]
-    if not patterns:
-        raise ValueError("one filter at least")
-    check(client.session, patterns)
-    return patterns
 
 
 def check(session, filters):
@@ -142,25 +126,3 @@ def request_packet(buf, mid, filters, qos, dup=0, block=b""):
             buf[i] = qos[k]
             i += 1
     return i
-
-
-def encode_filter(text, protocol_level=4):
-    """Returns a topic filter as bytes. Raises ValueError. [MQTT-4.7.1-2, 4.7.1-3, 4.7.3-1] [MQTT5-4.8.2-1, 4.8.2-2]"""
-    data = encode(text, protocol_level)
-    parts = data.split(b"/")
-    for i, part in enumerate(parts):
-        if len(part) > 1 and (b"+" in part or b"#" in part) or (part == b"#" and i + 1 < len(parts)):
-            raise ValueError("+ takes a whole level of a filter, # the last")
-    if not data:
-        raise ValueError("topic filter is empty")
-    if protocol_level == 5 and parts[0] == b"$share":
-        if len(parts) < 3 or parts[1] in (b"", b"+") or parts[2:] == [b""]:
-            raise ValueError("a shared filter is $share/NAME/FILTER")
-    return data
-
-
-def matched_by(pattern):
-    """Returns the part of a filter (bytes) that topic names match: all, but for a shared subscription
-    $share/GROUP/FILTER."""
-    parts = pattern.split(b"/", 2)
-    return parts[2] if len(parts) == 3 and parts[0] == b"$share" and parts[2] else pattern

@@ -61,7 +61,7 @@ class Code:
         self._image.write_bytes(image({f"/lib/{place}.mpy": data for place, data in found.items()}))
 
     def _write(self, compiled):
-        write_below(self._folder, {f"{place}.mpy": data for place, data in compiled.items()})
+        write_below(self._folder / "lib", {f"{place}.mpy": data for place, data in compiled.items()})
 
     def run(self, script, *args, heap="2m", rom=False, timeout=300):
         """Runs `script`, and returns what it printed as JSON. Raises Failed."""
@@ -70,7 +70,8 @@ class Code:
         try:
             done = subprocess.run(
                 [*self.interpreter.command(heap), *words, *map(str, args)],
-                env={} if rom else {"MICROPYPATH": f".frozen:{self._folder}"},
+                # The path of a module is a string in the heap: here it is as long as on a board, where it is /lib/...
+                env={} if rom else {"MICROPYPATH": ".frozen:./lib"},
                 cwd=self._folder,
                 capture_output=True,
                 text=True,

@@ -203,7 +203,7 @@ def step(simulation, op, reader):
     elif op < 0xB0:
         simulation.connect(op & 3)
     elif op < 0xB8:
-        if simulation.session.connected and not simulation.session.requesting:
+        if simulation.session.connected and simulation.session.request is None:
             simulation.session.subscribe([b"a/#", b"b"][: 1 + (op & 1)], bytes([op & 2, 1]) if op & 4 else None)
             simulation.flush()
     elif op < 0xC0:

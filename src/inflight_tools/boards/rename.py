@@ -27,6 +27,8 @@ _LOADED = (
     "session_start",
     "opening",
     "handshake",
+    "connack",
+    "filters",
     "subscribing",
     "dispatching",
     "mqtt5_core",
@@ -35,6 +37,7 @@ _LOADED = (
     "recovery",
     "sector_reader",
     "sectors",
+    "sector_repair",
     "contents",
     "copies",
     "finishing",
@@ -60,13 +63,15 @@ def rename(trees, public, used=()):
     internal -= set().union(*private.values())
     internal &= {name for tree in library.values() if not _only_hands_on(tree) for name in uses(tree)}
     attributes = internal & set().union(used, *map(_attributes, trees.values()))
-    rank = {name: k for k, place in reversed([*enumerate(_FIRST)]) for name in _names(library.get(place, ast.Module()))}
+    rank = {
+        name: k for k, place in reversed([*enumerate(_FIRST)]) for name in names_of(library.get(place, ast.Module()))
+    }
 
     def words(names, taken):
         ordered = sorted(names, key=lambda name: (rank.get(name, len(_FIRST)), name))
         return dict(zip(ordered, _unused(taken), strict=False))
 
-    table = words(attributes, public.union(used, *map(_names, trees.values())))
+    table = words(attributes, public.union(used, *map(names_of, trees.values())))
     for tree in trees.values():
         _Rename(table).visit(tree)
     new = words(internal - attributes, public.union(used, *map(_globals_and_variables, library.values())))
@@ -79,7 +84,7 @@ def rename(trees, public, used=()):
     keywords = _BUILTIN.union(*map(_keywords, trees.values()))
     tables = {}
     for place, tree in library.items():
-        own = dict(zip(sorted(private[place]), _unused(public.union(_names(tree))), strict=False))
+        own = dict(zip(sorted(private[place]), _unused(public.union(names_of(tree))), strict=False))
         _Rename(own).visit(tree)
         _rename_arguments(tree, public, keywords)
         tables[place] = table | own
@@ -92,7 +97,7 @@ def _unused(used):
 
 def _private(library):
     """{place: the globals of that module that no other one can refer to}."""
-    names = {place: {*_names(tree)} for place, tree in library.items()}
+    names = {place: {*names_of(tree)} for place, tree in library.items()}
     modules = Counter(name for found in names.values() for name in found)
     return {
         place: {name for name in found if name[0] == "_" and modules[name] == 1} - {*_attributes(library[place])}
@@ -126,10 +131,10 @@ def mentioned(text):
 
 def names_in(text):
     """The same, and the names of variables."""
-    return {*_names(ast.parse(text)), *mentioned(text)}
+    return {*names_of(ast.parse(text)), *mentioned(text)}
 
 
-def _names(tree):
+def names_of(tree):
     """Every name in a module, whatever it refers to."""
     for node in ast.walk(tree):
         yield from _names_of(node)
@@ -235,7 +240,7 @@ def _rename_arguments(tree, public, keywords):
     kept = public | keywords
     for function in ast.walk(tree):
         if isinstance(function, _FUNCTIONS) and not _has_inner(function):
-            used = kept.union(_names(function))
+            used = kept.union(names_of(function))
             words = (word for word in _ROM if word not in used and word[0].islower())
             arguments = [a.arg for a in function.args.args if a.arg not in kept and a.arg not in _ROM]
             _RenameLocals(dict(zip(arguments, words, strict=False))).visit(function)

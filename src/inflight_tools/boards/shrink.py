@@ -6,6 +6,7 @@ modules are compiled, all together,
 - what is there for CPython goes,
 - the modules of the library that are always loaded together become one module, inflight.core, or inflight.journal_core
   where there is a journal; each of them is still there for an import by its own name,
+- a class of these that is nothing but the base of another one becomes a part of that,
 - the texts of errors become one module, inflight.texts, which is loaded when an error is raised,
 - MicroPython's own modules are imported by the names that mean the built-in ones, "ustruct" for struct: before it takes
   its own, it looks for a file, at each import, which takes 8 to 20 ms on a Pico W with all files of the application,
@@ -16,10 +17,11 @@ bundle compiles what this makes, and freeze writes it down.
 """
 
 import ast
+from collections import Counter
 
 from inflight_tools.boards.names import variables_of
 from inflight_tools.boards.order import order
-from inflight_tools.boards.rename import PACKAGE, rename
+from inflight_tools.boards.rename import PACKAGE, names_of, rename
 
 GROUPS = {
     "core": [
@@ -94,6 +96,9 @@ def _shrink(sources):
         modules = [f"{PACKAGE}/{name}" for name in names if f"{PACKAGE}/{name}" in trees]
         if modules:
             trees = _merge(trees, f"{PACKAGE}/{group}", modules, constants)
+    for place, tree in trees.items():
+        if place.startswith(f"{PACKAGE}/"):
+            _drop_unused_imports(tree)
     return _detach_texts(trees) if f"{PACKAGE}/core" in trees else trees
 
 
@@ -219,6 +224,15 @@ class _Fold(ast.NodeTransformer):
         return ast.Constant(self._numbers[node.id]) if loads else node
 
 
+def _drop_unused_imports(tree):
+    """Takes out `import ...` of modules that were imported for their constants, or for CPython, alone."""
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in [node for node in tree.body if isinstance(node, ast.Import)]:
+        node.names = [alias for alias in node.names if (alias.asname or alias.name.partition(".")[0]) in used]
+        if not node.names:
+            tree.body.remove(node)
+
+
 # --- merging modules ---
 
 
@@ -252,10 +266,13 @@ def _merge(trees, core, modules, constants):
                 imports[ast.unparse(node)] = node
             else:
                 body.append(node)
+    gone = _join_classes(body, {place: tree for place, tree in trees.items() if place not in modules})
     result = {core: ast.Module([*imports.values(), *body], [])}
     for place, tree in trees.items():
         if place in modules:
-            result[place] = _forwarder(core, exports[place], constants[_dotted(place)])
+            result[place] = _forwarder(
+                core, [name for name in exports[place] if name not in gone], constants[_dotted(place)]
+            )
         elif place == f"{PACKAGE}/__init__":
             result[place] = _Readdress().visit(tree)
         else:
@@ -268,6 +285,36 @@ def _forwarder(core, names, constants):
     lines = [f"from .{core.rpartition('/')[2]} import {', '.join(names)}"] if names else []
     lines += [f"{name} = {value}" for name, value in constants.items() if not name.startswith("_")]
     return ast.parse("\n".join(lines))
+
+
+def _join_classes(body, others):
+    """A class that is nothing but the base of one other class in `body` becomes a part of that: each class costs some
+    150 bytes of heap. Not if a module of `others` imports it. Returns the names that are gone."""
+    uses = Counter(name for node in body for name in names_of(node))
+    for place, tree in others.items():
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        ours = [node for node in imports if (_imported(node, place) or "").startswith(f"{PACKAGE}.")]
+        uses.update(alias.name for node in ours for alias in node.names)
+    classes = [node for node in body if isinstance(node, ast.ClassDef)]
+    gone = set()
+    for base in classes:
+        heir = next((node for node in classes if base.name in map(ast.unparse, node.bases)), None)
+        alone = heir and uses[base.name] == 2  # where it is defined, and as a base
+        if alone and not {*_members(base)} & {*_members(heir)}:
+            heir.body[:0] = base.body
+            heir.bases = base.bases
+            body.remove(base)
+            gone.add(base.name)
+    return gone
+
+
+def _members(node):
+    """The names that a class defines."""
+    for one in node.body:
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield one.name
+        elif isinstance(one, ast.Assign):
+            yield from map(ast.unparse, one.targets)
 
 
 class _Readdress(ast.NodeTransformer):

@@ -49,7 +49,8 @@ def main():
     journal = contender.journal(sys.argv[4])
     found["journal"] = heap() - before
     before = heap()
-    client = contender.Contender(port, "costs", 8, True, buffer, journal)
+    name = sys.argv[4].split("/")[-1]  # a session of its own for each journal
+    client = contender.Contender(port, name, 8, True, buffer, journal)
     found["client"] = heap() - before
     for qos in contender.QOS:
         client.round(qos, _WARM, 8)
