@@ -20,10 +20,9 @@ _STAGE = "/lib/inflight.new"  # a cable brings all files here, then they are mov
 def make_folders(path):
     at = path.find("/", 1)
     while at > 0:
-        try:
+        parent, _, name = path[:at].rpartition("/")
+        if name not in os.listdir(parent or "/"):
             os.mkdir(path[:at])
-        except OSError:
-            pass
         at = path.find("/", at + 1)
 
 
