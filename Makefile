@@ -91,15 +91,16 @@ flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CON
 	$(INFLIGHT) board flash $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
 
 OWN = $(if $(PICOW_UF2),PICOW_UF2="$(PICOW_UF2)")
+UPDATED = $(if $(LIVES),LIVES="$(LIVES)") $(if $(CUTS),CUTS="$(CUTS)")
 
-test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults (up to an hour) [PICOW_UF2= CUTS=200]
+test-pico-w: setup  ## all on an emulated Pico W with the real firmware: power cuts, TLS, faults, updates (PICOW_UF2= LIVES=3 CUTS=200)
 	$(SETUP) firmware
-	INFLIGHT_PICO_W=1 $(OWN) $(if $(CUTS),CUTS="$(CUTS)") \
+	INFLIGHT_PICO_W=1 $(OWN) $(UPDATED) \
 		$(VENV)/python -m pytest -n 2 host_tests/emulated_boards -k "not esp32" $(ARGS)
 
-test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xtensa -L folder" [CHIP= MICROPYTHON= MINUTES=60 CUTS=200])
+test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xtensa -L folder" [CHIP= MICROPYTHON= MINUTES=60 LIVES=3 CUTS=200])
 	INFLIGHT_ESP32=1 $(if $(QEMU_ESP32),QEMU_ESP32="$(QEMU_ESP32)") $(if $(MINUTES),SOAK_MINUTES="$(MINUTES)") \
-		$(if $(CUTS),CUTS="$(CUTS)") $(if $(CHIP),INFLIGHT_ESP32_CHIP="$(CHIP)") \
+		$(UPDATED) $(if $(CHIP),INFLIGHT_ESP32_CHIP="$(CHIP)") \
 		$(if $(MICROPYTHON),INFLIGHT_ESP32_MICROPYTHON="$(MICROPYTHON)") \
 		$(VENV)/python -m pytest host_tests/emulated_boards -k esp32 $(ARGS)
 

@@ -12,6 +12,7 @@ from inflight_tools.boards.bundle import files
 _MAKE_JOURNAL = 998  # a task
 VARIANT, FIRMWARE, SENSOR = CHIP.name, image.FIRMWARE, sensor
 WHERE = "partition"  # the journal of an image is
+BOOTS = False
 HEAP, BOOT_HEAP = 70_000, 160_000  # bytes that a connected sensor leaves at least, and the firmware itself
 _S = 300
 _FREE = "import gc; gc.collect(); print('NOTE', gc.mem_free())"

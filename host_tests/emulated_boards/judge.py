@@ -11,6 +11,7 @@ _LIFE_S = 600
 _NONE = 1 << 30
 MARKS = 0x3FFFFFF0  # numbers from here on note something else than a message:
 READY, MOUNT, ASLEEP = 0x3FFFFFFF, 0x3FFFFFFE, 0x3FFFFFFD  # it has a journal, begins to mount it, begins to sleep
+STARTS = {MARKS: "", MARKS + 1: "a", MARKS + 2: "b"}  # this application starts: that of no slot, or of one
 
 
 class Cuts:

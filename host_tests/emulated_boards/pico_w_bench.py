@@ -12,6 +12,7 @@ from host_tests.emulated_boards.judge import READY
 
 VARIANT, FIRMWARE, SENSOR = "pico_w", image.FIRMWARE, sensor
 WHERE = "pinned files"  # the journal of an image is
+BOOTS = True  # within two seconds: states that power cuts leave are booted, too
 HEAP, BOOT_HEAP = 120_000, 195_000  # bytes that a connected sensor leaves at least, and the firmware itself
 
 

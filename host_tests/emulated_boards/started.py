@@ -1,7 +1,8 @@
-"""What the power cuts of a life would have left: judged by what the flash holds, and by a start with it.
+"""What the power cuts of a life would have left: judged by what the flash holds, and by starts with it.
 
-It is no start of the emulated board, which takes half a minute of a processor: MicroPython's unix port mounts the same
-file system, and imports launcher, application and journal from it."""
+MicroPython's unix port mounts the same file system, and imports launcher, application and journal from it: on the
+emulated board that takes half a minute of a processor. Where it boots quickly, the emulated board boots from that flash
+as well, until its main.py notes which application the launcher has chosen."""
 
 import json
 import os
@@ -15,7 +16,7 @@ from dev.runtimes import runtime
 from dev.setup.common import CHECKOUT
 from host_tests.emulated_boards.ageing import model_of, ring_of
 from host_tests.emulated_boards.each_cut import check, newest
-from host_tests.emulated_boards.judge import accepted
+from host_tests.emulated_boards.judge import STARTS, accepted
 from host_tests.emulated_boards.tasks import CODE
 from inflight import Journal
 from inflight.journal import OUT
@@ -26,6 +27,7 @@ FETCHING, SWITCH, TRYING = "fetch", "switch", "trial"
 _PHASES = {FETCH: FETCHING, TRIAL: TRYING}
 _KEPT = ("state", "slot", "left", "starts", "release", "candidate", "failed")  # of a record
 _HEAP = "8m"  # the flash is in it
+_BOOT_S = 120
 
 
 # --- which of them are started ---
@@ -76,7 +78,7 @@ def start(emulated, cut, places, delivered):
     found = run(emulated, cut.flash)
     record = newest(emulated.unpack(cut.flash))
     current = record.current
-    name = record.start(True) if record.is_tried else current
+    name = _chosen(record)
     place = f"/{name}" if name else ""
     assert found["place"] == place, f"{cut.how}: {found['place']} starts, not {place}"
     wrong = [path for path in found["modules"] if not path.startswith((place or "/lib") + "/")]
@@ -87,6 +89,29 @@ def start(emulated, cut, places, delivered):
     told = {name: getattr(left, name) for name in _KEPT}
     assert told == {name: getattr(record, name) for name in _KEPT}, f"{cut.how}: the record says {told}"
     check_journal(cut, places, delivered, set(found["held"]))
+
+
+def boot(emulated, cut, brought):
+    """Boots the board with the flash that a Cut leaves. Raises AssertionError if main.py starts another application
+    than the record says, the file system is not whole then, or anything but the record has changed. brought: the files
+    that came by cable."""
+
+    async def work(board):
+        said = lambda: [note for note in board.notes if note in STARTS]  # noqa: E731
+        return await board.until(said, _BOOT_S, f"an application, after {cut.how}")
+
+    notes, flash = emulated.cold(cut.flash, work)
+    before, after = emulated.unpack(cut.flash), emulated.unpack(flash)
+    name = _chosen(newest(before))
+    assert STARTS[notes[0]] == name, f"{cut.how}: {STARTS[notes[0]] or 'none'} starts, not {name or 'none'}"
+    check(after, brought, f"{cut.how}, booted")
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    assert changed <= {"/update.0", "/update.1"}, f"{cut.how}: the start changed {sorted(changed)}"
+
+
+def _chosen(record):
+    """The slot that starts after a power cut, by the Record in force then, which counts that start."""
+    return record.start(True) if record.is_tried else record.current
 
 
 # --- the journal ---
@@ -118,7 +143,7 @@ def check_journal(cut, places, delivered, held=None):
 
 
 def cut_each(emulated, history, seed, count, brought, delivered):
-    """Judges each cut of a life by what the flash holds then, and `count` of them by a start. brought: the files that
+    """Judges each cut of a life by what the flash holds then, and `count` of them by starts. brought: the files that
     came by cable; delivered: as for check_journal(). Returns (how many cuts there are, how many were started: {kind and
     phase: n})."""
     places, _ = ring_of(history.flash)
@@ -137,5 +162,7 @@ def cut_each(emulated, history, seed, count, brought, delivered):
     for k, cut in enumerate(history.cuts(seed)):
         if k in chosen:
             start(emulated, cut, places, delivered)
+            if emulated.BOOTS:
+                boot(emulated, cut, brought)
             started[f"{cut.how}, {found[k]}"] += 1
     return len(records), started

@@ -1,11 +1,15 @@
 """The command `inflight`: its sub-commands, missing packages, exit status."""
 
+import ast
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from dev.setup.common import CHECKOUT
 from inflight_tools import cli
 
 COMMANDS = {
@@ -56,3 +60,20 @@ def test_a_group_without_its_packages_says_what_to_install(monkeypatch):
 
 def test_completion_is_offered():
     assert "--install-completion" in run("--help").output
+
+
+def test_messages_name_options_and_not_the_variables_of_make():
+    """Whoever has typed `inflight ... --port` does not know PORT=."""
+    makefile = (CHECKOUT / "Makefile").read_text()
+    variables = set(re.findall(r"--[a-z0-9-]+ \"?\$\(([A-Z0-9_]+)\)", makefile))
+    variables |= set(re.findall(r"\$\(filter 1,\$\(([A-Z0-9_]+)\)\),--", makefile))
+    assert {"PORT", "FLASH_MB", "ROMFS", "BROKER", "WAIT"} <= variables
+    variable = re.compile(rf"\b({'|'.join(sorted(variables))})=(?!FILE)")  # --firmware takes BOARD=FILE
+    modules = sorted(Path(cli.__file__).parent.rglob("*.py"))
+    texts = [node.value for module in modules for node in ast.walk(ast.parse(module.read_text())) if _is_text(node)]
+    assert len(texts) > 500
+    assert [text for text in texts if variable.search(text)] == []
+
+
+def _is_text(node):
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)

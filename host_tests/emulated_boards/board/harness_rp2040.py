@@ -1,15 +1,14 @@
 # Between the emulated Pico W and its tests. The board gets ready for any task first, notes that, and is frozen; its
 # copies go on with a task each. What takes the larger part of a short life and is the same in each is done before.
+#
+# What is below imports nothing of the application until it is needed: main.py notes first which one starts.
 
 import os
 import sys
+from time import sleep_ms
 
 from machine import mem32
-
-import board
-import inflight
-from inflight import Journal
-from inflight.compat import const, sleep_ms
+from micropython import const
 
 _TASK = const(0x40058024)
 _NOTE = const(0x40058028)
@@ -29,6 +28,10 @@ def task():
 
 def prepare(settings):
     global _pinned
+    import board
+    import inflight
+    from inflight import Journal
+
     if "journal" not in os.listdir("/"):  # the first start of all
         Journal(board.journal_flash())
         note(_READY)
@@ -67,5 +70,9 @@ class _Pinning:
 
 
 def journal():
+    import board
+    import inflight
+    from inflight import Journal
+
     sys.modules["inflight.pinning"] = inflight.pinning = _Pinning
     return Journal(board.journal_flash())

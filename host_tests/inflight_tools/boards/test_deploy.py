@@ -201,7 +201,7 @@ def test_not_enough_space(tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"platform": "esp32"}, "BOARD=unix does not fit: .*: BOARD=esp32$"),
+        ({"platform": "esp32"}, "--board unix does not fit: .*: --board esp32$"),
         ({"platform": "samd"}, "there is no board folder for samd"),
         ({"version": "1.21.0"}, "micropython 1.21.0 .*, MicroPython 1.22 is needed at least"),
     ],
@@ -215,7 +215,7 @@ def test_a_wrong_board(tmp_path, options, message):
 def test_no_configuration_anywhere(tmp_path, monkeypatch):
     monkeypatch.setattr(tool, "files", lambda board: APPLICATION)
     with board(tmp_path) as there:
-        with pytest.raises(DeviceError, match="there is no configuration on the board: bring one, CONFIG=config.json"):
+        with pytest.raises(DeviceError, match="no configuration on the board: bring one, --config config.json"):
             tool.deploy("unix", there.port)
         tool.deploy("unix", there.port, SETTINGS)
         assert tool.deploy("unix", there.port).same == len(APPLICATION)

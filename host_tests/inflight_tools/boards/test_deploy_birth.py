@@ -109,7 +109,7 @@ def test_an_unreachable_broker_is_reported_before_anything_is_written(tmp_path, 
     config = configure(tmp_path, free_port())
     done = command("--port", board.port, "--config", config)
     assert done.returncode == 1
-    assert "this computer does not reach the broker" in done.stdout and "WAIT=0 not to wait" in done.stdout
+    assert "this computer does not reach the broker" in done.stdout and "--wait 0 not to wait" in done.stdout
     assert not board.received
     done = command("--port", board.port, "--config", config, "--wait", 0)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -120,7 +120,7 @@ def test_an_unreachable_broker_is_reported_before_anything_is_written(tmp_path, 
     "fields, message",
     [
         ({"qos": 7}, "qos: write a whole number from 1 to 2"),
-        ({"tls_ca": "/ca.der"}, "name the file that goes there with CA="),
+        ({"tls_ca": "/ca.der"}, "name the file that goes there with --ca"),
     ],
 )
 def test_a_configuration_that_the_firmware_would_refuse(tmp_path, fields, message):
@@ -130,7 +130,7 @@ def test_a_configuration_that_the_firmware_would_refuse(tmp_path, fields, messag
 
 def test_an_unknown_board():
     done = command("--board", "toaster", "--port", "/dev/ttyNONE")
-    assert done.returncode == 1 and "no board toaster: BOARD= takes esp32" in done.stdout
+    assert done.returncode == 1 and "no board toaster: --board takes esp32" in done.stdout
 
 
 # --- which messages count ---
@@ -169,7 +169,7 @@ def test_address_of_the_broker():
     assert broker_of({"host": "h", "port": 99}, "other").place == "other:99"
     assert broker_of({"host": "h", "port": 99}, "other:7").place == "other:7"
     assert broker_of({"host": "h"}).root == "inflight"
-    with pytest.raises(ValueError, match="BROKER=other:x: write a host, or host:port"):
+    with pytest.raises(ValueError, match="--broker other:x: write a host, or host:port"):
         broker_of({"host": "h"}, "other:x")
     assert SECRET not in repr(broker_of({"host": "h", "user": "me", "password": SECRET}))
 

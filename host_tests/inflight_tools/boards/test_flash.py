@@ -127,7 +127,7 @@ def test_a_journal_at_another_address_is_kept():
         flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES, 8))
         rom.flash[0x7F0000 : 0x7F0000 + len(MESSAGES)] = MESSAGES
         before = bytes(rom.flash)
-        with pytest.raises(ValueError, match="journal is 64 KiB at 0x7f0000, .* FLASH_MB= as it was; ERASE=1"):
+        with pytest.raises(ValueError, match="journal is 64 KiB at 0x7f0000, .* --flash-mb as it was; --erase"):
             flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
         assert rom.flash == before
 
@@ -144,7 +144,7 @@ def test_a_journal_among_the_files_is_not_overwritten(table_says_vfs):
     with EspRom() as rom:
         with_journal_among_its_files(rom, table_says_vfs)
         before = bytes(rom.flash)
-        with pytest.raises(ValueError, match="keeps its journal among its files: `make deploy` keeps it; ERASE=1"):
+        with pytest.raises(ValueError, match="among its files: `inflight board deploy` keeps it; --erase"):
             flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
         assert rom.flash == before
         flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES), erase=True)
@@ -204,14 +204,14 @@ def test_a_table_that_cannot_be_read_may_hide_a_journal():
     with EspRom() as rom:
         rom.flash[0x8000:0x9000] = os.urandom(0x1000)  # as an encrypted flash looks
         before = bytes(rom.flash)
-        with pytest.raises(ValueError, match="on the board, the partition table cannot be read.*; ERASE=1"):
+        with pytest.raises(ValueError, match="on the board, the partition table cannot be read.*; --erase"):
             flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
         assert rom.flash == before
 
 
 def test_a_board_with_less_flash_than_the_image():
     with EspRom(flash_mb=2) as rom:
-        with pytest.raises(ValueError, match="the board has 2 MB of flash, the image is for 4: FLASH_MB=2"):
+        with pytest.raises(ValueError, match="the board has 2 MB of flash, the image is for 4: --flash-mb 2"):
             flashed(rom, Esp32Image(ESP32, esp_firmware(), FILES))
         assert rom.erased == []
 
@@ -221,7 +221,7 @@ def test_another_chip_on_the_port(home):
     with EspRom("esp32s2") as rom:
         problem = refused("--board", "esp32", "--port", rom.port, "--firmware", "firmware.bin")
         assert rom.erased == []
-    assert "is an ESP32-S2, not an ESP32: name the right one with BOARD=" in problem
+    assert "is an ESP32-S2, not an ESP32: name the right one with --board" in problem
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def test_a_port_that_does_not_exist(home):
     (home / "firmware.bin").write_bytes(esp_firmware())
     words = ("--board", "esp32", "--firmware", "firmware.bin")
     assert "no port /dev/ttyNONE: is the board connected?" in refused(*words, "--port", "/dev/ttyNONE")
-    assert "which port? PORT=/dev/ttyUSB0" in refused(*words)
+    assert "which port? --port /dev/ttyUSB0" in refused(*words)
 
 
 def test_a_port_without_permission():
@@ -266,16 +266,16 @@ def test_a_port_without_permission():
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--board", "esp8266"], "no board esp8266: BOARD= takes esp32, esp32s2"),
-        (["--board", "esp32", "--firmware", "none.bin"], "no file none.bin: FIRMWARE= names"),
+        (["--board", "esp8266"], "no board esp8266: --board takes esp32, esp32s2"),
+        (["--board", "esp32", "--firmware", "none.bin"], "no file none.bin: --firmware names"),
         (["--board", "esp32", "--config", "none.json"], "no file none.json: write one"),
         (["--board", "esp32", "--config", "bad.json"], "bad.json: qos: write a whole number from 1 to 2"),
         (["--board", "esp32c6"], "no SHA-256 is pinned for ESP32_GENERIC_C6-"),
         (["--board", "esp32", "--firmware", "config.json"], "this is not firmware"),
         (["--board", "esp32", "--firmware", "s3.bin"], "the firmware is for chip esp32s3, not for esp32"),
         (["--board", "esp32", "--firmware", "s3.bin", "--sha256", "0" * 64], "s3.bin: wrong SHA-256: it is "),
-        (["--board", "esp32", "--firmware", "s3.bin", "--sha256", "0x12"], "SHA256=: write the 64 hexadecimal digits"),
-        (["--board", "esp32s3", "--firmware", "s3.bin", "--flash-mb", "5"], "FLASH_MB=5: use one of 1, 2, 4, 8"),
+        (["--board", "esp32", "--firmware", "s3.bin", "--sha256", "0x12"], "--sha256: write the 64 hexadecimal digits"),
+        (["--board", "esp32s3", "--firmware", "s3.bin", "--flash-mb", "5"], "--flash-mb 5: use one of 1, 2, 4, 8"),
     ],
 )
 def test_wrong_arguments(words, problem, home):
@@ -304,7 +304,7 @@ def test_the_file_is_written_to_the_boot_drive_with_a_warning(drive):
     assert status == 0, errors
     written = (drive / "inflight.uf2").read_bytes()
     assert written.startswith(b"UF2\n") and b"broker.example" in written
-    assert "replaces the board's file system, with undelivered messages in the board's journal; `make deploy`" in output
+    assert "with undelivered messages in the board's journal; `inflight board deploy` keeps them" in output
 
 
 def test_another_chip_s_boot_drive(drive):
@@ -318,9 +318,8 @@ def test_a_folder_without_boot_drive(drive):
 
 
 def test_a_running_pico_may_hold_messages(drive):
-    assert "with undelivered messages in the board's journal: `make deploy` keeps them, ERASE=1 goes ahead" in refused(
-        *PICO, "--port", "/dev/ttyNONE"
-    )
+    told = refused(*PICO, "--port", "/dev/ttyNONE")
+    assert "in the board's journal: `inflight board deploy` keeps them, --erase goes ahead" in told
     assert "no port /dev/ttyNONE" in refused(*PICO, "--port", "/dev/ttyNONE", "--erase")
 
 

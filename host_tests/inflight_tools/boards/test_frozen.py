@@ -153,9 +153,9 @@ def test_without_romfs_an_older_image_is_made_invalid(tmp_path, board):
 @pytest.mark.parametrize(
     "size, told, problem",
     [
-        (0, False, "the firmware has no ROM file system: leave ROMFS=1 out, or use a firmware built with room for it"),
-        (16 * 1024, False, r"\d+ bytes do not fit the ROM file system, 16384 bytes: leave ROMFS=1 out"),
-        (256 * 1024, True, "the firmware has the application frozen in: leave ROMFS=1 out"),
+        (0, False, "the firmware has no ROM file system: leave --romfs out, or use a firmware built with room for it"),
+        (16 * 1024, False, r"\d+ bytes do not fit the ROM file system, 16384 bytes: leave --romfs out"),
+        (256 * 1024, True, "the firmware has the application frozen in: leave --romfs out"),
     ],
     ids=["none", "small", "frozen"],
 )
@@ -173,7 +173,7 @@ def test_a_partition_without_the_code_for_it_is_no_rom_file_system(tmp_path):
 
 
 def test_two_partitions_for_firmware_leave_no_rom_file_system(tmp_path):
-    with pytest.raises(ValueError, match="^OTA=1 leaves no space for a ROM file system: choose one of them"):
+    with pytest.raises(ValueError, match="^--ota leaves no space for a ROM file system: choose one of them"):
         image(tmp_path, "esp32", rom_firmware("esp32", 256 * 1024), romfs=True, ota=True)
 
 
@@ -284,7 +284,7 @@ def test_romfs_on_a_board_with_the_library_takes_the_rest(board):
 
 
 def test_romfs_on_a_board_with_the_application_is_refused(board):
-    message = "^the firmware has the application frozen in: leave ROMFS=1 out"
+    message = "^the firmware has the application frozen in: leave --romfs out"
     with board(stamp("unix", True), rom=64 * 1024) as there, pytest.raises(DeviceError, match=message):
         put(there.port, in_rom=True)
 

@@ -160,7 +160,7 @@ def test_no_space_for_two_applications():
         Esp32Image(ESP32, esp_firmware(size=0x1E0000), FILES, ota=True)
 
 
-@pytest.mark.parametrize("board, wanted", [("esp32", "ota_1"), ("pico_w", "error: OTA=1 is for an ESP32")])
+@pytest.mark.parametrize("board, wanted", [("esp32", "ota_1"), ("pico_w", "error: --ota is for an ESP32")])
 def test_the_command_makes_space_for_a_second_firmware(tmp_path, board, wanted):
     (tmp_path / "config.json").write_text('{"host": "b", "wifi_ssid": "attic", "wifi_key": "secret-key"}')
     (tmp_path / "firmware").write_bytes(esp_firmware() if board == "esp32" else pico_firmware())
@@ -224,9 +224,9 @@ WHOLE = esp_firmware()
     ("firmware", "problem"),
     [
         (esp_firmware("esp32s3", 0), "the firmware is for chip esp32s3, not for esp32"),
-        (b"<html>not found</html>" * 3000, "this is not firmware: FIRMWARE= takes MicroPython's .bin file"),
+        (b"<html>not found</html>" * 3000, "this is not firmware: --firmware takes MicroPython's .bin file"),
         (b"", "this is not firmware"),
-        (esp_application("esp32", 500_000), "the firmware has no partition table: FIRMWARE= takes the whole one"),
+        (esp_application("esp32", 500_000), "the firmware has no partition table: --firmware takes the whole one"),
         (esp_application("esp32", 500_000, fill=b"\xff\xff\xff\xff"), "the firmware has no partition table"),
         (WHOLE[:-5000], "the firmware's application is damaged or cut short"),
         (WHOLE[: 0x10000 - 0x1000], "the firmware's application is damaged or cut short"),
@@ -234,9 +234,9 @@ WHOLE = esp_firmware()
         (damaged(WHOLE, 0x1000), "the firmware's bootloader is damaged or cut short"),
         (
             esp_firmware(banner=b"MicroPython v1.20.0 on 2023-04-26"),
-            "the firmware is MicroPython 1.20: FIRMWARE= takes 1.22",
+            "the firmware is MicroPython 1.20: --firmware takes 1.22",
         ),
-        (esp_firmware(banner=b""), "the firmware does not tell its release: FIRMWARE= takes a build of MicroPython"),
+        (esp_firmware(banner=b""), "the firmware does not tell its release: --firmware takes MicroPython 1.22"),
         (damaged(WHOLE, 0x7030), "the partition table cannot be read: Checksum"),
     ],
     ids=[

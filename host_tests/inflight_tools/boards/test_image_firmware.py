@@ -50,7 +50,7 @@ def test_the_users_sha256_replaces_a_pin(site):
 
 def test_without_any_sha256_nothing_is_downloaded(site):
     result = refused(UNPINNED)
-    assert result == "no SHA-256 is pinned for ESP32.bin: name a file with FIRMWARE=, or the SHA-256 with SHA256="
+    assert result == "no SHA-256 is pinned for ESP32.bin: name a file with --firmware, or the SHA-256 with --sha256"
     assert site.asked == []
 
 
@@ -59,7 +59,7 @@ def test_without_any_sha256_nothing_is_downloaded(site):
     [
         ((200, CONTENT[:-1] + bytes([CONTENT[-1] ^ 1]), len(CONTENT)), "/files/PICO.uf2: wrong SHA-256: it is "),
         ((200, CONTENT[:1000], len(CONTENT)), "the download ended early, 1000 of 200000 bytes: try again"),
-        ((404, b"", 0), "/files/PICO.uf2: 404 Not Found: download it elsewhere and name it with FIRMWARE="),
+        ((404, b"", 0), "/files/PICO.uf2: 404 Not Found: download it elsewhere and name it with --firmware"),
     ],
     ids=["wrong", "truncated", "missing"],
 )
@@ -113,5 +113,5 @@ def test_known_boards():
     for name in NAMES:
         assert variant(name).name == name
         assert len(variant(name).sha256) in (0, 64)
-    with pytest.raises(ValueError, match="no board unix: BOARD= takes esp32, esp32s2, .*pico2_w"):
+    with pytest.raises(ValueError, match="no board unix: --board takes esp32, esp32s2, .*pico2_w"):
         variant("unix")

@@ -91,7 +91,7 @@ def test_the_device_s_own_certificate_and_key(folder):
 @pytest.mark.parametrize(
     ("fields", "locals_", "problem"),
     [
-        (TLS, (), "config.json: tls_ca is /ca.der: name the file that goes there with CA=<PEM or DER file>"),
+        (TLS, (), "config.json: tls_ca is /ca.der: name the file that goes there with --ca <PEM or DER file>"),
         ({"host": "b"}, ("ca.pem",), "config.json: tls_ca is missing: write where ca.pem goes on the device"),
         (TLS, ("none.pem",), "no file none.pem: name the certificate's file"),
         (TLS, ("text",), "text: not a certificate in PEM or DER"),

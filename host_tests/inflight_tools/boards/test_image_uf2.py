@@ -98,14 +98,14 @@ def test_an_older_file_system_is_overwritten():
     ("firmware", "problem"),
     [
         (b"", "the firmware is no UF2"),
-        (b"\xe9" * 512, "the firmware is no UF2: FIRMWARE= takes MicroPython's .uf2 file"),
+        (b"\xe9" * 512, "the firmware is no UF2: --firmware takes MicroPython's .uf2 file"),
         (pico_firmware()[:-512], "the firmware's UF2 file is cut short: 31 of 32 blocks"),
         (pico_firmware()[:-100], "the firmware's UF2 file is damaged or cut short"),
         (pico_firmware(**RP2350), "the firmware is for RP2350, not for RP2040"),
         (pico_firmware(fs=(0x1000_1000, 0xD_4000)), "the firmware reaches into its own file system"),
         (
             pico_firmware(banner=b"MicroPython v1.20.0 on 2023-04-26"),
-            "the firmware is MicroPython 1.20: FIRMWARE= takes 1.22",
+            "the firmware is MicroPython 1.20: --firmware takes 1.22",
         ),
         (pico_firmware(banner=b"\0"), "the firmware does not tell its release"),
         (pico_firmware(name=b"ROMFS\0"), "the firmware declares no file system: is it MicroPython"),

@@ -113,7 +113,7 @@ def test_files_of_an_earlier_release_are_not_frozen(frozen, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words, problem", [(["--application"], "name it with BOARD="), (["--board", "pico_x"], "no board pico_x")]
+    "words, problem", [(["--application"], "name it with --board"), (["--board", "pico_x"], "no board pico_x")]
 )
 def test_what_cannot_be_frozen(tmp_path, words, problem):
     done = CliRunner().invoke(COMMAND, ["board", "freeze", str(tmp_path), *words])

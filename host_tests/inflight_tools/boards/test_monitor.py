@@ -125,7 +125,7 @@ def test_missing_port(tmp_path):
     with Monitor("--port", "/dev/ttyNONE") as monitor:
         assert "no port /dev/ttyNONE: plug the board in" in monitor.until("monitor")
     with Monitor() as monitor:
-        assert "FAILED: nothing to show: PORT=" in monitor.until("FAILED")
+        assert "FAILED: nothing to show: --port" in monitor.until("FAILED")
 
 
 def test_how_a_message_is_shown():

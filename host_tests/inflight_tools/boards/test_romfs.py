@@ -1,4 +1,4 @@
-"""ROMFS=1: the modules in a ROM file system, from which MicroPython runs them in place."""
+"""--romfs: the modules in a ROM file system, from which MicroPython runs them in place."""
 
 import functools
 import subprocess
@@ -69,7 +69,7 @@ def test_firmware_without_rom_file_system(tmp_path):
 
 
 def test_rom_file_system_too_small(tmp_path):
-    message = "do not fit the ROM file system, 8192 bytes: leave ROMFS=1 out"
+    message = "do not fit the ROM file system, 8192 bytes: leave --romfs out"
     with StandIn(tmp_path, RUNTIME, rom=8192) as there, pytest.raises(DeviceError, match=message):
         put(there.port)
 

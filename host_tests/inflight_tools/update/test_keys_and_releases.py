@@ -4,6 +4,8 @@ import base64
 import hashlib
 import json
 import math
+import os
+import subprocess
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -13,10 +15,13 @@ from typer.testing import CliRunner
 
 import announcement
 from announcement import SIGNATURE, Refused, check, is_signed
+from dev.runtimes import runtime
+from dev.setup.common import CHECKOUT
 from host_tests.inflight_tools.boards.made_firmware import CHIP_IDS, esp_firmware
 from inflight import sectors
 from inflight_tools import cli
 from inflight_tools.boards import bundle
+from inflight_tools.boards.images.filesystem import BLOCK, build
 from inflight_tools.boards.images.variants import variant
 from inflight_tools.update import keys, release
 from update_record import Record
@@ -167,23 +172,34 @@ def test_a_release_of_the_command(tmp_path, run):
     assert taken(made) <= told["blocks"]
 
 
-def test_a_pico_has_space_for_updates():
-    """With the files that a cable brings, its journal and a configuration there is space for two slots, if need be
-    without those of the files that no slot needs: so for each update."""
+def room(path):
+    """Blocks that a Pico with the files in `path`, as room_for_slot.py takes them, has for a release."""
+    argv = [*runtime("micropython-x64").command("16m"), CHECKOUT / "host_tests/inflight_tools/update/room_for_slot.py"]
+    places = ("firmware", "lib", "host_tests/device")
+    env = dict(os.environ, MICROPYPATH=":".join(str(CHECKOUT / place) for place in places))
+    return int(subprocess.run([*map(str, argv), str(path)], env=env, check=True, capture_output=True, text=True).stdout)
+
+
+def test_a_pico_has_space_for_updates(tmp_path):
+    """With the files that an image or a cable brings, its journal and a configuration there is space for two slots, if
+    need be without those of the files that no slot needs: so for each update."""
+    if reason := runtime("micropython-x64").reason:
+        pytest.skip(reason)
     key = rsa.generate_private_key(65537, keys.BITS)
     blocks = release.make(release.application("rp2040", 1), key, 1, "rp2040").fields["blocks"]
-    fs = pico()
-    blank = fs.used_block_count
-    for path, content in bundle.files("rp2040").items():
-        write(fs, path, len(content))
-    print(f"blocks: {blocks} of a release, {fs.used_block_count - blank} of the files of a cable")
-    write(fs, "/config.json", 3000)
-    write(fs, "/ca.der", 1500)
-    for k in range(16):
-        write(fs, f"/journal/{k}", 4096)
-    free = 212 - fs.used_block_count - 4  # as slot.room() counts
-    assert blocks <= free, (blocks, free)
-    assert blocks <= free - blocks + kept_out()
+    brought = bundle.files("rp2040") | {"/config.json": bytes(3000), "/ca.der": bytes(1500)}
+    brought["/lib/inflight.json"] = json.dumps(dict.fromkeys(brought, "0" * 64)).encode()
+    volume = bytearray(b"\xff") * (212 * BLOCK)
+    for at, content in build(brought, len(volume), 256):
+        volume[at : at + len(content)] = content
+    image, cable = tmp_path / "image", tmp_path / "cable.json"
+    image.write_bytes(volume)
+    cable.write_text(json.dumps({path: len(content) for path, content in brought.items()}))
+    for path in (image, cable):
+        free = room(path)
+        print(f"blocks: {blocks} of a release, {free} free beside what the {path.stem} brings")
+        assert blocks <= free, path.stem
+        assert blocks <= free - blocks + kept_out()
 
 
 def kept_out():

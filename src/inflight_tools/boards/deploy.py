@@ -34,7 +34,7 @@ def deploy(board, port, device_files=None, in_rom=False, say=lambda text: None, 
     application = files(board)
     with Link(port) as link:
         if device_files is None and not hashes(link, [CONFIG_PATH]):
-            raise DeviceError("there is no configuration on the board: bring one, CONFIG=config.json")
+            raise DeviceError("there is no configuration on the board: bring one, --config config.json")
         plan = install(link, board, application, device_files or {}, in_rom, say)
         before_reset(link)
     return plan

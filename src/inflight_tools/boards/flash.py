@@ -58,7 +58,7 @@ def _esp32(image, device, erase):
     from inflight_tools.boards.images.esp32_port import Esp32Port
 
     if not device:
-        raise ValueError("which port? PORT=/dev/ttyUSB0, for one; `mpremote devs` lists them")
+        raise ValueError("which port? --port /dev/ttyUSB0, for one; `mpremote devs` lists them")
     with Esp32Port(device, image.variant.name) as port:
         write(image, port, erase)
 
@@ -68,7 +68,8 @@ def write(image, port, erase):
     size = port.flash_size()
     if size and size < image.flash_size:
         raise ValueError(
-            f"the board has {size >> 20} MB of flash, the image is for {image.flash_size >> 20}: FLASH_MB={size >> 20}"
+            f"the board has {size >> 20} MB of flash, the image is for {image.flash_size >> 20}: "
+            f"--flash-mb {size >> 20}"
         )
     fresh = erase or not _has_journal(image, port)
     if erase:
@@ -88,21 +89,21 @@ def _has_journal(image, port):
     elsewhere, or may be."""
     from inflight_tools.boards.images.esp32 import TABLE, TABLE_SIZE, files_hold_journal, read_table
 
-    advice = f"ERASE=1 erases everything, {_LOST} too"
+    advice = f"--erase erases everything, {_LOST} too"
     try:
         table = read_table(port.read(TABLE, TABLE_SIZE), None)
     except ValueError as e:
         raise ValueError(f"on the board, {e}; {advice}") from None
     journal = table and table.find(image.journal.name)
     if table and not journal and files_hold_journal(table, port.read):
-        raise ValueError(f"the board keeps its journal among its files: `make deploy` keeps it; {advice}")
+        raise ValueError(f"the board keeps its journal among its files: `inflight board deploy` keeps it; {advice}")
     if not journal:
         return False
     mine = image.journal
     if (journal.offset, journal.size) != (mine.offset, mine.size):
         raise ValueError(
             f"the board's journal is {journal.size // 1024} KiB at 0x{journal.offset:06x}, the image has "
-            f"{mine.size // 1024} KiB at 0x{mine.offset:06x}: choose FLASH_MB= as it was; {advice}"
+            f"{mine.size // 1024} KiB at 0x{mine.offset:06x}: choose --flash-mb as it was; {advice}"
         )
     return True
 
@@ -115,8 +116,8 @@ def _uf2(image, port, erase):
     if port and not Path(port).is_dir():
         if not erase:
             raise ValueError(
-                f"a UF2 file replaces the board's file system, with {_LOST}: `make deploy` keeps them, "
-                "ERASE=1 goes ahead"
+                f"a UF2 file replaces the board's file system, with {_LOST}: `inflight board deploy` keeps them, "
+                "--erase goes ahead"
             )
         _into_boot_program(port)
         port = _wait_for(drive)
@@ -124,11 +125,11 @@ def _uf2(image, port, erase):
     if not port:
         raise ValueError(
             f"no boot drive: hold the board's BOOTSEL button while you connect it, mount the drive {drive}, "
-            "and name it with PORT="
+            "and name it with --port"
         )
     _check_drive(Path(port), drive)
     if not erase:
-        say(f"note: this replaces the board's file system, with {_LOST}; `make deploy` keeps them")
+        say(f"note: this replaces the board's file system, with {_LOST}; `inflight board deploy` keeps them")
     content = image.file()
     say(f"writing {len(content) // 1024} KiB to {port}")
     _copy(content, Path(port))
@@ -162,7 +163,7 @@ def _wait_for(label):
         if found := _mounted(label):
             return found
         time.sleep(0.2)
-    raise ValueError(f"the board is in its boot program: mount the drive {label}, and name it with PORT=")
+    raise ValueError(f"the board is in its boot program: mount the drive {label}, and name it with --port")
 
 
 def _check_drive(drive, wanted):
@@ -172,7 +173,7 @@ def _check_drive(drive, wanted):
     text = info.read_text(errors="replace")
     if f"Board-ID: {wanted}" not in text:
         found = next((line[9:].strip() for line in text.splitlines() if line.startswith("Board-ID:")), "unknown")
-        raise ValueError(f"the board on {drive} is an {found}, not an {wanted}: name the right one with BOARD=")
+        raise ValueError(f"the board on {drive} is an {found}, not an {wanted}: name the right one with --board")
 
 
 def _copy(content, drive):

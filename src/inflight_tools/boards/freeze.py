@@ -45,7 +45,7 @@ def main(
     with one_line():
         stock = _folder(board)
         if application and not stock:
-            raise ValueError("the application is that of a board: name it with BOARD=")
+            raise ValueError("the application is that of a board: name it with --board")
         say(f"{write(folder, stock, application)}")
 
 

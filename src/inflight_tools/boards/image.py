@@ -46,7 +46,7 @@ def one_line():
 
 
 def make(board, firmware, sha256, config, ca=None, cert=None, key=None, flash_mb=None, ota=False, romfs=False):
-    """The image for BOARD= `board`. The configuration is checked first. ValueError with one line for any error."""
+    """The image for the board `board`. The configuration is checked first. ValueError with one line for any error."""
     chosen = variant(board)
     own = settings(config, ca, cert, key)
     return _composed(chosen, obtain(chosen, firmware, sha256), own, config, flash_mb, ota, romfs)
@@ -65,13 +65,13 @@ def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs
         from inflight_tools.boards.images.uf2 import look
 
         if ota:
-            raise ValueError(f"OTA=1 is for an ESP32: the firmware of a {chosen.title} comes by cable only")
+            raise ValueError(f"--ota is for an ESP32: the firmware of a {chosen.title} comes by cable only")
     else:
         from inflight_tools.boards.images.esp32 import FLASH_MB, look
         from inflight_tools.boards.images.esp32 import Esp32Image as Image
 
         if flash_mb not in (None, *FLASH_MB):
-            raise ValueError(f"FLASH_MB={flash_mb}: use one of {', '.join(map(str, FLASH_MB))}")
+            raise ValueError(f"--flash-mb {flash_mb}: use one of {', '.join(map(str, FLASH_MB))}")
         options = {"flash_mb": flash_mb, "ota": ota}
     code, room = look(chosen, content)
     files, rom = placed(bundle.files(chosen.folder), in_firmware(code), chosen.folder, room if romfs else None)
@@ -91,7 +91,7 @@ def placed(files, frozen, folder, room):
 
         modules = {path: code for path, code in files.items() if path.endswith(".mpy")}
         if frozen and not modules:
-            raise ValueError("the firmware has the application frozen in: leave ROMFS=1 out")
+            raise ValueError("the firmware has the application frozen in: leave --romfs out")
         if not room:
             raise ValueError(f"the firmware has no ROM file system: {romfs.NO_ROM}")
         modules = romfs.fitting(modules, room)

@@ -80,7 +80,7 @@ class Stream:
 
 def _run(console, port, config, ca, cert, key, broker):
     if not port and not config:
-        raise ValueError("nothing to show: PORT=/dev/ttyACM0 for the console, CONFIG=config.json for the broker")
+        raise ValueError("nothing to show: --port /dev/ttyACM0 for the console, --config config.json for the broker")
     with contextlib.ExitStack() as stack:
         stream = Stream()
         if config:

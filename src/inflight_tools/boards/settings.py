@@ -29,10 +29,10 @@ def settings(config_file, ca=None, cert=None, key=None):
     if secrets:
         _keep_from_git(path, f"holds {' and '.join(secrets)}")
     result = {CONFIG: path.read_bytes()}
-    for field, variable, local in (("tls_ca", "CA", ca), ("tls_cert", "CERT", cert), ("tls_key", "KEY", key)):
+    for field, option, local in (("tls_ca", "--ca", ca), ("tls_cert", "--cert", cert), ("tls_key", "--key", key)):
         place = fields.get(field)
         if bool(place) != bool(local):
-            raise ValueError(_half(path, field, variable, place, local))
+            raise ValueError(_half(path, field, option, place, local))
         if local:
             place = "/" + place.lstrip("/")
             if place in result:
@@ -44,9 +44,7 @@ def settings(config_file, ca=None, cert=None, key=None):
 def _checked(path):
     """The fields of the configuration, checked by the firmware's own code."""
     if not path.is_file():
-        raise ValueError(
-            f"no file {path}: write one, docs/configuration.md tells the fields, or name it: --config (make: CONFIG=)"
-        )
+        raise ValueError(f"no file {path}: write one, docs/configuration.md tells the fields, or name it: --config")
     spec = importlib.util.spec_from_file_location("firmware_config", FIRMWARE / "config.py")
     firmware_config = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(firmware_config)
@@ -79,10 +77,10 @@ def _small_primes():
     return math.prod(n for n in range(2, 1 << 16) if is_prime[n])
 
 
-def _half(path, field, variable, place, local):
+def _half(path, field, option, place, local):
     if local:
         return f'{path}: {field} is missing: write where {local} goes on the device, "{field}": "/{field[4:]}.der"'
-    return f"{path}: {field} is {place}: name the file that goes there with {variable}=<PEM or DER file>"
+    return f"{path}: {field} is {place}: name the file that goes there with {option} <PEM or DER file>"
 
 
 def _der(path, private):

@@ -42,11 +42,11 @@ def test_wrong_password(guarded, collect, landing, password):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "no broker: name one with BROKER=host or host:port, or with CONFIG=config.json"),
-        (("--broker", "x:y"), "BROKER=x:y: write a host, or host:port"),
-        (("--broker", "x", "--root", "a/+"), "ROOT=a/+: the first levels of the devices' topics, without + and #"),
-        (("--broker", "x", "--name", "a/b"), "NAME=a/b: letters, digits"),
-        (("--broker", "x", "--share", "a/b"), "SHARE=a/b: letters, digits"),
+        ((), "no broker: name one with --broker host or host:port, or with --config config.json"),
+        (("--broker", "x:y"), "--broker x:y: write a host, or host:port"),
+        (("--broker", "x", "--root", "a/+"), "--root a/+: the first levels of the devices' topics, without + and #"),
+        (("--broker", "x", "--name", "a/b"), "--name a/b: letters, digits"),
+        (("--broker", "x", "--share", "a/b"), "--share a/b: letters, digits"),
         (("--broker", "x", "--ca", "/no/such/file"), "No such file or directory: '/no/such/file'"),
     ],
     ids=lambda value: "-".join(value[1::2]) if isinstance(value, tuple) else "",

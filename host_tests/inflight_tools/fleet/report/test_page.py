@@ -177,7 +177,7 @@ def test_an_empty_fleet_says_what_to_do():
     page = read_page("empty")
     assert page.one("h1").text == "No message has arrived yet."
     text = page.one("section", id="empty").text
-    for words in ("make pipeline BROKER=host ROOT=inflight", "inflight/<device>/telemetry", "make demo"):
+    for words in ("inflight fleet pipeline --broker host --root inflight", "inflight/<device>/telemetry", "make demo"):
         assert words in text
 
 

@@ -64,7 +64,7 @@ def test_tables_compact_report_and_export(fleet, telemetry, tmp_path):
 def test_a_report_without_messages_says_what_to_do(tmp_path):
     status, output = run("report", "--data", tmp_path)
     assert status == 0, output
-    assert "make pipeline" in (tmp_path / "report.html").read_text()
+    assert "inflight fleet pipeline" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

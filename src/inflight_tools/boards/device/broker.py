@@ -30,14 +30,14 @@ def broker_of(fields, override=None, ca=None, cert=None, key=None, path=None):
     """The Broker of a checked configuration (a dict). `override`: its address for this computer, "host" or
     "host:port", if it differs; ca, cert, key: PEM or DER files; path: of a WebSocket. Raises ValueError."""
     if path and not path.startswith("/"):
-        raise ValueError(f"WEBSOCKET={path}: a path begins with /")
+        raise ValueError(f"--websocket {path}: a path begins with /")
     tls = _context(ca, cert, key) if fields.get("tls_ca") else None
     usual = (443 if tls else 80) if path else (8883 if tls else 1883)
     host, port = fields["host"], (not path and fields.get("port")) or usual
     if override:
         host, _, number = override.partition(":")
         if not host or number and not number.isdigit():
-            raise ValueError(f"BROKER={override}: write a host, or host:port")
+            raise ValueError(f"--broker {override}: write a host, or host:port")
         port = int(number) if number else port
     root = fields.get("root") or "inflight"
     return Broker(host, port, root, fields.get("device"), fields.get("user"), fields.get("password"), tls, path)
@@ -56,7 +56,7 @@ def client_of(broker, purpose):
 
 def _context(ca, cert, key):
     if not ca:
-        raise ValueError("the configuration has tls_ca: name the CA's file with CA=<PEM or DER file>")
+        raise ValueError("the configuration has tls_ca: name the CA's file with --ca <PEM or DER file>")
     with open(ca, "rb") as f:
         data = f.read()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -66,7 +66,7 @@ def _rom_paths(link, application):
     """{path: where it is in the ROM file system} of the modules that go there."""
     modules = {path: application[path] for path in _modules(application)}
     if not modules:
-        raise DeviceError("the firmware has the application frozen in: leave ROMFS=1 out")
+        raise DeviceError("the firmware has the application frozen in: leave --romfs out")
     try:
         return {path: rom.LIB + path.removeprefix(_LIB) for path in rom.fitting(modules, rom.size(link))}
     except ValueError as e:
@@ -77,11 +77,12 @@ def _check(identity, board):
     running = f"{identity.implementation} {'.'.join(map(str, identity.version))} on {identity.machine}"
     if identity.platform != PLATFORMS[board]:
         fitting = [name for name, platform in PLATFORMS.items() if platform == identity.platform]
-        hint = f"BOARD={fitting[0]}" if fitting else f"there is no board folder for {identity.platform}"
-        raise DeviceError(f"BOARD={board} does not fit: it is {running}: {hint}")
+        hint = f"--board {fitting[0]}" if fitting else f"there is no board folder for {identity.platform}"
+        raise DeviceError(f"--board {board} does not fit: it is {running}: {hint}")
     if identity.implementation != "micropython" or identity.version < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise DeviceError(f"it runs {running}, MicroPython {oldest} is needed at least: `make flash` writes it")
+        advice = "`inflight board flash` writes it"
+        raise DeviceError(f"it runs {running}, MicroPython {oldest} is needed at least: {advice}")
 
 
 def _at_root(path):
@@ -124,7 +125,7 @@ def _plan(wanted, settings, recorded, shadows, found, in_rom):
                 hiding = True
                 continue
             raise DeviceError(
-                f"the application is in its ROM file system too, and {path} comes first: deploy with ROMFS=1"
+                f"the application is in its ROM file system too, and {path} comes first: deploy with --romfs"
             )
         if not path.startswith(f"{_LIB}/inflight/"):
             raise DeviceError(

@@ -70,7 +70,7 @@ class Link:
                 return
         raise DeviceError(
             f"no MicroPython answers on {self._port}: press the board's reset button and try again "
-            "(a sensor that sleeps does not listen); `make flash` writes MicroPython to an empty board"
+            "(a sensor that sleeps does not listen); `inflight board flash` writes MicroPython to an empty board"
         )
 
     def _prompt(self):
@@ -131,5 +131,5 @@ def _explain(traceback):
     if "ENOSPC" in last or last == "OSError: 28":
         return "the board's file system is full: remove files of yours (`mpremote ls`, `mpremote rm`)"
     if "EROFS" in last or last == "OSError: 30":
-        return "the board's file system is read-only: `make flash` writes a new one"
+        return "the board's file system is read-only: `inflight board flash` writes a new one"
     return f"the board says: {last}"

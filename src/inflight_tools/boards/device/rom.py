@@ -15,7 +15,7 @@ from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.cache import write_below
 
 LIB = "/rom/lib"  # MicroPython mounts the image at /rom, and imports modules from here
-NO_ROM = "leave ROMFS=1 out, or use a firmware built with room for it (docs/boards.md); no stock one up to 1.26 has it"
+NO_ROM = "leave --romfs out, or use a firmware built with room for it (docs/boards.md); no stock one up to 1.26 has it"
 
 _SIZE = """
 try:
@@ -56,7 +56,7 @@ def fitting(modules, room):
         needed = len(image(chosen))
         if needed <= room:
             return chosen
-    raise ValueError(f"{needed} bytes do not fit the ROM file system, {room} bytes: leave ROMFS=1 out")
+    raise ValueError(f"{needed} bytes do not fit the ROM file system, {room} bytes: leave --romfs out")
 
 
 def write(link, content):

@@ -47,7 +47,7 @@ class Watch:
         if not self._connected.is_set():
             raise DeviceError(
                 f"this computer does not reach the broker at {self.broker.place} ({self._trouble}): "
-                "BROKER=host:port if it is known here by another name, WAIT=0 not to wait for the board"
+                "--broker host:port if it is known here by another name, --wait 0 not to wait for the board"
             )
 
     def follow(self, device, kinds):

@@ -58,7 +58,7 @@ class Esp32Image:
         if part := self.table.find(_ROM):  # blank, if there is none: what is there from earlier would be mounted
             self._pieces.append(("ROM file system", part.offset, rom or b"\xff" * BLOCK))
         elif rom:
-            raise ValueError("OTA=1 leaves no space for a ROM file system: choose one of them")
+            raise ValueError("--ota leaves no space for a ROM file system: choose one of them")
 
     @property
     def journal(self):
@@ -125,12 +125,12 @@ def _application(table, firmware, base):
 
 def _check_kind(variant, firmware):
     if len(firmware) < TABLE or firmware[0] != ImageHeader.APP_IMAGE_MAGIC:
-        raise ValueError("this is not firmware: FIRMWARE= takes MicroPython's .bin file for the board")
+        raise ValueError("this is not firmware: --firmware takes MicroPython's .bin file for the board")
     chip = ImageHeader.from_bytes(firmware).chip_name
     if chip != variant.name:
         raise ValueError(f"the firmware is for chip {chip}, not for {variant.name}")
     if not firmware[TABLE - variant.bootloader :].startswith(PART_MAGIC):
-        raise ValueError("the firmware has no partition table: FIRMWARE= takes the whole one, not the .app-bin")
+        raise ValueError("the firmware has no partition table: --firmware takes the whole one, not the .app-bin")
 
 
 def read_table(data, flash_size):
@@ -158,7 +158,7 @@ def _with_two(own, size, flash_size):
     if app.subtype >= _OTA_0:
         return own
     if not own.find("nvs"):
-        raise ValueError("the firmware's partition table has no space for OTA=1: use a firmware of MicroPython's")
+        raise ValueError("the firmware's partition table has no space for --ota: use a firmware of MicroPython's")
     each = max(-(-size // _UNIT) * _UNIT, min(2 * _MB, flash_size // 4))  # future firmware is larger
     table = PartitionTable(flash_size)
     for part in own:

@@ -74,7 +74,7 @@ def explain(device, text):
     if re.search("exclusively lock|Resource temporarily unavailable|Access is denied|busy", text):
         return f"{device} is busy: close the terminal or the tool that has it open"
     if found := re.search("This chip is ([^,]+), not ([^.]+)", text):
-        return f"the board on {device} is an {found[1]}, not an {found[2]}: name the right one with BOARD="
+        return f"the board on {device} is an {found[1]}, not an {found[2]}: name the right one with --board"
     if re.search("Input/output error|disconnected|No more data", text):
         return f"{device}: the board went away: connect it and flash it again"
     if "Failed to connect" in text:

@@ -13,12 +13,12 @@ from inflight_tools.cache import firmware_folders, write_atomic
 SITE = "https://micropython.org/resources/firmware"
 
 
-def obtain(variant, named=None, sha256=None, timeout_s=30, advice="name it with FIRMWARE="):
+def obtain(variant, named=None, sha256=None, timeout_s=30, advice="name it with --firmware"):
     """The content of the firmware for `variant`: of the file `named`, otherwise of the pinned release, downloaded if
     it is not in the cache. Its SHA-256 must be `sha256`, or the pinned one. ValueError with one line that ends with
     `advice`; `timeout_s` applies to each answer of the site."""
     if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        raise ValueError("SHA256=: write the 64 hexadecimal digits of the firmware's SHA-256")
+        raise ValueError("--sha256: write the 64 hexadecimal digits of the firmware's SHA-256")
     if named:
         content = _named(Path(named))
         _check(content, sha256, named)
@@ -26,7 +26,7 @@ def obtain(variant, named=None, sha256=None, timeout_s=30, advice="name it with 
     wanted = sha256 or variant.sha256
     if not wanted:
         raise ValueError(
-            f"no SHA-256 is pinned for {variant.firmware}: name a file with FIRMWARE=, or the SHA-256 with SHA256="
+            f"no SHA-256 is pinned for {variant.firmware}: name a file with --firmware, or the SHA-256 with --sha256"
         )
     folders = firmware_folders()
     for folder in folders:
@@ -38,7 +38,7 @@ def obtain(variant, named=None, sha256=None, timeout_s=30, advice="name it with 
 
 def _named(path):
     if not path.is_file():
-        raise ValueError(f"no file {path}: FIRMWARE= names MicroPython's firmware for the board")
+        raise ValueError(f"no file {path}: --firmware names MicroPython's firmware for the board")
     return path.read_bytes()
 
 

@@ -10,7 +10,7 @@ def check_release(code):
     """ValueError, one line, if the firmware `code` is too old for the application, or does not tell its release."""
     found = _BANNER.search(code)
     if not found:
-        raise ValueError("the firmware does not tell its release: FIRMWARE= takes a build of MicroPython 1.22 or newer")
+        raise ValueError("the firmware does not tell its release: --firmware takes MicroPython 1.22 or newer")
     release = int(found[1]), int(found[2])
     if release < _LEAST:
-        raise ValueError(f"the firmware is MicroPython {'%d.%d' % release}: FIRMWARE= takes 1.22 or newer")
+        raise ValueError(f"the firmware is MicroPython {'%d.%d' % release}: --firmware takes 1.22 or newer")

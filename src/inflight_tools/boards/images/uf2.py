@@ -88,7 +88,7 @@ class _Memory:
 def _parse(data):
     """Yields (head, payload) of each block of a UF2 file."""
     if data[:8] != struct.pack("<2I", *_MAGIC):
-        raise ValueError("the firmware is no UF2: FIRMWARE= takes MicroPython's .uf2 file for the board")
+        raise ValueError("the firmware is no UF2: --firmware takes MicroPython's .uf2 file for the board")
     numbers = {}
     for at in range(0, len(data), _SIZE):
         block = data[at : at + _SIZE]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Variant:
-    name: str  # what BOARD= says; of an ESP32 also how its chip is called
+    name: str  # what --board says; of an ESP32 also how its chip is called
     folder: str
     firmware: str  # the pinned one, as MicroPython's download page names it
     sha256: str = ""  # of that file; empty where we have not had it in hand
@@ -78,4 +78,4 @@ def variant(name):
     for found in BOARDS:
         if found.name == name:
             return found
-    raise ValueError(f"no board {name}: BOARD= takes {', '.join(NAMES)}")
+    raise ValueError(f"no board {name}: --board takes {', '.join(NAMES)}")

@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 def _fields(broker, config, ca, cert, key):
     """The fields of the configuration, or what stands for it. Raises ValueError."""
     if not broker and not config:
-        raise ValueError("no broker: name one with BROKER=host or host:port, or with CONFIG=config.json")
+        raise ValueError("no broker: name one with --broker host or host:port, or with --config config.json")
     return json.loads(settings(config, ca, cert, key)[CONFIG_PATH]) if config else {"host": "", "tls_ca": bool(ca)}
 
 
@@ -41,7 +41,7 @@ def _broker(fields, broker, root, ca, cert, key, user, password_file, websocket)
     found = broker_of(fields, broker, ca, cert, key, websocket)
     root = (root or found.root).strip("/")
     if not root or set(root) & set("+#\0"):
-        raise ValueError(f"ROOT={root}: the first levels of the devices' topics, without + and #")
+        raise ValueError(f"--root {root}: the first levels of the devices' topics, without + and #")
     if password_file:
         password = password_file.read_text(encoding="utf-8").rstrip("\r\n")
     else:
@@ -55,7 +55,7 @@ def _broker(fields, broker, root, ca, cert, key, user, password_file, websocket)
 def _check_names(**names):
     for option, name in names.items():
         if name is not None and not _NAME.fullmatch(name):
-            raise ValueError(f"{option}={name}: letters, digits and _ . - inside, 64 at most")
+            raise ValueError(f"--{option} {name}: letters, digits and _ . - inside, 64 at most")
 
 
 def main(
@@ -94,7 +94,7 @@ def main(
             print(json.dumps(figures), flush=True)
 
     try:
-        _check_names(NAME=name, SHARE=share)
+        _check_names(name=name, share=share)
         fields = _fields(broker, config, ca, cert, key)
         server = _broker(fields, broker, root, ca, cert, key, user, password_file, websocket)
         level = protocol_level or (5 if fields.get("protocol_level") == 5 else 4)
