@@ -6,6 +6,7 @@ import queue
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from host_tests.emulated_boards.tasks import CODE, harness
+from inflight_tools.boards import slots
 from inflight_tools.boards.bundle import compile_mpy, files
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.images.variants import variant
@@ -21,9 +22,9 @@ class Fleet:
         self.key = rsa.generate_private_key(65537, keys.BITS)
         self._sensor, self._port = sensor, port
 
-    def files(self, **fields):
-        """What a cable has brought: an application that accepts releases with this key. fields: of its
-        configuration."""
+    def files(self, ota=False, **fields):
+        """What a cable has brought: an application that accepts releases with this key. ota: to a board with space
+        for a second firmware; fields: of its configuration."""
         board = self._sensor.BOARD
         often = {
             "interval_ms": 3000,
@@ -32,11 +33,11 @@ class Fleet:
             "keepalive": 0,
         } | fields  # emulated boards are slow
         config = self._sensor.config(self._port, "box", update_keys=[keys.public(self.key)], **often)
-        found = files(board)
+        found, slot = slots.divided(files(board), board) if ota else (files(board), {})
         # By this record the second release makes space for itself.
         recorded = json.dumps({path: sha(content) for path, content in found.items()}).encode()
         own = {"/main.py": (CODE / "updated.py").read_bytes(), "/config.json": config, RECORD: recorded}
-        return found | harness(board) | own
+        return found | slot | harness(board) | own
 
     def release(self, number, outcome):
         board = self._sensor.BOARD

@@ -1,5 +1,5 @@
 """MicroPython itself is updated over MQTT: it comes into the partition that does not run, and the chip's bootloader
-tries it, or goes back."""
+tries it, or goes back. Beside both, there is space for a release of the application."""
 
 import asyncio
 import struct
@@ -65,20 +65,24 @@ def test_firmware_is_updated_and_comes_back(broker, record_property):
         board.network_back()
         await until(lambda: outcomes.of(2), "the outcome of firmware 2")
 
-    flash = bytes(image.finished(fleet.files(buffer=4096), ota=True))
+    async def an_application():
+        server.announce("box", fleet.release(3, GOOD))
+        await until(lambda: outcomes.of(3), "the outcome of application 3")
+
+    flash = bytes(image.finished(fleet.files(ota=True, buffer=4096), ota=True))
     with Server(place) as server, Subscriber(broker.port, "inflight/box/#", "judge") as subscriber:
         outcomes = Outcomes(server)
         with Board(flash) as board:
-            for work in (cut_in_the_trial, tried_again, without_a_network):
+            for work in (cut_in_the_trial, tried_again, without_a_network, an_application):
                 board.switch_on()
                 asyncio.run(work())
                 board.switch_off()
-                if work is not without_a_network:  # its last messages are on their way
+                if work is not an_application:  # its last messages are on their way
                     cuts.ended("power", board.notes)
                 number, state = selected(board.snapshot())
                 assert number == 1, work.__name__
                 assert state == _VALID or work is cut_in_the_trial, (work.__name__, state)
-        assert outcomes.told == {1: GOOD, 2: BROKEN}
+        assert outcomes.told == {1: GOOD, 2: BROKEN, 3: GOOD}
         lost, doubled = judge(cuts, lambda: [one for one in list(subscriber.messages) if "/update/" not in one.topic])
         record_property(
             "messages", {"messages accepted": len(cuts.accepted), "lost": len(lost), "of QoS 2 doubled": len(doubled)}

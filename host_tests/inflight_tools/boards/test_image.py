@@ -8,11 +8,14 @@ import time
 
 import pytest
 
+import slot
+import update_record
 from host_tests.inflight_tools.boards.made_firmware import CHIP_IDS, MB, esp_application, esp_firmware, pico_firmware
 from host_tests.inflight_tools.boards.mounted import mounted
 from host_tests.processes import INFLIGHT
-from inflight_tools.boards import bundle
+from inflight_tools.boards import bundle, slots
 from inflight_tools.boards.device.files import RECORD, sha
+from inflight_tools.boards.image import make
 from inflight_tools.boards.images.esp32 import Esp32Image, application, read_table
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.cache import find_firmware, firmware_folders
@@ -26,6 +29,7 @@ FILES = {
 }
 REAL = {"esp32": "ESP32_GENERIC-20240602-v1.23.0.bin", "esp32c3": "ESP32_GENERIC_C3-20250415-v1.25.0.bin"}
 ESP32 = variant("esp32")
+FIRMWARE_SIZE = 0x198710  # that of MicroPython 1.26
 
 
 def real_firmware(board):
@@ -128,7 +132,7 @@ def test_firmware_with_two_applications_starts_the_first():
 
 @pytest.mark.parametrize("flash_mb, each", [(4, 0x1A0000), (8, 0x200000), (16, 0x200000)])
 def test_two_partitions_for_firmware(tmp_path, flash_mb, each):
-    firmware = esp_firmware(size=0x198710)  # as large as that of MicroPython 1.26
+    firmware = esp_firmware(size=FIRMWARE_SIZE)
     image = Esp32Image(ESP32, firmware, FILES, flash_mb, ota=True)
     files = 0x10000 + 2 * each
     assert partitions(image) == {
@@ -163,10 +167,26 @@ def test_no_space_for_two_applications():
 @pytest.mark.parametrize("board, wanted", [("esp32", "ota_1"), ("pico_w", "error: --ota is for an ESP32")])
 def test_the_command_makes_space_for_a_second_firmware(tmp_path, board, wanted):
     (tmp_path / "config.json").write_text('{"host": "b", "wifi_ssid": "attic", "wifi_key": "secret-key"}')
-    (tmp_path / "firmware").write_bytes(esp_firmware() if board == "esp32" else pico_firmware())
+    (tmp_path / "firmware").write_bytes(esp_firmware(size=FIRMWARE_SIZE) if board == "esp32" else pico_firmware())
     command = [*INFLIGHT, "board", "image", "--board", board, "--firmware", "firmware", "--ota"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert wanted in done.stdout + done.stderr and (done.returncode == 0) == (board == "esp32")
+
+
+def test_beside_two_firmwares_a_release_of_the_application_has_space(tmp_path):
+    """What a cable brings is in slot a: as files it would need more blocks than there are."""
+    (tmp_path / "config.json").write_text('{"host": "b", "wifi_ssid": "attic", "wifi_key": "secret-key"}')
+    (tmp_path / "firmware").write_bytes(esp_firmware(size=FIRMWARE_SIZE))
+    volume = content(make("esp32", tmp_path / "firmware", None, tmp_path / "config.json", ota=True), "vfs")
+    files = mounted(volume)
+    record = update_record.unpack(files["/update.0"])
+    assert (record.current, record.release, record.is_tried) == ("a", 0, False)
+    index = slots.index_of(slots.needed(bundle.files("esp32"), "esp32"))
+    assert files["/a.image"].startswith(index)
+    started = {path.removeprefix("/lib/").removesuffix(".mpy") for path in files if path.startswith("/lib/")}
+    assert started.issuperset(slot._KEPT) and not any(path.startswith("inflight/") for path in started)
+    release = {"/b.image": files["/a.image"], "/update.1": files["/update.0"]}
+    assert mounted(volume, write=release) == files | release
 
 
 def test_pieces_do_not_contain_the_journal_and_settings_of_the_radio():

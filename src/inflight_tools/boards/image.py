@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from inflight_tools.boards import bundle
+from inflight_tools.boards import bundle, slots
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.frozen import in_firmware
 from inflight_tools.boards.images.firmware import obtain
@@ -74,7 +74,11 @@ def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs
             raise ValueError(f"--flash-mb {flash_mb}: use one of {', '.join(map(str, FLASH_MB))}")
         options = {"flash_mb": flash_mb, "ota": ota}
     code, room = look(chosen, content)
-    files, rom = placed(bundle.files(chosen.folder), in_firmware(code), chosen.folder, room if romfs else None)
+    files, slot, frozen = bundle.files(chosen.folder), {}, in_firmware(code)
+    if ota and not frozen:  # as files it would fill the flash that two partitions for firmware leave
+        files, slot = slots.divided(files, chosen.folder)
+    files, rom = placed(files, frozen, chosen.folder, room if romfs else None)
+    files |= slot
     if taken := own.keys() & files.keys():
         raise ValueError(f"{config}: {min(taken)} belongs to the application: write another path")
     return Image(chosen, content, files | own, rom=rom, **options)

@@ -10,12 +10,10 @@ from typing import Annotated
 
 import typer
 
-from inflight_tools.boards import bundle
+from inflight_tools.boards import bundle, slots
 from inflight_tools.boards.image import one_line
 from inflight_tools.boards.images.variants import NAMES, variant
-from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.boards.settings import is_public_key
-from inflight_tools.boards.shrink import MERGED
 from inflight_tools.cache import write_atomic
 from inflight_tools.update import keys
 
@@ -24,12 +22,6 @@ SUFFIX = ".release"
 JOURNAL = 2  # version of the journal's format
 _MICROPYTHON = [[1, 22], [2, 0]]  # from, to before
 _IN_BLOCK = 4096 - 32  # bytes of a file in a block of littlefs, which has pointers to others there
-# The firmware has the blocking client, without WebSocket; boards have no posix.
-_UNUSED = {"aio", "consumers", "inbox", "io_waiter", "received5", "subscription", "upgrade", "websocket"}
-_UNIX = {"posix"}
-# Modules that stand in another one, and are imported by their own name nevertheless: by drivers, by inflight itself.
-_IMPORTED = {"compat", "counters", "errors", "journal", "packet", "topic"}
-_SET_UP = "/lib/setup"  # modules for a device without configuration: what updates itself has one
 _NUMBER_MAX = 2**32 - 1
 _CHIP = 12  # where firmware for an ESP32 has the number of its chip, 2 bytes
 _MAGIC = b"inflight release 1\n"
@@ -77,21 +69,12 @@ def load(path):
         raise ValueError(f"{path}: {e}") from None
 
 
-def index_of(files):
-    """The index of an image with `files`, {path in the slot: content}."""
-    entries = (
-        bytes([len(path)]) + path.encode() + struct.pack("<I", len(content)) + hashlib.sha256(content).digest()
-        for path, content in files.items()
-    )
-    return b"".join(entries)
-
-
 def make(files, key, number, board, trial_s=300, mpy=6):
     """The Release with `files`, {path in the slot: content}, signed by private key `key`. number: higher than that of
     each earlier one; board: name of its folder; trial_s: for how long it has to run before it is good."""
     if longest := [path for path in files if len(path.encode()) > 255]:
         raise ValueError(f"{longest[0]}: the path is too long")
-    index = index_of(files)
+    index = slots.index_of(files)
     image = index + b"".join(files.values())
     fields = {
         "index": len(index),
@@ -132,14 +115,8 @@ def _signed(image, own, key, number, board, trial_s, mpy):
 
 def application(board, number):
     """{path in the slot: content} of the application for the board in folder `board`; its status tells release
-    `number`. What the firmware never imports stays at home, since two slots have to fit a Pico."""
-    unused = _UNUSED.union(MERGED, () if board == "unix" else _UNIX).difference(_IMPORTED)
-    left_out = {f"/lib/{PACKAGE}/{name}.mpy" for name in unused}
-    return {
-        path.removeprefix("/lib/"): content
-        for path, content in bundle.files(board, number).items()
-        if path.startswith("/lib/") and path not in left_out and not path.startswith(_SET_UP)
-    }
+    `number`."""
+    return slots.needed(bundle.files(board, number), board)
 
 
 def folder(board):

@@ -1,0 +1,55 @@
+"""The application as one file, the image of a slot, from which firmware/launch.py starts it. It takes a quarter of the
+flash that its files take: most of these are far smaller than a block."""
+
+import hashlib
+import runpy
+import struct
+
+from inflight_tools.boards.bundle import FIRMWARE
+from inflight_tools.boards.rename import PACKAGE
+from inflight_tools.boards.shrink import MERGED
+
+LAUNCHER = ("image", "launch", "starting", "trial", "update_record")  # modules that start an application in a slot
+_LIB = "/lib/"
+# The firmware has the blocking client, without WebSocket; boards have no posix.
+_UNUSED = {"aio", "consumers", "inbox", "io_waiter", "received5", "subscription", "upgrade", "websocket"}
+_UNIX = {"posix"}
+# Modules that stand in another one, and are imported by their own name nevertheless: by drivers, by inflight itself.
+_IMPORTED = {"compat", "counters", "errors", "journal", "packet", "topic"}
+_SET_UP = "/lib/setup"  # modules for a device without configuration: what updates itself has one
+
+
+def needed(files, board):
+    """{path in a slot: content} of those of `files`, {path on the device: content} of the application for the board in
+    folder `board`, that it imports there. The others stay out, since two slots have to fit a Pico."""
+    unused = _UNUSED.union(MERGED, () if board == "unix" else _UNIX).difference(_IMPORTED)
+    left_out = {f"{_LIB}{PACKAGE}/{name}.mpy" for name in unused}
+    return {
+        path.removeprefix(_LIB): content
+        for path, content in files.items()
+        if path.startswith(_LIB) and path not in left_out and not path.startswith(_SET_UP)
+    }
+
+
+def index_of(files):
+    """The index of an image with `files`, {path in the slot: content}."""
+    entries = (
+        bytes([len(path)]) + path.encode() + struct.pack("<I", len(content)) + hashlib.sha256(content).digest()
+        for path, content in files.items()
+    )
+    return b"".join(entries)
+
+
+def divided(files, board):
+    """(those of the application's `files` that stay files: what starts a slot, and the set-up; those that put the
+    others into slot a, {path on the device: content})."""
+    inside = needed(files, board)
+    moved = {_LIB + path for path in inside} - {f"{_LIB}{name}.mpy" for name in LAUNCHER}
+    stay = {
+        path: content
+        for path, content in files.items()
+        if path not in moved and not path.startswith(f"{_LIB}{PACKAGE}/")  # a package is imported from one folder
+    }
+    record = runpy.run_path(str(FIRMWARE / "update_record.py"))["Record"]()
+    record.n = record.slot = 1
+    return stay, {"/a.image": index_of(inside) + b"".join(inside.values()), "/update.0": record.pack()}
