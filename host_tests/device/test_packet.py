@@ -1,9 +1,10 @@
 # The wire format: encoded bytes, decoding of input split at any byte, refused packets.
 
+import gc
 from binascii import unhexlify
 
 import inflight.packet as packet
-from harness import eq, raises
+from harness import SkipTest, eq, raises
 from inflight.connect_packet import connect_packet
 from inflight.packet import ProtocolError
 from inflight.subscribing import request_packet
@@ -366,6 +367,26 @@ def test_payload_longer_than_the_buffer():
             want = [(3, 300 if qos else 0, qos << 1, b"a/b", n, pattern(n)), (13, 0, b"")]
             for step in (0, 1, 3, 50):
                 eq(decoded(data + h("d000"), step, 0, 64), want)
+
+
+def test_pieces_of_a_payload_need_no_heap():
+    if not hasattr(gc, "mem_alloc"):
+        raise SkipTest("CPython counts no bytes of heap")
+    decoder = packet.Decoder(bytearray(64))
+    data = server_publish(b"a/b", bytes(1000))[:32]
+    decoder.view[: len(data)] = data
+    decoder.bytes_received(len(data))
+    eq(decoder.next(), 3)
+    eq(decoder.next(), 0)
+    pieces = 0
+    gc.collect()
+    before = gc.mem_alloc()
+    while decoder.left:
+        decoder.bytes_received(min(decoder.space, decoder.left))
+        while decoder.next():
+            pieces += 1
+    eq(gc.mem_alloc() - before, 0)
+    assert pieces > 15
 
 
 def test_payload_longer_every_split():

@@ -7,6 +7,7 @@ def make_handlers(filters, qos, handler, stream, protocol_level):
     """Returns the handlers, as client_start describes them, of the filters that subscribe() gets. Raises ValueError."""
     if isinstance(filters, (str, bytes)):
         filters = ((filters, qos),)
+    filters = list(filters)  # also of an iterator
     handlers = []
     for pattern, (_, q) in zip(encode_all([f for f, _ in filters], protocol_level), filters):
         if q not in (0, 1, 2):

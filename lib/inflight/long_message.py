@@ -1,6 +1,6 @@
 # Messages longer than the receive buffer. Loaded with the first one.
 
-from .packet import PUBLISH, ProtocolError, valid
+from .packet import ProtocolError, valid
 
 
 def start(d, i, length, body):
@@ -19,35 +19,24 @@ def start(d, i, length, body):
     return -1 if body < d.end else 0
 
 
-def piece(d):
-    """The next piece of a payload, or what is left of a topic that could not be kept. Returns PUBLISH, or 0 if there is
-    none."""
-    if d._skip >= 0:
-        k = d._skip
-        if k > d.end - d.start:
-            k = _whole(d.buf, d.start, d.end) - d.start
-        if not valid(d.buf, d.start, d.start + k, True, False):
-            raise ProtocolError("topic")
-        d.start += k
-        d._skip -= k
-        id_len = 2 if d.flags & 6 else 0
-        if d._skip or d.end - d.start < id_len:
-            return 0
-        if id_len:
-            d.mid = d._id(d.start)
-            d.start += 2
-        d._skip = -1
-        d.left = d.size
-        if not d.left:
-            d.n = 0
-            return PUBLISH
-    d.at = d.start
-    d.n = min(d.left, d.end - d.start)
-    d.left -= d.n
-    d.start += d.n
-    if not d.left:
-        d._tail = None
-    return PUBLISH if d.n else 0
+def skip_topic(d):
+    """Skips what has come of a topic that could not be kept. Returns True when the payload follows."""
+    k = d._skip
+    if k > d.end - d.start:
+        k = _whole(d.buf, d.start, d.end) - d.start
+    if not valid(d.buf, d.start, d.start + k, True, False):
+        raise ProtocolError("topic")
+    d.start += k
+    d._skip -= k
+    id_len = 2 if d.flags & 6 else 0
+    if d._skip or d.end - d.start < id_len:
+        return False
+    if id_len:
+        d.mid = d._id(d.start)
+        d.start += 2
+    d._skip = -1
+    d.left = d.size
+    return True
 
 
 def _whole(buf, start, end):

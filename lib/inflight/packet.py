@@ -297,6 +297,16 @@ class Decoder:
         return self._piece()
 
     def _piece(self):
-        from .long_message import piece
+        # The next piece of a payload.
+        if self._skip >= 0:
+            from .long_message import skip_topic
 
-        return piece(self)
+            if not skip_topic(self):
+                return 0
+        self.at = self.start
+        self.n = min(self.left, self.end - self.start)
+        self.left -= self.n
+        self.start += self.n
+        if not self.left:
+            self._tail = None
+        return PUBLISH if self.n or not self.size else 0

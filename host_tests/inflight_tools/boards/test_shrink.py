@@ -160,6 +160,7 @@ def test_each_module_can_be_imported_by_its_own_name(module):
     [
         ("def g(self): return self.f()", "", ["Heir"]),
         ("def f(self): return super().f() + 1", "", ["Base", "Heir"]),
+        ("def g(self): return super().f()", "", ["Base", "Heir"]),
         ("def g(self): return self.f()", "from inflight.pages import Base", ["Base", "Heir"]),
     ],
 )

@@ -295,17 +295,25 @@ def _join_classes(body, others):
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         ours = [node for node in imports if (_imported(node, place) or "").startswith(f"{PACKAGE}.")]
         uses.update(alias.name for node in ours for alias in node.names)
+        if place == f"{PACKAGE}/__init__":  # its table of names and modules
+            uses.update(node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     classes = [node for node in body if isinstance(node, ast.ClassDef)]
     gone = set()
     for base in classes:
         heir = next((node for node in classes if base.name in map(ast.unparse, node.bases)), None)
         alone = heir and uses[base.name] == 2  # where it is defined, and as a base
-        if alone and not {*_members(base)} & {*_members(heir)}:
+        if alone and _fit(base, heir):
             heir.body[:0] = base.body
             heir.bases = base.bases
             body.remove(base)
             gone.add(base.name)
     return gone
+
+
+def _fit(base, heir):
+    """True if a class with the members of both means the same."""
+    plain = len(heir.bases) == 1 and not (heir.decorator_list or base.decorator_list)
+    return plain and "super" not in names_of(heir) and not {*_members(base)} & {*_members(heir)}
 
 
 def _members(node):
@@ -315,6 +323,8 @@ def _members(node):
             yield one.name
         elif isinstance(one, ast.Assign):
             yield from map(ast.unparse, one.targets)
+        elif isinstance(one, ast.AnnAssign) and one.value:
+            yield ast.unparse(one.target)
 
 
 class _Readdress(ast.NodeTransformer):
