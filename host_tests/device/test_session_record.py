@@ -240,7 +240,7 @@ def test_a_copy_damaged_while_the_record_changes():
         while at >= 0:
             device.restore(image)
             device.data[at + 12] ^= 4
-            assert Session(Journal(device), bytearray(256), b"dev").has_session
+            assert Session(Journal(device), bytearray(256), b"dev").record.has_session
             device.restore(image)
             at = Journal(device).scan(SESSION, at)
 

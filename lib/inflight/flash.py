@@ -8,6 +8,7 @@ import sys
 
 from .compat import const, unload
 
+_MICRO = sys.implementation.name == "micropython"
 _CHUNK = const(64)
 
 
@@ -51,7 +52,7 @@ class FileFlash:
 
     def program(self, at, buf, off, n):
         self._file.seek(at)
-        if sys.implementation.name == "micropython":
+        if _MICRO:
             self._file.write(buf, off, n)
         else:
             self._file.write(memoryview(buf)[off : off + n])
@@ -71,7 +72,7 @@ class FileFlash:
 
     def _sync(self):
         # MicroPython's flush() is an fsync. CPython's writes are unbuffered and need one.
-        if sys.implementation.name == "micropython":
+        if _MICRO:
             self._file.flush()
         else:
             os.fsync(self._file.fileno())
