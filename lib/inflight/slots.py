@@ -12,6 +12,7 @@ from errno import EEXIST, ENOENT
 
 from .compat import const
 
+_MICRO = sys.implementation.name == "micropython"
 _CHUNK = const(64)
 
 
@@ -103,7 +104,7 @@ class SlotFlash:
         file.seek(min(at, self._end))
         while self._end < at:
             self._end += file.write(self._blank[: at - self._end])
-        if sys.implementation.name == "micropython":
+        if _MICRO:
             file.write(buf, off, n)
         else:
             file.write(memoryview(buf)[off : off + n])
