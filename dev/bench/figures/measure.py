@@ -4,8 +4,8 @@ import contextlib
 import statistics
 from dataclasses import dataclass
 
-from dev.bench.figures import littlefs, on_cpython, peers
-from dev.bench.figures.run import OURS, Failed
+from dev.bench.figures import littlefs, peers
+from dev.bench.figures.run import OURS, Failed, on_cpython
 from dev.shown import say
 
 MODULES = "core client journal_core dispatching inbound flash mqtt5_core websocket aio consumers"
@@ -97,12 +97,15 @@ def level_5(code, broker, port, contenders, effort, folder):
     """Ours at level 5, and those of `contenders` that speak it: {costs and rates: as those of level 4, of_level_4:
     {row: share of our rate at level 4, of clients that take turns in one process}, on_cpython}."""
     names = ["ours_level_5", *(peers.AT_LEVEL_5[name] for name in contenders if name in peers.AT_LEVEL_5)]
-    n = effort.round[1]
     return {
         "costs": costs(code, broker, names, effort, folder),
         "rates": rates(code, port, names, effort),
         "of_level_4": _of_level_4(code, port, effort),
-        "on_cpython": on_cpython.measure(port, n, effort.rounds),
+        "on_cpython": {
+            # In processes of their own: what was imported for one must not be there for the other.
+            "memory": {name: on_cpython("memory", name, port) for name in ("Inflight", "Paho")},
+            "rates": on_cpython("rates", port, effort.round[1], effort.rounds),
+        },
     }
 
 

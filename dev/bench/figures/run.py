@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,13 @@ class Code:
             return json.loads(done.stdout)
         except ValueError:
             raise Failed(called, "no figures", output) from None
+
+
+def on_cpython(*words):
+    """Runs on_cpython.py with the drivers of the scripts, and returns what it printed as JSON."""
+    command = [sys.executable, SCRIPTS.parent / "on_cpython.py", *map(str, words)]
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def _shared_names(peers):

@@ -141,7 +141,7 @@ _USES = {
     "those of QoS 2": ("inbound",),
     "MQTT 5": ("mqtt5_core",),
     "a WebSocket": ("websocket",),
-    "TLS, messages longer than the buffer": (),
+    "TLS; messages longer than the buffer, until one comes": (),
 }
 
 
