@@ -175,6 +175,26 @@ def test_a_class_that_is_only_the_base_of_another_becomes_a_part_of_it(heir, oth
     assert ("Base" in found["inflight/pages"]) == ("Base" in classes)
 
 
+@pytest.mark.parametrize(
+    "base, heir, init",
+    [
+        ("class Base:\n    x: int = 1", "class Heir(Base):\n    x: int = 2", ""),
+        ("class Base:\n    x = 1\nclass Other: pass", "class Heir(Base, Other): pass", ""),
+        ("class Base:\n    x = 1", "class Heir(Base): pass", "_EXPORTS = {'Base': 'pages'}"),
+    ],
+)
+def test_a_base_that_can_be_told_from_its_heir_stays(base, heir, init):
+    imported = "Base, Other" if "Other" in base else "Base"
+    texts = {
+        "inflight/pages": base,
+        "inflight/journal": f"from .pages import {imported}\n{heir}",
+        "inflight/__init__": init,
+    }
+    made = {}
+    exec(shrink(texts)["inflight/journal_core"], made)
+    assert made["Heir"].__mro__[1] is made["Base"]
+
+
 def test_imports_for_constants_alone_are_left_out():
     texts = {
         "inflight/compat": "",
