@@ -59,7 +59,7 @@ def _blocks(paths, unit):
     return sum(-(-size // unit) for size in sizes if size > unit >> 3)
 
 
-def room(place):
+def space(place):
     """(bytes of a block, blocks that an image may take in the slot `place` when that is blank)."""
     found = os.statvfs(place.rpartition("/")[0] or "/")
     return found[0], found[4] - _SPARE + _blocks((place + ".image",), found[0])

@@ -166,7 +166,7 @@ class Update:
     def _target(self, release, record):
         # Subtype of the partition where its firmware goes; 0: it is an application, for the other slot. Raises Refused.
         if "chip" not in release:
-            self._make_room(release["blocks"] * _UNIT, record)
+            self._make_space(release["blocks"] * _UNIT, record)
             return 0
         if hasattr(self._app.board, "firmware_slot"):
             return self._app.board.firmware_slot().target(release)
@@ -211,11 +211,11 @@ class Update:
         if keys:
             write(place % record.other, keys)
 
-    def _make_room(self, size, record):
+    def _make_space(self, size, record):
         from announcement import Refused
-        from slot import reclaim, room
+        from slot import reclaim, space
 
-        unit, blocks = room(self._place(record))
+        unit, blocks = space(self._place(record))
         missing = -(-size // unit) - blocks
         if missing > 0 and not (record.current and reclaim(unit, missing)):
             raise Refused("too large: it needs %d KB of flash, %d are free" % (size >> 10, blocks * unit >> 10))

@@ -78,10 +78,10 @@ class Device:
         self.record = record
 
     def __enter__(self):
-        self._kept = sys.implementation, slot.room
+        self._kept = sys.implementation, slot.space
         if sys.implementation.name != "micropython":
             sys.implementation = Implementation
-        slot.room = lambda place: (4096, 100)
+        slot.space = lambda place: (4096, 100)
         for module in (slot, announcement, updating, update_record):
             sys.modules[module.__name__] = module
         os.mkdir(FOLDER)
@@ -97,7 +97,7 @@ class Device:
         return self
 
     def __exit__(self, *_):
-        slot.room = self._kept[1]
+        slot.space = self._kept[1]
         if sys.implementation is Implementation:
             sys.implementation = self._kept[0]
         for name in os.listdir(FOLDER):

@@ -144,8 +144,8 @@ def flood(s, first):
 def test_qos_2_without_pubrel_over_restarts():
     """Memory and flash do not grow with restarts: at most twice `receive_maximum` ids."""
     flash, _ = blank(3)
-    room = [flood(session(flash, 8), 1 + 100 * life) for life in range(12)]
-    eq(room, [8, 8] + [0] * 10)
+    accepted = [flood(session(flash, 8), 1 + 100 * life) for life in range(12)]
+    eq(accepted, [8, 8] + [0] * 10)
     s = session(flash, 8)
     eq(len(s.inbound.mids), 16)
     assert sum(flash.erases) < 4

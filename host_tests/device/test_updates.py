@@ -466,11 +466,11 @@ def test_a_small_file_of_the_image():
 def test_room_counts_what_the_slot_has():
     with Folder() as folder:
         try:
-            unit, blocks = slot.room(folder.path + "/a")
+            unit, blocks = slot.space(folder.path + "/a")
         except (OSError, AttributeError):
             raise SkipTest("has no statvfs") from None
         folder.write("a.image", bytes(3 * unit))
-        more = slot.room(folder.path + "/a")[1]
+        more = slot.space(folder.path + "/a")[1]
         assert abs(more - blocks) < 1000  # others use the disk
         slot.erase(folder.path + "/a")
         eq(os.listdir(folder.path), [])

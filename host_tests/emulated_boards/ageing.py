@@ -19,7 +19,7 @@ def aged(flash, name, topic):
     for qos in (1, 2):
         accepted[journal.next_seq] = qos
         client.publish(topic, json.dumps({"seq": journal.next_seq, "epoch": journal.epoch}), qos)
-    half = BLOCK // 2  # more than that, with its frame: each takes a sector. The last leaves room for one message
+    half = BLOCK // 2  # more than that, with its frame: each takes a sector. The last leaves space for one message
     for size in [half] * (len(places) - 2) + [BLOCK - 500]:
         journal.mark(journal.append(OUT, 1, bytes(size), size), DONE)
     return with_ring(flash, places, ring), accepted

@@ -54,7 +54,7 @@ def _use(journal, shape, wanted, sizes):
         except OutboxFull:
             used = journal.used + 2 * (OVERHEAD + n)
             full = used > journal.limit or not journal._erased  # damage may use space until messages are done
-            demand(full, "no room for %d of %d", used, journal.limit)
+            demand(full, "no space for %d of %d", used, journal.limit)
         at = journal.find(OUT, 0)
         if at >= 0 and k & 1:
             record = (OUT, journal.found_mid, journal.found_seq, journal.found_state)

@@ -198,8 +198,8 @@ def _forge_record(flash, shape, reader, stale):
         at += length + OVERHEAD
     how, kind, seq = reader.byte(), (OUT, IN, SESSION, NOTE, 0, 7)[reader.byte() % 6], _SEQS[reader.byte() % len(_SEQS)]
     mid, text = reader.word(), reader.bytes(reader.byte() & 31)
-    room = shape.size - at % shape.size - OVERHEAD
-    length = (len(text), 0xFFFF, room, room + 1, 0, shape.size)[how % 6]
+    space = shape.size - at % shape.size - OVERHEAD
+    length = (len(text), 0xFFFF, space, space + 1, 0, shape.size)[how % 6]
     sector_seq = flash.data[start + 8] | flash.data[start + 9] << 8
     lock = shape.lock(SECRET, sector_seq, at - start) if how & 64 else how
     data = shape.record(lock, kind, mid, seq, text, length)

@@ -153,7 +153,7 @@ def test_without_romfs_an_older_image_is_made_invalid(tmp_path, board):
 @pytest.mark.parametrize(
     "size, told, problem",
     [
-        (0, False, "the firmware has no ROM file system: leave --romfs out, or use a firmware built with room for it"),
+        (0, False, "the firmware has no ROM file system: leave --romfs out, or use a firmware built with space for it"),
         (16 * 1024, False, r"\d+ bytes do not fit the ROM file system, 16384 bytes: leave --romfs out"),
         (256 * 1024, True, "the firmware has the application frozen in: leave --romfs out"),
     ],

@@ -160,7 +160,7 @@ def test_firmware_with_two_applications_keeps_its_own_partitions():
 
 
 def test_no_space_for_two_applications():
-    with pytest.raises(ValueError, match="^the firmware takes 4032 KiB of 4096 KiB of flash: no room"):
+    with pytest.raises(ValueError, match="^the firmware takes 4032 KiB of 4096 KiB of flash: no space"):
         Esp32Image(ESP32, esp_firmware(size=0x1E0000), FILES, ota=True)
 
 
@@ -281,7 +281,7 @@ def test_wrong_firmware_is_refused(firmware, problem):
 
 
 def test_too_little_flash_for_the_firmware():
-    with pytest.raises(ValueError, match="the firmware takes 2048 KiB of 2048 KiB of flash: no room"):
+    with pytest.raises(ValueError, match="the firmware takes 2048 KiB of 2048 KiB of flash: no space"):
         Esp32Image(ESP32, esp_firmware(), FILES, 2)
 
 

@@ -172,9 +172,9 @@ def test_a_release_of_the_command(tmp_path, run):
     assert taken(made) <= told["blocks"]
 
 
-def room(path):
-    """Blocks that a Pico with the files in `path`, as room_for_slot.py takes them, has for a release."""
-    argv = [*runtime("micropython-x64").command("16m"), CHECKOUT / "host_tests/inflight_tools/update/room_for_slot.py"]
+def free_blocks(path):
+    """Blocks that a Pico with the files in `path`, as space_for_slot.py takes them, has for a release."""
+    argv = [*runtime("micropython-x64").command("16m"), CHECKOUT / "host_tests/inflight_tools/update/space_for_slot.py"]
     places = ("firmware", "lib", "host_tests/device")
     env = dict(os.environ, MICROPYPATH=":".join(str(CHECKOUT / place) for place in places))
     return int(subprocess.run([*map(str, argv), str(path)], env=env, check=True, capture_output=True, text=True).stdout)
@@ -196,7 +196,7 @@ def test_a_pico_has_space_for_updates(tmp_path):
     image.write_bytes(volume)
     cable.write_text(json.dumps({path: len(content) for path, content in brought.items()}))
     for path in (image, cable):
-        free = room(path)
+        free = free_blocks(path)
         print(f"blocks: {blocks} of a release, {free} free beside what the {path.stem} brings")
         assert blocks <= free, path.stem
         assert blocks <= free - blocks + kept_out()

@@ -73,32 +73,32 @@ def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs
         if flash_mb not in (None, *FLASH_MB):
             raise ValueError(f"--flash-mb {flash_mb}: use one of {', '.join(map(str, FLASH_MB))}")
         options = {"flash_mb": flash_mb, "ota": ota}
-    code, room = look(chosen, content)
+    code, rom_size = look(chosen, content)
     files, slot, frozen = bundle.files(chosen.folder), {}, in_firmware(code)
     if ota and not frozen:  # as files it would fill the flash that two partitions for firmware leave
         files, slot = slots.divided(files, chosen.folder)
-    files, rom = placed(files, frozen, chosen.folder, room if romfs else None)
+    files, rom = placed(files, frozen, chosen.folder, rom_size if romfs else None)
     files |= slot
     if taken := own.keys() & files.keys():
         raise ValueError(f"{config}: {min(taken)} belongs to the application: write another path")
     return Image(chosen, content, files | own, rom=rom, **options)
 
 
-def placed(files, frozen, folder, room):
+def placed(files, frozen, folder, rom_size):
     """(those of the application's `files` that go to the file system, with their list for `make deploy`; the content of
-    the ROM file system). frozen: what the firmware has. room: bytes of the ROM file system; None: it is not used."""
+    the ROM file system). frozen: what the firmware has. rom_size: bytes of the ROM file system; None: not used."""
     if frozen:
         files = frozen.left(files, folder)
     rom = b""
-    if room is not None:
+    if rom_size is not None:
         from inflight_tools.boards.device import rom as romfs
 
         modules = {path: code for path, code in files.items() if path.endswith(".mpy")}
         if frozen and not modules:
             raise ValueError("the firmware has the application frozen in: leave --romfs out")
-        if not room:
+        if not rom_size:
             raise ValueError(f"the firmware has no ROM file system: {romfs.NO_ROM}")
-        modules = romfs.fitting(modules, room)
+        modules = romfs.fitting(modules, rom_size)
         rom = romfs.image(modules)
         files = {path: content for path, content in files.items() if path not in modules}
     if files:

@@ -104,10 +104,10 @@ class Link:
             progress(path)
             batch += f"f = open({path!r}, 'wb')\n"
             while content:
-                room = max(_BATCH - size, 1)
-                batch += f"n = f.write(a2b_base64({base64.b64encode(content[:room])!r}))\n"
-                size += len(content[:room])
-                content = content[room:]
+                left = max(_BATCH - size, 1)
+                batch += f"n = f.write(a2b_base64({base64.b64encode(content[:left])!r}))\n"
+                size += len(content[:left])
+                content = content[left:]
                 if size >= _BATCH:
                     self.run(batch)
                     batch, size = "", 0

@@ -15,7 +15,7 @@ from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.cache import write_below
 
 LIB = "/rom/lib"  # MicroPython mounts the image at /rom, and imports modules from here
-NO_ROM = "leave --romfs out, or use a firmware built with room for it (docs/boards.md); no stock one up to 1.26 has it"
+NO_ROM = "leave --romfs out, or use a firmware built with space for it (docs/boards.md); no stock one up to 1.26 has it"
 
 _SIZE = """
 try:
@@ -48,15 +48,15 @@ def size(link):
     return found
 
 
-def fitting(modules, room):
-    """Those of `modules`, {path on the device: content}, that go into a ROM file system of `room` bytes: all of them,
+def fitting(modules, available):
+    """Those of `modules`, {path on the device: content}, that go into a ROM file system of `available` bytes: all,
     or the library alone. ValueError, one line, if not even that fits."""
     own = {path: content for path, content in modules.items() if path.startswith(f"/lib/{PACKAGE}/")}
     for chosen in filter(None, (modules, own)):
         needed = len(image(chosen))
-        if needed <= room:
+        if needed <= available:
             return chosen
-    raise ValueError(f"{needed} bytes do not fit the ROM file system, {room} bytes: leave --romfs out")
+    raise ValueError(f"{needed} bytes do not fit the ROM file system, {available} bytes: leave --romfs out")
 
 
 def write(link, content):

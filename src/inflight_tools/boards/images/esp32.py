@@ -182,7 +182,7 @@ def _with_ours(own, flash_size):
     start, end = table.next_part_offset(), flash_size - size
     if end - start < 2 * BLOCK:
         raise ValueError(
-            f"the firmware takes {start // 1024} KiB of {flash_size // 1024} KiB of flash: no room for a file system"
+            f"the firmware takes {start // 1024} KiB of {flash_size // 1024} KiB of flash: no space for a file system"
         )
     table.append(PartitionEntry(PART_MAGIC, _DATA, _FAT, start, end - start, _label("vfs"), 0))
     table.append(PartitionEntry(PART_MAGIC, _DATA, _UNDEFINED, end, size, _label(name), 0))

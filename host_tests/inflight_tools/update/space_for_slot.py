@@ -11,7 +11,7 @@ import sys
 import vfs
 
 from nor import NorFlash
-from slot import room
+from slot import space
 
 _BLOCKS = 212
 _STAGE = "/lib/inflight.new"  # a cable brings all files here, then they are moved
@@ -61,7 +61,7 @@ def main(path):
         bring(sizes)
     for n in range(16):
         write("/journal/%02x10-54-5fee6600-e766" % n, 4096)
-    print(room("/a")[1])
+    print(space("/a")[1])
 
 
 main(sys.argv[1])
