@@ -217,6 +217,7 @@ class AsyncClient(Base):
                 sock = await open_socket(self._waiter, self._host, self._port, self._timeout_ms)
                 self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
             self._waiting_since = self._writing_since = ticks_ms()
+        self._report_connect()
         self._tick = min(self._tick, self.session.tick)  # the broker may want shorter intervals
         self._ready = True
         self._error = None

@@ -200,6 +200,13 @@ class Base:
 
     # --- what the application is told ---
 
+    def _report_connect(self):
+        # After the steps of connecting, whose modules are gone by now: the callback may need stack and heap.
+        self._connected_at = ticks_ms()
+        self._connect_reported = True
+        if self.on_connect:
+            self._report(self.on_connect, self.session.present)
+
     def _report(self, callback, value):
         # Whatever a callback raises, the client goes on.
         inside = self._in_callback

@@ -34,6 +34,7 @@ class Client(Base):
         try:
             for step in self._connect_steps():
                 self._do_step(step)
+            self._report_connect()
         except Exception as e:
             self._drop_connection(e)
             self._last_error = e

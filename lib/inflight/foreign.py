@@ -65,7 +65,7 @@ class ForeignIds:
         self.asked = 0
         record.next_unproven = (record.next_unproven + n - 1) % 65535 + 1
         record.unproven -= n
-        record.stale = True
+        record.write(record.most)  # before a message leaves under one of these ids
 
 
 def suspect(session, mid, n=65535):

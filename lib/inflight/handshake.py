@@ -18,10 +18,6 @@ def steps(client):
     for h in client._handlers[:]:
         if not h[4]:
             yield from _subscribe(client, h)
-    client._connected_at = ticks_ms()
-    client._connect_reported = True
-    if client.on_connect:
-        client._report(client.on_connect, session.present)
 
 
 def _subscribe(client, handler):
@@ -90,10 +86,20 @@ def _call(client):
 
 
 def resume(session):
-    """Session.resume()."""
-    if session.journal:
-        if session.record.stale:
+    """Session.resume(). The record is written here, for all that this connection sends: where a message leaves, perhaps
+    for a publish() within a callback, a board has too little stack left for that."""
+    journal = session.journal
+    outbound = session.outbound
+    if journal:
+        record = session.record
+        if outbound.below_stale:
+            outbound.below_stale = False
+            record.below = journal.next_seq
+            record.stale = True
+        if session._most < session._max_inflight:
+            session._most = session._max_inflight
+        if record.stale or record.most < session._max_inflight:
             session.write_record()
-        session.journal.commit()
-    session.outbound.retransmit()
+        journal.commit()
+    outbound.retransmit()
     session._resumed = True

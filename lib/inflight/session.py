@@ -321,7 +321,6 @@ class Session:
 
     def _send_message(self, i):
         outbound = self.outbound
-        record = self.record
         mid = outbound.mids[i]
         self.progress_at = self.now
         if outbound.states[i] & STATE == REL:
@@ -329,14 +328,6 @@ class Session:
             self.count[counters.RESENT] += 1
             return self._put_ack(packet.PUBREL, mid, self._dup())
         dup = outbound.states[i] & DUP
-        if outbound.below_stale and not dup:
-            outbound.below_stale = False
-            record.below = self.journal.next_seq
-            record.stale = True
-        if self._most < self._max_inflight:
-            self._most = self._max_inflight
-        if record.stale or record.most < self._max_inflight:
-            self.write_record()
         out = self.out
         n = out.load(outbound.addresses[i], dup)
         if not n:
