@@ -59,6 +59,7 @@ class App(Node):
         self._wifi_status = None
         self._reading_sensors = False  # the sensors are measuring
         self._readings_due = 0  # when they are ready
+        self._connected_anew = False
         client.on_connect = self._on_connect
 
     def set_interval(self, ms):
@@ -67,6 +68,11 @@ class App(Node):
         self._telemetry.put_off(ticks_ms())
 
     def _on_connect(self, session_present):
+        # step() does what follows: within a callback an RP2040 has little stack left.
+        self._connected_anew = True
+
+    def _greet(self):
+        self._connected_anew = False
         self._confirm()
         self._publish_status("online")
         if self.actuators:
@@ -133,6 +139,8 @@ class App(Node):
         if self.config.watchdog_ms:
             self.board.watchdog(self.config.watchdog_ms)
         self._keep_network(now)
+        if self._connected_anew and self.client.connected:
+            self._greet()
         left = self._keep_reading(now)
         if self._health.due(now):
             self._publish_health()

@@ -23,7 +23,7 @@ OUTBOUND = (
 def accept(outbound, mid, qos):
     out = SendBuffer(memoryview(bytearray(64)), outbound.journal)
     out.publish(b"t", b"", qos, False, mid)
-    outbound.accept(mid, out, 0)
+    outbound.accepted(mid, out.append(mid, 0), 0)
 
 
 def test_table_of_the_sender():

@@ -325,7 +325,9 @@ class AsyncClient(Base):
 
     def _deliver(self):
         if self.session.deliver:
-            self._dispatch()
+            if not self._message:
+                self._load_dispatching()
+            self._dispatch(self)
         self.session.delivered()
 
     async def _wait_for_change(self, ms=1 << 20):

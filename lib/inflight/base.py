@@ -189,14 +189,12 @@ class Base:
         unload("subscribing")
         return result
 
-    def _dispatch(self):
-        # Hands the message that was received to its handlers. What that takes is loaded with the first one, and stays.
-        if not self._message:
-            from .dispatching import dispatch, message_of
+    def _load_dispatching(self):
+        # With the first message. It stays.
+        from .dispatching import dispatch, message_of
 
-            self._dispatch_message = dispatch
-            self._message = message_of(self)
-        self._dispatch_message(self)
+        self._dispatch = dispatch
+        self._message = message_of(self)
 
     # --- what the application is told ---
 

@@ -157,7 +157,9 @@ class Client(Base):
             try:
                 try:
                     self._in_callback = True
-                    self._dispatch()
+                    if not self._message:
+                        self._load_dispatching()
+                    self._dispatch(self)
                 finally:
                     self._in_callback = False
             finally:  # an interrupt may come in the line above

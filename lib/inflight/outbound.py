@@ -131,11 +131,9 @@ class Outbound(InFlight):
             at = journal.scan(OUT, at)
         return used
 
-    def accept(self, mid, out, dup):
-        """Takes the PUBLISH that stands in the send buffer `out` into the journal, with DUP if it may leave at once.
-        Returns its address if it went straight into the window, -1 if it waits behind. Raises
-        OutboxFull, ValueError (too long)."""
-        address = out.append(mid, dup)
+    def accepted(self, mid, address, dup):
+        """The newest message stands in the journal at `address`, with DUP if it may leave at once. Returns the address
+        if it went straight into the window, -1 if it waits behind."""
         self.last_mid = mid
         if not dup:
             self.below_stale = True

@@ -227,7 +227,8 @@ class Session:
 
             if not make_space(self, out.size):
                 return 0
-        out.accepted(outbound.accept(mid, out, DUP if self._resumed else 0))
+        dup = DUP if self._resumed else 0
+        out.accepted(outbound.accepted(mid, out.append(mid, dup), dup))
         self.journal.commit()
         self.count[counters.ACCEPTED] += 1
         return mid
