@@ -17,34 +17,26 @@ def main():
         began = 0  # a board's ticks begin with its start; else it was a soft reset, or is a process
     import board
 
+    app = error = None
+    ms = None  # how long the device sleeps; None if a person has to act first
     try:
-        ms = _run(board, began)
+        try:
+            app = _assemble(board, began)
+            if app:
+                ms = app.run()  # from here: each function between takes stack from all that the application does
+                _ended(app)
+            elif board.NAME == "unix":
+                sys.exit(1)  # a process also exits with status 1; a board would restart
+        except Exception as e:
+            # An exception must neither stop the device nor empty its battery.
+            error = e
+        if error:
+            ms = _end(board, app, error)
         if ms is not None:
             board.sleep(ms, True)
     except KeyboardInterrupt:  # also in the pause after a crash
         pass
     _leave_to_the_prompt(board)
-
-
-def _run(board, began):
-    # Returns how long the device sleeps; None if a person has to act first.
-    app = error = None
-    ms = 0
-    try:
-        app = _assemble(board, began)
-        if not app:
-            if board.NAME == "unix":
-                sys.exit(1)  # a process also exits with status 1; a board would restart
-            return None
-        ms = app.run()
-        if app.crash:
-            import crash
-
-            crash.ended(app)
-    except Exception as e:
-        # An exception must neither stop the device nor empty its battery.
-        error = e
-    return _end(board, app, error) if error else _commit(app.journal, ms)
 
 
 def _leave_to_the_prompt(board):
@@ -67,13 +59,21 @@ def _assemble(board, began):
         gc.collect()
 
 
-def _commit(journal, ms):
+def _ended(app):
+    # As it should.
+    if app.crash:
+        import crash
+
+        crash.ended(app)
+    _commit(app.journal)
+
+
+def _commit(journal):
     # Otherwise acknowledged messages would be sent again after the sleep.
     try:
         journal.commit()
     except OSError as e:
         report(e)
-    return ms
 
 
 def _end(board, app, error):
@@ -84,7 +84,7 @@ def _end(board, app, error):
     if app:
         config = app.config
         ran_s = app.uptime()
-        _commit(app.journal, 0)
+        _commit(app.journal)
         app.client = app.journal = None  # it may have been a MemoryError
     try:
         import crash

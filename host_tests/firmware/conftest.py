@@ -185,10 +185,11 @@ class Machine:
     def configure(self, **fields):
         (self.home / "config.json").write_text(json.dumps({"host": "127.0.0.1", "interval_ms": 100, **fields}))
 
-    def start(self):
+    def start(self, *program):
+        """program: instead of the application, arguments of the interpreter."""
         own = {"INFLIGHT_HOME": self.home, "INFLIGHT_DEVICE_ID": "box", "INFLIGHT_ACCEPTED_LOG": self.log}
         self.process = subprocess.Popen(
-            [*self.found.command("200k"), "-m", "main"],
+            [*self.found.command("200k"), *(program or ("-m", "main"))],
             env={**device_run.application_environment(self.found), **own, **self.environment},
             stdin=self.stdin,
             stdout=subprocess.PIPE,
@@ -214,7 +215,7 @@ class Machine:
         end = time.monotonic() + 20
         while len(what()) < n:
             assert self.process.poll() is None, self.end()
-            assert time.monotonic() < end, "did not happen in 20 s"
+            assert time.monotonic() < end, f"did not happen in 20 s: {self.kill()}"
             time.sleep(0.005)
 
 

@@ -45,7 +45,8 @@ class Records(Pages):
     def _parse(self, at):
         # Reads the header of the record at `at`. Returns its kind; 0: a byte to pass over; 255: none from here on.
         h = self._h
-        self._read(at, h)
+        size = self._size
+        self._dev.readblocks(at // size, h, at % size)  # as _read(): here calls are nested deepest
         kind = h[0]
         if not kind & kind - 1:  # one bit at most
             return 0
@@ -54,7 +55,7 @@ class Records(Pages):
         self._start_sum()
         self._sum(h, 0, HEAD - 1)
         self.found_len = h[1] | h[2] << 8
-        if ~self._low & 0xFF != h[HEAD - 1] or at % self._size + self.found_len + OVERHEAD > self._size:
+        if ~self._low & 0xFF != h[HEAD - 1] or at % size + self.found_len + OVERHEAD > size:
             self._fail("a record of the journal was damaged")
         self.found_mid = h[3] | h[4] << 8
         self.found_seq = h[5] | h[6] << 8 | h[7] << 16 | h[8] << 24
