@@ -17,6 +17,7 @@ from .radio import Radio
 FLASH_SIZE = 2 * 1024 * 1024  # a Pico W's; the emulator has more
 _START = 0x1000_0000
 _PACE_NS = 4_000_000
+_STACK = slice(0x4_0000, 0x4_2000)  # in RAM, which is zeros at first
 _HOST_ANSWERS_NS = 50_000  # from a byte for an idle USB endpoint to its delivery
 
 # Two registers that nothing else uses carry numbers between board and test: it costs no time and needs no USB.
@@ -151,6 +152,11 @@ class Board(MicroPythonDevice):
     def snapshot(self):
         """The content of the flash."""
         return bytes(self.mcu.flash[:FLASH_SIZE])
+
+    def free_stack(self):
+        """Bytes of the firmware's stack that were never used: neither by functions in C nor by interrupts."""
+        stack = bytes(self.mcu.sram[_STACK])
+        return len(stack) - len(stack.lstrip(b"\0"))
 
     def network_away(self):
         """The access point goes."""

@@ -274,7 +274,8 @@ def test_messages_tell_the_oldest_number_that_the_broker_has_not_completed(make,
     until(app, lambda: len({m["seq"] for m in published("status")}) == 2 and not app.client.pending)
     app.close()
     told = sorted((m["seq"], m["oldest"]) for m in published("status") + published("health"))
-    assert len(told) >= 4 and {oldest for _, oldest in told[:-1]} == {0}
+    # The status of the second connection may come after what was acknowledged on it.
+    assert len(told) >= 4 and {oldest for _, oldest in told[:-2]} == {0}
     assert told[-1] == (app.journal.next_seq - 1,) * 2
 
 

@@ -66,6 +66,7 @@ class Session:
     outbound: Outbound
     _retry: int
     _max_inflight: int
+    _most: int  # messages that can have left
     _receive_maximum: int
 
     def __init__(self, journal, *args, **options):

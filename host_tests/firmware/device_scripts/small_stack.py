@@ -4,8 +4,9 @@
 
 import builtins
 
-import board
 import micropython
+
+import board
 from nor import NorFlash
 
 _IMPORT = 920  # there, from the import of a file until its code runs; the unix port takes 4 KB for a path
