@@ -8,17 +8,22 @@ import signal
 import time
 import traceback
 
+_FREE_STACK = 128  # bytes: what lies below the stack is other data, which nothing protects
+
 
 def staged(work, board, start):
     """Runs coroutine work(board) while the board runs, then freezes it. `start` starts the board. Returns the result
-    of work."""
+    of work. RuntimeError if the board's stack was nearly used up."""
 
     async def stage():
         start()
         try:
-            return await work(board)
+            result = await work(board)
         finally:
             await board.freeze()
+        if board.free_stack() < _FREE_STACK:
+            raise RuntimeError(f"{board.free_stack()} bytes of the board's stack were never used")
+        return result
 
     return asyncio.run(stage())
 

@@ -13,7 +13,6 @@ from host_tests.emulated_boards.judge import READY
 VARIANT, FIRMWARE, SENSOR = "pico_w", image.FIRMWARE, sensor
 WHERE = "pinned files"  # the journal of an image is
 BOOTS = True  # within two seconds: states that power cuts leave are booted, too
-STACK = 128  # bytes that a test leaves at least: what is below it is other data
 HEAP, BOOT_HEAP = 120_000, 195_000  # bytes that a connected sensor leaves at least, and the firmware itself
 
 
@@ -91,7 +90,7 @@ class Bench:
 
     def copy(self, work, task, seconds, flash=None):
         """Runs coroutine work(board) with a copy that does `task`, and whose journal is as in `flash`. Returns what
-        work returns; raises what copies.forked() raises, and RuntimeError if the stack was nearly used up."""
+        work returns; raises what copies.forked() raises."""
         flash = flash or self.flash
         if self._outside_journal(flash) != self._outside_journal(self.flash):
             raise RuntimeError("the file system is another now: this board must boot from cold")
@@ -102,13 +101,7 @@ class Bench:
             self._board.write({0: flash})
             self._board.thaw()
 
-        async def watched(board):
-            result = await work(board)
-            if board.free_stack() < STACK:
-                raise RuntimeError(f"{board.free_stack()} bytes of stack are left")
-            return result
-
-        return copies.forked(watched, self._board, seconds, start)
+        return copies.forked(work, self._board, seconds, start)
 
     def _outside_journal(self, flash):
         blocks = [flash[at : at + BLOCK] for at in range(0, FLASH_SIZE, BLOCK)]

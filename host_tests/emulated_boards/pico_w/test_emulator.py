@@ -58,6 +58,13 @@ def test_files_survive_the_file_system():
     assert filesystem.unpack(board.snapshot()) == files
 
 
+def test_the_stack_that_was_never_used():
+    board = Board()
+    assert board.free_stack() == 8192
+    board.mcu.sram[0x4_1000] = 1
+    assert board.free_stack() == 4096
+
+
 def operate(board, command, address, data=b""):
     """As the firmware drives the flash chip."""
     ssi = board.mcu.ssi
