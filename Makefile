@@ -123,14 +123,14 @@ ROOT ?= inflight
 MASTER ?= local[*]
 FLEET = --data "$(DATA)" --root "$(ROOT)"
 SPARK = $(FLEET) --master "$(MASTER)"
-FROM = $(if $(BROKER),--broker "$(BROKER)") $(if $(CONFIG),--config "$(CONFIG)")
+FROM = $(BROKER_HERE) $(SETTINGS)
 
-pipeline: setup-pipeline  ## a collector and Spark for a fleet, until Ctrl-C (BROKER=host ROOT=inflight DATA=telemetry)
+pipeline: setup-pipeline  ## a collector and Spark for a fleet, until Ctrl-C (BROKER=host ROOT=inflight DATA=telemetry [CA=])
 	$(INFLIGHT) fleet pipeline $(FROM) $(SPARK) $(ARGS)
 
 collect: setup-boards  ## a collector alone (BROKER=host ROOT=inflight DATA=telemetry [NAME=collector-0 SHARE=group CA=])
 	$(INFLIGHT) fleet collect $(FROM) --root "$(ROOT)" --landing "$(DATA)/landing" \
-		$(if $(NAME),--name "$(NAME)") $(if $(SHARE),--share "$(SHARE)") $(if $(CA),--ca "$(CA)") $(ARGS)
+		$(if $(NAME),--name "$(NAME)") $(if $(SHARE),--share "$(SHARE)") $(ARGS)
 
 tables: setup-pipeline  ## Spark alone: landing files into tables (DATA=telemetry MASTER=local[*] ARGS=--once)
 	$(INFLIGHT) fleet tables $(SPARK) $(ARGS)

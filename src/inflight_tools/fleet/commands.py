@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -204,46 +205,41 @@ def tables(
             raise RuntimeError(f"{advice(spark, to)}{e}") from None
 
 
-STORAGE = typer.Argument(help="folder of object storage: s3://bucket/folder; its settings are in the environment")
-HERE = typer.Option(None, "--landing", help="folder of the landing files")
+def _moving(make, kept):
+    """The command that moves files by make(folder of the landing files, Objects, keep). kept: what --keep keeps."""
+
+    def main(
+        uri: str = typer.Argument(
+            help="folder of object storage: s3://bucket/folder; its settings are in the environment"
+        ),
+        data: Path = FOLDER,
+        landing: Path = typer.Option(None, help="folder of the landing files"),
+        keep: bool = typer.Option(False, "--keep", help=f"keep the {kept}"),
+        once: bool = typer.Option(False, help="move the present files and end: for a cron job"),
+        every: float = typer.Option(10, min=0.1, help="seconds from one look for files to the next"),
+        as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each report"),
+        metrics: str = METRICS,
+    ):
+        transfer.move(
+            lambda objects: make(landing or data / "landing", objects, keep),
+            *(uri, _stop_event(), say, CONSOLE, once, every, as_json, metrics),
+        )
+
+    return main
 
 
-@app.command(epilog=epilog("fleet upload s3://bucket/landing --data telemetry"))
-def upload(
-    to: str = STORAGE,
-    data: Path = FOLDER,
-    landing: Path = HERE,
-    keep: bool = typer.Option(False, "--keep", help="keep the files, in the folder `uploaded` of the landing folder"),
-    once: bool = transfer.ONCE,
-    every: float = transfer.EVERY,
-    as_json: bool = transfer.JSON,
-    metrics: str = METRICS,
-):
-    """Moves finished landing files into object storage, until it is stopped or --once. A file is deleted here after it
-    was read back from there and compared. It may be killed at any time: the next run continues."""
-    transfer.move(
-        lambda objects: Upload(landing or data / "landing", objects, keep),
-        *(to, _stop_event(), say, CONSOLE, once, every, as_json, metrics),
-    )
-
-
-@app.command(epilog=epilog("fleet download s3://bucket/landing --data telemetry"))
-def download(
-    of: str = STORAGE,
-    data: Path = FOLDER,
-    landing: Path = HERE,
-    keep: bool = typer.Option(False, "--keep", help="keep the objects, in the folder `downloaded` beside them"),
-    once: bool = transfer.ONCE,
-    every: float = transfer.EVERY,
-    as_json: bool = transfer.JSON,
-    metrics: str = METRICS,
-):
-    """Moves landing files that `upload` has put into object storage into the folder of which `tables` makes tables,
-    each exactly once, until it is stopped or --once. It may be killed at any time: the next run continues."""
-    transfer.move(
-        lambda objects: Download(landing or data / "landing", objects, keep, say),
-        *(of, _stop_event(), say, CONSOLE, once, every, as_json, metrics),
-    )
+app.command(
+    "upload",
+    epilog=epilog("fleet upload s3://bucket/landing --data telemetry"),
+    help="""Moves finished landing files into object storage, until it is stopped or --once. A file is deleted here
+    after it was read back from there and compared. It may be killed at any time: the next run continues.""",
+)(_moving(Upload, "files, in the folder `uploaded` of the landing folder"))
+app.command(
+    "download",
+    epilog=epilog("fleet download s3://bucket/landing --data telemetry"),
+    help="""Moves landing files that `upload` has put into object storage into the folder of which `tables` makes
+    tables, each exactly once, until it is stopped or --once. It may be killed at any time: the next run continues.""",
+)(_moving(partial(Download, say=say), "objects, in the folder `downloaded` beside them"))
 
 
 def _summary(facts):
@@ -372,21 +368,27 @@ def export(
 
 @app.command(epilog=epilog("fleet pipeline --broker broker.example --data telemetry"))
 def pipeline(
-    broker: str = typer.Option(None, help="host or host:port"),
-    config: Path = typer.Option(None, help="a device's configuration file: its broker, user, root, TLS"),
+    broker: command.Broker = None,
+    config: command.Config = None,
+    ca: command.Ca = None,
+    cert: command.Cert = None,
+    key: command.Key = None,
+    websocket: command.Websocket = None,
+    user: command.User = None,
+    password_file: command.PasswordFile = None,
     data: Path = FOLDER,
     root: str = ROOT,
     master: str = MASTER,
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
-    protocol_level: int = command.LEVEL,
+    protocol_level: command.Level = None,
     metrics: str = BOTH,
 ):
     """Runs `collect` and `tables` together, until Ctrl-C. This is enough for a small fleet. On a terminal the last line
     tells how they do."""
+    given = {"broker": broker, "config": config, "ca": ca, "cert": cert, "key": key, "websocket": websocket}
+    given |= {"user": user, "password-file": password_file, "protocol-level": protocol_level}
     collect = ["collect", "--root", root, "--landing", str(data / "landing")]
-    collect += ["--broker", broker] if broker else []
-    collect += ["--config", str(config)] if config else []
-    collect += ["--protocol-level", str(protocol_level)] if protocol_level else []
+    collect += [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]
     if metrics:
         try:

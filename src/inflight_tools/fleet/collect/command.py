@@ -8,6 +8,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -22,10 +23,22 @@ from inflight_tools.fleet.collect.spool import Spool
 from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.monitoring.option import METRICS, serve_metrics
 
-LEVEL = typer.Option(
-    None, min=4, max=5, help="5: MQTT 5, keeps properties; 4: MQTT 3.1.1; default: 5 if the configuration has 5"
-)
 _PASSWORD = "INFLIGHT_PASSWORD"
+# What `pipeline` hands on to `collect`.
+Broker = Annotated[str | None, typer.Option(help="host or host:port")]
+Config = Annotated[Path | None, typer.Option(help="a device's configuration file: its broker, user, root")]
+Ca = Annotated[Path | None, typer.Option(help="TLS: the CA's certificate, PEM or DER")]
+Cert = Annotated[Path | None, typer.Option(help="TLS: our own certificate, PEM")]
+Key = Annotated[Path | None, typer.Option(help="TLS: its private key, PEM")]
+Websocket = Annotated[str | None, typer.Option(help="path of a WebSocket at the broker (/mqtt): port 80, with TLS 443")]
+User = Annotated[str | None, typer.Option(help=f"user name; the password is in the environment variable {_PASSWORD},")]
+PasswordFile = Annotated[Path | None, typer.Option(help="or in this file")]
+Level = Annotated[
+    int | None,
+    typer.Option(
+        min=4, max=5, help="5: MQTT 5, keeps properties; 4: MQTT 3.1.1; default: 5 if the configuration has 5"
+    ),
+]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -60,24 +73,24 @@ def _check_names(**names):
 
 def main(
     landing: Path = typer.Option(..., help="folder of the landing files"),
-    broker: str = typer.Option(None, help="host or host:port"),
-    config: Path = typer.Option(None, help="a device's configuration file: its broker, user, root"),
+    broker: Broker = None,
+    config: Config = None,
     root: str = typer.Option(None, help="first topic levels; default: the configuration's, else inflight"),
     name: str = typer.Option("collector-0", help="client id of the session: unique, and never changed"),
     share: str = typer.Option(None, help="group of collectors that share the load"),
-    ca: Path = typer.Option(None, help="TLS: the CA's certificate, PEM or DER"),
-    cert: Path = typer.Option(None, help="TLS: our own certificate, PEM"),
-    key: Path = typer.Option(None, help="TLS: its private key, PEM"),
-    websocket: str = typer.Option(None, help="path of a WebSocket at the broker (/mqtt): port 80, with TLS 443"),
-    user: str = typer.Option(None, help=f"user name; the password is in the environment variable {_PASSWORD},"),
-    password_file: Path = typer.Option(None, help="or in this file"),
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    websocket: Websocket = None,
+    user: User = None,
+    password_file: PasswordFile = None,
     size: float = typer.Option(16, min=0.001, help="MiB after which a landing file is finished"),
     age: float = typer.Option(10, min=0.1, help="seconds after which a landing file is finished"),
     max_payload: int = typer.Option(1 << 20, min=1024, max=16_000_000, help="longer payloads are cut, and marked"),
     report: float = typer.Option(10, min=0.1, help="seconds between reports"),
     as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each report"),
     metrics: str = METRICS,
-    protocol_level: int = LEVEL,
+    protocol_level: Level = None,
     marker: float = typer.Option(60, min=0, help="seconds between markers, which prove what is lost; 0: none"),
 ):
     """Writes the fleet's messages into landing files, until SIGTERM or Ctrl-C. Then it writes and acknowledges what it
