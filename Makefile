@@ -119,9 +119,9 @@ monitor: setup-boards  ## a board's console and its messages, live (PORT=/dev/tt
 	$(INFLIGHT) board monitor $(if $(PORT),--port "$(PORT)") $(SETTINGS) $(BROKER_HERE)
 
 DATA ?= telemetry
-ROOT ?= inflight
 MASTER ?= local[*]
-FLEET = --data "$(DATA)" --root "$(ROOT)"
+TOPICS = $(if $(ROOT),--root "$(ROOT)")
+FLEET = --data "$(DATA)" $(TOPICS)
 SPARK = $(FLEET) --master "$(MASTER)"
 FROM = $(BROKER_HERE) $(SETTINGS)
 
@@ -129,7 +129,7 @@ pipeline: setup-pipeline  ## a collector and Spark for a fleet, until Ctrl-C (BR
 	$(INFLIGHT) fleet pipeline $(FROM) $(SPARK) $(ARGS)
 
 collect: setup-boards  ## a collector alone (BROKER=host ROOT=inflight DATA=telemetry [NAME=collector-0 SHARE=group CA=])
-	$(INFLIGHT) fleet collect $(FROM) --root "$(ROOT)" --landing "$(DATA)/landing" \
+	$(INFLIGHT) fleet collect $(FROM) $(TOPICS) --landing "$(DATA)/landing" \
 		$(if $(NAME),--name "$(NAME)") $(if $(SHARE),--share "$(SHARE)") $(ARGS)
 
 tables: setup-pipeline  ## Spark alone: landing files into tables (DATA=telemetry MASTER=local[*] ARGS=--once)

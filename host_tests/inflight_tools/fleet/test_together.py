@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+import trustme
 from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -91,11 +92,27 @@ def started(monkeypatch, folder, *options):
 
 def test_the_collector_gets_what_it_needs_for_its_broker(monkeypatch, tmp_path):
     files = {name: tmp_path / name for name in ("config", "ca", "cert", "key", "password_file")}
+    authority = trustme.CA()
+    own = authority.issue_cert("collector")
+    authority.cert_pem.write_to_path(files["ca"])
+    own.cert_chain_pems[0].write_to_path(files["cert"])
+    own.private_key_pem.write_to_path(files["key"])
+    fields = {"host": "h", "root": "home", "tls_ca": "/ca.der", "tls_cert": "/cert.der", "tls_key": "/key.der"}
+    files["config"].write_text(json.dumps(fields))
+    files["password_file"].write_text("secret")
     others = {"websocket": "/mqtt", "user": "me", "protocol_level": 5}
     options = [(f"--{name.replace('_', '-')}", value) for name, value in (files | others).items()]
     collect, tables = started(monkeypatch, tmp_path, *(word for option in options for word in option))
     assert collect.items() >= (files | others | {"broker": "x"}).items()
     assert not tables.keys() & {*files, *others}
+    assert collect["root"] == tables["root"] == "home"
+
+
+def test_nothing_starts_without_a_broker(monkeypatch, tmp_path):
+    """Spark takes half a minute to start."""
+    monkeypatch.setattr(together, "run", lambda *_: pytest.fail("started"))
+    done = CliRunner().invoke(commands.app, ["pipeline", "--data", str(tmp_path)])
+    assert done.exit_code == 1 and "no broker: name one with --broker" in done.output
 
 
 def test_what_is_not_given_is_left_to_the_collector(monkeypatch, tmp_path):

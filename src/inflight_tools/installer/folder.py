@@ -36,7 +36,9 @@ def main(
     web_tools_file: Annotated[
         Path | None, typer.Option("--web-tools", help="the package of esp-web-tools; default: npm fetches it")
     ] = None,
-    serve: Annotated[int | None, typer.Option(help="serve the folder on this port of this computer; 0: any")] = None,
+    serve: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="serve the folder on this port of this computer; 0: any")
+    ] = None,
 ):
     """Makes a page that installs boards from the browser, without a program or a cable's driver on that computer."""
     with one_line():
