@@ -119,18 +119,18 @@ monitor: setup-boards  ## a board's console and its messages, live (PORT=/dev/tt
 	$(INFLIGHT) board monitor $(if $(PORT),--port "$(PORT)") $(SETTINGS) $(BROKER_HERE)
 
 DATA ?= telemetry
-ROOT ?= inflight
 MASTER ?= local[*]
-FLEET = --data "$(DATA)" --root "$(ROOT)"
+TOPICS = $(if $(ROOT),--root "$(ROOT)")
+FLEET = --data "$(DATA)" $(TOPICS)
 SPARK = $(FLEET) --master "$(MASTER)"
-FROM = $(if $(BROKER),--broker "$(BROKER)") $(if $(CONFIG),--config "$(CONFIG)")
+FROM = $(BROKER_HERE) $(SETTINGS)
 
-pipeline: setup-pipeline  ## a collector and Spark for a fleet, until Ctrl-C (BROKER=host ROOT=inflight DATA=telemetry)
+pipeline: setup-pipeline  ## a collector and Spark for a fleet, until Ctrl-C (BROKER=host ROOT=inflight DATA=telemetry [CA=])
 	$(INFLIGHT) fleet pipeline $(FROM) $(SPARK) $(ARGS)
 
 collect: setup-boards  ## a collector alone (BROKER=host ROOT=inflight DATA=telemetry [NAME=collector-0 SHARE=group CA=])
-	$(INFLIGHT) fleet collect $(FROM) --root "$(ROOT)" --landing "$(DATA)/landing" \
-		$(if $(NAME),--name "$(NAME)") $(if $(SHARE),--share "$(SHARE)") $(if $(CA),--ca "$(CA)") $(ARGS)
+	$(INFLIGHT) fleet collect $(FROM) $(TOPICS) --landing "$(DATA)/landing" \
+		$(if $(NAME),--name "$(NAME)") $(if $(SHARE),--share "$(SHARE)") $(ARGS)
 
 tables: setup-pipeline  ## Spark alone: landing files into tables (DATA=telemetry MASTER=local[*] ARGS=--once)
 	$(INFLIGHT) fleet tables $(SPARK) $(ARGS)

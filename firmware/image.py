@@ -28,7 +28,7 @@ def _index(path):
             total += int.from_bytes(f.read(36)[:4], "little")  # its size and SHA-256
             at += len(name) + 37
     if at + total != size:
-        raise ValueError(path)
+        raise ValueError("not whole")
     return b"\0" + b"".join([b"/" + name + struct.pack("<BI", 0, at + offset) for name, offset in found])
 
 

@@ -25,7 +25,8 @@ def main(folder=None):
 
             mount(place + ".image", place)
             sys.path.insert(0, place)
-        except (ImportError, OSError, ValueError):
-            pass  # it cannot be read, or nothing can be mounted: what is in /lib starts, and a trial has one start less
+        except (ImportError, OSError, ValueError) as e:
+            # It cannot be read, or nothing can be mounted: what is in /lib starts, and a trial has one start less.
+            print("inflight: starting from /lib, not from %s.image:" % place, e)
     for module in ("starting", "image", "trial", "update_record"):
         sys.modules.pop(module, None)

@@ -1,5 +1,6 @@
 """Collects device/test_*.py once per runtime: one subprocess per file and runtime, one pytest item per function."""
 
+import gc
 import os
 import random
 import re
@@ -95,6 +96,11 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=[item for item in items if not _is_asked_for(item)])
     items[:] = sorted(filter(_is_asked_for, items), key=_weight, reverse=True)
     items[:] = _spread([item for item in items if _names_one_of(_WAITING, item)], items)
+
+
+def pytest_collection_finish():
+    """Thousands of tests stay to the end: no collection of garbage has to go through them."""
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config, log):

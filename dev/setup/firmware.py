@@ -2,13 +2,12 @@
 
 import os
 
-from inflight_tools.boards.images import variants
 from inflight_tools.boards.images.firmware import obtain
+from inflight_tools.boards.images.variants import BOARDS
 from inflight_tools.cache import find_firmware
 
 from .common import say
 
-PINNED = tuple(found for found in map(variants.variant, variants.NAMES) if found.sha256)
 TIMEOUT_S = 3  # for machines without a network
 ADVICE = "name its folder in INFLIGHT_FIRMWARE"
 
@@ -17,7 +16,7 @@ def ensure(_installer):
     """Returns True if there was something to do. A missing image is no failure: its tests are skipped."""
     if os.environ.get("INFLIGHT_FIRMWARE"):  # the user has them
         return False
-    missing = [variant for variant in PINNED if not find_firmware(variant.firmware)]
+    missing = [variant for variant in BOARDS if not find_firmware(variant.firmware)]
     for variant in missing:
         try:
             obtain(variant, timeout_s=TIMEOUT_S, advice=ADVICE)

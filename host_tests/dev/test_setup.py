@@ -301,7 +301,8 @@ def images(cache, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("INFLIGHT_FIRMWARE", raising=False)
     sha256 = hashlib.sha256(b"image").hexdigest()
-    monkeypatch.setattr(firmware, "PINNED", [Variant(name, "rp2040", name + ".uf2", sha256) for name in ("a", "b")])
+    boards = [Variant(name, "rp2040", f"{name}.uf2", sha256) for name in ("a", "b")]
+    monkeypatch.setattr(firmware, "BOARDS", boards)
     return cache / "firmware"
 
 

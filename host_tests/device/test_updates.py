@@ -301,12 +301,19 @@ def test_a_start_that_cannot_be_counted_is_the_old_ones():
 
 
 def test_a_slot_that_cannot_be_read_does_not_start():
-    """What is in /lib starts; a trial fails when its starts are used up."""
-    with Folder() as folder:
-        record = trial()
-        store(folder.path, record)
-        eq([launched(folder.path, mounts=Mounts(fails=True)) for _ in range(4)], [None] * 4)
-        eq(load(folder.path).outcome, BAD)
+    """What is in /lib starts, and the console says so; a trial fails when its starts are used up."""
+    told = []
+    launch.print = lambda *words: told.append(" ".join(map(str, words)))
+    try:
+        with Folder() as folder:
+            record = trial()
+            store(folder.path, record)
+            eq([launched(folder.path, mounts=Mounts(fails=True)) for _ in range(4)], [None] * 4)
+            eq(load(folder.path).outcome, BAD)
+            eq(len(told), 3)
+            eq(told[0].split(": ")[:2], ["inflight", "starting from /lib, not from %s/a.image" % folder.path])
+    finally:
+        del launch.print
 
 
 # --- a slot ---

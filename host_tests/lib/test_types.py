@@ -1,6 +1,7 @@
 """The types for editors agree with the code: __init__.pyi and the library."""
 
 import ast
+import gc
 import inspect
 import re
 from pathlib import Path
@@ -79,6 +80,14 @@ def test_versions_agree():
     project = re.search(r'^version = "(.*)"', (CHECKOUT / "pyproject.toml").read_text(), re.M)[1]
     firmware = re.search(r'^VERSION = "(.*)"', (CHECKOUT / "firmware/node.py").read_text(), re.M)[1]
     assert inflight.__version__ == project == firmware
+
+
+def test_a_name_costs_a_program_on_cpython_no_collection(monkeypatch):
+    """There a collection goes through all that the program has: half a second for a large one, at each name."""
+    collected = []
+    monkeypatch.setattr(gc, "collect", lambda *generation: collected.append(generation))
+    assert inflight.Client and inflight.Journal
+    assert collected == []
 
 
 def test_star_import_has_the_public_names():

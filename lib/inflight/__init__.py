@@ -1,6 +1,8 @@
 # Inflight: the MQTT client that loses nothing. Modules are imported when they are first named,
 # so that what a device does not use costs it no RAM.
 
+import sys
+
 _EXPORTS = {
     "Client": "client",
     "AsyncClient": "aio",
@@ -20,9 +22,10 @@ def __getattr__(name):
     module = _EXPORTS.get(name)
     if not module:
         raise AttributeError(name)
-    import gc
-
     try:
         return getattr(__import__("inflight." + module, None, None, (name,)), name)
     finally:
-        gc.collect()  # see compat.unload()
+        if sys.implementation.name == "micropython":
+            import gc
+
+            gc.collect()  # see compat.unload()

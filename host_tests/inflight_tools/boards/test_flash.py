@@ -270,7 +270,6 @@ def test_a_port_without_permission():
         (["--board", "esp32", "--firmware", "none.bin"], "no file none.bin: --firmware names"),
         (["--board", "esp32", "--config", "none.json"], "no file none.json: write one"),
         (["--board", "esp32", "--config", "bad.json"], "bad.json: qos: write a whole number from 1 to 2"),
-        (["--board", "esp32c6"], "no SHA-256 is pinned for ESP32_GENERIC_C6-"),
         (["--board", "esp32", "--firmware", "config.json"], "this is not firmware"),
         (["--board", "esp32", "--firmware", "s3.bin"], "the firmware is for chip esp32s3, not for esp32"),
         (["--board", "esp32", "--firmware", "s3.bin", "--sha256", "0" * 64], "s3.bin: wrong SHA-256: it is "),

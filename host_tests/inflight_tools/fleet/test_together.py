@@ -9,7 +9,9 @@ import sys
 import threading
 
 import pytest
+import trustme
 from rich.console import Console
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from inflight_tools.fleet import commands, together
@@ -73,16 +75,49 @@ def test_landing_files_are_counted_seldom(monkeypatch):
     assert lines == ["1 landing file waits"] * 3 + ["2 landing files wait"] * 2 and counts == [100.0, 110.0]
 
 
-@pytest.mark.parametrize(("options", "level"), [((), None), (("--protocol-level", "5"), "5")])
-def test_the_collector_gets_its_level(monkeypatch, tmp_path, options, level):
+def started(monkeypatch, folder, *options):
+    """The options that `pipeline` hands on to (`collect`, `tables`), {name: value}."""
     given = []
     monkeypatch.setattr(together, "run", lambda commands, *_: given.extend(commands) or 0)
     monkeypatch.setattr(commands, "_stop_event", lambda: None)
-    done = CliRunner().invoke(commands.app, ["pipeline", "--broker", "x", "--data", str(tmp_path), *options])
+    words = ["pipeline", "--broker", "x", "--data", folder, *options]
+    done = CliRunner().invoke(commands.app, [str(word) for word in words])
     assert done.exit_code == 0, done.output
-    collect, tables = given
-    assert ("--protocol-level" in collect) == bool(level) and "--protocol-level" not in tables
-    assert not level or collect[collect.index("--protocol-level") + 1] == level
+    known = get_command(commands.app).commands
+    for _, *words in (line[line.index("fleet") :] for line in given):
+        name, *words = words
+        found = known[name].make_context(name, words).params  # or it raises
+        yield {option: value for option, value in found.items() if value is not None}
+
+
+def test_the_collector_gets_what_it_needs_for_its_broker(monkeypatch, tmp_path):
+    files = {name: tmp_path / name for name in ("config", "ca", "cert", "key", "password_file")}
+    authority = trustme.CA()
+    own = authority.issue_cert("collector")
+    authority.cert_pem.write_to_path(files["ca"])
+    own.cert_chain_pems[0].write_to_path(files["cert"])
+    own.private_key_pem.write_to_path(files["key"])
+    fields = {"host": "h", "root": "home", "tls_ca": "/ca.der", "tls_cert": "/cert.der", "tls_key": "/key.der"}
+    files["config"].write_text(json.dumps(fields))
+    files["password_file"].write_text("secret")
+    others = {"websocket": "/mqtt", "user": "me", "protocol_level": 5}
+    options = [(f"--{name.replace('_', '-')}", value) for name, value in (files | others).items()]
+    collect, tables = started(monkeypatch, tmp_path, *(word for option in options for word in option))
+    assert collect.items() >= (files | others | {"broker": "x"}).items()
+    assert not tables.keys() & {*files, *others}
+    assert collect["root"] == tables["root"] == "home"
+
+
+def test_nothing_starts_without_a_broker(monkeypatch, tmp_path):
+    """Spark takes half a minute to start."""
+    monkeypatch.setattr(together, "run", lambda *_: pytest.fail("started"))
+    done = CliRunner().invoke(commands.app, ["pipeline", "--data", str(tmp_path)])
+    assert done.exit_code == 1 and "no broker: name one with --broker" in done.output
+
+
+def test_what_is_not_given_is_left_to_the_collector(monkeypatch, tmp_path):
+    collect, _ = started(monkeypatch, tmp_path)
+    assert not collect.keys() & {"config", "ca", "cert", "key", "websocket", "user", "password_file", "protocol_level"}
 
 
 def test_the_other_one_is_ended_when_one_fails():

@@ -86,10 +86,6 @@ def test_the_web_tools_are_in_the_folder_with_their_licence(run, made, tmp_path)
     assert not (tmp_path / "evil.js").exists()
 
 
-def test_a_board_without_a_pinned_firmware(run):
-    assert "--firmware esp32c6=FILE" in refused(run("--board", "esp32c6"))
-
-
 def test_firmware_for_another_chip(run, made):
     assert "not for esp32c3" in refused(run("--board", "esp32c3", "--firmware", f"esp32c3={made.firmware}"))
 

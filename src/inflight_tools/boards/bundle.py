@@ -38,20 +38,25 @@ def sources(board, lib=LIB):
     return {place: file for place, file in found.items() if file.stem not in _NOT_ON_DEVICES}
 
 
-def _public(lib):
+def _public(around):
     """Names that are the same on every device: those in the type stubs, on any board, in the firmware, which drivers
     of other people use. Other names of the library are internal."""
-    return {name for name in _collect(mentioned, lib) if not name.startswith("_")}
+    return {name for name in _collect(mentioned, around) if not name.startswith("_")}
 
 
-def _used(lib):
+def _used(around):
     """All names of those modules, so that a board has the words that every other one has."""
-    return sorted(_collect(names_in, lib))
+    return sorted(_collect(names_in, around))
 
 
-def _collect(names, lib):
+def _collect(names, texts):
+    return set().union(*map(names, texts))
+
+
+def _around(lib):
+    """The texts of the type stubs, of all boards and of the firmware."""
     files = [*(lib / PACKAGE).glob("*.pyi"), *BOARDS.glob("*/*.py"), *FIRMWARE.glob("*.py")]
-    return set().union(*(names(file.read_text()) for file in files))
+    return [file.read_text() for file in sorted(files)]
 
 
 def _texts(found):
@@ -63,7 +68,11 @@ def shrunk(found, public=()):
     together. Modules outside the library may use its internal names, except those in `public`, which mean something
     else there."""
     lib = found[f"{PACKAGE}/__init__"].parents[1]
-    return kept(shrink, _texts(found), sorted(_public(lib).union(public)), _used(lib))
+    return kept(_shrunk, _texts(found), _around(lib), sorted(public))
+
+
+def _shrunk(texts, around, public):
+    return shrink(texts, _public(around).union(public), _used(around))
 
 
 def translate(text):
@@ -73,7 +82,8 @@ def translate(text):
 
 @functools.cache
 def _originals():
-    return originals(_texts(library()), _public(LIB), _used(LIB))
+    around = _around(LIB)
+    return originals(_texts(library()), _public(around), _used(around))
 
 
 def compile_all(found, public=()):

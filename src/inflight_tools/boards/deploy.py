@@ -19,8 +19,8 @@ from inflight_tools.boards.device.link import DeviceError, Link
 from inflight_tools.boards.device.watch import Births, Watch
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
-from inflight_tools.boards.settings import settings
-from inflight_tools.failure import print_failure
+from inflight_tools.boards.settings import settings_given
+from inflight_tools.failure import print_failure, reason
 from inflight_tools.visible import visible
 
 _BROKER_S = 15  # time-out for connecting to the broker
@@ -84,7 +84,7 @@ def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
     def say(text):
         console.print(f"  {text}", highlight=False, markup=False)
 
-    chosen = settings(config, ca, cert, key) if config else None
+    chosen = settings_given(config, ca, cert, key)
     with ExitStack() as stack:
         birth = None
         if chosen and wait:
@@ -94,7 +94,7 @@ def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
         plan = deploy(folder, port, chosen, in_rom, say, birth.expect if birth else lambda link: None)
         console.print(f"{len(plan.write)} files written, {len(plan.stale)} removed, {plan.same} were there already")
         if not birth:
-            console.print("The board starts. " + ("" if chosen else "Without CONFIG there is no broker to look at."))
+            console.print("The board starts. " + ("" if chosen else "Without --config there is no broker to look at."))
             return plan, None
         console.print("The board starts: waiting for its birth message", highlight=False)
         fields = birth.wait()
@@ -112,7 +112,7 @@ def main(
     key: Path = typer.Option(None, help="the device's private key"),
     broker: str = typer.Option(None, help="host or host:port of the broker as this computer knows it"),
     wait: float = typer.Option(90, min=0, help="seconds to wait for the birth message; 0: not at all"),
-    romfs: bool = typer.Option(False, help="modules go to the ROM file system of the firmware"),
+    romfs: bool = typer.Option(False, "--romfs", help="modules go to the ROM file system of the firmware"),
     as_json: bool = typer.Option(
         False, "--json", help="print what was done and the birth message as JSON, the rest to stderr"
     ),
@@ -122,7 +122,7 @@ def main(
     try:
         plan, birth = _run(console, board, port, config, ca, cert, key, broker, wait, romfs)
     except (DeviceError, ValueError, OSError, RuntimeError) as e:
-        print_failure(console, str(e))
+        print_failure(console, reason(e))
         raise typer.Exit(1) from None
     if as_json:
         print(json.dumps({"written": [*plan.write], "removed": plan.stale, "unchanged": plan.same, "birth": birth}))

@@ -43,7 +43,7 @@ def main(
     flash_mb: FlashMb = None,
     ota: Ota = False,
     romfs: Romfs = False,
-    erase: Annotated[bool, typer.Option("--erase", help=f"even if this loses {_LOST}")] = False,
+    erase: Annotated[bool, typer.Option("--erase", help=f"erase all of the flash first, {_LOST} too")] = False,
 ):
     """Writes firmware, application and settings to a board on a port or boot drive."""
     with one_line():

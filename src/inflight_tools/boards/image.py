@@ -15,6 +15,7 @@ from inflight_tools.boards.frozen import in_firmware
 from inflight_tools.boards.images.firmware import obtain
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.boards.settings import settings
+from inflight_tools.failure import reason
 from inflight_tools.visible import visible
 
 Board = Annotated[str, typer.Option(help=f"one of {', '.join(NAMES)}")]
@@ -35,14 +36,9 @@ def one_line():
     """Turns an error into one line and exit status 1."""
     try:
         yield
-    except (ValueError, RuntimeError) as e:
-        reason = str(e)
-    except OSError as e:
-        reason = f"{e.filename}: {e.strerror}" if e.filename else str(e)
-    else:
-        return
-    typer.echo(f"error: {visible(reason)}", err=True)  # it may name devices
-    raise typer.Exit(1)
+    except (ValueError, RuntimeError, OSError) as e:
+        typer.echo(f"error: {visible(reason(e))}", err=True)  # it may name devices
+        raise typer.Exit(1) from None
 
 
 def make(board, firmware, sha256, config, ca=None, cert=None, key=None, flash_mb=None, ota=False, romfs=False):

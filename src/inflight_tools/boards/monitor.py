@@ -17,8 +17,8 @@ from inflight_tools.boards.device.broker import broker_of
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.watch import Watch
 from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
-from inflight_tools.boards.settings import settings
-from inflight_tools.failure import print_failure
+from inflight_tools.boards.settings import settings_given
+from inflight_tools.failure import print_failure, reason
 from inflight_tools.visible import visible
 
 _STYLES = {"console": "default", "status": "bold green", "health": "cyan", "monitor": "dim"}
@@ -83,8 +83,8 @@ def _run(console, port, config, ca, cert, key, broker):
         raise ValueError("nothing to show: --port /dev/ttyACM0 for the console, --config config.json for the broker")
     with contextlib.ExitStack() as stack:
         stream = Stream()
-        if config:
-            fields = json.loads(settings(config, ca, cert, key)[CONFIG_PATH])
+        if chosen := settings_given(config, ca, cert, key):
+            fields = json.loads(chosen[CONFIG_PATH])
             place = broker_of(fields, broker, ca, cert, key)
             stream = Stream(place.device)
             watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor")))
@@ -109,5 +109,5 @@ def main(
     except KeyboardInterrupt:
         return
     except (ValueError, OSError) as e:
-        print_failure(console, str(e))
+        print_failure(console, reason(e))
         raise typer.Exit(1) from None

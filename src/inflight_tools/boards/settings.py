@@ -41,6 +41,13 @@ def settings(config_file, ca=None, cert=None, key=None):
     return result
 
 
+def settings_given(config_file, ca=None, cert=None, key=None):
+    """settings(), or None without a configuration. ValueError if there are certificates without one."""
+    if not config_file and (ca or cert or key):
+        raise ValueError("--ca, --cert and --key belong to a configuration: name it with --config")
+    return settings(config_file, ca, cert, key) if config_file else None
+
+
 def _checked(path):
     """The fields of the configuration, checked by the firmware's own code."""
     if not path.is_file():

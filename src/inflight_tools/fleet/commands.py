@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -17,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inflight_tools.epilog import epilog
-from inflight_tools.failure import print_failure
+from inflight_tools.failure import print_failure, reason
 from inflight_tools.fleet import together
 from inflight_tools.fleet.collect import command
 from inflight_tools.fleet.collect.counters import load
@@ -32,9 +33,11 @@ from inflight_tools.fleet.transfer.upload import Upload
 from inflight_tools.fleet.where import command as found_by
 
 CONSOLE = Console(stderr=True)
-FOLDER = typer.Option(Path("telemetry"), "--data", help="folder of landing/ and tables/")
-LANDING = typer.Option(None, help="folder or URI of the landing files")
-TABLES = typer.Option(None, help="folder or URI of the tables: hdfs://..., s3a://..., as Spark's Hadoop reads it")
+FOLDER = typer.Option(Path("telemetry"), "--data", file_okay=False, help="folder of landing/ and tables/")
+LANDING = typer.Option(None, help="folder or URI of the landing files; default: landing in that folder")
+TABLES = typer.Option(
+    None, help="folder or URI of the tables: hdfs://..., s3a://..., as Spark's Hadoop reads it; default: tables in it"
+)
 ROOT = typer.Option("inflight", help="first levels of the devices' topics")
 MASTER = typer.Option("local[*]", help="Spark's master: local[*], spark://host:7077, yarn, k8s://...")
 CONF = typer.Option([], help="a Spark property, name=value; can be repeated")
@@ -102,6 +105,15 @@ def _stop_event():
 def _location(data, given, name):
     """Folder or URI of the landing files or the tables: as given, else below `data`."""
     return given or str((data / name).absolute())
+
+
+def _locations(data, landing, of):
+    """(landing files, tables), see _location(). Ends the command if both are to be in a folder `data` that does not
+    exist: its name may be wrong."""
+    if not (landing or of) and not data.is_dir():
+        print_failure(CONSOLE, f"there is no folder {data}: name that of `inflight fleet collect` with --data")
+        raise typer.Exit(1)
+    return _location(data, landing, "landing"), _location(data, of, "tables")
 
 
 def _span(since, until, now):
@@ -173,11 +185,11 @@ def tables(
     to: str = TABLES,
     root: str = ROOT,
     master: str = MASTER,
-    once: bool = typer.Option(False, help="process the present landing files and end: for a cron job"),
+    once: bool = typer.Option(False, "--once", help="process the present landing files and end: for a cron job"),
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
     files: int = typer.Option(None, min=1, help="most landing files in a micro-batch; default: 256 MB of them"),
     new_checkpoint: bool = typer.Option(
-        False, "--new-checkpoint", help="for tables whose checkpoint is lost or useless"
+        False, "--new-checkpoint", help="begin a new checkpoint, for tables that have lost theirs"
     ),
     as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each batch"),
     metrics: str = METRICS,
@@ -204,46 +216,41 @@ def tables(
             raise RuntimeError(f"{advice(spark, to)}{e}") from None
 
 
-STORAGE = typer.Argument(help="folder of object storage: s3://bucket/folder; its settings are in the environment")
-HERE = typer.Option(None, "--landing", help="folder of the landing files")
+def _moving(make, kept):
+    """The command that moves files by make(folder of the landing files, Objects, keep). kept: what --keep keeps."""
+
+    def main(
+        uri: str = typer.Argument(
+            help="folder of object storage: s3://bucket/folder; its settings are in the environment"
+        ),
+        data: Path = FOLDER,
+        landing: Path = typer.Option(None, help="folder of the landing files; default: landing in that folder"),
+        keep: bool = typer.Option(False, "--keep", help=f"keep the {kept}"),
+        once: bool = typer.Option(False, "--once", help="move the present files and end: for a cron job"),
+        every: float = typer.Option(10, min=0.1, help="seconds from one look for files to the next"),
+        as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each report"),
+        metrics: str = METRICS,
+    ):
+        transfer.move(
+            lambda objects: make(landing or data / "landing", objects, keep),
+            *(uri, _stop_event(), say, CONSOLE, once, every, as_json, metrics),
+        )
+
+    return main
 
 
-@app.command(epilog=epilog("fleet upload s3://bucket/landing --data telemetry"))
-def upload(
-    to: str = STORAGE,
-    data: Path = FOLDER,
-    landing: Path = HERE,
-    keep: bool = typer.Option(False, "--keep", help="keep the files, in the folder `uploaded` of the landing folder"),
-    once: bool = transfer.ONCE,
-    every: float = transfer.EVERY,
-    as_json: bool = transfer.JSON,
-    metrics: str = METRICS,
-):
-    """Moves finished landing files into object storage, until it is stopped or --once. A file is deleted here after it
-    was read back from there and compared. It may be killed at any time: the next run continues."""
-    transfer.move(
-        lambda objects: Upload(landing or data / "landing", objects, keep),
-        *(to, _stop_event(), say, CONSOLE, once, every, as_json, metrics),
-    )
-
-
-@app.command(epilog=epilog("fleet download s3://bucket/landing --data telemetry"))
-def download(
-    of: str = STORAGE,
-    data: Path = FOLDER,
-    landing: Path = HERE,
-    keep: bool = typer.Option(False, "--keep", help="keep the objects, in the folder `downloaded` beside them"),
-    once: bool = transfer.ONCE,
-    every: float = transfer.EVERY,
-    as_json: bool = transfer.JSON,
-    metrics: str = METRICS,
-):
-    """Moves landing files that `upload` has put into object storage into the folder of which `tables` makes tables,
-    each exactly once, until it is stopped or --once. It may be killed at any time: the next run continues."""
-    transfer.move(
-        lambda objects: Download(landing or data / "landing", objects, keep, say),
-        *(of, _stop_event(), say, CONSOLE, once, every, as_json, metrics),
-    )
+app.command(
+    "upload",
+    epilog=epilog("fleet upload s3://bucket/landing --data telemetry"),
+    help="""Moves finished landing files into object storage, until it is stopped or --once. A file is deleted here
+    after it was read back from there and compared. It may be killed at any time: the next run continues.""",
+)(_moving(Upload, "files, in the folder `uploaded` of the landing folder"))
+app.command(
+    "download",
+    epilog=epilog("fleet download s3://bucket/landing --data telemetry"),
+    help="""Moves landing files that `upload` has put into object storage into the folder of which `tables` makes
+    tables, each exactly once, until it is stopped or --once. It may be killed at any time: the next run continues.""",
+)(_moving(partial(Download, say=say), "objects, in the folder `downloaded` beside them"))
 
 
 def _summary(facts):
@@ -271,7 +278,7 @@ def report(
 ):
     """Writes one HTML page: for each device, which messages were accepted, and where each of them is."""
     out = out or data / "report.html"
-    landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
+    landing, of = _locations(data, landing, of)
     now = time.time()
     how = dict(zip(("since", "until"), _span(since, until, now), strict=True)) | {"retired": retired}
     with querying():
@@ -308,7 +315,7 @@ def where(
     """Tells where message NUMBER of DEVICE is, and its way: accepted, acknowledged, collected, in the tables. Or why it
     is missing, by the rules of the report. It needs no Spark."""
     found_by.run(
-        *(device, number, epoch, _location(data, landing, "landing"), _location(data, of, "tables")),
+        *(device, number, epoch, *_locations(data, landing, of)),
         *(root, grace, retired, as_json),
     )
 
@@ -334,10 +341,11 @@ def compact(
     """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. The rows
     stay the same. `tables` and readers may run meanwhile."""
     oldest = _oldest(keep)
+    _, of = _locations(data, None, of)
     with _spark("compact", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.batch import Tables
 
-        tables = Tables(spark, _location(data, of, "tables"))
+        tables = Tables(spark, of)
         say(f"replaced {tables.merge(oldest)} files by larger ones")
         tables.vacuum()
 
@@ -355,7 +363,7 @@ def export(
 ):
     """Writes Parquet for other tools: aggregates/size=minute|hour|day, devices (accepted, delivered, lost, health), and
     missing: the numbers that have not arrived, each with its place."""
-    landing, of = _location(data, landing, "landing"), _location(data, of, "tables")
+    landing, of = _locations(data, landing, of)
     now = time.time()
     times = _span(since, until, now)
     with querying():
@@ -372,21 +380,33 @@ def export(
 
 @app.command(epilog=epilog("fleet pipeline --broker broker.example --data telemetry"))
 def pipeline(
-    broker: str = typer.Option(None, help="host or host:port"),
-    config: Path = typer.Option(None, help="a device's configuration file: its broker, user, root, TLS"),
+    broker: command.Broker = None,
+    config: command.Config = None,
+    ca: command.Ca = None,
+    cert: command.Cert = None,
+    key: command.Key = None,
+    websocket: command.Websocket = None,
+    user: command.User = None,
+    password_file: command.PasswordFile = None,
     data: Path = FOLDER,
-    root: str = ROOT,
+    root: command.Root = None,
     master: str = MASTER,
     every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
-    protocol_level: int = command.LEVEL,
+    protocol_level: command.Level = None,
     metrics: str = BOTH,
 ):
     """Runs `collect` and `tables` together, until Ctrl-C. This is enough for a small fleet. On a terminal the last line
     tells how they do."""
+    try:  # before Spark starts
+        place, _ = command.find_broker(broker, config, root, ca, cert, key, user, password_file, websocket)
+    except (ValueError, OSError) as e:
+        print_failure(CONSOLE, reason(e))
+        raise typer.Exit(1) from None
+    root = place.root
+    given = {"broker": broker, "config": config, "ca": ca, "cert": cert, "key": key, "websocket": websocket}
+    given |= {"user": user, "password-file": password_file, "protocol-level": protocol_level}
     collect = ["collect", "--root", root, "--landing", str(data / "landing")]
-    collect += ["--broker", broker] if broker else []
-    collect += ["--config", str(config)] if config else []
-    collect += ["--protocol-level", str(protocol_level)] if protocol_level else []
+    collect += [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]
     if metrics:
         try:

@@ -13,14 +13,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import inflight
 from inflight_tools.boards.image import console, make_bare, one_line
-from inflight_tools.boards.images.variants import BOARDS, variant
+from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.cache import write_below
 from inflight_tools.installer.web_tools import web_tools
 
 _PAGE = Environment(loader=PackageLoader("inflight_tools.installer"), autoescape=True, undefined=StrictUndefined)
 _HERE = "127.0.0.1"  # browsers offer serial ports to HTTPS and to this host
 _IMPROV_S = 30  # a new board makes its file system and scans for networks before it answers
-_PINNED = [board.name for board in BOARDS if board.sha256]
 
 
 def main(
@@ -29,7 +28,7 @@ def main(
     ),
     board: Annotated[
         list[str] | None,
-        typer.Option(help=f"one to install; may be repeated; default: {', '.join(_PINNED)}, and those of --firmware"),
+        typer.Option(help=f"one to install; may be repeated; default: {', '.join(NAMES)}"),
     ] = None,
     firmware: Annotated[
         list[str] | None, typer.Option(help="BOARD=FILE: MicroPython for that board; default: the pinned one")
@@ -37,7 +36,9 @@ def main(
     web_tools_file: Annotated[
         Path | None, typer.Option("--web-tools", help="the package of esp-web-tools; default: npm fetches it")
     ] = None,
-    serve: Annotated[int | None, typer.Option(help="serve the folder on this port of this computer; 0: any")] = None,
+    serve: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="serve the folder on this port of this computer; 0: any")
+    ] = None,
 ):
     """Makes a page that installs boards from the browser, without a program or a cable's driver on that computer."""
     with one_line():
@@ -50,7 +51,7 @@ def main(
 def write(out, boards=None, firmware=None, web_tools_file=None):
     """Writes the page and what it installs into folder `out`; arguments: see main(). ValueError with one line."""
     named = _named(firmware or ())
-    chosen = [variant(name) for name in boards or {**dict.fromkeys(_PINNED), **named}]
+    chosen = [variant(name) for name in boards or {**dict.fromkeys(NAMES), **named}]
     images = {board.name: _image(board, named.get(board.name)) for board in chosen}
     files = {f"web/{name}": content for name, content in web_tools(web_tools_file).items()}
     builds, picos = [], []
@@ -75,13 +76,11 @@ def _named(firmware):
     # {board: path} of the arguments BOARD=FILE.
     pairs = [word.partition("=") for word in firmware]
     if not all(path for _, _, path in pairs):
-        raise ValueError("--firmware takes BOARD=FILE, for example esp32c6=ESP32_GENERIC_C6-20250911-v1.26.1.bin")
+        raise ValueError("--firmware takes BOARD=FILE, for example esp32c6=ESP32_GENERIC_C6-20251209-v1.27.0.bin")
     return {name: Path(path) for name, _, path in pairs}
 
 
 def _image(board, firmware):
-    if not firmware and not board.sha256:
-        raise ValueError(f"no SHA-256 is pinned for {board.firmware}: name it with --firmware {board.name}=FILE")
     return make_bare(board, firmware, f"name it with --firmware {board.name}=FILE")
 
 

@@ -42,6 +42,8 @@ def generate(path):
 
 def load(path):
     """The private key in the file `path`. ValueError, in one line, if there is none that signs releases."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name the key's file")
     if not path.is_file():
         raise ValueError(f"no file {path}: `inflight keys --key {path}` makes one")
     try:

@@ -150,9 +150,9 @@ def main(
     wave: Annotated[float, typer.Option(min=0.1, max=100, help="percent of the devices in each later wave")] = 25,
     stop_at: Annotated[float, typer.Option(min=0.1, help="percent of failures at which it stops")] = 10,
     patience: Annotated[float, typer.Option(min=0.001, help="hours after which a device has failed")] = 24,
-    ca: Annotated[Path | None, typer.Option(help="the CA's certificate, PEM or DER")] = None,
-    cert: Annotated[Path | None, typer.Option(help="our own certificate, PEM")] = None,
-    key: Annotated[Path | None, typer.Option(help="its private key, PEM")] = None,
+    ca: Annotated[Path | None, typer.Option(help="TLS: the CA's certificate, PEM or DER")] = None,
+    cert: Annotated[Path | None, typer.Option(help="TLS: our own certificate, PEM")] = None,
+    key: Annotated[Path | None, typer.Option(help="TLS: its private key, PEM")] = None,
     broker: Annotated[str | None, typer.Option(help="host or host:port as this computer knows it")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="print a line of JSON for each change, and at the end")

@@ -9,6 +9,7 @@ import time
 from paho.mqtt.enums import MQTTErrorCode
 
 from inflight_tools.boards.device.broker import client_of
+from inflight_tools.failure import reason
 
 KINDS = ("status", "release", "want")  # topics of a device that are listened to
 _MOST = 64  # chunks for one request
@@ -34,7 +35,10 @@ class Server:
         self._client = client
 
     def __enter__(self):
-        self._client.connect(self._broker.host, self._broker.port)
+        try:
+            self._client.connect(self._broker.host, self._broker.port)
+        except OSError as e:
+            raise OSError(f"this computer does not reach the broker at {self._broker.place} ({reason(e)})") from None
         self._client.loop_start()
         if not self._caught_up.wait(_TIMEOUT_S):
             self.__exit__()

@@ -31,6 +31,8 @@ def broker_of(fields, override=None, ca=None, cert=None, key=None, path=None):
     "host:port", if it differs; ca, cert, key: PEM or DER files; path: of a WebSocket. Raises ValueError."""
     if path and not path.startswith("/"):
         raise ValueError(f"--websocket {path}: a path begins with /")
+    if key and not cert or cert and not fields.get("tls_ca"):
+        raise ValueError("--key goes with --cert, and --cert with --ca: without it there is no TLS")
     tls = _context(ca, cert, key) if fields.get("tls_ca") else None
     usual = (443 if tls else 80) if path else (8883 if tls else 1883)
     host, port = fields["host"], (not path and fields.get("port")) or usual
@@ -60,7 +62,10 @@ def _context(ca, cert, key):
     with open(ca, "rb") as f:
         data = f.read()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=data.decode() if data.startswith(b"-----") else data)
+    try:
+        context.load_verify_locations(cadata=data.decode() if data.startswith(b"-----") else data)
+    except (ssl.SSLError, ValueError):
+        raise ValueError(f"{ca}: not a certificate in PEM or DER") from None
     if cert:
         try:
             context.load_cert_chain(cert, key)

@@ -35,6 +35,8 @@ def refusal(port):
         return f"no answer at {port}"
     if not os.path.exists(port) and port not in {found.device for found in list_ports.comports()}:
         return f"no port {port}: plug the board in; `mpremote devs` lists the ports"
+    if os.path.isfile(port) or os.path.isdir(port):
+        return f"{port} is no serial port: `mpremote devs` lists them"
     if os.path.exists(port) and not os.access(port, os.R_OK | os.W_OK):
         return f"{port} is not yours to open: join its group (`sudo usermod -aG dialout $USER`, then log in again)"
     return f"{port} is busy: close what uses it, another monitor or terminal"

@@ -24,10 +24,6 @@ def obtain(variant, named=None, sha256=None, timeout_s=30, advice="name it with 
         _check(content, sha256, named)
         return content
     wanted = sha256 or variant.sha256
-    if not wanted:
-        raise ValueError(
-            f"no SHA-256 is pinned for {variant.firmware}: name a file with --firmware, or the SHA-256 with --sha256"
-        )
     folders = firmware_folders()
     for folder in folders:
         kept = folder / variant.firmware

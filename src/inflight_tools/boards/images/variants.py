@@ -8,7 +8,7 @@ class Variant:
     name: str  # what --board says; of an ESP32 also how its chip is called
     folder: str
     firmware: str  # the pinned one, as MicroPython's download page names it
-    sha256: str = ""  # of that file; empty where we have not had it in hand
+    sha256: str  # of that file
     bootloader: int = 0  # ESP32: where it lies in flash, and where firmware files begin
     family: int = 0  # RP2: which chip a UF2 block is for
     drive: str = ""  # RP2: the boot drive's label, and what its INFO_UF2.TXT calls the board
@@ -27,7 +27,8 @@ BOARDS = (
     Variant(
         "esp32s2",
         "esp32",
-        "ESP32_GENERIC_S2-20250911-v1.26.1.bin",
+        "ESP32_GENERIC_S2-20251209-v1.27.0.bin",
+        "c3fc7922a28014345b5105ad125bd54a63007c17070c64c8c8caa00bec8cf141",
         bootloader=0x1000,
         title="ESP32-S2",
     ),
@@ -48,7 +49,8 @@ BOARDS = (
     Variant(
         "esp32c6",
         "esp32",
-        "ESP32_GENERIC_C6-20250911-v1.26.1.bin",
+        "ESP32_GENERIC_C6-20251209-v1.27.0.bin",
+        "111ca6322520f56ca44c41b6993d56ff75d7c1c0c3939991e53463024bb0e183",
         title="ESP32-C6",
     ),
     Variant(

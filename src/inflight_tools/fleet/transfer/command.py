@@ -13,10 +13,6 @@ from inflight_tools.fleet.transfer.loop import Loop
 from inflight_tools.fleet.transfer.names import Blocked
 from inflight_tools.fleet.transfer.objects import Objects, Refused
 
-EVERY = typer.Option(10, min=0.1, help="seconds from one look for files to the next")
-ONCE = typer.Option(False, help="move the present files and end: for a cron job")
-JSON = typer.Option(False, "--json", help="print a line of JSON for each report")
-
 
 def _telling(done, say, as_json):
     """A function that reports Figures."""
