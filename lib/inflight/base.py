@@ -196,6 +196,7 @@ class Base:
 
             self._dispatch_message = dispatch
             self._message = message_of(self)
+            unload()  # as in Decoder
         self._dispatch_message(self)
 
     # --- what the application is told ---

@@ -30,6 +30,7 @@ _LOADED = (
     "connack",
     "filters",
     "subscribing",
+    "receiving",
     "dispatching",
     "mqtt5_core",
     "handshake5",

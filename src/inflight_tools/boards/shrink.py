@@ -52,6 +52,7 @@ _RESIDENT = (
     "consumers",
     "dispatching",
     "inbound",
+    "receiving",
     "flash",
     "io_waiter",
     "pinned",
