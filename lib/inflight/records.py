@@ -4,7 +4,7 @@
 from errno import EIO
 
 from .compat import const
-from .pages import Pages
+from .pages import CRC_START, Pages
 
 OUT = const(3)  # kinds of records, each of two bits at least: these take a sequence number each,
 IN = const(5)  # these do not
@@ -51,7 +51,7 @@ class Records(Pages):
             return 0
         if kind == 0xFF:
             return kind
-        self._start_sum()
+        self._low = self._high = CRC_START
         self._sum(h, 0, HEAD - 1)
         self.found_len = h[1] | h[2] << 8
         if ~self._low & 0xFF != h[HEAD - 1] or at % self._size + self.found_len + OVERHEAD > self._size:
@@ -93,7 +93,7 @@ class Records(Pages):
         start = at
         n = HEAD + self.found_len
         last = at - at % self._size + self._size - len(part)
-        self._start_sum()
+        self._low = self._high = CRC_START
         while n:
             i = max(0, at - last)
             self._read(at - i, part)

@@ -34,7 +34,7 @@ def test_public_names_stay():
 def test_internal_names_are_replaced_everywhere(tmp_path):
     found = deployed()
     texts = {place: file.read_text() for place, file in library().items()}
-    internal = {"_connect_steps", "outbound", "make_space", "within_packet", "retransmit"}
+    internal = {"_connect_steps", "outbound", "make_space", "free_mid", "retransmit"}
     assert internal < set().union(*map(mentioned, texts.values()))
     assert not internal & set().union(*map(mentioned, found.values()))
 
