@@ -76,6 +76,8 @@ class Session:
         from .session_start import start
 
         start(self, journal, *args, **options)
+        del start  # a module stays in memory as long as a name refers to it
+        unload("session_start")
         self._load()
         self.reset()
 
@@ -96,10 +98,10 @@ class Session:
 
     def _load(self):
         # Builds what the journal knows, at a start and after it was mounted again in place.
-        from .session_start import load
+        from .session_load import load
 
         load(self)
-        unload("session_start", "foreign")
+        unload("session_load", "foreign")
 
     def expect_qos_2(self):
         """The broker may send messages of QoS 2. Returns Inbound."""
@@ -161,7 +163,7 @@ class Session:
         from .connect_packet import connect
 
         connect(self, now, clean_session, keepalive, user, password, will)
-        del connect  # a module stays in memory as long as a name refers to it
+        del connect  # as in __init__
         unload("connect_packet")
         self.busy = False
 

@@ -25,6 +25,7 @@ _LOADED = (
     "client_start",
     "connect_packet",
     "session_start",
+    "session_load",
     "opening",
     "handshake",
     "connack",
