@@ -327,7 +327,9 @@ class Simulation:
         # What Client._check_interrupted() finds while there is a link.
         device = self.device
         session = device.session
-        return device._unfinished or session.busy or session.out.within_packet or device._connected_at is None
+        return (
+            device._unfinished or session.busy or session.out.ready or session.out.left or device._connected_at is None
+        )
 
     def _linked(self):
         return self.device.transport and not self.device.transport.broken

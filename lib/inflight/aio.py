@@ -32,7 +32,6 @@ class AsyncClient(Base):
 
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
-        self._transport = None
         self._out_at = self._out_left = 0  # what is still to be written of session.out.view
         self._writing_since = self._waiting_since = (
             0  # since when the socket takes what it took; a step of connecting began
@@ -43,7 +42,7 @@ class AsyncClient(Base):
         self._closed = False  # disconnect() ended it
         self._waiter = IOWaiter()
         self._ready = False
-        self._error = self._pending_error = None  # what ended the last attempt or connection; shall end this one
+        self._error = None  # what ended the last attempt or connection
         self._lock = asyncio.Lock()  # one request at a time
         self._changed = asyncio.Event()  # something was read or written, or time has passed
         self._consumers = None  # Consumers, once there is one

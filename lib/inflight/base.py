@@ -88,6 +88,7 @@ class Base:
     _connect_reported: bool
     _last_error: Exception
     _connected_at: int
+    _pending_error: Exception
     _next_attempt: int
 
     def __init__(self, host, client_id="", journal=None, **options):
@@ -195,6 +196,7 @@ class Base:
 
         self._dispatch = dispatch
         self._message = message_of(self)
+        unload()  # as in Decoder
 
     # --- what the application is told ---
 

@@ -15,13 +15,8 @@ class Client(Base):
     """The blocking client. Base tells its arguments."""
 
     _transport: Transport
-
-    def __init__(self, host, client_id="", journal=None, **options):
-        super().__init__(host, client_id, journal, **options)
-        self._transport = None
-        self._waiting_since = ticks_ms()  # since when an answer is waited for
-        self._keep_connected = True  # run_for() keeps the connection up
-        self._pending_error = None  # what broke the link while a handler ran
+    _waiting_since: "Any"  # type: ignore[name-defined] # noqa: F821  since when an answer is waited for
+    _keep_connected = True  # run_for() keeps the connection up
 
     # --- connecting ---
 
@@ -102,7 +97,7 @@ class Client(Base):
         # Interrupted in the session, while bytes moved, between parts of a packet, or while connecting.
         session = self.session
         connecting = self._transport and self._connected_at is None
-        if self._unfinished or session.busy or session.out.within_packet or connecting:
+        if self._unfinished or session.busy or session.out.ready or session.out.left or connecting:
             self._recover(error)
 
     def _flush(self):
@@ -315,7 +310,7 @@ class Client(Base):
         if not self.connected:
             return None
         self.session.subscribe(patterns, qos_list)
-        self._wait_until(self._is_answered)
+        self._wait_for_answer()
         granted = self._granted(patterns, self._handlers)
         return granted[0] if isinstance(filters, (str, bytes)) else granted
 
@@ -330,7 +325,7 @@ class Client(Base):
         for pattern in patterns:
             remove_handler(self, pattern)
         self.session.subscribe(patterns, None)
-        self._wait_until(self._is_answered)
+        self._wait_for_answer()
         unload("filters", "subscribing")
 
     def ping(self):
@@ -338,23 +333,21 @@ class Client(Base):
         self._check_not_in_callback()
         self._check_connected()
         start = ticks_ms()
-        keep_alive = self.session.keep_alive
-        keep_alive.requested = True
-        self._wait_until(lambda: not keep_alive.pinging)
+        self.session.keep_alive.requested = True
+        self._wait_for_answer(True)
         return ticks_diff(ticks_ms(), start)
-
-    def _is_answered(self):
-        return self.session.request is None
 
     def _check_connected(self):
         self._check_interrupted()
         if not self.connected:
             raise OSError(ENOTCONN, "not connected")
 
-    def _wait_until(self, done):
+    def _wait_for_answer(self, ping=False):
+        # That of the request, or of a PINGREQ.
+        session = self.session
         self._waiting_since = ticks_ms()
         try:
-            while not done():
+            while session.keep_alive.pinging if ping else session.request is not None:
                 self._poll_for_answer()
         except (OSError, ProtocolError) as e:
             self._connection_failed(e)

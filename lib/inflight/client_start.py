@@ -21,6 +21,8 @@ def start(client, level_5, arguments):
 
     user, password = client._login
     write(client.session, client._clean_session, client._keepalive, user, password, client._will)
+    client._transport = None
+    client._pending_error = None  # ends the connection, after what goes on: a handler, or another task
     client._message = None  # what handlers get: see dispatching
     client._in_callback = False  # a handler or callback runs
     client._unfinished = 0  # bytes are on their way, which an interrupt loses: READING, WRITING

@@ -5,21 +5,24 @@ import sys
 
 if sys.implementation.name == "micropython":
     import gc
-    import struct
     from select import poll as poller
+    from struct import pack_into
     from sys import print_exception
     from time import sleep_ms, ticks_add, ticks_diff, ticks_ms
 
     from micropython import const
 
-    # struct copies without a slice object and pads with zeros: the smallest that holds the data is taken.
-    _COPIES = ((8, "8s"), (32, "32s"), (128, "128s"), (512, "512s"), (2048, "2048s"))
+    # struct copies without a slice object and pads with zeros: the smallest that holds the data is taken. From 8 bytes
+    # on, each is four times as long.
+    _COPIES = ("8s", "32s", "128s", "512s", "2048s")
 
     def copy_format(n, space):
         """The format with which struct copies n bytes into `space` bytes, None if there is none."""
-        for size, form in _COPIES:
+        size = 8
+        for form in _COPIES:
             if n <= size <= space:
                 return form
+            size *= 4
 
     def copy(buf, i, data):
         """Copies bytes-like `data` to buf[i:] without allocating; what lies behind may become zeros.
@@ -27,7 +30,7 @@ if sys.implementation.name == "micropython":
         end = i + len(data)
         form = copy_format(end - i, len(buf) - i)
         if form:
-            struct.pack_into(form, buf, i, data)
+            pack_into(form, buf, i, data)
             return end
         for c in data:
             buf[i] = c
@@ -42,14 +45,6 @@ if sys.implementation.name == "micropython":
                 delattr(sys.modules["inflight"], module)
         gc.collect()
 
-    def stream(sock, tls, host):
-        """A connected socket made non-blocking, through `tls` if given. The handshake happens in
-        the first writes, so that a silent peer cannot hold it up for ever."""
-        sock.setblocking(False)
-        if tls:
-            sock = tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
-        return sock
-
 else:
     from .cpython import (
         const,
@@ -58,7 +53,6 @@ else:
         poller,
         print_exception,
         sleep_ms,
-        stream,
         ticks_add,
         ticks_diff,
         ticks_ms,

@@ -33,6 +33,7 @@ from errno import EIO
 
 from .compat import const, unload
 from .errors import OutboxFull
+from .pages import CRC_START
 from .records import DONE, HEAD, HEADER, IN, NOTE, NOTES, OUT, OVERHEAD, RELEASED, SESSION, Records  # noqa: F401
 
 _MOST = const(60000)  # live OUT records
@@ -112,7 +113,7 @@ class Journal(Records):
         h = self._h
         self._seek(at)
         struct.pack_into("<BHHI", h, 0, kind, size, mid, self.next_seq - 1 if kind == NOTE else self.next_seq)
-        self._start_sum()
+        self._low = self._high = CRC_START
         self._sum(h, 0, HEAD - 1)
         h[HEAD - 1] = ~self._low & 0xFF
         self._sum(h, HEAD - 1, HEAD)
@@ -400,7 +401,7 @@ class Journal(Records):
         self._sync()
         self._live[sector] = 0
         self._seek(sector * self._size)
-        self._start_sum()
+        self._low = self._high = CRC_START
         self._put(self._identity, 0, 8)
         struct.pack_into("<I", self._four, 0, seq)
         self._put(self._four, 0, 4)

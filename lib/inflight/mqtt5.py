@@ -166,8 +166,8 @@ class Session5(Session):
         out = self.out
         if out.clock:
             out.clock.tick(self.now)
-        goes_on = out._left and not out._ready
-        if self.auth and self.auth.is_due and not out.within_packet:
+        goes_on = out.left and not out.ready
+        if self.auth and self.auth.is_due and not (out.left or out.ready):
             n = self.auth.write()
         else:
             n = super()._select()
@@ -183,7 +183,7 @@ class Session5(Session):
         if out.view is out.buf and not goes_on:
             if self.aliases:
                 n = self.aliases.replace(out, n)
-            size = n + out._left
+            size = n + out.left
             if size > self.longest:
                 self.longest = size
                 self.longest_mid = self._last_mid if 0x31 < out.buf[out.at] < 0x40 else 0

@@ -2,9 +2,23 @@
 
 import select
 import socket
+import sys
 from errno import EHOSTUNREACH
 
-from .compat import poller, stream
+from .compat import poller
+
+if sys.implementation.name == "micropython":
+
+    def _stream(sock, tls, host):
+        # The connected socket made non-blocking, through `tls` if given. The handshake happens in the first writes, so
+        # that a silent peer cannot hold it up for ever.
+        sock.setblocking(False)
+        if tls:
+            sock = tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+        return sock
+
+else:
+    from .cpython import stream as _stream
 
 
 def addresses(host, port):
@@ -46,7 +60,7 @@ def open_socket(host, port, timeout_ms):
 def prepare(transport, sock, host, tls):
     """What a Transport needs of the connected socket."""
     _no_delay(sock)
-    transport.stream = transport.file = stream(sock, tls, host)
+    transport.stream = transport.file = _stream(sock, tls, host)
     # One each, because modify() allocates; the second only for a socket that is ever full. The
     # first event allocates too: here is one.
     transport._readable = poller()

@@ -61,11 +61,11 @@ class Outbound(InFlight):
     """The in-flight window of `limit` messages over journal, where `most` messages of a number below
     `below`, or with DUP, can have left in an earlier life."""
 
-    sent_below: int  # see session_start
+    sent_below: int  # see session_load
 
     def __init__(self, journal, *args):
         self.journal = journal
-        from .session_start import start_outbound
+        from .session_load import start_outbound
 
         start_outbound(self, journal, *args)
 

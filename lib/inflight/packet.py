@@ -2,7 +2,7 @@
 # a buffer of the caller. No sockets, no time, no session state; nothing here allocates on
 # the way of a PUBLISH or an acknowledgement.
 
-from .compat import const, copy
+from .compat import const, copy, unload
 
 CONNECT = const(1)
 CONNACK = const(2)
@@ -24,8 +24,6 @@ LONGEST = const(268435460)  # bytes of a packet, with its fixed header
 _SPARE = const(32)
 
 _NEVER = const(-0x10000000)
-# Remaining length of what a server may send, by type; below 0: it is variable, at least -1 - n; _NEVER: no server may.
-_SIZES = (_NEVER, _NEVER, 2, -1, 2, 2, 2, 2, _NEVER, -4, _NEVER, 2, _NEVER, 0, _NEVER, _NEVER)
 
 
 class ProtocolError(Exception):
@@ -149,7 +147,10 @@ class Decoder:
     the next call of bytes_received().
     """
 
-    _sizes = _SIZES
+    # Remaining length of what a server may send, by type; below 0: it is variable, at least -1 - n; _NEVER: no server
+    # may.
+    _sizes = (_NEVER, _NEVER, 2, -1, 2, 2, 2, 2, _NEVER, -4, _NEVER, 2, _NEVER, 0, _NEVER, _NEVER)
+    _piece: "Any"  # type: ignore[name-defined] # noqa: F821
 
     def __init__(self, buf, protocol_level=4):
         self.buf = memoryview(buf)
@@ -255,58 +256,10 @@ class Decoder:
         return mid
 
     def _publish(self, i, n):
-        buf = self.buf
-        flags = self.flags
-        qos = flags >> 1 & 3
-        # At level 3 DUP means nothing at QoS 0.
-        if qos == 3 or (flags & 8 and not qos and self.protocol_level > 3):
-            raise ProtocolError("PUBLISH flags")
-        whole = i - self.start + n <= len(buf)
-        if i + (n if whole else 2) > self.end:
-            return 0
-        if n < 2:
-            raise ProtocolError("PUBLISH length")
-        length = buf[i] << 8 | buf[i + 1]
-        i += 2
-        body = i + length + (2 if qos else 0)
-        size = n - 2 - length - (2 if qos else 0)
-        if size < 0 or not length:
-            raise ProtocolError("topic length")
-        self.n = 0
-        self.size = size
-        if not whole:
-            from .long_message import start
+        # What takes messages is loaded with the first one, and these are its methods then.
+        from .receiving import decode, decode_piece
 
-            kind = start(self, i, length, body)
-            if kind >= 0:
-                return kind
-        if qos:
-            self.mid = self._id(body - 2)
-        if not valid(buf, i, i + length, True, False):
-            raise ProtocolError("topic")
-        self.topic = i
-        self.topic_len = length
-        self.start = body
-        if whole:
-            self.at = body
-            self.n = size
-            self.start += size
-            return PUBLISH
-        self._tail = buf[body:]
-        self.left = size
-        return self._piece()
-
-    def _piece(self):
-        # The next piece of a payload.
-        if self._skip >= 0:
-            from .long_message import skip_topic
-
-            if not skip_topic(self):
-                return 0
-        self.at = self.start
-        self.n = min(self.left, self.end - self.start)
-        self.left -= self.n
-        self.start += self.n
-        if not self.left:
-            self._tail = None
-        return PUBLISH if self.n or not self.size else 0
+        Decoder._piece = decode_piece
+        Decoder._publish = decode
+        unload()  # what the import has left is collected at once
+        return decode(self, i, n)

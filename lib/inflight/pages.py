@@ -11,6 +11,7 @@ from .compat import const
 # int where those have 31 bits.
 _LOW = array("H", bytes(64))
 _HIGH = array("H", bytes(64))
+CRC_START = const(0xFFFF)  # of both halves, of each record
 CHUNK = const(64)  # bytes that are read back at a time
 
 
@@ -74,9 +75,6 @@ class Pages:
                 k += 1
             i = j
             self._k = k
-
-    def _start_sum(self):
-        self._low = self._high = 0xFFFF
 
     def _sum(self, data, i, end):
         if self._volatile:

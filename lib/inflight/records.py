@@ -4,7 +4,7 @@
 from errno import EIO
 
 from .compat import const
-from .pages import Pages
+from .pages import CRC_START, Pages
 
 OUT = const(3)  # kinds of records, each of two bits at least: these take a sequence number each,
 IN = const(5)  # these do not
@@ -52,7 +52,7 @@ class Records(Pages):
             return 0
         if kind == 0xFF:
             return kind
-        self._start_sum()
+        self._low = self._high = CRC_START
         self._sum(h, 0, HEAD - 1)
         self.found_len = h[1] | h[2] << 8
         if ~self._low & 0xFF != h[HEAD - 1] or at % size + self.found_len + OVERHEAD > size:
@@ -94,7 +94,7 @@ class Records(Pages):
         start = at
         n = HEAD + self.found_len
         last = at - at % self._size + self._size - len(part)
-        self._start_sum()
+        self._low = self._high = CRC_START
         while n:
             i = max(0, at - last)
             self._read(at - i, part)

@@ -64,6 +64,6 @@ def load(out, address, dup):
     out.at = start
     out._address = address
     out._offset = end - at
-    out._left = at + size - end
+    out.left = at + size - end
     out.rest = None
     return end + margin - start

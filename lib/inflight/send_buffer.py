@@ -32,8 +32,8 @@ class SendBuffer:
         self.view = self.buf
         self.at = 0
         self.rest = None  # the payload of which nothing is in buf
-        self._ready = 0  # bytes in buf that wait to be written
-        self._left = 0  # bytes of the packet behind buf
+        self.ready = 0  # bytes in buf that wait to be written: a packet was begun
+        self.left = 0  # bytes of that packet behind buf
         self._offset = 0  # of the first of them in the record at _address
         self._address = -1
         self._accepted = -1  # address of the record of the PUBLISH in buf
@@ -45,11 +45,6 @@ class SendBuffer:
         self._start = 0
         self._mid_at = 0  # where its Message ID is
         self._form = None
-
-    @property
-    def within_packet(self):
-        """True if a packet was begun, and not all of it was taken."""
-        return self._left > 0 or self._ready > 0
 
     def publish(self, name, payload, qos, retain, mid):
         """Puts a PUBLISH there, name is bytes. Returns how many bytes of it are in buf; `rest` is its payload if that
@@ -104,9 +99,9 @@ class SendBuffer:
 
     def send(self, n):
         """n bytes of buf are to be written next, then `rest`."""
-        self._ready = n
+        self.ready = n
         if self.rest is not None:
-            self._left = len(self.rest)
+            self.left = len(self.rest)
 
     def load(self, address, dup):
         """Puts the PUBLISH there that is the record at `address`, with this DUP. Returns how many bytes of it are to be
@@ -124,7 +119,7 @@ class SendBuffer:
                 self.rest = None
                 self._address = address
                 self._offset = len(buf) - at
-                self._left = n - self._offset
+                self.left = n - self._offset
                 n = self._offset
         if dup:
             buf[at] |= 8
@@ -138,11 +133,11 @@ class SendBuffer:
         """Returns how many bytes of the packet that was begun are to be written, 0 if there are no more."""
         self.view = self.buf
         self.at = 0
-        n = self._ready
+        n = self.ready
         if n:
-            self._ready = 0
+            self.ready = 0
             return n
-        n = self._left
+        n = self.left
         if n and self.rest is not None:
             self.view = self.rest
             self.rest = None
@@ -150,7 +145,7 @@ class SendBuffer:
             self.at = self.journal.read(self._address, self._offset, self.buf)
             n = min(n, len(self.buf) - self.at)
             self._offset += n
-        self._left -= n
+        self.left -= n
         return n
 
     def moved(self, old, new):

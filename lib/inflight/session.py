@@ -41,7 +41,6 @@ import inflight.packet as packet
 from .journal import OUT  # isort: skip (from here: each import within an import takes stack)
 from .compat import const, passed, unload
 from .errors import OutboxFull
-from .in_flight import DUPLICATE, REDELIVERED
 from .keep_alive import KeepAlive
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
 from .send_buffer import SendBuffer
@@ -53,12 +52,16 @@ _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of Foreign
 class Session:
     """One session of one client with one broker. session_start.start() tells its arguments."""
 
+    # Methods of receiving.
+    acknowledge: "Any"  # type: ignore[name-defined] # noqa: F821
+    delivered: "Any"  # type: ignore[name-defined] # noqa: F821
     # Of what session_start sets.
     out: SendBuffer
     decoder: packet.Decoder
     keep_alive: KeepAlive
     count: array
     present: bool
+    deliver: bool
     code: int
     tick: int
     when_full: str
@@ -74,6 +77,8 @@ class Session:
         from .session_start import start
 
         start(self, journal, *args, **options)
+        del start  # a module stays in memory as long as a name refers to it
+        unload("session_start")
         self._load()
         self.reset()
 
@@ -94,10 +99,10 @@ class Session:
 
     def _load(self):
         # Builds what the journal knows, at a start and after it was mounted again in place.
-        from .session_start import load
+        from .session_load import load
 
         load(self)
-        unload("session_start", "foreign")
+        unload("session_load", "foreign")
 
     def expect_qos_2(self):
         """The broker may send messages of QoS 2. Returns Inbound."""
@@ -159,7 +164,7 @@ class Session:
         from .connect_packet import connect
 
         connect(self, now, clean_session, keepalive, user, password, will)
-        del connect  # a module stays in memory as long as a name refers to it
+        del connect  # as in __init__
         unload("connect_packet")
         self.busy = False
 
@@ -417,39 +422,10 @@ class Session:
             self._owe_ack(packet.PUBREL, self._dup() if act == REPEAT else 0)
 
     def _handle_publish(self):
-        d = self.decoder
-        if not d.offset:
-            self.redelivered = False
-            self.deliver = d.topic_len > 0
-            if not self.deliver:
-                self.count[counters.TOO_LONG] += 1
-            if d.flags & 4:
-                received = self.expect_qos_2().received(d.mid)
-                if received == DUPLICATE:
-                    self.deliver = False
-                    self.count[counters.DUPLICATES] += 1
-                elif received == REDELIVERED:
-                    self.redelivered = True
-                    self.count[counters.REDELIVERED] += 1
-                if self.journal:
-                    self.journal.commit()  # before the application has it: `redelivered` must tell if the power goes
+        # As in Decoder: methods that come with the first message.
+        from .receiving import acknowledge, arrived, delivered
 
-    def delivered(self):
-        """The application has had what next_event() returned. A message is acknowledged when it was
-        the last piece, with or without a handler [MQTT-3.3.4-1, 4.5.0-2]."""
-        d = self.decoder
-        if d.left:
-            return
-        if self.deliver:
-            self.count[counters.RECEIVED] += 1
-        self.acknowledge(d.flags, d.mid)
-
-    def acknowledge(self, flags, mid, answer=True):
-        """The application is done with the message that came with these flags and Message ID. answer False:
-        not on this connection."""
-        self._begin()
-        if flags & 4 and self.inbound:
-            self.inbound.delivered(mid)
-        if answer and flags & 6:
-            self._ack_due = (packet.PUBACK if flags & 2 else packet.PUBREC) << 20 | mid
-        self.busy = False
+        Session.acknowledge = acknowledge
+        Session.delivered = delivered
+        Session._handle_publish = arrived
+        arrived(self)

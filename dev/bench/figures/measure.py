@@ -1,6 +1,7 @@
 """The measurements: one function for each part of the result."""
 
 import contextlib
+import secrets
 import statistics
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from dev.bench.figures import littlefs, peers
 from dev.bench.figures.run import OURS, Failed, on_cpython
 from dev.shown import say
 
-MODULES = "core client journal_core dispatching inbound flash mqtt5_core websocket aio consumers"
+MODULES = "core client journal_core receiving dispatching inbound flash mqtt5_core websocket aio consumers"
 ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
     "qos0_default": (0, 0, 0, 1),
     "qos0_nodelay": (0, 1, 0, 1),
@@ -216,18 +217,18 @@ def smallest(code, broker, contenders, effort, folder, rom=False):
 
 def _smallest(code, broker, name, effort, folder, rom):
     low, high = 2048, 262_144
-    words = (broker, folder / "smallest")
+    options = {"rom": rom, "timeout": _SMALLEST_S}
 
-    def options(heap):
-        (folder / "smallest").unlink(missing_ok=True)
-        return {"heap": heap, "rom": rom, "timeout": _SMALLEST_S}
+    def journal():
+        # A new one in each run, and with it a new session.
+        return folder / f"smallest-{secrets.token_hex(4)}"
 
     def works(heap):
         with contextlib.suppress(Failed):
-            return code.run("smallest", name, *words, **options(heap))
+            return code.run("smallest", name, broker, journal(), heap=heap, **options)
         return False
 
-    most = _attempt(effort, code, "smallest", name, *words, **options(high))
+    most = _attempt(effort, code, "smallest", name, broker, journal(), heap=high, **options)
     if failure(most):
         return most  # it fails with any heap
     while high - low > 256:

@@ -4,6 +4,7 @@ modules are compiled, all together,
 
 - constants become numbers wherever they are used, and tables of them become bytes,
 - what is there for CPython goes,
+- classes do not keep the names of their module and of themselves, which nothing there reads,
 - the modules of the library that are always loaded together become one module, inflight.core, or inflight.journal_core
   where there is a journal; each of them is still there for an import by its own name,
 - a class of these that is nothing but the base of another one becomes a part of that,
@@ -51,6 +52,7 @@ _RESIDENT = (
     "consumers",
     "dispatching",
     "inbound",
+    "receiving",
     "flash",
     "io_waiter",
     "pinned",
@@ -70,6 +72,7 @@ def shrink(sources, public=None, used=()):
     if public is not None:
         rename(trees, public, used)
     for tree in trees.values():
+        _forget_names(tree)
         order(tree)
     return {place: ast.unparse(ast.fix_missing_locations(tree)) + "\n" for place, tree in trees.items()}
 
@@ -193,9 +196,8 @@ class _Fold(ast.NodeTransformer):
         for alias in node.names:
             if alias.name in known:
                 self._numbers[alias.asname or alias.name] = known[alias.name]
-        # const() is unused here now; core keeps it for other modules.
-        needless = ("const",) if not self._merged else ()
-        node.names = [alias for alias in node.names if alias.name not in known and alias.name not in needless]
+        # const() is unused now.
+        node.names = [alias for alias in node.names if alias.name not in known and alias.name != "const"]
         return node if node.names else None
 
     def visit_Assign(self, node):
@@ -325,6 +327,13 @@ def _members(node):
             yield from map(ast.unparse, one.targets)
         elif isinstance(one, ast.AnnAssign) and one.value:
             yield ast.unparse(one.target)
+
+
+def _forget_names(tree):
+    """Each class begins with the names of its module and of itself in its table. What comes next takes their places."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            node.body[:0] = ast.parse("del __module__, __qualname__").body
 
 
 class _Readdress(ast.NodeTransformer):

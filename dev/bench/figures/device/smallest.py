@@ -9,7 +9,8 @@ _MESSAGES = 30
 
 contender = __import__(sys.argv[1])
 contender.load()
-client = contender.Contender(number(2), "smallest", 8, True, bytearray(512), contender.journal(sys.argv[3]))
+name = sys.argv[3].split("/")[-1]  # a session of its own for each journal
+client = contender.Contender(number(2), name, 8, True, bytearray(512), contender.journal(sys.argv[3]))
 for qos in contender.QOS:
     client.round(qos, _MESSAGES, 8)
 source = Raw(number(2), "source", 1, True)
