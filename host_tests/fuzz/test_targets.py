@@ -8,6 +8,7 @@ import inflight.dispatching
 import inflight.filters
 import inflight.long5
 import inflight.packet
+import inflight.receiving
 import inflight.refusing5
 import inflight.sector_reader
 import inflight.sectors
@@ -77,7 +78,7 @@ def wrongly(function, change):
 
 
 DEFECTS = {
-    "any text is valid": ("decoder", inflight.packet, "valid", lambda result, *_: True),
+    "any text is valid": ("decoder", inflight.receiving, "valid", lambda result, *_: True),
     "any Message ID is valid": ("decoder", inflight.packet.Decoder, "_id", None),
     "chunks lose a byte": ("decoder", inflight.packet.Decoder, "bytes_received", None),
     "a property may come twice": ("decoder5", Cursor, "_once", lambda result, *_: None),
