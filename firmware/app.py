@@ -139,8 +139,6 @@ class App(Node):
         if self.config.watchdog_ms:
             self.board.watchdog(self.config.watchdog_ms)
         self._keep_network(now)
-        if self._connected_anew and self.client.connected:
-            self._greet()
         left = self._keep_reading(now)
         if self._health.due(now):
             self._publish_health()
@@ -151,6 +149,8 @@ class App(Node):
         if self.update:
             self.update.step()
         self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
+        if self._connected_anew and self.client.connected:
+            self._greet()
 
     def run(self):
         """Runs until a command ends it. Ctrl-C can interrupt a packet: then nothing more is sent, and the broker

@@ -17,10 +17,12 @@ from inflight.packet import (
     PUBREL,
     SUBACK,
     UNSUBACK,
+    Decoder,
     ProtocolError,
 )
 
 MALFORMED, ERROR = 0x81, 0x82
+FIRST = Decoder._publish  # until the first message is there
 USER = block((0x26, ("name", "value")))
 
 
@@ -50,6 +52,13 @@ def events(data, size=128, most=1 << 20):
                 found.append([kind, d.mid if PUBLISH < kind < SUBACK else 0, d.code])
             kind = d.next()
     return found
+
+
+def forget_receiving():
+    """The next message is the first one of its process."""
+    Decoder._publish = FIRST
+    if hasattr(Decoder, "_piece"):
+        del Decoder._piece
 
 
 def same(data, wanted, size=128):
@@ -204,6 +213,17 @@ def test_properties_longer_than_the_buffer():
             for most in (1, 7, 1 << 20):
                 found = events(wire.pingresp() + data + wire.puback(3), 128, most)
                 eq([found[1][:4], found[2]], [[PUBLISH, qos << 1, b"", qos and 9], [PUBACK, 3, 0]])
+
+
+def test_the_first_message_is_longer_than_the_buffer():
+    """Its topic and properties, too, or only it: what receives messages is loaded with it."""
+    many = block(*((0x26, ("n%d" % k, "v" * 20)) for k in range(4)))
+    for topic, properties in ((b"t" * 100, b"\0"), (b"t", many), (b"t", b"\0")):
+        data = wire.publish(topic.decode(), b"z" * 200, 1, 5, properties=properties)
+        for most in (1, 1 << 20):
+            forget_receiving()
+            found = events(data, 64, most)
+            eq([(f[0], f[3]) for f in found], [(PUBLISH, 5)])
 
 
 def test_the_shortest_remaining_length():

@@ -673,6 +673,20 @@ def test_maximum_qos_0():
     eq(len(peer.up(1)), 2)
 
 
+def test_what_never_left_is_known_after_a_restart():
+    """[MQTT5-3.3.1-1] [MQTT5-3.1.2-4] A broker that takes QoS 0 only has seen none of these messages: the next one gets
+    them as new ones, also if its session is a clean one, which discards what may have left."""
+    for clean in (False, True):
+        device = RamFlash()
+        peer = Peer5(device)
+        peer.publish(b"a")
+        eq(peer.up(0, clean, (MAXIMUM_QOS, 0)), [])
+        peer.publish(b"b")
+        eq(peer.sent(), [])
+        found = Peer5(device).up(0, clean)
+        eq([(p.payload, p.dup) for p in found], [(b"a", False), (b"b", False)])
+
+
 def test_retain_available():
     """[MQTT5-3.2.2-14] RETAIN is cleared, at each QoS, and not in the journal."""
     device = RamFlash()

@@ -7,6 +7,7 @@ import pytest
 
 import commands
 from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
+from config import Config
 from dev.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
 from inflight import RamFlash
 from inflight.journal import OUT
@@ -285,6 +286,16 @@ def test_safe_mode_is_in_the_status(make, broker, until, published):
     until(app, lambda: published("status") and published("health"))
     assert published("status")[0]["state"] == "online" and published("status")[0]["safe"]
     assert "error" not in published("health")[0] and not published("telemetry")
+
+
+def test_a_command_that_waited_may_end_the_start_in_which_a_trial_connects(make, broker, published, monkeypatch):
+    """The configuration on trial has connected, so it stays; and the device has said that it is there."""
+    monkeypatch.setattr(Config, "trial", True)
+    broker.give("inflight/dev/command/reboot", b"", 2)
+    app = make(broker.port)
+    app.run()
+    assert not app.config.trial
+    assert [m["state"] for m in published("status")] == ["online", "offline"]
 
 
 def test_orderly_end_publishes_offline(make, broker, until, published):

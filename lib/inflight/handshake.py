@@ -92,13 +92,14 @@ def resume(session):
     outbound = session.outbound
     if journal:
         record = session.record
-        if outbound.below_stale:
-            outbound.below_stale = False
-            record.below = journal.next_seq
-            record.stale = True
-        if session._most < session._max_inflight:
-            session._most = session._max_inflight
-        if record.stale or record.most < session._max_inflight:
+        if getattr(outbound, "quota", 1):  # 0: none will leave, the broker takes QoS 0 only
+            if outbound.below_stale:
+                outbound.below_stale = False
+                record.below = journal.next_seq
+                record.stale = True
+            if session._most < session._max_inflight:
+                session._most = session._max_inflight
+        if record.stale or record.most < session._most:
             session.write_record()
         journal.commit()
     outbound.retransmit()
