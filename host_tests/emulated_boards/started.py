@@ -68,7 +68,7 @@ def run(emulated, flash):
         env = dict(os.environ, MICROPYPATH=str(CHECKOUT / "host_tests/device"))
         done = subprocess.run(list(map(str, argv)), env=env, capture_output=True, text=True)
     assert done.returncode == 0, f"no application starts:\n{done.stdout}{done.stderr}"
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])  # the launcher may have said something before
 
 
 def start(emulated, cut, places, delivered):
