@@ -155,3 +155,24 @@ def test_nothing_goes_on_when_the_terminal_is_closed():
         for child in children:
             os.kill(child, signal.SIGKILL)
         raise
+
+
+# The signal comes while the program holds the lock of the event that it waits for.
+WITHIN_WAIT = """
+import os, signal, threading
+from inflight_tools.fleet import commands
+
+def enter(condition):
+    condition._lock.acquire()
+    if not sent:
+        sent.append(os.kill(os.getpid(), signal.SIGTERM))
+
+sent = []
+stopping = commands._stop_event()
+threading.Condition.__enter__ = enter
+stopping.wait()
+"""
+
+
+def test_a_signal_within_a_wait_ends_it():
+    assert subprocess.run([sys.executable, "-c", WITHIN_WAIT], timeout=60).returncode == 0

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import json
+import queue
 import re
 import signal
 import sys
@@ -94,11 +95,14 @@ def _spark(name, master, partitions, conf):
 def _stop_event():
     """An Event that SIGTERM and SIGINT set; and SIGHUP, when the terminal is closed, unless it is ignored (nohup)."""
     stopping = threading.Event()
+    # Event.set() would wait for a lock for ever if a signal came while this thread is within wait(): put() takes none.
+    signals = queue.SimpleQueue()
+    threading.Thread(target=lambda: (signals.get(), stopping.set()), daemon=True).start()
     numbers = [signal.SIGTERM, signal.SIGINT]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
     for number in numbers:
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, lambda *_: signals.put(None))
     return stopping
 
 

@@ -210,12 +210,14 @@ def test_pipeline_serves_the_tables_metrics_at_the_next_port(text, collector, of
 
     monkeypatch.setattr(together.subprocess, "Popen", Child)
     monkeypatch.setattr(commands, "_stop_event", threading.Event)  # the tests keep their signal handlers
-    done = CliRunner().invoke(commands.app, ["pipeline", "--broker", "localhost", "--data", str(tmp_path), "--metrics", text])
+    words = ["pipeline", "--broker", "localhost", "--data", str(tmp_path), "--metrics", text]
+    done = CliRunner().invoke(commands.app, words)
     assert done.exit_code == 0
     assert [words[words.index("--metrics") + 1] for words in started] == [collector, of_tables]
 
 
 def test_pipeline_starts_nothing_with_a_wrong_place_for_metrics(tmp_path, monkeypatch):
     monkeypatch.setattr(together.subprocess, "Popen", lambda *_, **__: pytest.fail("a program was started"))
-    done = CliRunner().invoke(commands.app, ["pipeline", "--broker", "localhost", "--data", str(tmp_path), "--metrics", "nonsense"])
+    words = ["pipeline", "--broker", "localhost", "--data", str(tmp_path), "--metrics", "nonsense"]
+    done = CliRunner().invoke(commands.app, words)
     assert done.exit_code == 2 and "a port, or host:port" in done.stderr
