@@ -135,7 +135,8 @@ def test_without_a_terminal_everything_is_a_plain_line(capfd):
 
 # As `inflight fleet pipeline` does it, with stand-ins that tell their process numbers.
 PIPELINE = """
-import sys
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where these tests run under nohup
 from rich.console import Console
 from inflight_tools.fleet import commands, together
 child = [sys.executable, "-c", "import os, threading; print(os.getpid(), flush=True); threading.Event().wait()"]
