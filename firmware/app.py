@@ -71,7 +71,7 @@ class App(Node):
         # step() does what follows: within a callback an RP2040 has little stack left.
         self._connected_anew = True
 
-    def _greet(self):
+    def _after_connection(self):
         self._connected_anew = False
         self._confirm()
         self._publish_status("online")
@@ -150,7 +150,7 @@ class App(Node):
             self.update.step()
         self.client.run_for(max(min(left, self._health.left(now), _SLICE), 1))
         if self._connected_anew and self.client.connected:
-            self._greet()
+            self._after_connection()
 
     def run(self):
         """Runs until a command ends it. Ctrl-C can interrupt a packet: then nothing more is sent, and the broker

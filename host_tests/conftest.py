@@ -28,7 +28,7 @@ _LONGEST = ("fleet/spark",)
 _NICE = 5  # of the workers that run others
 # They take time and little processor: no two of them shall run at the same time.
 _WAITING = ("security/test_hostile_brokers",)
-# An emulated processor takes four times as long, so `make test` runs only these there: bytes, numbers, the wire.
+# An emulated processor takes four times as long, so `make test` runs there only: bytes, numbers, the wire, the stack.
 _ON_ARM = (
     "device/test_corpus.",
     "device/test_decoder5",
@@ -39,6 +39,7 @@ _ON_ARM = (
     "device/test_packet",
     "device/test_properties",
     "device/test_topic",
+    "firmware/test_stack",
     "lib/test_aio_micropython",
     "lib/test_mosquitto",
 )

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from dev import device_run
-from dev.runtimes import runtime
 from dev.subscriber import Subscriber
-from host_tests.firmware.conftest import Machine
 
 SCRIPT = Path(__file__).parent / "device_scripts/small_stack.py"
 NOR = Path(__file__).parents[1] / "device"
@@ -16,22 +14,12 @@ NOR = Path(__file__).parents[1] / "device"
 MOST = 7_200
 
 
-@pytest.fixture
-def machine(tmp_path):
-    found = runtime("micropython-armhf")
-    if found.reason:
-        pytest.skip(f"{found.name} is unavailable: {found.reason}")
-    machine = Machine(tmp_path, found)
-    machine.environment["MICROPYPATH"] = f"{device_run.application()}:{NOR}"
-    yield machine
-    if machine.process and machine.process.poll() is None:
-        machine.kill()
-
-
+@pytest.mark.parametrize("machine", ["micropython-armhf"], indirect=True)
 @pytest.mark.parametrize("level", [4, 5])
 def test_stack(machine, mosquitto, level):
     """Commands, a broker that forgets its sessions while messages wait, and a journal that has to move records."""
     broker = mosquitto()
+    machine.environment["MICROPYPATH"] = f"{device_run.application()}:{NOR}"
     machine.configure(port=broker.port, qos=2, protocol_level=level, actuators=[{"driver": "led", "pin": 1}])
     with Subscriber(broker.port, "inflight/box/#") as subscriber:
 

@@ -24,9 +24,9 @@ def publish_long(d, i, n):
         d._skip = length
         d.start = i + 2
         d.topic_len = 0
-        from .receiving import decode_piece
+        from .receiving import add_methods
 
-        Decoder._piece = decode_piece  # this may be the first message, and Decoder._publish() is not called for it
+        add_methods()  # Decoder._publish() is not called for this message, which may be the first
         return d._piece()
     if d.start:
         d._compact()

@@ -256,10 +256,9 @@ class Decoder:
         return mid
 
     def _publish(self, i, n):
-        # What takes messages is loaded with the first one, and these are its methods then.
-        from .receiving import decode, decode_piece
+        # What takes messages is loaded with the first one.
+        from .receiving import add_methods
 
-        Decoder._piece = decode_piece
-        Decoder._publish = decode
+        add_methods()
         unload()  # what the import has left is collected at once
-        return decode(self, i, n)
+        return Decoder._publish(self, i, n)

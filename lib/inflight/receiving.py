@@ -1,11 +1,23 @@
 # PUBLISH from the broker: how it is decoded, and what the session makes of it. Loaded with the first one, and then it
-# stays: these are methods of Decoder and Session from then on. Many clients only publish.
+# stays: its functions are methods of Decoder and Session from then on. Many clients only publish.
 
 import inflight.counters as counters
 import inflight.packet as packet
 
 from .in_flight import DUPLICATE, REDELIVERED
-from .packet import ProtocolError, valid
+from .packet import Decoder, ProtocolError, valid
+from .session import Session
+
+
+def add_methods():
+    """Makes what stands here methods of Decoder and Session. Decoder._publish comes last: it is what calls this, and
+    does so again after an interrupt."""
+    Session._handle_publish = arrived
+    Session.delivered = delivered
+    Session.acknowledge = acknowledge
+    Decoder._piece = decode_piece
+    Decoder._publish = decode
+
 
 # --- methods of Decoder ---
 

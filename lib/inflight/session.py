@@ -53,6 +53,7 @@ class Session:
     """One session of one client with one broker. session_start.start() tells its arguments."""
 
     # Methods of receiving.
+    _handle_publish: "Any"  # type: ignore[name-defined] # noqa: F821
     acknowledge: "Any"  # type: ignore[name-defined] # noqa: F821
     delivered: "Any"  # type: ignore[name-defined] # noqa: F821
     # Of what session_start sets.
@@ -420,12 +421,3 @@ class Session:
             self.completed = mid
         elif act != IGNORED and kind == packet.PUBREC:
             self._owe_ack(packet.PUBREL, self._dup() if act == REPEAT else 0)
-
-    def _handle_publish(self):
-        # As in Decoder: methods that come with the first message.
-        from .receiving import acknowledge, arrived, delivered
-
-        Session.acknowledge = acknowledge
-        Session.delivered = delivered
-        Session._handle_publish = arrived
-        arrived(self)
