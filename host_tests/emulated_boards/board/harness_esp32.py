@@ -2,10 +2,10 @@
 # a partition that the firmware does not use.
 
 from esp32 import Partition
+from micropython import const
 
 import board
 from inflight import Journal
-from inflight.compat import const
 
 _JOURNAL = const(998)  # task: to make a journal
 _READY = const(0x3FFFFFFF)

@@ -2,11 +2,12 @@
 
 import os
 
+from micropython import const
+
 import board
 import config
 import harness
 from inflight import Client
-from inflight.compat import const
 
 _CRASH = const(7)
 _HANG = const(8)  # tasks of sensors whose firmware fails
