@@ -128,7 +128,11 @@ class Node:
         elif not self.config.when_full and not journal.fits(OUT, len(topic.encode()) + len(payload) + _FRAME):
             self.full += 1
         else:
-            mid = self.client.publish(topic, payload, qos, retain, properties)
+            try:
+                mid = self.client.publish(topic, payload, qos, retain, properties)
+            except ValueError as e:  # at level 5 a broker may take less than the journal
+                self.errors[topic[len(self._base) :]] = str(e)
+                return
             if mid and self._accepted:
                 self._accepted(seq, qos, topic[len(self._base) :])
             return mid

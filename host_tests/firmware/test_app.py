@@ -6,9 +6,11 @@ import sys
 import pytest
 
 import commands
+import files
 from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
 from config import Config
 from dev.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
+from host_tests.broker import Automatic
 from inflight import RamFlash
 from inflight.journal import OUT
 
@@ -231,6 +233,16 @@ def test_readings_that_expired_are_not_sent(make, broker, nobody, until, publish
     assert app.client.counters()["expired"] == readings > 0
 
 
+def test_a_broker_that_takes_short_packets_only_does_not_end_it(make, until):
+    """Health tells the rest, if the broker takes that."""
+    with Automatic(announced=((0x27, 400),)) as broker:
+        app = make(broker.port, protocol_level=5, health_ms=1000, ha=True)
+        until(app, lambda: app.client.connected and "health" in app.errors and "home" in app.errors)
+        arrived = len(broker.arrived)
+        until(app, lambda: len(broker.arrived) > arrived + 2)
+    assert "the broker takes 400" in app.errors["health"] and "the broker takes 400" in app.errors["home"]
+
+
 def test_commands_are_subscribed_with_the_connection_at_qos_2(make, broker, until, published):
     app = make(broker.port)
     until(app, lambda: published("status"))
@@ -350,6 +362,7 @@ def test_interval_survives_a_restart(app, ask):
         (b'{"wifi_key": "hunter2"}', "wifi_key needs wifi_ssid"),
         (b'{"tls_ca": null}', "use deploy"),
         (b'{"update_keys": null}', "use deploy"),
+        (b'{"device": "other"}', "the journal belongs to the present name"),
     ],
 )
 def test_settings_are_checked_like_the_configuration(app, ask, change, error):
@@ -357,6 +370,23 @@ def test_settings_are_checked_like_the_configuration(app, ask, change, error):
     reply = ask(app, "set", change)
     assert not reply["ok"] and error in reply["error"] and "hunter2" not in reply["error"]
     assert app.board.configuration == before and not app.stopping
+
+
+@pytest.mark.parametrize("trial", [False, True])
+def test_a_change_keeps_the_changes_before_it(app, broker, ask, published, trial):
+    """Commands that come together: the restart, or the confirmation of what is tried, has not come between them."""
+    app.config.trial = trial
+    if trial:
+        files.write(app.board.config_path() + ".try", json.dumps({**app.board.configuration, "log": "info"}))
+    broker.give("inflight/dev/command/set", b'{"health_ms": 2000}', 2)
+    broker.give("inflight/dev/command/set", b'{"keepalive": 30}', 2)
+    assert ask(app, "interval", b"250")["ok"]
+    app.run()
+    assert all(reply["ok"] for reply in published("reply/set"))
+    assert app.board.configuration["interval_ms"] == 250
+    fields = json.loads((app.board.path.parent / "config.json.new").read_text())
+    assert (fields["health_ms"], fields["keepalive"], fields["interval_ms"]) == (2000, 30, 250)
+    assert fields.get("log") == ("info" if trial else None)
 
 
 def test_a_device_that_is_awake_need_not_stay_awake(app, ask):
