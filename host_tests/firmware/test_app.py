@@ -243,6 +243,17 @@ def test_a_broker_that_takes_short_packets_only_does_not_end_it(make, until):
     assert "the broker takes 400" in app.errors["health"] and "the broker takes 400" in app.errors["home"]
 
 
+@pytest.mark.parametrize("level", [4, 5])
+def test_an_error_is_told_from_slot_files_too(make, broker, until, published, level):
+    """Their records are short: a kilobyte."""
+    app = make(broker.port, RamFlash(16, 1024), protocol_level=level, health_ms=1000)
+    app.crash = {"count": 1, "error": "e" * 150, "at": "a" * 150, "told": False}
+    until(app, lambda: len(published("health")) > 1)
+    told = [body.get("error") for body in published("health")]
+    assert told[:2] == [{"text": "e" * 150, "at": "a" * 150}, None] and not app.errors
+    assert published("health")[1]["counters"]["accepted"]
+
+
 def test_commands_are_subscribed_with_the_connection_at_qos_2(make, broker, until, published):
     app = make(broker.port)
     until(app, lambda: published("status"))
