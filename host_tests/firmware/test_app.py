@@ -455,6 +455,13 @@ def test_unknown_command_is_answered_with_the_known_ones(app, ask, name):
     assert not reply["ok"] and "interval, log, ping, reboot, set, stay-awake" in reply["error"]
 
 
+def test_names_that_no_topic_may_have_take_no_memory(app, broker, ask):
+    for n in range(20):
+        broker.give("inflight/dev/command/\x01%d" % n, b"", 2)
+    assert ask(app, "ping")["ok"]
+    assert list(app.errors) == ["reply"]
+
+
 def test_ping_with_ill_formed_text_is_an_error(app, ask):
     assert not ask(app, "ping", b"\xc3\x28")["ok"]
     assert ask(app, "ping", b"fine")["ok"]
