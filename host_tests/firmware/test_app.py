@@ -522,6 +522,18 @@ def test_reply_that_finds_the_journal_full_is_counted(make, nobody, broker, unti
     assert app._telemetry.ms == 500
 
 
+def test_a_device_whose_journal_is_full_is_online_when_the_broker_has_taken_some(make, broker, until, published):
+    """After a long outage; connecting takes longer than the step in which it happens, as over a real network."""
+    app = make(broker.port, interval_ms=60_000)
+    fits = app.journal.fits
+    app.journal.fits = lambda kind, size: kind != OUT
+    until(app, lambda: app.client.connected)
+    for _ in range(3):
+        app.step()
+    app.journal.fits = fits
+    until(app, lambda: [body["state"] for body in published("status")] == ["online"])
+
+
 # --- network, watchdog ---
 
 
