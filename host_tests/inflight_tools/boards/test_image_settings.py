@@ -116,10 +116,10 @@ def test_errors(folder, fields, locals_, problem):
 def test_the_locale_does_not_matter(tmp_path):
     """Neither for a configuration, nor for the texts of the application."""
     (tmp_path / "config.json").write_text('{"host": "h", "wifi_ssid": "Caf\u00e9"}', "utf-8")
-    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    how = {"cwd": tmp_path, "env": {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}}
 
     def run(*words):
-        done = subprocess.run([*INFLIGHT, "board", *words], cwd=tmp_path, env=ascii_only, capture_output=True, text=True)
+        done = subprocess.run([*INFLIGHT, "board", *words], capture_output=True, text=True, **how)
         return done.stdout + done.stderr
 
     assert "no file none: --firmware" in run("image", "--board", "pico_w", "--firmware", "none")
