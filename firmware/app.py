@@ -5,6 +5,7 @@ import log
 import telemetry
 from codes import CONNECTING, ONLINE
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
+from inflight.journal import OUT
 from log import INFO
 from node import Node
 
@@ -15,6 +16,7 @@ _DAY_MS = const(86_400_000)
 _RESCUE_MS = const(300_000)  # without a connection to the broker: radio off and on, since a radio can hang unnoticed,
 _REBOOT = const(3)  # and after three times as long a restart: nothing is lost by it
 _DRAIN_MS = const(5_000)
+_SPACE = const(512)  # bytes, more than a status takes
 
 
 class Timer:
@@ -72,8 +74,10 @@ class App(Node):
         self._connected_anew = True
 
     def _after_connection(self):
-        self._connected_anew = False
         self._confirm()
+        if not (self.config.when_full or self.journal.fits(OUT, _SPACE)):
+            return  # the broker takes some of what fills the journal first
+        self._connected_anew = False
         self._publish_status("online")
         if self.actuators:
             self.actuators.publish_all()

@@ -72,8 +72,13 @@ def _assemble(board, began, record, path):
     try:
         if not (record and "safe" in record):
             return build(board, began, record, path=path)
-    except ValueError as e:  # it would come again with each start
+    except ValueError as e:  # it would come again with each start, unless it is that of settings that are tried
         print("inflight:", e)
+        if path:
+            from settings import give_up
+
+            give_up(board, e)
+            board.sleep(0, True)
         if board.NAME == "unix":  # a process has somebody who reads its exit status
             return None
         import crash

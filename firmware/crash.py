@@ -133,7 +133,11 @@ def report(app, fields):
     """Adds the error that ended an earlier start to the fields of a health message, once; ends safe mode after its
     time."""
     record = app.crash
-    if not record["told"] and app.journal.fits(OUT, _SIZE):
+    longest = app.journal.largest
+    if not record["told"] and app.journal.fits(OUT, min(_SIZE, longest)):
+        if longest < _SIZE:  # slot files
+            counters = fields["counters"]
+            fields["counters"] = {name: counters[name] for name in counters if counters[name] or name == "accepted"}
         fields["error"] = {"text": record["error"], "at": record["at"]}
         record["told"] = True
         _write(app.board, record)

@@ -235,6 +235,13 @@ def _list(app, path, topics):
         app.errors["home"] = describe(e)
 
 
+def _publish(app, topic, payload):
+    try:
+        app.client.publish(topic, payload, 0, True)
+    except ValueError as e:  # at level 5 a broker may take less
+        app.errors["home"] = str(e)
+
+
 def announce(app, readings):
     """Announces all entities of `app`, with these readings ({name: (unit, field)}). Removes those not configured
     any more. Raises OSError if the connection breaks."""
@@ -251,11 +258,11 @@ def announce(app, readings):
     if listed != old:
         _list(app, path, listed)  # first: nothing is announced that is not listed
     for topic in gone:
-        app.client.publish(topic, b"", 0, True)
+        _publish(app, topic, b"")
     if not prefix:
         return
     common = _common(app)
     for component, name, _, fields in device.entities():
         fields.update(common)
         fields["unique_id"] = "%s-%s" % (node, name)
-        app.client.publish(_TOPIC % (prefix, component, node, name), json.dumps(fields).encode(), 0, True)
+        _publish(app, _TOPIC % (prefix, component, node, name), json.dumps(fields).encode())

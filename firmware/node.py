@@ -124,14 +124,22 @@ class Node:
         journal = self.journal
         seq = journal.next_seq
         if len(payload) + len(topic) + _FRAME > journal.largest:
-            self.errors[topic[len(self._base) :]] = "%d bytes do not fit the journal" % len(payload)
+            self._refused(topic, "%d bytes do not fit the journal" % len(payload))
         elif not self.config.when_full and not journal.fits(OUT, len(topic.encode()) + len(payload) + _FRAME):
             self.full += 1
         else:
-            mid = self.client.publish(topic, payload, qos, retain, properties)
+            try:
+                mid = self.client.publish(topic, payload, qos, retain, properties)
+            except ValueError as e:  # at level 5 a broker may take less than the journal
+                self._refused(topic, str(e))
+                return
             if mid and self._accepted:
                 self._accepted(seq, qos, topic[len(self._base) :])
             return mid
+
+    def _refused(self, topic, why):
+        # By its first level: senders choose the names of commands, and may choose many.
+        self.errors[topic[len(self._base) :].split("/")[0]] = why
 
     def report(self, topic, fields, retain=False):
         """Publishes a dict to `topic` of this device, with sequence number and epoch, and with the lowest number that

@@ -1,23 +1,31 @@
 # Changes of the configuration by commands. What could cut the device off is tried first: the file config.json.new
 # becomes config.json.try at the next start, and config.json when the device has connected with it. A start that finds
-# config.json.try, which the start before did not confirm, removes it. Loaded when it is needed.
+# config.json.try, which the start before did not confirm, removes it. A change goes on from those before it, which may
+# wait for that still. Loaded when it is needed.
 
 import json
 import os
 import sys
 
 from config import ConfigError, check
-from files import write
+from files import exists, write
 
 _NEW = ".new"
 _TRY = ".try"
 
 
-def _changed(app, fields):
-    # The text of the configuration with `fields` in place of its own. Raises ConfigError.
+def _files(app):
+    # The files with a configuration that is in force, or may come to be: the newest first.
+    path = app.board.config_path()
+    tried = (path + _TRY,) if app.config.trial else ()
+    return [name for name in (path + _NEW,) + tried if exists(name)] + [path]
+
+
+def _changed(app, path, fields):
+    # The text of the configuration in the file at path, with `fields` in place of its own. Raises ConfigError.
     if not isinstance(fields, dict) or not fields:
         raise ConfigError('write one JSON object with the fields to change, {"interval_ms": 60000}')
-    with open(app.board.config_path()) as f:
+    with open(path) as f:
         given = json.loads(f.read())
     for name in fields:
         if name.startswith("tls_"):
@@ -27,13 +35,15 @@ def _changed(app, fields):
         given[name] = fields[name]
         if fields[name] is None:
             del given[name]
-    check(given, app.config.device)
+    if check(given, app.config.device).device != app.config.device:
+        raise ConfigError("device: the journal belongs to the present name, to change it flash with --erase")
     return json.dumps(given)
 
 
 def keep(app, **fields):
     """Writes fields, already in effect, into the configuration. Raises ValueError, OSError."""
-    write(app.board.config_path(), _changed(app, fields))
+    for path in _files(app):
+        write(path, _changed(app, path, fields))
 
 
 def change(app, text):
@@ -42,7 +52,7 @@ def change(app, text):
         fields = json.loads(text)
     except ValueError:
         raise ConfigError("not JSON: look for a missing quote, comma or brace")
-    write(app.board.config_path() + _NEW, _changed(app, fields))
+    write(app.board.config_path() + _NEW, _changed(app, _files(app)[0], fields))
 
 
 def _rename(path, end):
@@ -58,14 +68,19 @@ def begin(board):
     tried in vain."""
     path = board.config_path()
     try:
-        os.remove(path + _TRY)
-        from crash import note
-
-        note(board, "set: no connection with the changed settings, the old ones are back", 0)
+        give_up(board, "no connection with the changed settings")
     except OSError:
         if _rename(path + _NEW, path + _TRY):
             return path + _TRY
     return None
+
+
+def give_up(board, reason):
+    """The next start has the settings before those that were tried; health tells why. Raises OSError if none were."""
+    os.remove(board.config_path() + _TRY)
+    from crash import note
+
+    note(board, "set: %s, the old ones are back" % reason, 0)
 
 
 def confirm(app):

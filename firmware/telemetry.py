@@ -74,7 +74,7 @@ def pack(device, clock, seq, epoch, readings):
     head = '[{"bn":"urn:dev:mac:%s:","bt":%s,"seq":%d,"epoch":%d,' % (device, clock, seq, epoch)
     records = []
     for name, unit, value in readings:
-        unit = '"u":"%s",' % unit if unit else ""
-        records.append('%s"n":"%s",%s%s}' % (head, name, unit, _value(value)))
+        unit = '"u":%s,' % json.dumps(unit) if unit else ""
+        records.append('%s"n":%s,%s%s}' % (head, json.dumps(name), unit, _value(value)))
         head = "{"
     return (",".join(records) + "]").encode() if records else None

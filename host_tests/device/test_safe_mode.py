@@ -441,11 +441,12 @@ def test_a_power_cut_while_settings_are_written():
 
 
 def test_tried_settings_with_an_error_are_rolled_back():
-    with Board() as board:
-        with open(board.config_path() + ".new", "w"):
-            pass
-        safe = []
-        for _ in range(2):
-            board.starts()
-            safe.append(board.safe)
-        eq(safe, [True, False])
+    """At once: an hour in safe mode would cost its readings. The reason is told."""
+    for text, reason in (("", "not JSON"), ('{"host": "h", "user": "a\\u0001"}', "control characters")):
+        with Board() as board:
+            with open(board.config_path() + ".new", "w") as f:
+                f.write(text)
+            eq((board.starts(), board.ran), (0, []))
+            eq((board.starts(), board.safe, board.ran[0].config.host), (0, False, "nowhere.example"))
+            told = board.report()["error"]["text"]
+            assert told.startswith("set: ") and reason in told and told.endswith("the old ones are back"), told

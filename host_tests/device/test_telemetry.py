@@ -26,6 +26,12 @@ def test_every_kind_of_value():
     assert "u" not in records[0]
 
 
+def test_names_and_units_of_any_characters_are_json():
+    """The unit of an adc is what its entry says."""
+    found = [(r["n"], r["u"]) for r in pack(('a "b"', '"', 1), ("d\\e", "\u00b5g/m\u00b3", 2))]
+    eq(found, [('a "b"', '"'), ("d\\e", "\u00b5g/m\u00b3")])
+
+
 def test_numbers_of_any_size_are_json():
     for value in (0.0, -0.5, 21.45, 1e-9, 1e20, -1e20, 1234567.0):
         got = pack(("x", "V", value))[0]["v"]

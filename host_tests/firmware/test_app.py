@@ -6,9 +6,11 @@ import sys
 import pytest
 
 import commands
+import files
 from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
 from config import Config
 from dev.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
+from host_tests.broker import Automatic
 from inflight import RamFlash
 from inflight.journal import OUT
 
@@ -231,6 +233,27 @@ def test_readings_that_expired_are_not_sent(make, broker, nobody, until, publish
     assert app.client.counters()["expired"] == readings > 0
 
 
+def test_a_broker_that_takes_short_packets_only_does_not_end_it(make, until):
+    """Health tells the rest, if the broker takes that."""
+    with Automatic(announced=((0x27, 400),)) as broker:
+        app = make(broker.port, protocol_level=5, health_ms=1000, ha=True)
+        until(app, lambda: app.client.connected and "health" in app.errors and "home" in app.errors)
+        arrived = len(broker.arrived)
+        until(app, lambda: len(broker.arrived) > arrived + 2)
+    assert "the broker takes 400" in app.errors["health"] and "the broker takes 400" in app.errors["home"]
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_an_error_is_told_from_slot_files_too(make, broker, until, published, level):
+    """Their records are short: a kilobyte."""
+    app = make(broker.port, RamFlash(16, 1024), protocol_level=level, health_ms=1000)
+    app.crash = {"count": 1, "error": "e" * 150, "at": "a" * 150, "told": False}
+    until(app, lambda: len(published("health")) > 1)
+    told = [body.get("error") for body in published("health")]
+    assert told[:2] == [{"text": "e" * 150, "at": "a" * 150}, None] and not app.errors
+    assert published("health")[1]["counters"]["accepted"]
+
+
 def test_commands_are_subscribed_with_the_connection_at_qos_2(make, broker, until, published):
     app = make(broker.port)
     until(app, lambda: published("status"))
@@ -350,6 +373,7 @@ def test_interval_survives_a_restart(app, ask):
         (b'{"wifi_key": "hunter2"}', "wifi_key needs wifi_ssid"),
         (b'{"tls_ca": null}', "use deploy"),
         (b'{"update_keys": null}', "use deploy"),
+        (b'{"device": "other"}', "the journal belongs to the present name"),
     ],
 )
 def test_settings_are_checked_like_the_configuration(app, ask, change, error):
@@ -357,6 +381,23 @@ def test_settings_are_checked_like_the_configuration(app, ask, change, error):
     reply = ask(app, "set", change)
     assert not reply["ok"] and error in reply["error"] and "hunter2" not in reply["error"]
     assert app.board.configuration == before and not app.stopping
+
+
+@pytest.mark.parametrize("trial", [False, True])
+def test_a_change_keeps_the_changes_before_it(app, broker, ask, published, trial):
+    """Commands that come together: the restart, or the confirmation of what is tried, has not come between them."""
+    app.config.trial = trial
+    if trial:
+        files.write(app.board.config_path() + ".try", json.dumps({**app.board.configuration, "log": "info"}))
+    broker.give("inflight/dev/command/set", b'{"health_ms": 2000}', 2)
+    broker.give("inflight/dev/command/set", b'{"keepalive": 30}', 2)
+    assert ask(app, "interval", b"250")["ok"]
+    app.run()
+    assert all(reply["ok"] for reply in published("reply/set"))
+    assert app.board.configuration["interval_ms"] == 250
+    fields = json.loads((app.board.path.parent / "config.json.new").read_text())
+    assert (fields["health_ms"], fields["keepalive"], fields["interval_ms"]) == (2000, 30, 250)
+    assert fields.get("log") == ("info" if trial else None)
 
 
 def test_a_device_that_is_awake_need_not_stay_awake(app, ask):
@@ -412,6 +453,13 @@ def test_the_level_of_the_configuration(make, broker, until, published):
 def test_unknown_command_is_answered_with_the_known_ones(app, ask, name):
     reply = ask(app, name, b"x")
     assert not reply["ok"] and "interval, log, ping, reboot, set, stay-awake" in reply["error"]
+
+
+def test_names_that_no_topic_may_have_take_no_memory(app, broker, ask):
+    for n in range(20):
+        broker.give("inflight/dev/command/\x01%d" % n, b"", 2)
+    assert ask(app, "ping")["ok"]
+    assert list(app.errors) == ["reply"]
 
 
 def test_ping_with_ill_formed_text_is_an_error(app, ask):
@@ -472,6 +520,18 @@ def test_reply_that_finds_the_journal_full_is_counted(make, nobody, broker, unti
     broker.give("inflight/dev/command/interval", b"500", 2)
     until(app, lambda: app.full)
     assert app._telemetry.ms == 500
+
+
+def test_a_device_whose_journal_is_full_is_online_when_the_broker_has_taken_some(make, broker, until, published):
+    """After a long outage; connecting takes longer than the step in which it happens, as over a real network."""
+    app = make(broker.port, interval_ms=60_000)
+    fits = app.journal.fits
+    app.journal.fits = lambda kind, size: kind != OUT
+    until(app, lambda: app.client.connected)
+    for _ in range(3):
+        app.step()
+    app.journal.fits = fits
+    until(app, lambda: [body["state"] for body in published("status")] == ["online"])
 
 
 # --- network, watchdog ---

@@ -4,7 +4,9 @@ import pytest
 from typer.testing import CliRunner
 
 from dev.demo.daemon import free_port
+from inflight_tools.cache import write_atomic
 from inflight_tools.cli import build
+from inflight_tools.failure import reason
 
 COLLECT = ("fleet", "collect", "--landing", "landing", "--broker", "127.0.0.1:1")
 
@@ -54,3 +56,11 @@ def test_what_is_wrong_is_told(here, words, status, text):
     found = told(*words)
     assert found[0] == status and text in found[1] and "Errno" not in found[1], found
     assert not (here / "none").exists() and not (here / "out").exists()
+
+
+def test_a_file_that_cannot_be_replaced_is_named_and_nothing_is_left(here):
+    before = sorted(here.iterdir())
+    with pytest.raises(OSError) as raised:
+        write_atomic(here / "dir", "text")
+    assert reason(raised.value) == f"{here / 'dir'}: Is a directory"
+    assert sorted(here.iterdir()) == before

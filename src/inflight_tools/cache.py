@@ -39,7 +39,12 @@ def write_atomic(path, content, mode=0o644):
     """Replaces the file's content by `content`, text or bytes, completely or not at all; creates its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content if isinstance(content, bytes) else content.encode())
-    os.chmod(temporary, mode)
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except OSError as e:
+        os.unlink(temporary)
+        e.filename = str(path)
+        raise

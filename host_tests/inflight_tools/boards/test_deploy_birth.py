@@ -147,7 +147,8 @@ def test_only_a_new_message_after_the_reset_is_a_birth():
     births.message("box", "status", status(seq=1), False)  # again
     births.message("box", "status", '{"state": "offline", "firmware": "1"}', False)  # the will
     births.message("box", "status", status("offline", seq=2), False)
-    births.message("box", "status", "?", False)
+    for payload in ("?", "[" * 100_000, '{"epoch": [], "seq": 9, "state": "online"}'):
+        births.message("box", "status", payload, False)
     assert births.wait(0) is None
     births.message("box", "status", status(seq=3), False)
     assert births.wait(0)["seq"] == 3

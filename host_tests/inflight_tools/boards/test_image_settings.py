@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from host_tests.processes import INFLIGHT
 from inflight_tools.boards.settings import settings
 from inflight_tools.update import keys
 
@@ -109,6 +111,20 @@ def test_the_device_s_own_certificate_and_key(folder):
 )
 def test_errors(folder, fields, locals_, problem):
     assert refused(write(fields), *locals_).startswith(problem)
+
+
+def test_the_locale_does_not_matter(tmp_path):
+    """Neither for a configuration, nor for the texts of the application."""
+    (tmp_path / "config.json").write_text('{"host": "h", "wifi_ssid": "Caf\u00e9"}', "utf-8")
+    how = {"cwd": tmp_path, "env": {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}}
+
+    def run(*words):
+        done = subprocess.run([*INFLIGHT, "board", *words], capture_output=True, text=True, **how)
+        return done.stdout + done.stderr
+
+    assert "no file none: --firmware" in run("image", "--board", "pico_w", "--firmware", "none")
+    assert "manifest.py" in run("freeze", "out", "--board", "pico_w", "--application")
+    assert "\u00b0C".encode() in (tmp_path / "out/modules/discovery.py").read_bytes()
 
 
 def test_no_configuration(folder):

@@ -132,3 +132,4 @@ def test_how_a_message_is_shown():
     assert describe(b'{"a": {"b": {"c": 1}, "d": 0}, "e": null, "f": "x"}') == "a.b.c=1 f=x"
     assert describe(b"not JSON") == "not JSON"
     assert describe(b"[1]") == "[1]"
+    assert describe(b"[" * 100_000) == "[" * 100_000

@@ -138,7 +138,8 @@ def test_a_release_survives_its_file(tmp_path, key):
     made = release.make(FILES, key, 3, "unix")
     (tmp_path / "r").write_bytes(made.pack())
     assert release.load(tmp_path / "r") == made
-    for damaged in (b"", b"text", made.pack()[:40], made.pack()[:-1]):
+    packed = made.pack()
+    for damaged in (b"", b"text", packed[:20], packed[:40], packed[:500], packed[:-1]):
         (tmp_path / "r").write_bytes(damaged)
         with pytest.raises(ValueError, match="inflight release|copy it again"):
             release.load(tmp_path / "r")

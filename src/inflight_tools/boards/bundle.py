@@ -56,11 +56,11 @@ def _collect(names, texts):
 def _around(lib):
     """The texts of the type stubs, of all boards and of the firmware."""
     files = [*(lib / PACKAGE).glob("*.pyi"), *BOARDS.glob("*/*.py"), *FIRMWARE.glob("*.py")]
-    return [file.read_text() for file in sorted(files)]
+    return [file.read_text("utf-8") for file in sorted(files)]
 
 
 def _texts(found):
-    return {place: file.read_text() for place, file in found.items()}
+    return {place: file.read_text("utf-8") for place, file in found.items()}
 
 
 def shrunk(found, public=()):
@@ -119,7 +119,7 @@ def modules(board):
     """{path below /lib, without suffix: text} of all modules for the board in folder `board`, as they are deployed.
     The library among them is the same for each board."""
     found = sources(board)
-    starters = {place: found.pop(place).read_text() for place in STARTERS}
+    starters = {place: found.pop(place).read_text("utf-8") for place in STARTERS}
     return shrunk(found) | starters
 
 

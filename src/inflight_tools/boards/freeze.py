@@ -66,9 +66,9 @@ def write(folder, board=None, application=False):
     for place, text in found.items():
         path = folder / _MODULES / f"{place}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, "utf-8")
     manifest = folder / "manifest.py"
-    manifest.write_text(_manifest(found, board))
+    manifest.write_text(_manifest(found, board), "utf-8")
     return manifest
 
 

@@ -39,7 +39,7 @@ def describe(payload):
     try:
         fields = json.loads(payload)
         return " ".join(flat(fields))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return payload.decode(errors="replace")
 
 

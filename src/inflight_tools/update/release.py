@@ -52,9 +52,10 @@ def unpack(data):
     at = len(_MAGIC) + 4
     if data[: len(_MAGIC)] != _MAGIC:
         raise ValueError("not a release: `inflight release` makes one")
-    (size,) = struct.unpack("<I", data[len(_MAGIC) : at])
+    size = int.from_bytes(data[len(_MAGIC) : at], "little")
     release = Release(data[at : at + size], data[at + size :])
-    if len(release.announcement) <= SIGNATURE or len(release.image) != release.fields["size"]:
+    whole = SIGNATURE < size == len(release.announcement)
+    if not whole or len(release.image) != release.fields["size"]:
         raise ValueError("incomplete: copy it again")
     return release
 

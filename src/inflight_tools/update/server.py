@@ -86,7 +86,7 @@ class Server:
             fields = json.loads(message.payload)
             if not isinstance(fields, dict):
                 return
-        except ValueError:
+        except (ValueError, RecursionError):
             return  # not of a device
         if kind == "want":
             self._give(device, fields)

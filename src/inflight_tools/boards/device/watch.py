@@ -108,8 +108,8 @@ class Births:
         """For Watch(on_message=...)."""
         try:
             fields = json.loads(payload)
-            key = fields["epoch"], fields["seq"]
-        except (ValueError, KeyError, TypeError):
+            key = int(fields["epoch"]), int(fields["seq"])
+        except (ValueError, KeyError, TypeError, RecursionError):
             return  # the will has no number
         if not self._armed:
             self._known.add(key)
