@@ -256,7 +256,7 @@ class Client(Base):
                 self._flush()
                 if session.outbound.queued and not self._in_callback:
                     self._poll(0)  # a full window opens when its acknowledgements are read
-            except (OSError, ProtocolError) as e:
+            except (OSError, ProtocolError, MemoryError) as e:  # the message is accepted all the same
                 self._connection_failed(e)
         return mid
 
