@@ -29,6 +29,7 @@ class AsyncClient(Base):
     reconnect=False it raises what ended the connection."""
 
     _transport: Transport
+    _failures = (Exception, asyncio.CancelledError)  # the latter of a task that it looks at: nobody cancels it itself
 
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
