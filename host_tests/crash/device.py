@@ -120,11 +120,13 @@ class Device(Client):
             self._check_interrupted()
             if self._transport:
                 self._poll(0)
-        except MemoryError as error:
+        except (OSError, ProtocolError, MemoryError) as error:
+            self._connection_failed(error)
+
+    def _connection_failed(self, error):
+        if isinstance(error, MemoryError):
             self.peer.power_cut(None)  # the operation may have taken effect or not
-            self._connection_failed(error)
-        except (OSError, ProtocolError) as error:
-            self._connection_failed(error)
+        super()._connection_failed(error)
 
 
 def aged(setup):

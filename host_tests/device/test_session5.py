@@ -676,15 +676,20 @@ def test_maximum_qos_0():
 def test_what_never_left_is_known_after_a_restart():
     """[MQTT5-3.3.1-1] [MQTT5-3.1.2-4] A broker that takes QoS 0 only has seen none of these messages: the next one gets
     them as new ones, also if its session is a clean one, which discards what may have left."""
-    for clean in (False, True):
+    messages = (b"a", b"b")
+    for clean, offline in ((False, 0), (False, 1), (True, 0), (True, 1)):
         device = RamFlash()
         peer = Peer5(device)
-        peer.publish(b"a")
+        peer.up(0, clean)  # a broker that takes messages: one may have left
+        peer.lose()
+        for payload in messages[:offline]:
+            peer.publish(payload)
         eq(peer.up(0, clean, (MAXIMUM_QOS, 0)), [])
-        peer.publish(b"b")
+        for payload in messages[offline:]:
+            peer.publish(payload)
         eq(peer.sent(), [])
         found = Peer5(device).up(0, clean)
-        eq([(p.payload, p.dup) for p in found], [(b"a", False), (b"b", False)])
+        eq([(p.payload, p.dup) for p in found], [(payload, False) for payload in messages])
 
 
 def test_retain_available():

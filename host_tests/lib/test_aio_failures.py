@@ -40,6 +40,24 @@ def test_flash_fails_in_publish(qos, asleep):
     assert [error.errno for error in client.errors] == ([] if asleep else [errno.EIO])
 
 
+def test_flash_fails_with_one_connection():
+    """reconnect=False: publish() succeeds, the connection ends, and the client makes no other one."""
+    with Automatic() as b:
+        client = make(b.port, NorFlash(), reconnect=False)
+
+        async def scene():
+            await client.connect()
+            client.device.fail_at(0)
+            assert await client.publish("t", b"x", 1)
+            with pytest.raises(OSError) as told:
+                await client.drain(LIMIT_S * 1000)
+            assert told.value.errno == errno.EIO
+            await client.disconnect()
+
+        run(scene())
+    assert b.payloads() == [] and client.pending == 1
+
+
 @pytest.mark.parametrize("how", ["program", "read"])
 @pytest.mark.parametrize("qos", [1, 2])
 def test_flash_fails_while_acknowledging(qos, how):

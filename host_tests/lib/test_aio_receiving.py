@@ -20,7 +20,8 @@ pytestmark = STRICT
 # --- handlers and consumers ---
 
 
-def test_handlers(broker):
+@pytest.mark.parametrize("error", [KeyError, asyncio.CancelledError])  # the second: of a task that it looks at
+def test_handlers(broker, error):
     """[MQTT-4.3.2-2] [MQTT-4.3.3-2] A handler's exception is reported, and its message acknowledged."""
     client = make(broker.port)
     got = []
@@ -29,7 +30,7 @@ def test_handlers(broker):
     def note(m):
         got.append((m.topic, m.payload, m.qos, m.retain, m.dup))
         if m.qos == 1:
-            raise KeyError(m.topic)
+            raise error(m.topic)
 
     async def scene():
         async with client:
@@ -50,7 +51,8 @@ def test_handlers(broker):
 
     play(broker, script, scene)
     assert got == [("t/0", b"a", 0, True, False), ("t/1", b"b", 1, False, False), ("t/2", b"c", 2, False, False)]
-    assert [type(e) for e in client.errors] == [KeyError]
+    assert [type(e) for e in client.errors] == [error]
+    assert client.counters()["handler_errors"] == 1
 
 
 @pytest.mark.parametrize("level", [4, 5])

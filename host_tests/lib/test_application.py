@@ -265,6 +265,32 @@ def test_one_connection_and_then_another(broker, drive):
         d.do("disconnect")
 
 
+def test_one_connection_that_is_interrupted(broker, make):
+    """Ctrl-C in a handler ends the connection, and the client does not reconnect."""
+
+    def handler(message):
+        raise KeyboardInterrupt
+
+    client = make(broker.port, reconnect=False)
+    client.subscribe("t", 1, handler)
+
+    def script(b):
+        b.welcome()
+        b.grant()
+        b.take()
+        b.send(publish("t", b"x", 1, 7))
+        b.expect_close()
+
+    with broker.play(script):
+        client.connect()
+        client.publish("asks", b"", 1)
+        with pytest.raises(KeyboardInterrupt):
+            client.run_for(60_000)
+        with pytest.raises(OSError) as told:
+            client.run_for(60_000)
+    assert told.value.errno == errno.ECONNABORTED
+
+
 def test_one_connection_that_was_not_made(drive):
     d = drive(1, reconnect=False)
     if isinstance(d, Blocking) and not isinstance(d, Asyncio):

@@ -1,5 +1,6 @@
 """Connecting, refusals, keep alive, disconnecting: the blocking client with a scripted broker."""
 
+import errno
 import itertools
 import select
 import socket
@@ -396,6 +397,68 @@ def test_broker_that_accepts_and_closes(virtual, make):
         while client.counters()["outages"] < 40:
             client.run_for(100)
     assert virtual.clock.now - start > 60  # 150 s on average; 0.8 s if pauses did not grow
+
+
+def test_connections_that_break_within_on_connect(virtual, make):
+    """on_disconnect gets the error of the connection, and pauses grow."""
+    ended = []
+
+    def on_connect(present):
+        virtual.idle()  # the broker cuts the connection
+        with pytest.raises(OSError):
+            client.publish("status", b"online")
+
+    client = make(virtual.port, backoff_ms=(40, 10_000), on_connect=on_connect, on_disconnect=ended.append)
+
+    def script(b):
+        for _ in range(40):
+            b.welcome()
+            b.cut()
+
+    start = virtual.clock.now
+    with virtual.play(script):
+        while len(ended) < 40:
+            client.run_for(100)
+    assert {e.errno for e in ended} <= {errno.ECONNRESET, errno.EPIPE}
+    assert virtual.clock.now - start > 60  # 150 s on average
+
+
+def test_interrupted_in_a_handler_although_no_attempt_is_due(broker, make, pump):
+    """Ctrl-C in a handler of a connection that connect() made within a pause: the message is not acknowledged, so the
+    connection ends, and it comes again."""
+    got = []
+
+    def handler(message):
+        got.append(message.dup)
+        if len(got) == 1:
+            raise KeyboardInterrupt
+
+    client = make(broker.port, backoff_ms=(600_000, 600_000))
+    client.subscribe("t", 1, handler)
+    port, client._port = client._port, 1
+    client.run_for(1)
+    assert len(client.errors) == 1  # from now on the client pauses
+    client._port = port
+
+    def script(b):
+        b.welcome()
+        b.grant()
+        b.take()
+        b.send(publish("t", b"x", 1, 7))
+        b.expect_close()
+        b.welcome(1)
+        b.deliver("t", b"x", 1, 7, 1)
+
+    with broker.play(script):
+        client.connect()
+        client.publish("asks", b"", 1)
+        with pytest.raises(KeyboardInterrupt):
+            client.run_for(60_000)
+        client.run_for(1)
+        assert not client.connected
+        client.connect()
+        pump(client, lambda: len(got) == 2)
+    assert got == [False, True]
 
 
 def test_connect_soon_waits_for_no_pause(virtual, make):

@@ -11,7 +11,7 @@ import pytest
 
 from dev.reference.kinds import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 from dev.reference.oracle import judge
-from dev.reference.wire import puback
+from dev.reference.wire import puback, publish
 from host_tests.broker import Automatic, Faults
 from inflight import OutboxFull, RamFlash
 from nor import NorFlash, PowerCut
@@ -518,6 +518,40 @@ def test_flash_fails_once_in_publish(make):
         client.publish("t", b"1", qos=1)
         assert client.drain(3000)
     assert [(p.topic, p.payload) for p in broker.arrived] == [("status", b"gone"), ("t", b"1")]
+
+
+def test_no_memory_for_what_arrives_within_publish(virtual, make, monkeypatch):
+    """[MQTT-4.3.3-1] The message was accepted, so publish() returns its id, and nobody publishes it again: what the
+    first message of the broker loads has no space. That message comes again, too."""
+    got = []
+    client = make(virtual.port, max_inflight=1)
+    client.subscribe("t", 2, lambda m: got.append(m.redelivered))
+
+    def script(b):
+        b.welcome()
+        b.grant()
+        first = b.expect(PUBLISH)
+        b.send(publish("t", b"x", 2, 7))
+        b.expect_close()
+        b.welcome(1)
+        b.expect(PUBLISH, mid=first.mid, dup=1)
+        b.deliver("t", b"x", 2, 7, 1)
+        b.acknowledge(first)
+        b.take(qos=2, payload=b"second")
+
+    with virtual.play(script):
+        client.connect()
+        client.publish("out", b"first", qos=2)
+        virtual.idle()
+        with monkeypatch.context() as now:
+            now.setattr(client, "_load_dispatching", _no_memory)
+            assert client.publish("out", b"second", qos=2)
+        assert client.drain(60_000)
+    assert got == [True] and client.counters()["accepted"] == 2
+
+
+def _no_memory():
+    raise MemoryError
 
 
 def test_connection_lost_while_publish_waits_for_space(make):

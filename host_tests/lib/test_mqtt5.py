@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import sys
+import types
 
 import pytest
 
@@ -365,6 +367,32 @@ def test_error_before_connack(broker, make5):
 
     with broker.play(script), pytest.raises(ProtocolError):
         client.connect()
+
+
+class Unreadable(types.ModuleType):
+    """A module that cannot be read from flash."""
+
+    def __getattr__(self, name):
+        raise OSError(errno.EIO)
+
+
+def test_what_tells_the_broker_cannot_be_loaded(broker, make5, pump, monkeypatch):
+    """The connection ends all the same, and the client connects again."""
+    client = make5(broker.port)
+
+    def script(b):
+        b.welcome()
+        b.take()
+        b.send(b"\x41\x02\x00\x01")
+        b.expect_close()
+        b.welcome(1)
+
+    with broker.play(script):
+        client.connect()
+        client.publish("t", b"", 1)
+        monkeypatch.setitem(sys.modules, "inflight.leaving5", Unreadable("leaving5"))
+        pump(client, lambda: client.counters()["connects"] == 2)
+    assert len(client.errors) == 1
 
 
 # --- CONNECT ---

@@ -29,6 +29,7 @@ class AsyncClient(Base):
     reconnect=False it raises what ended the connection."""
 
     _transport: Transport
+    _failures = (Exception, asyncio.CancelledError)  # the latter of a task that it looks at: nobody cancels it itself
 
     def __init__(self, host, client_id="", journal=None, **options):
         super().__init__(host, client_id, journal, **options)
@@ -71,11 +72,14 @@ class AsyncClient(Base):
                 task.cancel()
         self._tasks = ()
 
-    def _restart(self):
-        # Only if they were running.
+    def _restart(self, error=None):
+        # After an interrupt (error None), or flash that failed; only if they were running.
         if self._tasks:
             self._stop()
-            self._start()
+            if self._reconnect:
+                self._start()
+            else:
+                self._give_up(error or OSError(ECONNABORTED, "an operation was interrupted"))
 
     async def connect(self):
         """Connects now. Raises OSError, ConnectRefused, ProtocolError, ValueError (the buffer is too
@@ -142,7 +146,7 @@ class AsyncClient(Base):
             self._recover(error)
 
     def _recover(self, error=None):
-        self._restart()
+        self._restart(error)
         super()._recover(error)
 
     async def _run(self):

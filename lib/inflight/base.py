@@ -71,6 +71,8 @@ class Base:
 
     Raises ValueError."""
 
+    _failures: tuple = (Exception,)  # what a handler or callback may raise, and the client goes on
+
     # Of what options and client_start set, that which others use.
     session: Session
     _host: str
@@ -214,7 +216,7 @@ class Base:
             try:
                 self._in_callback = True
                 callback(value)
-            except Exception as e:
+            except self._failures as e:
                 if callback is self.on_error:
                     print_exception(e)
                 else:

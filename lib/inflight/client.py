@@ -94,6 +94,8 @@ class Client(Base):
     def _check_interrupted(self, error=None):
         if self._in_callback:
             return
+        if self._pending_error:  # of on_connect: the connection broke there
+            self._connection_failed(self._pending_error)
         # Interrupted in the session, while bytes moved, between parts of a packet, or while connecting.
         session = self.session
         connecting = self._transport and self._connected_at is None
@@ -190,11 +192,11 @@ class Client(Base):
         if not self._reconnect and not self.connected:
             raise self._last_error or OSError(ENOTCONN, "not connected")
         try:
-            if self._attempt_due(ticks_ms()):
+            if self.session.connected or self._attempt_due(ticks_ms()):
                 self._check_interrupted()
             if self.session.connected:
                 idle = not self._poll(ms)
-            elif self._keep_connected and self._attempt_due(ticks_ms()):
+            elif self._reconnect and self._keep_connected and self._attempt_due(ticks_ms()):
                 self.connect()
                 return
             else:
@@ -254,7 +256,7 @@ class Client(Base):
                 self._flush()
                 if session.outbound.queued and not self._in_callback:
                     self._poll(0)  # a full window opens when its acknowledgements are read
-            except (OSError, ProtocolError) as e:
+            except (OSError, ProtocolError, MemoryError) as e:  # the message is accepted all the same
                 self._connection_failed(e)
         return mid
 

@@ -109,7 +109,7 @@ def _call(client, handler, stream, name):
         if hasattr(result, "send"):
             result.close()
             raise TypeError("a handler is a plain function: nobody runs the coroutine that it returned")
-    except Exception as e:
+    except client._failures as e:
         client.session.count[counters.HANDLER_ERRORS] += 1
         client._report(client.on_error, e)
 

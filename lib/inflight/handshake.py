@@ -5,6 +5,7 @@ from errno import EACCES
 
 from .base import OPEN, POLL, REQUEST
 from .compat import const, ticks_ms, unload
+from .outbound import DUP
 
 OTHER_SESSION = const(-1)  # Session.code at level 5: the broker's session is one that the client does not know
 
@@ -90,9 +91,10 @@ def resume(session):
     for a publish() within a callback, a board has too little stack left for that."""
     journal = session.journal
     outbound = session.outbound
+    messages_go = getattr(outbound, "quota", 1)  # 0: the broker takes QoS 0 only
     if journal:
         record = session.record
-        if getattr(outbound, "quota", 1):  # 0: none will leave, the broker takes QoS 0 only
+        if messages_go:
             if outbound.below_stale:
                 outbound.below_stale = False
                 record.below = journal.next_seq
@@ -103,4 +105,4 @@ def resume(session):
             session.write_record()
         journal.commit()
     outbound.retransmit()
-    session._resumed = True
+    session._resumed = DUP if messages_go else 1

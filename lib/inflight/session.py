@@ -134,7 +134,7 @@ class Session:
     def reset(self):
         """The connection is gone, or was never there. What is in flight stays in the journal."""
         self.connected = False
-        self._resumed = False
+        self._resumed = 0  # 1: PUBRELs may go; DUP: messages too, also those accepted from now on
         self.decoder.reset()
         self.out.clear()
         if self.foreign and self.record.unproven:
@@ -234,7 +234,7 @@ class Session:
 
             if not make_space(self, out.size):
                 return 0
-        dup = DUP if self._resumed else 0
+        dup = self._resumed & DUP
         out.accepted(outbound.accepted(mid, out.append(mid, dup), dup))
         self.journal.commit()
         self.count[counters.ACCEPTED] += 1
