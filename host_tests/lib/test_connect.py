@@ -301,6 +301,17 @@ def test_connection_refused(make):
     assert client.pending == 1
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64], ids=["empty label", "long label"])
+def test_a_name_that_no_host_can_have(make, host):
+    """Such a name is like one that nobody knows: it may come from a configuration, and run_for() goes on."""
+    client = make(1)
+    client._host = host
+    with pytest.raises(OSError, match="no name of a host"):
+        client.connect()
+    client.run_for(1)
+    assert not client.connected
+
+
 def test_connect_raises_and_run_for_retries(broker, make, pump):
     """[MQTT-3.2.2-5] run_for() continues after a refusal, which it reports to on_error."""
     client = make(broker.port)

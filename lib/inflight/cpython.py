@@ -1,7 +1,9 @@
 # MicroPython's ways of telling time and moving bytes, for CPython.
 
 import asyncio
+import errno
 import select
+import socket
 import ssl
 import sys
 import time
@@ -46,6 +48,13 @@ def sleep_ms(ms):
 
 def print_exception(error):
     traceback.print_exception(error, file=sys.stderr)
+
+
+def getaddrinfo(host, *what):
+    try:
+        return socket.getaddrinfo(host, *what)
+    except UnicodeError:  # "a..b", for example
+        raise OSError(errno.EHOSTUNREACH, "%s is no name of a host" % host)
 
 
 class stream:

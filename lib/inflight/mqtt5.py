@@ -299,7 +299,7 @@ class Session5(Session):
                 from .leaving5 import leave
 
                 leave(self, client, error)
-            except Exception:  # as if leaving5 cannot be loaded
-                pass  # the broker is not told why
+            except Exception:  # leaving5 cannot be loaded, for example: the broker is not told why
+                pass
             unload("leaving5")
         super().connection_lost()

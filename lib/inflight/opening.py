@@ -8,6 +8,7 @@ from errno import EHOSTUNREACH
 from .compat import poller
 
 if sys.implementation.name == "micropython":
+    from socket import getaddrinfo
 
     def _stream(sock, tls, host):
         # The connected socket made non-blocking, through `tls` if given. The handshake happens in the first writes, so
@@ -18,12 +19,13 @@ if sys.implementation.name == "micropython":
         return sock
 
 else:
+    from .cpython import getaddrinfo
     from .cpython import stream as _stream
 
 
 def addresses(host, port):
     """Returns what getaddrinfo() says of host, TCP only. Raises OSError."""
-    found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+    found = getaddrinfo(host, port, 0, socket.SOCK_STREAM)
     if not found:
         raise OSError(EHOSTUNREACH)
     return found
