@@ -19,7 +19,6 @@ from inflight import Client, Journal, RamFlash
 from node import will
 from sleeping_app import SleepingApp
 
-
 _PATIENCE_S = 100
 
 
