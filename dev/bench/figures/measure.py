@@ -20,6 +20,8 @@ ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
 JOURNALS = ("bytes", "pages")  # kinds of flash: the unit of programming
 _SMALLEST_S = 20  # of a client that runs out of heap and hangs
 _RECORD = 89  # bytes of topic and payload
+_KEPT = ("import", "journal", "client")  # heap that stays allocated
+_MORE_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,25 @@ def failure(found):
 # --- the parts ---
 
 
-def costs(code, broker, contenders, effort, folder):
+def costs(code, broker, contenders, effort, folder, rom=False):
     """Heap of each contender: {name: {import, client, publish_0, ...}}."""
-    return {
-        name: _attempt(effort, code, "costs", name, broker, effort.messages, folder / "journal") for name in contenders
-    }
+    return {name: _costs(code, broker, name, effort, folder, rom) for name in contenders}
+
+
+def _costs(code, broker, name, effort, folder, rom):
+    def measured(messages):
+        # A session of its own for each run: its journal names it.
+        journal = folder / f"journal-{secrets.token_hex(4)}"
+        return _attempt(effort, code, "costs", name, broker, messages, journal, rom=rom)
+
+    found = measured(effort.messages)
+    if failure(found):
+        return found
+    # Where something on the stack looks like a reference to an unloaded module, that stays. The least of some runs is
+    # without that.
+    again = [found, *(measured(1) for _ in range(_MORE_RUNS))]
+    failed = next(filter(failure, again), None)
+    return failed or found | {row: min(one[row] for one in again) for row in _KEPT}
 
 
 def level_5(code, broker, port, contenders, effort, folder):
@@ -123,7 +139,7 @@ def _of_level_4(code, port, effort):
 
 
 def ours(code, broker, effort, folder, rom=False):
-    return code.run("costs", "ours", broker, effort.messages, folder / "journal-too", rom=rom)
+    return costs(code, broker, ["ours"], effort, folder, rom)["ours"]
 
 
 def modules(code):

@@ -137,7 +137,7 @@ _USES = {
     "asyncio instead": ("core", "aio"),
     "and `async for`": ("consumers",),
     "a journal, for QoS 1 and 2": ("journal_core",),
-    "messages from the broker": ("dispatching",),
+    "messages from the broker, from the first one on": ("receiving", "dispatching"),
     "those of QoS 2": ("inbound",),
     "MQTT 5": ("mqtt5_core",),
     "a WebSocket": ("websocket",),
