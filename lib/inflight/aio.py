@@ -26,7 +26,9 @@ class AsyncClient(Base):
     async with AsyncClient(...) as client: keeps the connection up, and up again when it breaks.
     async for message in client: messages without a handler of their own. A message is acknowledged when the task
     that took it asks for the next one, or ends. Several tasks may ask; each message goes to one of them. With
-    reconnect=False it raises what ended the connection."""
+    reconnect=False it raises what ended the connection.
+
+    On CPython a client belongs to the event loop that it first waits in: make another one for another asyncio.run()."""
 
     _transport: Transport
     _failures = (Exception, asyncio.CancelledError)  # the latter of a task that it looks at: nobody cancels it itself
