@@ -235,16 +235,9 @@ def _list(app, path, topics):
         app.errors["home"] = describe(e)
 
 
-def _publish(app, topic, payload):
-    try:
-        app.client.publish(topic, payload, 0, True)
-    except ValueError as e:  # at level 5 a broker may take less
-        app.errors["home"] = str(e)
-
-
-def announce(app, readings):
-    """Announces all entities of `app`, with these readings ({name: (unit, field)}). Removes those not configured
-    any more. Raises OSError if the connection breaks."""
+def announce(app, readings, publish):
+    """Announces all entities of `app`, with these readings ({name: (unit, field)}), by publish(topic, payload). Removes
+    those not configured any more. Raises OSError if the connection breaks."""
     path = beside(app.board, "home.json")
     prefix = app.config.ha
     node = _identifier(app.config.device)
@@ -258,11 +251,11 @@ def announce(app, readings):
     if listed != old:
         _list(app, path, listed)  # first: nothing is announced that is not listed
     for topic in gone:
-        _publish(app, topic, b"")
+        publish(topic, b"")
     if not prefix:
         return
     common = _common(app)
     for component, name, _, fields in device.entities():
         fields.update(common)
         fields["unique_id"] = "%s-%s" % (node, name)
-        _publish(app, _TOPIC % (prefix, component, node, name), json.dumps(fields).encode())
+        publish(_TOPIC % (prefix, component, node, name), json.dumps(fields).encode())

@@ -37,8 +37,14 @@ class Home:
         from discovery import announce
 
         try:
-            announce(self._app, self.readings)
+            announce(self._app, self.readings, self._publish)
             self._due = False
         except OSError:
             pass  # the client reports it; again with the next connection
         sys.modules.pop("discovery", None)
+
+    def _publish(self, topic, payload):
+        try:
+            self._app.client.publish(topic, payload, 0, True)
+        except ValueError as e:  # at level 5 a broker may take less
+            self._app.errors["home"] = str(e)
