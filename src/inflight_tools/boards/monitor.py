@@ -19,6 +19,7 @@ from inflight_tools.boards.device.watch import Watch
 from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
 from inflight_tools.boards.settings import settings_given
 from inflight_tools.failure import print_failure, reason
+from inflight_tools.payload import fields_of
 from inflight_tools.visible import visible
 
 _STYLES = {"console": "default", "status": "bold green", "health": "cyan", "monitor": "dim"}
@@ -37,9 +38,8 @@ def flat(fields, above=""):
 def describe(payload):
     """A message in one line."""
     try:
-        fields = json.loads(payload)
-        return " ".join(flat(fields))
-    except (ValueError, AttributeError, RecursionError):
+        return " ".join(flat(fields_of(payload)))
+    except (ValueError, RecursionError):  # flat() may find it too deep as well
         return payload.decode(errors="replace")
 
 

@@ -1,6 +1,5 @@
 """Announces releases to devices, and gives each the parts of the image that it asks for."""
 
-import json
 import queue
 import struct
 import threading
@@ -10,6 +9,7 @@ from paho.mqtt.enums import MQTTErrorCode
 
 from inflight_tools.boards.device.broker import client_of
 from inflight_tools.failure import reason
+from inflight_tools.payload import fields_of
 
 KINDS = ("status", "release", "want")  # topics of a device that are listened to
 _MOST = 64  # chunks for one request
@@ -83,10 +83,8 @@ class Server:
     def _on_message(self, client, userdata, message):
         device, _, kind = message.topic[len(self._broker.root) + 1 :].partition("/")
         try:
-            fields = json.loads(message.payload)
-            if not isinstance(fields, dict):
-                return
-        except (ValueError, RecursionError):
+            fields = fields_of(message.payload)
+        except ValueError:
             return  # not of a device
         if kind == "want":
             self._give(device, fields)

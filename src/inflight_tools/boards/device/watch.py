@@ -1,10 +1,10 @@
 """A device's messages at the broker of its configuration."""
 
-import json
 import threading
 
 from inflight_tools.boards.device.broker import client_of
 from inflight_tools.boards.device.link import DeviceError
+from inflight_tools.payload import fields_of
 
 _ALIVE = ("online", "asleep")  # published by a device; "offline" may be the will of an earlier start
 
@@ -107,9 +107,9 @@ class Births:
     def message(self, device, kind, payload, retained):
         """For Watch(on_message=...)."""
         try:
-            fields = json.loads(payload)
+            fields = fields_of(payload)
             key = int(fields["epoch"]), int(fields["seq"])
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             return  # the will has no number
         if not self._armed:
             self._known.add(key)

@@ -5,13 +5,13 @@
 - No name is used twice.
 """
 
-import json
 import os
 import re
 import time
 from pathlib import Path
 
 from inflight_tools.fleet.lock import take_lock
+from inflight_tools.payload import fields_of
 
 
 class Spool:
@@ -156,10 +156,8 @@ def _whole_lines(path):
             if not raw.endswith(b"\n"):
                 break
             try:
-                fields = json.loads(raw)
+                fields_of(raw)
             except ValueError:
-                break
-            if not isinstance(fields, dict):
                 break
             whole += len(raw)
     return whole
