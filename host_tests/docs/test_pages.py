@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+import subprocess
 
 import pytest
 
@@ -44,6 +45,20 @@ def test_link_targets_exist(page):
             target = (page.parent / path).resolve() if path else page
             assert target.exists(), link
             assert not anchor or anchor in _anchors(target), link
+
+
+def test_no_text_installs_a_strangers_package():
+    """On PyPI, `inflight` is another project: texts name the checkout, or inflight-mqtt."""
+    stranger = r"pipx? +install +([-\w.'\"]+ +)*['\"]?inflight(?!-mqtt)\b"
+    found = subprocess.run(
+        ["git", "grep", "-nIP", stranger, "--", ".", ":!host_tests/docs/test_pages.py"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+    )
+    assert (found.returncode, found.stdout) == (1, "")
+    assert re.search(stranger, "pip install 'inflight[boards]'") and re.search(stranger, "pipx install -q inflight")
+    assert not re.search(stranger, "pip install 'inflight-mqtt[boards]'")
 
 
 # --- tables ---

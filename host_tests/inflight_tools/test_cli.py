@@ -53,7 +53,7 @@ def test_a_group_without_its_packages_says_what_to_install(monkeypatch):
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
     done = run("fleet", "collect", "--landing", "x")
-    assert done.exit_code != 0 and "pip install 'inflight[fleet]'" in str(done.exception)
+    assert done.exit_code != 0 and "in the checkout, pip install '.[fleet]'" in str(done.exception)
     assert run("board", "image", "--help").exit_code == 0
     assert run("release", "--help").exit_code == 0
 

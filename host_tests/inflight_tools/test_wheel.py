@@ -33,7 +33,7 @@ def installed(tmp_path_factory):
     command += ["--no-build-isolation", "--wheel-dir", folder, folder / "source"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = folder.glob("inflight-*.whl")
+    (wheel,) = folder.glob("inflight_mqtt-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "site")
     return folder / "site"
@@ -75,7 +75,7 @@ def test_the_command_starts_and_names_its_groups(installed):
 def test_the_command_without_its_packages_says_what_to_install(installed):
     done = run(installed, "-S", "-m", "inflight_tools", "board", "image")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "pip install 'inflight[boards]'" in done.stderr and "Traceback" not in done.stderr
+    assert "in the checkout, pip install '.[boards]'" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])

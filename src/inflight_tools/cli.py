@@ -3,6 +3,8 @@
 import importlib
 import sys
 
+from inflight_tools.extras import not_installed
+
 _GROUPS = {"board": "boards", "fleet": "fleet"}  # command: the package behind it, and the extra that it needs
 _ALONE = {"update": ("keys", "release", "rollout"), "installer": ("installer",)}  # they need the extra "boards"
 _HELP = """Boards and fleets of Inflight, the MQTT client that never loses a message.
@@ -15,7 +17,7 @@ def main():
     try:
         import typer  # noqa: F401 (whoever has only the client is told what to install)
     except ModuleNotFoundError:
-        sys.exit("inflight: only the client is installed: pip install 'inflight[boards]' or 'inflight[fleet]'")
+        sys.exit("inflight: " + not_installed("the command", "boards", "fleet"))
     build()(prog_name="inflight")
 
 
@@ -42,7 +44,7 @@ def build():
 def _reason(missing, extra):
     if missing == "fcntl":
         return "it needs Linux or macOS"
-    return f"{missing} is not installed: pip install 'inflight[{extra}]'"
+    return not_installed(missing, extra)
 
 
 def _stand_in(app, name, reason):

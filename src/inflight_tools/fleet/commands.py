@@ -16,9 +16,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from inflight_tools.epilog import epilog
+from inflight_tools.extras import not_installed
 from inflight_tools.failure import print_failure, reason
 from inflight_tools.fleet import together
 from inflight_tools.fleet.collect import command
@@ -66,8 +66,7 @@ def _spark(name, master, partitions, conf):
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
     except ImportError:
-        advice = Text("pip install 'inflight[fleet]', or `make setup-pipeline` in a checkout")
-        CONSOLE.print("[bold red]FAILED[/bold red]: Spark or Delta Lake is not installed:", advice, soft_wrap=True)
+        print_failure(CONSOLE, not_installed("Spark or Delta Lake", "fleet") + ", or `make setup-pipeline`")
         raise typer.Exit(1) from None
     from inflight_tools.fleet.delta import WrongTables, advice
     from inflight_tools.fleet.spark.session import session

@@ -2,6 +2,8 @@
 
 import typer
 
+from inflight_tools.extras import not_installed
+
 METRICS = typer.Option(None, help="serve metrics for Prometheus at this port of 127.0.0.1, or at host:port")
 BOTH = typer.Option(
     None, help="serve the collector's metrics as `collect --metrics`, those of the tables at the next port"
@@ -34,7 +36,7 @@ def serve_metrics(place, say, make):
     try:
         from inflight_tools.fleet.monitoring import metrics
     except ImportError:
-        raise OSError("--metrics needs prometheus-client: pip install 'inflight[fleet]'") from None
+        raise OSError("--metrics: " + not_installed("prometheus-client", "fleet")) from None
     source = make(metrics)
     _, host, port = metrics.serve(place, source)
     say(f"metrics at http://{host}:{port}/metrics")

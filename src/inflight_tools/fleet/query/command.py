@@ -5,6 +5,7 @@ import contextlib
 import typer
 from rich.console import Console
 
+from inflight_tools.extras import not_installed
 from inflight_tools.failure import print_failure
 
 
@@ -19,7 +20,7 @@ def querying(*more):
         from inflight_tools.fleet.delta import WrongTables, advice
         from inflight_tools.fleet.query.export import NotWritten
     except ImportError as e:
-        print_failure(console, f"{e.name} is not installed: pip install 'inflight[fleet]'")
+        print_failure(console, not_installed(e.name, "fleet"))
         raise typer.Exit(1) from None
     try:
         yield

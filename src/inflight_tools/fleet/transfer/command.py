@@ -6,6 +6,7 @@ import time
 
 import typer
 
+from inflight_tools.extras import not_installed
 from inflight_tools.failure import print_failure
 from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.monitoring.option import serve_metrics
@@ -38,7 +39,7 @@ def move(make, uri, stopping, say, console, once, every, as_json, metrics):
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        print_failure(console, "pyarrow is not installed: pip install 'inflight[fleet]'")
+        print_failure(console, not_installed("pyarrow", "fleet"))
         raise typer.Exit(1) from None
     try:
         with contextlib.closing(make(Objects(uri))) as side:
