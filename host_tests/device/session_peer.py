@@ -51,9 +51,13 @@ class Peer:
     def __init__(self, device=None, buffer=256, **options):
         self.now = 0
         self.got = []
-        self.notices = []  # what the application is told at level 5
         journal = Journal(device) if device else Journal(RamFlash())
         self.session = self.session_class(journal, bytearray(buffer), self.client_id, **options)
+
+    @property
+    def notices(self):
+        """What the application is to be told."""
+        return self.session.notices
 
     def written(self):
         """All pending bytes."""
@@ -84,9 +88,6 @@ class Peer:
                 if kind == packet.PUBLISH:
                     self.note()
                     s.delivered()
-                elif isinstance(s.completed, Exception):
-                    self.notices.append(s.completed)
-                    s.completed = 0
                 out += self.written()
                 kind = s.next_event(self.now)
         return split(out)

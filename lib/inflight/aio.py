@@ -168,7 +168,7 @@ class AsyncClient(Base):
         # One connection, from its attempt to its end.
         while not self._attempt_due(ticks_ms()):
             await sleep_ms(20)
-            self.session.collect()
+            self._collect(True)
         # Was the one before interrupted?
         if self._transport or self._connect_reported or self._unfinished or self.session.busy:
             super()._recover()
@@ -305,7 +305,7 @@ class AsyncClient(Base):
                 raise OSError(ETIMEDOUT, "no answer")
             await self._waiter.wait(self._transport.file, False)
             if self._waiter.woken:
-                session.collect()
+                self._collect(True)
             return
         session.bytes_received(n, ticks_ms())
         kind = session.next_event(ticks_ms())
@@ -326,6 +326,7 @@ class AsyncClient(Base):
             if session.code:
                 return
             kind = session.next_event(ticks_ms())
+        self._collect(False)
         await sleep_ms(0)  # a broker that never pauses leaves time to the others
 
     def _deliver(self):

@@ -236,12 +236,18 @@ class Base:
         elif error and self._reconnect:  # else it is raised
             self._report(self.on_error, error)
 
-    def _report_complete(self, what):
-        # A Message ID, or at level 5 an exception.
+    def _report_complete(self, mid):
         self.session.completed = 0
-        callback = self.on_error if isinstance(what, Exception) else self.on_complete
-        if callback:
-            self._report(callback, what)
+        if self.on_complete:
+            self._report(self.on_complete, mid)
+
+    def _collect(self, idle):
+        # The end of a step.
+        session = self.session
+        session.collect(idle)
+        notices = session.notices
+        while notices:
+            self._report(self.on_error, notices.pop(0))
 
     # --- connecting again ---
 

@@ -202,7 +202,7 @@ class Client(Base):
             else:
                 sleep_ms(min(ms, 50))
                 idle = True
-            self.session.collect(idle)
+            self._collect(idle)
         except (OSError, ProtocolError, MemoryError) as e:
             self._connection_failed(e)
             if not self._reconnect:

@@ -26,7 +26,6 @@ from .session import Session
 MOST_INFLIGHT = const(64)  # messages to the broker
 BY_DISCONNECT = const(1)  # values of Session5.ending
 BY_CONNECT = const(2)
-NOTICE = const(1)  # what next_event() returns when `completed` is an exception: no packet that a broker sends
 
 REJECTED = const(17)  # indices of Session.count, behind those of counters
 UNHEARD = const(18)
@@ -75,8 +74,7 @@ class Outbound5(Outbound):
 
 class Session5(Session):
     """A Session of level 5. session_expiry: seconds that the broker keeps it without a connection; expiry: what the
-    broker made of that; adopt: the client id is that of the journal, or the broker assigns one. notices: exceptions
-    that the application is to be told of."""
+    broker made of that; adopt: the client id is that of the journal, or the broker assigns one."""
 
     PARTS = (Decoder5, SendBuffer5, Outbound5)
     decoder: Decoder5
@@ -97,7 +95,6 @@ class Session5(Session):
         self.clean_start = False  # what the last CONNECT said
         self.reason = self.response_information = ""  # of the last CONNACK
         self.receive_maximum = 0  # what CONNECT announces
-        self.notices = []
         super().__init__(journal, *args, **options)
         self.count = array("I", bytes(4 * _COUNTERS))
         self.interval = self.keep_alive.interval
@@ -224,14 +221,6 @@ class Session5(Session):
             self.out.send(3)
 
     # --- coming in ---
-
-    def next_event(self, now):
-        """As Session.next_event(). NOTICE: `completed` is an exception for the application."""
-        kind = super().next_event(now)
-        if not kind and self.notices:
-            self.completed = self.notices.pop(0)
-            return NOTICE
-        return kind
 
     def _handle(self, kind):
         if kind == packet.PUBACK:
