@@ -7,7 +7,8 @@ from functools import lru_cache
 from dev.reference.wire import spans
 from host_tests.cutting import GRANULARITIES
 from inflight import Client, Journal
-from inflight.base import OPEN, REQUEST
+from inflight.base import OPEN, OUTSIDE, REQUEST, RUNNING
+from inflight.cpython import locked
 from inflight.journal import DONE, IN, OUT, RELEASED
 from inflight.packet import ProtocolError
 from nor import NorFlash
@@ -116,12 +117,18 @@ class Device(Client):
 
     def poll(self):
         """Writes pending packets and handles received ones, as run_for() does."""
+        self._check_may_run()
         try:
+            self._state |= RUNNING
             self._check_interrupted()
             if self._transport:
                 self._poll(0)
         except (OSError, ProtocolError, MemoryError) as error:
             self._connection_failed(error)
+        finally:
+            self._state &= ~RUNNING
+
+    poll = locked(poll, True, RUNNING | OUTSIDE)
 
     def _connection_failed(self, error):
         if isinstance(error, MemoryError):

@@ -11,6 +11,7 @@ from host_tests.crash.device import Device, HandlerError, aged, mounted
 from host_tests.crash.messages import outgoing
 from host_tests.crash.peer import Peer
 from inflight import OutboxFull, properties
+from inflight.base import INTERRUPTED
 from inflight.counters import DROPPED
 from inflight.packet import ProtocolError
 from inflight.records import HEADER
@@ -327,9 +328,8 @@ class Simulation:
         # What Client._check_interrupted() finds while there is a link.
         device = self.device
         session = device.session
-        return (
-            device._unfinished or session.busy or session.out.ready or session.out.left or device._connected_at is None
-        )
+        flags = (device._state & INTERRUPTED, session.busy, session.out.ready, session.out.left)
+        return any(flags) or device._connected_at is None
 
     def _linked(self):
         return self.device.transport and not self.device.transport.broken

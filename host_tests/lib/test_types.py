@@ -66,7 +66,7 @@ def test_methods_and_their_arguments(name):
 @pytest.mark.parametrize("name", ["Client", "AsyncClient", "_Base"])
 def test_stub_has_every_public_method(name):
     public = [n for n, value in vars(REAL[name]).items() if n[0] != "_" and callable(value)]
-    assert set(public) <= set(methods(name))
+    assert set(public) <= methods(name).keys() | methods("_Base").keys()
 
 
 def test_attributes_of_the_journal():

@@ -3,17 +3,18 @@
 # awaited within a step of the session: a caller that is cancelled leaves packets and journal
 # whole, and what is half written goes on. Messages for `async for` are kept by consumers.
 #
-# An operation that was interrupted (Ctrl-C, no memory, flash that failed) leaves a mark: session.busy, or _unfinished
+# An operation that was interrupted (Ctrl-C, no memory, flash that failed) leaves a mark: session.busy, or _state
 # while bytes or a message change hands. Nothing is written any more then. _recover() replaces the client's tasks,
 # which may wait in the middle of something, and reads the journal anew.
 
 import asyncio
+import sys
 from errno import ECONNABORTED, ECONNRESET, ENOTCONN, ETIMEDOUT
 
 import inflight.counters as counters
 import inflight.packet as packet
 
-from .base import OPEN, POLL, WRITING, Base
+from .base import INTERRUPTED, OPEN, POLL, WRITING, Base
 from .compat import passed, ticks_add, ticks_diff, ticks_ms, unload
 from .errors import OutboxFull
 from .io_waiter import IOWaiter, open_socket, sleep_ms
@@ -140,7 +141,7 @@ class AsyncClient(Base):
             self._waiter.wake()  # nobody waits for a closed socket
             self._transport.close()
             self._transport = None  # last: until then all this is done again after an interrupt
-        self._unfinished = 0
+        self._state = 0
         self._changed.set()
 
     def _check_interrupted(self, error=None):
@@ -170,7 +171,7 @@ class AsyncClient(Base):
             await sleep_ms(20)
             self._collect(True)
         # Was the one before interrupted?
-        if self._transport or self._connect_reported or self._unfinished or self.session.busy:
+        if self._transport or self._connect_reported or self._state & INTERRUPTED or self.session.busy:
             super()._recover()
         self._pending_error = None
         await self._open()
@@ -234,27 +235,27 @@ class AsyncClient(Base):
         # Writes what the socket takes. Returns True if nothing is left, and the buffer is free.
         if self._pending_error:
             raise self._pending_error
-        if self._unfinished:
+        if self._state & INTERRUPTED:
             raise OSError(ECONNABORTED, "an operation was interrupted")
         if not self._transport:
             return True
         session = self.session
         while True:
-            self._unfinished = WRITING
+            self._state = WRITING
             if not self._out_left:
                 self._out_left = session.data_to_send(ticks_ms())
                 self._out_at = session.out.at
                 if not self._out_left:
                     if session.connected and self._consumers and self._consumers.acknowledge():
                         continue
-                    self._unfinished = 0
+                    self._state = 0
                     return True
                 self._restart_write_timer()
             done = self._transport.send(session.out.view, self._out_at, self._out_left) or 0
             self._out_at += done
             self._out_left -= done
             self._written += done
-            self._unfinished = 0
+            self._state = 0
             if not done:
                 return False
             if self._written >= PACE:
@@ -489,3 +490,9 @@ class AsyncClient(Base):
                 raise OSError(ETIMEDOUT, "no answer")
             await self._wait_for_change()
         raise transport and self._error or OSError(ENOTCONN, "not connected")
+
+
+if sys.implementation.name != "micropython":
+    from .cpython import keep_to_one_loop
+
+    keep_to_one_loop(AsyncClient)

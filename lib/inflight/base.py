@@ -15,8 +15,15 @@ OPEN = const(0)  # steps of connecting: open a connection,
 POLL = const(1)  # write and read once,
 REQUEST = const(2)  # something was asked
 
-READING = const(1)  # from the connection until the session has handled them,
+# One thread of control: the bits of a client's `_state`. RUNNING is off again however an operation ends; READING and
+# WRITING stand if it was interrupted (Ctrl-C, no memory). So one that begins finds RUNNING: another one is under way,
+# which has called it (a scheduled function, a handler of signals), and it is refused; else READING or WRITING, or
+# Session.busy: what was interrupted is recovered first.
+READING = const(1)  # bytes from the connection, until the session has handled them
 WRITING = const(2)  # a packet to the connection
+RUNNING = const(4)  # an operation that the application called
+INTERRUPTED = const(3)  # READING and WRITING
+OUTSIDE = const(8)  # that calls a handler or callback, or waits: publish() is accepted, no other operation
 
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -85,8 +92,7 @@ class Base:
     on_error: object
     _handlers: list
     _topic: object
-    _in_callback: bool
-    _unfinished: int
+    _state: int
     _connect_reported: bool
     _last_error: Exception
     _connected_at: int
@@ -139,7 +145,12 @@ class Base:
         """True if message `mid` (what publish() returned) has been neither completed by the broker nor given up
         (when_full, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
         messages at the earliest."""
-        return self.session.outbound.is_pending(mid)
+        self._check_not_running()
+        try:
+            self._state |= RUNNING
+            return self.session.outbound.is_pending(mid)
+        finally:
+            self._state &= ~RUNNING
 
     def counters(self):
         """Everything that happened since the start, a dict."""
@@ -209,22 +220,31 @@ class Base:
         if self.on_connect:
             self._report(self.on_connect, self.session.present)
 
+    def _check_not_running(self):
+        if self._state & RUNNING:
+            raise RuntimeError("the client is busy: this call came within another one, repeat it later")
+
+    def _leave(self):
+        # A callback, or a wait, follows.
+        self._state = self._state & INTERRUPTED | OUTSIDE
+
+    def _return(self, state):
+        # It is over; `state` is what was before.
+        self._state = self._state & INTERRUPTED | state & (RUNNING | OUTSIDE)
+
     def _report(self, callback, value):
         # Whatever a callback raises, the client goes on.
-        inside = self._in_callback
+        state = self._state
         try:
-            try:
-                self._in_callback = True
-                callback(value)
-            except self._failures as e:
-                if callback is self.on_error:
-                    print_exception(e)
-                else:
-                    self._report(self.on_error, e)
-            finally:
-                self._in_callback = inside
-        finally:  # an interrupt may come in the line above
-            self._in_callback = inside
+            self._leave()
+            callback(value)
+        except self._failures as e:
+            if callback is self.on_error:
+                print_exception(e)
+            else:
+                self._report(self.on_error, e)
+        finally:
+            self._return(state)
 
     def _report_end(self, error):
         # A connection or an attempt has ended; error None: because it was asked for.
@@ -264,7 +284,6 @@ class Base:
     def _recover(self, error=None):
         # An operation was interrupted (Ctrl-C, no memory; error None), or the flash failed in it: the connection ends,
         # and what the journal holds is read anew. Raises OSError, also when it is called again.
-        self._in_callback = False
         error = error or OSError(ECONNABORTED, "an operation was interrupted")
         self._drop_connection(error)
         if self.session.busy:

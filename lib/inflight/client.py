@@ -1,10 +1,11 @@
 # The blocking client: a socket around the session.
 
+import sys
 from errno import ECONNABORTED, ENOTCONN, ETIMEDOUT
 
 import inflight.counters as counters
 
-from .base import OPEN, POLL, READING, WRITING, Base
+from .base import INTERRUPTED, OPEN, OUTSIDE, POLL, READING, RUNNING, WRITING, Base
 from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms, unload
 from .errors import OutboxFull
 from .packet import PUBLISH, ProtocolError
@@ -12,7 +13,12 @@ from .transport import Transport
 
 
 class Client(Base):
-    """The blocking client. Base tells its arguments."""
+    """The blocking client. Base tells its arguments.
+
+    It has one thread of control. publish() may be called from elsewhere: on MicroPython from a scheduled function
+    (micropython.schedule, a soft timer), on CPython from any thread, which waits for its turn. It raises RuntimeError,
+    before anything is written, if a call of this client is at work in the same thread. All other methods raise
+    RuntimeError then, and while one of them runs in another thread."""
 
     _transport: Transport
     _waiting_since: "Any"  # type: ignore[name-defined] # noqa: F821  since when an answer is waited for
@@ -23,7 +29,15 @@ class Client(Base):
     def connect(self):
         """Connects now. Subscribe before, so that no message comes without its handler.
         Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again, unless reconnect=False."""
-        self.disconnect()
+        self._check_may_run()
+        try:
+            self._state |= RUNNING
+            self._connect()
+        finally:
+            self._state &= ~RUNNING
+
+    def _connect(self):
+        self._end_connection(False)
         self._keep_connected = True
         self._connected_at = None
         try:
@@ -43,7 +57,12 @@ class Client(Base):
             from .opening import open_socket
 
             try:
-                sock = open_socket(self._host, self._port, self._timeout_ms)
+                state = self._state
+                try:
+                    self._leave()
+                    sock = open_socket(self._host, self._port, self._timeout_ms)
+                finally:
+                    self._return(state)
                 self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
             finally:
                 unload("opening")
@@ -54,11 +73,11 @@ class Client(Base):
             self._transport.close()
             self._transport = None
         self._pending_error = None
-        self._unfinished = 0
+        self._state &= RUNNING | OUTSIDE
         self.session.reset()
 
     def _connection_failed(self, error):
-        if self._in_callback:
+        if self._state & OUTSIDE:
             self._pending_error = error  # the handler's message has to be settled first
             self.session.out.forget()
             return
@@ -68,8 +87,15 @@ class Client(Base):
         """Ends the connection; the broker keeps the session, the journal what is in flight.
         will, level 5: the broker publishes the will, unless the client is back before its delay has passed.
         Raises ValueError."""
-        self._check_not_in_callback()
+        self._check_may_run()
         self._check_will(will)
+        try:
+            self._state |= RUNNING
+            self._end_connection(will)
+        finally:
+            self._state &= ~RUNNING
+
+    def _end_connection(self, will):
         self._keep_connected = False
         self._check_interrupted()
         if self.connected:
@@ -91,27 +117,44 @@ class Client(Base):
 
     # --- moving bytes ---
 
+    def _check_may_run(self):
+        self._check_not_running()
+        if self._state & OUTSIDE:
+            raise ValueError("only publish() can be called while a handler runs or the client waits")
+
     def _check_interrupted(self, error=None):
-        if self._in_callback:
+        if self._state & OUTSIDE:
             return
         if self._pending_error:  # of on_connect: the connection broke there
             self._connection_failed(self._pending_error)
         # Interrupted in the session, while bytes moved, between parts of a packet, or while connecting.
         session = self.session
         connecting = self._transport and self._connected_at is None
-        if self._unfinished or session.busy or session.out.ready or session.out.left or connecting:
+        if self._state & INTERRUPTED or session.busy or session.out.ready or session.out.left or connecting:
             self._recover(error)
 
     def _flush(self):
         session = self.session
-        if self._unfinished & WRITING:
+        if self._state & WRITING:
             raise OSError(ECONNABORTED, "interrupted within a packet")
-        self._unfinished |= WRITING
+        self._state |= WRITING
         n = session.data_to_send(ticks_ms())
         while n:
             self._transport.write(session.out.view, session.out.at, n)
             n = session.data_to_send(ticks_ms())
-        self._unfinished &= READING
+        self._state &= ~WRITING
+
+    def _wait(self, ms):
+        # For something to read, or until an attempt to connect is due.
+        state = self._state
+        try:
+            self._leave()
+            if self._transport:
+                self._transport.wait(ms)
+            else:
+                sleep_ms(ms)
+        finally:
+            self._return(state)
 
     def _poll(self, ms):
         # Writes what is due, waits up to `ms` for something to read, and handles it. Returns False if nothing came.
@@ -120,15 +163,17 @@ class Client(Base):
             raise self._pending_error
         self._flush()
         decoder = session.decoder
-        self._unfinished = READING
+        self._state |= READING
         n = self._transport.receive(decoder.view, decoder.space)
         if not n and ms > 0:
-            self._unfinished = 0
-            self._transport.wait(min(ms, session.tick))
-            self._unfinished = READING
+            self._state &= ~READING
+            self._wait(min(ms, session.tick))
+            if self._pending_error:
+                raise self._pending_error
+            self._state |= READING
             n = self._transport.receive(decoder.view, decoder.space)
         if not n:
-            self._unfinished = 0
+            self._state &= ~READING
             if session.keep_alive.overdue(ticks_ms()):
                 raise OSError(ETIMEDOUT, "no answer")
             return False
@@ -145,22 +190,20 @@ class Client(Base):
             if session.code:
                 break
             kind = session.next_event(ticks_ms())
-        self._unfinished = 0
+        self._state &= ~READING
         return True
 
     def _deliver(self):
         if self.session.deliver:
             start = ticks_ms()
+            if not self._message:
+                self._load_dispatching()
+            state = self._state
             try:
-                try:
-                    self._in_callback = True
-                    if not self._message:
-                        self._load_dispatching()
-                    self._dispatch(self)
-                finally:
-                    self._in_callback = False
-            finally:  # an interrupt may come in the line above
-                self._in_callback = False
+                self._leave()
+                self._dispatch(self)
+            finally:
+                self._return(state)
             self._waiting_since = ticks_add(
                 self._waiting_since, ticks_diff(ticks_ms(), start)
             )  # that was not the broker's time
@@ -174,19 +217,19 @@ class Client(Base):
             raise OSError(ETIMEDOUT, "no answer")
         self._poll(left)
 
-    def _check_not_in_callback(self):
-        if self._in_callback:
-            raise ValueError("inside a handler only publish() can be called")
-
     def run_for(self, ms):
         """Keeps the connection for `ms` (less than 6 days): acknowledgements, redelivery, keep alive, handlers, and
         connecting again. Never raises for the sake of the link; with reconnect=False it raises what ended the
         connection that connect() made, and OSError without one."""
-        self._check_not_in_callback()
-        end = ticks_add(ticks_ms(), ms)
-        while ms > 0:
-            self._run_step(ms)
-            ms = ticks_diff(end, ticks_ms())
+        self._check_may_run()
+        try:
+            self._state |= RUNNING
+            end = ticks_add(ticks_ms(), ms)
+            while ms > 0:
+                self._run_step(ms)
+                ms = ticks_diff(end, ticks_ms())
+        finally:
+            self._state &= ~RUNNING
 
     def _run_step(self, ms):
         if not self._reconnect and not self.connected:
@@ -197,10 +240,10 @@ class Client(Base):
             if self.session.connected:
                 idle = not self._poll(ms)
             elif self._reconnect and self._keep_connected and self._attempt_due(ticks_ms()):
-                self.connect()
+                self._connect()
                 return
             else:
-                sleep_ms(min(ms, 50))
+                self._wait(min(ms, 50))
                 idle = True
             self._collect(idle)
         except (OSError, ProtocolError, MemoryError) as e:
@@ -211,16 +254,20 @@ class Client(Base):
     def drain(self, ms, mid=0):
         """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
         if the broker has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile."""
-        self._check_not_in_callback()
-        end = ticks_add(ticks_ms(), ms)
-        dropped = self.session.count[counters.DROPPED]
-        while self.is_pending(mid) if mid else self.pending:
-            left = ticks_diff(end, ticks_ms())
-            if left <= 0:
-                return False
-            self._run_step(left)
-        self.session.commit()
-        return self.session.count[counters.DROPPED] == dropped
+        self._check_may_run()
+        try:
+            self._state |= RUNNING
+            end = ticks_add(ticks_ms(), ms)
+            dropped = self.session.count[counters.DROPPED]
+            while self.session.outbound.is_pending(mid) if mid else self.pending:
+                left = ticks_diff(end, ticks_ms())
+                if left <= 0:
+                    return False
+                self._run_step(left)
+            self.session.commit()
+            return self.session.count[counters.DROPPED] == dropped
+        finally:
+            self._state &= ~RUNNING
 
     # --- what an application asks for ---
 
@@ -228,51 +275,63 @@ class Client(Base):
         """Publishes payload (str or bytes-like). QoS 1 and 2: durable when this returns, sent now
         or after the next reconnection. Returns the Message ID; 0 at QoS 0 or when dropped.
         properties: what properties.properties() made; levels 3 and 4 send the message without them.
-        Raises ValueError; OutboxFull; OSError at QoS 0 without a connection, or if flash fails.
+        Raises ValueError; OutboxFull; OSError at QoS 0 without a connection, or if flash fails; RuntimeError.
         [MQTT-4.3.1-1, 4.3.2-1, 4.3.3-1]"""
         session = self.session
-        if topic is self._topic and qos == 0 and not (retain or self._unfinished or session.busy):
-            n = session.out.repeat(payload, properties)
-            if n:
-                self._write_repeated(n)
+        if topic is self._topic and qos == 0 and not (retain or self._state or session.busy):
+            if self._publish_repeated(topic, payload, properties):
                 return 0
-        self._check_interrupted()
-        self._check(topic, qos, properties)
-        if payload.__class__ is not bytes:
-            payload = self._encode_payload(payload)
-        if not qos:
-            return self._publish_now(payload, retain)
+        self._check_not_running()
         try:
-            mid = session.publish(session.out.name, payload, qos, retain)
-        except OutboxFull:
-            mid = self._publish_when_free(topic, payload, qos, retain, properties)
-        except OSError as e:
-            # The flash failed: once more, when the journal has looked at it. Within a handler its message comes first.
-            self._check_interrupted(e)
-            self._check(topic, qos, properties)  # on_disconnect may have published
-            mid = session.publish(session.out.name, payload, qos, retain)
-        if session.connected and not self._pending_error:
+            self._state |= RUNNING
+            self._check_interrupted()
+            self._check(topic, qos, properties)
+            if payload.__class__ is not bytes:
+                payload = self._encode_payload(payload)
+            if not qos:
+                return self._publish_now(payload, retain)
             try:
-                self._flush()
-                if session.outbound.queued and not self._in_callback:
-                    self._poll(0)  # a full window opens when its acknowledgements are read
-            except (OSError, ProtocolError, MemoryError) as e:  # the message is accepted all the same
-                self._connection_failed(e)
-        return mid
+                mid = session.publish(session.out.name, payload, qos, retain)
+            except OutboxFull:
+                mid = self._publish_when_free(topic, payload, qos, retain, properties)
+            except OSError as e:
+                # The flash failed: once more, when the journal has looked at it. Within a handler its message comes
+                # first.
+                self._check_interrupted(e)
+                self._check(topic, qos, properties)  # on_disconnect may have published
+                mid = session.publish(session.out.name, payload, qos, retain)
+            if session.connected and not self._pending_error:
+                try:
+                    self._flush()
+                    if session.outbound.queued and not self._state & OUTSIDE:
+                        self._poll(0)  # a full window opens when its acknowledgements are read
+                except (OSError, ProtocolError, MemoryError) as e:  # the message is accepted all the same
+                    self._connection_failed(e)
+            return mid
+        finally:
+            self._state &= ~RUNNING
 
-    def _write_repeated(self, n):
+    def _publish_repeated(self, topic, payload, properties):
         # A message of QoS 0 to the same topic as the last one, of the same length: nothing else waits to be written.
-        buf = self.session.out.buf
-        self._unfinished = WRITING
+        # Returns False if it is another one.
+        out = self.session.out
+        self._state = RUNNING | WRITING
         try:
-            done = self._transport.stream.write(buf, 0, n) or 0
-            if done != n:
-                self._transport.write(buf, done, n - done)
-        except OSError as e:
-            self._connection_failed(e)
+            # The topic once more: a scheduled function may have published before the line above.
+            n = out.repeat(payload, properties) if topic is self._topic else 0
+            if n:
+                buf = out.buf
+                done = self._transport.stream.write(buf, 0, n) or 0
+                if done != n:
+                    self._transport.write(buf, done, n - done)
+                self.session.count[counters.SENT] += 1
+        except BaseException as e:
+            self._state = WRITING
+            if isinstance(e, OSError):
+                self._connection_failed(e)
             raise
-        self.session.count[counters.SENT] += 1
-        self._unfinished = 0
+        self._state = 0
+        return n
 
     def _publish_now(self, payload, retain):
         if not self.connected or self._pending_error:
@@ -294,7 +353,7 @@ class Client(Base):
             try:
                 return self.session.publish(self.session.out.name, payload, qos, retain)
             except OutboxFull:
-                if self._in_callback or not self.connected or ticks_diff(end, ticks_ms()) <= 0:
+                if self._state & OUTSIDE or not self.connected or ticks_diff(end, ticks_ms()) <= 0:
                     raise
             try:
                 self._poll(100)
@@ -306,38 +365,50 @@ class Client(Base):
         what matches; with stream also payloads longer than the buffer, piece by piece.
         Returns the granted QoS (of several: a list), 128 where the broker refused; None while
         offline: then connect() subscribes. Raises ValueError, OSError. [MQTT-3.8]"""
-        self._check_not_in_callback()
-        self._check_interrupted()
-        patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
-        if not self.connected:
-            return None
-        self.session.subscribe(patterns, qos_list)
-        self._wait_for_answer()
-        granted = self._granted(patterns, self._handlers)
-        return granted[0] if isinstance(filters, (str, bytes)) else granted
+        self._check_may_run()
+        try:
+            self._state |= RUNNING
+            self._check_interrupted()
+            patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
+            if not self.connected:
+                return None
+            self.session.subscribe(patterns, qos_list)
+            self._wait_for_answer()
+            granted = self._granted(patterns, self._handlers)
+            return granted[0] if isinstance(filters, (str, bytes)) else granted
+        finally:
+            self._state &= ~RUNNING
 
     def unsubscribe(self, *filters):
         """Gives up filters; messages on their way may still come. Raises ValueError; OSError
         without a connection. [MQTT-3.10]"""
-        self._check_not_in_callback()
+        self._check_may_run()
         from .subscribing import encode_filters, remove_handler
 
-        patterns = encode_filters(self, filters)
-        self._check_connected()
-        for pattern in patterns:
-            remove_handler(self, pattern)
-        self.session.subscribe(patterns, None)
-        self._wait_for_answer()
+        try:
+            self._state |= RUNNING
+            patterns = encode_filters(self, filters)
+            self._check_connected()
+            for pattern in patterns:
+                remove_handler(self, pattern)
+            self.session.subscribe(patterns, None)
+            self._wait_for_answer()
+        finally:
+            self._state &= ~RUNNING
         unload("filters", "subscribing")
 
     def ping(self):
         """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""
-        self._check_not_in_callback()
-        self._check_connected()
-        start = ticks_ms()
-        self.session.keep_alive.requested = True
-        self._wait_for_answer(True)
-        return ticks_diff(ticks_ms(), start)
+        self._check_may_run()
+        try:
+            self._state |= RUNNING
+            self._check_connected()
+            start = ticks_ms()
+            self.session.keep_alive.requested = True
+            self._wait_for_answer(True)
+            return ticks_diff(ticks_ms(), start)
+        finally:
+            self._state &= ~RUNNING
 
     def _check_connected(self):
         self._check_interrupted()
@@ -354,3 +425,9 @@ class Client(Base):
         except (OSError, ProtocolError) as e:
             self._connection_failed(e)
             raise
+
+
+if sys.implementation.name != "micropython":
+    from .cpython import share_among_threads
+
+    share_among_threads(Client, RUNNING, OUTSIDE)

@@ -24,8 +24,7 @@ def start(client, level_5, arguments):
     client._transport = None
     client._pending_error = None  # ends the connection, after what goes on: a handler, or another task
     client._message = None  # what handlers get: see dispatching
-    client._in_callback = False  # a handler or callback runs
-    client._unfinished = 0  # bytes are on their way, which an interrupt loses: READING, WRITING
+    client._state = 0  # see base
     client._connect_reported = False  # on_connect() told of the connection
     client._last_error = None  # the error that ended the last connection, or attempt
     client._attempts = 0

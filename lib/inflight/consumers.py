@@ -18,7 +18,7 @@ from errno import ENOBUFS
 
 import inflight.counters as counters
 
-from .base import READING, WRITING
+from .base import READING
 from .compat import const, ticks_ms
 from .dispatching import has_handler
 from .inbox import Inbox, Received
@@ -168,11 +168,11 @@ class Consumers:
     async def _take(self, consumer):
         client = self._client
         while not client._closed:
-            client._unfinished |= READING
+            client._state |= READING
             message = self._inbox.take(self._make)
             if message and message.qos:
                 self._in_use.append([message.mid, message.qos << 1, consumer, client._transport, self._active_at])
-            client._unfinished &= WRITING
+            client._state &= ~READING
             if message:
                 return message
             if self._skipped:

@@ -2,12 +2,16 @@
 
 import asyncio
 import errno
+import functools
 import select
 import socket
 import ssl
 import sys
+import threading
 import time
 import traceback
+
+_SHARED = ("connect", "disconnect", "drain", "ping", "subscribe", "unsubscribe")  # calls of both clients
 
 _PERIOD = 1 << 30
 
@@ -144,3 +148,91 @@ class poller:
         if self._events == select.POLLOUT:
             self._poll.register(self._file, select.POLLIN if self._file.starved else select.POLLOUT)
         return self._poll.poll(ms)
+
+
+def locked(method, runs, within):
+    """`method` of a Client as a call that has the client's lock. runs: it runs the client, which one thread at a time
+    does. within: the bits of its state that are off between calls."""
+
+    @functools.wraps(method)
+    def call(self, *args, **kwargs):
+        with self._lock:
+            depth = self._depth
+            runner = self._runner
+            me = threading.get_ident()
+            if not depth:
+                self._state &= ~within  # a signal came before they were off
+            elif runs and runner != me:
+                text = "%s(): another thread runs this client: from here only publish() can be called"
+                raise RuntimeError(text % method.__name__)
+            try:
+                self._depth = depth + 1
+                if runs:
+                    self._runner = me
+                return method(self, *args, **kwargs)
+            finally:
+                self._depth = depth
+                self._runner = runner
+                if runs and self._away:  # a signal came before it was back
+                    self._lock.acquire()
+                    self._away = False
+
+    return call
+
+
+def share_among_threads(client_class, running, outside):
+    """publish() and is_pending() of a Client may be called from any thread. Each call has the lock, but while the one
+    that runs the client calls back or waits. Everything else is refused while another thread runs it. running,
+    outside: the bits of its state, as base has them."""
+    make = client_class.__init__
+    leave = client_class._leave
+    come_back = client_class._return
+
+    @functools.wraps(make)
+    def __init__(self, *args, **kwargs):
+        self._lock = threading.RLock()
+        self._depth = 0  # calls under way, one within the other
+        self._runner = None  # the thread of the one that runs the client,
+        self._away = False  # which has left the lock to others meanwhile
+        make(self, *args, **kwargs)
+
+    def _leave(self):
+        away = self._state & running and self._runner == threading.get_ident()
+        leave(self)
+        if away:
+            self._away = True
+            self._lock.release()
+
+    def _return(self, state):
+        if state & running and self._runner == threading.get_ident():
+            self._lock.acquire()
+            self._away = False
+        come_back(self, state)
+
+    client_class.__init__ = __init__
+    client_class._leave = _leave
+    client_class._return = _return
+    for name in _SHARED + ("publish", "is_pending", "run_for"):
+        runs = name not in ("publish", "is_pending")
+        setattr(client_class, name, locked(getattr(client_class, name), runs, running | outside))
+
+
+def keep_to_one_loop(client_class):
+    """The coroutines of an AsyncClient are refused in another event loop while its own is running."""
+
+    def checked(method):
+        @functools.wraps(method)
+        async def call(self, *args, **kwargs):
+            loop = asyncio.get_running_loop()
+            if self._loop is not loop:
+                if self._loop and self._loop.is_running():
+                    text = "%s(): this client runs in another event loop: asyncio.run_coroutine_threadsafe() goes there"
+                    raise RuntimeError(text % method.__name__)
+                self._loop = loop
+            return await method(self, *args, **kwargs)
+
+        return call
+
+    client_class._loop = None
+    for name in _SHARED + ("publish",):
+        setattr(client_class, name, checked(getattr(client_class, name)))
