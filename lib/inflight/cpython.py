@@ -162,7 +162,7 @@ def locked(method, runs, within):
             me = threading.get_ident()
             if not depth:
                 self._state &= ~within  # a signal came before they were off
-            elif runs and runner != me:
+            elif runs and runner not in (None, me):
                 text = "%s(): another thread runs this client: from here only publish() can be called"
                 raise RuntimeError(text % method.__name__)
             try:

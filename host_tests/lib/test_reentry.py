@@ -1,0 +1,284 @@
+"""One thread of control: calls of a client that come within other calls of it, from scheduled functions, handlers of
+signals, and threads. Each is accepted or refused before anything is written; what is accepted is delivered."""
+
+import asyncio
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from dev.runtimes import runtime
+from host_tests.broker import PATIENCE_S, Automatic
+from host_tests.processes import running
+from inflight import AsyncClient, Client, Journal, RamFlash
+
+SCRIPT = Path(__file__).parent / "device_scripts" / "scheduled.py"
+
+
+@pytest.fixture
+def automatic():
+    with Automatic() as broker:
+        yield broker
+
+
+def check_delivered(broker, flash, accepted):
+    """Each (payload, qos) of `accepted` arrived, those of QoS 2 once, and flash holds nothing any more."""
+    arrived = broker.payloads()
+    assert sorted(p for p, _ in accepted if p not in arrived) == []
+    assert [p for p, qos in accepted if qos == 2 and arrived.count(p) != 1] == []
+    journal = Journal(flash)
+    assert (journal.live, journal.damaged) == (0, 0)
+
+
+# --- the same thread ---
+
+
+class Within:
+    """Calls `call` at line `k` of lib/inflight that runs from now on, as a handler of signals could. left: lines until
+    then."""
+
+    def __init__(self, k, call=None):
+        self.left, self._call_back = k, call
+
+    def __enter__(self):
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _call(self, frame, event, arg):
+        return self._line if "/lib/inflight/" in frame.f_code.co_filename else None
+
+    def _line(self, frame, event, arg):
+        if event == "line":
+            self.left -= 1
+            if self.left == -1 and self._call_back:
+                sys.settrace(None)
+                self._call_back()
+        return self._line
+
+
+def play(client, broker, accepted):
+    """Offline, online, received, and repeated messages."""
+
+    def publish(payload, qos):
+        client.publish("t", payload, qos)
+        accepted.append((payload, qos))
+
+    publish(b"offline", 1)
+    client.connect()
+    for k in range(3):
+        publish(b"a%d" % k, k)
+    publish(b"same-topic-1", 0)
+    publish(b"same-topic-2", 0)
+    broker.give("in", b"in", 2)
+    client.run_for(1)
+    assert client.drain(PATIENCE_S * 1000)
+
+
+def played(k, qos):
+    """The script, with a publish() within line k. Returns how many lines there are, and what became of that call."""
+    flash = RamFlash()
+    accepted = []
+    became = []
+
+    def nested():
+        try:
+            client.publish("nested", b"nested", qos)
+            became.append("accepted")
+            accepted.append((b"nested", qos))
+        except RuntimeError:
+            became.append("refused")
+        except OSError:  # of QoS 0
+            assert not qos and not client.connected
+            became.append("offline")
+
+    with Automatic() as broker:
+        client = Client(
+            "127.0.0.1", "dev", Journal(flash), port=broker.port, timeout_ms=PATIENCE_S * 1000, backoff_ms=(0, 0)
+        )
+        client.subscribe("in", 2, lambda message: None)
+        with Within(k, nested) as lines:
+            play(client, broker, accepted)
+        assert client.drain(PATIENCE_S * 1000)
+        end = client.publish("t", b"end", 1)
+        assert client.drain(PATIENCE_S * 1000, end)
+        if client.counters()["outages"]:  # a stranger connected to this port
+            accepted = [(payload, level) for payload, level in accepted if level]
+        check_delivered(broker, flash, accepted)
+    return k - lines.left, became
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("quick_crc")
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_publish_within_any_line(qos):
+    """[MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT-4.6.0-1]"""
+    total, _ = played(1 << 60, qos)
+    became = []
+    for k in range(1, total, max(1, total // 150)):
+        try:
+            became += played(k, qos)[1]
+        except (AssertionError, OSError, AttributeError) as error:
+            raise AssertionError(f"at line {k} of {total}: {error!r}") from error
+    assert {"accepted", "refused"} <= set(became)
+
+
+@pytest.mark.parametrize("name", ["connect", "disconnect", "drain", "ping", "run_for", "subscribe", "is_pending"])
+def test_other_calls_within_a_call(automatic, make, name):
+    """They are refused, and the call around them goes on."""
+    arguments = {"drain": (0,), "run_for": (1,), "subscribe": ("t",), "is_pending": (1,)}.get(name, ())
+    client = make(automatic.port)
+    refused = []
+
+    class Flash(RamFlash):
+        def program(self, *args):
+            if not refused:
+                with pytest.raises(RuntimeError) as told:
+                    getattr(client, name)(*arguments)
+                refused.append(str(told.value))
+            super().program(*args)
+
+    client.connect()
+    client.session.journal._write = Flash.program.__get__(client.session.journal._dev, Flash)
+    client.session.journal._dev.__class__ = Flash
+    client.publish("t", b"x", 1)
+    assert "busy" in refused[0]
+    assert client.drain(PATIENCE_S * 1000)
+    assert automatic.payloads() == [b"x"]
+
+
+@pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
+def test_a_scheduled_function_publishes(automatic, tmp_path, name):
+    """While the main program publishes, and runs the client; then a restart."""
+    found = runtime(name)
+    if found.reason:
+        pytest.skip(f"{found.name} is unavailable: {found.reason}")
+    journal = tmp_path / "journal"
+    with running(found, SCRIPT, automatic.port, journal, "accept", heap="600k") as process:
+        *accepted, busy = process.communicate(timeout=4 * PATIENCE_S)[0].splitlines()
+    assert process.returncode == 0 and busy == "busy" and len(accepted) == 240
+    with running(found, SCRIPT, automatic.port, journal, "deliver", heap="600k") as process:
+        assert process.communicate(timeout=4 * PATIENCE_S)[0] == "delivered\n"
+    arrived = automatic.payloads()
+    assert sorted(set(accepted) - {p.decode() for p in arrived}) == []
+    assert automatic.failure is None
+
+
+# --- threads ---
+
+
+def test_publish_from_any_thread(automatic, make):
+    """Three threads and the main program publish, while that runs the client and connects anew."""
+    client = make(automatic.port, RamFlash(16, 4096), timeout_ms=PATIENCE_S * 1000)
+    accepted = [[] for _ in range(4)]
+    errors = []
+
+    def publish(who, k):
+        qos = 1 + k % 2
+        client.publish("t/%d" % who, b"%d-%d" % (who, k), qos)
+        accepted[who].append((b"%d-%d" % (who, k), qos))
+
+    def work(who):
+        try:
+            for k in range(60):
+                publish(who, k)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(who,)) for who in range(3)]
+    for thread in threads:
+        thread.start()
+    for k in range(60):
+        publish(3, k)
+        client.run_for(2)
+        if k % 20 == 10:
+            client.disconnect()
+            client.connect_soon()
+    for thread in threads:
+        while thread.is_alive():
+            client.run_for(5)
+        thread.join()
+    assert client.drain(PATIENCE_S * 1000)
+    assert errors == []
+    check_delivered(automatic, client.session.journal._dev, sum(accepted, []))
+    arrived = automatic.payloads()
+    for own in accepted:  # [MQTT-4.6.0-1]
+        first = [arrived.index(payload) for payload, _ in own]
+        assert first == sorted(first)
+
+
+def test_publish_while_another_thread_waits(automatic, make):
+    """It is accepted and sent at once: run_for() needs no step for that."""
+    client = make(automatic.port)
+    client.connect()
+    waits = threading.Event()
+    done = threading.Event()
+    wait = client._transport.wait
+
+    def noted(ms):
+        waits.set()
+        wait(ms)
+
+    client._transport.wait = noted
+
+    def run():
+        while not done.is_set():
+            client.run_for(50)
+
+    runner = threading.Thread(target=run)
+    runner.start()
+    assert waits.wait(PATIENCE_S)
+    mid = client.publish("t", b"x", 1)
+    with pytest.raises(RuntimeError, match="another thread runs this client"):
+        client.subscribe("t")
+    while client.is_pending(mid):
+        pass
+    done.set()
+    runner.join(PATIENCE_S)
+    assert automatic.payloads() == [b"x"]
+    client.ping()  # nobody else runs the client any more
+
+
+def test_a_handler_that_waits_for_a_thread_that_publishes(automatic, make):
+    """The handler holds up the client, not the other thread."""
+    client = make(automatic.port)
+
+    def handle(message):
+        thread = threading.Thread(target=client.publish, args=("t", b"from a thread", 1))
+        thread.start()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+        handled.append(message.payload)
+
+    handled = []
+    client.subscribe("in", 1, handle)
+    client.connect()
+    automatic.give("in", b"x", 1)
+    while not handled:
+        client.run_for(5)
+    assert client.drain(PATIENCE_S * 1000)
+    assert automatic.payloads() == [b"from a thread"] and client.errors == []
+
+
+def test_an_asyncio_client_and_another_thread(automatic):
+    """Its calls are for its own loop, and say how others get there."""
+
+    async def main():
+        client = AsyncClient("127.0.0.1", "dev", Journal(RamFlash()), port=automatic.port)
+        async with client:
+            await client.connect()
+            loop = asyncio.get_running_loop()
+
+            def elsewhere():
+                with pytest.raises(RuntimeError, match="run_coroutine_threadsafe"):
+                    asyncio.run(client.publish("t", b"refused", 1))
+                return asyncio.run_coroutine_threadsafe(client.publish("t", b"x", 1), loop).result(PATIENCE_S)
+
+            assert await asyncio.to_thread(elsewhere) == 1
+            assert await client.drain(PATIENCE_S * 1000)
+
+    asyncio.run(main())
+    assert automatic.payloads() == [b"x"]
