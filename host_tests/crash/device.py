@@ -117,9 +117,8 @@ class Device(Client):
 
     def poll(self):
         """Writes pending packets and handles received ones, as run_for() does."""
-        self._check_may_run()
+        self._begin(RUNNING | OUTSIDE)
         try:
-            self._state |= RUNNING
             self._check_interrupted()
             if self._transport:
                 self._poll(0)

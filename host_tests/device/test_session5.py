@@ -468,7 +468,7 @@ def test_nobody_listens():
     peer.publish(b"y", 2)
     peer.sent()
     eq(brief(peer.feed(wire.puback(1, 0x10) + wire.pubrec(2, 0x10) + wire.pubcomp(2))), [(PUBREL, 2, False)])
-    eq((peer.count("unheard"), peer.count("completed"), peer.notices), (2, 2, []))
+    eq((peer.count("unheard"), peer.count("completed"), peer.notices), (2, 2, ()))
 
 
 def test_quota_exceeded():
@@ -480,7 +480,7 @@ def test_quota_exceeded():
         peer.publish(b"%d" % k, 1 + k % 2)
     peer.sent()
     eq(peer.feed(wire.puback(1, 0x97) + wire.pubrec(2, 0x93)), [])
-    eq((peer.count("held"), peer.notices), (2, []))
+    eq((peer.count("held"), peer.notices), (2, ()))
     for pause in (1000, 2000, 4000):
         peer.now += pause - 1
         eq(peer.sent(), [])

@@ -145,9 +145,8 @@ class Base:
         """True if message `mid` (what publish() returned) has been neither completed by the broker nor given up
         (when_full, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
         messages at the earliest."""
-        self._check_not_running()
+        self._begin(RUNNING)
         try:
-            self._state |= RUNNING
             return self.session.outbound.is_pending(mid)
         finally:
             self._state &= ~RUNNING
@@ -220,9 +219,13 @@ class Base:
         if self.on_connect:
             self._report(self.on_connect, self.session.present)
 
-    def _check_not_running(self):
-        if self._state & RUNNING:
+    def _begin(self, bits):
+        # An operation begins, if none of these bits stands: `try` follows, and sets RUNNING off.
+        if self._state & bits & RUNNING:
             raise RuntimeError("the client is busy: this call came within another one, repeat it later")
+        if self._state & bits:
+            raise ValueError("only publish() can be called while a handler runs or the client waits")
+        self._state |= RUNNING
 
     def _leave(self):
         # A callback, or a wait, follows.
@@ -265,9 +268,10 @@ class Base:
         # The end of a step.
         session = self.session
         session.collect(idle)
-        notices = session.notices
-        while notices:
-            self._report(self.on_error, notices.pop(0))
+        while session.notices:
+            notice = session.notices[0]
+            session.notices = session.notices[1:]
+            self._report(self.on_error, notice)
 
     # --- connecting again ---
 

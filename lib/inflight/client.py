@@ -29,9 +29,8 @@ class Client(Base):
     def connect(self):
         """Connects now. Subscribe before, so that no message comes without its handler.
         Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again, unless reconnect=False."""
-        self._check_may_run()
+        self._begin(RUNNING | OUTSIDE)
         try:
-            self._state |= RUNNING
             self._connect()
         finally:
             self._state &= ~RUNNING
@@ -87,10 +86,9 @@ class Client(Base):
         """Ends the connection; the broker keeps the session, the journal what is in flight.
         will, level 5: the broker publishes the will, unless the client is back before its delay has passed.
         Raises ValueError."""
-        self._check_may_run()
         self._check_will(will)
+        self._begin(RUNNING | OUTSIDE)
         try:
-            self._state |= RUNNING
             self._end_connection(will)
         finally:
             self._state &= ~RUNNING
@@ -116,11 +114,6 @@ class Client(Base):
         self._next_attempt = ticks_ms()
 
     # --- moving bytes ---
-
-    def _check_may_run(self):
-        self._check_not_running()
-        if self._state & OUTSIDE:
-            raise ValueError("only publish() can be called while a handler runs or the client waits")
 
     def _check_interrupted(self, error=None):
         if self._state & OUTSIDE:
@@ -163,17 +156,17 @@ class Client(Base):
             raise self._pending_error
         self._flush()
         decoder = session.decoder
-        self._state |= READING
+        self._state = RUNNING | READING
         n = self._transport.receive(decoder.view, decoder.space)
         if not n and ms > 0:
-            self._state &= ~READING
+            self._state = RUNNING
             self._wait(min(ms, session.tick))
             if self._pending_error:
                 raise self._pending_error
-            self._state |= READING
+            self._state = RUNNING | READING
             n = self._transport.receive(decoder.view, decoder.space)
         if not n:
-            self._state &= ~READING
+            self._state = RUNNING
             if session.keep_alive.overdue(ticks_ms()):
                 raise OSError(ETIMEDOUT, "no answer")
             return False
@@ -190,7 +183,7 @@ class Client(Base):
             if session.code:
                 break
             kind = session.next_event(ticks_ms())
-        self._state &= ~READING
+        self._state = RUNNING
         return True
 
     def _deliver(self):
@@ -221,9 +214,8 @@ class Client(Base):
         """Keeps the connection for `ms` (less than 6 days): acknowledgements, redelivery, keep alive, handlers, and
         connecting again. Never raises for the sake of the link; with reconnect=False it raises what ended the
         connection that connect() made, and OSError without one."""
-        self._check_may_run()
+        self._begin(RUNNING | OUTSIDE)
         try:
-            self._state |= RUNNING
             end = ticks_add(ticks_ms(), ms)
             while ms > 0:
                 self._run_step(ms)
@@ -254,9 +246,8 @@ class Client(Base):
     def drain(self, ms, mid=0):
         """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
         if the broker has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile."""
-        self._check_may_run()
+        self._begin(RUNNING | OUTSIDE)
         try:
-            self._state |= RUNNING
             end = ticks_add(ticks_ms(), ms)
             dropped = self.session.count[counters.DROPPED]
             while self.session.outbound.is_pending(mid) if mid else self.pending:
@@ -281,9 +272,8 @@ class Client(Base):
         if topic is self._topic and qos == 0 and not (retain or self._state or session.busy):
             if self._publish_repeated(topic, payload, properties):
                 return 0
-        self._check_not_running()
+        self._begin(RUNNING)
         try:
-            self._state |= RUNNING
             self._check_interrupted()
             self._check(topic, qos, properties)
             if payload.__class__ is not bytes:
@@ -365,9 +355,8 @@ class Client(Base):
         what matches; with stream also payloads longer than the buffer, piece by piece.
         Returns the granted QoS (of several: a list), 128 where the broker refused; None while
         offline: then connect() subscribes. Raises ValueError, OSError. [MQTT-3.8]"""
-        self._check_may_run()
+        self._begin(RUNNING | OUTSIDE)
         try:
-            self._state |= RUNNING
             self._check_interrupted()
             patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
             if not self.connected:
@@ -382,11 +371,10 @@ class Client(Base):
     def unsubscribe(self, *filters):
         """Gives up filters; messages on their way may still come. Raises ValueError; OSError
         without a connection. [MQTT-3.10]"""
-        self._check_may_run()
         from .subscribing import encode_filters, remove_handler
 
+        self._begin(RUNNING | OUTSIDE)
         try:
-            self._state |= RUNNING
             patterns = encode_filters(self, filters)
             self._check_connected()
             for pattern in patterns:
@@ -399,9 +387,8 @@ class Client(Base):
 
     def ping(self):
         """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""
-        self._check_may_run()
+        self._begin(RUNNING | OUTSIDE)
         try:
-            self._state |= RUNNING
             self._check_connected()
             start = ticks_ms()
             self.session.keep_alive.requested = True

@@ -238,7 +238,7 @@ def _apply(session, found):
     out.limit(found.get(MAXIMUM_SIZE, out.maximum), found.get(MAXIMUM_QOS, 2), found.get(RETAIN_AVAILABLE, 1) == 1)
     if not out.maximum_qos:
         quota = 0  # what has to arrive waits for another broker
-        session.notices.append(OSError(EOPNOTSUPP, "the broker takes QoS 0 only"))
+        session.notices += (OSError(EOPNOTSUPP, "the broker takes QoS 0 only"),)
     session.quota = session.outbound.quota = quota
     session.old_received = session.inbound.rows if session.inbound else 0
     if session.aliases:

@@ -91,7 +91,7 @@ def _tell(session, counter, code, mid, seq, reason=""):
     session.count[counters.DROPPED] += 1
     session.count[counter] += 1
     if len(session.notices) < MOST_INFLIGHT:
-        session.notices.append(PublishRefused(code, mid, seq, reason))
+        session.notices += (PublishRefused(code, mid, seq, reason),)
 
 
 def _hold(session):
@@ -111,4 +111,4 @@ def lowered(session):
     session.count[LOWERED] += 1
     if not session.told_lowered:
         session.told_lowered = True
-        session.notices.append(OSError(EOPNOTSUPP, "the broker takes no QoS 2, or nothing retained"))
+        session.notices += (OSError(EOPNOTSUPP, "the broker takes no QoS 2, or nothing retained"),)

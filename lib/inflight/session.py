@@ -52,6 +52,7 @@ _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of Foreign
 class Session:
     """One session of one client with one broker. session_start.start() tells its arguments."""
 
+    notices = ()  # exceptions that the application is to be told of; its reader removes them
     # Methods of receiving.
     _handle_publish: "Any"  # type: ignore[name-defined] # noqa: F821
     acknowledge: "Any"  # type: ignore[name-defined] # noqa: F821

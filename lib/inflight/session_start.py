@@ -41,7 +41,6 @@ def start(
     session.deliver = False  # the application is owed the piece that next_event() returned
     session.redelivered = False  # it may have had that message before, when power was cut
     session.completed = 0  # Message ID that next_event() completed last; its reader sets it back
-    session.notices = []  # exceptions that the application is to be told of; its reader removes them
     session.ended = ()  # those that the last CONNACK completed
     session.client_id = client_id
     session._retry = retry_ms

@@ -31,6 +31,8 @@ def test_constants_become_numbers_in_other_modules_too():
 def test_docstrings_and_code_for_cpython_are_removed():
     found = library_with(mine='def f():\n    """Text."""\n')
     assert found["mine"] == "def f():\n    pass\n"
+    text = "if sys.implementation.name != 'micropython':\n    from inflight.cpython import x\nelse:\n    x = 1\n"
+    assert library_with(mine=text)["mine"] == "x = 1\n"
     assert "cpython" not in found["inflight/core"]
 
 

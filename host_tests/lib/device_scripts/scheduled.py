@@ -1,6 +1,6 @@
-"""`scheduled.py PORT JOURNAL accept|deliver`: a program whose main part publishes and runs the client, while a scheduled
-function publishes too, wherever the interpreter lets it. Prints each accepted payload; "busy" if some were refused.
-"deliver": a restart; prints "delivered" when the journal is empty."""
+"""`scheduled.py PORT JOURNAL accept|deliver`: a program whose main part publishes and runs the client, while a function
+that is scheduled publishes too, wherever the interpreter lets it. Prints each accepted payload; "busy" if some were
+refused. "deliver": a restart; prints "delivered" when the journal is empty."""
 
 import sys
 

@@ -62,6 +62,7 @@ _RESIDENT = (
 # MicroPython's own modules that a file may replace. Only what is imported often, or by each start.
 _BUILT_IN = ("array", "binascii", "errno", "hashlib", "json", "os", "random", "select", "socket", "struct", "time")
 _ON_MICROPYTHON = "sys.implementation.name == 'micropython'"
+_ON_CPYTHON = "sys.implementation.name != 'micropython'"
 
 
 def shrink(sources, public=None, used=()):
@@ -136,7 +137,8 @@ class _Trim(ast.NodeTransformer):
 
     def visit_If(self, node):
         self.generic_visit(node)
-        return node.body if ast.unparse(node.test) == _ON_MICROPYTHON else node
+        test = ast.unparse(node.test)
+        return node.body if test == _ON_MICROPYTHON else node.orelse if test == _ON_CPYTHON else node
 
 
 class _BuiltIn(ast.NodeTransformer):
