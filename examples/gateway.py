@@ -22,10 +22,12 @@ client = Client("broker.example", "gateway-1", Journal(flash))
 while True:
     client.run_for(10)
     while poll.poll(0):
-        words = inputs.recv(512).decode().split()
-        if len(words) == 2:
-            try:
-                client.publish("house/" + words[0], words[1], 1)
-                print("kept", words[0], words[1])
-            except OutboxFull:
-                print("the journal is full:", words[0], "was not kept")
+        datagram = inputs.recv(512)
+        try:
+            name, value = datagram.decode().split()
+            client.publish("house/" + name, value, 1)
+            print("kept", name, value)
+        except OutboxFull:
+            print("the journal is full:", name, "was not kept")
+        except ValueError as e:  # anybody can send anything: no UTF-8, not two words, no topic name
+            print("not kept:", datagram, e)

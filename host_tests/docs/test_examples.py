@@ -98,6 +98,8 @@ def test_gateway(runtime, tmp_path):
         text = TEXTS["gateway"].replace("5005", str(port))
         with running(runtime, tmp_path, broker, text) as (_, output):
             assert broker.wait_for(lambda: broker.sessions), output
-            device.sendto(b"cellar 12.5", ("127.0.0.1", port))
+            odd = (b"\xff\xfe\x01 x", b"", b"one", b"one two three", b"+ 1", b"a\0b 1", b"\x1b[2J 1", bytes(512))
+            for datagram in (*odd, b"cellar 12.5"):
+                device.sendto(datagram, ("127.0.0.1", port))
             assert broker.wait_for(lambda: broker.arrived), output
     assert [(p.topic, p.payload, p.qos) for p in broker.arrived] == [("house/cellar", b"12.5", 1)]
