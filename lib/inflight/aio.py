@@ -472,7 +472,7 @@ class AsyncClient(Base):
     async def _request(self, patterns, qos_list, handlers):
         # The request of a caller that was cancelled may still be under way.
         await self._wait_until(lambda: self.session.request is None)
-        self.session.subscribe(patterns, qos_list)
+        self.session.subscribe(patterns, qos_list, handlers[0][7] if handlers else 0)
         self._requested = qos_list and (patterns, handlers)
         await self._wait_until(lambda: self.session.request is None)
 

@@ -35,6 +35,7 @@ MAXIMUM_QOS = const(0x24)
 RETAIN_AVAILABLE = const(0x25)
 USER = const(0x26)
 MAXIMUM_SIZE = const(0x27)
+IDENTIFIERS_AVAILABLE = const(0x29)
 
 _NO_ALIAS = const(0x94)
 
@@ -204,6 +205,10 @@ class Cursor:
     def number(self):
         """The number that was found; not for a variable byte integer."""
         return int.from_bytes(self._buf[self.at : self.at + self.n], "big")
+
+    def identifier(self):
+        """The Subscription Identifier that was found."""
+        return self._variable(self.at, self._end)
 
     def data(self):
         """The binary data, or the text, that was found: bytes."""

@@ -9,6 +9,7 @@ _NEVER = const(-0x10000000)
 _PLACES = b"\x00\x00\x08\x00\x20\x20\x20\x20\x00\x20\x00\x20\x00\x00\x40\x80"  # by type, as cursor has them
 _NO_SUBSCRIBERS = const(0x10)
 _NOT_FOUND = const(0x92)
+_SUBSCRIPTION = const(0x0B)  # the property
 
 
 class Decoder5(Decoder):
@@ -57,7 +58,17 @@ class Decoder5(Decoder):
         self.block = i
         if i < end and not self.buf[i]:
             return i + 1
+        if where == IN_PUBLISH and self.identifier(i, end):
+            return i + 5
         return self._load_cursor().check(i, end, where)
+
+    def identifier(self, i, end):
+        """The Subscription Identifier of three bytes, as our SUBSCRIBEs have it, if that is the only property of the
+        block at buf[i]; else 0. Many messages have no other one, and need no Cursor."""
+        buf = self.buf
+        if end - i < 5 or buf[i] != 4 or buf[i + 1] != _SUBSCRIPTION or not buf[i + 2] & buf[i + 3] & 0x80:
+            return 0
+        return buf[i + 2] & 0x7F | (buf[i + 3] & 0x7F) << 7 | buf[i + 4] << 14 if 0 < buf[i + 4] < 0x80 else 0
 
     def _load_cursor(self):
         if not self.cursor:

@@ -11,6 +11,8 @@ class Message:
     qos, retain, dup; mid: its Message ID, 0 at QoS 0; redelivered: power was cut while an earlier handler ran (QoS 2);
     offset, size: where this piece stands in the payload, 0 and its length for whole messages."""
 
+    subscriptions = None  # at level 5 the identifiers of the subscriptions that it came for, up to a 0
+
     def __init__(self, session):
         self._session = session
         self.name = None  # the topic if it is known: a filter without wildcards has no other
@@ -72,28 +74,38 @@ def message_of(client):
 
 
 def has_handler(client):
-    """True if the message that was received is for a handler of its own."""
+    """True if the message that was received is for handlers of its own, which are marked then: those of the
+    subscriptions that it names, if the client knows one of them, else all whose filter matches."""
+    if not client._message:
+        client._load_dispatching()
+    named = client._message.subscriptions
+    return (named and _mark(client, named) or _mark(client, None)) > 1
+
+
+def _mark(client, named):
+    # Marks one handler for each subscribe() that has a filter that matches. Returns 2 if there is one, 1 if all of
+    # these subscriptions have none, 0 if there is no subscription.
     d = client.session.decoder
+    end = d.topic + d.topic_len
+    found = last = 0
     for h in client._handlers:
-        if h[2] and matches(h[6], d.buf, d.topic, d.topic + d.topic_len):
-            return True
-    return False
+        h[8] = False
+        if h[7] != last and (not named or h[7] in named) and matches(h[6], d.buf, d.topic, end):
+            last = h[7]
+            h[8] = h[2] is not None
+            found = 2 if h[8] else found or 1
+    return found
 
 
 def dispatch(client):
-    """Hands the message that was received to every handler whose filter matches."""
-    d = client.session.decoder
-    end = d.topic + d.topic_len
-    found = False
-    for h in client._handlers:
-        if h[2] and matches(h[6], d.buf, d.topic, end):
-            found = True
-            _call(client, h[2], h[3], h[5])
-    if found:
-        return
-    if client._on_message:
+    """Hands the message that was received to its handlers."""
+    if has_handler(client):
+        for h in client._handlers:
+            if h[8]:
+                _call(client, h[2], h[3], h[5])
+    elif client._on_message:
         _call(client, client._on_message, False, None)
-    elif not d.offset:
+    elif not client.session.decoder.offset:
         client.session.count[counters.UNHANDLED] += 1
 
 

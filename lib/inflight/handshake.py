@@ -27,11 +27,11 @@ def _subscribe(client, handler):
     session = client.session
     filters = [handler[0]]
     try:
-        check(session, filters)
+        check(session, filters, handler[7])
     except ValueError as e:
         client._report(client.on_error, e)
         return
-    session.subscribe(filters, [handler[1]])
+    session.subscribe(filters, [handler[1]], handler[7])
     yield REQUEST
     while session.request is not None:
         yield POLL

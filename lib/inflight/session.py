@@ -240,13 +240,13 @@ class Session:
         self.count[counters.ACCEPTED] += 1
         return mid
 
-    def subscribe(self, filters, qos):
+    def subscribe(self, filters, qos, identifier=0):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. next_event()
-        returns the SUBACK or UNSUBACK. One request at a time."""
+        returns the SUBACK or UNSUBACK. One request at a time. identifier: level 5 has it in the SUBSCRIBE, if not 0."""
         self._begin()
         from .subscribing import request
 
-        request(self, filters, qos)
+        request(self, filters, qos, identifier)
         self.busy = False
 
     def disconnect(self, code=0):
