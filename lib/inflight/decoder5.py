@@ -6,7 +6,7 @@ from .errors5 import ERROR, MALFORMED, ProtocolError5
 from .packet import CONNACK, LONGEST, PUBLISH, PUBREC, SUBACK, UNSUBACK, Decoder, ProtocolError
 
 _NEVER = const(-0x10000000)
-_PLACES = b"\x00\x00\x08\x00\x20\x20\x20\x20\x00\x20\x00\x20\x00\x00\x40\x80"  # by type, as cursor has them
+PLACES = b"\x00\x00\x08\x00\x20\x20\x20\x20\x00\x20\x00\x20\x00\x00\x40\x80"  # by type, as cursor has them
 _NO_SUBSCRIBERS = const(0x10)
 _NOT_FOUND = const(0x92)
 _SUBSCRIPTION = const(0x0B)  # the property
@@ -29,6 +29,7 @@ class Decoder5(Decoder):
         super().reset()
         self.code = self.block = 0
         self._block_due = False  # the properties of a long message are to be read next
+        self.shorter = None  # what long5 has done to a packet longer than the buffer
 
     def next(self):
         try:
@@ -36,12 +37,11 @@ class Decoder5(Decoder):
         except ProtocolError5:
             raise
         except ProtocolError as e:
-            from .leaving5 import too_long
+            from .long5 import too_long
 
             kind = too_long(self, e)
             if not kind:
                 self._aim()
-            return kind
         if kind and kind != PUBLISH:
             self.code = self.block = 0
             if self.at < self.start:
@@ -87,7 +87,7 @@ class Decoder5(Decoder):
         i = self.at
         end = self.start
         if kind == SUBACK or kind == UNSUBACK:
-            i = self._check(i, end, _PLACES[kind])
+            i = self._check(i, end, PLACES[kind])
             self.at = i
             self.n = end - i
             if self.n:
@@ -99,7 +99,7 @@ class Decoder5(Decoder):
             self.code = self.buf[i]
             i += 1
             if i < end:
-                i = self._check(i, end, _PLACES[kind])
+                i = self._check(i, end, PLACES[kind])
         if i != end:
             raise ProtocolError5("type %d of another length" % kind, MALFORMED)
         if PUBLISH < kind < SUBACK and not self._is_allowed(kind):

@@ -2,7 +2,10 @@
 
 import inflight.counters as counters
 
+from .compat import const
+
 _WILDCARDS = b"+#"
+_NO_MEMORY = const(3)  # how often a message comes again for which there was no memory
 
 
 class Message:
@@ -16,17 +19,28 @@ class Message:
     def __init__(self, session):
         self._session = session
         self.name = None  # the topic if it is known: a filter without wildcards has no other
+        self.no_memory = False  # for its topic or payload
+        self.failed = 0  # handlers raised: so often is it to come again
+        self.again = self.again_mid = 0  # how often a message has come again so, and its Message ID
 
     @property
     def topic(self):
         """The topic name, a str: a new one, unless the filter says it all."""
         d = self._session.decoder
-        return self.name or str(d.buf[d.topic : d.topic + d.topic_len], "utf-8")
+        try:
+            return self.name or str(d.buf[d.topic : d.topic + d.topic_len], "utf-8")
+        except MemoryError:
+            self.no_memory = True
+            raise
 
     @property
     def payload(self):
         """The payload (or this piece of it), new bytes."""
-        return bytes(self.view)
+        try:
+            return bytes(self.view)
+        except MemoryError:
+            self.no_memory = True
+            raise
 
     @property
     def view(self):
@@ -76,6 +90,8 @@ def message_of(client):
 def has_handler(client):
     """True if the message that was received is for handlers of its own, which are marked then: those of the
     subscriptions that it names, if the client knows one of them, else all whose filter matches."""
+    if not client.session.decoder.topic_len:
+        return False
     if not client._message:
         client._load_dispatching()
     named = client._message.subscriptions
@@ -99,14 +115,24 @@ def _mark(client, named):
 
 def dispatch(client):
     """Hands the message that was received to its handlers."""
-    if has_handler(client):
+    d = client.session.decoder
+    if not d.topic_len:
+        from .undelivered import topic_too_long
+
+        topic_too_long(client)
+    elif has_handler(client):
         for h in client._handlers:
             if h[8]:
                 _call(client, h[2], h[3], h[5])
     elif client._on_message:
         _call(client, client._on_message, False, None)
-    elif not client.session.decoder.offset:
+    elif not d.offset:
         client.session.count[counters.UNHANDLED] += 1
+    message = client._message
+    if message.failed or message.again:
+        from .undelivered import handled
+
+        handled(client)
 
 
 def _call(client, handler, stream, name):
@@ -115,15 +141,19 @@ def _call(client, handler, stream, name):
         if not d.offset:
             client.session.count[counters.TOO_LONG] += 1
         return
-    client._message.name = name
+    message = client._message
+    message.name = name
+    message.no_memory = False
     try:
-        result = handler(client._message)
+        result = handler(message)
         if hasattr(result, "send"):
             result.close()
             raise TypeError("a handler is a plain function: nobody runs the coroutine that it returned")
     except client._failures as e:
         client.session.count[counters.HANDLER_ERRORS] += 1
         client._report(client.on_error, e)
+        if d.flags & 6:
+            message.failed = max(message.failed, client._max_redeliveries, _NO_MEMORY if message.no_memory else 0)
 
 
 def matches(pattern, buf, i, end):
