@@ -77,11 +77,10 @@ def test_disconnect(broker, make):
         b.send(disconnect(0x9C, block(*USER, (0x1C, "there"), (0x1F, "x" * 1000))))
         b.expect_close()
 
-    with broker.play(script):
-        with pytest.raises(Disconnected) as caught:
-            client.connect()
-            while True:
-                client.run_for(100)
+    with broker.play(script), pytest.raises(Disconnected) as caught:
+        client.connect()
+        while True:
+            client.run_for(100)
     assert (caught.value.code, caught.value.reason, caught.value.reference) == (0x9C, "", "there")
 
 

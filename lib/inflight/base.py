@@ -277,6 +277,7 @@ class Base:
     def _drop_connection(self, error):
         if self._transport and isinstance(error, ProtocolError):  # once, also when connect() has told of it
             self.session.count[counters.PROTOCOL_ERRORS] += 1
+            self._connected_at = None  # however long it lasted, the next pause is longer
         if self.connected:
             self.session.connection_lost(self, error)
         self._close()

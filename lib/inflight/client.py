@@ -311,7 +311,7 @@ class Client(Base):
         patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
         if not self.connected:
             return None
-        self.session.subscribe(patterns, qos_list, self._handlers[-1][7])
+        self.session.subscribe(patterns, qos_list)
         self._wait_for_answer()
         granted = self._granted(patterns, self._handlers)
         return granted[0] if isinstance(filters, (str, bytes)) else granted

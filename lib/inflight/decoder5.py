@@ -123,10 +123,14 @@ class Decoder5(Decoder):
             from .long5 import publish_long
 
             return publish_long(self, i, n)
+        begin = self.start
         kind = super()._publish(i, n)
         if kind:
-            behind = self._check(self.at, self.start, IN_PUBLISH)
-            self.n = self.size = self.start - behind
+            end = self.start
+            self.start = begin  # until its properties are known to be in order
+            behind = self._check(self.at, end, IN_PUBLISH)
+            self.start = end
+            self.n = self.size = end - behind
             self.at = behind
         return kind
 

@@ -11,8 +11,8 @@ _NO_MEMORY = const(3)  # how often a message comes again for which there was no 
 class Message:
     """What a handler gets: one object, valid until the handler returns.
 
-    qos, retain, dup; mid: its Message ID, 0 at QoS 0; redelivered: power was cut while an earlier handler ran (QoS 2);
-    offset, size: where this piece stands in the payload, 0 and its length for whole messages."""
+    qos, retain, dup; mid: its Message ID, 0 at QoS 0; redelivered: power was cut while an earlier handler ran, or it
+    raised (QoS 2); offset, size: where this piece stands in the payload, 0 and its length for whole messages."""
 
     subscriptions = None  # at level 5 the identifiers of the subscriptions that it came for, up to a 0
 

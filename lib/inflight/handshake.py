@@ -31,7 +31,8 @@ def _subscribe(client, handler):
     except ValueError as e:
         client._report(client.on_error, e)
         return
-    session.subscribe(filters, [handler[1]], handler[7])
+    session.identifier = handler[7]
+    session.subscribe(filters, [handler[1]])
     yield REQUEST
     while session.request is not None:
         yield POLL

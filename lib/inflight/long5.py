@@ -1,8 +1,8 @@
 # Packets longer than the receive buffer, at level 5. Loaded with the first one.
 #
 # A PUBLISH comes in pieces; its topic and its properties stand whole in front of them. If those take the whole buffer,
-# and for any other packet that is longer, the properties that nobody needs are left out while they come. What remains is
-# a shorter packet, in the same place:
+# and for any other packet that is longer, the properties that nobody needs are left out while they come. What remains
+# is a shorter packet, in the same place:
 #
 #   fixed header ... length of the properties | properties that are kept | what has come behind them
 #                                             at                         kept                       d.end

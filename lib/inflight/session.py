@@ -66,6 +66,7 @@ class Session:
     code: int
     tick: int
     when_full: str
+    identifier: int
     record: SessionRecord
     outbound: Outbound
     _retry: int
@@ -142,6 +143,7 @@ class Session:
         else:
             self.foreign = None
         self.clean = False
+        self.closing = None  # called to end the connection, when its time has come: see malformed
         self._ack_due = 0  # the acknowledgement that is due: type, DUP of a PUBREL, Message ID
         self.request = self.request_qos = None  # filters asked for
         self.request_mid = 0
@@ -197,6 +199,8 @@ class Session:
         its use (one at most). After an operation that was interrupted recover() comes first. Raises OSError."""
         if self.busy:
             return
+        if self.closing:
+            self.closing(self)
         self.busy = True
         if self.journal:
             if idle:
@@ -240,13 +244,13 @@ class Session:
         self.count[counters.ACCEPTED] += 1
         return mid
 
-    def subscribe(self, filters, qos, identifier=0):
+    def subscribe(self, filters, qos):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. next_event()
-        returns the SUBACK or UNSUBACK. One request at a time. identifier: level 5 has it in the SUBSCRIBE, if not 0."""
+        returns the SUBACK or UNSUBACK. One request at a time. `identifier` is its Subscription Identifier at level 5."""
         self._begin()
         from .subscribing import request
 
-        request(self, filters, qos, identifier)
+        request(self, filters, qos)
         self.busy = False
 
     def disconnect(self, code=0):
@@ -361,6 +365,7 @@ class Session:
         Raises, and the connection is to be closed: ProtocolError [MQTT-4.8.0-1]; OSError if flash fails;
         ENOBUFS if more QoS 2 messages are in flight than it takes, of which no CONNECT can tell the broker."""
         self._begin()
+        kind = 0
         try:
             kind = self.decoder.next()
             if kind:
@@ -368,9 +373,11 @@ class Session:
                 if self.connected == (kind == packet.CONNACK) and kind <= packet.DISCONNECT:
                     raise packet.ProtocolError("type %d out of place" % kind)
                 self._handle(kind)
-        except packet.ProtocolError:  # what was noted stands
+        except packet.ProtocolError as e:  # what was noted stands
             self.busy = False
-            raise
+            from .malformed import skip
+
+            kind = skip(self, e, kind)
         except OutboxFull:
             self.busy = False
             raise OSError(ENOBUFS, "more QoS 2 messages in flight than receive_maximum or the journal allows")

@@ -32,7 +32,7 @@ def add_handlers(client, handlers):
     while _FIRST + number in taken:
         number = (number + 1) % _NUMBERS
     for h in handlers:
-        h[7] = _FIRST + number
+        h[7] = client.session.identifier = _FIRST + number
     return patterns, [h[1] for h in handlers]
 
 
@@ -80,14 +80,14 @@ def _properties(session, identifier):
     return bytes((4, _SUBSCRIPTION, identifier & 0x7F | 0x80, identifier >> 7 & 0x7F | 0x80, identifier >> 14))
 
 
-def request(session, filters, qos, identifier):
+def request(session, filters, qos):
     """Session.subscribe()."""
     session.request_mid = session.outbound.last_mid = session.outbound.free_mid(0)
     if qos and any(q & 2 for q in qos):
         session.expect_qos_2()
     session.request = filters
     session.request_qos = qos
-    session.request_properties = _properties(session, identifier)
+    session.request_properties = _properties(session, qos and getattr(session, "identifier", 0))
     session.request_due = True
     session.request_dup = 0
 
