@@ -1,14 +1,14 @@
-# A PUBLISH that breaks the protocol, and that the broker sends on each connection: it may not be acknowledged, and ends
-# the connection [MQTT-4.8.0-1] before messages to the broker could get through. So from the second one on that a session
-# meets, it is skipped if its length is in order; messages that wait leave and are acknowledged, and then the connection
-# ends. Loaded with the first one.
+# A PUBLISH that breaks the protocol, and that the broker sends on each connection, since it may not be acknowledged: it
+# would end each connection [MQTT-4.8.0-1] before messages to the broker get through. So from the second one on that a
+# session meets, it is skipped if its length is in order. Messages that wait leave and are acknowledged, and then the
+# connection ends. Loaded with the first one.
 
 from .packet import PUBLISH
 
 
 def skip(session, error, kind):
-    """The session met `error`, the decoder if kind is 0. Raises it, unless that is a PUBLISH to be skipped; else returns
-    what Decoder.next() does."""
+    """The session met `error`, the decoder if kind is 0. Raises it, unless that is a PUBLISH to be skipped: then it
+    returns what Decoder.next() does."""
     d = session.decoder
     again = getattr(session, "malformed", False)  # a PUBLISH was malformed before
     left = _bytes_left(d) if session.connected and not kind else 0

@@ -79,7 +79,7 @@ class Message5(Fields, Message):
         return self._session.decoder.properties(IN_PUBLISH)
 
     @property
-    def subscriptions(self):
+    def subscriptions(self):  # type: ignore[override]
         # [MQTT5-3.3.4-3] [MQTT5-3.3.4-4]
         d = self._session.decoder
         found = self._subscriptions

@@ -246,7 +246,7 @@ class Session:
 
     def subscribe(self, filters, qos):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. next_event()
-        returns the SUBACK or UNSUBACK. One request at a time. `identifier` is its Subscription Identifier at level 5."""
+        returns the SUBACK or UNSUBACK. One request at a time. Level 5: `identifier` is its Subscription Identifier."""
         self._begin()
         from .subscribing import request
 
