@@ -5,7 +5,7 @@ import sys
 from dev.reference import wire
 from dev.reference.properties import block
 from harness import EMULATED, SkipTest, eq, raises
-from inflight.decoder5 import Decoder5
+from inflight.decoder5 import PLACES, Decoder5
 from inflight.packet import (
     CONNACK,
     DISCONNECT,
@@ -180,39 +180,94 @@ def test_longer_than_the_buffer():
                         eq(found[-2:], 2 * [[PUBLISH, qos << 1, b"a/b", qos and 7, payload, len(payload)]])
 
 
-def test_disconnect_longer_than_the_buffer():
-    """Its reason code counts; nothing behind it does. Any other packet that long is too large."""
-    for n in (20, 200, 20_000):
-        for code in (0, 0x87, 0x95):
-            data = wire.disconnect(code, block((0x1F, "x" * n)))
-            for part in (1, 2, 3, 64, 1 << 20):
-                d = Decoder5(bytearray(64))
-                i = kind = 0
-                while not kind:
-                    k = min(part, d.space, len(data) - i)
-                    d.view[:k] = data[i : i + k]
-                    d.bytes_received(k)
-                    i += k
-                    kind = d.next()
-                eq((kind, d.code, d.block > 0), (DISCONNECT, code, n == 20))
+LONG = (0x26, ("n" * 250, "v" * 250))
+
+
+def test_packets_longer_than_the_buffer():
+    """User properties, and texts of more than a quarter of the buffer, are left out while they come; a short reason of
+    a failure, and what is needed, stay. The next packet is what it is."""
+    many = [LONG, (0x26, ("", "")), LONG]
+    reason = (0x1F, "why")
+    texts = [(0x1F, "x" * 20_000), (0x1C, "x" * 20_000)]
+    for data, wanted, kept in (
+        (wire.connack(1, 0, block(*many, (0x12, "id"), reason, (0x22, 9), *many)), [CONNACK, 0, 0], b"\x12\x22"),
+        (wire.connack(0, 0x87, block(reason, *many)), [CONNACK, 0, 0x87], b"\x1f"),
+        (wire.puback(5, 0x87, block(*many, reason)), [PUBACK, 5, 0x87], b"\x1f"),
+        (wire.pubrel(5, 0, 0x92, block(*texts[:1])), [PUBREL, 5, 0x92], b""),
+        (wire.suback(5, 1, 2, properties=block(*many)), [SUBACK, 5, b"\x01\x02"], b""),
+        (wire.unsuback(5, 0x11, properties=block(*texts[:1])), [UNSUBACK, 5, b"\x11"], b""),
+        (wire.disconnect(0x8E, block(*texts, *many)), [DISCONNECT, 0, 0x8E], b""),
+        (wire.disconnect(0x9D, block((0x1C, "there"), *many)), [DISCONNECT, 0, 0x9D], b"\x1c"),
+        (wire.auth(0x18, block((0x15, "method"), reason, *many, (0x16, b"data"))), [15, 0, 0x18], b"\x15\x16"),
+    ):
+        for lead in (b"", wire.pingresp(), wire.puback(7)):
+            for most in (1, 7, 1 << 20):
+                found = events(lead + data + wire.puback(9), 64, most)
+                eq(found[-2:], [wanted, [PUBACK, 9, 0]])
+        d = Decoder5(bytearray(64))
+        i = kind = 0
+        while not kind:
+            k = min(d.space, len(data) - i)
+            d.view[:k] = data[i : i + k]
+            d.bytes_received(k)
+            i += k
+            kind = d.next()
+        kinds = []
+        if d.block:
+            cursor = d.properties(PLACES[kind])
+            found = cursor.next()
+            while found:
+                kinds.append(found)
+                found = cursor.next()
+        eq(bytes(kinds), kept)
+
+
+def test_packets_that_stay_longer_than_the_buffer():
+    """[MQTT5-4.13.1-1] What is needed of them does not fit; or they are not what they ought to be."""
     for data in (
-        wire.puback(1, 0x87, block((0x1F, "x" * 200))),
-        wire.connack(0, 0, block((0x1F, "x" * 200))),
+        wire.connack(0, 0, block((0x12, "i" * 200))),
+        wire.auth(0x18, block((0x15, "m"), (0x16, bytes(200)))),
         wire.suback(1, *bytes(200), properties=b"\0"),
     ):
         refused(data, 0x95, 64)
-    for data in (b"\xe0\xff\xff\xff\xff\x01", b"\x10\xff\x01", b"\xe1\x00", b"\xd0\xff\x01"):
-        refused(data, MALFORMED, 64)
+    for data in (
+        b"\x10\xff\x01",
+        b"\xe1\x50",
+        b"\xd0\xff\x01",
+        b"\x40\x80\x01\0\1\0\xff\xff\xff\xff",
+        b"\x40\x80\x01\0\1\0\xfd\0",  # not the shortest
+        b"\x40\x80\x01\0\1\0\x7d",  # longer than the packet
+        b"\x40\x80\x01\0\1\0\x7c\x26\0\1a\1\0",  # a text that is longer than the properties
+        b"\x40\x80\x01\0\1\0\x7c\x1f\0\xf0",
+        b"\x40\x80\x01\0\1\0\x05" + block((0x26, ("", "")))[1:] + bytes(119),  # more behind them
+    ):
+        raises(ProtocolError, events, data, 64)
+    refused(wire.puback(1, 0, block((0x21, 9), LONG)), ERROR, 64)
 
 
 def test_properties_longer_than_the_buffer():
-    """The message is acknowledged like one whose topic is too long, and its topic is none."""
-    for properties, topic in ((block((0x26, ("n", "v" * 200))), "a"), (b"\0", "t" * 200), (USER, "t" * 60)):
+    """The message comes without its user properties. If its topic or its other properties are too long, it is read to
+    its end, and its topic is none."""
+    for properties, topic, kept in (
+        (block((0x26, ("n", "v" * 200))), "a", b"a"),
+        (block((0x26, ("n", "v" * 200)), (0x03, "c" * 60)), "t" * 40, b"t" * 40),
+        (USER, "t" * 60, b"t" * 60),
+        (b"\0", "t" * 110, b"t" * 110),
+        (b"\0", "t" * 200, b""),
+        (block((0x03, "c" * 60)), "t" * 60, b""),
+        (block((0x03, "c" * 200)), "t", b""),
+        (block((0x0B, 300), (0x26, ("n", "v" * 200)), (0x0B, 70_000)), "t" * 108, b"t" * 108),
+        (block((0x0B, 300), (0x26, ("n", "v" * 200)), (0x0B, 70_000)), "t" * 115, b""),
+    ):
         for qos in range(3):
-            data = wire.publish(topic, b"p" * 300, qos, qos and 9, 0, 0, properties)
-            for most in (1, 7, 1 << 20):
-                found = events(wire.pingresp() + data + wire.puback(3), 128, most)
-                eq([found[1][:4], found[2]], [[PUBLISH, qos << 1, b"", qos and 9], [PUBACK, 3, 0]])
+            for payload in (b"", b"p", b"p" * 300):
+                data = wire.publish(topic, payload, qos, qos and 9, 0, 0, properties)
+                if len(data) <= 128:
+                    continue
+                for most in (1, 7, 1 << 20):
+                    found = events(wire.pingresp() + data + wire.puback(3), 128, most)
+                    eq([found[1][:4], found[2]], [[PUBLISH, qos << 1, kept, qos and 9], [PUBACK, 3, 0]])
+                    assert not kept or found[1][4:] == [payload, len(payload)]
 
 
 def test_the_first_message_is_longer_than_the_buffer():

@@ -629,7 +629,7 @@ def test_requests_that_are_too_long(broker, make5):
 
     def script(b):
         b.welcome(0, ((0x27, 20),))
-        b.grant(filters=[("b" * 12, 1)])
+        b.grant(filters=[("b" * 8, 1)])
         b.answer_ping()
         b.goodbye()
 
@@ -637,8 +637,8 @@ def test_requests_that_are_too_long(broker, make5):
         client.connect()
         assert [type(e) for e in client.errors] == [ValueError]
         with pytest.raises(ValueError, match="the broker takes 20"):
-            client.subscribe("b" * 13, 1, print)
-        assert client.subscribe("b" * 12, 1, print) == 1
+            client.subscribe("b" * 9, 1, print)
+        assert client.subscribe("b" * 8, 1, print) == 1
         with pytest.raises(ValueError, match="the broker takes 20"):
             client.unsubscribe("b" * 14)
         client.ping()

@@ -142,6 +142,7 @@ class _Base:
         retry_ms: int | None = None,
         backoff_ms: tuple[int, int] = (1_000, 60_000),
         reconnect: bool = True,
+        max_redeliveries: int = 0,
         on_message: _Handler | None = None,
         on_connect: Callable[[bool], None] | None = None,
         on_disconnect: Callable[[BaseException | None], None] | None = None,

@@ -474,6 +474,8 @@ class AsyncClient(Base):
     async def _request(self, patterns, qos_list, handlers):
         # The request of a caller that was cancelled may still be under way.
         await self._wait_until(lambda: self.session.request is None)
+        if handlers:
+            self.session.identifier = handlers[0][7]
         self.session.subscribe(patterns, qos_list)
         self._requested = qos_list and (patterns, handlers)
         await self._wait_until(lambda: self.session.request is None)

@@ -65,6 +65,8 @@ class Base:
                      (never) at level 4; always 0 at level 5
     backoff_ms       (first, longest) pause between attempts to connect
     reconnect        False: connect() makes one connection; what ends it is raised, and no other one is made
+    max_redeliveries how often a message of QoS 1 or 2 comes again after its handler raised: it is not acknowledged, the
+                     connection ends, and the broker sends it on the next one. Default 0: it is acknowledged
     on_message       handler of messages without a handler of their own
     on_connect       called with session present (bool) when the connection stands and its subscriptions are made
     on_disconnect    called when that connection has ended, with the error, or None after disconnect(); default: an
@@ -304,6 +306,7 @@ class Base:
     def _drop_connection(self, error):
         if self._transport and isinstance(error, ProtocolError):  # once, also when connect() has told of it
             self.session.count[counters.PROTOCOL_ERRORS] += 1
+            self._connected_at = None  # however long it lasted, the next pause is longer
         if self.connected:
             self.session.connection_lost(self, error)
         self._close()

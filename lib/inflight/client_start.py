@@ -7,7 +7,8 @@ from .session import Session
 
 def start(client, level_5, arguments):
     """What options.configure() returns: the arguments for level 5 alone, and those of a Session. Raises ValueError."""
-    # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match]
+    # [filter, qos, handler, stream, the broker has been asked for it, the only topic or None, what names match,
+    #  the Subscription Identifier of its subscribe(), it is for the message that dispatching has]
     client._handlers = ()
     client._no_connack = False  # the last CONNECT had no answer
     client._topic = None  # the last topic published to; the session has it as bytes

@@ -35,26 +35,27 @@ MAXIMUM_QOS = const(0x24)
 RETAIN_AVAILABLE = const(0x25)
 USER = const(0x26)
 MAXIMUM_SIZE = const(0x27)
+IDENTIFIERS_AVAILABLE = const(0x29)
 
 _NO_ALIAS = const(0x94)
 
-_FLAG = const(1)  # forms of values: a byte 0 or 1,
-_TWO = const(2)  # 2 bytes,
-_FOUR = const(3)  # 4 bytes,
-_VAR = const(4)  # variable byte integer,
-_UTF_8 = const(5)  # UTF-8,
-_BINARY = const(6)
-_PAIR = const(7)  # two texts
+FLAG = const(1)  # forms of values: a byte 0 or 1,
+TWO = const(2)  # 2 bytes,
+FOUR = const(3)  # 4 bytes,
+VAR = const(4)  # variable byte integer,
+UTF_8 = const(5)  # UTF-8,
+BINARY = const(6)
+PAIR = const(7)  # two texts
 
 # By id: its form, and where it may stand on the way to a client; 0: nowhere.
 # fmt: off
-_TABLE = bytes((
-    0, _FLAG | 16, _FOUR | 16, _UTF_8 | 16, 0, 0, 0, 0,  # 00
-    _UTF_8 | 16, _BINARY | 16, 0, _VAR | 16, 0, 0, 0, 0,  # 08
-    0, _FOUR | 8, _UTF_8 | 8, _TWO | 8, 0, _UTF_8 | 8 | 128, _BINARY | 8 | 128, 0,  # 10
-    0, 0, _UTF_8 | 8, 0, _UTF_8 | 8 | 64, 0, 0, _UTF_8 | 8 | 32 | 64 | 128,  # 18
-    0, _TWO | 8, _TWO | 8, _TWO | 16, _FLAG | 8, _FLAG | 8, _PAIR | 8 | 16 | 32 | 64 | 128, _FOUR | 8,  # 20
-    _FLAG | 8, _FLAG | 8, _FLAG | 8,  # 28
+TABLE = bytes((
+    0, FLAG | 16, FOUR | 16, UTF_8 | 16, 0, 0, 0, 0,  # 00
+    UTF_8 | 16, BINARY | 16, 0, VAR | 16, 0, 0, 0, 0,  # 08
+    0, FOUR | 8, UTF_8 | 8, TWO | 8, 0, UTF_8 | 8 | 128, BINARY | 8 | 128, 0,  # 10
+    0, 0, UTF_8 | 8, 0, UTF_8 | 8 | 64, 0, 0, UTF_8 | 8 | 32 | 64 | 128,  # 18
+    0, TWO | 8, TWO | 8, TWO | 16, FLAG | 8, FLAG | 8, PAIR | 8 | 16 | 32 | 64 | 128, FOUR | 8,  # 20
+    FLAG | 8, FLAG | 8, FLAG | 8,  # 28
 ))
 # fmt: on
 
@@ -106,7 +107,7 @@ class Cursor:
         if i == self._end:
             return 0
         kind = self._buf[i]
-        entry = _TABLE[kind] if kind < 43 else 0
+        entry = TABLE[kind] if kind < 43 else 0
         if not entry:
             _malformed()
         if not entry & self._where:
@@ -132,20 +133,20 @@ class Cursor:
 
     def _value(self, i, form):
         # Sets at and n of the value at buf[i].
-        if form == _PAIR:
+        if form == PAIR:
             behind = self._text(self._text(i))
             self.at = i
             self.n = behind - i
-        elif form == _UTF_8:
+        elif form == UTF_8:
             behind = self._text(i)
-        elif form == _BINARY:
+        elif form == BINARY:
             behind = self._binary(i)
         else:
-            if form == _VAR:
+            if form == VAR:
                 self._variable(i, self._end)
                 self.n = self._i - i
             else:
-                self.n = 4 if form == _FOUR else form
+                self.n = 4 if form == FOUR else form
             self.at = i
             behind = i + self.n
         if behind > self._end:
@@ -169,7 +170,7 @@ class Cursor:
     def _allowed(self, kind, form):
         buf = self._buf
         i = self.at
-        if form == _FLAG:
+        if form == FLAG:
             return buf[i] < 2
         if kind == ALIAS:  # no CONNECT of ours allows any [MQTT5-3.1.2-27] [MQTT5-3.3.2-8] [MQTT5-3.3.2-11]
             raise ProtocolError5("topic alias", _NO_ALIAS)
@@ -204,6 +205,10 @@ class Cursor:
     def number(self):
         """The number that was found; not for a variable byte integer."""
         return int.from_bytes(self._buf[self.at : self.at + self.n], "big")
+
+    def identifier(self):
+        """The Subscription Identifier that was found."""
+        return self._variable(self.at, self._end)
 
     def data(self):
         """The binary data, or the text, that was found: bytes."""

@@ -6,9 +6,10 @@ from .errors5 import ERROR, MALFORMED, ProtocolError5
 from .packet import CONNACK, LONGEST, PUBLISH, PUBREC, SUBACK, UNSUBACK, Decoder, ProtocolError
 
 _NEVER = const(-0x10000000)
-_PLACES = b"\x00\x00\x08\x00\x20\x20\x20\x20\x00\x20\x00\x20\x00\x00\x40\x80"  # by type, as cursor has them
+PLACES = b"\x00\x00\x08\x00\x20\x20\x20\x20\x00\x20\x00\x20\x00\x00\x40\x80"  # by type, as cursor has them
 _NO_SUBSCRIBERS = const(0x10)
 _NOT_FOUND = const(0x92)
+_SUBSCRIPTION = const(0x0B)  # the property
 
 
 class Decoder5(Decoder):
@@ -28,6 +29,7 @@ class Decoder5(Decoder):
         super().reset()
         self.code = self.block = 0
         self._block_due = False  # the properties of a long message are to be read next
+        self.shorter = None  # what long5 has done to a packet longer than the buffer
 
     def next(self):
         try:
@@ -35,12 +37,11 @@ class Decoder5(Decoder):
         except ProtocolError5:
             raise
         except ProtocolError as e:
-            from .leaving5 import too_long
+            from .long5 import too_long
 
             kind = too_long(self, e)
             if not kind:
                 self._aim()
-            return kind
         if kind and kind != PUBLISH:
             self.code = self.block = 0
             if self.at < self.start:
@@ -57,7 +58,17 @@ class Decoder5(Decoder):
         self.block = i
         if i < end and not self.buf[i]:
             return i + 1
+        if where == IN_PUBLISH and self.identifier(i, end):
+            return i + 5
         return self._load_cursor().check(i, end, where)
+
+    def identifier(self, i, end):
+        """The Subscription Identifier of three bytes, as our SUBSCRIBEs have it, if that is the only property of the
+        block at buf[i]; else 0. Many messages have no other one, and need no Cursor."""
+        buf = self.buf
+        if end - i < 5 or buf[i] != 4 or buf[i + 1] != _SUBSCRIPTION or not buf[i + 2] & buf[i + 3] & 0x80:
+            return 0
+        return buf[i + 2] & 0x7F | (buf[i + 3] & 0x7F) << 7 | buf[i + 4] << 14 if 0 < buf[i + 4] < 0x80 else 0
 
     def _load_cursor(self):
         if not self.cursor:
@@ -76,7 +87,7 @@ class Decoder5(Decoder):
         i = self.at
         end = self.start
         if kind == SUBACK or kind == UNSUBACK:
-            i = self._check(i, end, _PLACES[kind])
+            i = self._check(i, end, PLACES[kind])
             self.at = i
             self.n = end - i
             if self.n:
@@ -88,7 +99,7 @@ class Decoder5(Decoder):
             self.code = self.buf[i]
             i += 1
             if i < end:
-                i = self._check(i, end, _PLACES[kind])
+                i = self._check(i, end, PLACES[kind])
         if i != end:
             raise ProtocolError5("type %d of another length" % kind, MALFORMED)
         if PUBLISH < kind < SUBACK and not self._is_allowed(kind):
@@ -112,10 +123,14 @@ class Decoder5(Decoder):
             from .long5 import publish_long
 
             return publish_long(self, i, n)
+        begin = self.start
         kind = super()._publish(i, n)
         if kind:
-            behind = self._check(self.at, self.start, IN_PUBLISH)
-            self.n = self.size = self.start - behind
+            end = self.start
+            self.start = begin  # until its properties are known to be in order
+            behind = self._check(self.at, end, IN_PUBLISH)
+            self.start = end
+            self.n = self.size = end - behind
             self.at = behind
         return kind
 

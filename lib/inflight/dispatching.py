@@ -2,29 +2,45 @@
 
 import inflight.counters as counters
 
+from .compat import const
+
 _WILDCARDS = b"+#"
+_NO_MEMORY = const(3)  # how often a message comes again for which there was no memory
 
 
 class Message:
     """What a handler gets: one object, valid until the handler returns.
 
-    qos, retain, dup; mid: its Message ID, 0 at QoS 0; redelivered: power was cut while an earlier handler ran (QoS 2);
-    offset, size: where this piece stands in the payload, 0 and its length for whole messages."""
+    qos, retain, dup; mid: its Message ID, 0 at QoS 0; redelivered: power was cut while an earlier handler ran, or it
+    raised (QoS 2); offset, size: where this piece stands in the payload, 0 and its length for whole messages."""
+
+    subscriptions = None  # at level 5 the identifiers of the subscriptions that it came for, up to a 0
 
     def __init__(self, session):
         self._session = session
         self.name = None  # the topic if it is known: a filter without wildcards has no other
+        self.no_memory = False  # for its topic or payload
+        self.failed = 0  # handlers raised: so often is it to come again
+        self.again = self.again_mid = 0  # how often a message has come again so, and its Message ID
 
     @property
     def topic(self):
         """The topic name, a str: a new one, unless the filter says it all."""
         d = self._session.decoder
-        return self.name or str(d.buf[d.topic : d.topic + d.topic_len], "utf-8")
+        try:
+            return self.name or str(d.buf[d.topic : d.topic + d.topic_len], "utf-8")
+        except MemoryError:
+            self.no_memory = True
+            raise
 
     @property
     def payload(self):
         """The payload (or this piece of it), new bytes."""
-        return bytes(self.view)
+        try:
+            return bytes(self.view)
+        except MemoryError:
+            self.no_memory = True
+            raise
 
     @property
     def view(self):
@@ -72,29 +88,51 @@ def message_of(client):
 
 
 def has_handler(client):
-    """True if the message that was received is for a handler of its own."""
+    """True if the message that was received is for handlers of its own, which are marked then: those of the
+    subscriptions that it names, if the client knows one of them, else all whose filter matches."""
+    if not client.session.decoder.topic_len:
+        return False
+    if not client._message:
+        client._load_dispatching()
+    named = client._message.subscriptions
+    return (named and _mark(client, named) or _mark(client, None)) > 1
+
+
+def _mark(client, named):
+    # Marks one handler for each subscribe() that has a filter that matches. Returns 2 if there is one, 1 if all of
+    # these subscriptions have none, 0 if there is no subscription.
     d = client.session.decoder
+    end = d.topic + d.topic_len
+    found = last = 0
     for h in client._handlers:
-        if h[2] and matches(h[6], d.buf, d.topic, d.topic + d.topic_len):
-            return True
-    return False
+        h[8] = False
+        if h[7] != last and (not named or h[7] in named) and matches(h[6], d.buf, d.topic, end):
+            last = h[7]
+            h[8] = h[2] is not None
+            found = 2 if h[8] else found or 1
+    return found
 
 
 def dispatch(client):
-    """Hands the message that was received to every handler whose filter matches."""
+    """Hands the message that was received to its handlers."""
     d = client.session.decoder
-    end = d.topic + d.topic_len
-    found = False
-    for h in client._handlers:
-        if h[2] and matches(h[6], d.buf, d.topic, end):
-            found = True
-            _call(client, h[2], h[3], h[5])
-    if found:
-        return
-    if client._on_message:
+    if not d.topic_len:
+        from .undelivered import topic_too_long
+
+        topic_too_long(client)
+    elif has_handler(client):
+        for h in client._handlers:
+            if h[8]:
+                _call(client, h[2], h[3], h[5])
+    elif client._on_message:
         _call(client, client._on_message, False, None)
     elif not d.offset:
         client.session.count[counters.UNHANDLED] += 1
+    message = client._message
+    if message.failed or message.again:
+        from .undelivered import handled
+
+        handled(client)
 
 
 def _call(client, handler, stream, name):
@@ -103,15 +141,19 @@ def _call(client, handler, stream, name):
         if not d.offset:
             client.session.count[counters.TOO_LONG] += 1
         return
-    client._message.name = name
+    message = client._message
+    message.name = name
+    message.no_memory = False
     try:
-        result = handler(client._message)
+        result = handler(message)
         if hasattr(result, "send"):
             result.close()
             raise TypeError("a handler is a plain function: nobody runs the coroutine that it returned")
     except client._failures as e:
         client.session.count[counters.HANDLER_ERRORS] += 1
         client._report(client.on_error, e)
+        if d.flags & 6:
+            message.failed = max(message.failed, client._max_redeliveries, _NO_MEMORY if message.no_memory else 0)
 
 
 def matches(pattern, buf, i, end):

@@ -14,7 +14,7 @@ def make_handlers(filters, qos, handler, stream, protocol_level):
             _check_options(protocol_level, pattern, q)
         match = _matched_by(pattern)
         only = None if b"+" in match or b"#" in match else match.decode()
-        handlers.append([pattern, q, handler, stream, False, only, match])
+        handlers.append([pattern, q, handler, stream, False, only, match, 0, False])
     return handlers
 
 

@@ -27,10 +27,11 @@ def _subscribe(client, handler):
     session = client.session
     filters = [handler[0]]
     try:
-        check(session, filters)
+        check(session, filters, handler[7])
     except ValueError as e:
         client._report(client.on_error, e)
         return
+    session.identifier = handler[7]
     session.subscribe(filters, [handler[1]])
     yield REQUEST
     while session.request is not None:

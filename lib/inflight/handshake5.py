@@ -23,6 +23,7 @@ from .cursor import (
     ALIAS_MAXIMUM,
     AUTH_METHOD,
     CLIENT_ID,
+    IDENTIFIERS_AVAILABLE,
     IN_CONNACK,
     MAXIMUM_QOS,
     MAXIMUM_SIZE,
@@ -49,6 +50,7 @@ _NUMBERS = (
     MAXIMUM_QOS,
     RETAIN_AVAILABLE,
     MAXIMUM_SIZE,
+    IDENTIFIERS_AVAILABLE,
 )
 _RECORD = const(11)  # bytes of a SESSION record in front of the client id
 LONGEST_STALL_MS = const(86_400_000)  # time-outs longer than a quarter of it look for no stalled messages
@@ -239,6 +241,7 @@ def _apply(session, found):
     if not out.maximum_qos:
         quota = 0  # what has to arrive waits for another broker
         session.notices += (OSError(EOPNOTSUPP, "the broker takes QoS 0 only"),)
+    session.identifiers = found.get(IDENTIFIERS_AVAILABLE, 1) == 1
     session.quota = session.outbound.quota = quota
     session.old_received = session.inbound.rows if session.inbound else 0
     if session.aliases:

@@ -5,12 +5,11 @@ from errno import ETIMEDOUT
 
 from .compat import const
 from .cursor import IN_DISCONNECT, REASON, SERVER_REFERENCE
-from .errors5 import ERROR, MALFORMED, TOO_LONG, ProtocolError5
+from .errors5 import ERROR, TOO_LONG, ProtocolError5
 from .mqtt5 import STALLS, TAKEN_OVER
 from .outbound import REL, SEND, STATE
-from .packet import DISCONNECT, PINGRESP, PUBLISH, ProtocolError
+from .packet import DISCONNECT, PINGRESP, ProtocolError
 from .refused import Disconnected, slow_down
-from .send_buffer5 import digits_in
 from .session import Session
 
 _SESSION_TAKEN_OVER = 0x8E
@@ -49,36 +48,6 @@ def handle(session, kind):
         _drop_longest(session)
     session.busy = False  # nothing is half done
     raise Disconnected(code, reason, reference)
-
-
-def too_long(d, error):
-    """The decoder met `error`. If that is a packet longer than its buffer, its code is 0x95; but of a DISCONNECT the
-    reason code counts: returns its type, 0: the code has not arrived yet. Raises ProtocolError for all else."""
-    kind = d.buf[d.start] >> 4
-    size = _size(d)
-    if d.left or d._skip >= 0 or kind == PUBLISH or not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
-        raise ProtocolError5(str(error), MALFORMED)
-    if kind != DISCONNECT or d.flags:
-        raise ProtocolError5("type %d of %d bytes is longer than the buffer" % (kind, size), TOO_LONG)
-    at = d.start + 1 + digits_in(size)
-    if at == d.end:
-        return 0
-    d.code = d.buf[at]
-    d.block = 0
-    d.start = d.end
-    return DISCONNECT
-
-
-def _size(d):
-    # Of the packet that begins in the decoder's buffer, 0: its length is not there, or wrong.
-    n = shift = 0
-    for i in range(d.start + 1, min(d.start + 5, d.end)):
-        c = d.buf[i]
-        n |= (c & 0x7F) << shift
-        shift += 7
-        if c < 0x80:
-            return i + 1 - d.start + n if c else 0
-    return 0
 
 
 def _drop_longest(session):

@@ -6,9 +6,9 @@ from .packet import ProtocolError, valid
 def start(d, i, length, body):
     """A PUBLISH begins, with a topic of that length at d.buf[i], and its payload at `body`. Returns what next() does;
     -1: the topic and the beginning of the payload are there."""
-    if body - d.start > len(d.buf) // 2:
-        # No space for the topic beside a payload: skip it, the id and payload follow.
-        d._skip = length
+    if body - d.start >= len(d.buf):
+        # No space for the payload behind the topic: skip that, the id and payload follow.
+        d._skip = d.topic = length
         d.start = i
         d.topic_len = 0
         return d._piece()

@@ -1,8 +1,11 @@
 # Messages of level 5 with their properties, which are read where they stand, when they are asked for. Loaded with the
 # first message that is for a handler, or a consumer.
 
-from .cursor import CONTENT_TYPE, CORRELATION, EXPIRY, IN_PUBLISH, RESPONSE_TOPIC, TEXT, USER
+from .compat import const
+from .cursor import CONTENT_TYPE, CORRELATION, EXPIRY, IN_PUBLISH, RESPONSE_TOPIC, SUBSCRIPTION, TEXT, USER
 from .dispatching import Message
+
+_MOST_SUBSCRIPTIONS = const(8)  # of one message that are told apart
 
 
 class Fields:
@@ -70,6 +73,27 @@ class Message5(Fields, Message):
     def __init__(self, client):
         super().__init__(client.session)
         self._client = client
+        self._subscriptions = [0] * (_MOST_SUBSCRIPTIONS + 1)
 
     def _cursor(self):
         return self._session.decoder.properties(IN_PUBLISH)
+
+    @property
+    def subscriptions(self):  # type: ignore[override]
+        # [MQTT5-3.3.4-3] [MQTT5-3.3.4-4]
+        d = self._session.decoder
+        found = self._subscriptions
+        n = 0
+        if d.buf[d.block]:
+            found[0] = d.identifier(d.block, len(d.buf))
+            n = 1
+        if n and not found[0]:
+            cursor = self._cursor()
+            n = 0
+            while n <= _MOST_SUBSCRIPTIONS and cursor.find(SUBSCRIPTION):
+                found[n] = cursor.identifier()
+                n += 1
+        if not n or n > _MOST_SUBSCRIPTIONS:
+            return None
+        found[n] = 0
+        return found

@@ -83,6 +83,7 @@ class Session5(Session):
     paused_at: int
     auth = None  # an Authentication
     aliases = None  # Aliases
+    identifiers = True  # the broker takes Subscription Identifiers, as far as is known
     connect_properties = b"\x17\x00"  # of each CONNECT: acknowledgements shall come without reasons as text
 
     def __init__(self, journal, *args, session_expiry=0xFFFFFFFF, adopt=False, stall_ms=0, **options):

@@ -33,6 +33,7 @@ def configure(
     retry_ms=None,
     backoff_ms=(1_000, 60_000),
     reconnect=True,
+    max_redeliveries=0,
     on_message=None,
     on_connect=None,
     on_disconnect=None,
@@ -56,6 +57,8 @@ def configure(
         raise ValueError("keepalive is 0 to 65535 seconds")
     if max_inflight < 1 or receive_maximum < 1:
         raise ValueError("max_inflight and receive_maximum are at least 1")
+    if max_redeliveries.__class__ is not int or not 0 <= max_redeliveries <= 65535:
+        raise ValueError("max_redeliveries is a whole number, 0 to 65535, not %r" % (max_redeliveries,))
     if when_full not in (None, "oldest", "newest"):
         raise ValueError('when_full is None, "oldest" or "newest"')
     buffer = bytearray(1024) if buffer is None else buffer
@@ -84,6 +87,7 @@ def configure(
     client._timeout_ms = timeout_ms
     client._backoff_ms = backoff_ms
     client._reconnect = reconnect
+    client._max_redeliveries = max_redeliveries
     client._on_message = on_message
     client.on_connect = on_connect
     client.on_disconnect = on_disconnect

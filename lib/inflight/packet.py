@@ -167,7 +167,7 @@ class Decoder:
         self.view = self.buf
         self.space = len(self.buf)
         self.flags = self.mid = 0
-        self.topic = self.topic_len = 0  # index and length; length 0: the topic was too long to keep
+        self.topic = self.topic_len = 0  # index and length; length 0: the topic was too long to keep, `topic` bytes
         self.at = self.n = 0  # index and length of the body, or of this piece of the payload
         self.size = self.left = 0
         self._skip = -1  # bytes of an unkeepable topic still to come, -1: none

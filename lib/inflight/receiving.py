@@ -90,9 +90,7 @@ def arrived(session):
     d = session.decoder
     if not d.offset:
         session.redelivered = False
-        session.deliver = d.topic_len > 0
-        if not session.deliver:
-            session.count[counters.TOO_LONG] += 1
+        session.deliver = True
         if d.flags & 4:
             received = session.expect_qos_2().received(d.mid)
             if received == DUPLICATE:

@@ -67,6 +67,7 @@ class Session:
     code: int
     tick: int
     when_full: str
+    identifier: int
     record: SessionRecord
     outbound: Outbound
     _retry: int
@@ -143,6 +144,7 @@ class Session:
         else:
             self.foreign = None
         self.clean = False
+        self.closing = None  # called to end the connection, when its time has come: see malformed
         self._ack_due = 0  # the acknowledgement that is due: type, DUP of a PUBREL, Message ID
         self.request = self.request_qos = None  # filters asked for
         self.request_mid = 0
@@ -198,6 +200,8 @@ class Session:
         its use (one at most). After an operation that was interrupted recover() comes first. Raises OSError."""
         if self.busy:
             return
+        if self.closing:
+            self.closing(self)
         self.busy = True
         if self.journal:
             if idle:
@@ -243,7 +247,7 @@ class Session:
 
     def subscribe(self, filters, qos):
         """Asks for filters (bytes) at qos[i], or gives them up if qos is None. next_event()
-        returns the SUBACK or UNSUBACK. One request at a time."""
+        returns the SUBACK or UNSUBACK. One request at a time. Level 5: `identifier` is its Subscription Identifier."""
         self._begin()
         from .subscribing import request
 
@@ -362,6 +366,7 @@ class Session:
         Raises, and the connection is to be closed: ProtocolError [MQTT-4.8.0-1]; OSError if flash fails;
         ENOBUFS if more QoS 2 messages are in flight than it takes, of which no CONNECT can tell the broker."""
         self._begin()
+        kind = 0
         try:
             kind = self.decoder.next()
             if kind:
@@ -369,9 +374,11 @@ class Session:
                 if self.connected == (kind == packet.CONNACK) and kind <= packet.DISCONNECT:
                     raise packet.ProtocolError("type %d out of place" % kind)
                 self._handle(kind)
-        except packet.ProtocolError:  # what was noted stands
+        except packet.ProtocolError as e:  # what was noted stands
             self.busy = False
-            raise
+            from .malformed import skip
+
+            kind = skip(self, e, kind)
         except OutboxFull:
             self.busy = False
             raise OSError(ENOBUFS, "more QoS 2 messages in flight than receive_maximum or the journal allows")

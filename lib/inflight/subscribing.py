@@ -1,8 +1,10 @@
 # SUBSCRIBE and UNSUBSCRIBE, and their answers. Loaded for each of them, when their filters are encoded.
 
+from binascii import crc32
+
 import inflight.counters as counters
 
-from .compat import copy
+from .compat import const, copy
 from .packet import SUBACK, UNSUBACK, ProtocolError, begin, check_size, put_string
 
 _CODES = b"\x00\x01\x02\x80"
@@ -10,16 +12,27 @@ _CODES_5 = {
     SUBACK: b"\x00\x01\x02\x80\x83\x87\x8f\x91\x97\x9e\xa1\xa2",
     UNSUBACK: b"\x00\x11\x80\x83\x87\x8f\x91",
 }
+_SUBSCRIPTION = const(0x0B)  # the property
+_FIRST = const(16384)  # Subscription Identifiers take three bytes, so that requests have one length
+_NUMBERS = const(2080768)
 
 
 def add_handlers(client, handlers):
     """Adds them, in place of those that the same filters have. Returns the filters and their QoS. Raises ValueError if
     the buffer is too small for the request."""
     patterns = [h[0] for h in handlers]
-    check(client.session, patterns)
+    check(client.session, patterns, _FIRST)
     for h in handlers:
         remove_handler(client, h[0])
         client._handlers.append(h)
+    # The identifier follows from the filters: the broker may have these subscriptions of an earlier life, with messages
+    # that wait.
+    number = crc32(b"\0".join(patterns)) % _NUMBERS
+    taken = [h[7] for h in client._handlers]
+    while _FIRST + number in taken:
+        number = (number + 1) % _NUMBERS
+    for h in handlers:
+        h[7] = client.session.identifier = _FIRST + number
     return patterns, [h[1] for h in handlers]
 
 
@@ -37,11 +50,11 @@ def remove_handler(client, pattern):
     client._handlers = [h for h in client._handlers if h[0] != pattern]
 
 
-def check(session, filters):
+def check(session, filters, identifier=0):
     """Raises ValueError if the buffer, or the broker, is too small for a request of these filters.
     [MQTT5-3.2.2-15]"""
     out = session.out
-    n = request_size(out.buf, filters, (), out.no_properties)
+    n = request_size(out.buf, filters, (), _properties(session, identifier))
     n += 2 if n < 128 else 3 if n < 16384 else 4
     if n > getattr(out, "maximum", n):
         raise ValueError("request of %d bytes, the broker takes %d" % (n, out.maximum))
@@ -60,6 +73,13 @@ def granted(client, patterns, handlers):
     return codes
 
 
+def _properties(session, identifier):
+    # Those of a SUBSCRIBE, or UNSUBSCRIBE: identifier 0.
+    if not (identifier and getattr(session, "identifiers", False)):
+        return session.out.no_properties
+    return bytes((4, _SUBSCRIPTION, identifier & 0x7F | 0x80, identifier >> 7 & 0x7F | 0x80, identifier >> 14))
+
+
 def request(session, filters, qos):
     """Session.subscribe()."""
     session.request_mid = session.outbound.last_mid = session.outbound.free_mid(0)
@@ -67,6 +87,7 @@ def request(session, filters, qos):
         session.expect_qos_2()
     session.request = filters
     session.request_qos = qos
+    session.request_properties = _properties(session, qos and getattr(session, "identifier", 0))
     session.request_due = True
     session.request_dup = 0
 
@@ -76,9 +97,13 @@ def write(session):
     session.out.clear()
     session.request_due = False
     session.progress_at = session.now
-    out = session.out
     return request_packet(
-        out.buf, session.request_mid, session.request, session.request_qos, session.request_dup, out.no_properties
+        session.out.buf,
+        session.request_mid,
+        session.request,
+        session.request_qos,
+        session.request_dup,
+        session.request_properties,
     )
 
 

@@ -79,8 +79,8 @@ def _publish(flags, body, at, end, size, level):
     mid = int.from_bytes(body[2 + n : head], "big")
     if qos and not mid:
         raise _Bad
-    # Too long for the buffer, with no space for the topic beside a payload: the topic is not kept.
-    kept = end <= size or at + head <= size // 2
+    # Too long for the buffer, with no space for a byte of the payload behind the topic, which is not kept then.
+    kept = end <= size or at + head < size
     return [3, flags, mid, body[2 : 2 + n] if kept else None, len(body) - head, body[head:]]
 
 

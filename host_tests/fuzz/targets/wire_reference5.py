@@ -106,20 +106,82 @@ def _packet(data, size):
     at, end = found
     _require(data[at - 1] or at == 2)  # the shortest form
     allowed, least = _KINDS.get(kind, (b"", 1 << 30))
-    if kind == DISCONNECT and end > size:
-        if len(data) == at:
-            raise _Open
-        _require(not flags)
-        return [kind, flags, 0, data[at], b"", None], end
     if kind == PUBLISH:
         if len(data) < end:
             raise _Open
-        return _publish(flags, data[at:end], at, end, size), end
-    _require(end - at >= least and end <= size and (kind != PINGRESP or end == at))
+        return _publish(flags, data[:end], at, size), end
+    _require(end - at >= least and (kind != PINGRESP or end == at))
     _require(flags == (2 if kind == PUBREL else 0))
     if len(data) < end:
         raise _Open
-    return _other(kind, flags, data[at:end], allowed), end
+    body = data[at:end]
+    if end > size:
+        head = 2 if kind in (CONNACK, SUBACK, UNSUBACK) else 3 if kind < SUBACK else 1
+        refused = body[head - 1] >= 0x80 and kind not in (SUBACK, UNSUBACK)
+        kept, behind, used = _shortened(data[:end], at + head, allowed, size, refused)
+        _require(behind is None and used + end - _block_end(data[:end], at + head) <= size)
+        body = body[:head] + kept + data[_block_end(data[:end], at + head) : end]
+    return _other(kind, flags, body, allowed), end
+
+
+def _block_end(packet, at):
+    value, i = _variable(packet, at)
+    _require(i + value <= len(packet))
+    return i + value
+
+
+def _shortened(packet, at, allowed, size, refused):
+    """What is kept of the properties at packet[at], if the packet is longer than a buffer of `size` bytes: (the block,
+    None, where it would end there); (None, where the first one begins that does not fit, None)."""
+    end = _block_end(packet, at)
+    i = _variable(packet, at)[1]
+    used, kept = i, b""
+    while i < end:
+        if used == size:
+            return None, i, None
+        kind = packet[i]
+        _require(kind in allowed)
+        texts, n = 0, 1
+        form = FORMS[kind]
+        if form == "pair":
+            texts = 2
+        elif form in _SIZES:
+            n += _SIZES[form]
+        elif form == "var":
+            while n < size - used and i + n < len(packet) and packet[i + n] & 128:
+                n += 1
+            if n == size - used:
+                return None, i, None
+            n += 1
+        else:
+            if used + 3 > size:
+                return None, i, None
+            _require(i + 3 <= end)
+            n = 3 + int.from_bytes(packet[i + 1 : i + 3], "big")
+            if kind in b"\x1a\x1c\x1f" and (n > size // 4 or (kind != 0x1A and not refused)):
+                texts, n = 1, 1
+        if not texts:
+            _require(i + n <= end)
+            if used + n > size:
+                return None, i, None
+            kept += packet[i : i + n]
+            used += n
+        i += n
+        for _ in range(texts):
+            if used + 2 > size:
+                return None, i, None
+            _require(i + 2 <= end)
+            n = int.from_bytes(packet[i : i + 2], "big")
+            i += 2
+            _require(i + n <= end)
+            if n and used == size:
+                return None, i, None
+            i += n
+    return _length(len(kept)) + kept, None, used
+
+
+def _length(n):
+    return bytes((n,)) if n < 128 else bytes((n & 127 | 128,)) + _length(n >> 7)
 
 
 def _other(kind, flags, body, allowed):
@@ -146,7 +208,8 @@ def _other(kind, flags, body, allowed):
     return [kind, flags, mid, code, fixed, found]
 
 
-def _publish(flags, body, at, end, size):
+def _publish(flags, packet, at, size):
+    body = packet[at:]
     qos = flags >> 1 & 3
     _require(qos < 3 and not (flags & 8 and not qos) and len(body) >= 2)
     n = int.from_bytes(body[:2], "big")
@@ -154,9 +217,9 @@ def _publish(flags, body, at, end, size):
     _require(n and head < len(body) and _may_come(body[2 : 2 + n]))
     mid = int.from_bytes(body[2 + n : head], "big")
     _require(mid or not qos)
-    kept = end <= size or at + head <= size // 2
-    if kept and end > size:  # the beginning of the block says how long the head is, whatever it is worth
-        value = shift = 0
+    lost = head if len(packet) > size and at + head + 5 > size else None  # where what is not kept begins
+    if len(packet) > size and lost is None:
+        value = shift = 0  # the beginning of the block says how long it is, whatever it is worth
         digit, i = 128, head
         while digit & 128 and shift < 28:
             _require(i < len(body))
@@ -164,9 +227,15 @@ def _publish(flags, body, at, end, size):
             value |= (digit & 127) << shift
             shift, i = shift + 7, i + 1
         _require(i + value <= len(body))
-        kept = at + i + value <= size // 2
-    if not kept:
-        return [PUBLISH, flags, mid, None, len(body) - head, body[head:], None]
+        if at + i + value >= size:
+            behind = _block_end(packet, at + head)
+            kept, lost, used = _shortened(packet, at + head, _KINDS[PUBLISH][0], size, False)
+            if lost is not None or used == size:
+                lost = (behind if lost is None else lost) - at
+            else:
+                body = body[:head] + kept + packet[behind:]
+    if lost is not None:
+        return [PUBLISH, flags, mid, None, len(body) - lost, body[lost:], None]
     found, behind = _properties(body, head, _KINDS[PUBLISH][0])
     return [PUBLISH, flags, mid, body[2 : 2 + n], len(body) - behind, body[behind:], found]
 

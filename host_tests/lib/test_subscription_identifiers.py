@@ -1,0 +1,257 @@
+"""Overlapping filters: which handlers run for each copy of a message that the broker sends. At level 5 a Subscription
+Identifier tells for which subscribe() a copy is."""
+
+import asyncio
+
+import pytest
+
+from dev.reference.properties import block
+from dev.reference.wire import publish
+from host_tests.lib import aio_clients
+from inflight import RamFlash
+
+SUBSCRIPTION = 0x0B
+
+
+def identifier(subscribe):
+    """The one that a SUBSCRIBE has; None: it has none."""
+    return dict(subscribe.properties).get(SUBSCRIPTION)
+
+
+@pytest.fixture
+def heard():
+    """What handlers were called with: {name: [payload, ...]}. Its method `of` makes one."""
+
+    class Heard(dict):
+        def of(self, name):
+            self[name] = []
+            return lambda message: self[name].append(message.payload)
+
+    return Heard()
+
+
+# --- mosquitto, which sends a copy for each subscription ---
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_each_handler_once(mosquitto, make, pump, heard, qos):
+    """[MQTT5-3.3.4-3] A message to the topic of overlapping filters runs each handler once."""
+    client = make(mosquitto().port, protocol_level=5)
+    client.subscribe("ov/#", qos, heard.of("all"))
+    client.subscribe("ov/relay", qos, heard.of("relay"))
+    client.connect()
+    client.subscribe("ov/+", qos, heard.of("level"))
+    for k in range(5):
+        client.publish("ov/relay", b"%d" % k, qos)
+    client.publish("end", b"", 1)
+    client.subscribe("end", 1, heard.of("end"))
+    client.publish("end", b"", 1)
+    pump(client, lambda: heard["end"])
+    expected = [b"%d" % k for k in range(5)]
+    assert heard == {"all": expected, "relay": expected, "level": expected, "end": [b""]}
+
+
+def test_messages_that_waited_for_another_life(mosquitto, make, pump, heard):
+    """[MQTT5-4.4.0-1] What the broker kept while the device was off runs each handler once, although the program
+    subscribes in another order now: an identifier follows from the filters."""
+    port = mosquitto().port
+    device = RamFlash()
+    before = make(port, device, protocol_level=5)
+    before.subscribe("ov/#", 2, print)
+    before.subscribe([("ov/relay", 2), ("else", 2)], handler=print)
+    before.connect()
+    before.disconnect()
+    sender = make(port, client_id="sender", protocol_level=5)
+    sender.connect()
+    for k in range(3):
+        sender.publish("ov/relay", b"%d" % k, 2)
+    assert sender.drain(5000)
+    client = make(port, device, protocol_level=5)
+    client.subscribe([("ov/relay", 2), ("else", 2)], handler=heard.of("relay"))
+    client.subscribe("ov/#", 2, heard.of("all"))
+    client.connect()
+    sender.publish("else", b"end", 2)
+    assert sender.drain(5000)
+    pump(client, lambda: heard["relay"][-1:] == [b"end"])
+    assert heard == {"relay": [b"0", b"1", b"2", b"end"], "all": [b"0", b"1", b"2"]}
+
+
+def test_consumers_and_handlers(mosquitto, heard):
+    """[MQTT5-3.3.4-3] With asyncio, at QoS 2: each handler once, and the copy of a subscription without a handler once
+    to the consumer."""
+    port = mosquitto().port
+
+    async def scene():
+        got = []
+        client = aio_clients.make(port, protocol_level=5, keepalive=60)
+        async with client:
+            await client.connect()
+            await client.subscribe("ov/#", 2)
+            await client.subscribe("ov/relay", 2, heard.of("relay"))
+            await client.subscribe("+/relay", 2, heard.of("relays"))
+            for k in range(5):
+                await client.publish("ov/relay", b"%d" % k, 2)
+            await client.publish("ov/end", b"end", 2)
+            async for message in client:
+                got.append(message.payload)
+                if message.payload == b"end":
+                    break
+            assert await client.drain(5000)
+        return got
+
+    expected = [b"%d" % k for k in range(5)]
+    assert aio_clients.run(scene()) == [*expected, b"end"]
+    assert heard == {"relay": expected, "relays": expected}
+
+
+# --- a scripted broker ---
+
+
+def subscribed(b, count):
+    """The identifiers of so many SUBSCRIBEs, which are granted."""
+    return [identifier(b.grant()) for _ in range(count)]
+
+
+def receive(client, broker, script, condition):
+    with broker.play(script):
+        client.connect()
+        while not condition():
+            client.run_for(10)
+
+
+def test_identifiers_of_a_copy(broker, make, heard):
+    """[MQTT5-3.3.4-3] [MQTT5-3.3.4-4] A copy runs the handlers of the subscriptions that it names, each once. One that
+    names none, none that is known, or more than are told apart, runs those whose filters match."""
+    client = make(broker.port, protocol_level=5)
+    for name in ("a/#", "a/b", "+/b"):
+        client.subscribe(name, 0, heard.of(name))
+    client.subscribe("end", 0, heard.of("end"))
+
+    def script(b):
+        b.welcome()
+        first, second, third, end = subscribed(b, 4)
+        assert len({first, second, third, end}) == 4
+
+        def copy(payload, *identifiers, more=()):
+            return publish("a/b", payload, properties=block(*((SUBSCRIPTION, n) for n in identifiers), *more))
+
+        b.send(
+            copy(b"1", first),
+            copy(b"13", first, third),
+            copy(b"2", second, more=[(0x26, ("name", "value"))]),
+            copy(b"none"),
+            copy(b"unknown", 5, 70_000, 268_435_455),
+            copy(b"2 and unknown", 127, second, 128),
+            copy(b"many", *range(1, 20)),
+            copy(b"no match", end),
+            publish("end", properties=block((SUBSCRIPTION, end))),
+        )
+
+    receive(client, broker, script, lambda: heard["end"])
+    assert heard["a/#"] == [b"1", b"13", b"none", b"unknown", b"many", b"no match"]
+    assert heard["a/b"] == [b"2", b"none", b"unknown", b"2 and unknown", b"many", b"no match"]
+    assert heard["+/b"] == [b"13", b"none", b"unknown", b"many", b"no match"]
+
+
+def test_broker_without_identifiers(broker, make, heard):
+    """Subscription Identifiers Available = 0: no SUBSCRIBE has one on this connection; filters tell."""
+    client = make(broker.port, protocol_level=5)
+    client.subscribe("a/#", 0, heard.of("early"))
+
+    def script(b):
+        b.welcome(0, ((0x29, 0),))
+        assert subscribed(b, 2) == [None, None]
+        b.send(publish("a/b", b"1", properties=b"\0"))
+        b.goodbye()
+        b.welcome()
+        assert None not in subscribed(b, 2)
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a/b", 0, heard.of("late"))
+        while not heard["late"]:
+            client.run_for(10)
+        client.disconnect()
+        client.connect()
+        client.disconnect()
+    assert heard == {"early": [b"1"], "late": [b"1"]}
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+def test_overlapping_filters_of_one_request(broker, make, heard, level):
+    """One subscribe() with overlapping filters: its handler runs once for a copy; that of another one too."""
+    client = make(broker.port, protocol_level=level)
+    client.subscribe([("a/#", 0), ("a/b", 0), ("end", 0)], handler=heard.of("several"))
+    client.subscribe("a/+", 0, heard.of("one"))
+
+    def script(b):
+        b.welcome()
+        several, one = {identifier(b.grant()) for _ in range(3)}, identifier(b.grant())
+        assert len(several) == 1 and (level < 5 or {one} != several)
+        properties = block(*((SUBSCRIPTION, n) for n in [*several, one])) if level == 5 else None
+        b.send(publish("a/b", b"1", properties=properties), publish("end", b"2", properties=b.none))
+
+    receive(client, broker, script, lambda: heard["several"][-1:] == [b"2"])
+    assert heard == {"several": [b"1", b"2"], "one": [b"1"]}
+
+
+def test_the_same_filters_again(broker, make, heard):
+    """[MQTT5-3.3.4-3] A filter has one subscription, and one handler: the last one. The identifier stays."""
+    client = make(broker.port, protocol_level=5)
+
+    def script(b):
+        b.welcome()
+        first, second = subscribed(b, 2)
+        assert first == second
+        b.send(publish("a", b"1", properties=block((SUBSCRIPTION, first))))
+
+    with broker.play(script):
+        client.connect()
+        client.subscribe("a", 0, heard.of("old"))
+        client.subscribe("a", 0, heard.of("new"))
+        while not heard["new"]:
+            client.run_for(10)
+    assert heard == {"old": [], "new": [b"1"]}
+
+
+def test_identifiers_that_would_be_the_same(broker, make, monkeypatch, heard):
+    """[MQTT5-3.3.4-3] Two subscriptions never have one identifier."""
+    monkeypatch.setattr("inflight.subscribing.crc32", lambda data: 0xFFFFFFFF)
+    client = make(broker.port, protocol_level=5)
+    for name in ("a", "b", "c"):
+        client.subscribe(name, 0, heard.of(name))
+
+    def script(b):
+        b.welcome()
+        assert len(set(subscribed(b, 3))) == 3
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        client.disconnect()
+
+
+def test_requests_of_asyncio(broker):
+    """[MQTT5-3.3.4-3] Requests of several tasks, and those of a second connection, have identifiers of their own."""
+
+    def script(b):
+        b.welcome()
+        first = {p.filters[0][0]: identifier(p) for p in (b.grant() for _ in range(3))}
+        assert len(set(first.values())) == 3
+        b.cut()
+        b.welcome()
+        assert {p.filters[0][0]: identifier(p) for p in (b.grant() for _ in range(3))} == first
+        b.answer_ping()
+        b.goodbye()
+
+    async def scene():
+        client = aio_clients.make(broker.port, protocol_level=5)
+        async with client:
+            await client.connect()
+            await asyncio.gather(*(client.subscribe(name, 1, print) for name in ("a", "b", "c")))
+            await aio_clients.until(lambda: client.counters()["connects"] == 2)
+            await client.connect()
+            await client.ping()
+
+    aio_clients.play(broker, script, scene)

@@ -1,0 +1,319 @@
+"""Messages that a handler could not take: for want of memory, because it raised, or because their topic is longer than
+the buffer."""
+
+import errno
+
+import pytest
+
+from dev.reference.kinds import PUBLISH
+from dev.reference.properties import block
+from dev.reference.wire import puback, publish
+from host_tests.broker import Automatic
+from host_tests.lib import aio_clients
+
+LEVELS = pytest.mark.parametrize("level", [4, 5])
+
+
+class Shy:
+    """A handler of which the first calls raise. `seen`: the payloads, with dup and redelivered, of all calls."""
+
+    def __init__(self, error, times):
+        self.error, self.times = error, times
+        self.seen = []
+
+    def __call__(self, message):
+        self.seen.append((message.payload, message.dup, message.redelivered))
+        if len(self.seen) <= self.times:
+            raise self.error
+
+
+def redelivering(b, qos, connections, *, rest=()):
+    """The broker sends the message on each connection, on the first one when the client has published something, until
+    it is acknowledged on the last one."""
+    for k in range(connections):
+        b.welcome(int(k > 0))
+        if not k:
+            b.send(puback(b.expect(PUBLISH).mid))
+        b.send(publish("t", b"x", qos, 7, int(k > 0), properties=b.none))
+        if k < connections - 1:
+            b.expect_close()
+    b.expect(4 if qos == 1 else 5, mid=7)
+    for topic, payload in rest:
+        b.send(publish(topic, payload, properties=b.none))
+    b.goodbye()
+
+
+def codes(client):
+    return [e.args[0] if isinstance(e, OSError) else type(e) for e in client.errors]
+
+
+@LEVELS
+@pytest.mark.parametrize("qos", [1, 2])
+def test_redelivery_after_an_exception(broker, make, pump, level, qos):
+    """[MQTT-4.4.0-1] [MQTT5-4.4.0-1] max_redeliveries: the message is not acknowledged, and comes on the next
+    connection, until the handler takes it. At QoS 2 it is `redelivered` then."""
+    handler = Shy(ValueError("not now"), 2)
+    client = make(broker.port, protocol_level=level, on_message=handler, max_redeliveries=5)
+    with broker.play(lambda b: redelivering(b, qos, 3)):
+        client.connect()
+        client.publish("go", b"", 1)
+        pump(client, lambda: client.counters()["received"])
+        client.disconnect()
+    assert handler.seen == [(b"x", k > 0, k > 0 and qos == 2) for k in range(3)]
+    assert codes(client) == [ValueError, errno.ECONNABORTED] * 2
+    assert client.counters()["handler_errors"] == 2
+
+
+@LEVELS
+def test_redelivery_ends(broker, make, pump, level):
+    """[MQTT-4.5.0-2] A handler that never takes it: the message is acknowledged after so many times, and on_error is
+    told; others go on."""
+    handler = Shy(ValueError("never"), 3)
+    client = make(broker.port, protocol_level=level, on_message=handler, max_redeliveries=2)
+    with broker.play(lambda b: redelivering(b, 1, 3, rest=[("t", b"y")])):
+        client.connect()
+        client.publish("go", b"", 1)
+        pump(client, lambda: len(handler.seen) == 4)
+        client.disconnect()
+    assert handler.seen[-1] == (b"y", False, False)
+    assert codes(client) == [ValueError, errno.ECONNABORTED] * 2 + [ValueError, errno.EIO]
+    assert "message 7 is acknowledged: its handler raised 3 times" in str(client.errors[-1])
+
+
+def test_redelivery_through_asyncio(broker):
+    """[MQTT-4.4.0-1] Likewise with asyncio, at QoS 2."""
+    handler = Shy(ValueError("not now"), 1)
+
+    async def scene():
+        client = aio_clients.make(broker.port, on_message=handler, max_redeliveries=1)
+        async with client:
+            await client.connect()
+            await client.publish("go", b"", 1)
+            await aio_clients.until(lambda: client.counters()["received"])
+        assert codes(client) == [ValueError, errno.ECONNABORTED]
+
+    aio_clients.play(broker, lambda b: redelivering(b, 2, 2), scene)
+    assert handler.seen == [(b"x", False, False), (b"x", True, True)]
+
+
+def test_pieces_come_again_from_the_first(broker, make, pump):
+    """[MQTT-4.4.0-1] A handler that raises on a piece gets the whole message again; when that is enough, each further
+    piece is told, and nothing else."""
+    seen = []
+
+    def handler(message):
+        seen.append(message.offset)
+        if message.offset:
+            raise ValueError("no pieces")
+
+    client = make(broker.port, buffer=bytearray(256), max_redeliveries=1)
+    client.subscribe("t", 1, handler, stream=True)
+
+    def script(b):
+        for k in range(2):
+            b.welcome()
+            b.grant()
+            b.send(publish("t", bytes(500), 1, 7, k))
+            if not k:
+                b.expect_close()
+        b.expect(4, mid=7)
+        b.goodbye()
+
+    with broker.play(script):
+        pump(client, lambda: client.counters()["received"])
+        client.disconnect()
+    assert seen.count(0) == 2
+    assert codes(client).count(errno.ECONNABORTED) == 1
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_by_default_a_message_is_acknowledged(broker, make, pump, qos):
+    """[MQTT-4.5.0-2] Without max_redeliveries, and at QoS 0 with it, no connection ends."""
+    handler = Shy(ValueError("never"), 9)
+    client = make(broker.port, on_message=handler, max_redeliveries=0 if qos else 3)
+
+    def script(b):
+        b.welcome()
+        b.deliver("t", b"x", qos, 7)
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: client.counters()["received"])
+        client.disconnect()
+    assert codes(client) == [ValueError]
+
+
+@pytest.mark.parametrize("given", [-1, 1.0, True, None, 65536])
+def test_max_redeliveries_is_checked(make, given):
+    with pytest.raises(ValueError, match="max_redeliveries"):
+        make(1, max_redeliveries=given)
+
+
+# --- no memory ---
+
+
+@pytest.fixture
+def short_of_memory(monkeypatch):
+    """short_of_memory(name, times): so many copies of the payload, or topics, of messages fail."""
+
+    def short(name, times):
+        left = [times]
+
+        def failing(*of):
+            if left[0]:
+                left[0] -= 1
+                raise MemoryError
+            return {"bytes": bytes, "str": str}[name](*of)
+
+        monkeypatch.setattr("inflight.dispatching." + name, failing, raising=False)
+
+    return short
+
+
+@LEVELS
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize(("name", "field"), [("bytes", "payload"), ("str", "topic")])
+def test_no_memory_for_a_message(broker, make, pump, short_of_memory, level, qos, name, field):
+    """[MQTT-4.5.0-2] A message whose payload or topic could not be made is not acknowledged: it comes on the next
+    connection."""
+    short_of_memory(name, 2)
+    got = []
+    client = make(broker.port, protocol_level=level, on_message=lambda m: got.append(getattr(m, field)))
+    with broker.play(lambda b: redelivering(b, qos, 3)):
+        client.connect()
+        client.publish("go", b"", 1)
+        pump(client, lambda: client.counters()["received"])
+        client.disconnect()
+    assert got == [b"x" if field == "payload" else "t"]
+    assert codes(client) == [MemoryError, errno.ECONNABORTED] * 2
+
+
+def test_there_is_never_memory(broker, make, pump, short_of_memory):
+    """[MQTT-4.5.0-2] It comes three times again, then it is acknowledged, and on_error is told. Another handler of the
+    same message, which needs no memory, does not change that."""
+    short_of_memory("bytes", 99)
+    client = make(broker.port)
+    client.subscribe("t", 1, lambda m: m.payload)
+    client.subscribe("#", 1, lambda m: m.view)
+
+    def script(b):
+        for k in range(4):
+            b.welcome()
+            b.grant()
+            b.grant()
+            b.send(publish("t", b"x", 1, 7, int(k > 0)))
+            if k < 3:
+                b.expect_close()
+        b.expect(4, mid=7)
+        b.goodbye()
+
+    with broker.play(script):
+        pump(client, lambda: client.counters()["received"])
+        client.disconnect()
+    assert codes(client) == [MemoryError, errno.ECONNABORTED] * 3 + [MemoryError, errno.EIO]
+
+
+def test_memory_that_the_handler_lacks_is_its_own(broker, make, pump):
+    """[MQTT-4.5.0-2] A MemoryError of what the handler does itself is like any other exception of it."""
+    client = make(broker.port, on_message=Shy(MemoryError(), 9))
+
+    def script(b):
+        b.welcome()
+        b.deliver("t", b"x", 1, 7)
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: client.counters()["received"])
+        client.disconnect()
+    assert codes(client) == [MemoryError]
+
+
+# --- topics, and properties, that take much of the buffer ---
+
+
+@pytest.mark.parametrize("length", [31, 60, 100, 115])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@LEVELS
+def test_long_topic_in_pieces(make, pump, length, qos, level):
+    """[MQTT-4.5.0-2] A handler with stream=True gets a message whose topic takes almost all of the 128 bytes that
+    receive."""
+    got = []
+    with Automatic() as broker:
+        client = make(broker.port, protocol_level=level, buffer=bytearray(256))
+        client.subscribe("#", qos, lambda m: got.append((m.topic, m.offset, m.payload)), stream=True)
+        client.connect()
+        broker.give("t" * length, bytes(range(200)), qos)
+        pump(client, lambda: client.counters()["received"])
+        assert {topic for topic, *_ in got} == {"t" * length}
+        assert b"".join(payload for *_, payload in got) == bytes(range(200))
+        assert client.counters()["too_long"] == 0 and not client.errors
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@LEVELS
+def test_topic_longer_than_the_buffer(make, pump, qos, level):
+    """[MQTT-4.5.0-2] Nobody can get it: it is acknowledged, counted, and on_error is told its length."""
+    got = []
+    with Automatic() as broker:
+        client = make(
+            broker.port, protocol_level=level, buffer=bytearray(256), on_message=lambda m: got.append(m.topic)
+        )
+        client.subscribe("#", qos)
+        client.connect()
+        broker.give("t" * 300, bytes(1000), qos)
+        broker.give("end", b"", qos)
+        pump(client, lambda: got)
+    assert got == ["end"]
+    assert (client.counters()["too_long"], client.counters()["received"]) == (1, 1)
+    assert codes(client) == [errno.ENOBUFS]
+    assert "take 300 bytes" in str(client.errors[0]) and "has 128" in str(client.errors[0])
+
+
+def test_topic_longer_than_the_buffer_asyncio():
+    """[MQTT-4.5.0-2] Likewise with consumers."""
+
+    async def scene(broker):
+        client = aio_clients.make(broker.port, buffer=bytearray(256))
+        async with client:
+            await client.connect()
+            await client.subscribe("#", 2)
+            broker.give("t" * 300, bytes(1000), 2)
+            broker.give("end", b"", 2)
+            async for message in client:
+                assert message.topic == "end"
+                break
+        assert codes(client) == [errno.ENOBUFS]
+
+    with Automatic() as broker:
+        aio_clients.run(scene(broker))
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_user_properties_longer_than_the_buffer(broker, make, pump, qos):
+    """[MQTT5-4.5.0-2] The message is delivered without its user properties; the others are there. If these alone are
+    too long, on_error is told how long."""
+    got = []
+    client = make(broker.port, protocol_level=5, buffer=bytearray(256))
+    client.subscribe("#", qos, lambda m: got.append((m.topic, m.content_type, m.user, m.offset, m.size)), stream=True)
+    user = [(0x26, ("name", "v" * 250))] * 3
+    long = block(*user, (0x03, "text/plain"), *user)
+    longer = block((0x08, "r" * 150), (0x03, "text/plain"))
+
+    def script(b):
+        b.welcome()
+        b.grant()
+        for mid, (payload, properties) in enumerate(((b"", long), (bytes(10), long), (b"x", longer)), 1):
+            b.send(publish("topic", payload, qos, qos and mid, properties=properties))
+            if qos:
+                b.expect(4 if qos == 1 else 5, mid=mid)
+        b.send(publish("end", properties=b.none))
+        b.goodbye()
+
+    with broker.play(script):
+        client.connect()
+        pump(client, lambda: got[-1:] == [("end", None, [], 0, 0)])
+        client.disconnect()
+    assert got[:-1] == [("topic", "text/plain", [], 0, 0), ("topic", "text/plain", [], 0, 10)]
+    assert codes(client) == [errno.ENOBUFS] and client.counters()["too_long"] == 1

@@ -1,0 +1,64 @@
+# A PUBLISH that breaks the protocol, and that the broker sends on each connection, since it may not be acknowledged: it
+# would end each connection [MQTT-4.8.0-1] before messages to the broker get through. So from the second one on that a
+# session meets, it is skipped if its length is in order. Messages that wait leave and are acknowledged, and then the
+# connection ends. Loaded with the first one.
+
+from .packet import PUBLISH
+
+
+def skip(session, error, kind):
+    """The session met `error`, the decoder if kind is 0. Raises it, unless that is a PUBLISH to be skipped: then it
+    returns what Decoder.next() does."""
+    d = session.decoder
+    again = getattr(session, "malformed", False)  # a PUBLISH was malformed before
+    left = _bytes_left(d) if session.connected and not kind else 0
+    if left:
+        session.malformed = True
+    if not (left and again and session.pending):
+        raise error
+    if not session.closing:
+        session.closing = _close_in_time
+        session.error = error
+        session.closing_since = session.now
+    # It is the rest of a message of QoS 0 that nobody gets.
+    session.deliver = False
+    d.flags = d.mid = d.topic_len = d.n = 0
+    d._skip = -1
+    d._tail = None
+    d.left = left
+    d.size = left + 1
+    if d.protocol_level > 4:
+        d._block_due = False
+    from .receiving import add_methods
+
+    add_methods()  # it may be the first message
+    return d.next()
+
+
+def _close_in_time(session):
+    # All has been acknowledged, or an answer does not come: raises what ends the connection.
+    if not (session.pending and session.keep_alive.left(session.now, session.closing_since)):
+        raise session.error
+
+
+def _bytes_left(d):
+    # How many bytes of the PUBLISH the decoder has not gone through, from d.start on; 0: it is none, or its length is
+    # not in order.
+    if d._skip >= 0:
+        return d._skip + (2 if d.flags & 6 else 0) + d.size
+    if d.left:
+        return d.left
+    i = d.start
+    if i == d.end or d.buf[i] >> 4 != PUBLISH or getattr(d, "shorter", None):
+        return 0
+    n = shift = 0
+    c = 0x80
+    while c & 0x80:
+        i += 1
+        if i == d.end or shift > 21:
+            return 0
+        c = d.buf[i]
+        n |= (c & 0x7F) << shift
+        shift += 7
+    d.start = i + 1
+    return n
