@@ -183,6 +183,7 @@ class Client(Base):
         connecting again. Never raises for the sake of the link; with reconnect=False it raises what ended the
         connection that connect() made, and OSError without one."""
         self._check_not_in_callback()
+        self._check_wait(ms)
         end = ticks_add(ticks_ms(), ms)
         while ms > 0:
             self._run_step(ms)
@@ -212,6 +213,7 @@ class Client(Base):
         """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
         if the broker has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile."""
         self._check_not_in_callback()
+        self._check_wait(ms, mid)
         end = ticks_add(ticks_ms(), ms)
         dropped = self.session.count[counters.DROPPED]
         while self.is_pending(mid) if mid else self.pending:
@@ -237,7 +239,7 @@ class Client(Base):
                 self._write_repeated(n)
                 return 0
         self._check_interrupted()
-        self._check(topic, qos, properties)
+        self._check(topic, qos, retain, properties)
         if payload.__class__ is not bytes:
             payload = self._encode_payload(payload)
         if not qos:
@@ -249,7 +251,7 @@ class Client(Base):
         except OSError as e:
             # The flash failed: once more, when the journal has looked at it. Within a handler its message comes first.
             self._check_interrupted(e)
-            self._check(topic, qos, properties)  # on_disconnect may have published
+            self._check(topic, qos, retain, properties)  # on_disconnect may have published
             mid = session.publish(session.out.name, payload, qos, retain)
         if session.connected and not self._pending_error:
             try:
@@ -290,7 +292,7 @@ class Client(Base):
         # While the broker takes messages a full journal is worth waiting for.
         end = ticks_add(ticks_ms(), self._timeout_ms)
         while True:
-            self._check(topic, qos, properties)  # handlers may have published
+            self._check(topic, qos, retain, properties)  # handlers may have published
             try:
                 return self.session.publish(self.session.out.name, payload, qos, retain)
             except OutboxFull:

@@ -26,6 +26,10 @@ def copy_format(n, space):
     return "%ds" % n
 
 
+def of_bytes(view):
+    return view if view.format == "B" and view.ndim == 1 and view.c_contiguous else bytes(view)
+
+
 def unload(*modules):
     pass
 

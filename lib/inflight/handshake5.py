@@ -58,15 +58,10 @@ _LEVEL = 0x84
 # --- the client ---
 
 
-def check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight, retry_ms, timeout_ms):
-    """Raises ValueError."""
-    if not (isinstance(slept, int) and 0 <= slept <= 0xFFFFFFFF):
-        raise ValueError("slept is a whole number of seconds, 0 to 4294967295")
-    expiry_ok = session_expiry is None or (isinstance(session_expiry, int) and 0 < session_expiry <= 0xFFFFFFFF)
-    if not expiry_ok or (clean_session and session_expiry):
-        raise ValueError("session_expiry is 1 to 4294967295 seconds; clean_session=True keeps no session")
-    if not (isinstance(aliases, int) and 0 <= aliases <= 65535):
-        raise ValueError("aliases is a number of topics, 0 to 65535")
+def check(session_expiry, clean_session, stall_ms, max_inflight, retry_ms, timeout_ms):
+    """What options does not: arguments that do not go together. Raises ValueError."""
+    if clean_session and session_expiry:
+        raise ValueError("session_expiry: clean_session=True keeps no session")
     if stall_ms and not 4 * timeout_ms <= stall_ms <= LONGEST_STALL_MS:
         raise ValueError("stall_ms is 0 (never), or at least four times timeout_ms and at most a day")
     if max_inflight > MOST_INFLIGHT:
