@@ -253,7 +253,7 @@ def test_waiting():
         )
         call(0)
         call(-5)
-    refused(it.drain, (((5, None), "mid", "None"), ((5, "x"), "mid"), ((5, -1), "mid", "-1")))
+    refused(it.drain, (((5, "x"), "mid"), ((5, -1), "mid", "-1"), ((5, 65536), "mid", "65536")))
     refused(it.is_pending, (((None,), "mid", "None"), ((65536,), "mid", "65536"), ((1.0,), "mid", "1.0")))
     eq(it.is_pending(0), False)
 

@@ -7,6 +7,8 @@ _LONGEST = 60  # characters of a value that are shown
 
 # Of what errors.refuse() is asked to refuse: what is allowed.
 _ALLOWED = {
+    "mid": "a Message ID or 0, a whole number up to 65535",
+    "ms": "a whole number below 536870912 (6 days)",
     "payload": "str, bytes, bytearray or memoryview",
     "properties": "what properties() makes, without will_delay",
     "will": "False, or True with protocol_level=5",
@@ -19,15 +21,12 @@ def refuse(name, allowed, value):
 
 
 def refused(name, value, other=None):
-    """errors.refuse(). other: of qos the flag RETAIN, of ms a Message ID, of a text how many bytes it may have."""
+    """errors.refuse(). other: of qos the flag RETAIN, of a text how many bytes it may have."""
     if name == "qos":
         if value.__class__ is not int or not 0 <= value <= 2:
             refuse(name, "0, 1 or 2", value)
         flag("retain", other)
         raise ValueError("qos %d needs a journal, at least Journal(RamFlash())" % value)
-    if name == "ms":
-        number("mid", other, 0, 65535)
-        refuse(name, "a whole number below 536870912 (6 days)", value)
     if name in _ALLOWED:
         refuse(name, _ALLOWED[name], value)
     data = value.encode() if isinstance(value, str) else value

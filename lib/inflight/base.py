@@ -16,6 +16,8 @@ OPEN = const(0)  # steps of connecting: open a connection,
 POLL = const(1)  # write and read once,
 REQUEST = const(2)  # something was asked
 
+LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie in the past
+
 READING = const(1)  # from the connection until the session has handled them,
 WRITING = const(2)  # a packet to the connection
 
@@ -140,7 +142,8 @@ class Base:
         """True if message `mid` (what publish() returned) has been neither completed by the broker nor given up
         (when_full, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
         messages at the earliest."""
-        self._check_wait(0, mid)
+        if mid.__class__ is not int or not 0 <= mid <= 65535:
+            refuse("mid", mid)
         return self.session.outbound.is_pending(mid)
 
     def counters(self):
@@ -177,11 +180,6 @@ class Base:
         if not isinstance(payload, _BYTES):
             refuse("payload", payload)
         return of_bytes(payload) if payload.__class__ is memoryview else payload
-
-    def _check_wait(self, ms, mid=0):
-        # Ticks of half a period and more seem to lie in the past.
-        if ms.__class__ is not int or ms >= 1 << 29 or mid.__class__ is not int or not 0 <= mid <= 65535:
-            refuse("ms", ms, mid)
 
     # --- subscriptions ---
 

@@ -4,9 +4,9 @@ from errno import ECONNABORTED, ENOTCONN, ETIMEDOUT
 
 import inflight.counters as counters
 
-from .base import OPEN, POLL, READING, WRITING, Base
+from .base import LONGEST_MS, OPEN, POLL, READING, WRITING, Base
 from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms, unload
-from .errors import OutboxFull
+from .errors import OutboxFull, refuse
 from .packet import PUBLISH, ProtocolError
 from .transport import Transport
 
@@ -183,7 +183,8 @@ class Client(Base):
         connecting again. Never raises for the sake of the link; with reconnect=False it raises what ended the
         connection that connect() made, and OSError without one."""
         self._check_not_in_callback()
-        self._check_wait(ms)
+        if ms.__class__ is not int or ms > LONGEST_MS:
+            refuse("ms", ms)
         end = ticks_add(ticks_ms(), ms)
         while ms > 0:
             self._run_step(ms)
@@ -213,7 +214,8 @@ class Client(Base):
         """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
         if the broker has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile."""
         self._check_not_in_callback()
-        self._check_wait(ms, mid)
+        if ms.__class__ is not int or ms > LONGEST_MS:
+            refuse("ms", ms)
         end = ticks_add(ticks_ms(), ms)
         dropped = self.session.count[counters.DROPPED]
         while self.is_pending(mid) if mid else self.pending:
