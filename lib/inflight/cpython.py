@@ -8,8 +8,16 @@ import ssl
 import sys
 import time
 import traceback
+from array import array
 
 _PERIOD = 1 << 30
+
+
+class Counters(array):
+    """Numbers of 32 bits that wrap: CPython's array raises OverflowError."""
+
+    def __setitem__(self, i, value):
+        super().__setitem__(i, value & 0xFFFFFFFF)
 
 
 def const(value):

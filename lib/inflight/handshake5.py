@@ -77,7 +77,7 @@ def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer,
     if journal and journal.live:
         _check_space(journal, len(made.out.buf))
     if made.out.clock:
-        made.out.clock.value += slept
+        made.out.clock.add(slept)
     return made
 
 
