@@ -11,6 +11,8 @@ import traceback
 from array import array
 
 _PERIOD = 1 << 30
+_POLLIN = 1
+_POLLOUT = 4
 
 
 class Counters(array):
@@ -66,7 +68,7 @@ def getaddrinfo(host, *what):
     try:
         return socket.getaddrinfo(host, *what)
     except UnicodeError:  # "a..b", for example
-        raise OSError(errno.EHOSTUNREACH, "%s is no name of a host" % host)
+        raise OSError(errno.EHOSTUNREACH, "this is no name of a host")
 
 
 class stream:
@@ -136,23 +138,38 @@ class IOWaiter:
             self._leave()
 
 
+async def look_up(addresses, host, port, timeout_ms):
+    """Returns addresses(host, port), from a thread: others go on. Raises OSError."""
+    looking = asyncio.get_running_loop().run_in_executor(None, addresses, host, port)
+    try:
+        await asyncio.wait((looking,), timeout=timeout_ms / 1000)
+        if not looking.done():
+            raise OSError(errno.ETIMEDOUT, "no address of %s in %d ms" % (host, timeout_ms))
+        return looking.result()
+    finally:
+        looking.cancel()
+
+
 async def aio_sleep_ms(ms):
     await asyncio.sleep(ms / 1000)
 
 
 class poller:
-    """select.poll() with ipoll()."""
+    """select.poll() of one file, with ipoll(). Windows has only select.select()."""
 
     def __init__(self):
-        self._poll = select.poll()
+        self._poll = select.poll() if hasattr(select, "poll") else None
 
     def register(self, file, events):
         self._file, self._events = file, events
-        self._poll.register(file, events)
 
-    modify = register  # registering again is modifying
+    modify = register
 
     def ipoll(self, ms):
-        if self._events == select.POLLOUT:
-            self._poll.register(self._file, select.POLLIN if self._file.starved else select.POLLOUT)
-        return self._poll.poll(ms)
+        write = self._events == _POLLOUT and not self._file.starved
+        if self._poll:
+            self._poll.register(self._file, _POLLOUT if write else _POLLIN)
+            return self._poll.poll(ms)
+        files = [self._file]
+        readable, writable, _ = select.select([] if write else files, files if write else [], [], ms / 1000)
+        return readable + writable

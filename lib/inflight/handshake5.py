@@ -40,7 +40,8 @@ from .outbound import ALONE, REL, SEND, STATE
 from .session import Session
 from .session_record import CLEAN
 
-_CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
+_FAILURE = const(0x80)
+_OF_LEVEL_4 = b"\x00\x84\x85\x88\x86\x87"  # what its return codes are at level 5
 _NUMBERS = (
     SESSION_EXPIRY,
     SERVER_KEEP_ALIVE,
@@ -52,7 +53,6 @@ _NUMBERS = (
 )
 _RECORD = const(11)  # bytes of a SESSION record in front of the client id
 LONGEST_STALL_MS = const(86_400_000)  # time-outs longer than a quarter of it look for no stalled messages
-_LEVEL = 0x84
 
 
 # --- the client ---
@@ -159,11 +159,13 @@ def connack(session):
     d = session.decoder
     present = d.buf[d.at]
     code = d.code
-    if not d.block:  # the answer of a broker that does not know level 5 has no properties
-        code = _LEVEL if present == 0 and code == 1 else 0xFF
-    if present > 1:
+    if not d.block and 0 < code < 6:  # the answer of a broker that does not know level 5 has no properties
+        code = _OF_LEVEL_4[code]
+    if code >= _FAILURE:
+        present = 0  # a refusal, whatever else the packet says
+    elif present > 1:
         raise ProtocolError5("CONNACK flags %02x" % present, MALFORMED)
-    if code not in _CODES or (present and (code or session.clean_start)):
+    elif code or not d.block or (present and session.clean_start):
         raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
     session.code = code
     if present and session.journal and (not session.record.has_session or session.record.mode == CLEAN):
@@ -172,7 +174,7 @@ def connack(session):
         end(session)
         return
     session.present = present == 1
-    found = _properties(d, session.auth)
+    found = _properties(d, code or session.auth)
     session.reason = found.get(REASON, "")
     session.response_information = found.get(RESPONSE_INFORMATION, "")
     if code:

@@ -367,9 +367,13 @@ class Session:
                 if self.connected == (kind == packet.CONNACK) and kind <= packet.DISCONNECT:
                     raise packet.ProtocolError("type %d out of place" % kind)
                 self._handle(kind)
-        except packet.ProtocolError:  # what was noted stands
+        except packet.ProtocolError as e:  # what was noted stands
             self.busy = False
-            raise
+            if self.connected or self.decoder.start:
+                raise
+            from .other_protocol import explained
+
+            raise explained(e, self.decoder)
         except OutboxFull:
             self.busy = False
             raise OSError(ENOBUFS, "more QoS 2 messages in flight than receive_maximum or the journal allows")
