@@ -15,6 +15,12 @@ class Message:
         self._session = session
         self.name = None  # the topic if it is known: a filter without wildcards has no other
 
+    def __getattr__(self, name):
+        # The properties of level 5.
+        from .no_properties import field
+
+        return field(name)
+
     @property
     def topic(self):
         """The topic name, a str: a new one, unless the filter says it all."""
