@@ -11,8 +11,6 @@ from inflight.pinned import PinnedFlash
 from inflight.slots import SlotFlash
 
 
-
-
 def handler(message):
     pass
 
@@ -303,11 +301,18 @@ def test_properties_of_connect():
 def test_flash_and_journal():
     refused(
         RamFlash,
-        (((0,), "blocks", "0"), ((4.0,), "blocks", "4.0"), ((4, 100), "block_size", "64", "100"), ((4, "x"), "block_size")),
+        (
+            ((0,), "blocks", "0"),
+            ((4.0,), "blocks", "4.0"),
+            ((4, 100), "block_size", "64", "100"),
+            ((4, "x"), "block_size"),
+        ),
     )
     refused(FileFlash, (((5,), "path", "5"), (("f", "x"), "blocks", "'x'"), (("f", 4, 1.5), "block_size", "1.5")))
     refused(SlotFlash, (((5,), "folder", "5"), (("/f", 0), "n", "0"), (("/f", 4, "x"), "size", "'x'")))
-    refused(PinnedFlash, (((None, 5), "folder", "5"), ((None, "/f", "x"), "n", "'x'"), ((None, "/f", 4, 5), "root", "5")))
+    refused(
+        PinnedFlash, (((None, 5), "folder", "5"), ((None, "/f", "x"), "n", "'x'"), ((None, "/f", 4, 5), "root", "5"))
+    )
     refused(Journal, (((5,), "device", "5"), ((None,), "device", "None"), (("journal.bin",), "device", "journal.bin")))
 
 

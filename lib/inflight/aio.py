@@ -13,11 +13,13 @@ from errno import ECONNABORTED, ECONNRESET, ENOTCONN, ETIMEDOUT
 import inflight.counters as counters
 import inflight.packet as packet
 
-from .base import LONGEST_MS, OPEN, POLL, WRITING, Base
-from .compat import passed, ticks_add, ticks_diff, ticks_ms, unload
+from .base import OPEN, POLL, WRITING, Base
+from .compat import const, passed, ticks_add, ticks_diff, ticks_ms, unload
 from .errors import OutboxFull, refuse
 from .io_waiter import IOWaiter, open_socket, sleep_ms
 from .transport import PACE, Transport
+
+_LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie in the past
 
 
 class AsyncClient(Base):
@@ -413,7 +415,7 @@ class AsyncClient(Base):
         """Waits until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True if the broker
         has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile. With
         reconnect=False it raises what ended the connection."""
-        if ms.__class__ is not int or ms > LONGEST_MS:
+        if ms.__class__ is not int or ms > _LONGEST_MS:
             refuse("ms", ms)
         end = ticks_add(ticks_ms(), ms)
         dropped = self.session.count[counters.DROPPED]

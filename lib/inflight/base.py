@@ -16,8 +16,6 @@ OPEN = const(0)  # steps of connecting: open a connection,
 POLL = const(1)  # write and read once,
 REQUEST = const(2)  # something was asked
 
-LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie in the past
-
 READING = const(1)  # from the connection until the session has handled them,
 WRITING = const(2)  # a packet to the connection
 

@@ -4,11 +4,13 @@ from errno import ECONNABORTED, ENOTCONN, ETIMEDOUT
 
 import inflight.counters as counters
 
-from .base import LONGEST_MS, OPEN, POLL, READING, WRITING, Base
-from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms, unload
+from .base import OPEN, POLL, READING, WRITING, Base
+from .compat import const, sleep_ms, ticks_add, ticks_diff, ticks_ms, unload
 from .errors import OutboxFull, refuse
 from .packet import PUBLISH, ProtocolError
 from .transport import Transport
+
+_LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie in the past
 
 
 class Client(Base):
@@ -183,7 +185,7 @@ class Client(Base):
         connecting again. Never raises for the sake of the link; with reconnect=False it raises what ended the
         connection that connect() made, and OSError without one."""
         self._check_not_in_callback()
-        if ms.__class__ is not int or ms > LONGEST_MS:
+        if ms.__class__ is not int or ms > _LONGEST_MS:
             refuse("ms", ms)
         end = ticks_add(ticks_ms(), ms)
         while ms > 0:
@@ -214,7 +216,7 @@ class Client(Base):
         """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
         if the broker has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile."""
         self._check_not_in_callback()
-        if ms.__class__ is not int or ms > LONGEST_MS:
+        if ms.__class__ is not int or ms > _LONGEST_MS:
             refuse("ms", ms)
         end = ticks_add(ticks_ms(), ms)
         dropped = self.session.count[counters.DROPPED]

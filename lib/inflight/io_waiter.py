@@ -35,9 +35,8 @@ if sys.implementation.name == "micropython":
                 core._task_queue.push(self._task)
 
 else:
-    from .cpython import IOWaiter
+    from .cpython import IOWaiter, look_up
     from .cpython import aio_sleep_ms as sleep_ms
-    from .cpython import look_up
 
 # What a second connect() says when the first one failed; anything else means that it stands.
 _FAILURES = (ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT)

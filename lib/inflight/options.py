@@ -1,10 +1,10 @@
 # The arguments of a client: checked, encoded and kept. Loaded when a client is made.
 
 from .arguments import flag, function, number, refuse
-from .base import LONGEST_MS
-from .compat import print_exception
+from .compat import const, print_exception
 from .topic import encode, encode_name
 
+_LONGEST_MS = const(0x1FFFFFFF)  # less than half a period of the ticks
 _NAMES = (  # to find the one that was meant
     "host client_id journal port tls path headers user password will keepalive clean_session protocol_level"
     " session_expiry slept auth aliases stall_ms connect_properties buffer max_inflight receive_maximum when_full"
@@ -19,12 +19,12 @@ _NUMBERS = (
     ("aliases", 0, 65535, ""),
     ("max_inflight", 1, 65535, ""),
     ("receive_maximum", 1, 65535, ""),
-    ("timeout_ms", 1, LONGEST_MS, ""),
+    ("timeout_ms", 1, _LONGEST_MS, ""),
 )
 _OPTIONAL_NUMBERS = (
     ("session_expiry", 1, 0xFFFFFFFF, " s"),
-    ("stall_ms", 0, LONGEST_MS, ""),
-    ("retry_ms", 0, LONGEST_MS, ""),
+    ("stall_ms", 0, _LONGEST_MS, ""),
+    ("retry_ms", 0, _LONGEST_MS, ""),
 )
 _FUNCTIONS = ("on_message", "on_connect", "on_disconnect", "on_complete", "on_error")
 # What an argument has to have if it is given, and what that is.
@@ -179,7 +179,7 @@ def _pair(backoff_ms):
     if not isinstance(backoff_ms, (tuple, list)) or len(backoff_ms) != 2:
         refuse("backoff_ms", "(first, longest), two numbers of ms", backoff_ms)
     first, longest = backoff_ms
-    number("backoff_ms[1]", longest, 0, LONGEST_MS)
+    number("backoff_ms[1]", longest, 0, _LONGEST_MS)
     number("backoff_ms[0]", first, 0, longest)
     return first, longest
 
@@ -196,7 +196,13 @@ def _encode_will(client, will, protocol_level):
     if properties is not None and not hasattr(properties, "block"):
         refuse("properties of will", "what properties() makes", properties)
     topic = encode_name(topic, protocol_level, "topic of will")
-    return (topic, _encode_data(client, "payload of will", payload), qos, retain, properties.block if properties else b"\0")
+    return (
+        topic,
+        _encode_data(client, "payload of will", payload),
+        qos,
+        retain,
+        properties.block if properties else b"\0",
+    )
 
 
 def _encode_data(client, name, data):

@@ -1,5 +1,5 @@
-# What speaks on the other end if it is no MQTT broker: the wrong port is a common mistake. Loaded when the first bytes of a
-# connection are no CONNACK.
+# What speaks on the other end if it is no MQTT broker: the wrong port is a common mistake. Loaded when the first bytes
+# of a connection are no CONNACK.
 
 from .packet import ProtocolError
 

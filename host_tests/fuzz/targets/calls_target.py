@@ -1,5 +1,5 @@
-"""Calls of both clients in any order, with arguments of any kind, while a correct broker answers, the link breaks and the
-power is cut: each call raises what docs/guide.md says and nothing else, and every message that publish() accepted
+"""Calls of both clients in any order, with arguments of any kind, while a correct broker answers, the link breaks and
+the power is cut: each call raises what docs/guide.md says and nothing else, and every message that publish() accepted
 arrives; at QoS 2 once.
 
 data: a byte (level, kind of client), then calls as Run.step() tells, each followed by a byte for each argument."""
@@ -23,7 +23,18 @@ _ODD = (-1, 3, 1.0, True, None, "", "a/#", b"\xff", bytes(5000), [], [1], {}, 1 
 _TOPICS = ("t", b"t", "a/b", "ü")
 _PAYLOADS = (b"", b"1", "2", bytearray(b"3"), memoryview(b"44"), bytes(300), _WIDE, "ü" * 50)
 _FILTERS = ("t", "a/#", b"+/b", (("t", 1), ("a/+", 2)), [["a", 0]])
-_OPTIONS = ("port", "user", "will", "keepalive", "backoff_ms", "timeout_ms", "max_inflight", "buffer", "on_error", "qos")
+_OPTIONS = (
+    "port",
+    "user",
+    "will",
+    "keepalive",
+    "backoff_ms",
+    "timeout_ms",
+    "max_inflight",
+    "buffer",
+    "on_error",
+    "qos",
+)
 _NEVER = ()
 _LONGEST_MS = 5
 
@@ -148,7 +159,9 @@ class Run:
     async def step(self, kind):
         pick = self.pick
         if kind < 5:
-            await self.publish(pick(_TOPICS), pick(_PAYLOADS), pick((1, 2, 0)), pick((False, True)), pick((None, _META)))
+            await self.publish(
+                pick(_TOPICS), pick(_PAYLOADS), pick((1, 2, 0)), pick((False, True)), pick((None, _META))
+            )
         elif kind == 5:
             filters, qos = pick(_FILTERS), pick((0, 1, 2))
             await self.call("subscribe", (ValueError, OSError), filters, qos, pick((len, None)), pick((False, True)))
