@@ -56,7 +56,7 @@ OF_A_CLIENT = (
     ({"path": "/", "headers": ("a", "b")}, "headers", "dict"),
     ({"path": "/", "headers": {5: "b"}}, "headers"),
     ({"path": "/", "headers": {"a": 5}}, "headers"),
-    ({"user": 5}, "user", "5"),
+    ({"user": 5}, "user", "str or bytes", "5"),
     ({"user": "u", "password": 5}, "password"),
     ({"user": "u", "password": "x" * 65536}, "password", "65536"),
     ({"will": "gone"}, "will", "'gone'"),

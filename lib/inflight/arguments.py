@@ -7,11 +7,17 @@ _LONGEST = 60  # characters of a value that are shown
 
 # Of what errors.refuse() is asked to refuse: what is allowed.
 _ALLOWED = {
+    "answer": "a function",
+    "correlation": "bytes, 127 at most",
+    "expiry": "a whole number from 1 to 4294967295 s",
     "mid": "a Message ID or 0, a whole number up to 65535",
     "ms": "a whole number below 536870912 (6 days)",
     "payload": "str, bytes, bytearray or memoryview",
     "properties": "what properties() makes, without will_delay",
+    "text": "True or False",
+    "user properties": "((name, value), ...)",
     "will": "False, or True with protocol_level=5",
+    "will_delay": "a whole number from 0 to 4294967295 s",
 }
 
 

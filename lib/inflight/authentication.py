@@ -8,9 +8,9 @@
 import struct
 from errno import ENOTCONN
 
-from .arguments import refuse
 from .cursor import AUTH_DATA, AUTH_METHOD, IN_AUTH
 from .errors5 import ERROR, ProtocolError5
+from .errors import refuse
 from .packet import begin, check_size
 from .topic import encode
 
@@ -38,7 +38,7 @@ class Authentication:
     def __init__(self, method, answer):
         self._method = encode(method, name="method")
         if not callable(answer):
-            refuse("answer", "a function", answer)
+            refuse("answer", answer)
         self._answer = answer
         self._session = None
         self.renewing = False

@@ -2,7 +2,6 @@
 
 import struct
 
-from .arguments import flag, number
 from .packet import LONGEST
 from .properties5 import user_properties
 
@@ -31,6 +30,8 @@ def connect_properties(max_packet=None, reasons=False, response_information=Fals
     user                  ((name, value), ...), str, for the broker
 
     Returns what Client(connect_properties=) takes. Raises ValueError, also if all that takes more than 112 bytes."""
+    from .arguments import flag, number
+
     flag("reasons", reasons)
     flag("response_information", response_information)
     data = b""

@@ -2,10 +2,8 @@
 
 import struct
 
-import inflight.errors as errors
-
-from .arguments import flag, number, refuse
 from .compat import const
+from .errors import refuse
 from .topic import encode, encode_name
 
 _STAMP = const(4)  # bytes behind properties with an expiry, in the journal
@@ -39,7 +37,8 @@ def properties(
     data = b""
     if expiry is not None:
         data += b"\x02" + _four("expiry", expiry, 1)  # first: its place is known
-    flag("text", text)
+    if text not in (False, True):
+        refuse("text", text)
     if text:
         data += b"\x01\x01"
     if content_type is not None:
@@ -48,7 +47,7 @@ def properties(
         data += b"\x08" + _string(encode_name(response_topic, name="response_topic"))
     if correlation is not None:
         if not isinstance(correlation, (bytes, bytearray, memoryview)) or len(bytes(correlation)) > _MOST:
-            refuse("correlation", "bytes, %d at most" % _MOST, correlation)
+            refuse("correlation", correlation)
         data += b"\x09" + _string(bytes(correlation))
     if will_delay is not None:
         data += b"\x18" + _four("will_delay", will_delay, 0)
@@ -64,10 +63,10 @@ def user_properties(user):
     try:
         user = tuple(user)
     except TypeError:
-        refuse("user", "((name, value), ...)", user)
+        refuse("user properties", user)
     for pair in user:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            refuse("user", "((name, value), ...)", user)
+            refuse("user properties", user)
         name, value = pair
         data += b"\x26" + _string(encode(name, name="name of user")) + _string(encode(value, name="value of user"))
     return data
@@ -77,7 +76,7 @@ def attach(out, properties, now):
     """SendBuffer5.attach(), if they are others than before, or expire."""
     if properties is not out._properties:
         if properties is not None and getattr(properties, "will", True):
-            errors.refuse("properties", properties)
+            refuse("properties", properties)
         out.forget()
         out._properties = out  # no properties are: until all of this is done, should memory be short
         out.block = properties.block if properties else out.no_properties
@@ -98,7 +97,8 @@ def attach(out, properties, now):
 
 
 def _four(name, value, least):
-    number(name, value, least, 0xFFFFFFFF, " s")
+    if value.__class__ is not int or not least <= value <= 0xFFFFFFFF:
+        refuse(name, value)
     return struct.pack(">I", value)
 
 

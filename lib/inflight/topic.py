@@ -4,7 +4,7 @@ from .errors import refuse
 from .packet import valid
 
 
-def encode(text, protocol_level=4, name="text", topic=False):
+def encode(text, protocol_level=4, name="value", topic=False):
     """Returns a string as bytes fit for the wire of MQTT 3.1.1, or of 3.1 (level 3). topic: as encode_name(). Raises
     ValueError, which calls it `name`. [MQTT-1.5.3-1, 1.5.3-2, 4.7.3-2, 4.7.3-3]"""
     data = text.encode() if isinstance(text, str) else text

@@ -15,7 +15,7 @@ from dev.reference.server import Connection, Message, Server
 from dev.reference.wire import Stream
 from inflight import AsyncClient, Client, Journal, OutboxFull, RamFlash, properties
 from inflight.base import OPEN
-from outcome import Outcome, Reader, demand
+from outcome import Finding, Outcome, Reader, demand
 
 _META = properties(expiry=60)
 _WIDE = memoryview(array("H", range(40)))
@@ -235,8 +235,8 @@ def run(data):
         try:
             playing.play().send(None)
         except StopIteration:
-            pass
-        return playing.number.number
+            return playing.number.number
+        raise Finding("the blocking client waits for asyncio")
 
     async def open_socket(waiter, host, port, timeout_ms):
         playing.link = Link(playing)
