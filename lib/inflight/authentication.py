@@ -9,8 +9,8 @@ import struct
 from errno import ENOTCONN
 
 from .cursor import AUTH_DATA, AUTH_METHOD, IN_AUTH
-from .errors5 import ERROR, ProtocolError5
 from .errors import refuse
+from .errors5 import ERROR, ProtocolError5
 from .packet import begin, check_size
 from .topic import encode
 
