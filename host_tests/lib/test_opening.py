@@ -4,6 +4,7 @@ import asyncio
 import errno
 import select
 import socket
+import ssl
 import threading
 
 import pytest
@@ -188,6 +189,21 @@ def test_a_peer_that_is_no_broker(broker, make, other, bytewise, level):
         client.connect()
     assert "port" in str(error.value)
     assert client.counters()["protocol_errors"] == 1
+
+
+def test_a_peer_that_does_not_speak_tls(broker, make):
+    """On CPython, whose TLS tells it."""
+    client = make(broker.port, tls=ssl.create_default_context())
+
+    def script(b):
+        b.accept()
+        b.connection.sock.recv(1)
+        b.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        b.connection.finish()
+
+    with broker.play(script), pytest.raises(OSError, match="does not speak TLS.*port") as told:
+        client.connect()
+    assert told.value.errno == errno.ECONNABORTED
 
 
 def test_bytes_behind_connack_are_no_other_protocol(broker, make):

@@ -71,6 +71,13 @@ def getaddrinfo(host, *what):
         raise OSError(errno.EHOSTUNREACH, "this is no name of a host")
 
 
+def _explained(error):
+    # What does not begin like TLS is a record of another version.
+    if error.reason != "WRONG_VERSION_NUMBER":
+        return error
+    return OSError(errno.ECONNABORTED, "the peer does not speak TLS: give another port, like 8883, or no tls=")
+
+
 class stream:
     """A connected socket with MicroPython's non-blocking readinto() and write()."""
 
@@ -89,6 +96,8 @@ class stream:
             return self._sock.recv_into(view, n)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
+        except ssl.SSLError as e:
+            raise _explained(e)
 
     def write(self, buf, at, n):
         self.starved = False
@@ -98,6 +107,8 @@ class stream:
             self.starved = True
         except (BlockingIOError, ssl.SSLWantWriteError):
             pass
+        except ssl.SSLError as e:
+            raise _explained(e)
         return None
 
 
