@@ -10,7 +10,7 @@ _ALLOWED = {
     "answer": "a function",
     "correlation": "bytes, 127 at most",
     "expiry": "a whole number from 1 to 4294967295 s",
-    "mid": "a Message ID or 0, a whole number up to 65535",
+    "mid": "a Message ID, a whole number",
     "ms": "a whole number below 536870912 (6 days)",
     "payload": "str, bytes, bytearray or memoryview",
     "properties": "what properties() makes, without will_delay",
