@@ -1,4 +1,4 @@
-"""Fuzzes decoder, topics, session, journal mount, configuration and commands: `make fuzz INPUTS=10000000 SEED=1`.
+"""Fuzzes decoder, topics, session, mount, calls, configuration and commands: `make fuzz INPUTS=10000000 SEED=1`.
 
 Inputs come from grammars, and from atheris, which coverage guides. Each finding is made short, shown and kept in
 build/fuzz. What was reached is then replayed on 32-bit MicroPython with little heap. Exit status 1: something was

@@ -53,6 +53,16 @@ def session5(rng):
     return _session(rng, packets5.packet, _to_5, b"\0")
 
 
+def calls(rng):
+    # Most arguments are right, so that messages wait when something happens.
+    out = bytearray((rng.randrange(256),))
+    for _ in range(rng.randrange(40)):
+        out.append(rng.choice((0, 1, rng.randrange(16))))
+        for _ in range(5 if out[-1] < 5 else rng.randrange(4)):
+            out.append(rng.randrange(256) & (255 if rng.random() < 0.2 else 0xFB))
+    return bytes(out)
+
+
 def _session(rng, make, to, properties):
     out = bytearray((rng.randrange(256), *(rng.randrange(0x80, 0xA0) for _ in range(rng.randrange(4)))))
     for _ in range(rng.randrange(1, 5)):

@@ -86,7 +86,7 @@ class Device(Client):
         self.peer = peer
         self.max_answers = self.arrive = None  # for the next FakeTransport
         self.failure = None
-        super().__init__("", "dev", journal, keepalive=0, retry_ms=0, timeout_ms=10**8, on_error=self._note, **options)
+        super().__init__("h", "dev", journal, keepalive=0, retry_ms=0, timeout_ms=10**8, on_error=self._note, **options)
 
     def _note(self, error):
         expected = (OSError, HandlerError, MemoryError)

@@ -41,6 +41,10 @@ def test_mount():
     played("mount")
 
 
+def test_calls():
+    played("calls")
+
+
 def test_numbers_tell_outcomes_apart():
     """Different outcomes have different numbers."""
     for name in ("decoder", "decoder5", "session", "session5", "mount"):

@@ -6,6 +6,7 @@ from harness import eq, raises
 from inflight.packet import ProtocolError
 from nor import NorFlash
 from session_peer import Peer, ack, message, mid_of, two
+from session_peer5 import Peer5
 
 # --- durable before sent ---
 
@@ -202,3 +203,19 @@ def test_counters():
     for name in want:
         eq((name, peer.count(name)), (name, want[name]))
     eq(peer.count("outages"), 1)
+
+
+def test_counters_wrap():
+    """At 2**32, on every runtime: counting never fails, so what was sent or accepted is not reported as an error."""
+    for kind in (Peer, Peer5):
+        peer = kind()
+        peer.up()
+        count = peer.session.count
+        for i in range(len(count)):
+            count[i] = 0xFFFFFFFF
+        for qos in range(3):
+            mid = peer.publish(b"x", qos)
+            assert (mid > 0) == (qos > 0), mid
+            eq(len(peer.sent()), 1)
+        peer.feed(ack(0x40, 1))
+        eq([peer.count(name) for name in ("accepted", "sent", "completed", "pings")], [1, 2, 0, 0xFFFFFFFF])

@@ -117,7 +117,7 @@ def test_connack_flags_and_codes():
         peer.feed(wire.connack(0, code, NONE))
         eq((peer.session.code, peer.session.connected), (code, not code))
         eq(peer.count("refused"), 1 if code else 0)
-    for present, code in ((0, 1), (0, 5), (0, 0x7F), (0, 0x8B), (0, 0x8E), (0, 0xFF), (1, 0), (1, 0x87)):
+    for present, code in ((0, 1), (0, 5), (0, 0x7F), (1, 0)):
         peer = Peer5()
         peer.call(clean=True)
         eq(error_of(peer, wire.connack(present, code, NONE)), 0x82)
@@ -125,20 +125,41 @@ def test_connack_flags_and_codes():
         peer = Peer5()
         peer.call()
         eq(error_of(peer, wire.connack(flags, 0, NONE)), 0x81)
-    peer = Peer5()
-    peer.up()
-    peer.lose()
-    peer.call()
-    eq(error_of(peer, wire.connack(1, 0x87, NONE)), 0x82)
+
+
+def test_a_refusal_is_one_whatever_else_it_says():
+    """[MQTT5-3.2.2-6] [MQTT5-3.2.2-7] With session present, a code that the standard has not, or properties that break
+    its rules: the application gets the code."""
+    method = block((0x15, "m"))
+    for flags, code, rest in (
+        (1, 0x87, NONE),
+        (0x80, 0x87, NONE),
+        (0, 0x8B, NONE),
+        (0, 0xFF, NONE),
+        (0, 0x87, b""),  # without the length of properties
+        (0, 0x87, b"\x05\x1f\x00"),
+        (0, 0x87, b"\x03\x1f\x00\x01\xff"),
+        (0, 0x87, b"\x02\x99\x00"),
+        (0, 0x87, NONE + b"behind"),
+        (1, 0x95, method),
+    ):
+        peer = Peer5()
+        peer.up()
+        peer.lose()
+        peer.call()
+        eq(peer.feed(wire.packet(0x20, bytes([flags, code]) + rest)), [])
+        eq((peer.session.code, peer.session.present, peer.session.connected), (code, False, False))
+        eq((peer.count("refused"), peer.session.reason), (1, ""))
 
 
 def test_a_broker_of_level_4():
-    """[MQTT5-3.1.2-2] Its CONNACK has no properties: it is told as a level that the broker does not know."""
-    peer = Peer5()
-    peer.call()
-    peer.feed(wire.connack(0, 1))
-    eq((peer.session.code, peer.session.connected), (0x84, False))
-    for present, code in ((0, 0), (1, 0), (0, 2)):
+    """[MQTT5-3.1.2-2] Its CONNACK has no properties: its return codes are told as those of level 5."""
+    for code, told in ((1, 0x84), (2, 0x85), (3, 0x88), (4, 0x86), (5, 0x87)):
+        peer = Peer5()
+        peer.call()
+        peer.feed(wire.connack(0, code))
+        eq((peer.session.code, peer.session.connected), (told, False))
+    for present, code in ((0, 0), (1, 0), (0, 6)):
         peer = Peer5()
         peer.call()
         raises(ProtocolError, peer.feed, wire.connack(present, code))

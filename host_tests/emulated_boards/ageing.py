@@ -14,7 +14,7 @@ def aged(flash, name, topic):
     was accepted: {sequence number: QoS}."""
     places, ring = ring_of(flash)
     journal = Journal(ring)
-    client = Client("", name, journal)  # which never connects
+    client = Client("nowhere", name, journal)  # which never connects
     accepted = {}
     for qos in (1, 2):
         accepted[journal.next_seq] = qos

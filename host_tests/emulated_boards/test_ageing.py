@@ -15,7 +15,7 @@ def test_the_ring_erases_soon_and_keeps_what_waits():
     assert accepted == {0: 1, 1: 2}
     _, ring = ring_of(flash)
     journal = Journal(ring)
-    client = Client("", "old", journal)
+    client = Client("nowhere", "old", journal)
     for _ in range(2):
         client.publish("t", 300 * "x", 1)
     assert sum(ring.erases) == 1

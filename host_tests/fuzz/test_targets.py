@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+import inflight.base
 import inflight.dispatching
 import inflight.filters
 import inflight.long5
@@ -29,6 +30,7 @@ SMOKE = {
     "session5": 150,
     "firmware": 400,
     "mount": 40,
+    "calls": 150,
 }
 
 
@@ -94,6 +96,9 @@ DEFECTS = {
     "marks are not durable": ("session", Journal, "mark", None),
     "every other record is damaged": ("mount", inflight.sector_reader.SectorReader, "has_record", None),
     "no header is found": ("mount", inflight.sectors, "_read_headers", None),
+    "any QoS is taken": ("calls", inflight.base.Base, "_check", None),
+    "any payload is taken": ("calls", inflight.base.Base, "_encode_payload", lambda result, client, payload: payload),
+    "acceptance is not durable": ("calls", Journal, "append", None),
     "the end is not found": ("mount", inflight.sector_reader.SectorReader, "last_byte", lambda result, *_: -1),
 }
 
@@ -108,6 +113,8 @@ def breakage(what):
         "properties are not checked": lambda cursor, i, end, where: cursor.start(i, end, where),
         "a refused message is forgotten": lambda window, address: whole(window, address) and window.remove(0) or 0,
         "filters are not checked": lambda text, limit=65535: text,
+        "any QoS is taken": lambda client, topic, qos, *_: whole(client, topic, 0, False, None),
+        "acceptance is not durable": lambda j, *of: whole(j, *of) if j.live != 2 else 0,
         "a PUBREC completes": lambda o, kind, mid: whole(o, 4 if kind == 5 else kind, mid),
         "marks are not durable": lambda j, at, state: None if state == 2 else whole(j, at, state),
         "every other record is damaged": lambda w, at: at % 2 == 0 and whole(w, at),

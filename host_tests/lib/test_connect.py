@@ -165,15 +165,27 @@ def test_connect_that_does_not_fit_the_buffer(make):
 # --- CONNACK ---
 
 
-@pytest.mark.parametrize("code", [1, 2, 3, 4, 5])
-def test_refused(broker, make, code):
-    """[MQTT-3.1.2-2] [MQTT-3.1.3-8] [MQTT-3.1.3-9] [MQTT-3.2.2-5] The caller gets the code, and the connection is
-    closed."""
+REFUSALS = {str(code): (code, connack(0, code)) for code in (1, 2, 3, 4, 5)}
+REFUSALS |= {
+    "session present": (5, connack(1, 5)),
+    "reserved flags": (5, connack(0x80, 5)),
+    "reserved code": (6, connack(0, 6)),
+    "code 255": (255, connack(0, 255)),
+    "of level 5": (0x84, packet(0x20, b"\0\x84\0")),
+    "of level 5, with properties": (0x87, packet(0x20, b"\0\x87\x06\x1f\0\x03why")),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_refused(broker, make, refusal):
+    """[MQTT-3.1.2-2] [MQTT-3.1.3-8] [MQTT-3.1.3-9] [MQTT-3.2.2-4] [MQTT-3.2.2-5] The caller gets the code, whatever
+    else the packet says, and the connection is closed."""
     client = make(broker.port)
+    code, answer = REFUSALS[refusal]
 
     def script(b):
         b.called()
-        b.send(connack(0, code))
+        b.send(answer)
         b.expect_close()
 
     with broker.play(script), pytest.raises(ConnectRefused) as caught:
@@ -185,9 +197,6 @@ def test_refused(broker, make, code):
 
 
 BAD_CONNACKS = {
-    "present and refused": connack(1, 5),
-    "reserved code": connack(0, 6),
-    "code 255": connack(0, 255),
     "reserved flags": connack(2),
     "more reserved flags": connack(0x80),
     "header flags": packet(0x21, b"\0\0"),
@@ -207,7 +216,7 @@ BAD_CONNACKS = {
 
 @pytest.mark.parametrize("answer", BAD_CONNACKS)
 def test_connack_that_breaks_the_rules(broker, make, answer):
-    """[MQTT-3.2.0-1] [MQTT-3.2.2-4] [MQTT-4.8.0-1] ProtocolError, and the connection is closed."""
+    """[MQTT-3.2.0-1] [MQTT-4.8.0-1] ProtocolError, and the connection is closed."""
     client = make(broker.port)
 
     def script(b):

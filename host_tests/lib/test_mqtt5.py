@@ -931,6 +931,21 @@ def test_expiry_through_a_start(make5):
         assert client.counters()["expired"] == (not found)
 
 
+def test_sleeps_of_more_than_32_bits(make5):
+    """The journal's seconds end at 2**32 - 1: publish() goes on, what is older has expired, and what is accepted then
+    does not age."""
+    device = RamFlash()
+    with Automatic() as broker:
+        for payload in (b"old", b"new", b"newest"):
+            client = make5(broker.port, device, slept=0xFFFFFFFF)
+            client.publish("t", payload, 1, properties=META)
+        client.connect()
+        assert not client.drain(5000)  # one was dropped
+        client.disconnect()
+    assert [(m.payload, dict(m.properties)[2]) for m in broker.arrived] == [(b"new", 3600), (b"newest", 3600)]
+    assert client.counters()["expired"] == 1
+
+
 def test_will_with_properties(broker, make5):
     """[MQTT5-3.1.2-9] [MQTT5-3.1.3-1] Its properties stand in front of its topic."""
     will = ("w", b"lost", 1, True, properties(will_delay=90, content_type="t"))

@@ -15,7 +15,7 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from .base import INTERRUPTED, OPEN, POLL, WRITING, Base
-from .compat import passed, ticks_add, ticks_diff, ticks_ms, unload
+from .compat import passed, ticks_diff, ticks_ms, unload
 from .errors import OutboxFull
 from .io_waiter import IOWaiter, open_socket, sleep_ms
 from .transport import PACE, Transport
@@ -377,7 +377,7 @@ class AsyncClient(Base):
         # Returns the Message ID; -1: not now. While the broker takes messages a full journal is
         # worth waiting for.
         self._check_interrupted()
-        self._check(topic, qos, properties)
+        self._check(topic, qos, retain, properties)
         payload = self._encode_payload(payload)
         if not self._try_flush():
             return -1
@@ -415,7 +415,7 @@ class AsyncClient(Base):
         """Waits until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True if the broker
         has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile. With
         reconnect=False it raises what ended the connection."""
-        end = ticks_add(ticks_ms(), ms)
+        end = self._end_of(ms, mid)
         dropped = self.session.count[counters.DROPPED]
         while self.is_pending(mid) if mid else self.pending:
             if self._closed and self._last_error and not self._reconnect:
@@ -431,9 +431,9 @@ class AsyncClient(Base):
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
         """As Client.subscribe(); without handler and on_message it is for `async for`. Cancelled: the filter stays,
         asked for now or at the next connection, until unsubscribe()."""
+        patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
         if not handler and not self._on_message:
             self._receive_here()  # a message may come before the loop begins
-        patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
         handlers = [h for h in self._handlers if h[0] in patterns]
         async with self._lock:
             if not await self._is_ready():

@@ -9,6 +9,7 @@ import struct
 from errno import ENOTCONN
 
 from .cursor import AUTH_DATA, AUTH_METHOD, IN_AUTH
+from .errors import refuse
 from .errors5 import ERROR, ProtocolError5
 from .packet import begin, check_size
 from .topic import encode
@@ -35,7 +36,9 @@ class Authentication:
     `renewing`: a renewal has begun, and the broker has not consented yet. Raises ValueError."""
 
     def __init__(self, method, answer):
-        self._method = encode(method)
+        self._method = encode(method, name="method")
+        if not callable(answer):
+            refuse("answer", answer)
         self._answer = answer
         self._session = None
         self.renewing = False

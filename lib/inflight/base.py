@@ -6,7 +6,8 @@ from errno import ECONNABORTED
 
 import inflight.counters as counters
 
-from .compat import const, passed, print_exception, ticks_add, ticks_diff, ticks_ms, unload
+from .compat import const, of_bytes, passed, print_exception, ticks_add, ticks_diff, ticks_ms, unload
+from .errors import refuse
 from .packet import ProtocolError
 from .session import Session
 from .topic import encode_name
@@ -24,6 +25,8 @@ WRITING = const(2)  # a packet to the connection
 RUNNING = const(4)  # an operation that the application called
 INTERRUPTED = const(3)  # READING and WRITING
 OUTSIDE = const(8)  # that calls a handler or callback, or waits: publish() is accepted, no other operation
+
+_LONGEST_MS = const(0x1FFFFFFF)  # ticks of half a period and more seem to lie in the past
 
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -107,7 +110,7 @@ class Base:
 
         arguments = configure(self, host, client_id, journal, **options)
         del configure
-        unload("options", "upgrade", "opening")
+        unload("options", "upgrade", "opening", "arguments")
         from .client_start import start
 
         start(self, *arguments)
@@ -147,6 +150,8 @@ class Base:
         """True if message `mid` (what publish() returned) has been neither completed by the broker nor given up
         (when_full, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
         messages at the earliest."""
+        if mid.__class__ is not int:
+            refuse("mid", mid)
         self._begin(RUNNING)
         try:
             return self.session.outbound.is_pending(mid)
@@ -160,14 +165,25 @@ class Base:
         unload("counter_names")
         return by_name(self.session.count)
 
+    def _end_of(self, ms, mid=0):
+        # The ticks when so many ms will have passed, in which message `mid` is waited for.
+        if mid.__class__ is not int:
+            refuse("mid", mid)
+        if ms.__class__ is not int or ms > _LONGEST_MS:
+            refuse("ms", ms)
+        return ticks_add(ticks_ms(), ms)
+
     # --- going out ---
 
-    def _check(self, topic, qos, properties):
+    def _check(self, topic, qos, retain, properties):
         # Bad arguments are refused before a byte is written. The last topic is kept encoded.
-        if qos not in (0, 1, 2):
-            raise ValueError("qos is 0, 1 or 2")
-        if qos and not self.session.journal:
-            raise ValueError("qos %d needs a journal, at least Journal(RamFlash())" % qos)
+        if (
+            qos.__class__ is not int
+            or not 0 <= qos <= 2
+            or retain not in (False, True)
+            or (qos and not self.session.journal)
+        ):
+            refuse("qos", qos, retain)
         if topic is not self._topic or self._topic is None:
             self._topic = None
             self.session.out.forget()
@@ -175,13 +191,15 @@ class Base:
             self._topic = topic
         if self._attach:
             self._attach(properties, ticks_ms())
+        elif properties is not None and not hasattr(properties, "block"):
+            refuse("properties", properties)
 
     def _encode_payload(self, payload):
         if isinstance(payload, str):
             return payload.encode()
-        if not isinstance(payload, _BYTES) or getattr(payload, "itemsize", 1) != 1:
-            raise ValueError("payload is str, bytes, bytearray or memoryview of bytes")
-        return payload
+        if not isinstance(payload, _BYTES):
+            refuse("payload", payload)
+        return of_bytes(payload) if payload.__class__ is memoryview else payload
 
     # --- subscriptions ---
 
@@ -191,7 +209,7 @@ class Base:
 
         handlers = make_handlers(filters, qos, handler, stream, self.session.decoder.protocol_level)
         del make_handlers  # as in __init__
-        unload("filters")
+        unload("filters", "arguments")
         from .subscribing import add_handlers
 
         return add_handlers(self, handlers)
@@ -278,8 +296,8 @@ class Base:
     # --- connecting again ---
 
     def _check_will(self, will):
-        if will and self.session.decoder.protocol_level < 5:
-            raise ValueError("disconnect(will=True) needs protocol_level=5")
+        if will and (will is not True or self.session.decoder.protocol_level < 5):
+            refuse("will", will)
 
     def _send_disconnect(self, will=False):
         # DISCONNECT, then nothing more is sent [MQTT-3.14.4-1, 3.14.4-2].

@@ -214,9 +214,9 @@ class Client(Base):
         """Keeps the connection for `ms` (less than 6 days): acknowledgements, redelivery, keep alive, handlers, and
         connecting again. Never raises for the sake of the link; with reconnect=False it raises what ended the
         connection that connect() made, and OSError without one."""
+        end = self._end_of(ms)
         self._begin(RUNNING | OUTSIDE)
         try:
-            end = ticks_add(ticks_ms(), ms)
             while ms > 0:
                 self._run_step(ms)
                 ms = ticks_diff(end, ticks_ms())
@@ -246,9 +246,9 @@ class Client(Base):
     def drain(self, ms, mid=0):
         """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
         if the broker has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile."""
+        end = self._end_of(ms, mid)
         self._begin(RUNNING | OUTSIDE)
         try:
-            end = ticks_add(ticks_ms(), ms)
             dropped = self.session.count[counters.DROPPED]
             while self.session.outbound.is_pending(mid) if mid else self.pending:
                 left = ticks_diff(end, ticks_ms())
@@ -275,7 +275,7 @@ class Client(Base):
         self._begin(RUNNING)
         try:
             self._check_interrupted()
-            self._check(topic, qos, properties)
+            self._check(topic, qos, retain, properties)
             if payload.__class__ is not bytes:
                 payload = self._encode_payload(payload)
             if not qos:
@@ -288,7 +288,7 @@ class Client(Base):
                 # The flash failed: once more, when the journal has looked at it. Within a handler its message comes
                 # first.
                 self._check_interrupted(e)
-                self._check(topic, qos, properties)  # on_disconnect may have published
+                self._check(topic, qos, retain, properties)  # on_disconnect may have published
                 mid = session.publish(session.out.name, payload, qos, retain)
             if session.connected and not self._pending_error:
                 try:
@@ -339,7 +339,7 @@ class Client(Base):
         # While the broker takes messages a full journal is worth waiting for.
         end = ticks_add(ticks_ms(), self._timeout_ms)
         while True:
-            self._check(topic, qos, properties)  # handlers may have published
+            self._check(topic, qos, retain, properties)  # handlers may have published
             try:
                 return self.session.publish(self.session.out.name, payload, qos, retain)
             except OutboxFull:

@@ -43,10 +43,10 @@ def _start_level_5(client, level_5, arguments):
         if stall_ms > LONGEST_STALL_MS:
             stall_ms = 0
     clean_session = client._clean_session
-    check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight, retry_ms, timeout_ms)
+    check(session_expiry, clean_session, stall_ms, max_inflight, retry_ms, timeout_ms)
     client.session = new_session(session_expiry, clean_session, slept, stall_ms, *arguments)
     client._attach = client.session.out.attach
-    if connect_properties:
+    if connect_properties is not None:
         from .connect_properties import attach
 
         attach(client.session, connect_properties)
@@ -54,5 +54,5 @@ def _start_level_5(client, level_5, arguments):
         from .aliases5 import Aliases
 
         client.session.aliases = Aliases(aliases)
-    if auth:
+    if auth is not None:
         auth.attach(client.session)

@@ -37,6 +37,11 @@ if sys.implementation.name == "micropython":
             i += 1
         return end
 
+    def of_bytes(view):
+        """A memoryview of bytes with those of `view`: a copy if its items are wider, of which len() tells too little.
+        There is no itemsize."""
+        return bytes(view) if len(bytes(view[:1])) > 1 else view
+
     def unload(*modules):
         """Gives back the RAM of modules that are needed seldom, when their callers are through with them. It is
         collected at once: what is allocated next would lie between what is free, and leave fragments of it."""
@@ -50,6 +55,7 @@ else:
         const,
         copy,
         copy_format,
+        of_bytes,
         poller,
         print_exception,
         sleep_ms,

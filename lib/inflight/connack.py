@@ -12,12 +12,13 @@ def connack(session):
     # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
     present = d.buf[d.at] if d.protocol_level > 3 else 0
     session.code = d.buf[d.at + 1]
-    if present > 1 or session.code > 5 or (present and (session.code or session.clean)):
-        raise ProtocolError("CONNACK %d %d" % (present, session.code))
-    session.present = present == 1
-    if session.code:
+    if session.code:  # a refusal, whatever else the packet says: a broker of level 5 alone has another one
+        session.present = False
         session.count[counters.REFUSED] += 1
         return
+    if present > 1 or d.n > 2 or (present and session.clean):
+        raise ProtocolError("CONNACK %d %d of length %d" % (present, session.code, d.n))
+    session.present = present == 1
     accepted(session, not present and d.protocol_level > 3, _lose)
 
 

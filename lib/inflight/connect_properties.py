@@ -30,19 +30,19 @@ def connect_properties(max_packet=None, reasons=False, response_information=Fals
     user                  ((name, value), ...), str, for the broker
 
     Returns what Client(connect_properties=) takes. Raises ValueError, also if all that takes more than 112 bytes."""
+    from .arguments import flag, number
+
+    flag("reasons", reasons)
+    flag("response_information", response_information)
     data = b""
     if max_packet is not None:
-        if max_packet.__class__ is not int or not 0 < max_packet <= LONGEST:
-            raise ValueError("max_packet is 1 to %d bytes" % LONGEST)
+        number("max_packet", max_packet, 1, LONGEST, " bytes")
         if reasons:
             raise ValueError("with reasons max_packet is half the buffer")
         data += struct.pack(">BI", 0x27, max_packet)
     if response_information:
         data += b"\x19\x01"
-    for pair in user:
-        if pair.__class__ is not tuple or len(pair) != 2:
-            raise ValueError("user is ((name, value), ...)")
-        data += user_properties((pair,))
+    data += user_properties(user)
     if len(data) > _MOST:
         raise ValueError("properties take %d bytes, at most %d" % (len(data), _MOST))
     return ConnectProperties(data, max_packet or 0, reasons)
@@ -50,8 +50,6 @@ def connect_properties(max_packet=None, reasons=False, response_information=Fals
 
 def attach(session, given):
     """What connect_properties() made is in each CONNECT of this session. Raises ValueError."""
-    if given.__class__ is not ConnectProperties:
-        raise ValueError("connect_properties is what connect_properties() makes")
     decoder = session.decoder
     half = len(decoder.buf)
     maximum = half if given.reasons else given.max_packet or decoder.maximum

@@ -10,10 +10,20 @@ import sys
 import threading
 import time
 import traceback
+from array import array
 
 _SHARED = ("connect", "disconnect", "drain", "ping", "subscribe", "unsubscribe")  # calls of both clients
 
 _PERIOD = 1 << 30
+_POLLIN = 1
+_POLLOUT = 4
+
+
+class Counters(array):
+    """Numbers of 32 bits that wrap: CPython's array raises OverflowError."""
+
+    def __setitem__(self, i, value):
+        super().__setitem__(i, value & 0xFFFFFFFF)
 
 
 def const(value):
@@ -28,6 +38,10 @@ def copy(buf, i, data):
 
 def copy_format(n, space):
     return "%ds" % n
+
+
+def of_bytes(view):
+    return view if view.format == "B" and view.ndim == 1 and view.c_contiguous else bytes(view)
 
 
 def unload(*modules):
@@ -58,7 +72,14 @@ def getaddrinfo(host, *what):
     try:
         return socket.getaddrinfo(host, *what)
     except UnicodeError:  # "a..b", for example
-        raise OSError(errno.EHOSTUNREACH, "%s is no name of a host" % host)
+        raise OSError(errno.EHOSTUNREACH, "this is no name of a host")
+
+
+def _explained(error):
+    # What does not begin like TLS is a record of another version.
+    if error.reason != "WRONG_VERSION_NUMBER":
+        return error
+    return OSError(errno.ECONNABORTED, "the peer does not speak TLS: give another port, like 8883, or no tls=")
 
 
 class stream:
@@ -79,6 +100,8 @@ class stream:
             return self._sock.recv_into(view, n)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
+        except ssl.SSLError as e:
+            raise _explained(e)
 
     def write(self, buf, at, n):
         self.starved = False
@@ -88,6 +111,8 @@ class stream:
             self.starved = True
         except (BlockingIOError, ssl.SSLWantWriteError):
             pass
+        except ssl.SSLError as e:
+            raise _explained(e)
         return None
 
 
@@ -128,26 +153,41 @@ class IOWaiter:
             self._leave()
 
 
+async def look_up(addresses, host, port, timeout_ms):
+    """Returns addresses(host, port), from a thread: others go on. Raises OSError."""
+    looking = asyncio.get_running_loop().run_in_executor(None, addresses, host, port)
+    try:
+        await asyncio.wait((looking,), timeout=timeout_ms / 1000)
+        if not looking.done():
+            raise OSError(errno.ETIMEDOUT, "no address of %s in %d ms" % (host, timeout_ms))
+        return looking.result()
+    finally:
+        looking.cancel()
+
+
 async def aio_sleep_ms(ms):
     await asyncio.sleep(ms / 1000)
 
 
 class poller:
-    """select.poll() with ipoll()."""
+    """select.poll() of one file, with ipoll(). Windows has only select.select()."""
 
     def __init__(self):
-        self._poll = select.poll()
+        self._poll = select.poll() if hasattr(select, "poll") else None
 
     def register(self, file, events):
         self._file, self._events = file, events
-        self._poll.register(file, events)
 
-    modify = register  # registering again is modifying
+    modify = register
 
     def ipoll(self, ms):
-        if self._events == select.POLLOUT:
-            self._poll.register(self._file, select.POLLIN if self._file.starved else select.POLLOUT)
-        return self._poll.poll(ms)
+        write = self._events == _POLLOUT and not self._file.starved
+        if self._poll:
+            self._poll.register(self._file, _POLLOUT if write else _POLLIN)
+            return self._poll.poll(ms)
+        files = [self._file]
+        readable, writable, _ = select.select([] if write else files, files if write else [], [], ms / 1000)
+        return readable + writable
 
 
 def locked(method, runs, within):

@@ -7,6 +7,7 @@ from .packet import CONNACK, LONGEST, PUBLISH, PUBREC, SUBACK, UNSUBACK, Decoder
 
 _NEVER = const(-0x10000000)
 PLACES = b"\x00\x00\x08\x00\x20\x20\x20\x20\x00\x20\x00\x20\x00\x00\x40\x80"  # by type, as cursor has them
+_FAILURE = const(0x80)
 _NO_SUBSCRIBERS = const(0x10)
 _NOT_FOUND = const(0x92)
 _SUBSCRIPTION = const(0x0B)  # the property
@@ -99,7 +100,15 @@ class Decoder5(Decoder):
             self.code = self.buf[i]
             i += 1
             if i < end:
-                i = self._check(i, end, PLACES[kind])
+                try:
+                    i = self._check(i, end, PLACES[kind])
+                except ProtocolError:
+                    if kind != CONNACK or self.code < _FAILURE:
+                        raise
+                    i = -1
+            if kind == CONNACK and i != end and self.code >= _FAILURE:
+                self.block = 0  # a refusal, whatever is behind it
+                return
         if i != end:
             raise ProtocolError5("type %d of another length" % kind, MALFORMED)
         if PUBLISH < kind < SUBACK and not self._is_allowed(kind):
@@ -111,7 +120,7 @@ class Decoder5(Decoder):
         code = self.code
         if kind > PUBREC:
             return code == 0 or code == _NOT_FOUND
-        return code == 0 or code == _NO_SUBSCRIBERS or code >= 0x80
+        return code == 0 or code == _NO_SUBSCRIBERS or code >= _FAILURE
 
     # --- PUBLISH: for the decoder of level 4 the properties are the beginning of the payload ---
 

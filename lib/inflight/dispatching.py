@@ -23,6 +23,12 @@ class Message:
         self.failed = 0  # handlers raised: so often is it to come again
         self.again = self.again_mid = 0  # how often a message has come again so, and its Message ID
 
+    def __getattr__(self, name):
+        # The properties of level 5.
+        from .no_properties import field
+
+        return field(name)
+
     @property
     def topic(self):
         """The topic name, a str: a new one, unless the filter says it all."""

@@ -1,7 +1,8 @@
 # Message expiry without a clock. A device without power does not know how long, so ages are counted in the journal's
 # seconds, which only grow: while the client runs, and by what slept() is told. They are written behind each message
 # that has an expiry; a mount goes on from the highest. So a message may live too long, and too short by
-# less than the second in which it was accepted.
+# less than the second in which it was accepted. The seconds end at 4,294,967,295, 136 years: what was accepted before
+# has aged by then; what is accepted then does not age, until a mount finds no message with an expiry, and begins at 0.
 #
 #   a message that has expired        is
 #   and can not have been sent        dropped, and counted
@@ -18,6 +19,7 @@ from .mqtt5 import EXPIRED
 from .stored5 import has_expiry, is_unsent
 
 _MOST_BESIDE = const(140)  # bytes of a record beside topic and payload
+_LAST = 0xFFFFFFFF  # four bytes of the journal
 
 
 class Seconds:
@@ -34,9 +36,13 @@ class Seconds:
         if self._since is None or ms < 0:  # more than half a period of the ticks has passed, nobody knows how much
             self._since = now
         elif ms >= 1000:
-            self.value += ms // 1000
+            self.add(ms // 1000)
             self._since = ticks_add(self._since, ms // 1000 * 1000)
         return self.value
+
+    def add(self, seconds):
+        """So many have passed."""
+        self.value = min(self.value + seconds, _LAST)
 
     def make_space(self, session, size):
         """A message of `size` bytes of topic and payload is to be accepted: if the journal is full, those that have

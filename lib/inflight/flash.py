@@ -34,9 +34,12 @@ class FileFlash:
             self.close()
             raise
         finally:
-            unload("posix")
+            unload("posix", "arguments")
 
     def _prepare(self, blocks, block_size):
+        import inflight.arguments
+
+        inflight.arguments.blocks(blocks, block_size, _CHUNK)
         self._blocks = blocks
         self._size = block_size
         self._blank = b"\xff" * _CHUNK

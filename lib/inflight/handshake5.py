@@ -41,7 +41,8 @@ from .outbound import ALONE, REL, SEND, STATE
 from .session import Session
 from .session_record import CLEAN
 
-_CODES = b"\x00\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8c\x90\x95\x97\x99\x9a\x9b\x9c\x9d\x9f"
+_FAILURE = const(0x80)
+_OF_LEVEL_4 = b"\x00\x84\x85\x88\x86\x87"  # what its return codes are at level 5
 _NUMBERS = (
     SESSION_EXPIRY,
     SERVER_KEEP_ALIVE,
@@ -54,21 +55,15 @@ _NUMBERS = (
 )
 _RECORD = const(11)  # bytes of a SESSION record in front of the client id
 LONGEST_STALL_MS = const(86_400_000)  # time-outs longer than a quarter of it look for no stalled messages
-_LEVEL = 0x84
 
 
 # --- the client ---
 
 
-def check(session_expiry, clean_session, slept, aliases, stall_ms, max_inflight, retry_ms, timeout_ms):
-    """Raises ValueError."""
-    if not (isinstance(slept, int) and 0 <= slept <= 0xFFFFFFFF):
-        raise ValueError("slept is a whole number of seconds, 0 to 4294967295")
-    expiry_ok = session_expiry is None or (isinstance(session_expiry, int) and 0 < session_expiry <= 0xFFFFFFFF)
-    if not expiry_ok or (clean_session and session_expiry):
-        raise ValueError("session_expiry is 1 to 4294967295 seconds; clean_session=True keeps no session")
-    if not (isinstance(aliases, int) and 0 <= aliases <= 65535):
-        raise ValueError("aliases is a number of topics, 0 to 65535")
+def check(session_expiry, clean_session, stall_ms, max_inflight, retry_ms, timeout_ms):
+    """What options does not: arguments that do not go together. Raises ValueError."""
+    if clean_session and session_expiry:
+        raise ValueError("session_expiry: clean_session=True keeps no session")
     if stall_ms and not 4 * timeout_ms <= stall_ms <= LONGEST_STALL_MS:
         raise ValueError("stall_ms is 0 (never), or at least four times timeout_ms and at most a day")
     if max_inflight > MOST_INFLIGHT:
@@ -84,7 +79,7 @@ def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer,
     if journal and journal.live:
         _check_space(journal, len(made.out.buf))
     if made.out.clock:
-        made.out.clock.value += slept
+        made.out.clock.add(slept)
     return made
 
 
@@ -166,11 +161,13 @@ def connack(session):
     d = session.decoder
     present = d.buf[d.at]
     code = d.code
-    if not d.block:  # the answer of a broker that does not know level 5 has no properties
-        code = _LEVEL if present == 0 and code == 1 else 0xFF
-    if present > 1:
+    if not d.block and 0 < code < 6:  # the answer of a broker that does not know level 5 has no properties
+        code = _OF_LEVEL_4[code]
+    if code >= _FAILURE:
+        present = 0  # a refusal, whatever else the packet says
+    elif present > 1:
         raise ProtocolError5("CONNACK flags %02x" % present, MALFORMED)
-    if code not in _CODES or (present and (code or session.clean_start)):
+    elif code or not d.block or (present and session.clean_start):
         raise ProtocolError5("CONNACK %d %02x" % (present, code), ERROR)
     session.code = code
     if present and session.journal and (not session.record.has_session or session.record.mode == CLEAN):
@@ -179,7 +176,7 @@ def connack(session):
         end(session)
         return
     session.present = present == 1
-    found = _properties(d, session.auth)
+    found = _properties(d, code or session.auth)
     session.reason = found.get(REASON, "")
     session.response_information = found.get(RESPONSE_INFORMATION, "")
     if code:

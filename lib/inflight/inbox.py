@@ -27,6 +27,12 @@ class Received:
         self.payload = bytes(record[self._body(record, topic_end + (2 if self.qos else 0)) :])
         self.size = len(self.payload)
 
+    def __getattr__(self, name):
+        # The properties of level 5.
+        from .no_properties import field
+
+        return field(name)
+
     def _body(self, record, i):
         # Where the payload begins: level 5 has properties in front of it.
         return i

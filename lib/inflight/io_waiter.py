@@ -10,6 +10,10 @@ from .compat import ticks_diff, ticks_ms
 if sys.implementation.name == "micropython":
     sleep_ms = asyncio.sleep_ms
 
+    async def look_up(addresses, host, port, timeout_ms):
+        # There are no threads: it holds up the other tasks.
+        return addresses(host, port)
+
     class IOWaiter:
         """Where one task waits for a file, until another one wakes it. Cancelling would not do:
         it could not be told from the wish of somebody else."""
@@ -31,7 +35,7 @@ if sys.implementation.name == "micropython":
                 core._task_queue.push(self._task)
 
 else:
-    from .cpython import IOWaiter
+    from .cpython import IOWaiter, look_up
     from .cpython import aio_sleep_ms as sleep_ms
 
 # What a second connect() says when the first one failed; anything else means that it stands.
@@ -39,10 +43,10 @@ _FAILURES = (ECONNABORTED, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ETIMEDOUT)
 
 
 async def open_socket(waiter, host, port, timeout_ms):
-    """As opening.open_socket(), without holding up the other tasks (but for the look-up of the name)."""
+    """As opening.open_socket(), without holding up the other tasks."""
     from .opening import addresses
 
-    for family, kind, proto, _, address in addresses(host, port):
+    for family, kind, proto, _, address in await look_up(addresses, host, port, timeout_ms):
         sock = None
         try:
             sock = socket.socket(family, kind, proto)

@@ -59,7 +59,7 @@ class Journal(Records):
         from .new_journal import prepare
 
         prepare(self, device)
-        unload("new_journal")
+        unload("new_journal", "arguments")
         self.recover()
 
     @property

@@ -14,6 +14,10 @@ def skip(session, error, kind):
     left = _bytes_left(d) if session.connected and not kind else 0
     if left:
         session.malformed = True
+    if not (session.connected or d.start):
+        from .other_protocol import explained
+
+        raise explained(error, d)
     if not (left and again and session.pending):
         raise error
     if not session.closing:

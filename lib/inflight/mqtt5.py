@@ -13,8 +13,6 @@
 # So many messages of QoS 1 and 2 are unacknowledged at most as CONNACK says; all other packets go on.
 # [MQTT5-3.3.4-7] [MQTT5-3.3.4-8]
 
-from array import array
-
 import inflight.packet as packet
 
 from .compat import const, passed, unload
@@ -38,7 +36,6 @@ HELD = const(24)
 EXPIRED = const(25)
 STALLS = const(26)
 ABANDONED = const(27)
-_COUNTERS = const(28)
 
 _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
@@ -77,6 +74,7 @@ class Session5(Session):
     broker made of that; adopt: the client id is that of the journal, or the broker assigns one."""
 
     PARTS = (Decoder5, SendBuffer5, Outbound5)
+    COUNTERS = 28
     decoder: Decoder5
     out: SendBuffer5
     outbound: Outbound5
@@ -97,7 +95,6 @@ class Session5(Session):
         self.reason = self.response_information = ""  # of the last CONNACK
         self.receive_maximum = 0  # what CONNECT announces
         super().__init__(journal, *args, **options)
-        self.count = array("I", bytes(4 * _COUNTERS))
         self.interval = self.keep_alive.interval
 
     def _load(self):

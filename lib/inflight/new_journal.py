@@ -8,6 +8,10 @@ from .records import HEAD, HEADER, OVERHEAD
 
 def prepare(j, device):
     """The fields of Pages, Records and Journal. Raises ValueError."""
+    if not (hasattr(device, "readblocks") and hasattr(device, "ioctl")):
+        from .arguments import refuse
+
+        refuse("device", "a block device with readblocks() and ioctl(), like RamFlash()", device)
     n = j._n = device.ioctl(4, 0)
     size = j._size = device.ioctl(5, 0)
     _prepare_pages(j, device)

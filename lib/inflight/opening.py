@@ -1,11 +1,13 @@
 # How a connection is opened. Loaded for each.
 
-import select
 import socket
 import sys
 from errno import EHOSTUNREACH
 
-from .compat import poller
+from .compat import const, poller
+
+_POLLIN = const(1)  # CPython on Windows has no names for them
+_POLLOUT = const(4)
 
 if sys.implementation.name == "micropython":
     from socket import getaddrinfo
@@ -24,10 +26,13 @@ else:
 
 
 def addresses(host, port):
-    """Returns what getaddrinfo() says of host, TCP only. Raises OSError."""
-    found = getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+    """Returns what getaddrinfo() says of host, TCP only. Raises OSError, which names the host."""
+    try:
+        found = getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+    except OSError as e:
+        raise OSError(e.args[0], "no address of %s: %s" % (host, e.args[-1]))
     if not found:
-        raise OSError(EHOSTUNREACH)
+        raise OSError(EHOSTUNREACH, "no address of %s" % host)
     return found
 
 
@@ -66,10 +71,10 @@ def prepare(transport, sock, host, tls):
     # One each, because modify() allocates; the second only for a socket that is ever full. The
     # first event allocates too: here is one.
     transport._readable = poller()
-    transport._readable.register(transport.file, select.POLLOUT)
+    transport._readable.register(transport.file, _POLLOUT)
     for _ in transport._readable.ipoll(0):
         pass
-    transport._readable.modify(transport.file, select.POLLIN)
+    transport._readable.modify(transport.file, _POLLIN)
 
 
 def _no_delay(sock):

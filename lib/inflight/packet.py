@@ -149,7 +149,7 @@ class Decoder:
 
     # Remaining length of what a server may send, by type; below 0: it is variable, at least -1 - n; _NEVER: no server
     # may.
-    _sizes = (_NEVER, _NEVER, 2, -1, 2, 2, 2, 2, _NEVER, -4, _NEVER, 2, _NEVER, 0, _NEVER, _NEVER)
+    _sizes = (_NEVER, _NEVER, -3, -1, 2, 2, 2, 2, _NEVER, -4, _NEVER, 2, _NEVER, 0, _NEVER, _NEVER)
     _piece: "Any"  # type: ignore[name-defined] # noqa: F821
 
     def __init__(self, buf, protocol_level=4):

@@ -28,6 +28,12 @@ class PinnedFlash:
     where = "pinned files"
 
     def __init__(self, raw, folder="/journal", n=16, root="", page=256):
+        from .arguments import number, text
+
+        text("folder", folder)
+        text("root", root)
+        number("n", n, 1, 255)
+        number("page", page, 1, 65536, " bytes")
         self.page = page
         self._raw = raw
         self._n = n
@@ -37,7 +43,7 @@ class PinnedFlash:
         try:
             self._blocks, self.repaired = inflight.pinning.pin(raw, folder, root, n)
         finally:
-            unload("pinning")
+            unload("pinning", "arguments")
         self._heads = bytearray(4 * n)
         self._four = bytearray(4)
         self._part = bytearray(_PART)

@@ -6,11 +6,14 @@ import os
 import sys
 from errno import EAGAIN
 
+from .arguments import text
+
 _LOCK_EX_NB = 6  # LOCK_EX | LOCK_NB
 
 
 def open_flash(flash, path):
     """Returns the file of a FileFlash, open; it is made if it does not exist."""
+    text("path", path)
     flash._lock = lock(path)
     size = flash._blocks * flash._size
     try:

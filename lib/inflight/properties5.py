@@ -3,6 +3,7 @@
 import struct
 
 from .compat import const
+from .errors import refuse
 from .topic import encode, encode_name
 
 _STAMP = const(4)  # bytes behind properties with an expiry, in the journal
@@ -36,13 +37,17 @@ def properties(
     data = b""
     if expiry is not None:
         data += b"\x02" + _four("expiry", expiry, 1)  # first: its place is known
+    if text not in (False, True):
+        refuse("text", text)
     if text:
         data += b"\x01\x01"
     if content_type is not None:
-        data += b"\x03" + _string(encode(content_type))
+        data += b"\x03" + _string(encode(content_type, name="content_type"))
     if response_topic is not None:
-        data += b"\x08" + _string(encode_name(response_topic))
+        data += b"\x08" + _string(encode_name(response_topic, name="response_topic"))
     if correlation is not None:
+        if not isinstance(correlation, (bytes, bytearray, memoryview)) or len(bytes(correlation)) > _MOST:
+            refuse("correlation", correlation)
         data += b"\x09" + _string(bytes(correlation))
     if will_delay is not None:
         data += b"\x18" + _four("will_delay", will_delay, 0)
@@ -54,14 +59,24 @@ def properties(
 
 def user_properties(user):
     """The properties of ((name, value), ...), as bytes. Raises ValueError."""
-    return b"".join([b"\x26" + _string(encode(name)) + _string(encode(value)) for name, value in user])
+    data = b""
+    try:
+        user = tuple(user)
+    except TypeError:
+        refuse("user properties", user)
+    for pair in user:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            refuse("user properties", user)
+        name, value = pair
+        data += b"\x26" + _string(encode(name, name="name of user")) + _string(encode(value, name="value of user"))
+    return data
 
 
 def attach(out, properties, now):
     """SendBuffer5.attach(), if they are others than before, or expire."""
     if properties is not out._properties:
-        if properties and getattr(properties, "will", True):
-            raise ValueError("properties are what properties() makes, without will_delay")
+        if properties is not None and getattr(properties, "will", True):
+            refuse("properties", properties)
         out.forget()
         out._properties = out  # no properties are: until all of this is done, should memory be short
         out.block = properties.block if properties else out.no_properties
@@ -82,8 +97,8 @@ def attach(out, properties, now):
 
 
 def _four(name, value, least):
-    if not least <= value <= 0xFFFFFFFF:
-        raise ValueError("%s is %d to 4294967295 seconds" % (name, least))
+    if value.__class__ is not int or not least <= value <= 0xFFFFFFFF:
+        refuse(name, value)
     return struct.pack(">I", value)
 
 

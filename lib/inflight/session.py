@@ -32,7 +32,6 @@
 #
 # What outlives the power stands in the journal: messages, received ids, and the SessionRecord.
 
-from array import array
 from errno import ECONNABORTED, ENOBUFS
 
 import inflight.counters as counters
@@ -61,7 +60,7 @@ class Session:
     out: SendBuffer
     decoder: packet.Decoder
     keep_alive: KeepAlive
-    count: array
+    count: "Any"  # type: ignore[name-defined] # noqa: F821  counters wrap at 32 bits
     present: bool
     deliver: bool
     code: int

@@ -1,11 +1,16 @@
 # How a session begins: its fields. Loaded when a client is made. What its journal knows comes after them, in
 # session_load: together they would need more heap.
 
-from array import array
+import sys
 
 from .keep_alive import KeepAlive
 from .packet import Decoder
 from .send_buffer import SendBuffer
+
+if sys.implementation.name == "micropython":
+    from array import array as Counters  # its items wrap, so that counting never fails
+else:
+    from .cpython import Counters
 
 
 def start(
@@ -34,7 +39,7 @@ def start(
     session.out = send_buffer(memoryview(buffer)[half:], journal)
     session.decoder = decoder(memoryview(buffer)[:half], protocol_level)
     session.keep_alive = KeepAlive(keepalive, timeout_ms)
-    session.count = array("I", bytes(68))
+    session.count = Counters("I", bytes(4 * getattr(session, "COUNTERS", 17)))
     session.present = False  # session present of the last CONNACK
     session.code = 0  # its return code
     session.granted = b""  # return codes of the last SUBACK

@@ -28,6 +28,11 @@ class SlotFlash:
     repaired = 0
 
     def __init__(self, folder="/journal", n=16, size=1024):
+        from .arguments import number, text
+
+        text("folder", folder)
+        number("n", n, 1, 255)
+        number("size", size, 1, 65536, " bytes")
         self._n = n
         self._size = size
         self._path = folder + "/%02x.slot"

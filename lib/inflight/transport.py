@@ -1,12 +1,12 @@
 # One connection to the broker: TCP or TLS, perhaps with a WebSocket on it. Every wait is bounded, nothing allocates
 # once it is open; what differs on CPython stands in compat.
 
-import select
 from errno import ECONNABORTED, ECONNRESET, ETIMEDOUT
 
 from .compat import const, poller, ticks_diff, ticks_ms
 
 PACE = const(256)  # bytes that a peer takes within a time-out, if it does not want to hold us up
+_POLLOUT = const(4)  # CPython on Windows has no name for it
 
 
 def _refusal(error):
@@ -37,7 +37,7 @@ class Transport:
     def _wait_writable(self, ms):
         if not self._writable:
             self._writable = poller()
-            self._writable.register(self.file, select.POLLOUT)
+            self._writable.register(self.file, _POLLOUT)
         for _ in self._writable.ipoll(ms):
             pass
 

@@ -23,8 +23,8 @@ def request(host, port, tls, path, headers):
     lines = ["GET %s HTTP/1.1" % path, "Host: " + host, "Upgrade: websocket", "Connection: Upgrade"]
     lines += ["Sec-WebSocket-Version: 13", "Sec-WebSocket-Protocol: mqtt"]  # [MQTT-6.0.0-3]
     for name, value in (headers or {}).items():
-        if not name or ":" in name or " " in name:
-            raise ValueError("headers: {name: value}")
+        if not (isinstance(name, str) and isinstance(value, str)) or not name or ":" in name or " " in name:
+            raise ValueError("headers are {name: value}, both a str, a name without : and spaces")
         lines.append("%s: %s" % (name, value))
     if path[:1] != "/" or " " in path:
         raise ValueError('path begins with "/" and has no spaces')

@@ -4,7 +4,7 @@ from dev.reference.wire import Violation, span
 from outcome import demand
 
 # Remaining length by type; None: any. Other types are never sent to a client.
-_LENGTHS = {2: 2, 3: None, 4: 2, 5: 2, 6: 2, 7: 2, 9: None, 11: 2, 13: 0}
+_LENGTHS = {2: None, 3: None, 4: 2, 5: 2, 6: 2, 7: 2, 9: None, 11: 2, 13: 0}
 
 
 class _Bad(Exception):
@@ -54,7 +54,7 @@ def _packet(data, level, size):
         raise _Bad
     if kind != 3 and level == 4 and flags != (2 if kind == 6 else 0):
         raise _Bad
-    if kind == 9 and (length < 3 or end > size):
+    if kind in (2, 9) and (length < (2 if kind == 2 else 3) or end > size):
         raise _Bad
     if len(data) < end:
         raise _Open

@@ -200,9 +200,14 @@ def _other(kind, flags, body, allowed):
         fixed, at = body[:1], 1
     if at < len(body):
         code, at = body[at], at + 1
-    if at < len(body):
-        found, at = _properties(body, at, allowed)
-    _require(at == len(body))
+    try:
+        if at < len(body):
+            found, at = _properties(body, at, allowed)
+        _require(at == len(body))
+    except (_Bad, UnicodeError):
+        if kind != CONNACK or code < 0x80:
+            raise
+        found = None  # a refusal, whatever is behind its code
     if 4 <= kind <= 7:
         _require(code in (0, 0x92) if kind > 5 else code in (0, 0x10) or code >= 0x80)
     return [kind, flags, mid, code, fixed, found]

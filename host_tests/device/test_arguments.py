@@ -1,0 +1,320 @@
+# Arguments that public calls refuse: ValueError names the argument, what is allowed and the value, and nothing changes.
+
+from array import array
+
+from harness import eq, raises
+from inflight import Client, FileFlash, Journal, RamFlash, properties
+from inflight.authentication import Authentication
+from inflight.connect_properties import connect_properties
+from inflight.journal import OUT
+from inflight.pinned import PinnedFlash
+from inflight.slots import SlotFlash
+
+
+def handler(message):
+    pass
+
+
+def client(level=4, **options):
+    return Client("broker.example", "d", Journal(RamFlash()), protocol_level=level, **options)
+
+
+def refused(call, cases):
+    """Each of the cases (arguments, text, text, ...) is a ValueError with these texts."""
+    for arguments, *texts in cases:
+        options = arguments if isinstance(arguments, dict) else {}
+        given = () if options else arguments
+        told = str(raises(ValueError, lambda call=call, given=given, options=options: call(*given, **options)))
+        for text in texts:
+            assert text in told, (arguments, told)
+
+
+OF_A_CLIENT = (
+    ({"host": ""}, "host", "''"),
+    ({"host": None}, "host", "None"),
+    ({"host": b"h"}, "host", "b'h'"),
+    ({"host": "192.168.0.37:1883"}, "host", "port=", "192.168.0.37:1883"),
+    ({"host": "mqtt://broker.example"}, "host", "scheme"),
+    ({"host": "broker.example/mqtt"}, "host", "path"),
+    ({"host": "[::1]"}, "host", "brackets"),
+    ({"host": "a b"}, "host"),
+    ({"host": "a\0"}, "host"),
+    ({"client_id": 5}, "client_id", "5"),
+    ({"client_id": b"\xff"}, "client_id", "UTF-8"),
+    ({"journal": RamFlash()}, "journal", "a Journal"),
+    ({"journal": "journal.bin"}, "journal", "a Journal"),
+    ({"port": 65536}, "port", "0 to 65535", "65536"),
+    ({"port": -1}, "port", "-1"),
+    ({"port": "1883"}, "port", "'1883'"),
+    ({"port": 1883.0}, "port", "1883.0"),
+    ({"port": None}, "port", "None"),
+    ({"tls": True}, "tls", "SSLContext", "True"),
+    ({"path": 5}, "path", "5"),
+    ({"path": b"/mqtt"}, "path"),
+    ({"path": ""}, "path"),
+    ({"headers": {"a": "b"}}, "headers", "path"),
+    ({"path": "/", "headers": ("a", "b")}, "headers", "dict"),
+    ({"path": "/", "headers": {5: "b"}}, "headers"),
+    ({"path": "/", "headers": {"a": 5}}, "headers"),
+    ({"user": 5}, "user", "str or bytes", "5"),
+    ({"user": "u", "password": 5}, "password"),
+    ({"user": "u", "password": "x" * 65536}, "password", "65536"),
+    ({"will": "gone"}, "will", "'gone'"),
+    ({"will": ("a", "x")}, "will", "(topic, payload, qos, retain)"),
+    ({"will": ("a", "x", 0, False, None, None)}, "will"),
+    ({"will": (5, "x", 0, False)}, "topic of will", "5"),
+    ({"will": ("a/#", "x", 0, False)}, "topic of will", "a/#"),
+    ({"will": ("a", None, 0, False)}, "payload of will"),
+    ({"will": ("a", "x", 1.0, False)}, "qos of will", "1.0"),
+    ({"will": ("a", "x", True, False)}, "qos of will", "True"),
+    ({"will": ("a", "x", 0, "yes")}, "retain of will", "'yes'"),
+    ({"will": ("a", "x", 0, False, {})}, "properties of will", "{}"),
+    ({"keepalive": 1.5}, "keepalive", "0 to 65535 s", "1.5"),
+    ({"keepalive": None}, "keepalive"),
+    ({"keepalive": True}, "keepalive", "True"),
+    ({"clean_session": "no"}, "clean_session", "'no'"),
+    ({"clean_session": None}, "clean_session", "None"),
+    ({"protocol_level": 4.0}, "protocol_level", "4.0"),
+    ({"protocol_level": "5"}, "protocol_level", "'5'"),
+    ({"protocol_level": 5, "session_expiry": "1"}, "session_expiry", "'1'"),
+    ({"protocol_level": 5, "session_expiry": True}, "session_expiry", "True"),
+    ({"protocol_level": 5, "slept": -1}, "slept", "-1"),
+    ({"protocol_level": 5, "slept": 1.5}, "slept", "1.5"),
+    ({"slept": "1"}, "slept", "'1'"),
+    ({"protocol_level": 5, "auth": "SCRAM"}, "auth", "Authentication", "'SCRAM'"),
+    ({"protocol_level": 5, "auth": 0}, "auth"),
+    ({"protocol_level": 5, "aliases": True}, "aliases", "True"),
+    ({"protocol_level": 5, "aliases": None}, "aliases", "None"),
+    ({"protocol_level": 5, "stall_ms": 60_000.0}, "stall_ms", "60000.0"),
+    ({"protocol_level": 5, "connect_properties": {}}, "connect_properties", "{}"),
+    ({"protocol_level": 5, "connect_properties": properties(expiry=1)}, "connect_properties"),
+    ({"buffer": bytes(1024)}, "buffer", "bytearray"),
+    ({"buffer": 1024}, "buffer", "1024"),
+    ({"buffer": bytearray(127)}, "buffer", "128"),
+    ({"max_inflight": 70_000}, "max_inflight", "1 to 65535", "70000"),
+    ({"max_inflight": "8"}, "max_inflight", "'8'"),
+    ({"receive_maximum": 70_000}, "receive_maximum", "70000"),
+    ({"protocol_level": 5, "receive_maximum": 70_000}, "receive_maximum", "70000"),
+    ({"receive_maximum": 1.0}, "receive_maximum", "1.0"),
+    ({"when_full": "none"}, "when_full", '"oldest"', "'none'"),
+    ({"when_full": False}, "when_full", "False"),
+    ({"timeout_ms": 0}, "timeout_ms", "0"),
+    ({"timeout_ms": -5}, "timeout_ms", "-5"),
+    ({"timeout_ms": None}, "timeout_ms"),
+    ({"timeout_ms": 1 << 29}, "timeout_ms", "536870912"),
+    ({"retry_ms": -1}, "retry_ms", "-1"),
+    ({"retry_ms": 1.0}, "retry_ms", "1.0"),
+    ({"backoff_ms": 1000}, "backoff_ms", "(first, longest)", "1000"),
+    ({"backoff_ms": (1000,)}, "backoff_ms"),
+    ({"backoff_ms": "ab"}, "backoff_ms", "'ab'"),
+    ({"backoff_ms": (-1, 5)}, "backoff_ms", "-1"),
+    ({"backoff_ms": (6, 5)}, "backoff_ms", "0 to 5", "6"),
+    ({"backoff_ms": (0.5, 5)}, "backoff_ms", "0.5"),
+    ({"backoff_ms": (1, 1 << 29)}, "backoff_ms", "536870912"),
+    ({"reconnect": "no"}, "reconnect", "'no'"),
+    ({"on_message": "print"}, "on_message", "'print'"),
+    ({"on_connect": 1}, "on_connect", "1"),
+    ({"on_disconnect": ()}, "on_disconnect"),
+    ({"on_complete": 1}, "on_complete"),
+    ({"on_error": 1}, "on_error"),
+)
+
+
+def test_a_client():
+    def make(host="broker.example", client_id="d", **options):
+        return Client(host, client_id, **options)
+
+    refused(make, OF_A_CLIENT)
+
+
+def test_a_password_is_not_shown():
+    told = raises(ValueError, lambda: Client("h", "d", user="u", password=["secret"]))
+    assert "secret" not in str(told)
+
+
+def test_a_name_that_no_argument_has():
+    """TypeError, as of any function; it names the argument that may be meant."""
+    for given, meant in (
+        ("keep_alive", "keepalive"),
+        ("username", "user"),
+        ("timeout", "timeout_ms"),
+        ("clientid", "client_id"),
+        ("KeepAlive", "keepalive"),
+        ("reconnet", "reconnect"),
+    ):
+        told = str(raises(TypeError, lambda given=given: Client("h", "d", **{given: 5})))
+        assert given in told and "did you mean %s?" % meant in told, told
+    told = str(raises(TypeError, lambda: Client("h", "d", qos=1)))
+    assert "qos" in told and "did you mean" not in told, told
+
+
+def test_addresses_are_hosts():
+    for host in ("broker.example", "192.168.0.37", "::1", "fe80::1%eth0", "broker"):
+        eq(Client(host, "d")._host, host)
+
+
+OF_PUBLISH = (
+    (("t", b"", 1.0), "qos is 0, 1 or 2, not 1.0"),
+    (("t", b"", True), "qos", "True"),
+    (("t", b"", False), "qos", "False"),
+    (("t", b"", "1"), "qos", "'1'"),
+    (("t", b"", 3), "qos", "3"),
+    (("t", b"", -1), "qos", "-1"),
+    (("t", b"", None), "qos", "None"),
+    (("t", b"", 1, "yes"), "retain", "'yes'"),
+    (("t", b"", 1, None), "retain", "None"),
+    (("t", b"", 1, False, {}), "properties", "{}"),
+    (("t", b"", 1, False, "x"), "properties", "'x'"),
+    (("t", None, 1), "payload", "None"),
+    (("t", 21.4, 1), "payload", "21.4"),
+    (("t", array("H", [1, 2]), 1), "payload"),
+    (("", b"", 1), "topic", "''"),
+    (("a/+", b"", 1), "topic", "a/+"),
+    ((5, b"", 1), "topic", "5"),
+    (("a\0", b"", 1), "topic", "UTF-8"),
+    (("x" * 70_000, b"", 1), "topic", "70000"),
+)
+
+
+def test_publish():
+    for level in (3, 4, 5):
+        it = client(level)
+        before = it.counters()
+        refused(it.publish, OF_PUBLISH)
+        eq((it.pending, it.counters(), it.session.journal.used), (0, before, 0))
+        assert it.publish("t", b"x", 1) > 0
+
+
+def test_a_memoryview_is_published_whole():
+    """Also one of wider items, of which len() tells too little."""
+    wide = memoryview(array("H", range(1, 9)))
+    for view in (wide, memoryview(b"abc"), memoryview(b""), memoryview(array("b", [-1, 5])), memoryview(array("I"))):
+        it = client()
+        it.publish("t", view, 1)
+        journal = it.session.journal
+        at = journal.scan(OUT, -1)
+        body = bytearray(journal.found_len)
+        start = journal.read(at, 0, body)
+        eq(start, 0)
+        eq(bytes(body[7:]), bytes(view))
+
+
+OF_SUBSCRIBE = (
+    (([("a", 1)], handler), "handler=handler"),
+    (([("a", 1)], 1), "each has its QoS"),
+    (("a", handler), "qos", "handler="),
+    (("a", True), "qos", "True"),
+    (("a", 1.0), "qos", "1.0"),
+    (("a", 1, 5), "handler", "5"),
+    (("a", 1, handler, "yes"), "stream", "'yes'"),
+    ((5,), "filters", "5"),
+    ((None,), "filters", "None"),
+    ((["ab", "cd"],), "(filter, qos)", "'ab'"),
+    (({"a": 1},), "(filter, qos)"),
+    (([("a", 1, handler)],), "(filter, qos)"),
+    (([("a", "1")],), "qos", "'1'"),
+    (([(None, 1)],), "filter", "None"),
+    (("a#",), "filter", "a#"),
+    (("",), "filter", "''"),
+    (([],), "filter"),
+)
+
+
+def test_subscribe():
+    for level in (4, 5):
+        it = client(level)
+        it.subscribe("a", 1, handler)
+        before = list(it._handlers)
+        refused(it.subscribe, OF_SUBSCRIBE)
+        eq(list(it._handlers), before)
+        it.subscribe(iter([["b", 1], ("c", 2)]), handler=handler)
+        eq(len(it._handlers), 3)
+
+
+def test_unsubscribe():
+    refused(client().unsubscribe, (((["a", "b"],), "filter", "['a', 'b']"), ((5,), "filter", "5"), ((), "filter")))
+
+
+def test_waiting():
+    it = client()
+    for call in (it.run_for, it.drain):
+        refused(
+            call,
+            (
+                ((1.0,), "ms", "1.0"),
+                (("5",), "ms", "'5'"),
+                ((None,), "ms", "None"),
+                ((True,), "ms", "True"),
+                ((1 << 29,), "ms", "536870912"),
+                ((1 << 70,), "ms"),
+            ),
+        )
+        call(0)
+        call(-5)
+    refused(it.drain, (((5, "x"), "mid", "'x'"), ((5, 1.0), "mid", "1.0")))
+    refused(it.is_pending, (((None,), "mid", "None"), (("1",), "mid", "'1'"), ((1.0,), "mid", "1.0")))
+    eq(it.is_pending(0), False)
+
+
+def test_disconnect():
+    refused(client(4).disconnect, (((True,), "will", "protocol_level=5"),))
+    refused(client(5).disconnect, ((("yes",), "will", "'yes'"),))
+
+
+def test_properties():
+    refused(
+        properties,
+        (
+            ({"expiry": 0}, "expiry", "1 to 4294967295 s"),
+            ({"expiry": 1.5}, "expiry", "1.5"),
+            ({"expiry": 1 << 32}, "expiry"),
+            ({"content_type": 5}, "content_type", "5"),
+            ({"response_topic": "a/#"}, "response_topic", "a/#"),
+            ({"correlation": "x"}, "correlation", "'x'"),
+            ({"correlation": 5}, "correlation", "5"),
+            ({"correlation": bytes(70_000)}, "correlation", "127"),
+            ({"text": "yes"}, "text", "'yes'"),
+            ({"user": 5}, "user", "5"),
+            ({"user": {"a": "b"}}, "user", "(name, value)"),
+            ({"user": (("a", 5),)}, "value of user", "5"),
+            ({"user": ((5, "a"),)}, "name of user", "5"),
+            ({"will_delay": -1}, "will_delay", "-1"),
+            ({"will_delay": "1"}, "will_delay", "'1'"),
+        ),
+    )
+
+
+def test_properties_of_connect():
+    refused(
+        connect_properties,
+        (
+            ({"max_packet": 0}, "max_packet", "0"),
+            ({"max_packet": 1.5}, "max_packet", "1.5"),
+            ({"reasons": "yes"}, "reasons", "'yes'"),
+            ({"response_information": 5}, "response_information", "5"),
+            ({"user": 5}, "user", "5"),
+            ({"user": (("a",),)}, "user", "(name, value)"),
+        ),
+    )
+
+
+def test_flash_and_journal():
+    refused(
+        RamFlash,
+        (
+            ((0,), "blocks", "0"),
+            ((4.0,), "blocks", "4.0"),
+            ((4, 100), "block_size", "64", "100"),
+            ((4, "x"), "block_size"),
+        ),
+    )
+    refused(FileFlash, (((5,), "path", "5"), (("f", "x"), "blocks", "'x'"), (("f", 4, 1.5), "block_size", "1.5")))
+    refused(SlotFlash, (((5,), "folder", "5"), (("/f", 0), "n", "0"), (("/f", 4, "x"), "size", "'x'")))
+    refused(
+        PinnedFlash, (((None, 5), "folder", "5"), ((None, "/f", "x"), "n", "'x'"), ((None, "/f", 4, 5), "root", "5"))
+    )
+    refused(Journal, (((5,), "device", "5"), ((None,), "device", "None"), (("journal.bin",), "device", "journal.bin")))
+
+
+def test_authentication():
+    refused(Authentication, (((5, handler), "method", "5"), (("SCRAM", b"token"), "answer", "token")))
