@@ -25,8 +25,8 @@ _UNEVEN = 0.1
 
 
 def _explore(job):
-    number, cuts = job
-    search = Search(number, cuts)
+    number, cuts, campaign = job
+    search = Search(number, cuts, campaign=campaign)
     search.run()
     return search.count, search.found and _describe(search.found)
 
@@ -58,9 +58,9 @@ def _work(job):
 class Run:
     """Distributes the work to processes, and adds up their results."""
 
-    def __init__(self, console, cuts, seed, erases, jobs):
+    def __init__(self, console, campaign, cuts, seed, erases, jobs):
         self._console = console
-        self._cuts, self._seed, self._erases, self._jobs = cuts, seed, erases, jobs
+        self._campaign, self._cuts, self._seed, self._erases, self._jobs = campaign, cuts, seed, erases, jobs
         self.count = Counter()
         self.findings = []  # (kind, what, script)
         self.wear = {}  # (granularity, interrupted): (unevenness, cuts)
@@ -69,7 +69,7 @@ class Run:
         kinds = [(name, interrupted) for name in GRANULARITIES for interrupted in (False, True)]
         work = [(_wear, (*kind, self._seed, self._erases)) for kind in kinds]
         share = -(-self._cuts // _SLICES)
-        work += [(_explore, (self._seed * _SLICES + i, share)) for i in range(_SLICES)]
+        work += [(_explore, (self._seed * _SLICES + i, share, self._campaign)) for i in range(_SLICES)]
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, TimeElapsedColumn(), console=self._console) as progress:
             task = progress.add_task("power cuts", total=self._cuts)
