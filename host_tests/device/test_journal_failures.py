@@ -300,6 +300,26 @@ def test_a_message_fits_whenever_enough_bytes_are_free():
             eq([mid for mid, _ in bodies(journal)], sorted(places))
 
 
+def test_no_record_of_any_kind_erases_more_than_two_sectors():
+    """Beside a message of any length there are received ids and the session, up to what is reserved for those."""
+    for blocks in (3, 4, 6):
+        for seed in range(0, 8, CUT_STEP):
+            toss = noise(seed)
+            flash = NorFlash(blocks, 512, 64)
+            journal = Journal(flash)
+            places = journal.owner = RecordOwner()
+            for step in range(60 if EMULATED else 200):
+                kind = (OUT, IN, IN, IN, SESSION)[next(toss) % 5]
+                n = {OUT: (journal.largest, 20, 200)[next(toss) % 3], IN: 0, SESSION: 11 + next(toss) % 20}[kind]
+                most = 1 + next(toss) % 40
+                keys = sorted(places)
+                while keys and (not journal.fits(kind, n) or len(keys) > most):
+                    journal.mark(places.pop(keys.pop(next(toss) % len(keys))), DONE)
+                erases = sum(flash.erases)
+                places[kind, step] = put(journal, step, n, kind)
+                assert sum(flash.erases) - erases <= 2, (blocks, seed, step)
+
+
 def test_full_stays_full_until_something_is_done():
     for flash in rings():
         journal = Journal(flash)
