@@ -207,6 +207,36 @@ def test_a_bit_that_cannot_be_cleared():
         assert again.damaged <= (at % 512 < 24), again.damaged
 
 
+def test_two_worn_bits_in_a_ring_of_three():
+    """They cannot be cleared, or not be set. A message that cannot be moved any more stays where it is: nothing is erased
+    before its copy is there."""
+    for seed in range(0, 200, CUT_STEP):
+        toss = noise(seed)
+        flash = NorFlash(3, 512, 64)
+        for _ in range(2):
+            at = next(toss) % 1536
+            (flash.low if next(toss) & 1 else flash.stuck)[at] = 1 << next(toss) % 8
+        journal = recovered(flash)
+        live = []
+        for k in range(40):
+            n = (20, 60, 100, 200)[next(toss) % 4]
+            marking = live and (next(toss) % 3 == 0 or not journal.fits(OUT, n))
+            wanted = live[1:] if marking else live + [journal.next_seq]
+            try:
+                if marking:
+                    journal.mark(journal.find(OUT, live[0]), DONE)
+                else:
+                    put(journal, k, n)
+                live = wanted
+            except OutboxFull:
+                pass
+            except OSError:
+                journal = recovered(flash, seed % 2 and journal)
+            found = sorted(numbers(journal))
+            assert found in (live, wanted) or journal.damaged, (seed, k, found, live, wanted)
+            live = found
+
+
 def recovered(flash, journal=None):
     """The journal after its recovery, or that of a device that starts again, until it can mount."""
     for _ in range(8):

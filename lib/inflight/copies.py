@@ -13,6 +13,7 @@ def settle(j, reader):
         reader.gone += reader.in_head
         if not copies:  # else what follows them is one, cut short
             reader.passed += reader.lost
+        reader.head_erased = True
         j.erases -= 1
         j._reclaim(j._head)
         return False
@@ -33,8 +34,8 @@ def _find_copies(j, reader):
 
 
 def _is_head_unfinished(j, reader, copies, originals):
-    if reader.worn == j._head or j._bad // j._size == j._head:
-        return False  # it would be worn again when it is erased
+    if reader.head_erased or reader.worn == j._head or j._bad // j._size == j._head:
+        return False  # it was worn, or would be worn again when it is erased
     head = j._head * j._size
     if j._newest // j._size == j._head and not any(head + at == j._newest for at in copies):
         return False  # NOTEs

@@ -29,6 +29,7 @@ class SectorReader:
         self.gone = 0  # damaged records in heads that were erased since
         self.passed = 0  # numbers that may have been given in those
         self.unknown = False  # nobody can tell which numbers were given
+        self.head_erased = False  # since it contained copies, not all of them
         self.worn = -1  # the last sector in which a page did not take all that was programmed
         self.begin()
 
