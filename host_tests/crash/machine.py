@@ -54,14 +54,14 @@ SETUPS = st.fixed_dictionaries(
 )
 
 
-_WORN_BITS = st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 7), st.integers(0, 1)).map(list), min_size=1, max_size=2)
+_WORN_BIT = st.tuples(st.integers(0, 1 << 16), st.integers(0, 7), st.integers(0, 1)).map(list)
 # What a search is about. rings: (sectors, size); undecided: the share of cuts that leave undecided bits; worn: bits that
 # cannot be cleared, or not be set, as the setup of a Simulation tells them.
 Campaign = namedtuple("Campaign", "rings undecided worn", defaults=(RINGS, 0, st.just([])))
 CAMPAIGNS = {
     "cuts": Campaign(),
     "undecided": Campaign(undecided=0.8),
-    "stuck": Campaign(worn=_WORN_BITS),
+    "stuck": Campaign(worn=st.lists(_WORN_BIT, min_size=1, max_size=2)),
     "three": Campaign([(3, 512), (3, 1024), (3, 1024), (3, 2048)]),
 }
 

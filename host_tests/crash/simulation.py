@@ -152,7 +152,7 @@ class Simulation:
             place %= len(self.flash.data)
             worn = self.flash.low if low else self.flash.stuck
             worn[place] = worn.get(place, 0) | 1 << bit
-            if place % self.flash.block_size < HEADER:
+            if low or place % self.flash.block_size < HEADER:
                 self.state.bit_flipped = True  # counts as damage
         self.flash.on_worn = lambda: self.peer.interrupted()
 
