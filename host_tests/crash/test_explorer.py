@@ -262,11 +262,20 @@ def test_campaign(campaign):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("campaign", PLANTED)
+@pytest.mark.parametrize("campaign", ["undecided", "three"])
 def test_campaign_finds_a_defect(campaign, monkeypatch):
     PLANTED[campaign](monkeypatch)
     monkeypatch.setattr(machine, "shrunk", lambda *found: found)
     assert not Search(1, 20_000, campaign=campaign).run()
+
+
+def test_worn_bits_find_a_defect(monkeypatch):
+    """A byte of each sector cannot be programmed any more: nothing is lost, unless what was programmed is not verified."""
+    setup = {**SETUP, "worn": [[512 * sector + 200, bit, 0] for sector in range(5) for bit in range(8)]}
+    Explorer(setup, STEPS).explore(most=60)
+    _unverified(monkeypatch)
+    with pytest.raises(Counterexample):
+        Explorer(setup, STEPS, ways=4).explore()
 
 
 def test_restart_with_other_settings():
