@@ -1,8 +1,8 @@
 """Cuts the power in random scripts at their flash operations, with a volatile cache, errors, bit rot and interrupts.
 
-`python -m dev.crash --cuts 100000 --seed 7` prints statistics and findings of each campaign; `--campaign undecided` runs
-one of them: cuts; undecided (bits that read differently at each read after a cut); stuck (bits that cannot be cleared, or
-not be set); three (rings of three sectors). After a finding the exit status is 1, and
+`python -m dev.crash --cuts 100000 --seed 7` prints statistics and findings of each campaign; `--campaign undecided` is
+one of them: cuts; undecided (bits that read differently at each read after a cut); stuck (bits that cannot be cleared,
+or not be set); three (rings of three sectors). After a finding the exit status is 1, and
 the counterexample is saved in host_tests/crash/kept, where `make test` replays it."""
 
 import multiprocessing

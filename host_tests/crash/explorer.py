@@ -87,7 +87,7 @@ def every_way(operation, apart=1):
 
 
 def some_way(operation, rng, undecided=0):
-    """A random way of cutting a "program" or an "erase". undecided: the share of cuts that leave undecided bits."""
+    """A random way of cutting a "program" or an "erase". undecided: the share of cuts that leave such bits."""
     if undecided and rng.random() < undecided:
         return ["undecided", rng.randrange(1 << 16)]
     names = ["torn", "suffix", "scattered", "mixed", "after", "lost"]
@@ -116,8 +116,8 @@ _NEAR = 2
 
 
 class Explorer:
-    """Explores one script. `flash`: as for Simulation. `undecided`: the share of cuts that leave undecided bits. `count`:
-    statistics of the cuts."""
+    """Explores one script. `flash`: as for Simulation. `undecided`: the share of cuts that leave undecided bits.
+    `count`: statistics of the cuts."""
 
     def __init__(self, setup, steps, seed=0, ways=2, deepest=_DEEPEST, flash=aged, undecided=0):
         self.setup = setup
@@ -172,7 +172,12 @@ class Explorer:
                     yield k, way, rng.choice((None, 0, 1)), rng.random() < 0.3
         else:
             for k in self._recovery_cuts(operations, depth):
-                yield k, some_way(operations[k].name, rng, self._undecided), rng.choice((None, 0, 1)), rng.random() < 0.3
+                yield (
+                    k,
+                    some_way(operations[k].name, rng, self._undecided),
+                    rng.choice((None, 0, 1)),
+                    rng.random() < 0.3,
+                )
 
     def _recovery_cuts(self, operations, depth):
         # A mount has few operations but is the most critical part, so it is cut more often. A mount that finds damage

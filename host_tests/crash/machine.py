@@ -55,8 +55,8 @@ SETUPS = st.fixed_dictionaries(
 
 
 _WORN_BIT = st.tuples(st.integers(0, 1 << 16), st.integers(0, 7), st.integers(0, 1)).map(list)
-# What a search is about. rings: (sectors, size); undecided: the share of cuts that leave undecided bits; worn: bits that
-# cannot be cleared, or not be set, as the setup of a Simulation tells them.
+# What a search is about. rings: (sectors, size); undecided: the share of cuts that leave undecided bits; worn: bits
+# that cannot be cleared, or not be set, as the setup of a Simulation tells them.
 Campaign = namedtuple("Campaign", "rings undecided worn", defaults=(RINGS, 0, st.just([])))
 CAMPAIGNS = {
     "cuts": Campaign(),

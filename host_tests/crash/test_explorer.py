@@ -270,7 +270,7 @@ def test_campaign_finds_a_defect(campaign, monkeypatch):
 
 
 def test_worn_bits_find_a_defect(monkeypatch):
-    """A byte of each sector cannot be programmed any more: nothing is lost, unless what was programmed is not verified."""
+    """A byte of each sector cannot be programmed any more: nothing is lost, if what was programmed is verified."""
     setup = {**SETUP, "worn": [[512 * sector + 200, bit, 0] for sector in range(5) for bit in range(8)]}
     Explorer(setup, STEPS).explore(most=60)
     _unverified(monkeypatch)

@@ -208,8 +208,8 @@ def test_a_bit_that_cannot_be_cleared():
 
 
 def test_two_worn_bits_in_a_ring_of_three():
-    """They cannot be cleared, or not be set. A message that cannot be moved any more stays where it is: nothing is erased
-    before its copy is there."""
+    """They cannot be cleared, or not be set. A message that cannot be moved any more stays where it is: nothing is
+    erased before its copy is there."""
     for seed in range(0, 200, CUT_STEP):
         toss = noise(seed)
         flash = NorFlash(3, 512, 64)

@@ -4,7 +4,16 @@ from struct import unpack_from
 
 from .compat import const
 from .records import CLEARED, DONE, HEAD, HEADER, NOTE, OUT, OVERHEAD, RELEASED
-from .sector_repair import count_lost, is_nothing, make_firm, most_numbers, most_records, retire, set_state, size_in_header
+from .sector_repair import (
+    count_lost,
+    is_nothing,
+    make_firm,
+    most_numbers,
+    most_records,
+    retire,
+    set_state,
+    size_in_header,
+)
 
 _MOST_REGIONS = const(100)  # that are remembered
 

@@ -174,8 +174,8 @@ class SectorReader:
 
 
 def decide(j, at, buf, again):
-    """Bits that were being changed when the power was cut may read differently each time. Those of the bytes at `at` that
-    buf was filled with become 0 in it. `again` is as long. Returns True if there are any."""
+    """Bits that were being changed when the power was cut may read differently each time. In buf, which was read from
+    address `at`, they become 0. `again` is as long. Returns True if there are any."""
     found = False
     most = _READS
     k = 1

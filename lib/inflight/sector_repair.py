@@ -86,9 +86,9 @@ def most_records(size):
 
 
 def most_numbers(j):
-    """More can not have been given, by a ring with so many erases and losses, nor since the numbers that are known. A loss
-    of the newest sectors hides at most as many erases as there are sectors. Whatever a damaged header says, there are
-    numbers left."""
+    """More can not have been given, by a ring with so many erases and losses, nor since the numbers that are known. A
+    loss of the newest sectors hides at most as many erases as there are sectors. Whatever a damaged header says, there
+    are numbers left."""
     given = j.erases * _most_in_sector(j) + j._identity[LOSSES] * _numbers_of_loss(j)
     return min(max(given, j.next_seq) + j._n * _most_in_sector(j), NEVER - _LEFT)
 
