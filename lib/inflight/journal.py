@@ -397,9 +397,10 @@ class Journal(Records):
         self._erased += 1
         self.erases += 1
 
-    def _erase(self, sector, seq):
-        self._dev.ioctl(6, sector)
-        self._sync()
+    def _erase(self, sector, seq, header_only=False):
+        if not header_only:
+            self._dev.ioctl(6, sector)
+            self._sync()
         self._live[sector] = 0
         self._seek(sector * self._size)
         self._low = self._high = CRC_START

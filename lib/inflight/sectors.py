@@ -41,8 +41,6 @@ def restore(j, reader):
             _read_headless(j, reader, seq, k, alike)
     _find_head(j, reader)
     reader.closed = _likeness(j, j._head, _number(j, j.erases - 1, j._head)) < HEADER
-    if j._erased and not j._write:
-        _make_newest_firm(j, reader)
 
 
 def _begin_at(j, newest):
@@ -130,15 +128,6 @@ def _elect(j, headers):
     return newest
 
 
-def _make_newest_firm(j, reader):
-    # The power may have gone just as this header was programmed.
-    i = (j.erases - 1) % j._n
-    h = bytearray(HEADER)
-    _read_header(j, i, h)
-    if h == _right_header(j, j.erases - 1, h[LOSSES]):
-        reader.has_programmed(j._clear_bits, i * j._size, h, HEADER)
-
-
 def _read_headless(j, reader, seq, k, alike):
     # The sector with the number `seq`, the k-th oldest, was in use, and its header is not right.
     found, live = reader.count_records(seq % j._n)
@@ -163,14 +152,10 @@ def _likeness(j, i, seq):
     # How many bytes of sector i's header are as the number `seq` wants them.
     h = bytearray(HEADER)
     _read_header(j, i, h)
-    right = _right_header(j, seq, h[LOSSES])
-    return sum(a == b for a, b in zip(h, right))
-
-
-def _right_header(j, seq, losses):
     right = j._identity[:8] + struct.pack("<I", seq & 0xFFFFFFFF) + j._identity[8:]
-    right[LOSSES] = losses
-    return right + struct.pack("<I", 0 if j._volatile else crc32(right))
+    right[LOSSES] = h[LOSSES]
+    right += struct.pack("<I", 0 if j._volatile else crc32(right))
+    return sum(a == b for a, b in zip(h, right))
 
 
 def _find_head(j, reader):
