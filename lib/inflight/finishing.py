@@ -58,8 +58,8 @@ def _skip_numbers(j, reader):
 
 
 def _tell_losses(j, reader):
-    # The head with its NOTEs may be lost, too: the newest sector, which is blank, tells the losses as well. Or the power
-    # went just as its header was finished, which is programmed again then.
+    # The head with its NOTEs may be lost, too: the newest sector, which is blank, tells the losses as well. Or the
+    # power went just as its header was finished, which is programmed again then.
     newest = (j.erases - 1) % j._n
     j._read(newest * j._size + LOSSES, j._mark)
     known = j._mark[0] >= j._identity[LOSSES]
