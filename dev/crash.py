@@ -1,6 +1,8 @@
 """Cuts the power in random scripts at their flash operations, with a volatile cache, errors, bit rot and interrupts.
 
-`python -m dev.crash --cuts 100000 --seed 7` prints statistics and findings. After a finding the exit status is 1, and
+`python -m dev.crash --cuts 100000 --seed 7` prints statistics and findings of each campaign; `--campaign undecided` is
+one of them: cuts; undecided (bits that read differently at each read after a cut); stuck (bits that cannot be cleared,
+or not be set); three (rings of three sectors). After a finding the exit status is 1, and
 the counterexample is saved in host_tests/crash/kept, where `make test` replays it."""
 
 import multiprocessing
@@ -15,7 +17,7 @@ from rich.table import Table
 
 from dev.reference.oracle import KINDS, OTHER
 from host_tests.crash import kept
-from host_tests.crash.machine import Search
+from host_tests.crash.machine import CAMPAIGNS, Search
 from host_tests.crash.wear import Endurance
 from host_tests.cutting import GRANULARITIES, quick_sum
 from inflight import Journal
@@ -25,8 +27,8 @@ _UNEVEN = 0.1
 
 
 def _explore(job):
-    number, cuts = job
-    search = Search(number, cuts)
+    number, cuts, campaign = job
+    search = Search(number, cuts, campaign=campaign)
     search.run()
     return search.count, search.found and _describe(search.found)
 
@@ -58,18 +60,20 @@ def _work(job):
 class Run:
     """Distributes the work to processes, and adds up their results."""
 
-    def __init__(self, console, cuts, seed, erases, jobs):
+    def __init__(self, console, campaign, cuts, seed, erases, jobs):
         self._console = console
-        self._cuts, self._seed, self._erases, self._jobs = cuts, seed, erases, jobs
+        self._campaign, self._cuts, self._seed, self._erases, self._jobs = campaign, cuts, seed, erases, jobs
         self.count = Counter()
         self.findings = []  # (kind, what, script)
         self.wear = {}  # (granularity, interrupted): (unevenness, cuts)
 
     def run(self):
         kinds = [(name, interrupted) for name in GRANULARITIES for interrupted in (False, True)]
+        if self._campaign != "cuts":
+            kinds = []  # sectors wear the same in all
         work = [(_wear, (*kind, self._seed, self._erases)) for kind in kinds]
         share = -(-self._cuts // _SLICES)
-        work += [(_explore, (self._seed * _SLICES + i, share)) for i in range(_SLICES)]
+        work += [(_explore, (self._seed * _SLICES + i, share, self._campaign)) for i in range(_SLICES)]
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, TimeElapsedColumn(), console=self._console) as progress:
             task = progress.add_task("power cuts", total=self._cuts)
@@ -98,14 +102,16 @@ class Run:
                 self.findings.append(found)
 
 
-def _tables(run, seconds, seed):
+def _tables(run, name, seconds, seed):
     count = run.count
-    cuts = Table("power cut", "times", title=f"{count['cuts']:,} power cuts in {seconds / 60:.1f} minutes, seed {seed}")
+    title = f"{name}: {count['cuts']:,} power cuts in {seconds / 60:.1f} minutes, seed {seed}"
+    cuts = Table("power cut", "times", title=title)
     for name, key in (
         ("at a program", "program"),
         ("at an erase", "erase"),
         ("of these within bytes", "within bytes"),
         ("with loss of unsynced operations", "cache lost"),
+        ("with bits that read differently at each read", "undecided"),
         ("with a bit flip", "rot"),
         ("no cut, but an operation that failed or was interrupted", "faults"),
         ("during a mount", "mount"),
@@ -128,11 +134,28 @@ def _tables(run, seconds, seed):
     for name in GRANULARITIES:
         plain, cut = run.wear.get((name, False), (0, 0)), run.wear.get((name, True), (0, 0))
         wear.add_row(name, *(f"{100 * uneven:.1f} %" for uneven, _ in (plain, cut)), str(cut[1]))
-    return cuts, verdict, wear
+    return (cuts, verdict, wear) if run.wear else (cuts, verdict)
+
+
+def _explore_campaign(console, name, cuts, seed, erases, jobs):
+    """Prints what was found. Returns True if that is nothing."""
+    start = time.monotonic()
+    run = Run(console, name, cuts, seed, erases, jobs)
+    run.run()
+    for table in _tables(run, name, time.monotonic() - start, seed):
+        console.print(table)
+    for kind, what, script in run.findings:
+        console.print(f"{kind}: {what}", style="red", markup=False, highlight=False)
+        if script:
+            file = kept.FOLDER / f"found-{name}-{seed}.json"
+            file.write_text(script)
+            console.print(f"{script}saved as {file}", markup=False, highlight=False, soft_wrap=True)
+    return not run.findings and all(part <= _UNEVEN for part, _ in run.wear.values())
 
 
 def main(
-    cuts: int = typer.Option(100_000, help="how many power cuts"),
+    cuts: int = typer.Option(100_000, help="how many power cuts in each campaign"),
+    campaign: str = typer.Option(None, help=f"one of {', '.join(CAMPAIGNS)}; without it, all of them"),
     seed: int = typer.Option(None, help="repeats the run that printed this seed"),
     erases: int = typer.Option(100, help="erases per sector before wear is measured"),
     jobs: int = typer.Option(2, help="processes"),
@@ -140,19 +163,11 @@ def main(
     console = Console()
     seed = random.randrange(100_000) if seed is None else seed
     console.print(f"seed {seed}")
-    start = time.monotonic()
-    run = Run(console, cuts, seed, erases, jobs)
-    run.run()
-    for table in _tables(run, time.monotonic() - start, seed):
-        console.print(table)
-    for kind, what, script in run.findings:
-        console.print(f"{kind}: {what}", style="red", markup=False, highlight=False)
-        if script:
-            file = kept.FOLDER / f"found-{seed}.json"
-            file.write_text(script)
-            console.print(f"{script}saved as {file}", markup=False, highlight=False, soft_wrap=True)
-    uneven = any(part > _UNEVEN for part, _ in run.wear.values())
-    raise typer.Exit(1 if run.findings or uneven else 0)
+    if campaign not in (None, *CAMPAIGNS):
+        raise typer.BadParameter(f"{campaign} is none of {', '.join(CAMPAIGNS)}")
+    names = [campaign] if campaign else CAMPAIGNS
+    good = [_explore_campaign(console, name, cuts, seed, erases, jobs) for name in names]
+    raise typer.Exit(0 if all(good) else 1)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ GRANULARITIES = {"page-1": 1, "page-4": 4, "page-64": 64, "page-256": 256}
 # Bytes between cuts within an operation.
 APART = 1 if os.environ.get("INFLIGHT_ALL_CUTS") else 5
 
-# An operation of the flash; before it: the flash, the unsynced operations, and the judge's state.
-Operation = namedtuple("Operation", "name at old new flash unsynced promised")
+# An operation of the flash; before it: the flash, its undecided bits, the unsynced operations, and the judge's state.
+Operation = namedtuple("Operation", "name at old new flash undecided unsynced promised")
 
 
 class Tape:
@@ -23,7 +23,7 @@ class Tape:
         flash.watch = self._note
 
     def _note(self, name, at, old, new):
-        before = self.flash.snapshot(), self.flash.unsynced()
+        before = self.flash.snapshot(), dict(self.flash.undecided), self.flash.unsynced()
         self.operations.append(Operation(name, at, old, new, *before, self.promised.copy()))
 
     def stop(self):
@@ -36,9 +36,11 @@ def cut(flash, operation, outcome, lost=None):
     a seed; the operation has not begun, and some unsynced ones before it are lost."""
     if lost is not None:
         flash.restore(operation.flash, operation.unsynced, lost)
+        flash.undecided.update(operation.undecided)
         return operation.promised.copy()
     flash.restore(operation.flash)
-    flash.overwrite(operation.at, outcome(operation.old, operation.new))
+    flash.undecided.update(operation.undecided)
+    flash.overwrite(operation.at, operation.old, outcome(operation.old, operation.new))
     return operation.promised.copy()
 
 

@@ -14,6 +14,7 @@ from host_tests.cutting import Tape, cut
 _ROT = 0.1  # share of the operations that get a bit flip
 _FAULTY = 0.04  # share of the operations that fail; few, as each replays the whole script
 _DEEPEST = 4  # cuts in a row, each during the recovery from the one before
+WITHIN = ("torn", "suffix", "scattered", "mixed", "undecided", "zeros", "fading", "wild")
 _MASKS = (0xFF, 0xA5, 0x5A, 0x0F, 0xF0, 0x01, 0x80, 0x7F, 0xFE, 0)
 
 
@@ -29,6 +30,7 @@ class Counterexample(Exception):
 # --- the ways of cutting, as data: a list of a name and numbers ---
 #
 # torn, suffix, scattered, mixed, before, after, zeros: as the functions of nor; byte indexes count changed bytes only
+# undecided, and a seed: the same, and some of the bits read differently at each read
 # fading, wild: an interrupted erase, as the functions below
 # lost, and a seed: the operation has not begun, and some of the unsynced operations before it are lost
 # rot, and a number: the operation has not begun, and a programmed bit flips
@@ -43,7 +45,7 @@ def outcome(way):
     if name in ("torn", "suffix"):
         index, mask = numbers
         return lambda old, new: getattr(nor, name)(_place(old, new, index), mask)(old, new)
-    if name in ("scattered", "mixed"):
+    if name in ("scattered", "mixed", "undecided"):
         return getattr(nor, name)(*numbers)
     return {"fading": _fading, "wild": _wild}[name](*numbers) if numbers else getattr(nor, name)
 
@@ -84,8 +86,10 @@ def every_way(operation, apart=1):
         yield from (["zeros"], ["fading", 1], ["wild", 1])
 
 
-def some_way(operation, rng):
-    """A random way of cutting a "program" or an "erase"."""
+def some_way(operation, rng, undecided=0):
+    """A random way of cutting a "program" or an "erase". undecided: the share of cuts that leave such bits."""
+    if undecided and rng.random() < undecided:
+        return ["undecided", rng.randrange(1 << 16)]
     names = ["torn", "suffix", "scattered", "mixed", "after", "lost"]
     if operation == "erase":
         names += ["zeros", "fading", "wild", "before", "mixed"]
@@ -112,9 +116,10 @@ _NEAR = 2
 
 
 class Explorer:
-    """Explores one script. `flash`: as for Simulation. `count`: statistics of the cuts."""
+    """Explores one script. `flash`: as for Simulation. `undecided`: the share of cuts that leave undecided bits.
+    `count`: statistics of the cuts."""
 
-    def __init__(self, setup, steps, seed=0, ways=2, deepest=_DEEPEST, flash=aged):
+    def __init__(self, setup, steps, seed=0, ways=2, deepest=_DEEPEST, flash=aged, undecided=0):
         self.setup = setup
         self.steps = steps
         self.count = Counter()
@@ -123,6 +128,7 @@ class Explorer:
         self._deepest = deepest
         self._faults = faults_for(setup, steps)
         self._flash = flash
+        self._undecided = undecided
         self._simulation = self._max_cuts = None
 
     def explore(self, focus=None, most=None):
@@ -166,7 +172,12 @@ class Explorer:
                     yield k, way, rng.choice((None, 0, 1)), rng.random() < 0.3
         else:
             for k in self._recovery_cuts(operations, depth):
-                yield k, some_way(operations[k].name, rng), rng.choice((None, 0, 1)), rng.random() < 0.3
+                yield (
+                    k,
+                    some_way(operations[k].name, rng, self._undecided),
+                    rng.choice((None, 0, 1)),
+                    rng.random() < 0.3,
+                )
 
     def _recovery_cuts(self, operations, depth):
         # A mount has few operations but is the most critical part, so it is cut more often. A mount that finds damage
@@ -187,7 +198,7 @@ class Explorer:
         if callable(self._ways):
             return self._ways(operation)
         rng = self._rng
-        ways = [some_way(operation.name, rng) for _ in range(self._ways)]
+        ways = [some_way(operation.name, rng, self._undecided) for _ in range(self._ways)]
         if rng.random() < _ROT:
             ways[0] = ["rot", rng.randrange(1 << 20)]
         elif rng.random() < _FAULTY:
@@ -226,7 +237,8 @@ class Explorer:
         self.count["cuts"] += 1
         self.count[f"cut {len(cuts)}"] += 1
         self.count[operation.name] += 1
-        self.count["within bytes"] += way[0] in ("torn", "suffix", "scattered", "mixed", "zeros", "fading", "wild")
+        self.count["within bytes"] += way[0] in WITHIN
+        self.count["undecided"] += way[0] == "undecided"
         self.count["cache lost"] += way[0] == "lost"
         self.count[operation.promised.phase] += 1
         self.count[self._simulation.setup["granularity"]] += 1

@@ -3,7 +3,7 @@ explored. Findings are shrunk here, since Hypothesis would explore thousands of 
 
 import importlib
 import pkgutil
-from collections import Counter
+from collections import Counter, namedtuple
 from itertools import count
 
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
@@ -39,7 +39,6 @@ RINGS = [
 ]
 SETUPS = st.fixed_dictionaries(
     {
-        "sectors, size": st.sampled_from(RINGS),
         "age": st.one_of(st.none(), st.integers(0, 60)),
         "last_mid": st.sampled_from([40, 65530, 65534, 65535, 1, 300]),
         "stuck": st.sampled_from([0, 0, 1, 3]),
@@ -55,18 +54,31 @@ SETUPS = st.fixed_dictionaries(
 )
 
 
+_WORN_BIT = st.tuples(st.integers(0, 1 << 16), st.integers(0, 7), st.integers(0, 1)).map(list)
+# What a search is about. rings: (sectors, size); undecided: the share of cuts that leave undecided bits; worn: bits
+# that cannot be cleared, or not be set, as the setup of a Simulation tells them.
+Campaign = namedtuple("Campaign", "rings undecided worn", defaults=(RINGS, 0, st.just([])))
+CAMPAIGNS = {
+    "cuts": Campaign(),
+    "undecided": Campaign(undecided=0.8),
+    "stuck": Campaign(worn=st.lists(_WORN_BIT, min_size=1, max_size=2)),
+    "three": Campaign([(3, 512), (3, 1024), (3, 1024), (3, 2048)]),
+}
+
+
 class Script(RuleBasedStateMachine):
     """Plays the rules and records them as a script. `search` chooses the flash, and explores the script."""
 
     search = None
     steps = None
 
-    @initialize(setup=SETUPS)
-    def begin(self, setup):
-        sectors, size = setup.pop("sectors, size")
+    @initialize(setup=SETUPS, data=st.data())
+    def begin(self, setup, data):
+        sectors, size = data.draw(st.sampled_from(self.search.campaign.rings))
+        worn = data.draw(self.search.campaign.worn)
         # Ids that are never released count towards receive_maximum.
         setup["receive_maximum"] = max(setup["receive_maximum"], setup["stuck"])
-        setup = {"granularity": self.search.granularity, "sectors": sectors, "size": size, **setup}
+        setup = {"granularity": self.search.granularity, "sectors": sectors, "size": size, "worn": worn, **setup}
         self.setup, self.steps = setup, []
         self.simulation = Simulation(setup)
         self.simulation.power_on()
@@ -212,7 +224,8 @@ class Script(RuleBasedStateMachine):
 class Search:
     """Explores scripts until `cuts` are made. `found`: (setup, steps, Counterexample), shrunk, or None."""
 
-    def __init__(self, number, cuts, ways=1, scripts=6, each=500):
+    def __init__(self, number, cuts, ways=1, scripts=6, each=500, campaign="cuts"):
+        self.campaign = CAMPAIGNS[campaign]
         self.count = Counter()
         self.found = None
         self._number = number
@@ -257,7 +270,8 @@ class Search:
         if self.is_over():
             return
         left = self._cuts - self.count["cuts"]
-        explorer = Explorer(setup, steps, self.count["scripts"], self._ways)
+        undecided = self.campaign.undecided
+        explorer = Explorer(setup, steps, self.count["scripts"], self._ways, undecided=undecided)
         try:
             explorer.explore(most=min(left, self._each))
         except Counterexample as found:

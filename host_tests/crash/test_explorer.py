@@ -4,12 +4,13 @@ import json
 
 import pytest
 
+import inflight.contents
 import inflight.copies
 import inflight.discarding
 import inflight.recovery
 import inflight.sector_reader
 from dev.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
-from host_tests.crash import kept
+from host_tests.crash import kept, machine
 from host_tests.crash.explorer import Counterexample, Explorer, Focus
 from host_tests.crash.machine import Search
 from host_tests.crash.simulation import FAULTS, Simulation
@@ -234,6 +235,49 @@ def test_uncounted_damage_is_found(monkeypatch):
     with pytest.raises(Counterexample):
         for n in range(12):
             Explorer(SETUP, STEPS).explore([Focus(["rot", n * 7919], None, True, 0)])
+
+
+def _undecided_bits_ignored(monkeypatch):
+    monkeypatch.setattr(inflight.sector_reader, "decide", lambda *_: False)
+    monkeypatch.setattr(inflight.contents, "make_firm", lambda *_: True)
+
+
+def _unverified(monkeypatch):
+    monkeypatch.setattr(Pages, "_verify", lambda self, exact: None)
+
+
+PLANTED = {
+    "undecided": _undecided_bits_ignored,
+    "stuck": _unverified,
+    "three": _nothing_copied,
+}
+
+
+@pytest.mark.parametrize("campaign", PLANTED)
+def test_campaign(campaign):
+    search = Search(1, 200, scripts=2, each=25, campaign=campaign)
+    assert search.run(), search.found
+    assert search.count["cuts"] == 200
+    assert bool(search.count["undecided"]) == (campaign == "undecided")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("campaign", ["undecided", "three"])
+def test_campaign_finds_a_defect(campaign, monkeypatch):
+    PLANTED[campaign](monkeypatch)
+    monkeypatch.setattr(machine, "shrunk", lambda *found: found)
+    assert not Search(1, 20_000, campaign=campaign).run()
+
+
+def test_worn_bits_find_a_defect(monkeypatch):
+    """A bit of each sector cannot be cleared any more: nothing is lost, if what was programmed is verified."""
+    setups = [{**SETUP, "worn": [[512 * s + at, at // 20 % 8, 0] for s in range(5)]} for at in range(30, 330, 20)]
+    for setup in setups:
+        Explorer(setup, STEPS).explore(most=4)
+    _unverified(monkeypatch)
+    with pytest.raises(Counterexample):
+        for setup in setups:
+            Explorer(setup, STEPS).explore(most=20)
 
 
 def test_restart_with_other_settings():

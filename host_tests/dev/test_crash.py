@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from dev import crash
 from host_tests.crash import kept
+from host_tests.crash.machine import CAMPAIGNS
 from inflight.outbound import Outbound
 
 app = Typer()
@@ -28,19 +29,26 @@ def run(*words):
 def test_no_finding(folder):
     result = run()
     assert result.exit_code in (0, 1)  # too few erases for even wear
-    assert "80 power cuts in" in result.output and "seed 5" in result.output
+    for campaign in CAMPAIGNS:
+        assert f"{campaign}: 80 power cuts in" in result.output and "seed 5" in result.output
     for kind in ("lost", "duplicated", "ids reused", "out of order"):
         assert f"│ {kind:17} │ 0" in result.output, result.output
     assert not list(folder.iterdir())
 
 
+def test_unknown_campaign():
+    result = run("--campaign", "cut")
+    assert result.exit_code == 2 and "cut is none of cuts, undecided, stuck, three" in result.output
+
+
 def test_finding_is_saved(folder, monkeypatch):
     monkeypatch.setattr(Outbound, "free_mid", lambda self, other: 7)
     monkeypatch.setattr(crash.Endurance, "run", lambda self, erases: 0)
-    result = run()
+    result = run("--campaign", "cuts")
     assert result.exit_code == 1
+    assert "three:" not in result.output
     assert "ids reused" in result.output
-    script = json.loads((folder / "found-5.json").read_text())
+    script = json.loads((folder / "found-cuts-5.json").read_text())
     assert "Message ID 7" in script["why"]
     with pytest.raises(AssertionError, match="Message ID 7"):
         kept.replay(script)

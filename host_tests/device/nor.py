@@ -6,14 +6,16 @@
     flash.power_on()
 
 A function of (old, new), the bytes before and after the whole operation, returns the bytes after the cut: before,
-after, torn(), suffix(), scattered(), mixed(), zeros.
+after, torn(), suffix(), scattered(), mixed(), zeros; undecided() returns also which bits read differently at each read.
 
 Other faults:
 
     NorFlash(cache=True)               # unsynced operations may be lost at a cut, each independently
     flash.fail_at(3, "program")        # operation 3 from now raises OSError; "ignore": it does nothing; "read"
     flash.stuck[at] = 0x10             # these bits of a byte cannot be cleared
+    flash.low[at] = 0x10               # these bits of a byte cannot be set: from the next erase on they are 0
     flash.unstable[at] = 0x10          # these bits of a byte read at random after each power_on()
+    flash.undecided[at] = 0x10         # these bits of a byte read at random at each read
 """
 
 from errno import EIO
@@ -36,7 +38,10 @@ class NorFlash:
         self.watch = None  # called with ("program" or "erase", address, old, new) before each operation
         self.off = False
         self.stuck = {}
+        self.low = {}
         self.unstable = {}
+        self.undecided = {}
+        self.on_worn = None  # called after each operation that did not do what it should because of stuck or low bits
         self._random = noise(1)
         self._cache = [] if cache else None  # (address, old, new) of each operation since the last sync
         self._left = -1  # operations before the power cut
@@ -106,6 +111,7 @@ class NorFlash:
         """Restores a snapshot. Some of the operations `unsynced` are lost, as `seed` decides."""
         self.data[:] = snapshot
         self.unstable.clear()
+        self.undecided.clear()
         if self._cache is not None:
             self._cache[:] = unsynced
             self._random = noise(seed)
@@ -119,6 +125,9 @@ class NorFlash:
             raise OSError(EIO, "read")
         at = self._address(block, offset, len(buf))
         buf[:] = self.data[at : at + len(buf)]
+        for i, mask in self.undecided.items():
+            if at <= i < at + len(buf):
+                buf[i - at] = buf[i - at] & ~mask | next(self._random) & mask
 
     def writeblocks(self, block, buf, offset=0):
         self._check_power()
@@ -131,7 +140,7 @@ class NorFlash:
         for i in range(n):
             b = buf[i]
             if b != 0xFF:
-                refuse_setting(old[i], b, at + i)
+                refuse_setting(old[i] | self._doubtful(at + i), b, at + i)
                 new[i] &= b
                 self.programmed += 1
         self.programs += 1
@@ -178,34 +187,54 @@ class NorFlash:
                 self._cache = self._cache and []
             else:
                 self.lose_cache(self._lost)
-            self.data[at : at + len(new)] = _applied(self.data[at : at + len(new)], old, self._outcome(old, new))
+            self.overwrite(at, old, self._outcome(old, new))
             raise PowerCut()
         self._left -= 1
         if self._fails("program"):
             raise OSError(EIO, name)
         if self._fails("ignore"):
             return
+        wanted = new
         new = self._without_stuck(at, old, new)
         if self._cache is not None:
             self._cache.append((at, old, new))
         for i in self.unstable:
             if at <= i < at + len(new):
                 self.unstable[i] &= left[i - at] if new[i - at] == old[i - at] else 0
+        for i in [i for i in self.undecided if at <= i < at + len(new)]:
+            self.undecided[i] &= left[i - at]
+            if not self.undecided[i]:
+                del self.undecided[i]
         self.data[at : at + len(new)] = new
+        if new != wanted and self.on_worn:
+            self.on_worn()
 
     def _without_stuck(self, at, old, new):
         # What the operation makes of old, when it should be new.
-        if not self.stuck:
+        if not self.stuck and not self.low:
             return new
-        return bytes(n | o & self.stuck.get(at + i, 0) for i, (o, n) in enumerate(zip(old, new)))
+        new = bytearray(new)
+        for i, mask in self.stuck.items():
+            if at <= i < at + len(new):
+                new[i - at] |= old[i - at] & mask
+        for i, mask in self.low.items():
+            if at <= i < at + len(new):
+                new[i - at] &= old[i - at] | ~mask
+        return bytes(new)
 
-    def is_stuck(self, at, old, new):
-        """True if a bit that would change from old to new cannot."""
-        return self._without_stuck(at, old, new) != new
+    def _doubtful(self, at):
+        # Bits that may read 0 though nobody programmed them.
+        return self.undecided.get(at, 0) | self.low.get(at, 0)
 
-    def overwrite(self, at, left):
-        """Puts the outcome of a cut operation at this address."""
-        self.data[at : at + len(left)] = left
+    def overwrite(self, at, old, left):
+        """Puts the outcome of a cut operation at this address, in place of `old`."""
+        left, undecided = left if isinstance(left, tuple) else (left, b"")
+        self.data[at : at + len(left)] = _applied(self.data[at : at + len(left)], old, left)
+        if undecided:
+            self._random = noise(sum(undecided))
+        for i, mask in enumerate(undecided):
+            if mask:
+                self.undecided[at + i] = mask
 
 
 def _applied(now, old, new):
@@ -254,6 +283,27 @@ def scattered(seed):
 def mixed(seed):
     """Random bits are new."""
     return lambda old, new: bytes(_mix(o, n, r & 0xFF) for o, n, r in zip(old, new, noise(seed)))
+
+
+def undecided(seed):
+    """Of the bits that change some are new, some are old, others read differently at each read: all of them; those of a
+    few bytes, the bytes before them being new; or any."""
+
+    def outcome(old, new):
+        changed = [i for i in range(len(old)) if old[i] != new[i]]
+        toss = noise(seed)
+        left, masks = bytearray(old), bytearray(len(old))
+        begin = next(toss) % len(changed) if changed else 0
+        for k, i in enumerate(changed):
+            if seed % 3 == 1 and k < begin:
+                left[i] = new[i]
+            elif seed % 3 != 1 or k < begin + 3:
+                wild = 0xFF if seed % 3 == 0 else next(toss) & 0xFF
+                left[i] = _mix(old[i], new[i], next(toss) & 0xFF)
+                masks[i] = (old[i] ^ new[i]) & wild
+        return bytes(left), bytes(masks)
+
+    return outcome
 
 
 def _mix(old, new, mask):

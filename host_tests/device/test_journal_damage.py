@@ -2,7 +2,7 @@
 
 from harness import CUT_STEP, eq, raises
 from inflight.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
-from nor import NorFlash, PowerCut, after, mixed, noise, torn
+from nor import NorFlash, PowerCut, after, mixed, noise, torn, undecided
 from test_journal import RecordOwner, bodies, fill, put, rings
 
 TIMEOUT_S = 300
@@ -408,6 +408,62 @@ def test_a_page_with_unstable_bits():
                 eq((again.next_seq, again.last_mid), (seq + 1, k))
 
 
+def test_a_mark_that_reads_differently_at_each_read():
+    """The power was cut while the first of some records was marked: it is marked or not, the others stay, and each
+    mount agrees with the one before."""
+    for page in (4, 64):
+        for seed in range(0, 96, CUT_STEP):
+            flash = NorFlash(4, 512, page)
+            journal = Journal(flash)
+            places = [put(journal, k) for k in range(3)]
+            flash._random = noise(seed)
+            flash.undecided[places[0] + 54] = (0x0F, 0xF0, 0x07, 0xE0, 0x0E, 0x03)[seed % 6]
+            flash.power_on()
+            again = Journal(flash)
+            found = bodies(again)
+            assert [mid for mid, _ in found] in ([0, 1, 2], [1, 2]), found
+            assert found[-2:] == [(1, 0), (2, 0)], found
+            eq((again.live, again.damaged, again.skipped), (len(found), 0, 0))
+            for _ in range(4):
+                eq(bodies(Journal(flash)), found)
+                eq(bodies(again), found)
+
+
+def test_undecided_operations():
+    """The power is cut in operations of all kinds, around the ring. What was being changed reads differently at each
+    read: two mounts agree, nothing else is missing, and the journal goes on."""
+    flash = NorFlash(4, 512, 64)
+    journal = Journal(flash)
+    places = journal.owner = RecordOwner()
+    tape = []
+    flash.watch = lambda name, at, old, new: tape.append((at, old, new, flash.snapshot()))
+    for k in range(60):
+        places[k] = put(journal, k)
+        if k % 4:
+            journal.mark(places[k], RELEASED)
+            journal.mark(places.pop(k), DONE)
+        elif k > 8:
+            journal.mark(places.pop(k - 8), DONE)
+    flash.watch = None
+    for number, (at, old, new, image) in enumerate(tape[:: 2 * CUT_STEP]):
+        flash.restore(image)
+        before = bodies(Journal(flash))
+        flash.restore(image)
+        flash.data[at : at + len(new)] = new
+        whole = bodies(Journal(flash))
+        flash.restore(image)
+        flash.overwrite(at, old, undecided(number)(old, new))
+        again = Journal(flash)
+        found = bodies(again)
+        assert found in (before, whole), (number, at, found, before, whole)
+        eq((again.live, again.damaged), (len(found), 0))
+        eq(bodies(Journal(flash)), found)
+        journal = Journal(flash)
+        for k in range(70, 80):
+            journal.mark(put(journal, k), DONE)
+        eq(bodies(Journal(flash)), found)
+
+
 def test_a_program_that_reads_as_blank():
     """The last program of a record was cut short: its bits read as blank at the next mount, as 0 at a later one."""
     for flash in rings(6):
@@ -490,6 +546,25 @@ def test_numbers_after_a_second_damage():
         flash.data[places[2] + 12] ^= 1
         journal = Journal(flash)
         assert journal.next_seq >= given + 3, (given, journal.next_seq)
+
+
+def test_numbers_after_the_newest_sector_is_lost_again_and_again():
+    """Each loss may take all that the mount before wrote down: no number is given twice in the life of the journal."""
+    for flash in rings(5):
+        for which in ("head", "blank", "each"):
+            flash.data[:] = b"\xff" * len(flash.data)
+            journal = Journal(flash)
+            given = -1
+            for lap in range(6):
+                for k in range(3 + 30 * (lap % 2)):
+                    assert journal.next_seq > given, (which, lap, journal.next_seq, given)
+                    given = journal.next_seq
+                    journal.mark(put(journal, k, 0), DONE)
+                sector = journal._head
+                if which == "blank" or (which == "each" and lap % 2):
+                    sector = (journal.erases - 1) % 5
+                flash.data[sector * flash.block_size : (sector + 1) * flash.block_size] = b"\x5a" * flash.block_size
+                journal = Journal(flash)
 
 
 def test_sequence_notes_are_written_in_pairs():

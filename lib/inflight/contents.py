@@ -4,18 +4,31 @@ from struct import unpack_from
 
 from .compat import const
 from .records import CLEARED, DONE, HEAD, HEADER, NOTE, OUT, OVERHEAD, RELEASED
-from .sector_repair import count_lost, is_nothing, most_numbers, most_records, retire, set_state, size_in_header
+from .sector_repair import (
+    count_lost,
+    is_nothing,
+    make_firm,
+    most_numbers,
+    most_records,
+    retire,
+    set_state,
+    size_in_header,
+)
 
 _MOST_REGIONS = const(100)  # that are remembered
 
 
 def read(j, reader):
-    """Reads the sectors in use, the oldest first."""
+    """Reads the sectors in use, the oldest first. Returns False if all is to be read again."""
     for k in range(j._erased + 1, j._n):
         _read_sector(j, reader, (j._head + k) % j._n)
     damaged = j.damaged
     _read_sector(j, reader, j._head)
     reader.in_head = j.damaged - damaged
+    if j._write or reader.last < 0:
+        return True
+    reader.aim(reader.last // j._size)
+    return make_firm(reader, reader.last)
 
 
 def _read_sector(j, reader, sector):
@@ -104,9 +117,20 @@ def _take(j, reader, at):
         j._count(at, kind, n)
         if reader.first < 0:
             reader.first = at
+        reader.last_live = at
+        if not j._erased:
+            _note_place(j, reader, at)
     if done > 1 or 1 < released < 4:
         set_state(reader, at, n - OVERHEAD, DONE if done > 1 else RELEASED)
     return behind
+
+
+def _note_place(j, reader, at):
+    sector = at // j._size
+    if sector == j._tail():
+        reader.originals.append(at % j._size)
+    elif sector == j._head:
+        reader.copies.append(at % j._size)
 
 
 def _count_end(j, reader, at, end):

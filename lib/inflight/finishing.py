@@ -2,8 +2,8 @@
 
 from .compat import const
 from .errors import OutboxFull
-from .records import DONE, NOTES, OVERHEAD
-from .sector_repair import most_numbers, retire
+from .records import LOSSES, NOTES
+from .sector_repair import count_losses, most_numbers, retire
 
 _UNKEPT_IDS = const(256)  # Message IDs that requests may have taken in between, of which there is no record
 
@@ -20,13 +20,9 @@ def finish(j, reader):
     j._sync()
     for at, end in reader.damaged:  # behind the numbers that it made known, should the power go here
         retire(reader, at, end)
-    while not j._erased:
-        try:
-            j._collect()
-        except OutboxFull:
-            _rewrite_oldest(j)
-            noted = not j.next_seq
     try:
+        while not j._erased:
+            j._collect()
         for sector in reader.spoilt:
             _make_space(j, j._live[sector])
             j._empty(sector, False)
@@ -34,8 +30,9 @@ def finish(j, reader):
             _make_space(j, NOTES)
             j._note()
     except OutboxFull:
-        pass  # the next mount finds the same
+        pass  # nothing is appended until the broker has completed messages; the next mount finds the same
     j._sync()
+    _tell_losses(j, reader)
     j._ok = True
 
 
@@ -55,33 +52,16 @@ def _skip_numbers(j, reader):
     else:
         j.skipped = lost
     j.next_seq += j.skipped
+    j._identity[LOSSES] = count_losses(j)
     if j.skipped:
         j.last_mid = (j.last_mid + j.skipped + _UNKEPT_IDS) % 65535
 
 
-def _rewrite_oldest(j):
-    # Damage has taken all space there was, so the oldest sector cannot be copied before it is erased: its live records
-    # are in RAM meanwhile.
-    sector = j._tail()
-    kept = []
-    at = j._next(j._oldest())
-    while 0 <= at and at // j._size == sector:
-        state = j._state(at)
-        if state != DONE:
-            body = bytearray(j.found_len)
-            start = j.read(at, 0, body)
-            kept.append((j._kind, j.found_mid, j.found_seq, body[start:], state))
-            j._count(at, j._kind, -len(body) - OVERHEAD)
-        at = j._next(j._behind(at))
-    j._reclaim(sector)
-    numbers = j.next_seq, j.last_mid
-    for kind, mid, seq, body, state in kept:
-        if j._off + len(body) + OVERHEAD > j._size:
-            j._open_next()
-        j.next_seq = seq
-        at = j._append(kind, mid, body, len(body), b"", b"", 0)
-        j._count(at, kind, len(body) + OVERHEAD)
-        if state:
-            j._write_state(at, len(body), state)
-    j._ordered = False
-    j.next_seq, j.last_mid = numbers
+def _tell_losses(j, reader):
+    # The head with its NOTEs may be lost, too: the newest sector, which is blank, tells the losses as well. Or the
+    # power went just as its header was finished, which is programmed again then.
+    newest = (j.erases - 1) % j._n
+    j._read(newest * j._size + LOSSES, j._mark)
+    known = j._mark[0] >= j._identity[LOSSES]
+    if j._erased and not (known and j._write):
+        reader.has_programmed(j._erase, newest, j.erases - 1, known)

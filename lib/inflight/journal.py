@@ -285,8 +285,9 @@ class Journal(Records):
     def _make_space(self, size):
         # The head gets space for `size` bytes, and sectors stay erased ahead for the appends to come.
         erases = 0
-        # As many as the worst case above asks for; 7 bytes in 8 are live in a sector that is full.
-        wanted = 1 + 4 * (self.used + size) // (7 * (self._size - HEADER))
+        # As many as the worst case above asks for; 7 bytes in 8 are live in a sector that is full. Beside the head, the
+        # oldest sector may be full of live records: to erase that one, too, would take as much as it gives.
+        wanted = min(1 + 4 * (self.used + size) // (7 * (self._size - HEADER)), self._n - 2)
         while self._erased < self._n - 1:
             # Before the next sector is opened: what is copied fills the last one.
             opening = 1 if self._off + size > self._size else 0
@@ -396,9 +397,10 @@ class Journal(Records):
         self._erased += 1
         self.erases += 1
 
-    def _erase(self, sector, seq):
-        self._dev.ioctl(6, sector)
-        self._sync()
+    def _erase(self, sector, seq, header_only=False):
+        if not header_only:
+            self._dev.ioctl(6, sector)
+            self._sync()
         self._live[sector] = 0
         self._seek(sector * self._size)
         self._low = self._high = CRC_START

@@ -14,7 +14,8 @@ NOTE = const(9)  # a kind of our own, never alive: the numbers up to its own hav
 RELEASED = const(1)  # states, after live (0)
 DONE = const(2)
 
-HEADER = const(24)  # of a sector
+HEADER = const(24)  # of a sector,
+LOSSES = const(5)  # and where in it stands how often numbers were passed over for a loss
 HEAD = const(10)  # of a record
 OVERHEAD = const(15)  # of a record beside its body: HEAD, CRC-32 and state
 NOTES = const(30)  # two NOTE records

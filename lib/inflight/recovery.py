@@ -39,9 +39,9 @@ def _mount(j):
         _reset(j, reader)
         _restore_sectors(j, reader)
         unload("sectors")
-        _read_contents(j, reader)
+        whole = _read_contents(j, reader)
         unload("contents")
-        whole = _settle_copies(j, reader)
+        whole = whole and _settle_copies(j, reader)
         unload("copies")
     _finish(j, reader)
     unload("finishing")
@@ -70,7 +70,7 @@ def _restore_sectors(j, reader):
 def _read_contents(j, reader):
     from .contents import read
 
-    read(j, reader)
+    return read(j, reader)
 
 
 def _settle_copies(j, reader):

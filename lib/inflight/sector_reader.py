@@ -1,5 +1,6 @@
 # How the parts of a mount read sectors, and program single pages of them. What they do about damage: sector_repair.
 
+from array import array
 from binascii import crc32
 from struct import pack_into, unpack_from
 
@@ -7,6 +8,8 @@ from .compat import const
 from .records import CLEARED, HEAD, HEADER, IN, NOTE, OUT, OVERHEAD, SESSION
 
 CRC = const(4)  # bytes of a record's CRC
+_READS = const(6)  # of the same bytes,
+_MORE_READS = const(16)  # and if they differed
 _KINDS = (OUT, IN, SESSION, NOTE)
 _BLANK = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
@@ -19,19 +22,24 @@ class SectorReader:
         self.j = j
         self.buf = bytearray(min(j._size, 512))
         self.view = memoryview(self.buf)
+        self.again = b"" if j._write else bytearray(128 if len(self.buf) % 128 == 0 else 64)
         self.most = len(self.buf) - OVERHEAD  # index of the last record that could be in buf
         self.volatile = j._volatile
         self.erased = 0  # sectors that were lost with all that was in them
         self.gone = 0  # damaged records in heads that were erased since
         self.passed = 0  # numbers that may have been given in those
         self.unknown = False  # nobody can tell which numbers were given
+        self.head_erased = False  # since it contained copies, not all of them
         self.worn = -1  # the last sector in which a page did not take all that was programmed
         self.begin()
 
     def begin(self):
         """The ring is read from its beginning."""
-        self.first = -1  # address of the first live record,
+        self.first = self.last_live = -1  # addresses of the first and the last live record,
         self.last = -1  # and of the last one that was taken
+        # Where no sector is erased: addresses of the live records of the oldest sector and of the head, in it.
+        self.originals = array("H")
+        self.copies = array("H")
         self.closed = False  # the head has no right header: what were added might be taken for another sector's
         self.spoilt = []  # sectors that no live record may stay in, nor come to
         self.lost = 0  # numbers that may have been given behind the newest
@@ -58,9 +66,19 @@ class SectorReader:
     def load(self, at, n):
         """Returns the index in buf of n bytes from address `at` on. They fit, and are in the sector."""
         if at < self.at or at + n > self.at + len(self.buf):
-            self.at = min(at, self.end - len(self.buf))
-            self.j._read(self.at, self.buf)
+            self._fill(min(at, self.end - len(self.buf)))
         return at - self.at
+
+    def _fill(self, at):
+        # What is read first counts for the whole mount: if reads differ, what was being programmed is finished here.
+        self.at = at
+        self.j._read(at, self.buf)
+        differs = False
+        part = len(self.again)  # 0 on a file, which is trusted
+        for k in range(0, len(self.buf) if part else 0, part or 1):
+            differs = decide(self.j, at + k, self.view[k : k + part], self.again) or differs
+        if differs:
+            self.has_programmed(self.j._clear_bits, at, self.buf, len(self.buf))
 
     def word(self, at):
         """The four bytes at address `at`, as a number."""
@@ -71,7 +89,7 @@ class SectorReader:
         start = self.end
         while start > at:
             start = max(self.base, start - len(self.buf))
-            self.load(start, len(self.buf))
+            self._fill(start)
             written = len(self.buf.rstrip(b"\xff"))
             if written:
                 last = start + written - 1
@@ -157,6 +175,23 @@ class SectorReader:
             found += 1
             live += is_live
         return found, live
+
+
+def decide(j, at, buf, again):
+    """Bits that were being changed when the power was cut may read differently each time. In buf, which was read from
+    address `at`, they become 0. `again` is as long. Returns True if there are any."""
+    found = False
+    most = _READS
+    k = 1
+    while k < most:
+        j._read(at, again)
+        if again != buf:
+            for i in range(len(buf)):
+                buf[i] &= again[i]
+            most = _MORE_READS
+            found = True
+        k += 1
+    return found
 
 
 def clear_page(j):

@@ -1,10 +1,11 @@
 # What the parts of a mount do about damage. Loaded when sectors have been put into order, which needs the most heap.
 
 from binascii import crc32
+from struct import unpack_from
 
 from .compat import const
 from .pages import CHUNK
-from .records import HEAD, HEADER, NEVER, OVERHEAD
+from .records import HEAD, HEADER, LOSSES, NEVER, OVERHEAD
 from .sector_reader import CRC
 
 _LEFT = const(1 << 24)  # numbers that damage does not use up
@@ -35,6 +36,23 @@ def set_state(reader, at, n, state):
         reader.j._load(at)
         if reader.j._state(at) != state:
             reader.j._fail("a record of the journal does not take its state")
+
+
+def make_firm(reader, at):
+    """The power may have gone just as the record at `at`, the last one, was finished: what is read is programmed again.
+    Returns False if that was no whole record."""
+    i = reader.load(at, HEAD)
+    n = HEAD + CRC + (reader.buf[i + 1] | reader.buf[i + 2] << 8)
+    crc = k = 0
+    while k < n:
+        part = min(n - k, len(reader.buf))
+        if 0 < n - k - part < CRC:
+            part -= CRC  # which is read in one piece
+        i = reader.load(at + k, part)
+        reader.j._clear_bits(at + k, reader.view[i : i + part], part)
+        k += part
+        crc = crc32(reader.view[i : i + part - (CRC if k == n else 0)], crc)
+    return reader.volatile or unpack_from("<I", reader.buf, i + part - CRC)[0] == crc ^ reader.key ^ at - reader.base
 
 
 def retire(reader, at, end):
@@ -68,7 +86,23 @@ def most_records(size):
 
 
 def most_numbers(j):
-    """More can not have been given, by a ring with so many erases, nor since the numbers that are known. Whatever a
-    damaged header says, there are numbers left."""
-    ring = j._n * most_records(j._size - HEADER)
-    return min(max(j.erases * (ring // j._n), j.next_seq) + ring, NEVER - _LEFT)
+    """More can not have been given, by a ring with so many erases and losses, nor since the numbers that are known. A
+    loss of the newest sectors hides at most as many erases as there are sectors. Whatever a damaged header says, there
+    are numbers left."""
+    given = j.erases * _most_in_sector(j) + j._identity[LOSSES] * _numbers_of_loss(j)
+    return min(max(given, j.next_seq) + j._n * _most_in_sector(j), NEVER - _LEFT)
+
+
+def count_losses(j):
+    """How often most_numbers() was passed over to, as the next number tells: that is beyond what erases explain."""
+    beyond = j.next_seq - j.erases * _most_in_sector(j)
+    return min(max(j._identity[LOSSES], -(-beyond // _numbers_of_loss(j))), 255)
+
+
+def _most_in_sector(j):
+    return most_records(j._size - HEADER)
+
+
+def _numbers_of_loss(j):
+    # As many are passed over, and as many again may be given before the next erase.
+    return 2 * j._n * _most_in_sector(j)

@@ -6,7 +6,8 @@ import struct
 from binascii import crc32
 from struct import unpack_from
 
-from .records import HEADER, NEVER
+from .records import HEADER, LOSSES, NEVER
+from .sector_reader import decide
 
 _VERSION = 2
 _ALIKE = 12  # bytes of a damaged header, of 24, that are as they ought to be; a retired or erased one has fewer
@@ -18,7 +19,8 @@ def restore(j, reader):
     headers = _read_headers(j)
     newest = _elect(j, headers)
     secrets = os.urandom(8) if newest < 0 else headers[newest % j._n][1]
-    j._identity = _geometry(j) + secrets
+    j._identity = bytearray(_geometry(j) + secrets)
+    j._identity[LOSSES] = max([header[2] for header in headers if header and header[1] == secrets], default=0)
     j.epoch = _word(secrets, 0)
     j._salt_low, j._salt_high = struct.unpack("<HH", secrets[4:])
     _begin_at(j, newest)
@@ -28,7 +30,7 @@ def restore(j, reader):
     for k in range(1, j._n + 1):
         i = (newest + k) % j._n
         seq = _number(j, newest, i)
-        if headers[i] == (seq, secrets):
+        if headers[i] and headers[i][:2] == (seq, secrets):
             continue
         # A right header with another number is that of another time: the sector was lost, never half erased.
         alike = not headers[i] and _likeness(j, i, seq) >= _ALIKE
@@ -59,7 +61,7 @@ def _include_damaged(j, reader, seq, headers, secrets):
     _begin_at(j, seq)
     if not reader.count_records(i)[0]:  # blank, or its erase or its header was cut short
         _erase(j, reader, i, seq)
-        headers[i] = seq, secrets
+        headers[i] = seq, secrets, 0
 
 
 def _is_erase_unfinished(j, reader, i, alike):
@@ -76,14 +78,22 @@ def _read_headers(j):
     h = bytearray(HEADER)
     geometry = _geometry(j)
     for i in range(j._n):
-        j._read(i * j._size, h)
+        _read_header(j, i, h)
         _refuse_others(h)
         right = h[:3] == b"IFJ" and (j._volatile or crc32(memoryview(h)[:20]) == _word(h, 20))
+        losses = h[LOSSES]
+        h[LOSSES] = 0
         if right and h[:8] != geometry:
             raise ValueError("a journal of another geometry is here: not touched")
         seq = _word(h, 8)
-        found.append((seq, bytes(h[12:20])) if right and seq < NEVER and seq % j._n == i else None)
+        found.append((seq, bytes(h[12:20]), losses) if right and seq < NEVER and seq % j._n == i else None)
     return found
+
+
+def _read_header(j, i, h):
+    j._read(i * j._size, h)
+    if not j._write:
+        decide(j, i * j._size, h, bytearray(HEADER))
 
 
 def _refuse_others(h):
@@ -110,7 +120,8 @@ def _elect(j, headers):
     newest = -1
     for header in headers:
         if header:
-            votes = sum(other == (_number(j, header[0], i), header[1]) for i, other in enumerate(headers))
+            ring = [(_number(j, header[0], i), header[1]) for i in range(j._n)]
+            votes = sum(bool(other) and other[:2] == right for other, right in zip(headers, ring))
             if votes > best or (votes == best and header[0] > newest):
                 best = votes
                 newest = header[0]
@@ -140,8 +151,9 @@ def _erase(j, reader, i, seq):
 def _likeness(j, i, seq):
     # How many bytes of sector i's header are as the number `seq` wants them.
     h = bytearray(HEADER)
-    j._read(i * j._size, h)
+    _read_header(j, i, h)
     right = j._identity[:8] + struct.pack("<I", seq & 0xFFFFFFFF) + j._identity[8:]
+    right[LOSSES] = h[LOSSES]
     right += struct.pack("<I", 0 if j._volatile else crc32(right))
     return sum(a == b for a, b in zip(h, right))
 

@@ -78,7 +78,7 @@ class Image:
             self.foreign = True
         if head[:3] != b"IFJ" or self._word(at + 20) != crc32(head):
             return None
-        if head[:8] != self.shape.geometry:
+        if head[:5] + b"\0" + head[6:8] != self.shape.geometry:  # byte 5 counts losses
             self.foreign = True
         seq = self._word(at + 8)
         return (seq, head[12:20]) if seq < NEVER and seq % self.shape.n == i else None
@@ -123,7 +123,9 @@ class Image:
 
     def _agreeing(self, i, seq):
         """How many bytes of the header are as the number `seq` wants them."""
-        right = self.shape.geometry + struct.pack("<I", seq & 0xFFFFFFFF) + self.secrets
+        losses = self.data[i * self.shape.size + 5 : i * self.shape.size + 6]
+        geometry = self.shape.geometry[:5] + losses + self.shape.geometry[6:]
+        right = geometry + struct.pack("<I", seq & 0xFFFFFFFF) + self.secrets
         right += struct.pack("<I", crc32(right))
         return sum(right[k] == self.data[i * self.shape.size + k] for k in range(HEADER))
 
