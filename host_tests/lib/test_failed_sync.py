@@ -11,7 +11,7 @@ from inflight import FileFlash, Journal, OutboxFull
 from inflight.journal import DONE, OUT
 from inflight.slots import SlotFlash
 
-PAGE = 512
+PAGE = 64
 
 
 class Disk:
@@ -31,7 +31,8 @@ class Disk:
         self.path = str(path)
         self.data = b""
         self.dirty = set()
-        self.failures = 0  # so many syncs fail
+        self.failures = 0  # so many syncs fail,
+        self.until = 0  # after so many
 
     def open(self, path, mode="r", *args, **options):
         file = self._open(path, mode, *args, **options)
@@ -40,7 +41,9 @@ class Disk:
     def fsync(self, fd):
         if fd not in self.fds:
             return
-        if self.failures:
+        if self.failures and self.until:
+            self.until -= 1
+        elif self.failures:
             self.failures -= 1
             self.dirty.clear()
             raise OSError(EIO, "the disk failed")
@@ -49,7 +52,7 @@ class Disk:
     def _write_back(self, pages):
         with self._open(self.path if os.path.exists(self.path) else self.path + ".new", "rb") as file:
             cache = file.read()
-        data = bytearray(self.data.ljust(len(cache), b"\0"))
+        data = bytearray(self.data or cache)  # a new file is whole
         for page in pages:
             data[page * PAGE : page * PAGE + PAGE] = cache[page * PAGE : page * PAGE + PAGE]
         self.data = bytes(data)
@@ -89,22 +92,24 @@ def story(disk, random):
             flash = journal = None
             while not journal:
                 try:
-                    flash = FileFlash(disk.path, 6, 1024)
+                    flash = FileFlash(disk.path, 4, 512)
                     journal = Journal(flash)
                 except OSError:
                     if flash:
                         flash.close()
-            for _ in range(random.randrange(12)):
-                if not random.randrange(4):
-                    disk.failures = random.randrange(1, 3)
+            for _ in range(random.randrange(40)):
+                if not random.randrange(6):
+                    disk.failures, disk.until = random.randrange(1, 3), random.randrange(8)
                 try:
                     if journal.failed:
                         journal.recover()
-                    at = journal.find(OUT, 0) if random.randrange(3) == 0 or journal.used > 700 else -1
+                    at = -1
+                    if journal.live > 2:  # the oldest two are copied around the ring
+                        at = journal.find(OUT, ([*sorted(accepted), 0, 0, 0])[2])
                     if at >= 0:
                         accepted.discard(journal.found_seq)
                         journal.mark(at, DONE)
-                    body = b"%d" % k + bytes(random.randrange(120))
+                    body = b"%d" % k + bytes(random.randrange(80))
                     k += 1
                     journal.append(OUT, k, body, len(body))
                     journal.commit()
@@ -114,7 +119,7 @@ def story(disk, random):
             flash.close()
         disk.cut_power(random)
         disk.failures = 0
-        flash = FileFlash(disk.path, 6, 1024)
+        flash = FileFlash(disk.path, 4, 512)
         journal = Journal(flash)
         found = set()
         at = journal.scan(OUT, -1)
