@@ -5,6 +5,7 @@
 # there: a message to the same topic, of the same length, only needs its payload and its Message ID. Likewise a
 # message that was accepted just now is sent without reading it from the journal.
 
+from errno import ECONNABORTED
 from struct import pack_into
 
 import inflight.packet as packet
@@ -85,11 +86,16 @@ class SendBuffer:
 
     def append(self, mid, dup):
         """The PUBLISH that is there becomes a record of the journal, with this DUP. Returns its address."""
+        return self._append(mid, dup, self._start if self.rest else self.size, self.rest or b"", b"", 0)
+
+    def _append(self, mid, dup, n, tail, trailer, at):
         buf = self.buf
-        first = buf[0]
-        buf[0] = first | dup
-        address = self.journal.append(OUT, mid, buf, self._start if self.rest else self.size, self.rest or b"")
-        buf[0] = first
+        first = buf[at]
+        if first >> 4 != packet.PUBLISH or packet.length(buf, at) != n - at + len(tail):
+            raise OSError(ECONNABORTED, "the buffer was changed")  # an operation came in between
+        buf[at] = first | dup
+        address = self.journal.append(OUT, mid, buf, n, tail, trailer, at)
+        buf[at] = first
         return address
 
     def accepted(self, address):

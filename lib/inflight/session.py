@@ -82,12 +82,14 @@ class Session:
         unload("session_start")
         self._load()
         self.reset()
+        self.holds_journal = True
 
     def recover(self):
         """After an operation that was interrupted (`busy` stands), also by flash that failed: the journal is mounted
         again in place, and all that it knows is read anew. The connection is over. Raises OSError."""
         self.reset()
         if self.journal:
+            self._check_owner()
             self.journal.recover()
             self._load()
         self.busy = False
@@ -96,14 +98,19 @@ class Session:
         # What changes the session is whole when `busy` is off again; whatever interrupts it leaves it on.
         if self.busy:
             raise OSError(ECONNABORTED, "an operation was interrupted")
+        self._check_owner()
         self.busy = True
+
+    def _check_owner(self):
+        if self.journal and self.journal.owner is not self:
+            self._load()  # raises what is to be said
 
     def _load(self):
         # Builds what the journal knows, at a start and after it was mounted again in place.
         from .session_load import load
 
         load(self)
-        unload("session_load", "foreign")
+        unload("session_load", "foreign", "damage")
 
     def expect_qos_2(self):
         """The broker may send messages of QoS 2. Returns Inbound."""
@@ -133,7 +140,7 @@ class Session:
 
     def reset(self):
         """The connection is gone, or was never there. What is in flight stays in the journal."""
-        self.connected = False
+        self.connected = self.holds_journal = False
         self._resumed = 0  # 1: PUBRELs may go; DUP: messages too, also those accepted from now on
         self.decoder.reset()
         self.out.clear()
@@ -162,6 +169,7 @@ class Session:
         strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
         self._begin()
         self.reset()
+        self.holds_journal = True  # until the next reset()
         from .connect_packet import connect
 
         connect(self, now, clean_session, keepalive, user, password, will)

@@ -34,7 +34,7 @@ def start(
     session.out = send_buffer(memoryview(buffer)[half:], journal)
     session.decoder = decoder(memoryview(buffer)[:half], protocol_level)
     session.keep_alive = KeepAlive(keepalive, timeout_ms)
-    session.count = array("I", bytes(68))
+    session.count = array("I", bytes(72))
     session.present = False  # session present of the last CONNACK
     session.code = 0  # its return code
     session.granted = b""  # return codes of the last SUBACK
@@ -44,6 +44,7 @@ def start(
     session.notices = []  # exceptions that the application is to be told of; its reader removes them
     session.ended = ()  # those that the last CONNACK completed
     session.client_id = client_id
+    session.outbound = None
     session._retry = retry_ms
     session.tick = min(1000, keepalive * 2 // 15 or 1000, retry_ms or 1000)  # its timers are looked at this often, ms
     session.when_full = when_full
