@@ -347,6 +347,7 @@ class Journal(Records):
             self._noted = self._head * self._size + self._off
         for _ in range(2):
             self._append(NOTE, self.last_mid, part, NOTE_SIZE, b"", b"", 0)
+            self._sync()  # without the first one the second one would stand behind damage
         return True
 
     def _empty(self, sector, later):

@@ -38,7 +38,7 @@ HELD = const(25)
 EXPIRED = const(26)
 STALLS = const(27)
 ABANDONED = const(28)
-_COUNTERS = const(29)
+_COUNTERS = const(11)  # so many
 
 _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
@@ -96,7 +96,7 @@ class Session5(Session):
         self.reason = self.response_information = ""  # of the last CONNACK
         self.receive_maximum = 0  # what CONNECT announces
         super().__init__(journal, *args, **options)
-        self.count = array("I", bytes(4 * _COUNTERS))
+        self.count.extend(array("I", bytes(4 * _COUNTERS)))
         self.interval = self.keep_alive.interval
 
     def _load(self):
