@@ -270,7 +270,6 @@ def test_one_session_at_a_time():
         lambda: first.publish(b"t", b"two", 1, False),
         lambda: first.connect(0, False, 60, None, None, None),
         lambda: first.data_to_send(0),
-        first.commit,
         first.recover,
     ):
         assert "make a new one" in str(raises(ValueError, operation))

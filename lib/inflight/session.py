@@ -194,11 +194,11 @@ class Session:
     # --- durability ---
 
     def commit(self):
-        """Makes durable what the journal took. Raises OSError."""
-        self._begin()
-        if self.journal:
+        """Makes durable what the journal took, unless another client has taken it over. Raises OSError."""
+        if self.journal and self.journal.owner is self:
+            self._begin()
             self.journal.commit()
-        self.busy = False
+            self.busy = False
 
     def collect(self, idle=True):
         """The client has time: `idle`, all that was noted becomes durable; a sector may be erased ahead of
