@@ -406,28 +406,28 @@ def test_message_is_completed_after_two_lost_sessions(broker, drive):
 
 
 @pytest.mark.parametrize("level", (3, 4, 5))
-def test_a_message_that_is_damaged_while_it_waits(drive, level):
+@pytest.mark.parametrize("drain", ("all", "damaged", "before"))
+def test_a_message_that_is_damaged_while_it_waits(drive, level, drain):
     """drain() returns False, of that message and of all; on_error gets its Message ID and sequence number; the others
     arrive."""
-    for drain in ("all", "damaged", "before"):
-        device = NorFlash(8, 1024, 16)
-        diary = CallbackLog()
-        with Automatic() as b:
-            d = drive(b.port, device=device, max_inflight=1, protocol_level=level, **diary.options())
-            mids = [d.do("publish", "t", payload, 1) for payload in (b"first", b"second", b"third")]
-            device.data[bytes(device.data).index(b"second")] ^= 0x11
-            if drain == "before":
-                d.until(lambda: diary.of("error") and not d.client.pending)
-            else:
-                assert d.drain(60_000, *mids[1:2][: drain == "damaged"]) is False
-                assert d.drain(60_000)
-            assert [packet.payload for packet in b.arrived] == [b"first", b"third"]
-            told = [error for error in diary.of("error") if isinstance(error, MessageDamaged)]
-            assert [(error.mid, error.seq) for error in told] == [(mids[1], 1)]
-            assert (d.client.counters()["damaged"], d.client.counters()["dropped"]) == (1, 1)
-            assert not d.client.is_pending(mids[1])
-            assert d.drain(0, mids[1])  # it does not wait any more
-            d.do("disconnect")
+    device = NorFlash(8, 1024, 16)
+    diary = CallbackLog()
+    with Automatic() as b:
+        d = drive(b.port, device=device, max_inflight=1, protocol_level=level, **diary.options())
+        mids = [d.do("publish", "t", payload, 1) for payload in (b"first", b"second", b"third")]
+        device.data[bytes(device.data).index(b"second")] ^= 0x11
+        if drain == "before":
+            d.until(lambda: diary.of("error") and not d.client.pending)
+        else:
+            assert d.drain(60_000, *mids[1:2][: drain == "damaged"]) is False
+            assert d.drain(60_000)
+        assert [packet.payload for packet in b.arrived] == [b"first", b"third"]
+        told = [error for error in diary.of("error") if isinstance(error, MessageDamaged)]
+        assert [(error.mid, error.seq) for error in told] == [(mids[1], 1)]
+        assert (d.client.counters()["damaged"], d.client.counters()["dropped"]) == (1, 1)
+        assert not d.client.is_pending(mids[1])
+        assert d.drain(0, mids[1])  # it does not wait any more
+        d.do("disconnect")
 
 
 def test_one_client_at_a_time(drive):

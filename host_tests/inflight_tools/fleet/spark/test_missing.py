@@ -41,12 +41,8 @@ def result(common_fleet, telemetry, message, health):
     # The journal counts damage for good: restarts tell the same again. The client counts it from its start on.
     spoilt = {"accepted": 1, "dropped": 1, "damaged": 1}
     first = health("restarts", 2, journal={"live": 0, "damaged": 1}, counters=spoilt, oldest=2, at=NOW + 10 * S)
-    again = [
-        health(
-            "restarts", seq, journal={"live": 0, "damaged": 1}, counters={"accepted": 1}, oldest=seq, at=NOW + seq * S
-        )
-        for seq in (20, 24)
-    ]
+    restarted = {"journal": {"live": 0, "damaged": 1}, "counters": {"accepted": 1}}
+    again = [health("restarts", seq, oldest=seq, at=NOW + seq * S, **restarted) for seq in (20, 24)]
     fleet.land(status("restarts", 0, NOW), first, *again)
     fleet.land(status("new", 0, NOW, 0), status("new", 3, NOW, 1), status("new", 0, NOW + 30 * S, epoch=8))
     fleet.land(*[telemetry("hourly", n, at=NOW + (n - 3) * HOUR) for n in range(4)])
