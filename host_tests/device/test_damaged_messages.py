@@ -227,7 +227,8 @@ def images_of_damage():
             journal.commit()
             for k in victims:
                 device.data[places[k] + 11] ^= 4
-            yield name, device, device.snapshot(), len([k for k in victims if k < 5]), int(5 in victims)
+            # With a full head the newest record is the documented exception: nothing can stand behind it first.
+            yield name, device, device.snapshot(), len([k for k in victims if k < 5]), int(5 in victims and not full)
 
 
 def test_counts_with_a_power_cut_in_the_mount():

@@ -24,7 +24,6 @@ class SectorReader:
         self.erased = 0  # sectors that were lost with all that was in them
         self.gone = 0  # damaged records in heads that were erased since
         self.given = 0  # numbers below it were given to records that were whole
-        self.headers = 0  # damaged headers of sectors whose records count
         self.passed = 0  # numbers that may have been given in those
         self.unknown = False  # nobody can tell which numbers were given
         self.worn = -1  # the last sector in which a page did not take all that was programmed
@@ -41,6 +40,7 @@ class SectorReader:
         self.renumbered = False  # next_seq is not that of a record any more
         self.notes = 0  # NOTE records with the highest number
         self.told = (0, 0, 0)  # what the last NOTE tells: lost ever, and regions that it counts and are not retired
+        self.headers = 0  # damaged headers of sectors whose records count
         self.regions = 0  # damaged ones that were found
         self.messages = []  # (Message ID, sequence number) of messages in them, None of what nobody knows
         self.damaged = []  # regions, (address, end), that are to become zeros,
