@@ -16,8 +16,12 @@ def finish(j, reader):
     j._cursor = j._oldest()
     _skip_numbers(j, reader)
     unsafe = _count(j, reader) or reader.renumbered or reader.notes == 1 or j._newest // j._size in reader.spoilt
+    if j._off + NOTES > j._size:  # without NOTEs behind it a record that was cut short would pass for damage
+        for at, end in reader.at_end:
+            retire(reader, at, end)
+        reader.at_end = []
     regions = reader.damaged + reader.at_end
-    noted = not unsafe or (_has_space(j, reader) and j._note(len(regions)))
+    noted = not unsafe or (_has_space(j) and j._note(len(regions)))
     j._sync()
     for at, end in regions:  # behind the numbers that it made known, should the power go here
         retire(reader, at, end)
@@ -54,13 +58,10 @@ def _count(j, reader):
     return not told and j.next_seq > 0
 
 
-def _has_space(j, reader):
-    # True if NOTEs can go to the head now, or to another sector that is not needed for copies of the oldest one. Not to
-    # another one if the end of the head may be a record that was cut short: without the NOTEs it would pass for damage.
-    if j._off + NOTES <= j._size:
-        return True
+def _has_space(j):
+    # True if NOTEs can go to the head now, or to another sector that is not needed for copies of the oldest one.
     space = j._size - HEADER - NOTES
-    return not reader.at_end and (j._erased > 1 or (j._erased and j._live[j._tail()] <= space))
+    return j._off + NOTES <= j._size or j._erased > 1 or (j._erased and j._live[j._tail()] <= space)
 
 
 def _make_space(j, size):
