@@ -5,10 +5,10 @@ import gc
 
 def report(app):
     """The fields of a health message, a dict. journal: pending messages, bytes in use and their limit, sector erases
-    since it was formatted, damaged records and skipped sequence numbers found by the mount; where it is stored and
-    what was repaired there, if the board reports that. outbox_full: messages refused by a full journal. counters: of
-    the client, since the start; a device's connections after its first are its reconnects, `resent` its resends. heap:
-    free bytes, null if unlimited."""
+    since it was formatted, damaged records and skipped sequence numbers since then, too: they only grow; where it is
+    stored and what was repaired there, if the board reports that. outbox_full: messages refused by a full journal.
+    counters: of the client, since the start; a device's connections after its first are its reconnects, `resent` its
+    resends. heap: free bytes, null if unlimited."""
     gc.collect()
     journal = app.journal
     kept = {

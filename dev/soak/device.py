@@ -69,7 +69,7 @@ class Device:
     def _start(self, window):
         self._stopping = False
         journal = Journal(self._flash)
-        self.damaged += journal.damaged
+        self.damaged += journal.found_damaged
         clean = self._random.choice(self._way.clean)
         self.client = AsyncClient(
             "127.0.0.1",

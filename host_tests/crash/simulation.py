@@ -121,10 +121,10 @@ class Simulation:
         state.phase = "mount"
         journal = self._mounted()
         state.peer.out.durable()
-        if journal.damaged and not state.bit_flipped:
-            raise Finding(OTHER, f"the mount found {journal.damaged} damaged records after mere power cuts")
+        if journal.found_damaged and not state.bit_flipped:
+            raise Finding(OTHER, f"the mount found {journal.found_damaged} damaged records after mere power cuts")
         if state.bit_flipped:  # damage to the newest record counts as `skipped`, like a record cut short
-            state.peer.records_damaged(journal.damaged + (journal.skipped > 0))
+            state.peer.records_damaged(journal.found_damaged + (journal.found_skipped > 0))
         if len(set(numbers(journal))) != journal.live:
             raise Finding(OTHER, f"a message is in the journal twice: {numbers(journal)}")
         state.phase = "work"

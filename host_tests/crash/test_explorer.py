@@ -229,7 +229,7 @@ def test_uncounted_damage_is_found(monkeypatch):
 
     def silent(j, *counts):
         mount(j, *counts)
-        j.damaged = j.skipped = 0
+        j.found_damaged = j.found_skipped = 0
 
     monkeypatch.setattr(inflight.recovery, "mount", silent)
     with pytest.raises(Counterexample):

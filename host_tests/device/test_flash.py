@@ -12,7 +12,7 @@ PATH = "/tmp/inflight-test-flash-" + os.urandom(4).hex()
 
 
 def remove():
-    for path in (PATH, PATH + ".new", PATH + ".lock"):
+    for path in (PATH, PATH + ".new"):
         try:
             os.remove(path)
         except OSError:

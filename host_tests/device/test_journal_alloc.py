@@ -83,8 +83,6 @@ def devices():
     path = "/tmp/inflight-test-alloc-" + os.urandom(4).hex()
     yield FileFlash(path, 4, 1024)
     os.remove(path)
-    if sys.platform != "webassembly":  # it has no locks
-        os.remove(path + ".lock")
 
 
 def test_no_heap():

@@ -203,8 +203,8 @@ def test_a_bit_that_cannot_be_cleared():
             eq(numbers(journal), live)
         assert failures < 40, failures
         again = Journal(flash)
-        eq((numbers(again), again.next_seq, again.skipped), (live, journal.next_seq, 0))
-        assert again.damaged <= (at % 512 < 24), again.damaged
+        eq((numbers(again), again.next_seq, again.found_skipped), (live, journal.next_seq, 0))
+        assert again.found_damaged <= (at % 512 < 24), again.found_damaged
 
 
 def test_two_worn_bits_in_a_ring_of_three():

@@ -10,6 +10,8 @@ from dev.reference.kinds import PUBACK, PUBLISH, PUBREL, SUBSCRIBE
 from dev.reference.wire import connack, pingresp, puback, pubcomp, publish, pubrec, suback
 from host_tests.broker import PATIENCE_S, Automatic
 from inflight import AsyncClient, ConnectRefused, Journal, ProtocolError, RamFlash
+from inflight.refused import MessageDamaged
+from nor import NorFlash
 
 TOLD = ("connect", "disconnect", "complete", "error")
 
@@ -40,6 +42,10 @@ class Blocking:
     def do(self, name, *arguments):
         return getattr(self.client, name)(*arguments)
 
+    def drain(self, *arguments):
+        """drain() of a client that works, connected or not."""
+        return self.client.drain(*arguments)
+
     def until(self, condition):
         while not condition():
             self.client.run_for(2)
@@ -59,6 +65,13 @@ class Asyncio(Blocking):
 
     def do(self, name, *arguments):
         return self.loop.run_until_complete(getattr(self.client, name)(*arguments))
+
+    def drain(self, *arguments):
+        async def drain():
+            self.client._start()
+            return await self.client.drain(*arguments)
+
+        return self.loop.run_until_complete(drain())
 
     def until(self, condition):
         async def wait():
@@ -390,6 +403,52 @@ def test_message_is_completed_after_two_lost_sessions(broker, drive):
         assert d.do("drain", 60_000)
     assert diary.of("complete") == [mid]
     assert d.client.counters()["completed"] == 1
+
+
+@pytest.mark.parametrize("level", (3, 4, 5))
+@pytest.mark.parametrize("drain", ("all", "damaged", "before"))
+def test_a_message_that_is_damaged_while_it_waits(drive, level, drain):
+    """drain() returns False, of that message and of all; on_error gets its Message ID and sequence number; the others
+    arrive."""
+    device = NorFlash(8, 1024, 16)
+    diary = CallbackLog()
+    with Automatic() as b:
+        d = drive(b.port, device=device, max_inflight=1, protocol_level=level, **diary.options())
+        mids = [d.do("publish", "t", payload, 1) for payload in (b"first", b"second", b"third")]
+        device.data[bytes(device.data).index(b"second")] ^= 0x11
+        if drain == "before":
+            d.until(lambda: diary.of("error") and not d.client.pending)
+        else:
+            assert d.drain(60_000, *mids[1:2][: drain == "damaged"]) is False
+            assert d.drain(60_000)
+        assert [packet.payload for packet in b.arrived] == [b"first", b"third"]
+        told = [error for error in diary.of("error") if isinstance(error, MessageDamaged)]
+        assert [(error.mid, error.seq) for error in told] == [(mids[1], 1)]
+        assert (d.client.counters()["damaged"], d.client.counters()["dropped"]) == (1, 1)
+        assert not d.client.is_pending(mids[1])
+        assert d.drain(0, mids[1])  # it does not wait any more
+        d.do("disconnect")
+
+
+def test_one_client_at_a_time(drive):
+    """A second one on the same journal is refused until disconnect(), or until a connection or an attempt has ended;
+    then the first one is."""
+    with Automatic() as b:
+        first = drive(b.port)
+        journal = first.client.session.journal
+
+        with pytest.raises(ValueError, match=r"disconnect\(\) it first"):
+            first.make("127.0.0.1", "dev", journal, port=b.port)
+        first.do("connect")
+        with pytest.raises(ValueError, match=r"disconnect\(\) it first"):
+            first.make("127.0.0.1", "dev", journal, port=b.port)
+        first.do("disconnect")
+        first.do("publish", "t", b"offline", 1)  # it is still its own
+        taken = first.make("127.0.0.1", "dev", journal, port=b.port)
+        assert taken.pending == 1
+        with pytest.raises(ValueError, match="make a new one"):
+            first.do("publish", "t", b"late", 1)
+        assert journal.live == 1
 
 
 def test_queued_and_recovered_messages_are_pending(drive):

@@ -54,7 +54,7 @@ class Oracle:
                 self.finish()
             self.pending = None
         assert found == self.records
-        assert journal.next_seq == self.seqs + journal.skipped
+        assert journal.next_seq == self.seqs + journal.found_skipped
         assert journal.damaged == 0
         self.seqs = journal.next_seq
         assert self.epoch in (None, journal.epoch)

@@ -36,7 +36,7 @@ class Base:
 
     client_id        str; at level 3: 1 to 23 characters; empty only with clean_session, or at level 5: the broker gives
                      one, which the journal keeps
-    journal          Journal that makes QoS 1 and 2 durable; None: publish at QoS 0 only
+    journal          Journal that makes QoS 1 and 2 durable, of no other client; None: publish at QoS 0 only
     port             default: 1883, or 8883 with tls; with a path 80, or 443 with tls
     tls              SSLContext that verifies the broker (CERT_REQUIRED)
     path             of a WebSocket at the broker ("/mqtt"); None: MQTT without WebSocket
@@ -76,7 +76,7 @@ class Base:
                      error goes to on_error
     on_complete      called with the Message ID of a message of QoS 1 or 2 that the broker has completed
     on_error         called with any other error: of an attempt to connect, of a handler, of a subscription or a message
-                     that the broker refused; default: print it
+                     that the broker refused, a message that was damaged; default: print it
 
     Callbacks and handlers are plain functions. They may call publish() (with asyncio, in a task that they create), and
     nothing else of the client. on_connect, on_disconnect, on_complete and on_error are attributes too, to be set later.

@@ -245,7 +245,8 @@ class Client(Base):
 
     def drain(self, ms, mid=0):
         """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
-        if the broker has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile."""
+        if the broker has completed them, False if `ms` passed before, or if one was given up, dropped or found damaged
+        meanwhile. True at once if `mid` is not pending (any more)."""
         end = self._end_of(ms, mid)
         self._begin(RUNNING | OUTSIDE)
         try:

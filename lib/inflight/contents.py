@@ -3,7 +3,7 @@
 from struct import unpack_from
 
 from .compat import const
-from .records import CLEARED, DONE, HEAD, HEADER, NOTE, OUT, OVERHEAD, RELEASED
+from .records import CLEARED, DONE, HEAD, HEADER, NOTE, NOTE_SIZE, OUT, OVERHEAD, RELEASED
 from .sector_repair import (
     count_lost,
     is_nothing,
@@ -49,32 +49,52 @@ def _read_sector(j, reader, sector):
             size = size_in_header(reader, at)
             if size and at + size < behind:
                 behind = at + size
-            j.damaged += 1
-            _take_numbers(j, reader, at)
+            _count_damaged(j, reader, at, size)
             if len(reader.damaged) < _MOST_REGIONS:
                 reader.damaged.append((at, behind))
             else:
                 retire(reader, at, behind)
             at = behind
     if sector == j._head:
+        damaged = j.damaged
+        begin = at
         if at <= last:
             _count_end(j, reader, at, last + 1)
             # None of the page can be trusted, nor of the next one if the record goes on there: its program may have
             # begun, and read as blank this time.
             behind = max(last + 1, at + (size_in_header(reader, at) or HEAD))
             at = min(-(-behind // j._unit) * j._unit, reader.end)
+        j._off = at - reader.base
+        if reader.lost or j.damaged > damaged:
+            # Behind the numbers that it made known, should the power go here: NOTEs go behind it first.
+            left = begin + size_in_header(reader, begin)
+            if left > begin and not retire(reader, left, at):
+                j._off = j._size
+            reader.at_end.append((end, at))
         # Also what is zero already is retired: the mount that did so may have been cut short.
-        j._off = at - reader.base if end == at or retire(reader, end, at) else j._size
+        elif end < at and not retire(reader, end, at):
+            j._off = j._size
 
 
-def _take_numbers(j, reader, at):
-    # Of a damaged record. Those in its header were given if the header is right; else they may have been any.
-    if not size_in_header(reader, at):
+def _count_damaged(j, reader, at, size):
+    # A record of that size if its header is right (else 0). Its numbers were given then; else they may have been any.
+    j.damaged += 1
+    reader.regions += 1
+    if size and _is_message(reader, at, size):
+        reader.messages.append(unpack_from("<HI", reader.buf, reader.load(at, HEAD) + 3))
+    if not size:
+        reader.messages.append(None)
         reader.unknown = True
     elif _is_number_new(j, reader, at):
         j.last_mid, seq = unpack_from("<HI", reader.buf, reader.load(at, HEAD) + 3)
         j.next_seq = seq + 1
         reader.renumbered = True
+
+
+def _is_message(reader, at, size):
+    # True if it was a live OUT record.
+    i = reader.load(at + size - 1, 1)
+    return CLEARED[reader.buf[i] & 15] < 2 and reader.buf[reader.load(at, HEAD)] == OUT
 
 
 def _is_number_new(j, reader, at):
@@ -104,6 +124,9 @@ def _take(j, reader, at):
         else:
             j._ordered = False
         if kind == NOTE:
+            if n == OVERHEAD + NOTE_SIZE:
+                reader.told = unpack_from("<IIB", buf, reader.load(at, n) + HEAD)
+                j._noted = at
             return behind
     i += n - 1
     if i >= len(buf):
@@ -136,8 +159,13 @@ def _note_place(j, reader, at):
 def _count_end(j, reader, at, end):
     # Behind the last record of the head is one that was cut short, or damaged since: if so, its number and Message
     # ID were given.
-    reader.lost = count_lost(reader, at, end)
     size = size_in_header(reader, at)
+    if size and _is_number_new(j, reader, at) and reader.word(at + 5) < reader.given:
+        # It was whole before this mount, which is no start: damaged for sure. (A lower number: that of a copy.)
+        _count_damaged(j, reader, at, size)
+        reader.lost = most_records(end - at - size)
+        return
+    reader.lost = count_lost(reader, at, end)
     if reader.lost and size:
         if _is_number_new(j, reader, at):
             reader.lost = reader.word(at + 5) + 1 - j.next_seq

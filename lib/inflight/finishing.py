@@ -2,7 +2,7 @@
 
 from .compat import const
 from .errors import OutboxFull
-from .records import LOSSES, NOTES
+from .records import HEADER, LOSSES, NOTES
 from .sector_repair import count_losses, most_numbers, retire
 
 _UNKEPT_IDS = const(256)  # Message IDs that requests may have taken in between, of which there is no record
@@ -15,18 +15,25 @@ def finish(j, reader):
     j._bad = -1
     j._cursor = j._oldest()
     _skip_numbers(j, reader)
-    unsafe = j.skipped or reader.renumbered or reader.notes == 1 or j._newest // j._size in reader.spoilt
-    noted = not unsafe or (j._off + NOTES <= j._size and j._note())
+    unsafe = _count(j, reader) or reader.renumbered or reader.notes == 1 or j._newest // j._size in reader.spoilt
+    if j._off + NOTES > j._size:  # without NOTEs behind it a record that was cut short would pass for damage
+        for at, end in reader.at_end:
+            retire(reader, at, end)
+        reader.at_end = []
+    regions = reader.damaged + reader.at_end
+    noted = not unsafe or (_has_space(j) and j._note(len(regions)))
     j._sync()
-    for at, end in reader.damaged:  # behind the numbers that it made known, should the power go here
+    for at, end in regions:  # behind the numbers that it made known, should the power go here
         retire(reader, at, end)
+    if j._head in reader.spoilt:
+        j._off = j._size
     try:
         while not j._erased:
             j._collect()
         for sector in reader.spoilt:
             _make_space(j, j._live[sector])
             j._empty(sector, False)
-        if not noted:
+        if not noted or (unsafe and regions):
             _make_space(j, NOTES)
             j._note()
     except OutboxFull:
@@ -34,6 +41,24 @@ def finish(j, reader):
     j._sync()
     _tell_losses(j, reader)
     j._ok = True
+
+
+def _count(j, reader):
+    # What was lost ever. Returns True if NOTEs have to tell that.
+    damaged, skipped, regions = reader.told
+    j.lost = reader.messages + [None] * (2 * reader.erased + reader.gone)
+    j.found_damaged = j.damaged - min(regions, reader.regions)  # what NOTEs count already was not retired yet
+    j.found_skipped = j.skipped
+    j.damaged = damaged + j.found_damaged - reader.headers
+    j.skipped += skipped
+    told = j.damaged == damaged and j.skipped == skipped and not regions
+    return not told and j.next_seq > 0
+
+
+def _has_space(j):
+    # True if NOTEs can go to the head now, or to another sector that is not needed for copies of the oldest one.
+    space = j._size - HEADER - NOTES
+    return j._off + NOTES <= j._size or j._erased > 1 or (j._erased and j._live[j._tail()] <= space)
 
 
 def _make_space(j, size):

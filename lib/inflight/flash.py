@@ -3,7 +3,6 @@
 # writes n bytes of buf anywhere. Partitions and pinned files come from the boards.
 
 import io
-import os
 import sys
 
 from .compat import const, unload
@@ -14,14 +13,14 @@ _CHUNK = const(64)
 
 class FileFlash:
     """A file of `blocks` blocks of `block_size` bytes, durable when ioctl(3) returns. It is made if
-    it does not exist. It has one user at a time, until close() or the end of the process: the file
-    `path` + ".lock" stays locked. For a Linux box: a board's littlefs copies most of such a file at
-    each write, there the journal wants raw blocks. Raises OSError, EAGAIN if it is in use; ValueError
-    if it has another size."""
+    it does not exist. It has one user at a time, until close() or the end of the process: the file is
+    locked, and a process that is forked has no part in it. For a Linux box: a board's littlefs copies most
+    of such a file at each write, there the journal wants raw blocks. Raises OSError, EAGAIN if it is in
+    use; ValueError if it has another size."""
 
     page = 64
     volatile = False
-    _file = _lock = None
+    _file = None
 
     def __init__(self, path, blocks=16, block_size=4096):
         self._prepare(blocks, block_size)
@@ -29,10 +28,6 @@ class FileFlash:
             from .posix import open_flash
 
             self._file = open_flash(self, path)
-            self.ioctl(3, 0)
-        except BaseException:
-            self.close()
-            raise
         finally:
             unload("posix", "arguments")
 
@@ -44,25 +39,20 @@ class FileFlash:
         self._size = block_size
         self._blank = b"\xff" * _CHUNK
 
-    def _fill(self):
-        for i in range(self._blocks):
-            self.ioctl(6, i)
-        self.ioctl(3, 0)
-
     def readblocks(self, block, buf, offset=0):
         self._file.seek(block * self._size + offset)
         self._file.readinto(buf)
 
     def program(self, at, buf, off, n):
         self._file.seek(at)
-        if _MICRO:
-            self._file.write(buf, off, n)
-        else:
-            self._file.write(memoryview(buf)[off : off + n])
+        self._write(buf, off, n)
+
+    def _write(self, buf, off, n):
+        self._file.write(buf, off, n)
 
     def ioctl(self, op, arg):
         if op == 3:
-            self._sync()
+            self._file.flush()
         elif op == 4:
             return self._blocks
         elif op == 5:
@@ -70,20 +60,12 @@ class FileFlash:
         elif op == 6:
             self._file.seek(arg * self._size)
             for _ in range(self._size // _CHUNK):
-                self._file.write(self._blank)
+                self._write(self._blank, 0, _CHUNK)
         return 0
 
-    def _sync(self):
-        # MicroPython's flush() is an fsync. CPython's writes are unbuffered and need one.
-        if _MICRO:
-            self._file.flush()
-        else:
-            os.fsync(self._file.fileno())
-
     def close(self):
-        for file in (self._file, self._lock):
-            if file:
-                file.close()
+        if self._file:
+            self._file.close()
 
 
 class RamFlash(FileFlash):
@@ -94,7 +76,11 @@ class RamFlash(FileFlash):
     def __init__(self, blocks=4, block_size=1024):
         self._prepare(blocks, block_size)
         self._file = io.BytesIO()
-        self._fill()
+        for i in range(blocks):
+            self.ioctl(6, i)
 
-    def _sync(self):
-        pass
+    def _write(self, buf, off, n):
+        if _MICRO:
+            self._file.write(buf, off, n)
+        else:
+            self._file.write(memoryview(buf)[off : off + n])

@@ -105,12 +105,13 @@ def load(session, adopt):
 
 def _check_space(journal, space):
     # A life before had a larger buffer, or another level.
+    from .session_load import is_publish
     from .stored5 import space_needed
 
     at = journal.scan(OUT, -1)
     while at >= 0:
         needed = space_needed(journal, at)
-        if journal.found_state != RELEASED and needed > space:
+        if journal.found_state != RELEASED and needed > space and is_publish(journal, at):
             raise ValueError("buffer: %d bytes at least, for a message in the journal" % (2 * needed))
         at = journal.scan(OUT, at)
     unload("stored5")

@@ -21,7 +21,8 @@
 # whose header is spoilt has readable records. It costs that record, and is counted.
 #
 # Nothing but the newest OUT record tells the next sequence number: two NOTEs take its place before
-# its sector is erased.
+# its sector is erased. NOTEs alone tell how much was ever lost, likewise. Damage is retired when NOTEs that count
+# it are durable; they tell how much of it was still there, so that nothing counts twice if power is cut in between.
 #
 # How much may live: an append takes one sector at most and may erase two. The worst tail consists
 # of sectors without a dead byte, which are copied for nothing; L sectors of live bytes are passed
@@ -34,7 +35,20 @@ from errno import EIO
 from .compat import const, unload
 from .errors import OutboxFull
 from .pages import CRC_START
-from .records import DONE, HEAD, HEADER, IN, NOTE, NOTES, OUT, OVERHEAD, RELEASED, SESSION, Records  # noqa: F401
+from .records import (  # noqa: F401
+    DONE,
+    HEAD,
+    HEADER,
+    IN,
+    NOTE,
+    NOTE_SIZE,
+    NOTES,
+    OUT,
+    OVERHEAD,
+    RELEASED,
+    SESSION,
+    Records,
+)
 
 _MOST = const(60000)  # live OUT records
 _ZEROS = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
@@ -50,8 +64,10 @@ class Journal(Records):
     eighth of a sector counts twice, since it may leave as much unused at a sector's end; limit: how many
     may be in use by more than one OUT record. largest: the longest body. size: bytes of the device. erases: of
     all sectors together, ever. found_*: what find() and scan() found.
-    What the last mount found spoilt: damaged, records or sectors; skipped, sequence numbers and Message
-    IDs passed over, because records that had them may have been lost, or cut short.
+    Since it was formatted, whatever happened to the power: damaged, records that were lost to damage; skipped,
+    sequence numbers and Message IDs passed over, because records that had them may have been lost, or cut short.
+    found_damaged, found_skipped: what the last mount found, there with sectors whose header alone was damaged;
+    lost: of messages among these (Message ID, sequence number), of records that nobody knows None.
 
     Raises ValueError if the device holds a journal of another geometry or version."""
 
@@ -311,7 +327,7 @@ class Journal(Records):
         # Empties the oldest sector and erases it.
         sector = self._tail()
         live = self._empty(sector, self._erased > 0)
-        noted = self._newest // self._size != sector
+        noted = self._newest // self._size != sector and self._noted // self._size != sector
         if not noted and (self._erased or self._off + NOTES <= self._size):
             noted = self._note()
         if live >= 0:
@@ -321,12 +337,18 @@ class Journal(Records):
         if not noted:  # damage has left no space at all before the erase
             self._note()
 
-    def _note(self):
-        # The numbers outlive the newest record. No other record may tell them, so there are two of this.
+    def _note(self, regions=0):
+        # The numbers, and what was lost, outlive their records. Nothing else may tell them, so there are two of this.
+        # regions: so many damaged ones that are counted are about to be retired.
         if self._off + NOTES > self._size:
             self._open_next()
+        part = self._part
+        struct.pack_into("<IIB", part, 0, self.damaged, self.skipped, regions)
+        if self.damaged or self.skipped:
+            self._noted = self._head * self._size + self._off
         for _ in range(2):
-            self._append(NOTE, self.last_mid, b"", 0, b"", b"", 0)
+            self._append(NOTE, self.last_mid, part, NOTE_SIZE, b"", b"", 0)
+            self._sync()  # without the first one the second one would stand behind damage
         return True
 
     def _empty(self, sector, later):

@@ -25,17 +25,17 @@ MOST_INFLIGHT = const(64)  # messages to the broker
 BY_DISCONNECT = const(1)  # values of Session5.ending
 BY_CONNECT = const(2)
 
-REJECTED = const(17)  # indices of Session.count, behind those of counters
-UNHEARD = const(18)
-LOWERED = const(19)
-UNDELIVERABLE = const(20)
-REPUBLISHED = const(21)
-ORPHANED = const(22)
-TAKEN_OVER = const(23)
-HELD = const(24)
-EXPIRED = const(25)
-STALLS = const(26)
-ABANDONED = const(27)
+REJECTED = const(18)  # indices of Session.count, behind those of counters
+UNHEARD = const(19)
+LOWERED = const(20)
+UNDELIVERABLE = const(21)
+REPUBLISHED = const(22)
+ORPHANED = const(23)
+TAKEN_OVER = const(24)
+HELD = const(25)
+EXPIRED = const(26)
+STALLS = const(27)
+ABANDONED = const(28)
 
 _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
@@ -74,7 +74,7 @@ class Session5(Session):
     broker made of that; adopt: the client id is that of the journal, or the broker assigns one."""
 
     PARTS = (Decoder5, SendBuffer5, Outbound5)
-    COUNTERS = 28
+    COUNTERS = 29
     decoder: Decoder5
     out: SendBuffer5
     outbound: Outbound5

@@ -51,5 +51,6 @@ def _prepare_records(j):
     j._mark = bytearray(1)
     j.found_seq = j.found_mid = j.found_len = j.found_state = j._kind = 0
     j._salt_low = j._salt_high = 0
+    j.next_seq = 0
     j._head = j._erased = j.erases = 0  # the sector written to, erased ones ahead, erases ever
     j._ok = False  # no operation was interrupted

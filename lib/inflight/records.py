@@ -9,7 +9,7 @@ from .pages import CRC_START, Pages
 OUT = const(3)  # kinds of records, each of two bits at least: these take a sequence number each,
 IN = const(5)  # these do not
 SESSION = const(6)
-NOTE = const(9)  # a kind of our own, never alive: the numbers up to its own have been given
+NOTE = const(9)  # a kind of our own, never alive: the numbers up to its own have been given; what was lost ever
 
 RELEASED = const(1)  # states, after live (0)
 DONE = const(2)
@@ -18,7 +18,8 @@ HEADER = const(24)  # of a sector,
 LOSSES = const(5)  # and where in it stands how often numbers were passed over for a loss
 HEAD = const(10)  # of a record
 OVERHEAD = const(15)  # of a record beside its body: HEAD, CRC-32 and state
-NOTES = const(30)  # two NOTE records
+NOTE_SIZE = const(9)  # bytes of its body: what was lost
+NOTES = const(48)  # two NOTE records
 NEVER = const(0xFF000000)  # numbers of sectors and records stay below: no flash lasts so long
 # How many bits of a nibble are 0. A state is a nibble, and counts as set if most of its bits are.
 CLEARED = b"\x04\x03\x03\x02\x03\x02\x02\x01\x03\x02\x02\x01\x02\x01\x01\x00"

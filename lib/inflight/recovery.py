@@ -9,8 +9,12 @@ from .sector_reader import SectorReader, clear_page, is_worn
 
 def recover(j):
     """Journal.recover()."""
+    given = j._begun if j._begun >= 0 else j.next_seq
     try:
-        mount(j)
+        mount(j, given)
+    except BaseException:
+        j.next_seq = given
+        raise
     finally:
         unload("sector_reader", "sector_repair", "sectors", "contents", "copies", "finishing")
     j._dirty = False
@@ -21,19 +25,20 @@ def recover(j):
     j._begun = -1
 
 
-def mount(j):
-    """Mounts what is on the device."""
+def mount(j, given=0):
+    """Mounts what is on the device. OUT records with a sequence number below `given` were whole there."""
     for left in range(j._n, 0, -1):
         try:
-            return _mount(j)
+            return _mount(j, given)
         except OSError:
             # What went to a worn page is a record that was cut short: the next try passes it by.
             if left == 1 or not is_worn(j):
                 raise
 
 
-def _mount(j):
+def _mount(j, given):
     reader = SectorReader(j)
+    reader.given = given
     whole = False
     while not whole:
         _reset(j, reader)
@@ -54,7 +59,7 @@ def _reset(j, reader):
     j.damaged = 2 * reader.erased + reader.gone
     j.skipped = 0
     j._cursor = j._cursor_seq = 0
-    j._newest = -1
+    j._newest = j._noted = -1
     j._ordered = True
     for i in range(j._n):
         j._live[i] = 0

@@ -1,6 +1,7 @@
-# The errors of what a broker refused: a connection, or at level 5 a message. Loaded when one is raised.
+# The errors of what a broker refused: a connection, or at level 5 a message; and of a message that was damaged. Loaded
+# when one is raised.
 
-from errno import EACCES, ECONNABORTED, ECONNREFUSED
+from errno import EACCES, ECONNABORTED, ECONNREFUSED, EIO
 
 from .compat import const
 
@@ -40,6 +41,22 @@ class PublishRefused(OSError):
         super().__init__(EACCES, "message %d refused: %s" % (mid, _text(code, reason)))
         self.code = code
         self.reason = reason
+        self.mid = mid
+        self.seq = seq
+
+
+class MessageDamaged(OSError):
+    """Records of the journal were damaged, and with them a message of QoS 1 or 2, or perhaps several: dropped, and
+    counted. mid: its Message ID; seq: its sequence number in the journal; both None if nothing tells them. records: how
+    many records it is about."""
+
+    def __init__(self, records, mid=None, seq=None):
+        if mid is None:
+            text = "%d records of the journal were damaged: messages may be lost" % records
+        else:
+            text = "message %d was damaged in the journal and is lost (sequence number %d)" % (mid, seq)
+        super().__init__(EIO, text)
+        self.records = records
         self.mid = mid
         self.seq = seq
 

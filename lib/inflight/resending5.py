@@ -27,6 +27,7 @@ def load(out, address, dup):
     at = journal.read(address, 0, old)
     size = packet.length(old, at)
     trailer -= size
+    out.check_message(old[at], size)
     data = b""
     k = n = 0
     if trailer:

@@ -27,6 +27,7 @@ class SectorReader:
         self.volatile = j._volatile
         self.erased = 0  # sectors that were lost with all that was in them
         self.gone = 0  # damaged records in heads that were erased since
+        self.given = 0  # numbers below it were given to records that were whole
         self.passed = 0  # numbers that may have been given in those
         self.unknown = False  # nobody can tell which numbers were given
         self.head_erased = False  # since it contained copies, not all of them
@@ -46,7 +47,12 @@ class SectorReader:
         self.in_head = 0  # damaged records there
         self.renumbered = False  # next_seq is not that of a record any more
         self.notes = 0  # NOTE records with the highest number
-        self.damaged = []  # regions, (address, end), that are to become zeros
+        self.told = (0, 0, 0)  # what the last NOTE tells: lost ever, and regions that it counts and are not retired
+        self.headers = 0  # damaged headers of sectors whose records count
+        self.regions = 0  # damaged ones that were found
+        self.messages = []  # (Message ID, sequence number) of messages in them, None of what nobody knows
+        self.damaged = []  # regions, (address, end), that are to become zeros,
+        self.at_end = []  # and the one at the end of the head, if it may have been more than a record cut short
         self.aim(0)
 
     def aim(self, sector):

@@ -138,6 +138,7 @@ def _read_headless(j, reader, seq, k, alike):
         return
     if live or k > 1:  # else it may have been retired in part
         j.damaged += 1
+        reader.headers += 1
     if not alike:
         reader.spoilt.append(seq % j._n)
 

@@ -5,6 +5,7 @@
 # there: a message to the same topic, of the same length, only needs its payload and its Message ID. Likewise a
 # message that was accepted just now is sent without reading it from the journal.
 
+from errno import ECONNABORTED
 from struct import pack_into
 
 import inflight.packet as packet
@@ -85,11 +86,16 @@ class SendBuffer:
 
     def append(self, mid, dup):
         """The PUBLISH that is there becomes a record of the journal, with this DUP. Returns its address."""
+        return self._append(mid, dup, self._start if self.rest else self.size, self.rest or b"", b"", 0)
+
+    def _append(self, mid, dup, n, tail, trailer, at):
         buf = self.buf
-        first = buf[0]
-        buf[0] = first | dup
-        address = self.journal.append(OUT, mid, buf, self._start if self.rest else self.size, self.rest or b"")
-        buf[0] = first
+        first = buf[at]
+        if first >> 4 != packet.PUBLISH or packet.length(buf, at) != n - at + len(tail):
+            raise OSError(ECONNABORTED, "the buffer was changed")  # an operation came in between
+        buf[at] = first | dup
+        address = self.journal.append(OUT, mid, buf, n, tail, trailer, at)
+        buf[at] = first
         return address
 
     def accepted(self, address):
@@ -115,6 +121,7 @@ class SendBuffer:
             self.journal.check(address)
             at = self.at = self.journal.read(address, 0, buf)
             n = packet.length(buf, at)
+            self.check_message(buf[at], n)
             if at + n > len(buf):
                 self.rest = None
                 self._address = address
@@ -128,6 +135,12 @@ class SendBuffer:
             buf[at] &= 0xF7
         self._accepted = -1
         return n
+
+    def check_message(self, first, n):
+        """Raises OSError unless the record that was read last is a PUBLISH of QoS 1 or 2 and n bytes, whose first byte
+        is `first`: who recovers drops it."""
+        if first >> 4 != packet.PUBLISH or first & 6 in (0, 6) or n > self.journal.found_len:
+            self.journal._fail("a record of the journal is no message")
 
     def next(self):
         """Returns how many bytes of the packet that was begun are to be written, 0 if there are no more."""

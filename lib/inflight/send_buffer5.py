@@ -10,7 +10,6 @@
 import inflight.packet as packet
 
 from .compat import const
-from .journal import OUT
 from .send_buffer import SendBuffer
 
 _EXPIRY = const(2)  # the property
@@ -101,13 +100,7 @@ class SendBuffer5(SendBuffer):
         return super().repeat(payload, properties) if properties is self._properties else 0
 
     def append(self, mid, dup):
-        buf = self.buf
-        at = self._shift
-        first = buf[at]
-        buf[at] = first | dup
-        address = self.journal.append(OUT, mid, buf, self._block, self.rest, self._trailer, at)
-        buf[at] = first
-        return address
+        return self._append(mid, dup, self._block, self.rest, self._trailer, self._shift)
 
     def accepted(self, address):
         if self._remaining:

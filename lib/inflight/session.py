@@ -83,12 +83,15 @@ class Session:
         unload("session_start")
         self._load()
         self.reset()
+        self.holds_journal = True
 
     def recover(self):
         """After an operation that was interrupted (`busy` stands), also by flash that failed: the journal is mounted
         again in place, and all that it knows is read anew. The connection is over. Raises OSError."""
         self.reset()
         if self.journal:
+            if self.journal.owner is not self:
+                return  # and nothing begins any more
             self.journal.recover()
             self._load()
         self.busy = False
@@ -96,6 +99,8 @@ class Session:
     def _begin(self):
         # What changes the session is whole when `busy` is off again; whatever interrupts it leaves it on.
         if self.busy:
+            if self.journal and self.journal.owner is not self:
+                raise ValueError("another client uses this journal since: make a new one for it, or a journal for each")
             raise OSError(ECONNABORTED, "an operation was interrupted")
         self.busy = True
 
@@ -104,7 +109,7 @@ class Session:
         from .session_load import load
 
         load(self)
-        unload("session_load", "foreign")
+        unload("session_load", "foreign", "damage")
 
     def expect_qos_2(self):
         """The broker may send messages of QoS 2. Returns Inbound."""
@@ -134,7 +139,7 @@ class Session:
 
     def reset(self):
         """The connection is gone, or was never there. What is in flight stays in the journal."""
-        self.connected = False
+        self.connected = self.holds_journal = False
         self._resumed = 0  # 1: PUBRELs may go; DUP: messages too, also those accepted from now on
         self.decoder.reset()
         self.out.clear()
@@ -164,6 +169,7 @@ class Session:
         strings as bytes. Raises ValueError if the packet does not fit the buffer, OSError if flash fails."""
         self._begin()
         self.reset()
+        self.holds_journal = True  # until the next reset()
         from .connect_packet import connect
 
         connect(self, now, clean_session, keepalive, user, password, will)
@@ -188,11 +194,11 @@ class Session:
     # --- durability ---
 
     def commit(self):
-        """Makes durable what the journal took. Raises OSError."""
-        self._begin()
-        if self.journal:
+        """Makes durable what the journal took, unless another client has taken it over. Raises OSError."""
+        if self.journal and self.journal.owner is self:
+            self._begin()
             self.journal.commit()
-        self.busy = False
+            self.busy = False
 
     def collect(self, idle=True):
         """The client has time: `idle`, all that was noted becomes durable; a sector may be erased ahead of

@@ -1,13 +1,22 @@
 # What the journal of a session knows. Loaded when a client is made, and when its journal was mounted again.
 
+from .compat import const
 from .journal import IN, OUT
 from .outbound import DUP, Outbound
+from .packet import PUBLISH, length
 from .session_record import SessionRecord
+
+_MOST_TRAILER = const(131)  # bytes of an OUT record behind its PUBLISH
 
 
 def load(session):
     """Builds what the journal knows."""
     journal = session.journal
+    if journal:
+        _own(session, journal)
+        if session.outbound:
+            _check_messages(session, journal)  # sending one may have failed
+        _tell_lost(session, journal)
     outbound = getattr(session, "PARTS", (Outbound,))[-1]  # level 5 has another
     record = session.record = SessionRecord(journal, session.client_id)
     session.foreign = None  # ForeignIds, as long as there are some
@@ -15,10 +24,9 @@ def load(session):
     session.inbound = None  # Inbound, once QoS 2 is to be expected
     session._most = session.outbound.sent_before  # how many messages can have left
     if journal:
-        journal.owner = session
         if journal.scan(IN, -1) >= 0:
             session.expect_qos_2()
-        if record.lost or (journal.damaged and journal.skipped and record.has_session):
+        if record.lost or (journal.found_damaged and journal.found_skipped and record.has_session):
             from .foreign import after_damage
 
             after_damage(session)
@@ -28,6 +36,57 @@ def load(session):
             suspect(session, record.next_unproven, record.unproven)
         if record.stale:
             session.write_record()
+
+
+def _own(session, journal):
+    # A client holds its journal until its connection, or its attempt to connect, has ended. Whoever is made then takes
+    # the journal over; the client before it knows nothing of what happens there, and may not use it any more.
+    owner = journal.owner
+    if owner and owner is not session:
+        if owner.holds_journal:
+            raise ValueError("another client uses this journal: disconnect() it first, or make a journal for each")
+        owner.busy = True
+    journal.owner = session
+
+
+def _check_messages(session, journal):
+    # Each live OUT record is a whole PUBLISH, or no use to anybody: a broker would close each connection.
+    at = journal.scan(OUT, -1)
+    while at >= 0:
+        if is_publish(journal, at):
+            at = journal.scan(OUT, at)
+        else:
+            from .damage import drop
+
+            journal.lost.append((journal.found_mid, journal.found_seq))
+            drop(journal, at)
+            at = journal.scan(OUT, -1)
+
+
+def _tell_lost(session, journal):
+    if journal.lost:
+        from .damage import tell
+
+        tell(session, journal.lost)
+        journal.lost = []
+
+
+def is_publish(journal, at):
+    """True if the record just found is a PUBLISH of QoS 1 or 2, of its Message ID, with a trailer at most."""
+    buf = bytearray(7)
+    left = journal.found_len
+    i = journal.read(at, 0, buf)
+    digits = 1
+    while digits < 4 and buf[i + digits] & 0x80:
+        digits += 1
+    if left < 5 + digits or buf[i] >> 4 != PUBLISH or buf[i] & 6 not in (2, 4) or buf[i + digits] & 0x80:
+        return False
+    topic = buf[i + 1 + digits] << 8 | buf[i + 2 + digits]
+    size = length(buf, i)
+    if size < 5 + digits + topic or not size <= left <= size + _MOST_TRAILER:
+        return False
+    i = journal.read(at, 3 + digits + topic, buf)
+    return buf[i] << 8 | buf[i + 1] == journal.found_mid
 
 
 def start_outbound(window, journal, limit, below=0, most=0):

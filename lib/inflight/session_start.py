@@ -39,7 +39,7 @@ def start(
     session.out = send_buffer(memoryview(buffer)[half:], journal)
     session.decoder = decoder(memoryview(buffer)[:half], protocol_level)
     session.keep_alive = KeepAlive(keepalive, timeout_ms)
-    session.count = Counters("I", bytes(4 * getattr(session, "COUNTERS", 17)))
+    session.count = Counters("I", bytes(4 * getattr(session, "COUNTERS", 18)))
     session.present = False  # session present of the last CONNACK
     session.code = 0  # its return code
     session.granted = b""  # return codes of the last SUBACK
@@ -48,6 +48,7 @@ def start(
     session.completed = 0  # Message ID that next_event() completed last; its reader sets it back
     session.ended = ()  # those that the last CONNACK completed
     session.client_id = client_id
+    session.outbound = None
     session._retry = retry_ms
     session.tick = min(1000, keepalive * 2 // 15 or 1000, retry_ms or 1000)  # its timers are looked at this often, ms
     session.when_full = when_full

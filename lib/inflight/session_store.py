@@ -24,7 +24,7 @@ def find(record):
     while at >= 0:
         _read(record, at, journal.found_len)
         at = journal.scan(SESSION, at)
-    if not record.has_session and (journal.damaged > 1 or _had_connection(record.journal)):
+    if not record.has_session and (journal.found_damaged > 1 or _had_connection(record.journal)):
         # Both copies were damaged, perhaps: every message can have left, and none is given up.
         record.lost = True
         record.mode = UNSURE

@@ -7,12 +7,11 @@
 # less on an ESP32, nothing less on an RP2040, and a message has to fit one.
 
 import os
-import sys
 from errno import EEXIST, ENOENT
 
 from .compat import const
+from .whole_write import write
 
-_MICRO = sys.implementation.name == "micropython"
 _CHUNK = const(64)
 
 
@@ -108,11 +107,9 @@ class SlotFlash:
         file = self._out
         file.seek(min(at, self._end))
         while self._end < at:
-            self._end += file.write(self._blank[: at - self._end])
-        if _MICRO:
-            file.write(buf, off, n)
-        else:
-            file.write(memoryview(buf)[off : off + n])
+            write(file, self._blank, 0, min(_CHUNK, at - self._end))
+            self._end = min(at, self._end + _CHUNK)
+        write(file, buf, off, n)
         self._end = max(self._end, at + n)
 
     def ioctl(self, op, arg):

@@ -65,12 +65,18 @@ HEALTH_STEPS = (
     },
     {"start": "was IS NULL OR accepted <= was OR coalesce(up < up_before, false) OR epoch <> epoch_before"},
 )
-# `ends`: the last health message before a start, and the newest one.
-ENDS_STEPS = ({"ends": f"coalesce(lead(start) OVER {_ORDER}, true)"},)
-# What a device gave up, by its counters, over all restarts. Damage is what the mount at the start found.
+# `ends`: the last health message before a start, and the newest one; `journal_ends`: of a journal.
+ENDS_STEPS = (
+    {
+        "ends": f"coalesce(lead(start) OVER {_ORDER}, true)",
+        "journal_ends": f"coalesce(lead(epoch) OVER {_ORDER} <> epoch, true)",
+    },
+)
+# What a device gave up, by its counters, over all restarts. A journal counts its damage for good, the client from its
+# start on.
 COUNTED = {
     "dropped": "sum(CASE WHEN ends THEN dropped END)",
-    "damaged": "sum(CASE WHEN ends THEN journal_damaged END)",
-    "skipped": "sum(CASE WHEN ends THEN journal_skipped END)",
+    "damaged": "sum(CASE WHEN journal_ends THEN journal_damaged END)",
+    "skipped": "sum(CASE WHEN journal_ends THEN journal_skipped END)",
 }
 GIVEN_UP = ("erased", *COUNTED)

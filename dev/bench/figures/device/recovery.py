@@ -36,7 +36,6 @@ def main():
         best["mount"] = min(best["mount"], time.ticks_diff(mounted, start) / 1000)
         best["session"] = min(best["session"], time.ticks_diff(end, mounted) / 1000)
     os.remove(path)
-    os.remove(path + ".lock")
     print(json.dumps(best))
 
 

@@ -38,6 +38,12 @@ def result(common_fleet, telemetry, message, health):
     fleet.land(status("full", 0, NOW), health("full", 5, counters=gave_up, oldest=5, at=NOW + 20 * S))
     damage = {"live": 0, "damaged": 1, "skipped": 2}
     fleet.land(status("damaged", 0, NOW), health("damaged", 3, journal=damage, oldest=3, at=NOW + 20 * S))
+    # The journal counts damage for good: restarts tell the same again. The client counts it from its start on.
+    spoilt = {"accepted": 1, "dropped": 1, "damaged": 1}
+    first = health("restarts", 2, journal={"live": 0, "damaged": 1}, counters=spoilt, oldest=2, at=NOW + 10 * S)
+    restarted = {"journal": {"live": 0, "damaged": 1}, "counters": {"accepted": 1}}
+    again = [health("restarts", seq, oldest=seq, at=NOW + seq * S, **restarted) for seq in (20, 24)]
+    fleet.land(status("restarts", 0, NOW), first, *again)
     fleet.land(status("new", 0, NOW, 0), status("new", 3, NOW, 1), status("new", 0, NOW + 30 * S, epoch=8))
     fleet.land(*[telemetry("hourly", n, at=NOW + (n - 3) * HOUR) for n in range(4)])
     fleet.land(message("sleeps/status", {"state": "asleep", "next_s": 7200, "seq": 0, "epoch": 7}, NOW))
@@ -64,6 +70,7 @@ def test_what_a_device_gave_up_is_not_lost_behind_the_broker(result):
     assert places(result.facts, "full") == {"delivered": 2, "given_up": 2, "lost": 2}
     assert result.facts["by_device"]["full"]["gave_up"] == {"erased": 0, "dropped": 2, "damaged": 0, "skipped": 0}
     assert places(result.facts, "damaged") == {"delivered": 2, "given_up": 2}
+    assert result.facts["by_device"]["restarts"]["gave_up"] == {"erased": 0, "dropped": 0, "damaged": 1, "skipped": 0}
 
 
 def test_what_was_in_a_journal_that_was_replaced_is_given_up(result):

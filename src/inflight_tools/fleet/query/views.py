@@ -218,7 +218,9 @@ def define(database, proof, now, since=None, until=None):
     told as it is known now."""
     database.only(None, since, until)
     before = "true" if until is None else f"received < {moment(until)}"
-    accepted = "SELECT *, counters['accepted'] AS accepted, counters['dropped'] AS dropped FROM every_health"
+    # What a client lost to damage is among what it dropped; the journal counts that.
+    dropped = "counters['dropped'] - coalesce(counters['damaged'], 0)"
+    accepted = f"SELECT *, counters['accepted'] AS accepted, {dropped} AS dropped FROM every_health"
 
     def health(where):
         return _stepped(f"SELECT * FROM ({accepted}) WHERE accepted IS NOT NULL AND {where}", rules.HEALTH_STEPS)
