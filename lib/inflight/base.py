@@ -122,6 +122,7 @@ class Base:
                 "subscribing",
                 "discarding",
                 "foreign",
+                "suspects",
             )
 
     # --- what it knows ---
@@ -137,9 +138,21 @@ class Base:
 
     def is_pending(self, mid):
         """True if message `mid` (what publish() returned) has been neither completed by the broker nor given up
-        (when_full, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
+        (discard(), when_full, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
         messages at the earliest."""
         return self.session.outbound.is_pending(mid)
+
+    def pending_messages(self):
+        """Of each pending message, from the oldest on: (Message ID, sequence number, topic, size of its packet in bytes,
+        QoS, state). state: "waiting", "in flight", or "set aside": too long for this connection, or it ended others."""
+        from .pending import messages
+
+        return messages(self.session)
+
+    def _has_others(self):
+        # Messages that were not set aside.
+        outbound = self.session.outbound
+        return outbound.rows or outbound.queued
 
     def counters(self):
         """Everything that happened since the start, a dict."""

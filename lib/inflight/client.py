@@ -22,7 +22,15 @@ class Client(Base):
 
     def connect(self):
         """Connects now. Subscribe before, so that no message comes without its handler.
-        Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again, unless reconnect=False."""
+        Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again after a pause, unless
+        reconnect=False."""
+        try:
+            self._connect()
+        except (OSError, ProtocolError, MemoryError):
+            self._back_off(ticks_ms())
+            raise
+
+    def _connect(self):
         self.disconnect()
         self._keep_connected = True
         self._connected_at = None
@@ -197,7 +205,7 @@ class Client(Base):
             if self.session.connected:
                 idle = not self._poll(ms)
             elif self._reconnect and self._keep_connected and self._attempt_due(ticks_ms()):
-                self.connect()
+                self._connect()
                 return
             else:
                 sleep_ms(min(ms, 50))
@@ -210,13 +218,14 @@ class Client(Base):
 
     def drain(self, ms, mid=0):
         """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
-        if the broker has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile."""
+        if the broker has completed them, False if `ms` passed before, if one was given up or dropped meanwhile, or if
+        nothing but messages that were set aside is pending."""
         self._check_not_in_callback()
         end = ticks_add(ticks_ms(), ms)
         dropped = self.session.count[counters.DROPPED]
         while self.is_pending(mid) if mid else self.pending:
             left = ticks_diff(end, ticks_ms())
-            if left <= 0:
+            if left <= 0 or not self._has_others():
                 return False
             self._run_step(left)
         self.session.commit()
@@ -301,11 +310,21 @@ class Client(Base):
             except (OSError, ProtocolError) as e:
                 self._connection_failed(e)
 
+    def discard(self, mid):
+        """Gives up message `mid` (what publish() returned), durably. Returns True, and counts it as dropped; False if it
+        is not pending. One of QoS 2 that the broker may have stays pending until a PUBREL has ended its handshake.
+        Raises OSError if flash fails. [MQTT-4.3.3-1]"""
+        self._check_interrupted()
+        from .discarding import discard_message
+
+        return discard_message(self.session, mid)
+
     def subscribe(self, filters, qos=0, handler=None, stream=False):
         """Subscribes to one filter, or to several: [(filter, qos), ...]. handler(message) gets
         what matches; with stream also payloads longer than the buffer, piece by piece.
-        Returns the granted QoS (of several: a list), 128 where the broker refused; None while
-        offline: then connect() subscribes. Raises ValueError, OSError. [MQTT-3.8]"""
+        Returns the granted QoS (of several: a list), 128 or more where the broker refused, which on_error is told, too:
+        it is asked again at each connection, until unsubscribe(). None while offline: then connect() subscribes. Raises
+        ValueError, OSError. [MQTT-3.8]"""
         self._check_not_in_callback()
         self._check_interrupted()
         patterns, qos_list = self._add_handlers(filters, qos, handler, stream)

@@ -19,7 +19,7 @@ import inflight.packet as packet
 
 from .compat import const, passed, unload
 from .decoder5 import Decoder5
-from .outbound import ALONE, REL, SEND, STATE, Outbound
+from .outbound import REL, SEND, STATE, Outbound
 from .send_buffer5 import SendBuffer5
 from .session import Session
 
@@ -27,10 +27,9 @@ MOST_INFLIGHT = const(64)  # messages to the broker
 BY_DISCONNECT = const(1)  # values of Session5.ending
 BY_CONNECT = const(2)
 
-REJECTED = const(17)  # indices of Session.count, behind those of counters
-UNHEARD = const(18)
-LOWERED = const(19)
-UNDELIVERABLE = const(20)
+REJECTED = const(18)  # indices of Session.count, behind those of counters
+UNHEARD = const(19)
+LOWERED = const(20)
 REPUBLISHED = const(21)
 ORPHANED = const(22)
 TAKEN_OVER = const(23)
@@ -44,19 +43,24 @@ _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
 _NOT_FOUND = const(0x92)
 
-_COMP = const(4)
-
 
 class Outbound5(Outbound):
     """An Outbound with a quota: so many messages are unacknowledged, at most."""
 
     quota = 0
+    owed = 0  # PUBACKs of messages that were discarded while they were in flight: they count for the quota
+    too_long = 0  # messages behind the window that this connection does not take
+
+    def oldest(self):
+        if self.too_long:
+            return self.aside.oldest(self)
+        return super().oldest()
 
     def next(self):
         states = self.states
         quota = self.quota
-        stopped = self.rows > quota and self._unacknowledged() >= quota
-        for i in range(self.rows):
+        stopped = self.rows + self.owed > quota and self._unacknowledged() >= quota
+        for i in range(min(self.rows, self.reach)):
             state = states[i] & STATE
             if state == REL or (state == SEND and not stopped):
                 return i
@@ -64,7 +68,7 @@ class Outbound5(Outbound):
         return -1
 
     def _unacknowledged(self):
-        n = 0
+        n = self.owed
         for i in range(self.rows):
             state = self.states[i] & STATE
             if state != SEND and state != REL:
@@ -110,7 +114,7 @@ class Session5(Session):
         self.out.limit()  # nothing of a connection outlives it
         self._ack_code = 0  # of the acknowledgement that is due
         self.told_lowered = False
-        self.quota = self.outbound.quota = 0
+        self.quota = self.outbound.quota = self.outbound.owed = self.outbound.too_long = 0
         if self.auth:
             self.auth.reset()
         if self.aliases:
@@ -264,11 +268,9 @@ class Session5(Session):
     def _handle_ack(self, kind):
         code = self.decoder.code
         outbound = self.outbound
-        if kind == packet.PUBCOMP:
-            i = outbound.row(self.decoder.mid)
-            if i >= 0 and outbound.states[i] & (ALONE | STATE) == ALONE | _COMP:
-                outbound.finish(i)  # it was given up before, and told
-                return
+        if outbound.owed and kind == packet.PUBACK and outbound.row(self.decoder.mid) < 0:
+            outbound.owed -= 1
+            outbound.waiting = True
         if code < _FAILURE or kind == packet.PUBCOMP:
             super()._handle_ack(kind)
             if not self.pause:
@@ -291,4 +293,4 @@ class Session5(Session):
             except Exception:  # leaving5 cannot be loaded, for example: the broker is not told why
                 pass
             unload("leaving5")
-        super().connection_lost()
+        super().connection_lost(client, error)
