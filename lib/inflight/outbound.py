@@ -45,7 +45,8 @@ GIVEN_UP = const(32)  # only its PUBREL goes, and is not told as completed
 SUSPECT = const(64)  # it was sent alone, to find out whether it ends the connection
 TRIAL = const(128)  # it was set aside, and is tried again
 _MARKS = const(0xF0)  # these four
-ANY = const(0xFFFF)  # rows: more than there are
+ANY = const(0xFFFF)  # Outbound.reach: all rows
+ASK = const(-1)  # none, before a PINGREQ is answered
 
 ERROR = const(0)  # what acknowledged() returns
 IGNORED = const(1)

@@ -21,7 +21,7 @@ import inflight.counters as counters
 from .compat import const, passed
 from .errors5 import TOO_LONG
 from .journal import OUT
-from .outbound import ANY, DUP, GIVEN_UP, REL, SEND, STATE, SUSPECT, TRIAL, Outbound
+from .outbound import ANY, ASK, DUP, GIVEN_UP, REL, SEND, STATE, SUSPECT, TRIAL, Outbound
 from .pending import message_at
 from .refused import MessageSetAside
 
@@ -106,8 +106,12 @@ class SetAside:
 
     def _send_alone(self, session, window):
         # Each message that left on connections which ended too early is sent alone, behind a PINGREQ that was answered.
-        if not (window.rows and window.states[0] & DUP):
+        if not (window.rows and (window.states[0] & DUP or window.mids[0] == window.stuck >> 3)):
             self._end_isolation(window)
+            return
+        if window.reach == ASK:
+            window.reach = 0
+            session.keep_alive.requested = True
             return
         if window.reach:
             if not window.states[0] & SUSPECT:  # the one before was acknowledged
@@ -116,7 +120,7 @@ class SetAside:
             elif passed(session.now, session.progress_at, _ALONE_MS):
                 self._end_isolation(window)
                 return
-        elif session.keep_alive.pinging:
+        elif session.keep_alive.pinging or session.request is not None:
             return
         else:
             session.progress_at = session.now

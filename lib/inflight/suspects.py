@@ -10,10 +10,10 @@
 # Until another message is acknowledged, the next one is suspected at once. A network that breaks often may set aside a
 # message that is innocent: that costs the message its place in the order.
 
-from errno import ECONNABORTED, ETIMEDOUT
+from errno import ETIMEDOUT
 
 from .compat import const
-from .outbound import ANY, REL, SEND, STATE, SUSPECT, TRIAL
+from .outbound import ANY, ASK, REL, SEND, STATE, SUSPECT, TRIAL
 
 _ALONE = const(3)
 _SURE = const(4)
@@ -27,7 +27,7 @@ def judge(session, now):
     window = session.outbound
     window.reach = ANY
     state = window.states[0] if window.rows else SEND
-    unanswered = state & STATE != SEND and state & STATE != REL
+    unanswered = session.ended_by and state & STATE != SEND and state & STATE != REL
     sure = _limit(session.ended_by) if unanswered else 0
     if sure:
         oldest = window.mids[0] << 3 | state & STATE
@@ -50,14 +50,11 @@ def judge(session, now):
         from .set_aside import of
 
         of(window)
-        window.reach = 0
-        session.keep_alive.requested = True
+        window.reach = ASK
 
 
 def _limit(error):
     # How many connections have to end so, until it is sure that a message is the reason; 0: it is not.
-    code = getattr(error, "code", 0)
-    number = getattr(error, "errno", 0)
-    if not error or isinstance(error, MemoryError) or code in _OTHERS or (number == ECONNABORTED and not code):
+    if isinstance(error, MemoryError) or getattr(error, "code", 0) in _OTHERS:
         return 0
-    return _SURE_AFTER_TIME_OUTS if number == ETIMEDOUT else _SURE
+    return _SURE_AFTER_TIME_OUTS if getattr(error, "errno", 0) == ETIMEDOUT else _SURE
