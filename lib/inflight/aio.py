@@ -419,7 +419,8 @@ class AsyncClient(Base):
         while self.is_pending(mid) if mid else self.pending:
             if self._closed and self._last_error and not self._reconnect:
                 raise self._last_error
-            if ms <= 0 or not self._has_others():
+            outbound = self.session.outbound
+            if ms <= 0 or not (outbound.rows or outbound.queued):
                 return False
             await self._wait_for_change(ms)
             ms = ticks_diff(end, ticks_ms())

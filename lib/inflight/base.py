@@ -149,11 +149,6 @@ class Base:
 
         return messages(self.session)
 
-    def _has_others(self):
-        # Messages that were not set aside.
-        outbound = self.session.outbound
-        return outbound.rows or outbound.queued
-
     def counters(self):
         """Everything that happened since the start, a dict."""
         from .counter_names import by_name

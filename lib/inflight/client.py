@@ -22,15 +22,8 @@ class Client(Base):
 
     def connect(self):
         """Connects now. Subscribe before, so that no message comes without its handler.
-        Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again after a pause, unless
-        reconnect=False."""
-        try:
-            self._connect()
-        except (OSError, ProtocolError, MemoryError):
-            self._back_off(ticks_ms())
-            raise
-
-    def _connect(self):
+        Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again, unless reconnect=False: after a
+        pause if the broker refused."""
         self.disconnect()
         self._keep_connected = True
         self._connected_at = None
@@ -205,7 +198,7 @@ class Client(Base):
             if self.session.connected:
                 idle = not self._poll(ms)
             elif self._reconnect and self._keep_connected and self._attempt_due(ticks_ms()):
-                self._connect()
+                self.connect()
                 return
             else:
                 sleep_ms(min(ms, 50))
@@ -224,8 +217,9 @@ class Client(Base):
         end = ticks_add(ticks_ms(), ms)
         dropped = self.session.count[counters.DROPPED]
         while self.is_pending(mid) if mid else self.pending:
+            outbound = self.session.outbound
             left = ticks_diff(end, ticks_ms())
-            if left <= 0 or not self._has_others():
+            if left <= 0 or not (outbound.rows or outbound.queued):
                 return False
             self._run_step(left)
         self.session.commit()

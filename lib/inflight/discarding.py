@@ -5,7 +5,8 @@ import inflight.counters as counters
 
 from .compat import const
 from .journal import DONE, OUT, RELEASED
-from .outbound import ALONE, DUP, GIVEN_UP, REL, SEND, STATE
+from .marks import GIVEN_UP
+from .outbound import ALONE, DUP, REL, SEND, STATE
 
 _ACK = const(1)
 _NOTICES = const(8)  # that the application has not been told yet, at most
@@ -121,6 +122,16 @@ def may_be_received(window, address):
     first = bytearray(1)
     window.journal.read(address, 0, first)
     return first[0] & 4 > 0 and not is_unsent(window, address)
+
+
+def drop_copies(window):
+    """All records without a row are copies of messages that had their turn."""
+    journal = window.journal
+    at = journal.scan(OUT, -1)
+    while at >= 0:
+        if window.row_at(at) < 0:
+            journal.mark(at, DONE)
+        at = journal.scan(OUT, at)
 
 
 def discard_message(session, mid):

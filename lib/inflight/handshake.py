@@ -55,6 +55,8 @@ def _open(client):
         from .refused import ConnectRefused, slow_down
 
         slow_down(client, session.code)
+        client._back_off(ticks_ms())  # also after connect(); the attempt counts when it is over
+        client._attempts -= 1
         raise ConnectRefused(session.code, getattr(session, "reason", ""))
     for mid in session.ended:
         client._report_complete(mid)

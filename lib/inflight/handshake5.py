@@ -35,8 +35,9 @@ from .cursor import (
 )
 from .errors5 import ERROR, MALFORMED, TOO_LONG, ProtocolError5
 from .journal import DONE, OUT, RELEASED, SESSION
+from .marks import GIVEN_UP, TRIAL
 from .mqtt5 import BY_CONNECT, MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
-from .outbound import DUP, GIVEN_UP, REL, SEND, STATE, TRIAL
+from .outbound import DUP, REL, SEND, STATE
 from .session import Session
 from .session_record import CLEAN
 

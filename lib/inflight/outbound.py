@@ -41,12 +41,8 @@ _COMP = const(4)
 STATE = const(7)  # the bits of these in states[i]
 DUP = const(8)  # it was sent before
 ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it
-GIVEN_UP = const(32)  # only its PUBREL goes, and is not told as completed
-SUSPECT = const(64)  # it was sent alone, to find out whether it ends the connection
-TRIAL = const(128)  # it was set aside, and is tried again
-_MARKS = const(0xF0)  # these four
-ANY = const(0xFFFF)  # Outbound.reach: all rows
-ASK = const(-1)  # none, before a PINGREQ is answered
+_GIVEN_UP = const(32)  # see marks
+_MARKS = const(0xF0)
 
 ERROR = const(0)  # what acknowledged() returns
 IGNORED = const(1)
@@ -72,8 +68,9 @@ class Outbound(InFlight):
 
     sent_below: int  # see session_load
     aside = None  # SetAside, once something was
-    reach = ANY  # so many rows, from the oldest on, may be sent
-    stuck = strikes = 0  # see suspects
+    reach = 0xFFFF  # so many rows, from the oldest on, may be sent
+    strikes = 0  # see suspects
+    stuck: int
 
     def __init__(self, journal, *args):
         self.journal = journal
@@ -101,11 +98,10 @@ class Outbound(InFlight):
         address = self.journal.find(OUT, self.seq)
         if address < 0:
             self.queued = 0
-            at = -1 if self.aside else self.journal.scan(OUT, -1)  # nobody can tell them from what was set aside
-            while at >= 0:
-                if self.row_at(at) < 0:
-                    self.journal.mark(at, DONE)
-                at = self.journal.scan(OUT, at)
+            if not self.aside:  # else nobody can tell them from what was set aside
+                from .discarding import drop_copies
+
+                drop_copies(self)
         return address
 
     def is_pending(self, mid):
@@ -167,7 +163,7 @@ class Outbound(InFlight):
             if state != SEND and state != REL:
                 some = True
                 marks = self.states[i] & _MARKS
-                self.states[i] = marks | DUP | (REL if state == _COMP or marks & GIVEN_UP else SEND)
+                self.states[i] = marks | DUP | (REL if state == _COMP or marks & _GIVEN_UP else SEND)
         self.waiting = True
         return some
 
@@ -202,7 +198,7 @@ class Outbound(InFlight):
             return UNKNOWN
         act = _TABLE[(kind - PUBACK) * 5 + (self.states[i] & STATE)]
         if act == FINISH:
-            if self.states[i] & GIVEN_UP:
+            if self.states[i] & _GIVEN_UP:
                 act = _GONE
             self.finish(i)
         elif act == RELEASE:

@@ -156,7 +156,8 @@ class Session:
     def connection_lost(self, client=None, error=None):
         """The connection broke, with this error of `client`."""
         self.count[counters.OUTAGES] += 1
-        self.ended_by = error
+        if self.outbound.rows:
+            self.ended_by = error
         self.reset()
 
     def connect(self, now, clean_session, keepalive, user, password, will):

@@ -14,14 +14,13 @@
 #
 # Then it has a row with the mark TRIAL, and if the connection ends before it is acknowledged, it is set aside again.
 
-from array import array
-
 import inflight.counters as counters
 
 from .compat import const, passed
 from .errors5 import TOO_LONG
 from .journal import OUT
-from .outbound import ANY, ASK, DUP, GIVEN_UP, REL, SEND, STATE, SUSPECT, TRIAL, Outbound
+from .marks import ANY, ASK, GIVEN_UP, SUSPECT, TRIAL
+from .outbound import DUP, REL, SEND, STATE, Outbound
 from .pending import message_at
 from .refused import MessageSetAside
 
@@ -36,7 +35,7 @@ class SetAside:
     """What an Outbound knows of the messages that were set aside, beside their records."""
 
     def __init__(self):
-        self.sent = array("H")  # Message IDs of those that may have left in this life
+        self.sent = []  # Message IDs of those that may have left in this life
         self.all_sent = False  # there were more
         self.left = 0  # so many are to be looked at
         self.again = False  # also those that may have left may be tried
@@ -51,11 +50,12 @@ class SetAside:
 
     def forget(self, mid):
         """The message with this Message ID is not set aside any more."""
-        self.sent = array("H", [other for other in self.sent if other != mid])
+        if mid in self.sent:
+            self.sent.remove(mid)
 
     def session_lost(self):
         """The broker knows none of them."""
-        self.sent = array("H")
+        self.sent = []
         self.all_sent = False
 
     def begin(self, window):

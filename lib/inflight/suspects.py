@@ -13,7 +13,8 @@
 from errno import ETIMEDOUT
 
 from .compat import const
-from .outbound import ANY, ASK, REL, SEND, STATE, SUSPECT, TRIAL
+from .marks import ANY, ASK, SUSPECT, TRIAL
+from .outbound import REL, SEND, STATE
 
 _ALONE = const(3)
 _SURE = const(4)
@@ -31,7 +32,7 @@ def judge(session, now):
     sure = _limit(session.ended_by) if unanswered else 0
     if sure:
         oldest = window.mids[0] << 3 | state & STATE
-        if window.strikes < _ALONE and window.stuck != oldest:
+        if 0 < window.strikes < _ALONE and window.stuck != oldest:
             window.strikes = 0
         window.stuck = oldest
         window.strikes += 1
