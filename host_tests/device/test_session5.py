@@ -7,8 +7,8 @@ from dev.reference import wire
 from dev.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
 from dev.reference.properties import block
 from harness import SkipTest, eq, raises
-from inflight.discarding import discard_message
 from inflight.flash import RamFlash
+from inflight.given_up import discard_message
 from inflight.packet import ProtocolError
 from inflight.refused import Disconnected, PublishRefused
 from session_peer import Peer
@@ -753,7 +753,10 @@ def test_journal_with_messages_that_are_too_long():
             eq([p.mid for p in found], [k + 1 for k in left] if peer.count("connects") == 2 else [])
         aside = [k for k, n in enumerate(sizes) if n > 100]
         eq((peer.count("set_aside"), peer.count("dropped"), peer.session.pending), (len(aside), 0, len(aside)))
-        eq([(e.code, e.kept, e.mid, e.seq, e.topic) for e in peer.notices], [(0x95, True, k + 1, k, "t") for k in aside])
+        eq(
+            [(e.code, e.kept, e.mid, e.seq, e.topic) for e in peer.notices],
+            [(0x95, True, k + 1, k, "t") for k in aside],
+        )
         eq([e.size for e in peer.notices], [sizes[k] + 9 for k in aside])
         peer.lose()
         found = all_sent(peer, peer.up(1))

@@ -5,8 +5,8 @@ from errno import ECONNRESET, ETIMEDOUT
 from dev.reference import wire
 from dev.reference.kinds import PINGREQ, PUBLISH, PUBREL
 from harness import eq
-from inflight.discarding import discard_message, make_space
 from inflight.flash import RamFlash
+from inflight.given_up import discard_message
 from inflight.pending import messages
 from inflight.refused import Disconnected
 from session_peer import PING, Peer, ack, message, mid_of

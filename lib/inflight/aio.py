@@ -430,7 +430,7 @@ class AsyncClient(Base):
 
     async def discard(self, mid):
         """As Client.discard(). Waits while the message is being written."""
-        from .discarding import discard_message
+        from .given_up import discard_message
 
         while True:
             self._check_interrupted()

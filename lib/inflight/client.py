@@ -309,7 +309,7 @@ class Client(Base):
         is not pending. One of QoS 2 that the broker may have stays pending until a PUBREL has ended its handshake.
         Raises OSError if flash fails. [MQTT-4.3.3-1]"""
         self._check_interrupted()
-        from .discarding import discard_message
+        from .given_up import discard_message
 
         return discard_message(self.session, mid)
 

@@ -84,7 +84,7 @@ def _times(journal, at):
 
 def drop_expired(session, clock):
     """Drops the messages that have expired, and can not have been sent."""
-    from .discarding import is_unsent
+    from .given_up import is_unsent
 
     journal = session.journal
     session.out.clear()  # one of them may stand there
@@ -101,7 +101,7 @@ def drop_expired(session, clock):
 
 def expired(session, address):
     """Drops the message of the record at `address`."""
-    from .discarding import give_up
+    from .given_up import give_up
 
     give_up(session.outbound, address)
     session.count[counters.DROPPED] += 1

@@ -99,7 +99,7 @@ class Outbound(InFlight):
         if address < 0:
             self.queued = 0
             if not self.aside:  # else nobody can tell them from what was set aside
-                from .discarding import drop_copies
+                from .given_up import drop_copies
 
                 drop_copies(self)
         return address

@@ -4,8 +4,8 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
-from .discarding import give_up
 from .errors5 import ERROR, ProtocolError5
+from .given_up import give_up
 from .marks import GIVEN_UP
 from .mqtt5 import BY_CONNECT, HELD, LOWERED, REJECTED
 from .outbound import REL, SEND, STATE

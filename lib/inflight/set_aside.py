@@ -18,7 +18,7 @@ import inflight.counters as counters
 
 from .compat import const, passed
 from .errors5 import TOO_LONG
-from .journal import OUT
+from .journal import DONE, OUT
 from .marks import ANY, ASK, GIVEN_UP, SUSPECT, TRIAL
 from .outbound import DUP, REL, SEND, STATE, Outbound
 from .pending import message_at
@@ -67,6 +67,48 @@ class SetAside:
         """A message ended the connection. Nothing that may have left is tried for a while."""
         self.pause = min(2 * self.pause, _LONGEST_PAUSE_MS) or _PAUSE_MS
         self.since = now
+
+    def droppable(self, window, seq, told):
+        """Returns the address of the first message of this number, or a higher one, that a full journal may drop, -1:
+        there is none, or the application is to be told of others first, of which `told` are not noted yet."""
+        journal = window.journal
+        if len(journal.owner.notices) + told >= _NOTICES:
+            return -1
+        from .given_up import may_be_received
+
+        seq = first = max(seq, self.kept_below)
+        while seq < window.seq:
+            address = journal.find(OUT, seq)
+            if address < 0 or journal.found_seq >= window.seq:
+                break
+            if window.row_at(address) < 0 and not (journal.found_state or may_be_received(window, address)):
+                return address
+            seq = journal.found_seq + 1
+            if first == self.kept_below:
+                self.kept_below = first = seq
+        return -1
+
+    def drop(self, window, address):
+        """The full journal drops this message, which was just found."""
+        from .given_up import give_up
+
+        tell(window.journal.owner, address, 0, False)
+        give_up(window, address)
+
+    def discard(self, window):
+        """A session ends: gives up those that may have left. Returns how many."""
+        journal = window.journal
+        n = 0
+        at = journal.scan(OUT, -1)
+        while at >= 0:
+            seq = journal.found_seq
+            if seq < window.seq and window.row_at(at) < 0:
+                if journal.found_state or self.may_have_left(window, seq, journal.found_mid):
+                    journal.mark(at, DONE)
+                    n += 1
+            at = journal.scan(OUT, at)
+        self.session_lost()
+        return n
 
     def remove(self, window, i):
         """Row i is over, and its message is set aside."""
