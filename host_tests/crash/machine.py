@@ -165,6 +165,22 @@ class Script(RuleBasedStateMachine):
     def collect(self):
         self._do("collect")
 
+    @rule(i=FEW)
+    def discard(self, i):
+        self._do("discard", i)
+
+    @precondition(lambda self: self._connected)
+    @rule(n=st.integers(1, 6), i=FEW)
+    def break_links(self, n, i):
+        """Links break before the oldest message makes progress, until it is set aside."""
+        for _ in range(n):
+            self._do("break", None)
+            self._do("poll")
+            self._do("connect", None, 0)
+            for _ in range(2):
+                self._do("poll")
+                self._do("arrive", None)
+
     @rule()
     def lose_session(self):
         self._do("lose_session")

@@ -737,8 +737,8 @@ def test_a_message_that_is_too_long_takes_nothing():
 
 
 def test_journal_with_messages_that_are_too_long():
-    """[MQTT5-3.2.2-15] [MQTT5-3.3.1-1] In flight or waiting, they are set aside, counted and told once; the others go, in
-    order. A connection that takes them gets them with their Message IDs, and DUP if they were sent before."""
+    """[MQTT5-3.2.2-15] [MQTT5-3.3.1-1] In flight or waiting, they are set aside, counted and told once; the others go,
+    in order. A connection that takes them gets them with their Message IDs, and DUP if they were sent before."""
     for sizes in ((10, 200, 11, 201, 12), (200, 201, 202, 10, 11), (10, 10, 10, 10, 200), (200, 200, 200, 200, 200)):
         device = RamFlash(4, 4096)
         peer = Peer5(device, max_inflight=2)
@@ -1062,8 +1062,8 @@ def test_heap():
 
 
 def test_the_id_of_a_message_that_is_too_long_after_a_reconnection():
-    """[MQTT5-4.3.3-1] [MQTT5-4.3.3-6] The broker may hold it, so no other message gets it. When the application gives the
-    message up, a PUBREL ends that; what was dropped is not completed as well."""
+    """[MQTT5-4.3.3-1] [MQTT5-4.3.3-6] The broker may hold it, so no other message gets it. When the application gives
+    the message up, a PUBREL ends that; what was dropped is not completed as well."""
     for restart in (False, True):
         for left in (False, True):
             device = RamFlash()

@@ -3,7 +3,7 @@
 from errno import ECONNRESET, ETIMEDOUT
 
 from dev.reference import wire
-from dev.reference.kinds import PINGREQ, PUBLISH, PUBREL
+from dev.reference.kinds import PINGREQ, PUBLISH
 from harness import eq
 from inflight.flash import RamFlash
 from inflight.given_up import discard_message
@@ -78,9 +78,9 @@ def states(peer):
 
 
 def test_a_message_that_ends_each_connection():
-    """[MQTT-4.4.0-1] [MQTT-3.3.1-1] [MQTT-2.3.1-3] Three connections on which it is the oldest, one with it alone: then it is
-    set aside, and told; the others arrive, in order. It is tried again after a minute, two, four: with its Message ID,
-    and DUP."""
+    """[MQTT-4.4.0-1] [MQTT-3.3.1-1] [MQTT-2.3.1-3] Three connections on which it is the oldest, one with it alone: then
+    it is set aside, and told; the others arrive, in order. It is tried again after a minute, two, four: with its
+    Message ID, and DUP."""
     for qos in (1, 2):
         peer = Peer(RamFlash(4, 1024), max_inflight=4)
         for payload in (b"a", b"bad", b"b", b"c", b"d", b"e", b"f"):
@@ -120,8 +120,8 @@ def test_several_messages_that_end_each_connection():
 
 
 def test_a_restart_tries_in_order():
-    """[MQTT-3.3.1-1] [MQTT-4.6.0-1] What was set aside is at its place again, with DUP, and so is all that may have left
-    behind it."""
+    """[MQTT-3.3.1-1] [MQTT-4.6.0-1] What was set aside is at its place again, with DUP, and so is all that may have
+    left behind it."""
     device = RamFlash(4, 1024)
     peer = Peer(device, max_inflight=2)
     for payload in (b"bad", b"a", b"b", b"c"):
@@ -329,8 +329,8 @@ def test_a_clean_session_ends_what_left():
 
 
 def test_discard():
-    """[MQTT-2.3.1-2] [MQTT-4.3.3-1] In each state, durably; what is behind it goes on. What the broker may hold ends with
-    a PUBREL, once a PUBREC has come if it may come."""
+    """[MQTT-2.3.1-2] [MQTT-4.3.3-1] In each state, durably; what is behind it goes on. What the broker may hold ends
+    with a PUBREL, once a PUBREC has come if it may come."""
     for restart in (False, True):
         for qos in (1, 2):
             device = RamFlash(4, 1024)
@@ -420,8 +420,8 @@ def test_pending_messages():
 
 
 def test_a_quota_and_a_restart():
-    """[MQTT5-4.4.0-2] [MQTT5-3.3.1-1] [MQTT5-4.3.2-2] What the broker refused for now goes out as a new message, without
-    DUP, also on the next connection. After a restart nobody knows that: it may be sent again, with DUP."""
+    """[MQTT5-4.4.0-2] [MQTT5-3.3.1-1] [MQTT5-4.3.2-2] What the broker refused for now goes out as a new message,
+    without DUP, also on the next connection. After a restart nobody knows that: it may be sent again, with DUP."""
     for qos, code, offline in ((q, c, o) for q in (1, 2) for c in (0x93, 0x97) for o in (False, True)):
         device = RamFlash(4, 1024)
         peer = Peer5(device)

@@ -138,13 +138,14 @@ class Base:
 
     def is_pending(self, mid):
         """True if message `mid` (what publish() returned) has been neither completed by the broker nor given up
-        (discard(), when_full, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
-        messages at the earliest."""
+        (discard(), when_full, a clean session), also if it is from before a restart. A Message ID is used again after
+        65,535 messages at the earliest."""
         return self.session.outbound.is_pending(mid)
 
     def pending_messages(self):
-        """Of each pending message, from the oldest on: (Message ID, sequence number, topic, size of its packet in bytes,
-        QoS, state). state: "waiting", "in flight", or "set aside": too long for this connection, or it ended others."""
+        """An iterator over the pending messages, from the oldest on: (Message ID, sequence number, topic, size of the
+        packet in bytes, QoS, state). state: "waiting", "in flight", or "set aside" (too long for this connection, or it
+        ended others). Raises OSError if flash fails."""
         from .pending import messages
 
         return messages(self.session)

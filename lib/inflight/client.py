@@ -305,8 +305,8 @@ class Client(Base):
                 self._connection_failed(e)
 
     def discard(self, mid):
-        """Gives up message `mid` (what publish() returned), durably. Returns True, and counts it as dropped; False if it
-        is not pending. One of QoS 2 that the broker may have stays pending until a PUBREL has ended its handshake.
+        """Gives up message `mid` (what publish() returned), durably. Returns True, and counts it as dropped; False if
+        it is not pending. One of QoS 2 that the broker may have stays pending until a PUBREL has ended its handshake.
         Raises OSError if flash fails. [MQTT-4.3.3-1]"""
         self._check_interrupted()
         from .given_up import discard_message

@@ -273,8 +273,8 @@ def _republish(session):
 
 
 def _orphans_behind(window):
-    # Those past PUBREC that are set aside, or of a life with a larger window: behind this one, they would enter it as if
-    # the broker knew them.
+    # Those past PUBREC that are set aside, or of a life with a larger window: behind this one, they would enter it as
+    # if the broker knew them.
     journal = window.journal
     ended = []
     at = journal.scan(OUT, -1) if window.queued or window.aside else -1

@@ -52,7 +52,7 @@ class Outbound5(Outbound):
     too_long = 0  # messages behind the window that this connection does not take
 
     def oldest(self):
-        if self.too_long:
+        if self.aside and self.too_long:
             return self.aside.oldest(self)
         return super().oldest()
 

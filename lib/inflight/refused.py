@@ -32,8 +32,9 @@ class Disconnected(OSError):
 
 
 class PublishRefused(OSError):
-    """At level 5 the broker refused a message of QoS 1 or 2, which is dropped: `code` is the reason code; mid: its Message
-    ID; seq: its sequence number in the journal; reason: the broker's text, if connect_properties() asked for reasons."""
+    """At level 5 the broker refused a message of QoS 1 or 2, which is dropped: `code` is the reason code; mid: its
+    Message ID; seq: its sequence number in the journal; reason: the broker's text, if connect_properties() asked for
+    reasons."""
 
     def __init__(self, code, mid, seq, reason=""):
         super().__init__(EACCES, "message %d refused: %s" % (mid, _text(code, reason)))
@@ -45,7 +46,7 @@ class PublishRefused(OSError):
 
 class MessageSetAside(OSError):
     """A message of QoS 1 or 2 is set aside: it is too long for the broker (`code` is 0x95), or ends the connections
-    (code is that of its DISCONNECT at level 5, 0: there was none). kept: it stays in the journal, and is tried again later;
+    (`code` is that of its DISCONNECT at level 5, or 0). kept: it stays in the journal, and is tried again later;
     False: the full journal needed its space, and it is dropped. mid: its Message ID; seq: its sequence number in the
     journal; topic: a str; size: bytes of its packet; qos"""
 

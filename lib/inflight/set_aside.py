@@ -10,7 +10,7 @@
 # In this life it is tried again when all other messages are completed:
 #
 #   it never left         as soon as a connection takes its size
-#   it may have left      when a pause has passed, which doubles each time that it fails: it may end that connection, too
+#   it may have left      when a pause has passed, which doubles each time that it fails
 #
 # Then it has a row with the mark TRIAL, and if the connection ends before it is acknowledged, it is set aside again.
 

@@ -50,9 +50,9 @@ def check(session, filters):
 
 
 def granted(client, patterns, handlers):
-    """Returns what the broker granted. A filter that it refused keeps its handler, is told, and asked for again at the next
-    connection. handlers: among which those are that were added with the request; others of the same filter have come
-    since."""
+    """Returns what the broker granted. A filter that it refused keeps its handler, is told, and asked for again at the
+    next connection. handlers: among which those are that were added with the request; others of the same filter have
+    come since."""
     codes = list(client.session.granted)
     for pattern, code in zip(patterns, codes):
         for h in handlers:
