@@ -63,11 +63,19 @@ class Simulation5(Simulation):
         self.reconcile()
 
     def sent(self, raw):
+        self.learn()
+        super().sent(raw)
+
+    def check(self):
+        self.learn()
+        super().check()
+
+    def learn(self):
+        """The application is told of messages that are set aside: others overtake them."""
         for error in self.session.notices:
             if isinstance(error, MessageSetAside):
                 self.out.set_aside(error.mid)
         self.session.notices.clear()
-        super().sent(raw)
 
     def reconcile(self):
         """Messages that the broker refused are gone, and no others."""
