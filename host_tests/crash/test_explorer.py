@@ -66,7 +66,7 @@ ENDED = [
     ["restart", {"clean_session": False}],
 ]
 
-# Three links break before the oldest messages make progress; then each is sent alone, breaks the link, and is set aside.
+# Three links break before the oldest messages make progress; then each is sent alone, breaks the link, is set aside.
 # One of them is discarded, and one in flight.
 ASIDE = [["publish", 40, 2], ["publish", 20, 1], ["publish", 20, 1], ["publish", 30, 2], ["publish", 30, 2]]
 ASIDE += [["connect", None, 0], ["poll"]]
