@@ -164,7 +164,7 @@ class Outgoing:
                 self.may_be_dropped.add(e.number)
 
     def discarding(self, e):
-        """The application discards the message of this Exchange: from now on it may be gone, and its PUBREL may come."""
+        """The application discards the message of this Exchange: it may be gone now, and its PUBREL may come."""
         self.given_up.add(e.number)
         self._set(e, unsure=True)
 

@@ -1,5 +1,5 @@
-"""One message blocks nothing: a broker that ends the connection at a message, and calls that look at pending messages and
-give them up, with both clients. Pauses after a refused connection."""
+"""One message blocks nothing: a broker that ends the connection at a message, and calls that look at pending messages
+and give them up, with both clients. Pauses after a refused connection."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from inflight.refused import MessageSetAside
 
 
 def policy(connections, bad=b"bad"):
-    """The script of a broker that ends connections at the payload `bad`, takes other messages, and counts connections."""
+    """The script of a broker that ends connections at the payload `bad`, and takes other messages."""
 
     def script(b):
         while True:
