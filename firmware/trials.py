@@ -97,8 +97,7 @@ class Trial:
         if self._record.outcome:
             self._tell()
             return
-        outbound = app.client.session.outbound
-        pending = app.client.is_pending(self._birth) if self._birth else outbound.rows or outbound.queued
+        pending = app.client.is_pending(self._birth) if self._birth else app.client.pending
         self._acknowledged = app.client.connected and (self._acknowledged or not pending)
         broken = [name for name in app.errors if name not in self._before]
         sleeps = app.config.sleep_ms > 0
