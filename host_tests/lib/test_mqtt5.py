@@ -734,6 +734,8 @@ def test_stalled_messages(virtual, make5):
         for present in (0, 1, 1, 1):
             b.welcome(present)
             started = virtual.clock.now
+            if len(found) == 3:
+                b.answer_ping()  # it may be the message: now it is sent alone
             mid = b.expect(PUBLISH, dup=present == 1).mid
             if len(found) == 3:
                 b.send(puback(mid))
