@@ -71,7 +71,7 @@ ENDED = [
 ASIDE = [["publish", 40, 2], ["publish", 20, 1], ["publish", 20, 1], ["publish", 30, 2], ["publish", 30, 2]]
 ASIDE += [["connect", None, 0], ["poll"]]
 ASIDE += 2 * [["break"], ["poll"], ["connect", None, 0], ["poll"]]
-ASIDE += 2 * [["break"], ["poll"], ["connect", None, 0], ["poll"], ["arrive"], ["receive"], ["poll"]]
+ASIDE += 6 * [["break"], ["poll"], ["connect", None, 0], ["poll"], ["arrive"], ["receive"], ["poll"]]
 ASIDE += [["break"], ["poll"], ["connect", None, 0], ["discard", 0], ["poll"], ["discard", 2], ["publish", 20, 2]]
 
 

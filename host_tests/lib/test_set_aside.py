@@ -54,7 +54,7 @@ def test_a_message_that_ends_each_connection(broker, make, level):
         assert [(found[0], found[5]) for found in client.pending_messages()] == [(bad, "set aside")]
         assert client.pending == 1 and client.is_pending(bad)
         assert told(client.errors) == [(bad, 0, "t/bad", True)]
-        assert len(connections) == 5
+        assert len(connections) == 10
         assert client.discard(bad) and not client.discard(bad)
         assert client.pending == 0 and client.drain(0)
         counted = client.counters()

@@ -140,7 +140,7 @@ class SetAside:
         window = session.outbound
         if window.reach != ANY:
             self._send_alone(session, window)
-        elif not window.rows:
+        if not window.rows:
             if window.queued:
                 window.refill()  # the application has been told, see oldest()
             elif window.journal.live:
