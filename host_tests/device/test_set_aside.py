@@ -78,9 +78,9 @@ def states(peer):
 
 
 def test_a_message_that_ends_each_connection():
-    """[MQTT-4.4.0-1] [MQTT-3.3.1-1] [MQTT-2.3.1-3] Three connections on which it is the oldest, five with it alone: then
-    it is set aside, and told; the others arrive, in order. It is tried again at once then, and after
-    a minute, two, four: with its Message ID, and DUP."""
+    """[MQTT-4.4.0-1] [MQTT-3.3.1-1] [MQTT-2.3.1-3] Three connections on which it is the oldest, five with it alone:
+    then it is set aside, and told; the others arrive, in order. It is tried again at once then, and after a minute,
+    two, four: with its Message ID, and DUP."""
     for qos in (1, 2):
         peer = Peer(RamFlash(4, 1024), max_inflight=4)
         for payload in (b"a", b"bad", b"b", b"c", b"d", b"e", b"f"):
