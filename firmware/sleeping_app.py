@@ -229,7 +229,7 @@ class SleepingApp(Node):
         seen = -1
         since = ticks_ms()
         while client.connected and ticks_diff(self._end, ticks_ms()) > 0:
-            if not client.pending and not listen:
+            if not self._is_sending() and not listen:
                 return True
             try:
                 client.run_for(_SLICE)
@@ -241,12 +241,17 @@ class SleepingApp(Node):
             if self.update:
                 self.update.step()
             news = count[RECEIVED] + count[DUPLICATES] + count[TOO_LONG]
-            if client.pending or news != seen or (self.update and self.update.busy):
+            if self._is_sending() or news != seen or (self.update and self.update.busy):
                 seen = news
                 since = now
             elif ticks_diff(now, since) >= _QUIET_MS and (self.stopping or not self._stay):
                 return True
         return False
+
+    def _is_sending(self):
+        # Messages that were set aside wait for another wake.
+        outbound = self.client.session.outbound
+        return outbound.rows or outbound.queued
 
     def _keep_time(self):
         memory = self._memory

@@ -96,7 +96,9 @@ class Outgoing:
         self.dropped = 0  # how many it dropped, by the client's count
         self.maybe_damaged = set()  # messages whose journal records may be damaged
         self.damaged = 0  # damaged records, by the client's count
-        self.given_up = set()  # discarded, or perhaps discarded, when a session ended
+        self.given_up = set()  # discarded, or perhaps discarded, when a session ended or the application asked for it
+        self.discarded = set()  # for certain, as the application asked for it
+        self.aside = set()  # set aside: others overtake them
         self.maybe_sent = set()  # after a restart the client cannot know that these were never sent
         self.max_inflight = 0  # the largest of all runs of the client that had a connection
         self.sendable_below = 0  # these runs can only have sent messages below this number
@@ -118,6 +120,8 @@ class Outgoing:
             "may_be_dropped",
             "maybe_damaged",
             "given_up",
+            "discarded",
+            "aside",
             "maybe_sent",
         )
 
@@ -158,6 +162,17 @@ class Outgoing:
         for e in self.open.values():
             if e.tried == NEVER and e.phase == ACCEPTED:
                 self.may_be_dropped.add(e.number)
+
+    def discarding(self, e):
+        """The application discards the message of this Exchange: it may be gone now, and its PUBREL may come."""
+        self.given_up.add(e.number)
+        self._set(e, unsure=True)
+
+    def set_aside(self, mid):
+        """The client told that it has set aside the message with this Message ID."""
+        e = self.owner(mid)
+        if e:
+            self.aside.add(e.number)
 
     def owner(self, mid):
         """The Exchange that uses this Message ID, None if none does."""
@@ -224,6 +239,8 @@ class Outgoing:
             self._check_free(p.mid, number)
         if e.phase == RELEASED:
             raise Finding(TWICE, "message %d is sent after its PUBREC" % number)
+        if number in self.discarded:
+            raise Finding(OTHER, "message %d is sent, and was discarded" % number)
         if e.tried == SENT and not p.dup:  # [MQTT-3.3.1-1]
             raise Finding(OTHER, "message %d is sent again without DUP" % number)
         if e.tried == NEVER and e.fresh and p.dup:
@@ -234,11 +251,13 @@ class Outgoing:
 
     def _check_order(self, number):
         # [MQTT-4.4.0-1] [MQTT-4.6.0-1]: every unacknowledged message is sent, in the order of publish().
+        if number in self.aside:
+            return
         if self.order and number <= self.order[-1]:
             raise Finding(ORDER, "message %d after %d" % (number, self.order[-1]))
         for e in self.open.values():
             due = e.number < number and e.phase == ACCEPTED and not self._may_be_completed(e)
-            due = due and e.number not in self.maybe_damaged  # though its Message ID must not be reused
+            due = due and e.number not in self.maybe_damaged | self.aside  # though its Message ID must not be reused
             if due and e.number not in self.order:
                 raise Finding(ORDER, "message %d overtakes %d" % (number, e.number))
         self.order += (number,)

@@ -11,6 +11,7 @@ from inflight.base import OPEN, OUTSIDE, REQUEST, RUNNING
 from inflight.cpython import locked
 from inflight.journal import DONE, IN, OUT, RELEASED
 from inflight.packet import ProtocolError
+from inflight.refused import MessageSetAside
 from nor import NorFlash
 
 SECRETS = b"\x78\x56\x34\x12\xf0\xde\xbc\x9a"
@@ -24,8 +25,9 @@ class FakeTransport:
     """A connection, in place of the client's Transport. It breaks after the client has waited for `max_answers` answers
     (None: never); `arrive` packets of the client then still reach the broker."""
 
-    def __init__(self, peer, max_answers, arrive):
+    def __init__(self, peer, max_answers, arrive, before_write):
         self.peer = peer
+        self._before_write = before_write
         self.max_answers = max_answers
         self.arrive = arrive
         self.broken = False
@@ -35,6 +37,7 @@ class FakeTransport:
         self._raw = b""
 
     def write(self, buf, at, n):
+        self._before_write()
         self._raw += bytes(memoryview(buf)[at : at + n])
         if self.broken:
             self.peer.lost(self._raw)
@@ -93,9 +96,18 @@ class Device(Client):
         if not isinstance(error, (*expected, ProtocolError) if self.peer.provoked else expected):
             self.failure = error
 
+    def _note_aside(self):
+        # What is set aside is overtaken by what is written next.
+        notices = self.session.notices
+        while notices:
+            error = notices.pop(0)
+            self._note(error)
+            if isinstance(error, MessageSetAside):
+                self.peer.out.set_aside(error.mid)
+
     def _do_step(self, step):
         if step == OPEN:
-            self._transport = FakeTransport(self.peer, self.max_answers, self.arrive)
+            self._transport = FakeTransport(self.peer, self.max_answers, self.arrive, self._note_aside)
             step = REQUEST  # its wait suits here too
         super()._do_step(step)
 

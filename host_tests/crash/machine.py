@@ -177,6 +177,26 @@ class Script(RuleBasedStateMachine):
     def collect(self):
         self._do("collect")
 
+    @rule(i=FEW)
+    def discard(self, i):
+        self._do("discard", i)
+
+    @precondition(lambda self: self._connected)
+    @rule(n=st.sampled_from([1, 8, 9, 10]))
+    def break_links(self, n):
+        """Links break before the oldest message makes progress. With the third one it is sent alone, when a PINGREQ is
+        answered; with the eighth one it is set aside."""
+        self._do("poll")
+        for k in range(n):
+            self._do("break", None)
+            self._do("poll")
+            self._do("connect", None, 0)
+            self._do("poll")
+            if k > 1:
+                self._do("arrive", None)
+                self._do("receive", 0)
+                self._do("poll")
+
     @rule()
     def lose_session(self):
         self._do("lose_session")

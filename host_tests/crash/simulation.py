@@ -292,6 +292,18 @@ class Simulation:
         else:
             out.refuse(number)
 
+    def _do_discard(self, i):
+        """The application gives up its i-th message that is not completed."""
+        out = self.peer.out
+        exchanges = [e for e in out.open.values() if e.number in out.accepted]
+        if exchanges:
+            e = exchanges[i % len(exchanges)]
+            out.discarding(e)
+            done = []
+            self._may_fail(lambda: done.append(self.device.discard(e.mid)))
+            if done == [True]:
+                out.discarded.add(e.number)
+
     def _do_fill(self, size, qos):
         """If offline: publishes more than the journal holds."""
         if not self._linked():
@@ -418,6 +430,15 @@ class Simulation:
             self.device.session._retransmit()
             self.device.poll()
 
+    def _try_what_was_set_aside(self):
+        # The pause passes. Returns True if something is tried again.
+        aside = self.device.session.outbound.aside
+        pending = self.device.pending
+        if aside and pending:
+            aside.left = pending
+            aside.again = True
+        return aside and pending
+
     # --- all of it ---
 
     def _do_restart(self, settings, arrive=None, lost=None):
@@ -440,7 +461,7 @@ class Simulation:
                 self._hand(self.peer.next())
             elif not self.peer.uplink:
                 self._do_collect()
-                if self._linked():  # otherwise the flash failed
+                if self._linked() and not self._try_what_was_set_aside():  # otherwise the flash failed
                     return
             self._check()
         raise Finding(OTHER, "the exchanges never end")

@@ -67,6 +67,14 @@ ENDED = [
     ["restart", {"clean_session": False}],
 ]
 
+# Three links break before the oldest messages make progress; then each is sent alone, breaks the link, is set aside.
+# One of them is discarded, and one in flight.
+ASIDE = [["publish", 40, 2], ["publish", 20, 1], ["publish", 20, 1], ["publish", 30, 2], ["publish", 30, 2]]
+ASIDE += [["connect", None, 0], ["poll"]]
+ASIDE += 2 * [["break"], ["poll"], ["connect", None, 0], ["poll"]]
+ASIDE += 6 * [["break"], ["poll"], ["connect", None, 0], ["poll"], ["arrive"], ["receive"], ["poll"]]
+ASIDE += [["break"], ["poll"], ["connect", None, 0], ["discard", 0], ["poll"], ["discard", 2], ["publish", 20, 2]]
+
 
 def _without_dup(monkeypatch):
     def again(self):
@@ -195,7 +203,7 @@ def test_a_defect_is_found(defect, monkeypatch):
 
 
 def test_nothing_is_found_without_a_defect():
-    for steps in (STEPS, BEHIND, ENDED):
+    for steps in (STEPS, BEHIND, ENDED, ASIDE):
         explorer = Explorer(SETUP, steps, ways=2)
         explorer.explore()
         assert explorer.count["cuts"] > 100
@@ -204,7 +212,7 @@ def test_nothing_is_found_without_a_defect():
 
 @pytest.mark.parametrize("what", FAULTS)
 def test_client_survives_a_flash_fault(what):
-    for steps in (STEPS, BEHIND, ENDED):
+    for steps in (STEPS, BEHIND, ENDED, ASIDE):
         explorer = Explorer(SETUP, steps)
         explorer.explore([Focus([what], None, True, 0)])
         assert explorer.count["faults"] > 30
@@ -313,6 +321,17 @@ def test_counterexample_can_be_saved_and_replayed(monkeypatch):
         kept.replay(script)
     monkeypatch.undo()
     kept.replay(script)
+
+
+def test_the_script_sets_messages_aside():
+    """And discards some of them."""
+    simulation = Simulation(SETUP)
+    for step in ASIDE:
+        simulation.device or simulation.power_on()
+        simulation.do(step)
+    counted = simulation.device.counters()
+    assert (counted["set_aside"], counted["dropped"]) == (2, 2), counted
+    simulation.finish()
 
 
 def test_random_scripts(record_property):

@@ -8,6 +8,7 @@ from dev.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, P
 from dev.reference.properties import block
 from harness import SkipTest, eq, raises
 from inflight.flash import RamFlash
+from inflight.given_up import discard_message
 from inflight.packet import ProtocolError
 from inflight.refused import Disconnected, PublishRefused
 from session_peer import Peer
@@ -757,7 +758,8 @@ def test_a_message_that_is_too_long_takes_nothing():
 
 
 def test_journal_with_messages_that_are_too_long():
-    """[MQTT5-3.2.2-15] In flight or waiting, they are dropped, counted and told; the others go, in order."""
+    """[MQTT5-3.2.2-15] [MQTT5-3.3.1-1] In flight or waiting, they are set aside, counted and told once; the others go,
+    in order. A connection that takes them gets them with their Message IDs, and DUP if they were sent before."""
     for sizes in ((10, 200, 11, 201, 12), (200, 201, 202, 10, 11), (10, 10, 10, 10, 200), (200, 200, 200, 200, 200)):
         device = RamFlash(4, 4096)
         peer = Peer5(device, max_inflight=2)
@@ -765,37 +767,60 @@ def test_journal_with_messages_that_are_too_long():
         for n in sizes:
             peer.publish(bytes(n))
         peer.sent()
+        for _ in range(2):
+            peer.lose()
+            found = all_sent(peer, peer.up(1, False, (MAXIMUM, 100)))
+            left = [k for k, n in enumerate(sizes) if n < 100]
+            eq([p.mid for p in found], [k + 1 for k in left] if peer.count("connects") == 2 else [])
+        aside = [k for k, n in enumerate(sizes) if n > 100]
+        eq((peer.count("set_aside"), peer.count("dropped"), peer.session.pending), (len(aside), 0, len(aside)))
+        eq(
+            [(e.code, e.kept, e.mid, e.seq, e.topic) for e in peer.notices],
+            [(0x95, True, k + 1, k, "t") for k in aside],
+        )
+        eq([e.size for e in peer.notices], [sizes[k] + 9 for k in aside])
         peer.lose()
-        found = peer.up(1, False, (MAXIMUM, 100))
-        left = [n for n in sizes if n < 100]
-        for k in range(len(left)):
-            found += peer.feed(wire.puback(found[k].mid))
-        eq([len(p.payload) for p in found], left)
-        eq(peer.session.pending, 0)
-        gone = [k for k, n in enumerate(sizes) if n > 100]
-        eq((peer.count("undeliverable"), peer.count("dropped")), (len(gone), len(gone)))
-        eq([(e.code, e.mid, e.seq) for e in peer.notices], [(0x95, k + 1, k) for k in gone])
+        found = all_sent(peer, peer.up(1))
+        eq([(p.mid, p.dup) for p in found], [(k + 1, k < 2) for k in aside])
+        eq((peer.session.pending, peer.count("set_aside")), (0, len(aside)))
+
+
+def all_sent(peer, found):
+    """What is sent when each message is acknowledged at once."""
+    for p in found:
+        found += peer.feed(wire.puback(p.mid))
+    return found
 
 
 def test_more_messages_that_are_too_long():
-    """The application is told of some: the others are counted, so their number takes no memory."""
+    """The application is told of each, of a few at a time, so that their number takes no memory."""
     peer = Peer5(RamFlash(8, 4096))
-    for _ in range(100):
-        peer.publish(bytes(100))
-    peer.up(0, False, (MAXIMUM, 100))
-    eq((peer.count("undeliverable"), peer.session.pending), (100, 0))
-    eq([e.mid for e in peer.notices], list(range(1, 65)))
+    for k in range(100):
+        peer.publish(bytes(100) if k % 10 else b"short")
+    found = peer.up(0, False, (MAXIMUM, 100))
+    told = []
+    while peer.notices or found:
+        assert len(peer.notices) < 20
+        told += [e.mid for e in peer.notices]
+        peer.notices.clear()
+        all_sent(peer, found)
+        found = peer.sent()
+    eq(told, [k + 1 for k in range(100) if k % 10])
+    eq((peer.count("set_aside"), peer.count("completed"), peer.session.pending), (90, 10, 90))
+    again = Peer5(peer.session.journal._dev)
+    eq([p.mid for p in all_sent(again, again.up(1))], told)
 
 
 def too_large(found):
     """The broker ends the connection with 95."""
-    eq(raises(Disconnected, found.feed, wire.disconnect(0x95)).code, 0x95)
-    found.lose()
+    error = raises(Disconnected, found.feed, wire.disconnect(0x95))
+    eq(error.code, 0x95)
+    found.session.connection_lost(None, error)
 
 
 def test_a_packet_was_too_large():
-    """[MQTT5-3.2.2-15] The broker did not say how long one may be: the longest message of the connection is given up
-    and told, the others go on. A PUBREL ends what the broker may know of it."""
+    """[MQTT5-3.2.2-15] The broker did not say how long one may be: the longest message of the connection is set aside
+    and told, the others go on. Its Message ID stays in use. After a restart it is at its place again."""
     for qos in (1, 2):
         for sizes in ((5, 300, 20, 30), (300, 5, 20, 301), (5, 20, 30, 300)):
             device = RamFlash(4, 4096)
@@ -809,16 +834,16 @@ def test_a_packet_was_too_large():
             k = sizes.index(max(sizes))
             sent = found.up(1)
             eq([len(p.payload) for p in sent if p.kind == PUBLISH], [n for n in sizes if n != max(sizes)])
-            eq([p.mid for p in sent if p.kind == PUBREL], [k + 1] if qos == 2 else [])
+            eq([p.mid for p in sent if p.kind == PUBREL], [])
             found.feed(wire.pingresp())
             eq([(e.code, e.mid, e.seq) for e in found.notices], [(0x95, k + 1, seq[k])])
-            eq((found.count("undeliverable"), found.count("dropped"), found.session.pending), (1, 1, len(sent)))
-            eq(len(Peer5(device).up(1)), len(sent))
+            eq((found.count("set_aside"), found.count("dropped"), found.session.pending), (1, 0, 4))
+            eq(brief(Peer5(device, max_inflight=4).up(1)), [(PUBLISH, mid, True) for mid in (1, 2, 3, 4)])
 
 
 def test_another_packet_was_too_large():
     """It is not known that a message was too long: a longer one was of QoS 0, the broker has taken it, or a SUBSCRIBE
-    was longer. Nothing is dropped; a message that comes again is the longest at some time."""
+    was longer. Nothing is set aside; a message that comes again is the longest at some time."""
 
     def qos_0(found):
         found.publish(bytes(300), 0)
@@ -837,12 +862,11 @@ def test_another_packet_was_too_large():
         found.publish(bytes(30))
         longer(found)
         found.sent()
-        pending = found.session.pending
         too_large(found)
-        eq((found.count("undeliverable"), found.session.pending), (0, pending))
+        eq(found.count("set_aside"), 0)
         found.up(1)
         too_large(found)
-        eq(found.count("undeliverable"), 1)
+        eq(found.count("set_aside"), 1)
 
 
 def test_a_message_past_pubrec_is_not_too_long():
@@ -1059,8 +1083,8 @@ def test_heap():
 
 
 def test_the_id_of_a_message_that_is_too_long_after_a_reconnection():
-    """[MQTT5-4.3.3-1] The broker may hold it: a PUBREL ends that, before another message can have it. What was told as
-    dropped is not completed as well."""
+    """[MQTT5-4.3.3-1] [MQTT5-4.3.3-6] The broker may hold it, so no other message gets it. When the application gives
+    the message up, a PUBREL ends that; what was dropped is not completed as well."""
     for restart in (False, True):
         for left in (False, True):
             device = RamFlash()
@@ -1072,17 +1096,18 @@ def test_the_id_of_a_message_that_is_too_long_after_a_reconnection():
             peer.lose()
             if restart:
                 peer = Peer5(device)
-            found = peer.up(1, False, (MAXIMUM, 50))
-            if left or restart:  # after a restart nobody knows that it did not leave
-                eq(brief(found), [(PUBREL, 1, False)])
-                eq(brief(peer.up(1, False, (MAXIMUM, 50))), [(PUBREL, 1, False)])  # also after another reconnection
-                eq(peer.feed(wire.pubcomp(1, 0x92)), [])
-            else:
-                eq(brief(found), [])
-            eq((peer.count("undeliverable"), peer.count("dropped"), peer.count("completed")), (1, 1, 0))
-            eq((peer.session.pending, peer.session.completed), (0, 0))
-            peer.publish(b"next", 2)
+            eq(brief(peer.up(1, False, (MAXIMUM, 50))), [])
+            peer.session.outbound.last_mid = 65535
+            eq(peer.publish(b"next", 2), 2)
             eq(brief(peer.sent()), [(PUBLISH, 2, False)])
+            eq(discard_message(peer.session, 1), True)
+            if left or restart:  # after a restart nobody knows that it did not leave
+                eq(brief(peer.sent()), [(PUBREL, 1, False)])
+                eq(discard_message(peer.session, 1), False)
+                eq(brief(peer.up(1, False, (MAXIMUM, 50))), [(PUBLISH, 2, True), (PUBREL, 1, False)])
+                eq(peer.feed(wire.pubcomp(1, 0x92)), [])
+            eq((peer.count("set_aside"), peer.count("dropped"), peer.count("completed")), (1, 1, 0))
+            eq((peer.session.pending, peer.session.completed), (1, 0))
 
 
 def test_a_message_that_was_given_up_ends_with_the_session():
@@ -1091,7 +1116,8 @@ def test_a_message_that_was_given_up_ends_with_the_session():
     peer.publish(bytes(100), 2)
     peer.sent()
     peer.lose()
-    eq(brief(peer.up(1, False, (MAXIMUM, 50))), [(PUBREL, 1, False)])
+    discard_message(peer.session, 1)
+    eq(brief(peer.up(1)), [(PUBREL, 1, False)])
     eq(peer.up(0), [])
     eq((peer.session.pending, peer.count("orphaned"), peer.count("completed")), (0, 0, 0))
 

@@ -335,7 +335,7 @@ def test_subscribe(broker):
             assert await client.subscribe([("a", 0), ("b/+", 1), ("c/#", 2)]) == [0, 1, 128]
             assert await client.subscribe("no") == 128
             await client.unsubscribe("a", "one")
-        assert [h[0] for h in client._handlers] == [b"early", b"b/+"]
+        assert [h[0] for h in client._handlers] == [b"early", b"b/+", b"c/#", b"no"]
 
     @plain
     def script(b):

@@ -51,8 +51,11 @@ def test_several_filters(broker, make, given):
         assert client.subscribe(given(filters)) == [0, 2, 0x80, 1]
 
 
-def test_refused_filter_is_removed(broker, make, pump):
-    """[MQTT-3.9.3-2] A filter that the broker refused has no handler, and is not requested again."""
+@pytest.mark.parametrize("present", [0, 1])
+@pytest.mark.parametrize("online", [False, True])
+def test_refused_filter_is_requested_again(broker, make, pump, online, present):
+    """[MQTT-3.9.3-2] With a connection, and at the next one: the handler stays, and on_error gets the refusal. After
+    unsubscribe() nobody asks."""
     got = []
     client = make(broker.port, on_message=lambda m: got.append("rest"))
 
@@ -60,37 +63,31 @@ def test_refused_filter_is_removed(broker, make, pump):
         b.welcome()
         b.grant(0x80)
         b.cut()
-        b.welcome(0)
-        b.answer_ping(publish("a"))
-
-    with broker.play(script):
-        client.connect()
-        assert client.subscribe("a", 1, lambda m: got.append("a")) == 0x80
-        pump(client, lambda: client.counters()["connects"] == 2)
-        client.ping()
-    assert got == ["rest"]
-
-
-def test_filter_refused_while_reconnecting_is_requested_again(broker, make, pump):
-    """[MQTT-3.9.3-2] The handler stays, and on_error gets the refusal."""
-    got = []
-    client = make(broker.port)
-    client.subscribe("a", 1, lambda m: got.append(m.payload))
-
-    def script(b):
-        b.welcome()
+        b.welcome(present)
         b.grant(0x80)
         b.cut()
-        b.welcome(0)
+        b.welcome(present)
         b.grant(1)
         b.answer_ping(publish("a", b"x"))
+        p = b.expect(UNSUBSCRIBE)
+        b.send(unsuback(p.mid))
+        b.cut()
+        b.welcome(0)
+        b.answer_ping(publish("a", b"y"))
 
     with broker.play(script):
-        client.connect()
-        pump(client, lambda: client.counters()["connects"] == 2 and client.connected)
+        if online:
+            client.connect()
+        answer = client.subscribe("a", 1, lambda m: got.append(m.payload))
+        assert answer == (0x80 if online else None)
+        pump(client, lambda: client.counters()["connects"] == 3 and client.connected)
         client.ping()
-    assert got == [b"x"]
-    assert any("refused" in str(e) for e in client.errors)
+        client.unsubscribe("a")
+        pump(client, lambda: client.counters()["connects"] == 4 and client.connected)
+        client.ping()
+    assert got == [b"x", "rest"]
+    refusals = [str(e) for e in client.errors if "refused" in str(e)]
+    assert refusals == ["[Errno 13] subscription refused: a, code 128"] * 2
 
 
 REQUESTS = {

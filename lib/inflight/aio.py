@@ -413,20 +413,33 @@ class AsyncClient(Base):
 
     async def drain(self, ms, mid=0):
         """Waits until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True if the broker
-        has completed them, False if `ms` passed before, or if one was given up or dropped meanwhile. With
-        reconnect=False it raises what ended the connection."""
+        has completed them, False if `ms` passed before, if one was given up, dropped or found damaged meanwhile, or if
+        nothing but messages that were set aside is pending. With reconnect=False it raises what ended the
+        connection."""
         end = self._end_of(ms, mid)
         dropped = self.session.count[counters.DROPPED]
         while self.is_pending(mid) if mid else self.pending:
             if self._closed and self._last_error and not self._reconnect:
                 raise self._last_error
-            if ms <= 0:
+            outbound = self.session.outbound
+            if ms <= 0 or not (outbound.rows or outbound.queued):
                 return False
             await self._wait_for_change(ms)
             ms = ticks_diff(end, ticks_ms())
         self._check_interrupted()
         self.session.commit()
         return self.session.count[counters.DROPPED] == dropped
+
+    async def discard(self, mid):
+        """As Client.discard(). Waits while the message is being written."""
+        from .given_up import discard_message
+
+        while True:
+            self._check_interrupted()
+            done = discard_message(self.session, mid)
+            if done is not None:
+                return done
+            await self._wait_for_change()
 
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
         """As Client.subscribe(); without handler and on_message it is for `async for`. Cancelled: the filter stays,

@@ -133,6 +133,7 @@ class Base:
                 "subscribing",
                 "discarding",
                 "foreign",
+                "suspects",
             )
 
     # --- what it knows ---
@@ -148,8 +149,8 @@ class Base:
 
     def is_pending(self, mid):
         """True if message `mid` (what publish() returned) has been neither completed by the broker nor given up
-        (when_full, a clean session), also if it is from before a restart. A Message ID is used again after 65,535
-        messages at the earliest."""
+        (discard(), when_full, a clean session), also if it is from before a restart. A Message ID is used again after
+        65,535 messages at the earliest."""
         if mid.__class__ is not int:
             refuse("mid", mid)
         self._begin(RUNNING)
@@ -157,6 +158,14 @@ class Base:
             return self.session.outbound.is_pending(mid)
         finally:
             self._state &= ~RUNNING
+
+    def pending_messages(self):
+        """An iterator over the pending messages, from the oldest on: (Message ID, sequence number, topic, size of the
+        packet in bytes, QoS, state). state: "waiting", "in flight", or "set aside" (too long for this connection, or it
+        ended others). Raises OSError if flash fails."""
+        from .pending import messages
+
+        return messages(self.session)
 
     def counters(self):
         """Everything that happened since the start, a dict."""

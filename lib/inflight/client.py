@@ -7,7 +7,7 @@ import inflight.counters as counters
 
 from .base import INTERRUPTED, OPEN, OUTSIDE, POLL, READING, RUNNING, WRITING, Base
 from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms, unload
-from .errors import OutboxFull
+from .errors import OutboxFull, refuse
 from .packet import PUBLISH, ProtocolError
 from .transport import Transport
 
@@ -28,7 +28,8 @@ class Client(Base):
 
     def connect(self):
         """Connects now. Subscribe before, so that no message comes without its handler.
-        Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again, unless reconnect=False."""
+        Raises OSError (no link), ConnectRefused, ProtocolError; run_for() tries again, unless reconnect=False: after a
+        pause if the broker refused."""
         self._begin(RUNNING | OUTSIDE)
         try:
             self._connect()
@@ -245,19 +246,21 @@ class Client(Base):
 
     def drain(self, ms, mid=0):
         """Like run_for(), until no message of QoS 1 and 2 is pending, or not message `mid` any more. Returns True
-        if the broker has completed them, False if `ms` passed before, or if one was given up, dropped or found damaged
-        meanwhile. True at once if `mid` is not pending (any more)."""
+        if the broker has completed them, False if `ms` passed before, if one was given up, dropped or found damaged
+        meanwhile, or if nothing but messages that were set aside is pending. True at once if `mid` is not pending (any
+        more)."""
         end = self._end_of(ms, mid)
         self._begin(RUNNING | OUTSIDE)
         try:
             dropped = self.session.count[counters.DROPPED]
-            while self.session.outbound.is_pending(mid) if mid else self.pending:
+            session = self.session
+            while session.outbound.is_pending(mid) if mid else session.pending:
                 left = ticks_diff(end, ticks_ms())
-                if left <= 0:
+                if left <= 0 or not (session.outbound.rows or session.outbound.queued):
                     return False
                 self._run_step(left)
-            self.session.commit()
-            return self.session.count[counters.DROPPED] == dropped
+            session.commit()
+            return session.count[counters.DROPPED] == dropped
         finally:
             self._state &= ~RUNNING
 
@@ -351,11 +354,27 @@ class Client(Base):
             except (OSError, ProtocolError) as e:
                 self._connection_failed(e)
 
+    def discard(self, mid):
+        """Gives up message `mid` (what publish() returned), durably. Returns True, and counts it as dropped; False if
+        it is not pending. One of QoS 2 that the broker may have stays pending until a PUBREL has ended its handshake.
+        Raises OSError if flash fails. [MQTT-4.3.3-1]"""
+        if mid.__class__ is not int:
+            refuse("mid", mid)
+        from .given_up import discard_message
+
+        self._begin(RUNNING | OUTSIDE)
+        try:
+            self._check_interrupted()
+            return discard_message(self.session, mid)
+        finally:
+            self._state &= ~RUNNING
+
     def subscribe(self, filters, qos=0, handler=None, stream=False):
         """Subscribes to one filter, or to several: [(filter, qos), ...]. handler(message) gets
         what matches; with stream also payloads longer than the buffer, piece by piece.
-        Returns the granted QoS (of several: a list), 128 where the broker refused; None while
-        offline: then connect() subscribes. Raises ValueError, OSError. [MQTT-3.8]"""
+        Returns the granted QoS (of several: a list), 128 or more where the broker refused, which on_error is told, too:
+        it is asked again at each connection, until unsubscribe(). None while offline: then connect() subscribes. Raises
+        ValueError, OSError. [MQTT-3.8]"""
         self._begin(RUNNING | OUTSIDE)
         try:
             self._check_interrupted()

@@ -11,6 +11,12 @@ def connect(session, now, clean_session, keepalive, user, password, will):
     session.clean = clean_session
     session.code = 0
     session.keep_alive.begin(now)
+    window = session.outbound
+    if window.aside or session.ended_by:
+        from .suspects import judge
+
+        judge(session, now)
+        session.ended_by = None
     record = session.record
     if clean_session and record.has_session and record.mode == PERSISTENT:
         record.mode = ENDING

@@ -2,9 +2,9 @@
 
 NAMES = (
     "accepted sent resent completed dropped received duplicates redelivered unknown_acks pings connects outages"
-    " refused protocol_errors handler_errors too_long unhandled damaged"
+    " refused protocol_errors handler_errors too_long unhandled damaged set_aside"
     # of level 5:
-    " rejected unheard lowered undeliverable republished orphaned taken_over held expired stalls abandoned"
+    " rejected unheard lowered republished orphaned taken_over held expired stalls abandoned"
 )
 
 

@@ -252,7 +252,7 @@ def share_among_threads(client_class, running, outside):
     client_class.__init__ = __init__
     client_class._leave = _leave
     client_class._return = _return
-    for name in _SHARED + ("publish", "is_pending", "run_for"):
+    for name in _SHARED + ("discard", "is_pending", "publish", "run_for"):
         runs = name not in ("publish", "is_pending")
         setattr(client_class, name, locked(getattr(client_class, name), runs, running | outside))
 

@@ -2,8 +2,11 @@
 
 import inflight.counters as counters
 
+from .compat import const
 from .journal import DONE, OUT
-from .outbound import ALONE, REL, SEND, STATE
+from .outbound import ALONE, DUP, REL, SEND, STATE
+
+_GIVEN_UP = const(32)  # see marks
 
 
 def make_space(session, size):
@@ -22,20 +25,27 @@ def make_space(session, size):
 def can_drop(window, excess):
     """True if the messages that drop_oldest() would give up make `excess` bytes free."""
     journal = window.journal
+    told = 0
     address = _droppable(window) if excess > 0 else -1
     while address >= 0 and excess > 0:
         excess -= journal.cost(journal.found_len)
-        address = journal.find(OUT, journal.found_seq + 1)
+        behind = journal.found_seq + 1
+        if behind <= window.seq:
+            told += 1
+        address = _droppable(window, behind, told)
     return excess <= 0
 
 
 def drop_oldest(window):
-    """Gives up the oldest message behind the window. Returns False if there is none that the
-    broker has certainly never seen: half a handshake cannot be taken back."""
+    """Gives up the oldest message that was set aside, or is behind the window. Returns False if there is none that the
+    broker has certainly never seen, or can have twice: half a handshake cannot be taken back."""
     address = _droppable(window)
     if address < 0:
         return False
     behind = window.journal.found_seq + 1
+    if behind <= window.seq:
+        window.aside.drop(window, address)
+        return True
     _drop(window, address)
     # Nothing is left in front of the next one, so nobody need look there again.
     if window.seq >= window.sent_below:
@@ -45,9 +55,15 @@ def drop_oldest(window):
     return True
 
 
-def _droppable(window):
-    # With rising numbers only: a journal is asked for lower ones at the price of reading it from its beginning.
-    address = window.journal.find(OUT, max(window.seq, window.sent_below)) if window.queued else -1
+def _droppable(window, seq=0, told=0):
+    # Returns the address of the first one from this number on. With rising numbers only: a journal is asked for lower
+    # ones at the price of reading it from its beginning.
+    journal = window.journal
+    if window.aside:
+        address = window.aside.droppable(window, seq, told)
+        if address >= 0:
+            return address
+    address = journal.find(OUT, max(seq, window.seq, window.sent_below)) if window.queued else -1
     if address < 0 and window.queued:
         window.oldest()
     return address
@@ -63,7 +79,7 @@ def discard(window):
     ends [MQTT-3.1.2-6]. Those that never left stay. Returns how many went."""
     n = 0
     for i in range(window.rows - 1, -1, -1):
-        if window.states[i] != SEND:  # nor DUP
+        if window.states[i] & (STATE | DUP) != SEND:
             window.journal.mark(window.addresses[i], DONE)
             window.remove(i)
             n += 1
@@ -73,6 +89,8 @@ def discard(window):
             break
         _drop(window, address)
         n += 1
+    if window.aside:
+        n += window.aside.discard(window)
     window.refill()
     return n
 
@@ -84,7 +102,9 @@ def session_lost(window):
     ended = []
     for i in range(window.rows - 1, -1, -1):
         if window.states[i] & STATE >= REL:
-            if window.states[i] & ALONE:
+            if window.states[i] & _GIVEN_UP:
+                window.finish(i)
+            elif window.states[i] & ALONE:
                 ended.append(window.mids[i])
                 window.finish(i)
             else:

@@ -16,7 +16,7 @@ import inflight.packet as packet
 from .compat import const, ticks_add, ticks_diff
 from .journal import OUT
 from .mqtt5 import EXPIRED
-from .stored5 import has_expiry, is_unsent
+from .stored5 import has_expiry
 
 _MOST_BESIDE = const(140)  # bytes of a record beside topic and payload
 _LAST = 0xFFFFFFFF  # four bytes of the journal
@@ -48,7 +48,7 @@ class Seconds:
         """A message of `size` bytes of topic and payload is to be accepted: if the journal is full, those that have
         expired go."""
         if self.due <= self.value and not session.journal.fits(OUT, size + _MOST_BESIDE):
-            _drop_expired(session, self)
+            drop_expired(session, self)
 
     def count_down(self, buf, i, stamps, k, dup):
         """buf[i:] is the expiry interval of a message that was accepted at stamps[k:]: makes it what is left. Returns
@@ -88,8 +88,10 @@ def _times(journal, at):
     return accepted, accepted + interval
 
 
-def _drop_expired(session, clock):
-    # Drops the messages that have expired, and can not have been sent.
+def drop_expired(session, clock):
+    """Drops the messages that have expired, and can not have been sent."""
+    from .given_up import is_unsent
+
     journal = session.journal
     session.out.clear()  # one of them may stand there
     clock.due = 0xFFFFFFFF
@@ -105,7 +107,7 @@ def _drop_expired(session, clock):
 
 def expired(session, address):
     """Drops the message of the record at `address`."""
-    from .refusing5 import give_up
+    from .given_up import give_up
 
     give_up(session.outbound, address)
     session.count[counters.DROPPED] += 1

@@ -1,8 +1,6 @@
 # How a connection begins. Loaded for each. The packets CONNECT and CONNACK are in connect_packet and connack, which
 # need not be there together, nor when the journal notes what follows from them: a client needs much heap here.
 
-from errno import EACCES
-
 from .base import OPEN, POLL, REQUEST
 from .compat import const, ticks_ms, unload
 from .outbound import DUP
@@ -22,7 +20,7 @@ def steps(client):
 
 
 def _subscribe(client, handler):
-    from .subscribing import check
+    from .subscribing import check, granted
 
     session = client.session
     filters = [handler[0]]
@@ -36,11 +34,7 @@ def _subscribe(client, handler):
     yield REQUEST
     while session.request is not None:
         yield POLL
-    code = session.granted[0]
-    handler[4] = code < 0x80
-    if not handler[4]:
-        error = OSError(EACCES, "subscription refused: %s, code %d" % (handler[0].decode(), code))
-        client._report(client.on_error, error)
+    granted(client, filters, [handler])
 
 
 def _open(client):
@@ -62,6 +56,8 @@ def _open(client):
         from .refused import ConnectRefused, slow_down
 
         slow_down(client, session.code)
+        client._back_off(ticks_ms())  # also after connect(); the attempt counts when it is over
+        client._attempts -= 1
         raise ConnectRefused(session.code, getattr(session, "reason", ""))
     for mid in session.ended:
         client._report_complete(mid)
@@ -100,8 +96,9 @@ def resume(session):
                 outbound.below_stale = False
                 record.below = journal.next_seq
                 record.stale = True
-            if session._most < session._max_inflight:
-                session._most = session._max_inflight
+            # Those that were set aside, or will be on this connection, can be in front of those in flight.
+            aside = journal.live - outbound.rows - outbound.queued + getattr(outbound, "too_long", 0)
+            session._most = max(session._most, session._max_inflight + aside)
         if record.stale or record.most < session._most:
             session.write_record()
         journal.commit()

@@ -34,10 +34,11 @@ from .cursor import (
     SERVER_KEEP_ALIVE,
     SESSION_EXPIRY,
 )
-from .errors5 import ERROR, MALFORMED, ProtocolError5
+from .errors5 import ERROR, MALFORMED, TOO_LONG, ProtocolError5
 from .journal import DONE, OUT, RELEASED, SESSION
+from .marks import GIVEN_UP, TRIAL
 from .mqtt5 import BY_CONNECT, MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
-from .outbound import ALONE, REL, SEND, STATE
+from .outbound import DUP, REL, SEND, STATE
 from .session import Session
 from .session_record import CLEAN
 
@@ -192,8 +193,7 @@ def connack(session):
     accepted(session, not present, _republish)
     _apply(session, found)
     if session.journal:
-        _drop_undeliverable(session)
-        unload("refusing5")
+        _set_long_ones_aside(session)
     d.cursor = None  # most messages have no properties
     unload("cursor")
 
@@ -261,42 +261,54 @@ def _republish(session):
     for i in range(window.rows - 1, -1, -1):
         state = window.states[i]
         if state & STATE >= REL:
-            if not state & ALONE:  # else it was given up before
+            if not state & GIVEN_UP:
                 ended.append(window.mids[i])
                 session.count[ORPHANED] += 1
             window.finish(i)
-        elif state != SEND:
-            window.states[i] = SEND
+        elif state & (STATE | DUP) != SEND:
+            window.states[i] = state & TRIAL
             session.count[REPUBLISHED] += 1
+    if window.aside:
+        window.aside.session_lost()
     return ended
 
 
 def _orphans_behind(window):
-    # Those past PUBREC of a life with a larger window: behind this one, they would enter it as if the broker knew them.
+    # Those past PUBREC that are set aside, or of a life with a larger window: behind this one, they would enter it as
+    # if the broker knew them.
     journal = window.journal
     ended = []
-    at = journal.scan(OUT, -1) if window.queued else -1
+    at = journal.scan(OUT, -1) if window.queued or window.aside else -1
     while at >= 0:
         if journal.found_state == RELEASED and window.row_at(at) < 0:
             ended.append(journal.found_mid)
             journal.mark(at, DONE)
-            window.queued -= 1
+            if journal.found_seq >= window.seq:
+                window.queued -= 1
         at = journal.scan(OUT, at)
     return ended
 
 
-def _drop_undeliverable(session):
-    # Messages that are too long for this broker [MQTT5-3.2.2-15].
+def _set_long_ones_aside(session):
+    # Messages that are too long for this broker [MQTT5-3.2.2-15]: now those in flight, and each of the others when its
+    # turn comes.
     journal = session.journal
     most = session.out.maximum
     if most >= journal.largest + 2:
         return
-    from .refusing5 import undeliverable
     from .stored5 import packet_size
 
+    window = session.outbound
     at = journal.scan(OUT, -1)
     while at >= 0:
         if journal.found_state != RELEASED and packet_size(journal, at) > most:
-            undeliverable(session, at, journal.found_mid)
+            from .set_aside import of, set_aside
+
+            i = window.row_at(at)
+            if i >= 0:
+                set_aside(session, i, TOO_LONG)
+            elif journal.found_seq >= window.seq:
+                of(window)
+                window.too_long += 1
         at = journal.scan(OUT, at)
-    unload("stored5")
+    window.refill()

@@ -45,21 +45,22 @@ def handle(session, kind):
     if code == _SESSION_TAKEN_OVER:
         session.count[TAKEN_OVER] += 1
     elif code == TOO_LONG:
-        _drop_longest(session)
+        _set_longest_aside(session)
     session.busy = False  # nothing is half done
     raise Disconnected(code, reason, reference)
 
 
-def _drop_longest(session):
+def _set_longest_aside(session):
     # A packet was too long for the broker, which may not have said how much it takes. The longest one of this
-    # connection was, for certain; without it the others are not stopped again and again.
+    # connection was, for certain.
     outbound = session.outbound
     i = outbound.row(session.longest_mid)
     if i < 0 or not SEND < outbound.states[i] & STATE < REL:
         return  # it has no Message ID, or the broker has taken it
-    from .refusing5 import undeliverable
+    from .set_aside import set_aside
 
-    undeliverable(session, outbound.addresses[i], session.longest_mid)
+    set_aside(session, i, TOO_LONG)
+    outbound.aside.failed(session.now)
 
 
 def _look_for_progress(session):

@@ -17,7 +17,7 @@ import inflight.packet as packet
 
 from .compat import const, passed, unload
 from .decoder5 import Decoder5
-from .outbound import ALONE, REL, SEND, STATE, Outbound
+from .outbound import REL, SEND, STATE, Outbound
 from .send_buffer5 import SendBuffer5
 from .session import Session
 
@@ -25,10 +25,9 @@ MOST_INFLIGHT = const(64)  # messages to the broker
 BY_DISCONNECT = const(1)  # values of Session5.ending
 BY_CONNECT = const(2)
 
-REJECTED = const(18)  # indices of Session.count, behind those of counters
-UNHEARD = const(19)
-LOWERED = const(20)
-UNDELIVERABLE = const(21)
+REJECTED = const(19)  # indices of Session.count, behind those of counters
+UNHEARD = const(20)
+LOWERED = const(21)
 REPUBLISHED = const(22)
 ORPHANED = const(23)
 TAKEN_OVER = const(24)
@@ -41,19 +40,24 @@ _NO_SUBSCRIBERS = const(0x10)
 _FAILURE = const(0x80)
 _NOT_FOUND = const(0x92)
 
-_COMP = const(4)
-
 
 class Outbound5(Outbound):
     """An Outbound with a quota: so many messages are unacknowledged, at most."""
 
     quota = 0
+    owed = 0  # PUBACKs of messages that were discarded while they were in flight: they count for the quota
+    too_long = 0  # messages behind the window that this connection does not take
+
+    def oldest(self):
+        if self.aside and self.too_long:
+            return self.aside.oldest(self)
+        return super().oldest()
 
     def next(self):
         states = self.states
         quota = self.quota
-        stopped = self.rows > quota and self._unacknowledged() >= quota
-        for i in range(self.rows):
+        stopped = self.rows + self.owed > quota and self._unacknowledged() >= quota
+        for i in range(min(self.rows, self.reach)):
             state = states[i] & STATE
             if state == REL or (state == SEND and not stopped):
                 return i
@@ -61,7 +65,7 @@ class Outbound5(Outbound):
         return -1
 
     def _unacknowledged(self):
-        n = 0
+        n = self.owed
         for i in range(self.rows):
             state = self.states[i] & STATE
             if state != SEND and state != REL:
@@ -108,7 +112,7 @@ class Session5(Session):
         self.out.limit()  # nothing of a connection outlives it
         self._ack_code = 0  # of the acknowledgement that is due
         self.told_lowered = False
-        self.quota = self.outbound.quota = 0
+        self.quota = self.outbound.quota = self.outbound.owed = self.outbound.too_long = 0
         if self.auth:
             self.auth.reset()
         if self.aliases:
@@ -262,11 +266,9 @@ class Session5(Session):
     def _handle_ack(self, kind):
         code = self.decoder.code
         outbound = self.outbound
-        if kind == packet.PUBCOMP:
-            i = outbound.row(self.decoder.mid)
-            if i >= 0 and outbound.states[i] & (ALONE | STATE) == ALONE | _COMP:
-                outbound.finish(i)  # it was given up before, and told
-                return
+        if outbound.owed and kind == packet.PUBACK and outbound.row(self.decoder.mid) < 0:
+            outbound.owed -= 1
+            outbound.waiting = True
         if code < _FAILURE or kind == packet.PUBCOMP:
             super()._handle_ack(kind)
             if not self.pause:
@@ -289,4 +291,4 @@ class Session5(Session):
             except Exception:  # leaving5 cannot be loaded, for example: the broker is not told why
                 pass
             unload("leaving5")
-        super().connection_lost()
+        super().connection_lost(client, error)

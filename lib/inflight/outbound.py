@@ -25,6 +25,8 @@
 #   to send them.
 # The session keeps `most` and `below`. All other messages are known never to have left: they go out
 # without DUP [MQTT-3.3.1-1], survive the end of a session, and may be dropped.
+#
+# A message that is set aside (see set_aside) has no row, and a number below `seq`.
 
 from .compat import const
 from .in_flight import InFlight
@@ -38,7 +40,9 @@ REL = const(3)
 _COMP = const(4)
 STATE = const(7)  # the bits of these in states[i]
 DUP = const(8)  # it was sent before
-ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it, or, at level 5, after it was given up
+ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it
+_GIVEN_UP = const(32)  # see marks
+_MARKS = const(0xF0)
 
 ERROR = const(0)  # what acknowledged() returns
 IGNORED = const(1)
@@ -46,6 +50,7 @@ RELEASE = const(2)
 REPEAT = const(3)
 FINISH = const(4)
 UNKNOWN = const(5)
+_GONE = const(6)
 # fmt: off
 _TABLE = bytes((
     # SEND   ACK      REC      REL      COMP
@@ -62,6 +67,10 @@ class Outbound(InFlight):
     `below`, or with DUP, can have left in an earlier life."""
 
     sent_below: int  # see session_load
+    aside = None  # SetAside, once something was
+    reach = 0xFFFF  # so many rows, from the oldest on, may be sent
+    strikes = 0  # see suspects
+    stuck: int
 
     def __init__(self, journal, *args):
         self.journal = journal
@@ -89,16 +98,16 @@ class Outbound(InFlight):
         address = self.journal.find(OUT, self.seq)
         if address < 0:
             self.queued = 0
-            at = self.journal.scan(OUT, -1)
-            while at >= 0:
-                if self.row_at(at) < 0:
-                    self.journal.mark(at, DONE)
-                at = self.journal.scan(OUT, at)
+            if not self.aside:  # else nobody can tell them from what was set aside
+                from .given_up import drop_copies
+
+                drop_copies(self)
         return address
 
     def is_pending(self, mid):
         """True if the message with this Message ID is in the window or behind it."""
-        return self.row(mid) >= 0 or (self.queued > 0 and mid > 0 and self._next_used(mid) == mid)
+        journal = self.journal
+        return self.row(mid) >= 0 or (mid > 0 and journal and journal.live > self.rows and self._next_used(mid) == mid)
 
     def free_mid(self, other):
         """Returns the next Message ID that is neither in use nor `other`. [MQTT-2.3.1-2]
@@ -153,14 +162,15 @@ class Outbound(InFlight):
             state = self.states[i] & STATE
             if state != SEND and state != REL:
                 some = True
-                self.states[i] = self.states[i] & ALONE | DUP | (REL if state == _COMP else SEND)
+                marks = self.states[i] & _MARKS
+                self.states[i] = marks | DUP | (REL if state == _COMP or marks & _GIVEN_UP else SEND)
         self.waiting = True
         return some
 
     def next(self):
         """Returns the first row that has something to send, -1 if none has."""
         states = self.states
-        for i in range(self.rows):
+        for i in range(min(self.rows, self.reach)):
             state = states[i] & STATE
             if state == SEND or state == REL:
                 return i
@@ -188,6 +198,8 @@ class Outbound(InFlight):
             return UNKNOWN
         act = _TABLE[(kind - PUBACK) * 5 + (self.states[i] & STATE)]
         if act == FINISH:
+            if self.states[i] & _GIVEN_UP:
+                act = _GONE
             self.finish(i)
         elif act == RELEASE:
             self.journal.mark(self.addresses[i], RELEASED)

@@ -1,7 +1,7 @@
 # The file of a FileFlash on an operating system: one user at a time, and names that last. Needed once at a start. A
-# port without flock() has no lock: CPython elsewhere than on Unix, and MicroPython without ffi, as on boards, where there
-# is one process anyway. What a process before this one left in memory alone is unknown, so the whole file is written
-# again when it is opened.
+# port without flock() has no lock: CPython elsewhere than on Unix, and MicroPython without ffi, as on boards, where
+# there is one process anyway. What a process before this one left in memory alone is unknown, so the whole file is
+# written again when it is opened.
 
 import os
 import sys

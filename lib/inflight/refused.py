@@ -33,9 +33,9 @@ class Disconnected(OSError):
 
 
 class PublishRefused(OSError):
-    """At level 5 the broker refused a message of QoS 1 or 2, which is dropped: `code` is the reason code, 0x95 if it
-    takes no packet so long: it said that before, or ended a connection with that code; mid: its Message ID; seq: its
-    sequence number in the journal; reason: the broker's text, if connect_properties() asked for reasons."""
+    """At level 5 the broker refused a message of QoS 1 or 2, which is dropped: `code` is the reason code; mid: its
+    Message ID; seq: its sequence number in the journal; reason: the broker's text, if connect_properties() asked for
+    reasons."""
 
     def __init__(self, code, mid, seq, reason=""):
         super().__init__(EACCES, "message %d refused: %s" % (mid, _text(code, reason)))
@@ -59,6 +59,25 @@ class MessageDamaged(OSError):
         self.records = records
         self.mid = mid
         self.seq = seq
+
+
+class MessageSetAside(OSError):
+    """A message of QoS 1 or 2 is set aside: it is too long for the broker (`code` is 0x95), or ends the connections
+    (`code` is that of its DISCONNECT at level 5, or 0). kept: it stays in the journal, and is tried again later;
+    False: the full journal needed its space, and it is dropped. mid: its Message ID; seq: its sequence number in the
+    journal; topic: a str; size: bytes of its packet; qos"""
+
+    def __init__(self, code, kept, mid, seq, topic, size, qos):
+        what = "set aside" if kept else "dropped, since the journal is full"
+        why = ": " + _text(code, "") if code else ""
+        super().__init__(EACCES, "message %d of %d bytes to %s is %s%s" % (mid, size, topic, what, why))
+        self.code = code
+        self.kept = kept
+        self.mid = mid
+        self.seq = seq
+        self.topic = topic
+        self.size = size
+        self.qos = qos
 
 
 def _text(code, reason):

@@ -4,10 +4,11 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
-from .errors5 import ERROR, TOO_LONG, ProtocolError5
-from .journal import DONE, RELEASED
-from .mqtt5 import BY_CONNECT, HELD, LOWERED, MOST_INFLIGHT, REJECTED, UNDELIVERABLE
-from .outbound import ALONE, REL, SEND, STATE
+from .errors5 import ERROR, ProtocolError5
+from .given_up import give_up
+from .marks import GIVEN_UP
+from .mqtt5 import BY_CONNECT, HELD, LOWERED, REJECTED
+from .outbound import REL, SEND, STATE
 from .packet import PUBACK
 from .refused import PublishRefused
 
@@ -32,47 +33,18 @@ def rejected(session, kind, code):
         session.count[counters.UNKNOWN_ACKS] += 1
     elif state != kind - PUBACK + 1:  # ACK for PUBACK, REC for PUBREC
         raise ProtocolError5("type %d for Message ID %d" % (kind, mid), ERROR)
+    elif window.states[i] & GIVEN_UP:
+        give_up(window, window.addresses[i])
     elif code in _QUOTAS:
         window.states[i] = SEND
         window.waiting = True
         _hold(session)
     else:
         reason = _reason(session.decoder)
-        _tell(session, REJECTED, code, mid, give_up(window, window.addresses[i]), reason)
-
-
-def give_up(window, address):
-    """The message of the record at `address` is done, and the broker does not have it. Returns its sequence number."""
-    journal = window.journal
-    journal.mark(address, DONE)
-    seq = journal.found_seq
-    i = window.row_at(address)
-    if i < 0:
-        window.queued -= 1
-    else:
-        window.remove(i)
-        window.refill()
-    return seq
-
-
-def _release(window, address):
-    # Likewise, but the broker may have it: a PUBREL ends what it knows of the Message ID.
-    journal = window.journal
-    journal.mark(address, RELEASED)
-    seq = journal.found_seq
-    i = window.row_at(address)
-    if i >= 0:
-        window.states[i] = REL | ALONE
-    return seq
-
-
-def undeliverable(session, address, mid):
-    """The message of the record at `address`, which was just found, is too long for this broker. [MQTT5-3.2.2-15]"""
-    from .stored5 import may_be_received
-
-    window = session.outbound
-    end = _release if may_be_received(window, address) else give_up
-    _tell(session, UNDELIVERABLE, TOO_LONG, mid, end(window, address))
+        session.count[counters.DROPPED] += 1
+        session.count[REJECTED] += 1
+        seq = give_up(window, window.addresses[i])
+        session.notices += (PublishRefused(code, mid, seq, reason),)
 
 
 def _reason(d):
@@ -83,15 +55,6 @@ def _reason(d):
 
     cursor = d.properties(IN_ACK)
     return cursor.text() if cursor.find(REASON) else ""
-
-
-def _tell(session, counter, code, mid, seq, reason=""):
-    # A message is dropped: counts that, and tells the application, of as many as can be in flight at once: nobody knows
-    # how many the journal has that are too long.
-    session.count[counters.DROPPED] += 1
-    session.count[counter] += 1
-    if len(session.notices) < MOST_INFLIGHT:
-        session.notices += (PublishRefused(code, mid, seq, reason),)
 
 
 def _hold(session):

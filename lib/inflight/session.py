@@ -73,6 +73,7 @@ class Session:
     _max_inflight: int
     _most: int  # messages that can have left
     _receive_maximum: int
+    ended_by = None  # the error that ended the last connection; see suspects
 
     def __init__(self, journal, *args, **options):
         self.journal = journal
@@ -133,7 +134,7 @@ class Session:
     @property
     def pending(self):
         """Messages of QoS 1 and 2 that the broker has not completed."""
-        return self.outbound.rows + self.outbound.queued
+        return self.journal.live if self.journal else 0
 
     # --- the connection ---
 
@@ -162,6 +163,8 @@ class Session:
     def connection_lost(self, client=None, error=None):
         """The connection broke, with this error of `client`."""
         self.count[counters.OUTAGES] += 1
+        if self.outbound.rows:
+            self.ended_by = error
         self.reset()
 
     def connect(self, now, clean_session, keepalive, user, password, will):
@@ -296,6 +299,8 @@ class Session:
 
             return write(self)
         foreign = self.foreign
+        if self.outbound.aside and self._resumed & DUP:
+            self.outbound.aside.look(self)
         if self._resumed and self.outbound.waiting and not (foreign and foreign.asked):
             i = self.outbound.next()
             if i >= 0:

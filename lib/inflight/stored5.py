@@ -3,7 +3,6 @@
 
 import inflight.packet as packet
 
-from .outbound import SEND
 from .send_buffer5 import digits_for, digits_in
 
 _EXPIRY = 2  # the property
@@ -47,19 +46,3 @@ def space_needed(journal, address):
     digits = digits_in(size)
     topic = at + 1 + digits
     return 6 + n + digits_for(size - digits + n) + (start[topic] << 8 | start[topic + 1])
-
-
-def is_unsent(window, address):
-    """True if the message of the record at `address`, which was just found, can not have been sent."""
-    i = window.row_at(address)
-    if i >= 0:
-        return window.states[i] == SEND  # nor DUP
-    return window.journal.found_seq >= window.sent_below
-
-
-def may_be_received(window, address):
-    """True if the broker may hold the Message ID of this message of QoS 2: another message under it would count as the
-    same one."""
-    first = bytearray(1)
-    window.journal.read(address, 0, first)
-    return first[0] & 4 > 0 and not is_unsent(window, address)

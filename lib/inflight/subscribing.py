@@ -1,6 +1,7 @@
 # SUBSCRIBE and UNSUBSCRIBE, and their answers. Loaded for each of them, when their filters are encoded.
 
 from binascii import crc32
+from errno import EACCES
 
 import inflight.counters as counters
 
@@ -61,15 +62,17 @@ def check(session, filters, identifier=0):
 
 
 def granted(client, patterns, handlers):
-    """Returns what the broker granted; a refused filter has no handler any more. handlers: among which those are that
-    were added with the request; others of the same filter have come since."""
+    """Returns what the broker granted. A filter that it refused keeps its handler, is told, and asked for again at the
+    next connection. handlers: among which those are that were added with the request; others of the same filter have
+    come since."""
     codes = list(client.session.granted)
     for pattern, code in zip(patterns, codes):
         for h in handlers:
             if h[0] == pattern:
                 h[4] = code < 0x80
-                if not h[4]:
-                    client._handlers = [other for other in client._handlers if other is not h]
+        if code >= 0x80:
+            error = OSError(EACCES, "subscription refused: %s, code %d" % (str(pattern, "utf-8"), code))
+            client._report(client.on_error, error)
     return codes
 
 

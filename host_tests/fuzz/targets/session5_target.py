@@ -1,12 +1,13 @@
 """A session of level 5 with a journal against a broker that sends anything: as session_target. A message may end
-otherwise only if the broker refused it, or one that was too long, and then the application is told.
+otherwise only if the broker refused it, and then the application is told.
 
 data: a byte (window, inbound), then steps: below 0x80 so many bytes from the broker, others as step() tells."""
 
 from dev.reference.kinds import PUBACK, PUBREC
 from dev.reference.oracle import PERHAPS, RELEASED
 from dev.reference.wire import connack
-from inflight.mqtt5 import ABANDONED, REJECTED, UNDELIVERABLE, Session5
+from inflight.mqtt5 import ABANDONED, REJECTED, Session5
+from inflight.refused import MessageSetAside
 from journal_reader import OUT, Image
 from journal_reader import RELEASED as STATE_RELEASED
 from outcome import Reader, demand
@@ -21,7 +22,7 @@ class Simulation5(Simulation):
 
     def start(self):
         super().start()
-        self.counted = [0, 0]
+        self.counted = 0
 
     def connack(self, present):
         return connack(present and not self.session.clean_start, 0, b"\0")
@@ -61,13 +62,28 @@ class Simulation5(Simulation):
     def ended(self, error):
         self.reconcile()
 
+    def sent(self, raw):
+        self.learn()
+        super().sent(raw)
+
+    def check(self):
+        self.learn()
+        super().check()
+
+    def learn(self):
+        """The application is told of messages that are set aside: others overtake them."""
+        for error in self.session.notices:
+            if isinstance(error, MessageSetAside):
+                self.out.set_aside(error.mid)
+        self.session.notices.clear()
+
     def reconcile(self):
-        """Messages that the broker refused, or that are too long for it, are gone, and no others."""
+        """Messages that the broker refused are gone, and no others."""
         count = self.session.count
-        now = [count[REJECTED], count[UNDELIVERABLE]]
+        now = count[REJECTED]
         if now == self.counted:
             return
-        may = sum(now) - sum(self.counted)
+        may = now - self.counted
         self.counted = now
         self.journal.commit()
         there = {r.seq: r for r in Image(self.shape, bytes(self.flash.data)).records if r.kind == OUT}

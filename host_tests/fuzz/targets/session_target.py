@@ -191,7 +191,10 @@ class Simulation:
             body = record and bytes([record.body[0] & 0xF7]) + record.body[1:]  # without DUP, which the journal may set
             demand(body == wire, "message %d of QoS %d is lost", e.mid, e.qos)
             demand(e.phase == RELEASED or record.state != STATE_RELEASED, "%d is released without PUBREC", e.mid)
+        outbound = session.outbound
+        pending = outbound.rows + outbound.queued + len([mid for mid in self.out.aside if mid in self.out.open])
         demand(len(there) == session.pending, "%d in the journal, %d pending", len(there), session.pending)
+        demand(len(there) <= pending, "%d in the journal, %d have a row or wait", len(there), pending)
 
 
 def step(simulation, op, reader):

@@ -1,0 +1,441 @@
+# Messages that are set aside: one message blocks nothing. And messages that the application discards.
+
+from errno import ECONNRESET, ETIMEDOUT
+
+from dev.reference import wire
+from dev.reference.kinds import PINGREQ, PUBLISH
+from harness import eq
+from inflight.flash import RamFlash
+from inflight.given_up import discard_message
+from inflight.pending import messages
+from inflight.refused import Disconnected
+from session_peer import PING, Peer, ack, message, mid_of
+from session_peer5 import Peer5
+
+PONG = b"\xd0\x00"
+MINUTE = 60_000
+MAXIMUM = 0x27
+
+
+def ends(peer, error=None):
+    """The connection ends with this error; None: the broker closes it."""
+    peer.session.connection_lost(None, error or OSError(ECONNRESET, "closed"))
+
+
+class Policy:
+    """A broker that ends the connection at the messages whose payloads begin with `bad`, and takes the others."""
+
+    def __init__(self, peer, error=None, bad=b"bad"):
+        self.peer = peer
+        self.error = error
+        self.bad = bad
+        self.taken = []
+        self.attempts = []  # Message ID and DUP of the bad ones
+        self.connections = 0
+
+    def connect(self):
+        self.connections += 1
+        peer = self.peer
+        peer.session.connect(peer.now, False, 60, None, None, None)
+        peer.sent()
+        found = peer.feed(bytes([0x20, 2, 1 if self.connections > 1 else 0, 0]))
+        peer.session.resume()
+        return self.serve(found + peer.sent())
+
+    def serve(self, found):
+        """Answers these packets, and those that follow. Returns False if the connection ended."""
+        peer = self.peer
+        for raw in found:
+            if raw == PING:
+                found += peer.feed(PONG)
+            elif raw[0] >> 4 == 6:
+                found += peer.feed(ack(0x70, raw[2] << 8 | raw[3]))
+            elif raw[0] >> 4 == 3:
+                mid = mid_of(raw)
+                payload = raw[6 + raw[3] :]
+                if payload.startswith(self.bad):
+                    self.attempts.append((mid, raw[0] & 8))
+                    ends(peer, self.error)
+                    return False
+                self.taken.append((mid, raw[0] & 8))
+                found += peer.feed(ack(0x40 if raw[0] & 2 else 0x50, mid))
+        return True
+
+    def wait(self, ms):
+        self.peer.now += ms
+        return self.serve(self.peer.sent())
+
+
+def told(peer):
+    return [(e.mid, e.seq, e.topic, e.kept) for e in peer.notices]
+
+
+def states(peer):
+    return [(found[0], found[5]) for found in messages(peer.session)]
+
+
+# --- a message that ends each connection ---
+
+
+def test_a_message_that_ends_each_connection():
+    """[MQTT-4.4.0-1] [MQTT-3.3.1-1] [MQTT-2.3.1-3] Three connections on which it is the oldest, five with it alone:
+    then it is set aside, and told; the others arrive, in order. It is tried again at once then, and after a minute,
+    two, four: with its Message ID, and DUP."""
+    for qos in (1, 2):
+        peer = Peer(RamFlash(4, 1024), max_inflight=4)
+        for payload in (b"a", b"bad", b"b", b"c", b"d", b"e", b"f"):
+            peer.publish(payload, qos)
+        broker = Policy(peer)
+        while not broker.connect():
+            assert broker.connections < 15
+        eq(broker.connections, 9 + qos)  # at QoS 2 the PUBREL of the first message comes too late for one
+        eq([mid for mid, _ in broker.taken], [1, 3, 4, 5, 6, 7])
+        eq(broker.attempts, [(2, 0)] + [(2, 8)] * (7 + qos))
+        eq(told(peer), [(2, 1, "t", True)])
+        eq((peer.session.pending, peer.count("set_aside"), peer.count("dropped")), (1, 1, 0))
+        eq(states(peer), [(2, "set aside")])
+        for minutes in (1, 2, 4):
+            peer.publish(b"more", qos)
+            eq(broker.wait(minutes * MINUTE - 1), True)
+            eq(broker.wait(1), False)
+            eq(broker.connect(), True)
+        eq(broker.attempts[8 + qos :], [(2, 8)] * 3)
+        eq((len(peer.notices), peer.count("set_aside"), peer.session.pending), (1, 1, 1))
+        broker.bad = b"nothing"
+        eq(broker.wait(8 * MINUTE), True)
+        eq((broker.taken[-1], peer.session.pending), ((2, 8), 0))
+
+
+def test_several_messages_that_end_each_connection():
+    """While nothing is acknowledged, each of the next ones is found with one connection."""
+    peer = Peer(RamFlash(4, 1024))
+    for payload in (b"bad 1", b"bad 2", b"bad 3", b"a", b"b"):
+        peer.publish(payload)
+    broker = Policy(peer)
+    while not broker.connect():
+        assert broker.connections < 15
+    eq(broker.connections, 12)
+    eq([mid for mid, _ in broker.taken], [4, 5])
+    eq([e.mid for e in peer.notices], [1, 2, 3])
+
+
+def test_a_restart_tries_in_order():
+    """[MQTT-3.3.1-1] [MQTT-4.6.0-1] What was set aside is at its place again, with DUP, and so is all that may have
+    left behind it."""
+    device = RamFlash(4, 1024)
+    peer = Peer(device, max_inflight=2)
+    for payload in (b"bad", b"a", b"b", b"c"):
+        peer.publish(payload, 2)
+    broker = Policy(peer)
+    while not peer.count("set_aside"):
+        broker.connect()
+    peer.session.recover()
+    eq(states(peer), [(1, "in flight")])
+    peer = Peer(device, max_inflight=2)
+    eq([(mid_of(p), p[0] & 8) for p in peer.up(1)], [(1, 8)])
+
+
+def test_messages_that_left_beside_one_that_was_set_aside():
+    """[MQTT-3.3.1-1] [MQTT-2.3.1-2] The window is behind what is set aside: after a power cut those in it have DUP, and
+    those behind it not."""
+    device = RamFlash(4, 1024)
+    peer = Peer(device, max_inflight=2)
+    for k in range(6):
+        peer.publish(b"bad" if k < 2 else b"good", 2)
+    broker = Policy(peer)
+    while peer.count("set_aside") < 2:
+        broker.connect()
+    peer = Peer(device, max_inflight=6)
+    left = [mid for mid, _ in broker.attempts + broker.taken]
+    for p in peer.up(1):
+        if mid_of(p) in left:
+            eq(p[0] & 8, 8)
+
+
+def test_a_network_that_breaks_sets_nothing_aside():
+    """The connections end before the broker has answered a PINGREQ."""
+    peer = Peer()
+    peer.publish(b"a")
+    peer.publish(b"b")
+    for _ in range(20):  # until the link breaks nothing comes but CONNACK
+        peer.up(1)
+        ends(peer)
+    eq((peer.notices, states(peer)), ([], [(1, "in flight"), (2, "in flight")]))
+    eq([p[0] for p in peer.up(1)], [0xC0])
+    eq([mid_of(p) for p in peer.feed(PONG)], [1])
+    eq([mid_of(p) for p in peer.feed(ack(0x40, 1))], [2])
+    ends(peer)  # the one that was acknowledged shows that this was no rule
+    for _ in range(2):
+        eq([mid_of(p) for p in peer.up(1)], [2])
+        ends(peer)
+    eq(peer.notices, [])
+    peer.up(1)
+    peer.feed(PONG)
+    peer.feed(ack(0x40, 2))
+    eq(peer.session.pending, 0)
+
+
+def test_time_outs():
+    """So is a message that no network carries, for its size."""
+    peer = Peer()
+    peer.publish(b"bad")
+    peer.publish(b"a")
+    broker = Policy(peer, OSError(ETIMEDOUT, "no answer"))
+    while not broker.connect():
+        assert broker.connections < 15
+    eq((broker.connections, [e.mid for e in peer.notices]), (10, [1]))
+
+
+def test_connections_that_end_for_another_reason():
+    """The application ends them, or the broker, for a reason that is about no message."""
+    peer = Peer()
+    peer.publish(b"a")
+    for _ in range(6):
+        eq([mid_of(p) for p in peer.up(1)], [1])
+        peer.session.reset()  # disconnect()
+    for code in (0x89, 0x8B, 0x8D, 0x8E, 0x98, 0x9C, 0x9D, 0x9F, 0xA0):
+        eq([mid_of(p) for p in peer.up(1)], [1])
+        ends(peer, Disconnected(code))
+    for _ in range(6):
+        eq([mid_of(p) for p in peer.up(1)], [1])
+        ends(peer, MemoryError())
+
+
+def test_a_message_that_is_not_acknowledged_holds_up_nothing():
+    """Sent alone after three connections, and the broker answers all but this one."""
+    peer = Peer()
+    peer.publish(b"a")
+    peer.publish(b"b")
+    for _ in range(3):
+        peer.up(1)
+        ends(peer)
+    peer.up(1)
+    eq([mid_of(p) for p in peer.feed(PONG)], [1])
+    peer.now += 19_999
+    eq(peer.sent(), [])
+    peer.now += 1
+    eq([mid_of(p) for p in peer.sent()], [2])
+
+
+def test_reason_codes_of_level_5():
+    """[MQTT5-4.13.2-1] As at level 4; the reason is told."""
+    for code in (0x80, 0x82, 0x83, 0x87, 0x90, 0x99, 0x9A, 0x9B):
+        peer = Peer5()
+        peer.publish(b"bad")
+        peer.publish(b"good")
+        for k in range(8):
+            found = peer.up(min(k, 1))
+            if k >= 3:
+                eq([p.kind for p in found], [PINGREQ])
+                found = peer.feed(wire.pingresp())
+            eq([p.mid for p in found], [1] if k >= 3 else [1, 2])
+            ends(peer, Disconnected(code))
+        peer.up(1)
+        found = peer.feed(wire.pingresp())
+        eq([p.mid for p in found if p.kind == PUBLISH], [2])
+        eq([(e.code, e.mid, e.seq, e.topic, e.kept) for e in peer.notices], [(code, 1, 0, "t", True)])
+
+
+def test_a_broker_that_forgets_the_session():
+    """[MQTT5-3.2.2-5] The message is a new one on each connection, and found all the same."""
+    peer = Peer5()
+    peer.publish(b"bad")
+    for _ in range(9):
+        if [p.kind for p in peer.up()] == [PINGREQ]:
+            peer.feed(wire.pingresp())
+        ends(peer)
+    eq([e.mid for e in peer.notices], [1])
+
+
+def test_a_pubrel_that_ends_each_connection():
+    """[MQTT-4.3.3-1] [MQTT-2.3.1-2] It is set aside, too, and its Message ID stays in use; the PUBLISH never comes
+    again."""
+    peer = Peer()
+    peer.publish(b"x", 2)
+    peer.up()
+    eq(peer.feed(ack(0x50, 1)), [ack(0x62, 1)])
+    peer.publish(b"y", 1)
+    for _ in range(2):
+        ends(peer)
+        eq(peer.up(1)[0], ack(0x62, 1))
+    for _ in range(5):
+        ends(peer)
+        peer.up(1)
+        eq(peer.feed(PONG), [ack(0x62, 1)])
+    ends(peer)
+    peer.up(1)
+    eq([mid_of(p) for p in peer.feed(PONG)], [2])
+    eq(peer.feed(ack(0x40, 2)), [ack(0x62, 1)])
+    ends(peer)
+    eq(peer.up(1), [])
+    peer.session.outbound.last_mid = 65535
+    eq(peer.publish(b"z"), 2)
+    peer.sent()
+    peer.feed(ack(0x40, 2))
+    peer.now += MINUTE
+    eq(peer.sent(), [ack(0x62, 1)])
+    peer.feed(ack(0x70, 1))
+    eq((peer.session.pending, peer.count("dropped")), (0, 0))
+
+
+# --- its end ---
+
+
+def set_aside(peer, n=1, qos=1):
+    """Messages 1 to n are set aside. Returns the broker, with a connection."""
+    for _ in range(n):
+        peer.publish(b"bad", qos)
+    broker = Policy(peer)
+    while not broker.connect():
+        pass
+    eq(peer.count("set_aside"), n)
+    peer.notices.clear()
+    return broker
+
+
+def test_a_full_journal_drops_what_was_set_aside_first():
+    """when_full="oldest": counted, and told; of QoS 2 the broker may hold the Message ID, so that one stays."""
+    for qos in (1, 2):
+        peer = Peer(RamFlash(4, 512), when_full="oldest")
+        set_aside(peer, 1, qos)
+        ends(peer)
+        n = 1
+        while not peer.count("dropped"):
+            n += 1
+            eq(peer.publish(b"good"), n)
+        eq(told(peer), [(1, 0, "t", False)] if qos == 1 else [])
+        eq(states(peer)[0], (2, "in flight") if qos == 1 else (1, "set aside"))
+        eq(len(states(peer)), n - 1)
+        for _ in range(300):
+            assert peer.publish(b"good")
+        eq((states(peer)[0][0] == 1, len(peer.notices)), (qos == 2, 2 - qos))
+
+
+def test_a_clean_session_ends_what_left():
+    """[MQTT-3.1.2-6] What never left stays."""
+    device = RamFlash(4, 1024)
+    peer = Peer5(device)
+    peer.publish(bytes(200))
+    peer.up(0, False, (MAXIMUM, 100))
+    ends(peer)
+    peer.publish(b"x")
+    eq([p.mid for p in peer.up(1)], [2])
+    peer.feed(wire.puback(2))
+    peer.sent()
+    ends(peer)
+    eq(states(peer), [(1, "in flight")])
+    peer = Peer(RamFlash(4, 1024))
+    set_aside(peer, 2, 2)
+    ends(peer)
+    peer.up(0, True)
+    eq((peer.session.pending, peer.count("dropped")), (0, 2))
+
+
+def test_discard():
+    """[MQTT-2.3.1-2] [MQTT-4.3.3-1] In each state, durably; what is behind it goes on. What the broker may hold ends
+    with a PUBREL, once a PUBREC has come if it may come."""
+    for restart in (False, True):
+        for qos in (1, 2):
+            device = RamFlash(4, 1024)
+            peer = Peer(device, max_inflight=2)
+            eq((discard_message(peer.session, 1), discard_message(peer.session, 0)), (False, False))
+            for k in range(4):
+                peer.publish(b"%d" % k, qos)
+            eq(discard_message(peer.session, 1), True)  # never sent
+            eq((peer.session.pending, discard_message(peer.session, 1)), (3, False))
+            eq([mid_of(p) for p in peer.up()], [2, 3])
+            eq(discard_message(peer.session, 2), True)  # in flight
+            eq(discard_message(peer.session, 4), True)  # waits
+            found = peer.sent()
+            eq(found, [])
+            if restart:
+                peer = Peer(device, max_inflight=2)
+                found = peer.up(1)
+                eq(found, ([] if qos == 1 else [ack(0x62, 2)]) + [message(b"t", b"2", qos, 3, 1)])
+            else:
+                found = peer.feed(ack(0x40 if qos == 1 else 0x50, 2))
+                eq(found, [] if qos == 1 else [ack(0x62, 2)])
+                eq(peer.feed(ack(0x70, 2)) if qos == 2 else [], [])
+                eq((peer.count("completed"), peer.session.completed, peer.count("dropped")), (0, 0, 3))
+            eq([found[0] for found in messages(peer.session)], [3] if qos == 1 or not restart else [2, 3])
+
+
+def test_discard_past_pubrec():
+    """[MQTT-4.3.3-1] Its PUBREL goes, and its end is not told as completed."""
+    peer = Peer()
+    peer.up()
+    peer.publish(b"x", 2)
+    peer.sent()
+    peer.feed(ack(0x50, 1))
+    eq((discard_message(peer.session, 1), discard_message(peer.session, 1)), (True, False))
+    ends(peer)
+    eq(peer.up(1), [ack(0x62, 1)])
+    peer.feed(ack(0x70, 1))
+    eq((peer.session.pending, peer.count("completed"), peer.count("dropped")), (0, 0, 1))
+
+
+def test_discard_what_was_set_aside():
+    for qos in (1, 2):
+        peer = Peer(RamFlash(4, 1024))
+        set_aside(peer, 2, qos)
+        eq(discard_message(peer.session, 2), True)
+        eq(peer.sent(), [] if qos == 1 else [ack(0x62, 2)])
+        peer.feed(ack(0x70, 2)) if qos == 2 else None
+        eq((states(peer), peer.count("dropped"), peer.count("completed")), ([(1, "set aside")], 1, 0))
+
+
+def test_discard_and_the_quota():
+    """[MQTT5-3.3.4-7] A message that was given up counts until its PUBACK."""
+    peer = Peer5()
+    for _ in range(3):
+        peer.publish(b"x")
+    eq([p.mid for p in peer.up(0, False, (0x21, 1))], [1])
+    discard_message(peer.session, 1)
+    eq(peer.sent(), [])
+    eq([p.mid for p in peer.feed(wire.puback(1))], [2])
+    eq([p.mid for p in peer.feed(wire.puback(2))], [3])
+
+
+def test_discard_not_while_it_is_written():
+    peer = Peer(RamFlash(4, 4096), 128)
+    peer.publish(bytes(600))
+    peer.session.connect(0, False, 60, None, None, None)
+    peer.sent()
+    peer.feed(bytes([0x20, 2, 0, 0]))
+    peer.session.resume()
+    assert peer.session.data_to_send(0)
+    eq((discard_message(peer.session, 1), peer.session.pending), (None, 1))
+    peer.written()
+    eq((discard_message(peer.session, 1), peer.session.pending), (True, 0))
+
+
+def test_pending_messages():
+    peer = Peer(RamFlash(4, 1024), max_inflight=1)
+    peer.publish(b"x", 1, b"a")
+    peer.publish(b"yy", 2, b"b/c")
+    eq(list(messages(peer.session)), [(1, 0, "a", 8, 1, "in flight"), (2, 1, "b/c", 11, 2, "waiting")])
+    peer = Peer5(RamFlash(4, 1024))
+    peer.publish(b"x", 1, b"a")
+    eq(list(messages(peer.session)), [(1, 0, "a", 9, 1, "in flight")])
+
+
+# --- quotas ---
+
+
+def test_a_quota_and_a_restart():
+    """[MQTT5-4.4.0-2] [MQTT5-3.3.1-1] [MQTT5-4.3.2-2] What the broker refused for now goes out as a new message,
+    without DUP, also on the next connection. After a restart nobody knows that: it may be sent again, with DUP."""
+    for qos, code, offline in ((q, c, o) for q in (1, 2) for c in (0x93, 0x97) for o in (False, True)):
+        device = RamFlash(4, 1024)
+        peer = Peer5(device)
+        if offline:
+            peer.publish(b"x", qos)
+        peer.up()
+        if not offline:
+            peer.publish(b"x", qos)
+            peer.sent()
+        peer.feed(wire.puback(1, code) if qos == 1 else wire.pubrec(1, code))
+        ends(peer)
+        eq([(p.mid, p.dup) for p in Peer5(device).up(1)], [(1, True)])
+        eq([(p.mid, p.dup) for p in peer.up(1)], [(1, False)])
+        eq([(p.mid, p.dup) for p in Peer5(device).up(1)], [(1, True)])

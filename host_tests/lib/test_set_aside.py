@@ -1,0 +1,136 @@
+"""One message blocks nothing: a broker that ends the connection at a message, and calls that look at pending messages
+and give them up, with both clients. Pauses after a refused connection."""
+
+import asyncio
+
+import pytest
+
+from dev.reference.kinds import PINGREQ, PUBLISH, PUBREL
+from dev.reference.wire import connack, pingresp, pubcomp
+from host_tests.broker import Gone
+from inflight import AsyncClient, ConnectRefused, Journal, RamFlash
+from inflight.refused import MessageSetAside
+
+
+def policy(connections, bad=b"bad"):
+    """The script of a broker that ends connections at the payload `bad`, and takes other messages."""
+
+    def script(b):
+        while True:
+            b.welcome(1 if connections else 0)
+            connections.append(0)
+            try:
+                while True:
+                    p = b.receive()
+                    if p.kind == PINGREQ:
+                        b.send(pingresp())
+                    elif p.kind == PUBLISH and p.payload == bad:
+                        b.cut()
+                        break
+                    elif p.kind == PUBLISH:
+                        b.acknowledge(p)
+                    else:
+                        return
+            except Gone:
+                pass
+
+    return script
+
+
+def told(errors):
+    return [(e.mid, e.seq, e.topic, e.kept) for e in errors if isinstance(e, MessageSetAside)]
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+def test_a_message_that_ends_each_connection(broker, make, level):
+    """[MQTT-4.4.0-1] It is set aside and told; drain() returns when nothing else is pending."""
+    client = make(broker.port, protocol_level=level)
+    connections = []
+    with broker.play(policy(connections)):
+        bad = client.publish("t/bad", b"bad", 1)
+        for k in range(5):
+            client.publish("t", b"%d" % k, 1)
+        assert not client.drain(60_000)
+        assert [(found[0], found[5]) for found in client.pending_messages()] == [(bad, "set aside")]
+        assert client.pending == 1 and client.is_pending(bad)
+        assert told(client.errors) == [(bad, 0, "t/bad", True)]
+        assert len(connections) == 10
+        assert client.discard(bad) and not client.discard(bad)
+        assert client.pending == 0 and client.drain(0)
+        counted = client.counters()
+        assert (counted["completed"], counted["dropped"], counted["set_aside"]) == (5, 1, 1)
+        client.disconnect()
+
+
+def test_a_message_that_ends_each_connection_asyncio(broker):
+    errors = []
+    connections = []
+
+    async def main():
+        journal = Journal(RamFlash())
+        options = {"port": broker.port, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append}
+        async with AsyncClient("127.0.0.1", "dev", journal, **options) as client:
+            bad = await client.publish("t/bad", b"bad", 1)
+            for k in range(5):
+                await client.publish("t", b"%d" % k, 1)
+            assert not await client.drain(60_000)
+            assert [(found[0], found[5]) for found in client.pending_messages()] == [(bad, "set aside")]
+            assert await client.discard(bad) and not await client.discard(bad)
+            assert client.pending == 0 and await client.drain(0)
+
+    with broker.play(policy(connections)):
+        asyncio.run(main())
+    assert told(errors) == [(1, 0, "t/bad", True)]
+
+
+def test_discard_in_flight(broker, make, pump):
+    """[MQTT-4.3.3-1] A PUBREL ends the handshake of QoS 2; the end is told to nobody."""
+    client = make(broker.port)
+    completed = []
+    client.on_complete = completed.append
+
+    def script(b):
+        b.welcome()
+        p = b.expect(PUBLISH, qos=2)
+        b.answer_ping(b"\x50\x02" + p.mid.to_bytes(2, "big"))
+        b.expect(PUBREL, mid=p.mid)
+        b.send(pubcomp(p.mid))
+        b.take(payload=b"next")
+
+    with broker.play(script):
+        client.connect()
+        mid = client.publish("t", b"x", 2)
+        assert client.discard(mid)
+        client.ping()
+        pump(client, lambda: not client.pending)
+        after = client.publish("t", b"next", 1)
+        assert client.drain(60_000)
+    assert completed == [after]
+
+
+@pytest.mark.parametrize("code", [0x89, 0x8A, 0x97, 5])
+def test_a_pause_after_connect_was_refused(virtual, make, code):
+    """The application calls run_for() after connect() has raised: it waits, as after an attempt of its own. connect()
+    does not."""
+    options = {"protocol_level": 4 if code == 5 else 5, "backoff_ms": (10_000, 600_000)}
+    called, pauses = [], []
+
+    def script(b):
+        for _ in range(24):
+            p = b.called()
+            called.append(virtual.clock.now)
+            b.send(connack(0, code, None if p.level == 4 else b"\0"))
+            b.expect_close()
+
+    with virtual.play(script):
+        for _ in range(8):
+            client = make(virtual.port, **options)
+            for _ in range(2):
+                with pytest.raises(ConnectRefused):
+                    client.connect()
+            assert called[-1] - called[-2] < 1
+            n = len(called)
+            while len(called) == n:
+                client.run_for(100)
+            pauses.append(called[-1] - called[-2])
+    assert max(pauses) > 1, pauses

@@ -1,0 +1,46 @@
+# What the journal knows of the messages that the broker has not completed. Loaded when somebody asks.
+
+import inflight.packet as packet
+
+from .compat import const
+from .journal import OUT
+
+_START = const(7)  # bytes of a record up to the length of the topic, at most
+
+
+def message_at(session, address):
+    """Returns (Message ID, sequence number, topic, size of the packet in bytes, QoS) of the record at `address`, which
+    was just found."""
+    journal = session.journal
+    mid = journal.found_mid
+    seq = journal.found_seq
+    start = bytearray(_START)
+    at = journal.read(address, 0, start)
+    size = packet.length(start, at)
+    qos = start[at] >> 1 & 3
+    topic = at + 1
+    while start[topic] & 0x80:
+        topic += 1
+    topic += 1
+    name = bytearray(start[topic] << 8 | start[topic + 1])
+    journal.read(address, topic + 2 - at, name)
+    if session.decoder.protocol_level == 5:
+        from .stored5 import packet_size
+
+        size = packet_size(journal, address)
+    return mid, seq, str(name, "utf-8"), size, qos
+
+
+def messages(session):
+    """See Base.pending_messages()."""
+    journal = session.journal
+    outbound = session.outbound
+    address = journal.find(OUT, 0) if journal else -1
+    while address >= 0:
+        found = message_at(session, address)
+        if outbound.row_at(address) >= 0:
+            state = "in flight"
+        else:
+            state = "waiting" if found[1] >= outbound.seq else "set aside"
+        yield found + (state,)
+        address = journal.find(OUT, found[1] + 1)

@@ -1,0 +1,240 @@
+# Messages that are set aside, so that one message blocks nothing. Loaded with the first one.
+#
+#   why                                                   who finds it
+#   it is too long for this connection [MQTT5-3.2.2-15]   handshake5, and oldest() below for those behind the window
+#   it was too long: DISCONNECT with 0x95                 disconnect() of leaving5
+#   it ends each connection                               suspects
+#
+# Such a message stays in the journal, keeps its Message ID, and loses its place in the order: it is a live record
+# without a row, whose number is below that of the messages behind the window. After a restart it is back at its place.
+# In this life it is tried again when all other messages are completed:
+#
+#   it never left         as soon as a connection takes its size
+#   it may have left      when a pause has passed, which doubles each time that it fails
+#
+# Then it has a row with the mark TRIAL, and if the connection ends before it is acknowledged, it is set aside again.
+
+import inflight.counters as counters
+
+from .compat import const, passed
+from .errors5 import TOO_LONG
+from .journal import DONE, OUT
+from .marks import ANY, ASK, GIVEN_UP, SUSPECT, TRIAL
+from .outbound import DUP, REL, SEND, STATE, Outbound
+from .pending import message_at
+from .refused import MessageSetAside
+
+_PAUSE_MS = const(60_000)  # the first one, and the longest
+_LONGEST_PAUSE_MS = const(86_400_000)
+_ALONE_MS = const(20_000)  # a message that is sent alone, and not acknowledged, holds up the others for so long
+_NOTICES = const(8)  # that the application has not been told yet, at most
+_SENT = const(32)  # Message IDs, at most
+
+
+class SetAside:
+    """What an Outbound knows of the messages that were set aside, beside their records."""
+
+    def __init__(self):
+        self.sent = []  # Message IDs of those that may have left in this life
+        self.all_sent = False  # there were more
+        self.left = 0  # so many are to be looked at
+        self.again = False  # also those that may have left may be tried
+        self._seq = 0  # the next one to be looked at has this number, or a higher one
+        self.kept_below = 0  # a full journal drops none with lower numbers
+        self.pause = 0  # ms from `since` on until all are looked at; 0: none has ended a connection
+        self.since = 0
+
+    def may_have_left(self, window, seq, mid):
+        """True if the message that was set aside with this number and Message ID may have left."""
+        return seq < window.sent_below or self.all_sent or mid in self.sent
+
+    def forget(self, mid):
+        """The message with this Message ID is not set aside any more."""
+        if mid in self.sent:
+            self.sent.remove(mid)
+
+    def session_lost(self):
+        """The broker knows none of them."""
+        self.sent = []
+        self.all_sent = False
+
+    def begin(self, window):
+        """A connection begins."""
+        self.left = window.journal.live
+        self.again = not self.pause
+
+    def failed(self, now):
+        """A message ended the connection. Nothing that may have left is tried for a while."""
+        self.pause = min(2 * self.pause, _LONGEST_PAUSE_MS) or _PAUSE_MS
+        self.since = now
+
+    def droppable(self, window, seq, told):
+        """Returns the address of the first message of this number, or a higher one, that a full journal may drop, -1:
+        there is none, or the application is to be told of others first, of which `told` are not noted yet."""
+        journal = window.journal
+        if len(journal.owner.notices) + told >= _NOTICES:
+            return -1
+        from .given_up import may_be_received
+
+        seq = first = max(seq, self.kept_below)
+        while seq < window.seq:
+            address = journal.find(OUT, seq)
+            if address < 0 or journal.found_seq >= window.seq:
+                break
+            if window.row_at(address) < 0 and not (journal.found_state or may_be_received(window, address)):
+                return address
+            seq = journal.found_seq + 1
+            if first == self.kept_below:
+                self.kept_below = first = seq
+        return -1
+
+    def drop(self, window, address):
+        """The full journal drops this message, which was just found."""
+        from .given_up import give_up
+
+        tell(window.journal.owner, address, 0, False)
+        give_up(window, address)
+
+    def discard(self, window):
+        """A session ends: gives up those that may have left. Returns how many."""
+        journal = window.journal
+        n = 0
+        at = journal.scan(OUT, -1)
+        while at >= 0:
+            seq = journal.found_seq
+            if seq < window.seq and window.row_at(at) < 0:
+                if journal.found_state or self.may_have_left(window, seq, journal.found_mid):
+                    journal.mark(at, DONE)
+                    n += 1
+            at = journal.scan(OUT, at)
+        self.session_lost()
+        return n
+
+    def remove(self, window, i):
+        """Row i is over, and its message is set aside."""
+        mid = window.mids[i]
+        if window.states[i] & (STATE | DUP) != SEND and mid not in self.sent:
+            if len(self.sent) < _SENT:
+                self.sent.append(mid)
+            else:
+                self.all_sent = True
+        window.remove(i)
+        self.kept_below = 0
+
+    def oldest(self, window):
+        """Outbound5.oldest(), while messages behind the window are too long for this connection: they are set aside."""
+        session = window.journal.owner
+        while True:
+            address = Outbound.oldest(window)
+            if address < 0 or not window.too_long or not is_too_long(session, address):
+                return address
+            if len(session.notices) >= _NOTICES:
+                return -1  # until the application was told of these
+            window.too_long -= 1
+            window.queued -= 1
+            window.seq = window.journal.found_seq + 1
+            tell(session, address, TOO_LONG)
+
+    def look(self, session):
+        """Before messages are sent: which may go."""
+        window = session.outbound
+        if window.reach != ANY:
+            self._send_alone(session, window)
+        if not window.rows:
+            if window.queued:
+                window.refill()  # the application has been told, see oldest()
+            elif window.journal.live:
+                self._try_next(session, window)
+
+    def _send_alone(self, session, window):
+        # Each message that left on connections which ended too early is sent alone, behind a PINGREQ that was answered.
+        if not (window.rows and (window.states[0] & DUP or window.mids[0] == window.stuck >> 3)):
+            self._end_isolation(window)
+            return
+        if window.reach == ASK:
+            window.reach = 0
+            session.keep_alive.requested = True
+            return
+        if window.reach:
+            if not window.states[0] & SUSPECT:  # the one before was acknowledged
+                window.strikes = 0
+                session.progress_at = session.now
+            elif passed(session.now, session.progress_at, _ALONE_MS):
+                self._end_isolation(window)
+                return
+        elif session.keep_alive.pinging or session.request is not None:
+            return
+        else:
+            session.progress_at = session.now
+        window.reach = 1
+        window.states[0] |= SUSPECT
+        window.waiting = True
+
+    def _end_isolation(self, window):
+        window.reach = ANY
+        window.strikes = 0
+        window.waiting = True
+
+    def _try_next(self, session, window):
+        # All else is completed: each live record is one that was set aside.
+        journal = window.journal
+        if not self.left and self.pause and passed(session.now, self.since, self.pause):
+            self.since = session.now
+            self.left = journal.live
+            self.again = True
+            clock = getattr(session.out, "clock", None)
+            if clock:
+                from .expiry5 import drop_expired
+
+                drop_expired(session, clock)
+        self.left = min(self.left, journal.live)
+        while self.left:
+            address = journal.find(OUT, self._seq)
+            if address < 0:
+                self._seq = 0
+                address = journal.find(OUT, 0)
+            self.left -= 1
+            self._seq = journal.found_seq + 1
+            mid = journal.found_mid
+            released = journal.found_state
+            left = released or self.may_have_left(window, journal.found_seq, mid)
+            if left and not self.again or not released and is_too_long(session, address):
+                continue
+            self.forget(mid)
+            window._add(mid, address, (REL if released else SEND) | TRIAL | (DUP if left else 0))
+            window.waiting = True
+            return
+
+
+def of(window):
+    """Returns the SetAside of an Outbound."""
+    window.aside = window.aside or SetAside()
+    return window.aside
+
+
+def is_too_long(session, address):
+    """True if this connection does not take the message of the record at `address`, which was just found."""
+    most = getattr(session.out, "maximum", 0)
+    if not most or most >= session.journal.largest + 2:
+        return False
+    from .stored5 import packet_size
+
+    return packet_size(session.journal, address) > most
+
+
+def set_aside(session, i, code):
+    """The message of row i is set aside, for a reason with this code of MQTT 5; 0: the connection ended."""
+    window = session.outbound
+    address = window.addresses[i]
+    first = not window.states[i] & (TRIAL | GIVEN_UP)  # else it was told
+    of(window).remove(window, i)
+    if first:
+        session.journal.check(address)
+        tell(session, address, code)
+
+
+def tell(session, address, code, kept=True):
+    """The application is told of the message of the record at `address`, which was just found."""
+    if kept:
+        session.count[counters.SET_ASIDE] += 1
+    session.notices += (MessageSetAside(code, kept, *message_at(session, address)),)

@@ -1,0 +1,55 @@
+# Which message ends the connections? Loaded when one has ended before a message that was sent was acknowledged.
+#
+#   connections in a row that ended before the oldest message made progress
+#   3         the next connection: when a PINGREQ was answered, so that neither the network nor a subscription is the
+#             reason, the oldest message is sent alone. Each that is acknowledged is followed by the next one that had
+#             left before; with the first one that had not, all go again
+#   8         five of them with that message alone: it is set aside
+#
+# Until another message is acknowledged, the next one is suspected at once. A network that breaks often may set aside a
+# message that is innocent: that costs the message its place in the order.
+
+from .compat import const
+from .marks import ANY, ASK, SUSPECT, TRIAL
+from .outbound import REL, SEND, STATE
+
+_ALONE = const(3)
+_SURE = const(8)
+# Reason codes of DISCONNECT that are about no message.
+_OTHERS = b"\x89\x8b\x8d\x8e\x98\x9c\x9d\x9f\xa0"
+
+
+def judge(session, now):
+    """A connection begins; the rows are as the one before has left them."""
+    window = session.outbound
+    window.reach = ANY
+    state = window.states[0] if window.rows else SEND
+    unanswered = state & STATE != SEND and state & STATE != REL
+    suspicious = unanswered and _is_about_messages(session.ended_by)
+    if suspicious:
+        oldest = window.mids[0] << 3 | state & STATE
+        if 0 < window.strikes < _ALONE and window.stuck != oldest:
+            window.strikes = 0
+        window.stuck = oldest
+        window.strikes += 1
+    if state & TRIAL or (state & SUSPECT and suspicious and window.strikes >= _SURE):
+        from .set_aside import set_aside
+
+        set_aside(session, 0, getattr(session.ended_by, "code", 0))
+        if suspicious and state & TRIAL:
+            window.aside.failed(now)
+        window.refill()
+    elif state & SUSPECT:
+        window.states[0] &= ~SUSPECT
+    if window.aside:
+        window.aside.begin(window)
+    if window.strikes >= _ALONE and window.rows:
+        from .set_aside import of
+
+        of(window)
+        window.reach = ASK
+
+
+def _is_about_messages(error):
+    # True if a message may be the reason.
+    return error and not (isinstance(error, MemoryError) or getattr(error, "code", 0) in _OTHERS)
