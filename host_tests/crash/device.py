@@ -98,9 +98,8 @@ class Device(Client):
 
     def _note_aside(self):
         # What is set aside is overtaken by what is written next.
-        notices = self.session.notices
-        while notices:
-            error = notices.pop(0)
+        notices, self.session.notices = self.session.notices, ()
+        for error in notices:
             self._note(error)
             if isinstance(error, MessageSetAside):
                 self.peer.out.set_aside(error.mid)

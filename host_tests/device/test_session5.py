@@ -802,7 +802,7 @@ def test_more_messages_that_are_too_long():
     while peer.notices or found:
         assert len(peer.notices) < 20
         told += [e.mid for e in peer.notices]
-        peer.notices.clear()
+        peer.session.notices = ()
         all_sent(peer, found)
         found = peer.sent()
     eq(told, [k + 1 for k in range(100) if k % 10])

@@ -160,7 +160,7 @@ def test_a_network_that_breaks_sets_nothing_aside():
     for _ in range(20):  # until the link breaks nothing comes but CONNACK
         peer.up(1)
         ends(peer)
-    eq((peer.notices, states(peer)), ([], [(1, "in flight"), (2, "in flight")]))
+    eq((peer.notices, states(peer)), ((), [(1, "in flight"), (2, "in flight")]))
     eq([p[0] for p in peer.up(1)], [0xC0])
     eq([mid_of(p) for p in peer.feed(PONG)], [1])
     eq([mid_of(p) for p in peer.feed(ack(0x40, 1))], [2])
@@ -168,7 +168,7 @@ def test_a_network_that_breaks_sets_nothing_aside():
     for _ in range(2):
         eq([mid_of(p) for p in peer.up(1)], [2])
         ends(peer)
-    eq(peer.notices, [])
+    eq(peer.notices, ())
     peer.up(1)
     peer.feed(PONG)
     peer.feed(ack(0x40, 2))
@@ -289,7 +289,7 @@ def set_aside(peer, n=1, qos=1):
     while not broker.connect():
         pass
     eq(peer.count("set_aside"), n)
-    peer.notices.clear()
+    peer.session.notices = ()
     return broker
 
 

@@ -28,7 +28,9 @@ def read(j, reader):
     if j._write or reader.last < 0:
         return True
     reader.aim(reader.last // j._size)
-    return make_firm(reader, reader.last)
+    whole = make_firm(reader, reader.last) or reader.torn_last
+    reader.torn_last = not whole
+    return whole
 
 
 def _read_sector(j, reader, sector):

@@ -16,6 +16,6 @@ def explained(error, decoder):
     """Returns a ProtocolError that tells more than `error`: which protocol the first bytes in the decoder belong to."""
     first = bytes(decoder.buf[: min(decoder.end, 16)])
     for beginning, text in _KNOWN:
-        if first.startswith(beginning):
+        if first.startswith(beginning[: max(2, len(first))]):  # not all of it may be there
             return ProtocolError(text)
     return ProtocolError("%s; the port of an MQTT broker? The first bytes are %r" % (error, first))

@@ -30,6 +30,7 @@ class SectorReader:
         self.given = 0  # numbers below it were given to records that were whole
         self.passed = 0  # numbers that may have been given in those
         self.unknown = False  # nobody can tell which numbers were given
+        self.torn_last = False  # the last record was whole at the first read only, so all is read once more
         self.head_erased = False  # since it contained copies, not all of them
         self.worn = -1  # the last sector in which a page did not take all that was programmed
         self.begin()

@@ -75,7 +75,7 @@ class Simulation5(Simulation):
         for error in self.session.notices:
             if isinstance(error, MessageSetAside):
                 self.out.set_aside(error.mid)
-        self.session.notices.clear()
+        self.session.notices = ()
 
     def reconcile(self):
         """Messages that the broker refused are gone, and no others."""
