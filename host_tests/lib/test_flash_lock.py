@@ -74,8 +74,8 @@ def test_another_process_makes_the_file_first(tmp_path, monkeypatch):
             first[0].program(0, b"mine", 0, 4)
         return real(*args)
 
-    real = posix._make
-    monkeypatch.setattr(posix, "_make", make)
+    real = posix._create
+    monkeypatch.setattr(posix, "_create", make)
     assert is_refused(path)
     assert path.read_bytes()[:4] == b"mine"
     assert [file.name for file in tmp_path.iterdir()] == ["journal.bin"]

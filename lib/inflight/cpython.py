@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import functools
+import os
 import select
 import socket
 import ssl
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from array import array
 
 _SHARED = ("connect", "disconnect", "drain", "ping", "subscribe", "unsubscribe")  # calls of both clients
@@ -276,3 +278,26 @@ def keep_to_one_loop(client_class):
     client_class._loop = None
     for name in _SHARED + ("publish",):
         setattr(client_class, name, checked(getattr(client_class, name)))
+
+
+def leave_in_children(file):
+    """A process that is forked has no part in a File of synced_file."""
+    reference = weakref.ref(file)
+
+    def leave():
+        file = reference()
+        if file:
+            file.leave()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=leave)
+
+
+def sync_folder(folder):
+    """Makes the names in a folder durable."""
+    if os.name == "posix":
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -9,10 +9,8 @@ from errno import EAGAIN
 
 from .arguments import text
 from .compat import const
-from .synced_file import File
-from .whole_write import write
+from .synced_file import File, write
 
-_MICRO = sys.implementation.name == "micropython"
 _LOCK_EX_NB = const(6)  # LOCK_EX | LOCK_NB
 _CHUNK = const(64)
 
@@ -24,7 +22,7 @@ def open_flash(flash, path):
     size = flash._blocks * flash._size
     raw = None
     while not raw:
-        raw = _open_locked(path) or _make(path, size)
+        raw = _open_locked(path) or _create(path, size)
     try:
         found = raw.seek(0, 2)
         if found != size:
@@ -34,8 +32,10 @@ def open_flash(flash, path):
     except BaseException:
         raw.close()
         raise
-    if hasattr(os, "register_at_fork"):
-        _leave_in_children(file)
+    if sys.implementation.name != "micropython":
+        from .cpython import leave_in_children
+
+        leave_in_children(file)
     return file
 
 
@@ -58,7 +58,7 @@ def _open_locked(path):
     return _open_locked(path)  # it was replaced just now
 
 
-def _make(path, size):
+def _create(path, size):
     # Makes the file under another name first: a file cut short by the power must not stand in the way. Returns it,
     # locked, or None: another process was quicker.
     new = path + ".new"
@@ -85,7 +85,10 @@ def _make(path, size):
 
 
 def _open(path, mode):
-    return open(path, mode) if _MICRO else open(path, mode, 0)
+    if sys.implementation.name == "micropython":
+        return open(path, mode)
+    else:
+        return open(path, mode, 0)
 
 
 def _stat(path):
@@ -130,37 +133,25 @@ def _lock(raw, path):
         if e.errno != EAGAIN:
             raise
         raise OSError(EAGAIN, "%s is in use: stop the other program, or give this one a file of its own" % path)
-    locked = os.stat("/dev/fd/%d" % fd) if _MICRO else os.fstat(fd)
+    if sys.implementation.name == "micropython":
+        locked = os.stat("/dev/fd/%d" % fd)
+    else:
+        locked = os.fstat(fd)
     named = _stat(path)
     return bool(named) and named[1:3] == locked[1:3]  # inode and device
-
-
-def _leave_in_children(file):
-    import weakref
-
-    reference = weakref.ref(file)
-
-    def leave():
-        file = reference()
-        if file:
-            file.leave()
-
-    os.register_at_fork(after_in_child=leave)
 
 
 def sync_folder(path):
     """Makes the name of the file `path` durable. Raises OSError."""
     folder = path[: path.rfind("/") + 1] or "."
-    if _MICRO:
+    if sys.implementation.name == "micropython":
         try:
             file = open(folder, "rb")
         except OSError:
             return  # no POSIX: rename() is durable itself, or nothing can be done
         file.flush()  # an fsync
         file.close()
-    elif os.name == "posix":
-        fd = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    else:
+        from .cpython import sync_folder
+
+        sync_folder(folder)

@@ -10,7 +10,7 @@ import os
 from errno import EEXIST, ENOENT
 
 from .compat import const
-from .whole_write import write
+from .synced_file import write
 
 _CHUNK = const(64)
 

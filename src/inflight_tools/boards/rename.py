@@ -43,6 +43,13 @@ _LOADED = (
     "contents",
     "copies",
     "finishing",
+    "session_store",
+    "arguments",
+    "pinned",
+    "pinning",
+    "flash",
+    "synced_file",
+    "posix",
 )
 _FIRST = [f"{PACKAGE}/{name}" for name in _LOADED]
 _ROM = (Path(__file__).parent / "rom_names.txt").read_text().split()
