@@ -250,8 +250,8 @@ class SleepingApp(Node):
 
     def _is_sending(self):
         # Messages that were set aside wait for another wake.
-        outbound = self.client.session.outbound
-        return outbound.rows or outbound.queued
+        client = self.client
+        return client.pending and any(message[5] != "set aside" for message in client.pending_messages())
 
     def _keep_time(self):
         memory = self._memory

@@ -28,7 +28,8 @@ def open_flash(flash, path):
         if found != size:
             raise ValueError("%s has %d bytes, not %d x %d" % (path, found, flash._blocks, flash._size))
         file = File(raw)
-        file.rewrite(size)
+        if hasattr(raw, "fileno"):  # else no operating system keeps anything in memory
+            file.rewrite(size)
     except BaseException:
         raw.close()
         raise
@@ -124,7 +125,7 @@ def _flock():
 def _lock(raw, path):
     # Returns False if `path` is the name of another file by now. Raises OSError: EAGAIN if it is locked.
     flock = _flock()
-    if not flock:
+    if not (flock and hasattr(raw, "fileno")):  # nor have files of a file system of MicroPython's own
         return True
     fd = raw.fileno()
     try:
@@ -134,11 +135,11 @@ def _lock(raw, path):
             raise
         raise OSError(EAGAIN, "%s is in use: stop the other program, or give this one a file of its own" % path)
     if sys.implementation.name == "micropython":
-        locked = os.stat("/dev/fd/%d" % fd)
+        locked = _stat("/dev/fd/%d" % fd)  # None: the file system is MicroPython's own
     else:
         locked = os.fstat(fd)
     named = _stat(path)
-    return bool(named) and named[1:3] == locked[1:3]  # inode and device
+    return not locked or (bool(named) and named[1:3] == locked[1:3])  # inode and device
 
 
 def sync_folder(path):
