@@ -150,6 +150,43 @@ def test_other_calls_within_a_call(automatic, make, name):
     assert automatic.payloads() == [b"x"]
 
 
+def listed(k):
+    """Messages leave a full window, and pending_messages() is asked within line k. Returns how many lines there are,
+    and whether the call was refused."""
+    flash = RamFlash()
+    accepted = [(b"%d" % n, 1 + n % 2) for n in range(6)]
+    refused = []
+
+    def nested():
+        try:
+            found = [message[1] for message in client.pending_messages()]
+            assert found == list(range(6 - len(found), 6))
+        except RuntimeError:
+            refused.append(k)
+
+    with Automatic() as broker:
+        client = Client("127.0.0.1", "dev", Journal(flash), port=broker.port, max_inflight=2, backoff_ms=(0, 0))
+        for payload, qos in accepted:
+            client.publish("t", payload, qos)
+        client.connect()
+        with Within(k, nested) as lines:
+            assert client.drain(PATIENCE_S * 1000)
+        check_delivered(broker, flash, accepted)
+        client.disconnect()
+    return k - lines.left, refused
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("quick_crc")
+def test_pending_messages_within_any_line():
+    """What the journal found for the call around it is not exchanged."""
+    total, _ = listed(1 << 60)
+    refused = []
+    for k in range(1, total, max(1, total // 200)):
+        refused += listed(k)[1]
+    assert 0 < len(refused) < 200
+
+
 @pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
 def test_a_scheduled_function_publishes(automatic, tmp_path, name):
     """While the main program publishes, and runs the client; then a restart."""

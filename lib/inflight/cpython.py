@@ -221,9 +221,9 @@ def locked(method, runs, within):
 
 
 def share_among_threads(client_class, running, outside):
-    """publish() and is_pending() of a Client may be called from any thread. Each call has the lock, but while the one
-    that runs the client calls back or waits. Everything else is refused while another thread runs it. running,
-    outside: the bits of its state, as base has them."""
+    """publish(), is_pending() and pending_messages() of a Client may be called from any thread. Each call has the lock,
+    but while the one that runs the client calls back or waits. Everything else is refused while another thread runs it.
+    running, outside: the bits of its state, as base has them."""
     make = client_class.__init__
     leave = client_class._leave
     come_back = client_class._return
@@ -255,6 +255,15 @@ def share_among_threads(client_class, running, outside):
     for name in _SHARED + ("discard", "is_pending", "publish", "run_for"):
         runs = name not in ("publish", "is_pending")
         setattr(client_class, name, locked(getattr(client_class, name), runs, running | outside))
+    iterate = client_class.pending_messages
+    step = locked(lambda self, found: next(found, None), False, running | outside)
+
+    @functools.wraps(iterate)
+    def pending_messages(self):
+        found = iterate(self)
+        return iter(lambda: step(self, found), None)
+
+    client_class.pending_messages = pending_messages
 
 
 def keep_to_one_loop(client_class):
