@@ -207,6 +207,34 @@ def test_a_scheduled_function_publishes(automatic, tmp_path, name):
 # --- threads ---
 
 
+def test_ctrl_c_as_the_lock_comes_back(automatic, make):
+    """Other threads may publish afterwards."""
+    client = make(automatic.port)
+    client.connect()
+    lock = client._lock
+
+    class Lock:
+        def acquire(self):
+            lock.acquire()
+            client._lock = lock
+            raise KeyboardInterrupt
+
+        def __getattr__(self, name):
+            return getattr(lock, name)
+
+    def wait(ms):
+        client._lock = Lock()
+
+    client._transport.wait = wait
+    with pytest.raises(KeyboardInterrupt):
+        client.run_for(1000)
+    thread = threading.Thread(target=client.publish, args=("t", b"thread", 1), daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert client.drain(PATIENCE_S * 1000)
+
+
 def test_publish_from_any_thread(automatic, make):
     """Three threads and the main program publish, while that runs the client and connects anew."""
     client = make(automatic.port, RamFlash(16, 4096), timeout_ms=PATIENCE_S * 1000)

@@ -211,11 +211,12 @@ def locked(method, runs, within):
                     self._runner = me
                 return method(self, *args, **kwargs)
             finally:
-                self._depth = depth
-                self._runner = runner
-                if runs and self._away:  # a signal came before it was back
-                    self._lock.acquire()
-                    self._away = False
+                try:
+                    if not self._lock._is_owned():  # a signal came before it was back
+                        self._lock.acquire()
+                finally:
+                    self._depth = depth
+                    self._runner = runner
 
     return call
 
@@ -232,21 +233,18 @@ def share_among_threads(client_class, running, outside):
     def __init__(self, *args, **kwargs):
         self._lock = threading.RLock()
         self._depth = 0  # calls under way, one within the other
-        self._runner = None  # the thread of the one that runs the client,
-        self._away = False  # which has left the lock to others meanwhile
+        self._runner = None  # the thread of the one that runs the client, which may leave the lock to others
         make(self, *args, **kwargs)
 
     def _leave(self):
         away = self._state & running and self._runner == threading.get_ident()
         leave(self)
         if away:
-            self._away = True
             self._lock.release()
 
     def _return(self, state):
-        if state & running and self._runner == threading.get_ident():
+        if state & running and self._runner == threading.get_ident() and not self._lock._is_owned():
             self._lock.acquire()
-            self._away = False
         come_back(self, state)
 
     client_class.__init__ = __init__
