@@ -207,6 +207,39 @@ def test_a_scheduled_function_publishes(automatic, tmp_path, name):
 # --- threads ---
 
 
+def test_a_handler_within_publish_waits_for_a_thread_that_publishes(automatic, make):
+    """Nobody runs the client: publish() reads, since its window is full. Meanwhile the main program may run it."""
+    client = make(automatic.port, max_inflight=1, timeout_ms=PATIENCE_S * 1000)
+    waits, ran = threading.Event(), threading.Event()
+    published = []
+
+    def handler(message):
+        thread = threading.Thread(target=lambda: published.append(client.publish("t", b"thread", 1)), daemon=True)
+        thread.start()
+        thread.join(5)
+        published.append(b"over")
+        waits.set()
+        ran.wait(0.2)  # run_for() waits for its turn
+
+    def work():
+        k = 0
+        while not waits.is_set():
+            client.publish("t", b"%d" % k, 1)
+            k += 1
+
+    client.subscribe("in", 1, handler)
+    client.connect()
+    automatic.give("in", b"in", 1)
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    assert waits.wait(PATIENCE_S)
+    client.run_for(1)
+    ran.set()
+    worker.join(PATIENCE_S)
+    assert len(published) == 2 and published[1] == b"over"
+    assert client.drain(PATIENCE_S * 1000)
+
+
 def test_ctrl_c_as_the_lock_comes_back(automatic, make):
     """Other threads may publish afterwards."""
     client = make(automatic.port)

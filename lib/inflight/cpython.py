@@ -192,14 +192,17 @@ class poller:
 
 def locked(method, runs, within):
     """`method` of a Client as a call that has the client's lock. runs: it runs the client, which one thread at a time
-    does. within: the bits of its state that are off between calls."""
+    does; publish() does while no other call is under way, since it may read and call handlers, too. within: the bits of
+    its state that are off between calls."""
 
     @functools.wraps(method)
     def call(self, *args, **kwargs):
         with self._lock:
+            me = threading.get_ident()
+            while runs and self._briefly and self._runner not in (None, me):
+                threading.Condition(self._lock).wait(0.01)  # for a publish() that has left the lock to others
             depth = self._depth
             runner = self._runner
-            me = threading.get_ident()
             if not depth:
                 self._state &= ~within  # a signal came before they were off
             elif runs and runner not in (None, me):
@@ -207,8 +210,9 @@ def locked(method, runs, within):
                 raise RuntimeError(text % method.__name__)
             try:
                 self._depth = depth + 1
-                if runs:
+                if not depth:
                     self._runner = me
+                    self._briefly = not runs
                 return method(self, *args, **kwargs)
             finally:
                 try:
@@ -228,12 +232,14 @@ def share_among_threads(client_class, running, outside):
     make = client_class.__init__
     leave = client_class._leave
     come_back = client_class._return
+    wait = client_class._wait
 
     @functools.wraps(make)
     def __init__(self, *args, **kwargs):
         self._lock = threading.RLock()
         self._depth = 0  # calls under way, one within the other
-        self._runner = None  # the thread of the one that runs the client, which may leave the lock to others
+        self._runner = None  # the thread of the one that runs the client, which may leave the lock to others,
+        self._briefly = False  # and is a publish()
         make(self, *args, **kwargs)
 
     def _leave(self):
@@ -247,7 +253,18 @@ def share_among_threads(client_class, running, outside):
             self._lock.acquire()
         come_back(self, state)
 
+    def _wait(self, ms):
+        # A publish() that waits for space keeps the lock: others are behind it.
+        runner = self._runner
+        try:
+            if self._briefly:
+                self._runner = None
+            wait(self, ms)
+        finally:
+            self._runner = runner
+
     client_class.__init__ = __init__
+    client_class._wait = _wait
     client_class._leave = _leave
     client_class._return = _return
     for name in _SHARED + ("discard", "is_pending", "publish", "run_for"):
