@@ -256,6 +256,7 @@ def test_ctrl_c_as_the_lock_comes_back(automatic, make):
             return getattr(lock, name)
 
     def wait(ms):
+        del client._transport.wait
         client._lock = Lock()
 
     client._transport.wait = wait
