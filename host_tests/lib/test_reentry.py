@@ -2,6 +2,7 @@
 signals, and threads. Each is accepted or refused before anything is written; what is accepted is delivered."""
 
 import asyncio
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -20,6 +21,14 @@ SCRIPT = Path(__file__).parent / "device_scripts" / "scheduled.py"
 def automatic():
     with Automatic() as broker:
         yield broker
+
+
+@pytest.fixture
+def refused_port():
+    """A port at which nobody listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
 
 
 def check_delivered(broker, flash, accepted):
@@ -238,6 +247,38 @@ def test_a_handler_within_publish_waits_for_a_thread_that_publishes(automatic, m
     worker.join(PATIENCE_S)
     assert len(published) == 2 and published[1] == b"over"
     assert client.drain(PATIENCE_S * 1000)
+
+
+def test_a_journal_is_taken_over_between_calls(make, refused_port):
+    """Another client is made while a thread publishes with the one before, which has no connection: it waits, and that
+    message is in the journal. In a handler of signals it is refused."""
+    inside, refused = threading.Event(), []
+
+    class Flash(RamFlash):
+        def program(self, *args):
+            if threading.current_thread() is thread and not inside.is_set():
+                inside.set()
+                threading.Event().wait(0.3)  # the other client may come now
+                with pytest.raises(RuntimeError) as told:
+                    Client("127.0.0.1", "dev", journal)
+                refused.append(str(told.value))
+            super().program(*args)
+
+    flash = Flash()
+    thread = threading.Thread(target=lambda: first.publish("t", b"1", 1), daemon=True)
+    first = make(refused_port, flash)
+    journal = first.session.journal
+    first.run_for(1)
+    thread.start()
+    assert inside.wait(PATIENCE_S)
+    second = Client("127.0.0.1", "dev", journal, port=refused_port)
+    thread.join(PATIENCE_S)
+    assert len(refused) == 1 and "under way" in refused[0]
+    with pytest.raises(ValueError, match="another client uses this journal"):
+        first.publish("t", b"2", 1)
+    assert second.publish("t", b"2", 1) == 2
+    assert [message[:2] for message in second.pending_messages()] == [(1, 0), (2, 1)]
+    assert (Journal(flash).live, Journal(flash).damaged) == (2, 0)
 
 
 def test_ctrl_c_as_the_lock_comes_back(automatic, make):

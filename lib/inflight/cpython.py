@@ -235,12 +235,18 @@ def share_among_threads(client_class, running, outside):
     wait = client_class._wait
 
     @functools.wraps(make)
-    def __init__(self, *args, **kwargs):
+    def __init__(self, host, client_id="", journal=None, **options):
         self._lock = threading.RLock()
         self._depth = 0  # calls under way, one within the other
         self._runner = None  # the thread of the one that runs the client, which may leave the lock to others,
         self._briefly = False  # and is a publish()
-        make(self, *args, **kwargs)
+        other = getattr(journal, "client", None)  # which had the journal last
+        with other._lock if other else self._lock:
+            if other and other._depth and other._state & running:
+                raise RuntimeError("a call of the client that has this journal is under way: repeat this later")
+            make(self, host, client_id, journal, **options)
+            if journal:
+                journal.client = self
 
     def _leave(self):
         away = self._state & running and self._runner == threading.get_ident()
