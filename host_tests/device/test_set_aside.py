@@ -7,7 +7,7 @@ from dev.reference.kinds import PINGREQ, PUBLISH
 from harness import eq
 from inflight.flash import RamFlash
 from inflight.given_up import discard_message
-from inflight.pending import messages
+from inflight.pending import next_message
 from inflight.refused import Disconnected
 from session_peer import PING, Peer, ack, message, mid_of
 from session_peer5 import Peer5
@@ -68,6 +68,13 @@ class Policy:
 
 def told(peer):
     return [(e.mid, e.seq, e.topic, e.kept) for e in peer.notices]
+
+
+def messages(session):
+    found = next_message(session, 0)
+    while found:
+        yield found
+        found = next_message(session, found[1] + 1)
 
 
 def states(peer):

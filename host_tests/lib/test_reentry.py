@@ -2,6 +2,7 @@
 signals, and threads. Each is accepted or refused before anything is written; what is accepted is delivered."""
 
 import asyncio
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -20,6 +21,14 @@ SCRIPT = Path(__file__).parent / "device_scripts" / "scheduled.py"
 def automatic():
     with Automatic() as broker:
         yield broker
+
+
+@pytest.fixture
+def refused_port():
+    """A port at which nobody listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
 
 
 def check_delivered(broker, flash, accepted):
@@ -150,6 +159,43 @@ def test_other_calls_within_a_call(automatic, make, name):
     assert automatic.payloads() == [b"x"]
 
 
+def listed(k):
+    """Messages leave a full window, and pending_messages() is asked within line k. Returns how many lines there are,
+    and whether the call was refused."""
+    flash = RamFlash()
+    accepted = [(b"%d" % n, 1 + n % 2) for n in range(6)]
+    refused = []
+
+    def nested():
+        try:
+            found = [message[1] for message in client.pending_messages()]
+            assert found == list(range(6 - len(found), 6))
+        except RuntimeError:
+            refused.append(k)
+
+    with Automatic() as broker:
+        client = Client("127.0.0.1", "dev", Journal(flash), port=broker.port, max_inflight=2, backoff_ms=(0, 0))
+        for payload, qos in accepted:
+            client.publish("t", payload, qos)
+        client.connect()
+        with Within(k, nested) as lines:
+            assert client.drain(PATIENCE_S * 1000)
+        check_delivered(broker, flash, accepted)
+        client.disconnect()
+    return k - lines.left, refused
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("quick_crc")
+def test_pending_messages_within_any_line():
+    """What the journal found for the call around it is not exchanged."""
+    total, _ = listed(1 << 60)
+    refused = []
+    for k in range(1, total, max(1, total // 200)):
+        refused += listed(k)[1]
+    assert 0 < len(refused) < 200
+
+
 @pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
 def test_a_scheduled_function_publishes(automatic, tmp_path, name):
     """While the main program publishes, and runs the client; then a restart."""
@@ -168,6 +214,100 @@ def test_a_scheduled_function_publishes(automatic, tmp_path, name):
 
 
 # --- threads ---
+
+
+def test_a_handler_within_publish_waits_for_a_thread_that_publishes(automatic, make):
+    """Nobody runs the client: publish() reads, since its window is full. Meanwhile the main program may run it."""
+    client = make(automatic.port, max_inflight=1, timeout_ms=PATIENCE_S * 1000)
+    waits, ran = threading.Event(), threading.Event()
+    published = []
+
+    def handler(message):
+        thread = threading.Thread(target=lambda: published.append(client.publish("t", b"thread", 1)), daemon=True)
+        thread.start()
+        thread.join(5)
+        published.append(b"over")
+        waits.set()
+        ran.wait(0.2)  # run_for() waits for its turn
+
+    def work():
+        k = 0
+        while not waits.is_set():
+            client.publish("t", b"%d" % k, 1)
+            k += 1
+
+    client.subscribe("in", 1, handler)
+    client.connect()
+    automatic.give("in", b"in", 1)
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    assert waits.wait(PATIENCE_S)
+    client.run_for(1)
+    ran.set()
+    worker.join(PATIENCE_S)
+    assert len(published) == 2 and published[1] == b"over"
+    assert client.drain(PATIENCE_S * 1000)
+
+
+def test_a_journal_is_taken_over_between_calls(make, refused_port):
+    """Another client is made while a thread publishes with the one before, which has no connection: it waits, and that
+    message is in the journal. In a handler of signals it is refused."""
+    inside, refused = threading.Event(), []
+
+    class Flash(RamFlash):
+        def program(self, *args):
+            if threading.current_thread() is thread and not inside.is_set():
+                inside.set()
+                threading.Event().wait(0.3)  # the other client may come now
+                with pytest.raises(RuntimeError) as told:
+                    Client("127.0.0.1", "dev", journal)
+                refused.append(str(told.value))
+            super().program(*args)
+
+    flash = Flash()
+    thread = threading.Thread(target=lambda: first.publish("t", b"1", 1), daemon=True)
+    first = make(refused_port, flash)
+    journal = first.session.journal
+    first.run_for(1)
+    thread.start()
+    assert inside.wait(PATIENCE_S)
+    second = Client("127.0.0.1", "dev", journal, port=refused_port)
+    thread.join(PATIENCE_S)
+    assert len(refused) == 1 and "under way" in refused[0]
+    with pytest.raises(ValueError, match="another client uses this journal"):
+        first.publish("t", b"2", 1)
+    assert second.publish("t", b"2", 1) == 2
+    assert [message[:2] for message in second.pending_messages()] == [(1, 0), (2, 1)]
+    assert (Journal(flash).live, Journal(flash).damaged) == (2, 0)
+
+
+def test_ctrl_c_as_the_lock_comes_back(automatic, make):
+    """Other threads may publish afterwards."""
+    client = make(automatic.port)
+    client.connect()
+    lock = client._lock
+
+    class Lock:
+        def acquire(self):
+            lock.acquire()
+            client._lock = lock
+            raise KeyboardInterrupt
+
+        def __getattr__(self, name):
+            return getattr(lock, name)
+
+    def wait(ms):
+        del client._transport.wait
+        client._lock = Lock()
+
+    client._transport.wait = wait
+    with pytest.raises(KeyboardInterrupt):
+        client.run_for(1000)
+    thread = threading.Thread(target=client.publish, args=("t", b"thread", 1), daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert client.drain(PATIENCE_S * 1000)
 
 
 def test_publish_from_any_thread(automatic, make):

@@ -162,10 +162,10 @@ class Base:
     def pending_messages(self):
         """An iterator over the pending messages, from the oldest on: (Message ID, sequence number, topic, size of the
         packet in bytes, QoS, state). state: "waiting", "in flight", or "set aside" (too long for this connection, or it
-        ended others). Raises OSError if flash fails."""
+        ended others). Raises OSError if flash fails; RuntimeError."""
         from .pending import messages
 
-        return messages(self.session)
+        return messages(self)
 
     def counters(self):
         """Everything that happened since the start, a dict."""

@@ -194,14 +194,17 @@ class poller:
 
 def locked(method, runs, within):
     """`method` of a Client as a call that has the client's lock. runs: it runs the client, which one thread at a time
-    does. within: the bits of its state that are off between calls."""
+    does; publish() does while no other call is under way, since it may read and call handlers, too. within: the bits of
+    its state that are off between calls."""
 
     @functools.wraps(method)
     def call(self, *args, **kwargs):
         with self._lock:
+            me = threading.get_ident()
+            while runs and self._briefly and self._runner not in (None, me):
+                threading.Condition(self._lock).wait(0.01)  # for a publish() that has left the lock to others
             depth = self._depth
             runner = self._runner
-            me = threading.get_ident()
             if not depth:
                 self._state &= ~within  # a signal came before they were off
             elif runs and runner not in (None, me):
@@ -209,54 +212,81 @@ def locked(method, runs, within):
                 raise RuntimeError(text % method.__name__)
             try:
                 self._depth = depth + 1
-                if runs:
+                if not depth:
                     self._runner = me
+                    self._briefly = not runs
                 return method(self, *args, **kwargs)
             finally:
-                self._depth = depth
-                self._runner = runner
-                if runs and self._away:  # a signal came before it was back
-                    self._lock.acquire()
-                    self._away = False
+                try:
+                    if not self._lock._is_owned():  # a signal came before it was back
+                        self._lock.acquire()
+                finally:
+                    self._depth = depth
+                    self._runner = runner
 
     return call
 
 
 def share_among_threads(client_class, running, outside):
-    """publish() and is_pending() of a Client may be called from any thread. Each call has the lock, but while the one
-    that runs the client calls back or waits. Everything else is refused while another thread runs it. running,
-    outside: the bits of its state, as base has them."""
+    """publish(), is_pending() and pending_messages() of a Client may be called from any thread. Each call has the lock,
+    but while the one that runs the client calls back or waits. Everything else is refused while another thread runs it.
+    running, outside: the bits of its state, as base has them."""
     make = client_class.__init__
     leave = client_class._leave
     come_back = client_class._return
+    wait = client_class._wait
 
     @functools.wraps(make)
-    def __init__(self, *args, **kwargs):
+    def __init__(self, host, client_id="", journal=None, **options):
         self._lock = threading.RLock()
         self._depth = 0  # calls under way, one within the other
-        self._runner = None  # the thread of the one that runs the client,
-        self._away = False  # which has left the lock to others meanwhile
-        make(self, *args, **kwargs)
+        self._runner = None  # the thread of the one that runs the client, which may leave the lock to others,
+        self._briefly = False  # and is a publish()
+        other = getattr(journal, "client", None)  # which had the journal last
+        with other._lock if other else self._lock:
+            if other and other._depth and other._state & running:
+                raise RuntimeError("a call of the client that has this journal is under way: repeat this later")
+            make(self, host, client_id, journal, **options)
+            if journal:
+                journal.client = self
 
     def _leave(self):
         away = self._state & running and self._runner == threading.get_ident()
         leave(self)
         if away:
-            self._away = True
             self._lock.release()
 
     def _return(self, state):
-        if state & running and self._runner == threading.get_ident():
+        if state & running and self._runner == threading.get_ident() and not self._lock._is_owned():
             self._lock.acquire()
-            self._away = False
         come_back(self, state)
 
+    def _wait(self, ms):
+        # A publish() that waits for space keeps the lock: others are behind it.
+        runner = self._runner
+        try:
+            if self._briefly:
+                self._runner = None
+            wait(self, ms)
+        finally:
+            self._runner = runner
+
     client_class.__init__ = __init__
+    client_class._wait = _wait
     client_class._leave = _leave
     client_class._return = _return
     for name in _SHARED + ("discard", "is_pending", "publish", "run_for"):
         runs = name not in ("publish", "is_pending")
         setattr(client_class, name, locked(getattr(client_class, name), runs, running | outside))
+    iterate = client_class.pending_messages
+    step = locked(lambda self, found: next(found, None), False, running | outside)
+
+    @functools.wraps(iterate)
+    def pending_messages(self):
+        found = iterate(self)
+        return iter(lambda: step(self, found), None)
+
+    client_class.pending_messages = pending_messages
 
 
 def keep_to_one_loop(client_class):

@@ -2,6 +2,7 @@
 
 import inflight.packet as packet
 
+from .base import RUNNING
 from .compat import const
 from .journal import OUT
 
@@ -31,16 +32,29 @@ def message_at(session, address):
     return mid, seq, str(name, "utf-8"), size, qos
 
 
-def messages(session):
-    """See Base.pending_messages()."""
+def messages(client):
+    """See Base.pending_messages(). Each message is one operation: between them everything may change."""
+    seq = 0
+    while True:
+        client._begin(RUNNING)
+        try:
+            found = next_message(client.session, seq)
+        finally:
+            client._state &= ~RUNNING
+        if not found:
+            return
+        yield found
+        seq = found[1] + 1
+
+
+def next_message(session, seq):
+    """Returns the pending message of this sequence number, or the next one behind it; None: there is none."""
     journal = session.journal
     outbound = session.outbound
-    address = journal.find(OUT, 0) if journal else -1
-    while address >= 0:
-        found = message_at(session, address)
-        if outbound.row_at(address) >= 0:
-            state = "in flight"
-        else:
-            state = "waiting" if found[1] >= outbound.seq else "set aside"
-        yield found + (state,)
-        address = journal.find(OUT, found[1] + 1)
+    address = journal.find(OUT, seq) if journal else -1
+    if address < 0:
+        return None
+    found = message_at(session, address)
+    if outbound.row_at(address) >= 0:
+        return found + ("in flight",)
+    return found + ("waiting" if found[1] >= outbound.seq else "set aside",)
