@@ -9,7 +9,7 @@ from dev.reference.kinds import PINGREQ, PUBLISH, PUBREL
 from dev.reference.wire import connack, pingresp, pubcomp
 from host_tests.broker import Gone
 from inflight import AsyncClient, ConnectRefused, Journal, RamFlash
-from inflight.refused import MessageSetAside
+from inflight.refused import MessageDamaged, MessageSetAside
 
 
 def policy(connections, bad=b"bad"):
@@ -25,7 +25,7 @@ def policy(connections, bad=b"bad"):
                     if p.kind == PINGREQ:
                         b.send(pingresp())
                     elif p.kind == PUBLISH and p.payload == bad:
-                        b.cut()
+                        b.connection.finish()  # what was answered before arrives
                         break
                     elif p.kind == PUBLISH:
                         b.acknowledge(p)
@@ -74,6 +74,7 @@ def test_a_message_that_ends_each_connection_asyncio(broker):
             for k in range(5):
                 await client.publish("t", b"%d" % k, 1)
             assert not await client.drain(60_000)
+            await client.connect()  # the script ends with the DISCONNECT of a connection
             assert [(found[0], found[5]) for found in client.pending_messages()] == [(bad, "set aside")]
             assert await client.discard(bad) and not await client.discard(bad)
             assert client.pending == 0 and await client.drain(0)
@@ -81,6 +82,25 @@ def test_a_message_that_ends_each_connection_asyncio(broker):
     with broker.play(policy(connections)):
         asyncio.run(main())
     assert told(errors) == [(1, 0, "t/bad", True)]
+
+
+def test_pending_messages_of_damaged_flash(make):
+    """Its topic is no UTF-8 any more: an OSError, then it is dropped and told, and the client goes on."""
+    flash = RamFlash()
+    flash.volatile = False  # records have a CRC
+    client = make(1, flash, backoff_ms=(60_000, 60_000))
+    for topic in ("t/1", "t/2"):
+        client.publish(topic, b"x", 1)
+    stored = flash._file.getvalue()
+    flash._file.seek(stored.index(b"t/1"))
+    flash._file.write(b"\xd9")
+    with pytest.raises(OSError, match="damaged"):
+        list(client.pending_messages())
+    assert client.publish("t/3", b"x", 1) == 3
+    assert [found[2] for found in client.pending_messages()] == ["t/2", "t/3"]
+    client.run_for(60)
+    client.run_for(1)
+    assert [error.mid for error in client.errors if isinstance(error, MessageDamaged)] == [1]
 
 
 def test_discard_in_flight(broker, make, pump):

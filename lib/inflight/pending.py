@@ -11,8 +11,9 @@ _START = const(7)  # bytes of a record up to the length of the topic, at most
 
 def message_at(session, address):
     """Returns (Message ID, sequence number, topic, size of the packet in bytes, QoS) of the record at `address`, which
-    was just found."""
+    was just found. Raises OSError if it was damaged."""
     journal = session.journal
+    journal.check(address)
     mid = journal.found_mid
     seq = journal.found_seq
     start = bytearray(_START)

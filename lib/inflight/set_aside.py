@@ -229,7 +229,6 @@ def set_aside(session, i, code):
     first = not window.states[i] & (TRIAL | GIVEN_UP)  # else it was told
     of(window).remove(window, i)
     if first:
-        session.journal.check(address)
         tell(session, address, code)
 
 
