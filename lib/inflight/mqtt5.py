@@ -78,7 +78,7 @@ class Session5(Session):
     broker made of that; adopt: the client id is that of the journal, or the broker assigns one."""
 
     PARTS = (Decoder5, SendBuffer5, Outbound5)
-    COUNTERS = 29
+    counters = 29
     decoder: Decoder5
     out: SendBuffer5
     outbound: Outbound5

@@ -51,6 +51,7 @@ _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of Foreign
 class Session:
     """One session of one client with one broker. session_start.start() tells its arguments."""
 
+    counters = 19  # how many there are
     notices = ()  # exceptions that the application is to be told of; its reader removes them
     # Methods of receiving.
     _handle_publish: "Any"  # type: ignore[name-defined] # noqa: F821

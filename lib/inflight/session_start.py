@@ -39,7 +39,7 @@ def start(
     session.out = send_buffer(memoryview(buffer)[half:], journal)
     session.decoder = decoder(memoryview(buffer)[:half], protocol_level)
     session.keep_alive = KeepAlive(keepalive, timeout_ms)
-    session.count = Counters("I", bytes(4 * getattr(session, "COUNTERS", 19)))
+    session.count = Counters("I", bytes(4 * session.counters))
     session.present = False  # session present of the last CONNACK
     session.code = 0  # its return code
     session.granted = b""  # return codes of the last SUBACK
