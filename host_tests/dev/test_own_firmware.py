@@ -32,7 +32,7 @@ def test_each_that_is_named_tells_what_it_is(tmp_path, monkeypatch):
 
 
 def test_one_with_a_rom_file_system_has_the_modules_there(tmp_path, monkeypatch):
-    content = pico_firmware(rom=(0x100F_A000, 200 * 1024))
+    content = pico_firmware(rom=(0x100F_A000, 256 * 1024))
     (tmp_path / "rom.uf2").write_bytes(content)
     monkeypatch.setenv("PICOW_UF2", str(tmp_path / "rom.uf2"))
     (found,) = own.firmware()

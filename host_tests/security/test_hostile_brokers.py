@@ -14,7 +14,7 @@ from host_tests.broker import Gone
 from host_tests.processes import running
 from host_tests.security.scripts import LIMIT_S, SCRIPTS
 
-HEAP = {"blocking": "192k", "asyncio": "224k"}  # with every module loaded
+HEAP = {"blocking": "224k", "asyncio": "256k"}  # with every module loaded
 GROWTH = 1024  # bytes of heap: tables of the asyncio client, and what is being received
 CONNECTIONS = 3  # with an attack, before the broker behaves
 TIMEOUT_MS = 1000
