@@ -21,6 +21,7 @@ from inflight.packet import (
     ProtocolError,
 )
 
+TIMEOUT_S = 300
 MALFORMED, ERROR = 0x81, 0x82
 FIRST = Decoder._publish  # until the first message is there
 USER = block((0x26, ("name", "value")))

