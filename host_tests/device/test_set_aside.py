@@ -381,6 +381,23 @@ def test_discard_past_pubrec():
     eq((peer.session.pending, peer.count("completed"), peer.count("dropped")), (0, 0, 1))
 
 
+def test_discard_before_the_broker_loses_the_session():
+    """[MQTT-3.2.2-3] [MQTT5-3.2.2-5] It is not sent anew, in whichever state it was."""
+    for kind in (Peer, Peer5):
+        for offline in (False, True):
+            peer = kind()
+            peer.up()
+            peer.publish(b"x", 2)
+            peer.sent()
+            if offline:
+                ends(peer)
+            eq(discard_message(peer.session, 1), True)
+            if not offline:
+                ends(peer)
+            found = peer.up(0)
+            eq((found, peer.session.pending, peer.count("completed"), peer.count("dropped")), ([], 0, 0, 1))
+
+
 def test_discard_what_was_set_aside():
     for qos in (1, 2):
         peer = Peer(RamFlash(4, 1024))

@@ -101,10 +101,10 @@ def session_lost(window):
     that end so: the broker has these messages since its PUBREC."""
     ended = []
     for i in range(window.rows - 1, -1, -1):
-        if window.states[i] & STATE >= REL:
-            if window.states[i] & _GIVEN_UP:
-                window.finish(i)
-            elif window.states[i] & ALONE:
+        if window.states[i] & _GIVEN_UP:
+            window.finish(i)
+        elif window.states[i] & STATE >= REL:
+            if window.states[i] & ALONE:
                 ended.append(window.mids[i])
                 window.finish(i)
             else:

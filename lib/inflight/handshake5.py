@@ -260,7 +260,7 @@ def _republish(session):
     session.count[ORPHANED] += len(ended)
     for i in range(window.rows - 1, -1, -1):
         state = window.states[i]
-        if state & STATE >= REL:
+        if state & STATE >= REL or state & GIVEN_UP:
             if not state & GIVEN_UP:
                 ended.append(window.mids[i])
                 session.count[ORPHANED] += 1
