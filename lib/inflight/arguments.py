@@ -3,6 +3,7 @@
 
 _LONGEST = 60  # characters of a value that are shown
 
+
 def refuse(name, allowed, value):
     """Raises ValueError."""
     raise ValueError("%s is %s, not %s" % (name, allowed, repr(value)[:_LONGEST]))
