@@ -104,7 +104,7 @@ def length(buf, i):
     n = shift = 0
     k = i
     c = 0x80
-    while c & 0x80:
+    while c & 0x80 and shift < 28:  # more is no length: that of a record which is no packet
         k += 1
         c = buf[k]
         n |= (c & 0x7F) << shift
