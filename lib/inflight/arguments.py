@@ -2,11 +2,13 @@
 # checks arguments once.
 
 _LONGEST = 60  # characters of a value that are shown
+_SECRET = ("user", "password", "headers", "auth")  # may be a secret, or next to one: of these only the type
 
 
 def refuse(name, allowed, value):
     """Raises ValueError."""
-    raise ValueError("%s is %s, not %s" % (name, allowed, repr(value)[:_LONGEST]))
+    shown = "this " + value.__class__.__name__ if name in _SECRET else repr(value)[:_LONGEST]
+    raise ValueError("%s is %s, not %s" % (name, allowed, shown))
 
 
 def number(name, value, least, most, unit=""):

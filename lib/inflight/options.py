@@ -212,7 +212,7 @@ def _encode_will(client, will, protocol_level):
 
 def _encode_data(client, name, data):
     if not isinstance(data, (str, bytes, bytearray, memoryview)):
-        raise ValueError("%s is str, bytes, bytearray or memoryview" % name)  # a password is not shown
+        refuse(name, "str, bytes, bytearray or memoryview", data)
     data = client._encode_payload(data)
     if len(data) > 65535:
         raise ValueError("%s has %d bytes, at most 65535" % (name, len(data)))

@@ -1,10 +1,10 @@
 # Which message ends the connections? Loaded when one has ended before a message that was sent was acknowledged.
 #
 #   connections in a row that ended before the oldest message made progress
-#   3         the next connection: when a PINGREQ was answered, so that neither the network nor a subscription is the
+#   3         the next connections: when a PINGREQ was answered, so that neither the network nor a subscription is the
 #             reason, the oldest message is sent alone. Each that is acknowledged is followed by the next one that had
 #             left before; with the first one that had not, all go again
-#   8         five of them with that message alone: it is set aside
+#   8         the last five with that message alone; others between them are not counted: it is set aside
 #
 # Until another message is acknowledged, the next one is suspected at once. A network that breaks often may set aside a
 # message that is innocent: that costs the message its place in the order.
@@ -31,7 +31,8 @@ def judge(session, now):
         if 0 < window.strikes < _ALONE and window.stuck != oldest:
             window.strikes = 0
         window.stuck = oldest
-        window.strikes += 1
+        if window.strikes < _ALONE or state & SUSPECT:
+            window.strikes += 1
     if state & TRIAL or (state & SUSPECT and suspicious and window.strikes >= _SURE):
         from .set_aside import set_aside
 

@@ -134,12 +134,13 @@ def test_without_a_terminal_everything_is_a_plain_line(capfd):
 
 
 # As `inflight fleet pipeline` does it, with stand-ins that tell their process numbers.
-PIPELINE = """
+PIPELINE = r"""
 import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where these tests run under nohup
 from rich.console import Console
 from inflight_tools.fleet import commands, together
-child = [sys.executable, "-c", "import os, threading; print(os.getpid(), flush=True); threading.Event().wait()"]
+tell = "os.write(1, b'%d\\n' % os.getpid())"  # in one piece: what two processes print may mix
+child = [sys.executable, "-c", f"import os, threading; {tell}; threading.Event().wait()"]
 together.run([child, child], together.Status(int), Console(), commands._stop_event())
 """
 
