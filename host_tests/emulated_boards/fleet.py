@@ -33,7 +33,7 @@ class Fleet:
             "keepalive": 0,
         } | fields  # emulated boards are slow
         config = self._sensor.config(self._port, "box", update_keys=[keys.public(self.key)], **often)
-        found, slot = slots.divided(files(board), board) if ota else (files(board), {})
+        found, slot = slots.divided(files(board)) if ota else (files(board), {})
         # By this record the second release makes space for itself.
         recorded = json.dumps({path: sha(content) for path, content in found.items()}).encode()
         own = {"/main.py": (CODE / "updated.py").read_bytes(), "/config.json": config, RECORD: recorded}

@@ -1,8 +1,24 @@
 # What public calls take: the ValueError of an argument names it, what is allowed, and the value. Loaded beside what
-# checks arguments once.
+# checks arguments once; and by errors.refuse(), when a call for a message is refused.
+
+from .packet import valid
 
 _LONGEST = 60  # characters of a value that are shown
 _SECRET = ("user", "password", "headers", "auth")  # may be a secret, or next to one: of these only the type
+# Of what errors.refuse() is asked to refuse: what is allowed.
+_ALLOWED = {
+    "answer": "a function",
+    "correlation": "bytes, 127 at most",
+    "expiry": "a whole number from 1 to 4294967295 s",
+    "mid": "a Message ID, a whole number",
+    "ms": "a whole number below 536870912 (6 days)",
+    "payload": "str, bytes, bytearray or memoryview",
+    "properties": "what properties() makes, without will_delay",
+    "text": "True or False",
+    "user properties": "((name, value), ...)",
+    "will": "False, or True with protocol_level=5",
+    "will_delay": "a whole number from 0 to 4294967295 s",
+}
 
 
 def refuse(name, allowed, value):
@@ -41,3 +57,22 @@ def blocks(n, size, unit):
     number("block_size", size, unit, 65536, " bytes")
     if size % unit:
         refuse("block_size", "a multiple of %d bytes" % unit, size)
+
+
+def refused(name, value, other=None):
+    """errors.refuse(). other: of qos the flag RETAIN, of a text how many bytes it may have."""
+    if name == "qos":
+        if value.__class__ is not int or not 0 <= value <= 2:
+            refuse(name, "0, 1 or 2", value)
+        flag("retain", other)
+        raise ValueError("qos %d needs a journal, at least Journal(RamFlash())" % value)
+    if name in _ALLOWED:
+        refuse(name, _ALLOWED[name], value)
+    data = value.encode() if isinstance(value, str) else value
+    if not isinstance(data, bytes):
+        refuse(name, "str or bytes", value)
+    if len(data) > other:
+        raise ValueError("%s has %d bytes, at most %d" % (name, len(data), other))
+    if not valid(data, 0, len(data), False):
+        refuse(name, "UTF-8 without control characters", value)
+    refuse(name, "at least one character, without + and #", value)

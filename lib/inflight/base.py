@@ -128,7 +128,6 @@ class Base:
                 "upgrade",
                 "handshake",
                 "connect_packet",
-                "connack",
                 "filters",
                 "subscribing",
                 "discarding",

@@ -7,7 +7,7 @@ class OutboxFull(Exception):
 
 
 def refuse(*what):
-    """Raises ValueError: this argument, a name and its value, is not allowed. refused_arguments.refused() does."""
-    from .refused_arguments import refused
+    """Raises ValueError: this argument, a name and its value, is not allowed. arguments.refused() does."""
+    from .arguments import refused
 
     refused(*what)

@@ -4,8 +4,7 @@ import inflight.counters as counters
 
 from .compat import const
 from .journal import DONE, OUT, RELEASED
-from .marks import GIVEN_UP
-from .outbound import DUP, REL, SEND, STATE
+from .outbound import DUP, GIVEN_UP, REL, SEND, STATE
 
 _ACK = const(1)
 

@@ -1,5 +1,5 @@
-# How a connection begins. Loaded for each. The packets CONNECT and CONNACK are in connect_packet and connack, which
-# need not be there together, nor when the journal notes what follows from them: a client needs much heap here.
+# How a connection begins. Loaded for each. The packets are in connect_packet, which need not be there when the
+# journal notes what follows from them: a client needs much heap here.
 
 from .base import OPEN, POLL, REQUEST
 from .compat import const, ticks_ms, unload
@@ -80,7 +80,7 @@ def _call(client):
     client._no_connack = True
     while not (session.connected or session.code):
         yield POLL
-    unload("connack")
+    unload("connect_packet")
 
 
 def resume(session):

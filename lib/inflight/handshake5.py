@@ -36,9 +36,8 @@ from .cursor import (
 )
 from .errors5 import ERROR, MALFORMED, TOO_LONG, ProtocolError5
 from .journal import DONE, OUT, RELEASED, SESSION
-from .marks import GIVEN_UP, TRIAL
 from .mqtt5 import BY_CONNECT, MOST_INFLIGHT, ORPHANED, REPUBLISHED, Session5
-from .outbound import DUP, REL, SEND, STATE
+from .outbound import DUP, GIVEN_UP, REL, SEND, STATE, TRIAL
 from .session import Session
 from .session_record import CLEAN
 
@@ -188,7 +187,7 @@ def connack(session):
         session.auth.consented(IN_CONNACK)
     if not session.client_id:
         _check_client_id(session, found.get(CLIENT_ID))
-    from .connack import accepted
+    from .connect_packet import accepted
 
     accepted(session, not present, _republish)
     _apply(session, found)

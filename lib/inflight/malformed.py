@@ -1,9 +1,19 @@
 # A PUBLISH that breaks the protocol, and that the broker sends on each connection, since it may not be acknowledged: it
 # would end each connection [MQTT-4.8.0-1] before messages to the broker get through. So from the second one on that a
 # session meets, it is skipped if its length is in order. Messages that wait leave and are acknowledged, and then the
-# connection ends. Loaded with the first one.
+# connection ends. Loaded with the first
+# one; and when the first bytes of a connection are no CONNACK: what speaks there may be no MQTT broker, since the wrong
+# port is a common mistake.
 
-from .packet import PUBLISH
+from .packet import PUBLISH, ProtocolError
+
+_OTHERS = (
+    (b"HTTP", "this is HTTP: for a WebSocket give path=, else another port, like 1883"),
+    (b"<", "this is HTTP: for a WebSocket give path=, else another port, like 1883"),
+    (b"SSH-", "this is SSH: give another port, like 1883"),
+    (b"\x15\x03", "this is TLS: give tls=, or another port, like 1883"),
+    (b"\x16\x03", "this is TLS: give tls=, or another port, like 1883"),
+)
 
 
 def skip(session, error, kind):
@@ -15,9 +25,7 @@ def skip(session, error, kind):
     if left:
         session.malformed = True
     if not (session.connected or d.start):
-        from .other_protocol import explained
-
-        raise explained(error, d)
+        raise _explained(error, d)
     if not (left and again and session.pending):
         raise error
     if not session.closing:
@@ -66,3 +74,12 @@ def _bytes_left(d):
         shift += 7
     d.start = i + 1
     return n
+
+
+def _explained(error, decoder):
+    # Returns a ProtocolError that tells more than `error`: which protocol the first bytes in the decoder belong to.
+    first = bytes(decoder.buf[: min(decoder.end, 16)])
+    for beginning, text in _OTHERS:
+        if first.startswith(beginning[: max(2, len(first))]):  # not all of it may be there
+            return ProtocolError(text)
+    return ProtocolError("%s; the port of an MQTT broker? The first bytes are %r" % (error, first))

@@ -41,8 +41,13 @@ _COMP = const(4)
 STATE = const(7)  # the bits of these in states[i]
 DUP = const(8)  # it was sent before
 ALONE = const(16)  # its PUBREL was, to a broker that had forgotten it
-_GIVEN_UP = const(32)  # see marks
+GIVEN_UP = const(32)  # only its PUBREL goes, and is not told as completed
+SUSPECT = const(64)  # it was sent alone, to find out whether it ends the connection
+TRIAL = const(128)  # it was set aside, and is tried again
 _MARKS = const(0xF0)
+
+ANY = const(0xFFFF)  # Outbound.reach, which of the rows may be sent: all
+ASK = const(-1)  # none, before a PINGREQ is answered
 
 ERROR = const(0)  # what acknowledged() returns
 IGNORED = const(1)
@@ -68,7 +73,7 @@ class Outbound(InFlight):
 
     sent_below: int  # see session_load
     aside = None  # SetAside, once something was
-    reach = 0xFFFF  # so many rows, from the oldest on, may be sent
+    reach = ANY  # so many rows, from the oldest on, may be sent
     strikes = 0  # see suspects
     stuck: int
 
@@ -163,7 +168,7 @@ class Outbound(InFlight):
             if state != SEND and state != REL:
                 some = True
                 marks = self.states[i] & _MARKS
-                self.states[i] = marks | DUP | (REL if state == _COMP or marks & _GIVEN_UP else SEND)
+                self.states[i] = marks | DUP | (REL if state == _COMP or marks & GIVEN_UP else SEND)
         self.waiting = True
         return some
 
@@ -198,7 +203,7 @@ class Outbound(InFlight):
             return UNKNOWN
         act = _TABLE[(kind - PUBACK) * 5 + (self.states[i] & STATE)]
         if act == FINISH:
-            if self.states[i] & _GIVEN_UP:
+            if self.states[i] & GIVEN_UP:
                 act = _GONE
             self.finish(i)
         elif act == RELEASE:

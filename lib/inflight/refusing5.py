@@ -6,9 +6,8 @@ import inflight.counters as counters
 
 from .errors5 import ERROR, ProtocolError5
 from .given_up import give_up
-from .marks import GIVEN_UP
 from .mqtt5 import BY_CONNECT, HELD, LOWERED, REJECTED
-from .outbound import REL, SEND, STATE
+from .outbound import GIVEN_UP, REL, SEND, STATE
 from .packet import PUBACK
 from .refused import PublishRefused
 

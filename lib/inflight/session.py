@@ -49,7 +49,7 @@ _PROBES_MS = const(1000)  # until a PINGREQ finds out whether PUBRELs of Foreign
 
 
 class Session:
-    """One session of one client with one broker. session_start.start() tells its arguments."""
+    """One session of one client with one broker. session_load.start() tells its arguments."""
 
     counters = 19  # how many there are
     notices = ()  # exceptions that the application is to be told of; its reader removes them
@@ -57,7 +57,7 @@ class Session:
     _handle_publish: "Any"  # type: ignore[name-defined] # noqa: F821
     acknowledge: "Any"  # type: ignore[name-defined] # noqa: F821
     delivered: "Any"  # type: ignore[name-defined] # noqa: F821
-    # Of what session_start sets.
+    # Of what session_load sets.
     out: SendBuffer
     decoder: packet.Decoder
     keep_alive: KeepAlive
@@ -78,11 +78,10 @@ class Session:
 
     def __init__(self, journal, *args, **options):
         self.journal = journal
-        from .session_start import start
+        from .session_load import start
 
         start(self, journal, *args, **options)
         del start  # a module stays in memory as long as a name refers to it
-        unload("session_start")
         self._load()
         self.reset()
         self.holds_journal = True
@@ -111,7 +110,7 @@ class Session:
         from .session_load import load
 
         load(self)
-        unload("session_load", "foreign", "damage")
+        unload("session_load", "foreign")
 
     def expect_qos_2(self):
         """The broker may send messages of QoS 2. Returns Inbound."""
@@ -400,7 +399,7 @@ class Session:
         if kind == packet.PUBLISH:
             self._handle_publish()
         elif kind == packet.CONNACK:
-            from .connack import connack
+            from .connect_packet import connack
 
             connack(self)
         elif kind == packet.PUBREL:

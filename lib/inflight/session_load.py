@@ -1,12 +1,71 @@
-# What the journal of a session knows. Loaded when a client is made, and when its journal was mounted again.
+# How a session begins: its fields, and what its journal knows. Loaded when a client is made, and when its journal was
+# mounted again.
+
+import sys
+
+import inflight.counters as counters
 
 from .compat import const
-from .journal import IN, OUT
+from .errors import OutboxFull
+from .journal import DONE, IN, OUT
+from .keep_alive import KeepAlive
 from .outbound import DUP, Outbound
-from .packet import PUBLISH, length
+from .packet import PUBLISH, Decoder, length
+from .records import NOTES
+from .send_buffer import SendBuffer
 from .session_record import SessionRecord
 
+if sys.implementation.name == "micropython":
+    from array import array as Counters  # its items wrap, so that counting never fails
+else:
+    from .cpython import Counters
+
 _MOST_TRAILER = const(131)  # bytes of an OUT record behind its PUBLISH
+_MOST_NOTICES = const(16)  # of messages that were damaged
+
+
+def start(
+    session,
+    journal,
+    buffer,
+    client_id,
+    protocol_level=4,
+    max_inflight=8,
+    receive_maximum=20,
+    keepalive=0,
+    retry_ms=0,
+    when_full=None,
+    timeout_ms=0,
+):
+    """The fields of a Session that is kept in `journal` (None: nothing is sent above QoS 0, and ids of received QoS 2
+    messages stay in RAM). The first half of `buffer` receives, the second sends. max_inflight and receive_maximum bound
+    the messages in flight each way. keepalive: ms without a packet after which a PINGREQ is sent; retry_ms: the first
+    interval between repetitions (0: never); timeout_ms: how long an answer may take.
+
+    Raises ValueError if the journal serves another client id [MQTT-3.1.3-2], or is smaller than half the buffer."""
+    decoder, send_buffer = getattr(session, "PARTS", (Decoder, SendBuffer))[:2]  # level 5 has others
+    half = len(buffer) // 2
+    if journal and len(buffer) - half > journal.size:
+        raise ValueError("buffer: twice the %d bytes of the journal at most" % journal.size)
+    session.out = send_buffer(memoryview(buffer)[half:], journal)
+    session.decoder = decoder(memoryview(buffer)[:half], protocol_level)
+    session.keep_alive = KeepAlive(keepalive, timeout_ms)
+    session.count = Counters("I", bytes(4 * session.counters))
+    session.present = False  # session present of the last CONNACK
+    session.code = 0  # its return code
+    session.granted = b""  # return codes of the last SUBACK
+    session.deliver = False  # the application is owed the piece that next_event() returned
+    session.redelivered = False  # it may have had that message before, when power was cut
+    session.completed = 0  # Message ID that next_event() completed last; its reader sets it back
+    session.ended = ()  # those that the last CONNACK completed
+    session.client_id = client_id
+    session.outbound = None
+    session._retry = retry_ms
+    session.tick = min(1000, keepalive * 2 // 15 or 1000, retry_ms or 1000)  # its timers are looked at this often, ms
+    session.when_full = when_full
+    session._max_inflight = max_inflight
+    session._receive_maximum = receive_maximum
+    session.busy = False  # an operation is under way, or one that did not come to its end left things half done
 
 
 def load(session):
@@ -16,7 +75,9 @@ def load(session):
         _own(session, journal)
         if session.outbound:
             _check_messages(session, journal)  # sending one may have failed
-        _tell_lost(session, journal)
+        if journal.lost:
+            _tell_lost(session, journal.lost)
+            journal.lost = []
     outbound = getattr(session, "PARTS", (Outbound,))[-1]  # level 5 has another
     record = session.record = SessionRecord(journal, session.client_id)
     session.foreign = None  # ForeignIds, as long as there are some
@@ -56,19 +117,53 @@ def _check_messages(session, journal):
         if is_publish(journal, at):
             at = journal.scan(OUT, at)
         else:
-            from .damage import drop
-
             journal.lost.append((journal.found_mid, journal.found_seq))
-            drop(journal, at)
+            _drop(journal, at)
             at = journal.scan(OUT, -1)
 
 
-def _tell_lost(session, journal):
-    if journal.lost:
-        from .damage import tell
+class _Place:
+    # Where a record is, while others are copied.
 
-        tell(session, journal.lost)
-        journal.lost = []
+    def __init__(self, at):
+        self.at = at
+
+    def moved(self, old, new):
+        if self.at == old:
+            self.at = new
+
+
+def _drop(journal, at):
+    # The live record at address `at` is whole, and no use: it counts as damaged, durably before it is gone, so that it
+    # counts twice rather than never.
+    owner = journal.owner
+    place = journal.owner = _Place(at)
+    journal.damaged += 1
+    journal._begin()
+    journal._dirty = True
+    try:
+        journal._make_space(NOTES)
+        journal._note()
+    except OutboxFull:
+        pass  # the next NOTEs tell it
+    journal._sync()
+    journal._ok = True
+    journal.mark(place.at, DONE)
+    journal.commit()
+    journal.owner = owner
+
+
+def _tell_lost(session, lost):
+    # Counts the messages, and tells the application, as far as anything is known of them.
+    from .refused import MessageDamaged
+
+    session.count[counters.DROPPED] += len(lost)
+    session.count[counters.DAMAGED] += len(lost)
+    known = [message for message in lost if message][:_MOST_NOTICES]
+    for mid, seq in known:
+        session.notices += (MessageDamaged(1, mid, seq),)
+    if len(lost) > len(known):
+        session.notices += (MessageDamaged(len(lost) - len(known)),)
 
 
 def is_publish(journal, at):

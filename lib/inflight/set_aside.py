@@ -19,8 +19,7 @@ import inflight.counters as counters
 from .compat import const, passed
 from .errors5 import TOO_LONG
 from .journal import DONE, OUT
-from .marks import ANY, ASK, GIVEN_UP, SUSPECT, TRIAL
-from .outbound import DUP, REL, SEND, STATE, Outbound
+from .outbound import ANY, ASK, DUP, GIVEN_UP, REL, SEND, STATE, SUSPECT, TRIAL, Outbound
 from .pending import message_at
 from .refused import MessageSetAside
 

@@ -10,8 +10,7 @@
 # message that is innocent: that costs the message its place in the order.
 
 from .compat import const
-from .marks import ANY, ASK, SUSPECT, TRIAL
-from .outbound import REL, SEND, STATE
+from .outbound import ANY, ASK, REL, SEND, STATE, SUSPECT, TRIAL
 
 _ALONE = const(3)
 _SURE = const(8)

@@ -181,7 +181,7 @@ def test_beside_two_firmwares_a_release_of_the_application_has_space(tmp_path):
     files = mounted(volume)
     record = update_record.unpack(files["/update.0"])
     assert (record.current, record.release, record.is_tried) == ("a", 0, False)
-    index = slots.index_of(slots.needed(bundle.files("esp32"), "esp32"))
+    index = slots.index_of(slots.needed(bundle.files("esp32")))
     assert files["/a.image"].startswith(index)
     started = {path.removeprefix("/lib/").removesuffix(".mpy") for path in files if path.startswith("/lib/")}
     assert started.issuperset(slot._KEPT) and not any(path.startswith("inflight/") for path in started)

@@ -15,6 +15,11 @@ STARTERS = ("boot", "main")  # MicroPython starts these, as source files at the 
 _FRAME = re.compile(r'(^ +File "([\w.]+)", line \d+, in )(\w+)')
 _TODAY = int(time.time()) // 86_400 * 86_400
 _NOT_ON_DEVICES = ("cpython",)
+# What the application of a board does not use: it has the blocking client, without WebSocket; boards have no posix.
+_UNUSED = {
+    f"{PACKAGE}/{name}"
+    for name in ("aio", "consumers", "inbox", "io_waiter", "posix", "received5", "subscription", "upgrade", "websocket")
+}
 
 
 def compile_mpy(text, name, optimized="-O3"):
@@ -130,8 +135,9 @@ def built():
 
 def files(board, release=None):
     """{absolute path on the device: content} of the application for the board in folder `board`: .mpy in /lib, and the
-    two source files at the root that MicroPython starts. release: its number, which its status tells; None: a cable
-    brings it. ValueError if there is no such board."""
+    two source files at the root that MicroPython starts. What the application does not use of the library stays out,
+    since two releases have to fit a Pico. release: its number, which its status tells; None: a cable brings it.
+    ValueError if there is no such board."""
     if not (BOARDS / board / "board.py").is_file():
         known = ", ".join(sorted(path.parent.name for path in BOARDS.glob("*/board.py")))
         raise ValueError(f"no board {board}: use {known}")
@@ -140,5 +146,6 @@ def files(board, release=None):
     more = {"built": built()}
     if release is not None:
         more["node"] = _numbered(texts["node"], release)
-    compiled = compile_texts(texts) | compile_texts(more)
+    used = {place: text for place, text in texts.items() if board == "unix" or place not in _UNUSED}
+    compiled = compile_texts(used) | compile_texts(more)
     return starters | {f"/lib/{place}.mpy": data for place, data in compiled.items()}

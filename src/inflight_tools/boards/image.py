@@ -72,7 +72,7 @@ def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs
     code, rom_size = look(chosen, content)
     files, slot, frozen = bundle.files(chosen.folder), {}, in_firmware(code)
     if ota and not frozen:  # as files it would fill the flash that two partitions for firmware leave
-        files, slot = slots.divided(files, chosen.folder)
+        files, slot = slots.divided(files)
     files, rom = placed(files, frozen, chosen.folder, rom_size if romfs else None)
     files |= slot
     if taken := own.keys() & files.keys():

@@ -6,7 +6,7 @@ modules are compiled, all together,
 - what is there for CPython goes,
 - classes do not keep the names of their module and of themselves, which nothing there reads,
 - the modules of the library that are always loaded together become one module, inflight.core, or inflight.journal_core
-  where there is a journal; each of them is still there for an import by its own name,
+  where there is a journal; those that programs import are still there for an import by their own names,
 - a class of these that is nothing but the base of another one becomes a part of that,
 - the texts of errors become one module, inflight.texts, which is loaded when an error is raised,
 - MicroPython's own modules are imported by the names that mean the built-in ones, "ustruct" for struct: before it takes
@@ -44,6 +44,8 @@ GROUPS = {
     "mqtt5_core": ["errors5", "decoder5", "send_buffer5", "mqtt5"],
 }
 MERGED = {name: group for group, names in GROUPS.items() for name in names}
+# Those of them that drivers and programs import by their own names.
+PUBLIC = ("compat", "counters", "errors", "journal", "packet", "topic")
 # Modules that stay loaded. The texts of the others go when they do.
 _RESIDENT = (
     *GROUPS,
@@ -274,9 +276,10 @@ def _merge(trees, core, modules, constants):
     result = {core: ast.Module([*imports.values(), *body], [])}
     for place, tree in trees.items():
         if place in modules:
-            result[place] = _forwarder(
-                core, [name for name in exports[place] if name not in gone], constants[_dotted(place)]
-            )
+            if place.rpartition("/")[2] in PUBLIC:
+                result[place] = _forwarder(
+                    core, [name for name in exports[place] if name not in gone], constants[_dotted(place)]
+                )
         elif place == f"{PACKAGE}/__init__":
             result[place] = _Readdress().visit(tree)
         else:

@@ -7,27 +7,19 @@ import struct
 
 from inflight_tools.boards.bundle import FIRMWARE
 from inflight_tools.boards.rename import PACKAGE
-from inflight_tools.boards.shrink import MERGED
 
 LAUNCHER = ("image", "launch", "starting", "trial", "update_record")  # modules that start an application in a slot
 _LIB = "/lib/"
-# The firmware has the blocking client, without WebSocket; boards have no posix.
-_UNUSED = {"aio", "consumers", "inbox", "io_waiter", "received5", "subscription", "upgrade", "websocket"}
-_UNIX = {"posix"}
-# Modules that stand in another one, and are imported by their own name nevertheless: by drivers, by inflight itself.
-_IMPORTED = {"compat", "counters", "errors", "journal", "packet", "topic"}
 _SET_UP = "/lib/setup"  # modules for a device without configuration: what updates itself has one
 
 
-def needed(files, board):
-    """{path in a slot: content} of those of `files`, {path on the device: content} of the application for the board in
-    folder `board`, that it imports there. The others stay out, since two slots have to fit a Pico."""
-    unused = _UNUSED.union(MERGED, () if board == "unix" else _UNIX).difference(_IMPORTED)
-    left_out = {f"{_LIB}{PACKAGE}/{name}.mpy" for name in unused}
+def needed(files):
+    """{path in a slot: content} of those of `files`, {path on the device: content} of an application, that it imports
+    there."""
     return {
         path.removeprefix(_LIB): content
         for path, content in files.items()
-        if path.startswith(_LIB) and path not in left_out and not path.startswith(_SET_UP)
+        if path.startswith(_LIB) and not path.startswith(_SET_UP)
     }
 
 
@@ -40,10 +32,10 @@ def index_of(files):
     return b"".join(entries)
 
 
-def divided(files, board):
+def divided(files):
     """(those of the application's `files` that stay files: what starts a slot, and the set-up; those that put the
     others into slot a, {path on the device: content})."""
-    inside = needed(files, board)
+    inside = needed(files)
     moved = {_LIB + path for path in inside} - {f"{_LIB}{name}.mpy" for name in LAUNCHER}
     stay = {
         path: content

@@ -117,7 +117,7 @@ def _signed(image, own, key, number, board, trial_s, mpy):
 def application(board, number):
     """{path in the slot: content} of the application for the board in folder `board`; its status tells release
     `number`."""
-    return slots.needed(bundle.files(board, number), board)
+    return slots.needed(bundle.files(board, number))
 
 
 def folder(board):
