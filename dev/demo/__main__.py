@@ -10,10 +10,11 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from dev.demo.downstream import Downstream
-from dev.demo.mosquitto import Mosquitto
+from dev.demo.downstream import COLLECTOR, Downstream
+from dev.demo.mosquitto import Mosquitto, of_a_fleet
 from dev.demo.network import Network
-from dev.demo.sensors import HEAP, ROOT, Fleet
+from dev.demo.sensors import HEAP, ROOT, Fleet, names_of
+from dev.demo.subscriber import NAME as SUBSCRIBER
 from dev.demo.subscriber import Subscriber
 from dev.patience import Patience
 from dev.reference.oracle import judge
@@ -237,8 +238,9 @@ def main(
 
 def _perform(console, folder, devices, duration, levels, interval, seed, report):
     cuts = max(100, round(duration * _CUTS_PER_S))
+    users = (*names_of(devices), COLLECTOR, SUBSCRIBER)
     with (
-        Mosquitto(folder / "broker") as broker,
+        Mosquitto(folder / "broker", *of_a_fleet(folder / "broker", users)) as broker,
         Network(broker.port) as network,
         Subscriber(broker.port) as subscriber,
         Downstream(folder / "pipeline", broker.port, ROOT) as downstream,

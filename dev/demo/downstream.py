@@ -9,7 +9,10 @@ import time
 
 from inflight_tools.fleet.spark.landing import LandingFiles
 
+from . import mosquitto
 from .subscriber import number
+
+COLLECTOR = "collector-0"  # its name, and its user's
 
 _FLEET = ("-m", "inflight_tools", "fleet")
 _PATIENCE_S = 3600  # a batch takes Spark a second, but minutes on a loaded machine
@@ -84,7 +87,11 @@ class Downstream:
         folder.mkdir(parents=True)
         self.folder, self.root = folder, root
         landing, broker = folder / "landing", f"127.0.0.1:{port}"
-        what = (*_FLEET, "collect", "--landing", landing, "--broker", broker, "--root", root, "--age", 2, "--marker", 2)
+        secret = folder / "password"
+        secret.write_text(mosquitto.password(COLLECTOR))
+        login = ("--user", COLLECTOR, "--password-file", secret)
+        what = (*_FLEET, "collect", *login, "--landing", landing, "--broker", broker, "--root", root)
+        what += ("--age", 2, "--marker", 2)
         self.collector = _Program(folder / "collector.log", *what)
         self._of = ("--data", folder, "--root", root)
         spark = (*_FLEET, "tables", *self._of, "--master", "local[2]", "--every", 2)

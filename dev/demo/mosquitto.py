@@ -1,8 +1,11 @@
 """A real MQTT broker, mosquitto, on loopback."""
 
+import base64
 import getpass
+import hashlib
 
 from dev.runtimes import program
+from dev.setup.common import CHECKOUT
 
 from .daemon import Daemon
 
@@ -14,6 +17,36 @@ def unavailable():
     except RuntimeError as e:
         return str(e)
     return ""
+
+
+EXAMPLE = CHECKOUT / "examples" / "mosquitto"
+_OF_A_PLACE = ("listener", "certfile", "keyfile", "password_file", "acl_file", "persistence_location")
+
+
+def only(folder, passwords):
+    """Lines of a configuration: only these users may connect, {name: password}. Their hashes are in `folder`."""
+    file = folder / "passwords"
+    file.write_text("".join(f"{user}:{_hash(password)}\n" for user, password in passwords.items()))
+    return [f"password_file {file}", "allow_anonymous false"]
+
+
+def _hash(password):
+    salt = b"salt" * 3
+    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, 101, 64)
+    return f"$7$101${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
+
+
+def password(user):
+    """The password of a user of of_a_fleet()."""
+    return f"the password of {user}"
+
+
+def of_a_fleet(folder, users):
+    """Lines of the configuration in examples/mosquitto, on one listener without TLS, for these users."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = (EXAMPLE / "mosquitto.conf").read_text().splitlines()
+    kept = [line for line in lines if line and not line.startswith(("#", *_OF_A_PLACE))]
+    return [*kept, *only(folder, {user: password(user) for user in users}), f"acl_file {EXAMPLE / 'access'}"]
 
 
 class Mosquitto(Daemon):

@@ -8,12 +8,13 @@ import subprocess
 import time
 from pathlib import Path
 
+from dev.demo import mosquitto
 from dev.device_run import application
 from dev.patience import Patience
 from dev.runtimes import runtime
 
 HEAP = "200k"
-ROOT = "demo"  # the first level of their topics
+ROOT = "inflight"  # the first level of their topics
 _DRAIN = Path(__file__).parent / "device" / "drain.py"
 
 
@@ -37,6 +38,7 @@ class Sensor:
         folder.mkdir(parents=True)
         self._config = {"host": "127.0.0.1", "port": port, "root": ROOT, "qos": qos, "interval_ms": interval_ms}
         self._config |= {"health_ms": 5000, "keepalive": 10, "max_inflight": 8}
+        self._config |= {"user": name, "password": mosquitto.password(name)}
         self._configure(timeout_ms=3000)
 
     def _configure(self, **fields):
@@ -81,6 +83,11 @@ class Sensor:
         return {(int(seq), int(qos)) for seq, qos, _ in (line.split(" ", 2) for line in lines)}
 
 
+def names_of(n):
+    """The names of the `n` sensors of a Fleet."""
+    return [f"sensor{i:03}" for i in range(n)]
+
+
 class Fleet:
     """A sensor for each (port of the broker, QoS) of `links`. `files`: how many files of firmware each has."""
 
@@ -90,7 +97,7 @@ class Fleet:
         self.interpreter, self.files = interpreter.name, len(list(code.rglob("*.mpy")))
         self._random = random.Random(seed)
         self.cuts = self.deaths = 0
-        names = [f"sensor{i:03}" for i in range(len(links))]
+        names = names_of(len(links))
         self.sensors = [
             Sensor(name, folder / name, code, interpreter, port, qos, interval_ms)
             for name, (port, qos) in zip(names, links, strict=True)

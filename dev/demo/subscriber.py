@@ -6,6 +6,10 @@ from collections import Counter
 
 import paho.mqtt.client as paho
 
+from dev.demo import mosquitto
+
+NAME = "operator"  # its user
+
 
 def number(topic, payload):
     """(device, epoch, sequence number) of a sensor's message; None if it has no number, like a will message."""
@@ -26,7 +30,8 @@ class Subscriber:
         self._lock = threading.Lock()
         self._subscribed = threading.Event()
         self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, "subscriber", clean_session=False)
-        self._client.on_connect = lambda client, *_: client.subscribe("demo/#", 2)
+        self._client.on_connect = lambda client, *_: client.subscribe("inflight/#", 2)
+        self._client.username_pw_set(NAME, mosquitto.password(NAME))
         self._client.on_subscribe = lambda *_: self._subscribed.set()
         self._client.on_message = self._take
         self._port = port

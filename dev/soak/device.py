@@ -12,7 +12,7 @@ from nor import NorFlash, PowerCut, after, before, mixed, scattered
 
 from .excused import Excused
 
-ROOT = "demo"
+ROOT = "inflight"
 _WINDOWS = (1, 4, 20)
 _NUMBER = re.compile(rb'"seq": (\d+)')
 _CUT_WITHIN = 12  # the power is cut at one of the next so many flash operations

@@ -176,12 +176,12 @@ def test_repetitions_are_counted_in_chunks_of_any_size(size):
 
 def test_numbers_of_messages():
     pack = [{"bn": "urn:dev:mac:s1:", "seq": 5, "epoch": 9, "n": "load", "v": 1}, {"n": "memory", "v": 2}]
-    assert number("demo/s1/telemetry", json.dumps(pack)) == ("s1", 9, 5)
-    assert number("demo/s1/health", b'{"seq": 6, "epoch": 9}') == ("s1", 9, 6)
-    assert number("demo/s1/status", b'{"state": "offline"}') is None
+    assert number("inflight/s1/telemetry", json.dumps(pack)) == ("s1", 9, 5)
+    assert number("inflight/s1/health", b'{"seq": 6, "epoch": 9}') == ("s1", 9, 6)
+    assert number("inflight/s1/status", b'{"state": "offline"}') is None
     for bad in (b"", b"[]", b"\xff", b"[1]"):
         with pytest.raises((ValueError, KeyError, IndexError, TypeError)):
-            number("demo/s1/telemetry", bad)
+            number("inflight/s1/telemetry", bad)
 
 
 def _judge(accepted, seen, **oddities):

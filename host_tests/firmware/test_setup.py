@@ -11,8 +11,8 @@ import pytest
 import trustme
 
 from dev.certificates import der, server_context
+from dev.demo.mosquitto import only
 from dev.tls_proxy import tls_proxy
-from host_tests import mosquitto_lines
 from host_tests.firmware.setting_up import Page, Serial, ask_name, free_ports
 from inflight_tools.boards.bundle import files
 from inflight_tools.cache import write_below
@@ -154,7 +154,7 @@ def test_what_is_no_broker_is_told(page):
 
 
 def test_a_refused_login_is_told_and_corrected(device, page, mosquitto, tmp_path):
-    broker = mosquitto(*mosquitto_lines.only(tmp_path, "me", "right"))
+    broker = mosquitto(*only(tmp_path, {"me": "right"}))
     place = {"host": "127.0.0.1", "port": broker.port, "user": "me"}
     refused = f"The broker 127.0.0.1:{broker.port} refuses user name or password"
     assert page.try_(**WIFI, **place, password="wrong") == refused

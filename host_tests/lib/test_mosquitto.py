@@ -4,6 +4,7 @@ import pytest
 import trustme
 
 from dev.certificates import client_context
+from dev.demo.mosquitto import only
 from host_tests import mosquitto_lines
 from inflight import ConnectRefused
 
@@ -50,7 +51,7 @@ def test_a_new_journal_receives_queued_messages(mosquitto, make, pump):
 @pytest.fixture
 def password_broker(mosquitto, tmp_path):
     """A broker that accepts the user "me" with the password "right" only."""
-    return mosquitto(*mosquitto_lines.only(tmp_path, "me", "right"))
+    return mosquitto(*only(tmp_path, {"me": "right"}))
 
 
 def test_password(password_broker, make):

@@ -7,6 +7,7 @@ import pytest
 import trustme
 
 from dev.certificates import der, write
+from dev.demo.mosquitto import only
 from dev.reference.wire import publish as delivery
 from host_tests import mosquitto_lines
 from host_tests.inflight_tools.fleet.collect.collecting import publish, until
@@ -18,7 +19,7 @@ AUTHORITY = trustme.CA()
 @pytest.fixture
 def guarded(serve, tmp_path):
     """A broker with one user, "me"."""
-    return serve(*mosquitto_lines.only(tmp_path, "me", SECRET))
+    return serve(*only(tmp_path, {"me": SECRET}))
 
 
 def test_password(guarded, collect, tmp_path):
