@@ -30,14 +30,14 @@ class Setup:
         self._board = board
         self._radio = radio
         self.name = "inflight-" + board.device_id()[-6:]
-        self._networks = radio.scan()
+        self._attempt = self._ended = None
+        self.networks()
         self.address = radio.open_access_point(self.name)
         self._given = {}  # the fields of the configuration so far
         self._secrets = {}  # {field: (what was entered, all that decides who gets it)}
         self._upload = None
         self._ca = None  # the Upload of the certificate
         self._joined = None  # SSID and key
-        self._attempt = self._ended = None
         self._note, self._kind = "", ""
         self.ends = None  # ticks when the device restarts
         self._farewell = False  # the page that tells the success was asked for
@@ -207,7 +207,11 @@ class Setup:
     def networks(self):
         """Scans, and returns (SSID, dBm, whether it needs a key) of the networks here, the strongest first."""
         if not self._attempt:
-            self._networks = self._radio.scan()
+            self._networks = ()
+            try:
+                self._networks = self._radio.scan()
+            except MemoryError:  # whoever announces hundreds must not bar the set-up: a name can be typed
+                gc.collect()
         return self._networks
 
     def bring(self, ssid, key, ended):
@@ -243,7 +247,7 @@ def run(board, radio):
 
     setup = Setup(board, radio)
     poll = select.poll()
-    pages = Pages(poll, radio.HTTP_PORT, setup)
+    pages = Pages(poll, radio.HTTP_PORT, setup, radio.CONNECTIONS)
     names = Names(poll, setup.address, radio.DNS_PORT)
     serial = Serial(poll, setup)
     print("inflight: no configuration: join the network %s and open %s" % (setup.name, setup.url()))

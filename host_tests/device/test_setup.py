@@ -19,6 +19,7 @@ class Radio:
     """Each join has the next of `words` as its outcome."""
 
     HTTP_PORT = 80
+    memory_error = False
 
     def __init__(self, *words):
         self.words = list(words)
@@ -26,6 +27,8 @@ class Radio:
         self.waits = False
 
     def scan(self):
+        if self.memory_error:
+            raise MemoryError
         return [("attic", -60, True)]
 
     def open_access_point(self, name):
@@ -157,6 +160,20 @@ def test_the_device_restarts_when_the_success_was_told_or_after_a_time():
             # Nothing can be changed any more.
             site.request("POST", "/", dict(GOOD, host="elsewhere"))
             eq((site.setup.busy, site.setup.bring("attic", "x", None)), (False, False))
+
+
+def test_a_scan_without_memory_finds_no_networks():
+    """The name of one can be typed."""
+    Radio.memory_error = True
+    try:
+        with Site(ONLINE) as site:
+            assert "<option" not in site.request("GET", "/")[1]
+            eq(site.request("GET", "/scan")[0], 303)
+            site.request("POST", "/", {"other": "attic", "key": "secret-key", "host": "broker"})
+            site.finish()
+            eq(site.radio.joins, [("attic", "secret-key")])
+    finally:
+        Radio.memory_error = False
 
 
 def test_one_thing_is_tried_at_a_time():
