@@ -57,6 +57,7 @@ def test_a_device_is_set_up_and_publishes(device, page, broker, published):
     assert told == "Saved. The device restarts, and connects to 127.0.0.1."
     output, status = device.end()
     assert status == AGAIN and "the-wifi-key" not in output
+    assert (device.home / "config.json").stat().st_mode & 0o777 == 0o600
     wanted = {"wifi_ssid": "attic", "wifi_key": "the-wifi-key", "host": "127.0.0.1", "port": broker.port}
     assert configuration(device) == {**wanted, "device": "attic-1"}
     assert [c.packets[0].client_id for c in broker.connections] == ["attic-1-setup"]
