@@ -93,6 +93,18 @@ def test_networks_are_searched_again(device, page):
     assert '"new"' in page.request("GET", "/")[2] and '"attic"' not in page.text
 
 
+def test_hundreds_of_networks_do_not_stop_it(device, broker):
+    """A neighbour can announce them: the strongest are listed, as far as there is memory for them."""
+    many = [{"ssid": f"network-{n:03}", "rssi": -60, "key": "some-key"} for n in range(600)]
+    (device.home / "networks.json").write_text(json.dumps(many))
+    device.start()
+    page = Page(device.page_port)
+    device.wait_for(lambda: [1] * page.there())
+    assert page.text.count("<option") <= 40
+    (device.home / "networks.json").write_text(json.dumps(NETWORKS))
+    assert page.try_(other="attic", key="the-wifi-key", host="127.0.0.1", port=broker.port).startswith("Saved.")
+
+
 def test_every_other_address_leads_to_the_page(device, page):
     """What phones and computers ask to find out whether there is such a page."""
     assert ask_name(device.dns_port, "captive.apple.com") == [bytes((127, 0, 0, 1))]
