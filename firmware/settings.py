@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from config import ConfigError, check
+from config import NOT_JSON, ConfigError, check
 from files import exists, write
 
 _NEW = ".new"
@@ -61,7 +61,7 @@ def change(app, text):
     try:
         fields = json.loads(text)
     except ValueError:
-        raise ConfigError("not JSON: look for a missing quote, comma or brace")
+        raise ConfigError(NOT_JSON)
     write(app.board.config_path() + _NEW, _changed(app, _files(app)[0], fields))
 
 
