@@ -5,6 +5,7 @@ import json
 from binascii import a2b_base64
 
 REQUIRED = "required"
+NOT_JSON = "not JSON: look for a missing quote, comma or brace"
 # Numbers: default, minimum, maximum.
 _NUMBERS = {
     "port": (0, 0, 65535),  # 0: 1883, or 8883 with TLS
@@ -260,5 +261,5 @@ def load(path, device, limit=None):
     except OSError:
         problem = 'cannot be read: create it with {"host": "broker.example"}'
     except ValueError:
-        problem = "not JSON: look for a missing quote, comma or brace"
+        problem = NOT_JSON
     raise ConfigError("%s: %s" % (path, problem))

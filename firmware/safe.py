@@ -15,7 +15,7 @@ def limit(given):
     """Of the dict `given`, the configuration, what safe mode uses; a useful field with an error is left out. Raises
     ConfigError."""
     if not isinstance(given, dict):
-        raise ConfigError('write one JSON object, {"host": "broker.example", ...}')
+        check(given, "device")  # tells what to write
     kept = {name: given[name] for name in _NEEDED if name in given}
     check(kept, "device")
     for name in _USEFUL:

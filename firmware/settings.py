@@ -7,11 +7,14 @@ import json
 import os
 import sys
 
-from config import ConfigError, check
+from config import NOT_JSON, ConfigError, check
 from files import exists, write
 
 _NEW = ".new"
 _TRY = ".try"
+# What decides who gets a secret; the networks do, for the password, unless TLS proves who the broker is.
+_BROKER = ("host", "port", "user")
+_NETWORK = ("wifi_ssid", "wifi_key", "wifi_networks", "wifi_ip")
 
 
 def _files(app):
@@ -26,7 +29,8 @@ def _changed(app, path, fields):
     if not isinstance(fields, dict) or not fields:
         raise ConfigError('write one JSON object with the fields to change, {"interval_ms": 60000}')
     with open(path) as f:
-        given = json.loads(f.read())
+        before = json.loads(f.read())
+    given = dict(before)
     for name in fields:
         if name.startswith("tls_"):
             raise ConfigError("%s: a file belongs to it, use deploy" % name)
@@ -35,6 +39,12 @@ def _changed(app, path, fields):
         given[name] = fields[name]
         if fields[name] is None:
             del given[name]
+    # Whoever sends a command need not know a secret: he must not have it sent to a place of his choice.
+    places = _BROKER if given.get("tls_ca") else _BROKER + _NETWORK
+    for secret, places in (("password", places), ("wifi_key", _NETWORK[:1])):
+        for name in places:
+            if secret in before and secret not in fields and before.get(name) != given.get(name):
+                raise ConfigError("%s: write it as well, or null: with another %s it may go elsewhere" % (secret, name))
     if check(given, app.config.device).device != app.config.device:
         raise ConfigError("device: the journal belongs to the present name, to change it flash with --erase")
     return json.dumps(given)
@@ -51,7 +61,7 @@ def change(app, text):
     try:
         fields = json.loads(text)
     except ValueError:
-        raise ConfigError("not JSON: look for a missing quote, comma or brace")
+        raise ConfigError(NOT_JSON)
     write(app.board.config_path() + _NEW, _changed(app, _files(app)[0], fields))
 
 

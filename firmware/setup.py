@@ -30,13 +30,14 @@ class Setup:
         self._board = board
         self._radio = radio
         self.name = "inflight-" + board.device_id()[-6:]
-        self._networks = radio.scan()
+        self._attempt = self._ended = None
+        self.networks()
         self.address = radio.open_access_point(self.name)
         self._given = {}  # the fields of the configuration so far
+        self._secrets = {}  # {field: (what was entered, all that decides who gets it)}
         self._upload = None
-        self._has_ca = False
+        self._ca = None  # the Upload of the certificate
         self._joined = None  # SSID and key
-        self._attempt = self._ended = None
         self._note, self._kind = "", ""
         self.ends = None  # ticks when the device restarts
         self._farewell = False  # the page that tells the success was asked for
@@ -115,7 +116,9 @@ class Setup:
             return "http://%s/" % self._hosts()[0]
 
     def form(self, request):
-        self._upload = None
+        if self._upload:
+            self._upload.discard()  # the connection ended before the form did
+            self._upload = None
         return form(request.headers.get("content-type", ""), self._open)
 
     def _open(self, field):
@@ -136,16 +139,18 @@ class Setup:
         return 303, "/", ()
 
     def _submit(self, fields, error):
-        if error and self._upload:
-            self._upload.discard()
-        uploaded = self._upload is not None and not error
-        self._upload = None
-        if self._attempt or self.ends:
+        upload, self._upload = self._upload, None
+        busy = self._attempt or self.ends
+        if busy or error or fields is None:
+            if upload:
+                upload.discard()
+            if not busy:
+                self._tell(error or "this is no form")
             return
-        if error or fields is None:
-            self._tell(error or "this is no form")
-            return
-        self._has_ca = uploaded or (self._has_ca and not fields.get("plain"))
+        if upload:
+            upload.keep()
+        if upload or fields.get("plain"):
+            self._ca = upload
         self._given = given = self._settings(fields)
         try:
             check(given, self._board.device_id)
@@ -160,24 +165,27 @@ class Setup:
         # The fields of the configuration.
         given = {name: fields.get(name, "").strip() for name in ("host", "port", "user", "device")}
         given["wifi_ssid"] = fields.get("other", "") or fields.get("ssid", "")
-        if self._has_ca:
+        if self._ca:
             given["tls_ca"] = beside(self._board, "ca.der")
         given = {name: given[name] for name in given if given[name]}
         try:
             given["port"] = int(given["port"])
         except (KeyError, ValueError):
             pass  # check() tells what is wrong
-        # A secret stays, so that it need not be typed again, where nobody else can see it: it goes to the same network,
-        # or to the same broker in the same way.
-        self._secret(given, "wifi_key", fields.get("key"), ("wifi_ssid",))
-        self._secret(given, "password", fields.get("password"), ("host", "port", "user", "tls_ca"))
+        self._secret(given, "wifi_key", fields.get("key"), given.get("wifi_ssid"))
+        place = [given.get(name) for name in ("wifi_ssid", "wifi_key", "host", "port", "user")]
+        self._secret(given, "password", fields.get("password"), place + [self._ca])
         return given
 
-    def _secret(self, given, name, entered, same):
-        if not entered and all(given.get(field) == self._given.get(field) for field in same):
-            entered = self._given.get(name)
+    def _secret(self, given, name, entered, place):
+        # A secret need not be typed again as long as it goes to the same place: whoever else sends a form, with a
+        # network, a host or a certificate of his own, must not get it.
+        kept, there = self._secrets.get(name, (None, None))
+        if not entered and there == place:
+            entered = kept
         if entered:
             given[name] = entered
+        self._secrets[name] = entered, place
 
     def _page(self):
         if self._attempt:
@@ -186,8 +194,8 @@ class Setup:
         if self.ends:
             self._farewell = True
             return page(self.name, self._note, self._kind)
-        kept = [name for name in ("wifi_key", "password") if name in self._given]
-        more = self._networks, kept, self._has_ca, self._board.device_id()
+        kept = [name for name in self._secrets if self._secrets[name][0]]
+        more = self._networks, kept, self._ca, self._board.device_id()
         return page(self.name, self._note, self._kind, self._given, *more)
 
     def sent(self):
@@ -199,7 +207,11 @@ class Setup:
     def networks(self):
         """Scans, and returns (SSID, dBm, whether it needs a key) of the networks here, the strongest first."""
         if not self._attempt:
-            self._networks = self._radio.scan()
+            self._networks = ()
+            try:
+                self._networks = self._radio.scan()
+            except MemoryError:  # whoever announces hundreds must not bar the set-up: a name can be typed
+                gc.collect()
         return self._networks
 
     def bring(self, ssid, key, ended):
@@ -211,9 +223,7 @@ class Setup:
         def keep(error):
             if not error:
                 self._given["wifi_ssid"] = ssid
-                self._given.pop("wifi_key", None)
-                if key:
-                    self._given["wifi_key"] = key
+                self._secrets["wifi_key"] = key, ssid
             ended(error)
 
         self._start(self._join(ssid, key), keep)
@@ -237,7 +247,7 @@ def run(board, radio):
 
     setup = Setup(board, radio)
     poll = select.poll()
-    pages = Pages(poll, radio.HTTP_PORT, setup)
+    pages = Pages(poll, radio.HTTP_PORT, setup, radio.CONNECTIONS)
     names = Names(poll, setup.address, radio.DNS_PORT)
     serial = Serial(poll, setup)
     print("inflight: no configuration: join the network %s and open %s" % (setup.name, setup.url()))

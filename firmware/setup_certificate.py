@@ -13,8 +13,8 @@ _WRONG = "the CA's file: choose one certificate, PEM or DER"
 
 
 class Upload:
-    """Takes the pieces of the file. The certificate is at `path` when close() has returned. Both raise ValueError,
-    OSError."""
+    """Takes the pieces of the file, then close(): both raise ValueError, OSError. The certificate is at `path` when
+    keep() has returned: a form that ends with an error brings none."""
 
     def __init__(self, path):
         self._path = path
@@ -71,15 +71,15 @@ class Upload:
         self._file.close()
         if self._size != _der_size(self._head) or self._encoded is not None:
             raise ValueError(_WRONG)
+
+    def keep(self):
+        """The form is complete. Raises OSError."""
         os.rename(self._path + ".part", self._path)
 
     def discard(self):
         """The form failed: what came is of no use."""
         self._file.close()
-        try:
-            os.remove(self._path + ".part")
-        except OSError:
-            pass  # close() was well
+        os.remove(self._path + ".part")
 
 
 def _der_size(head):

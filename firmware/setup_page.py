@@ -32,6 +32,7 @@ _END = """<h2>Device</h2>
 <p><button>Save and start</button></p></form>
 """
 _KEPT = ' placeholder="empty: as before"'
+_KEPT_PASSWORD = ' placeholder="empty: as before, if all else is"'
 
 
 def escape(text):
@@ -70,6 +71,6 @@ def _fields(shown, networks, kept, has_ca, device):
     values = [hidden] + [str(shown.get(name, "")) for name in ("host", "port", "user")]
     hidden, host, port, user = [escape(value) for value in values]
     key = _KEPT if "wifi_key" in kept else ""
-    password = _KEPT if "password" in kept else ""
+    password = _KEPT_PASSWORD if "password" in kept else ""
     yield (_WIFI % (hidden, key, host, port, user, password, _FORGET_CA if has_ca else "")).encode()
     yield (_END % (escape(shown.get("device", "")), escape(device))).encode()

@@ -1,4 +1,4 @@
-# The sockets of the set-up: a web server with one client at a time, and a name server. Nothing waits.
+# The sockets of the set-up: a web server, which serves one client at a time, and a name server. Nothing blocks.
 
 import select
 import socket
@@ -8,7 +8,10 @@ from setup_dns import answer
 from setup_http import BadRequest, Request, head
 
 _PIECE = const(512)
+_PIECES = const(8)  # received in one step, at most
 _LIMIT_MS = const(20_000)  # for a request and its response
+_SHORT_MS = const(2_000)  # if others wait
+_REMEMBERED = const(16)  # addresses that were served
 
 
 def _listen(kind, host, port):
@@ -37,53 +40,124 @@ class Names:
             pass  # nothing came, or the client has gone
 
 
+class _Connection:
+    """One that was accepted. `data`: its first bytes, when they have come."""
+
+    data = b""
+
+    def __init__(self, sock, address):
+        self.sock = sock
+        self.address = address
+
+
 class Pages:
     """The web server. `site` has check(request), which raises BadRequest or returns where to go instead;
     form(request), a parser for its body (see setup_form), which may raise ValueError; respond(request, fields, error),
-    which returns (status, location, pieces of the page); sent(), called when a page was sent."""
+    which returns (status, location, pieces of the page); sent(), called when a page was sent. most: connections that
+    wait beside the one that is served."""
 
-    def __init__(self, poll, port, site):
+    def __init__(self, poll, port, site, most):
         self._poll = poll
         self._site = site
+        self._most = most
+        self._waiting = []
+        self._served = []  # addresses, the one that was served last at the end
         self._listener = _listen(socket.SOCK_STREAM, "0.0.0.0", port)
         self._listener.listen(2)
         self._sock = None
         poll.register(self._listener, select.POLLIN)
 
     def step(self):
-        if not self._sock or self._silent:
-            self._accept()
-        if not self._sock:
-            return
-        try:
-            if ticks_diff(ticks_ms(), self._began) > _LIMIT_MS:
-                self._close()
-            elif self._response:
-                self._send()
-            else:
-                self._receive()
-        except OSError as e:
-            if not _would_wait(e):
-                self._close()
-        except MemoryError:
-            self._close()
+        self._accept()
+        for waiting in list(self._waiting):
+            self._look(waiting)
+        while self._sock or self._choose():
+            self._serve()
+            if self._sock:
+                break  # it takes longer
+
+    # --- who is served ---
 
     def _accept(self):
         try:
-            sock = self._listener.accept()[0]
+            sock, peer = self._listener.accept()
         except OSError:
-            return  # nobody is waiting
-        # Browsers open connections that they may not use: one that is silent gives way to the next.
-        self._close()
+            return  # nobody has come
         sock.setblocking(False)
         self._poll.register(sock, select.POLLIN)
-        self._sock = sock
-        self._silent = True
+        # On the unix port of MicroPython the peer is a struct sockaddr_in.
+        self._waiting.append(_Connection(sock, peer[0] if isinstance(peer, tuple) else peer[4:8]))
+        if len(self._waiting) > self._most:
+            self._drop(max(self._waiting, key=self._turn))
+
+    def _drop(self, waiting):
+        self._waiting.remove(waiting)
+        if not waiting.data:
+            self._poll.unregister(waiting.sock)
+        waiting.sock.close()
+
+    def _look(self, waiting):
+        if waiting.data:
+            return
+        try:
+            waiting.data = waiting.sock.recv(_PIECE)
+        except OSError as e:
+            if _would_wait(e):
+                return
+        if waiting.data:
+            self._poll.unregister(waiting.sock)  # until it is its turn
+        else:
+            self._drop(waiting)
+
+    def _turn(self, waiting):
+        # The lowest is served next, the highest is dropped if too many wait: one connection of each address before a
+        # second one of any; then who was not served for the longest time; then who has sent something and, of those
+        # that have not, the newest, which may be about to.
+        at = self._waiting.index(waiting)
+        address = waiting.address
+        before = [other for other in self._waiting[:at] if other.address == address]
+        served = self._served.index(address) if address in self._served else -1
+        return len(before), served, not waiting.data, at if waiting.data else -at
+
+    def _choose(self):
+        # Browsers open connections that they may not use: those that are silent hold up nobody.
+        ready = [waiting for waiting in self._waiting if waiting.data]
+        if not ready:
+            return False
+        chosen = min(ready, key=self._turn)
+        self._waiting.remove(chosen)
+        if chosen.address in self._served:
+            self._served.remove(chosen.address)
+        self._served = self._served[1 - _REMEMBERED :] + [chosen.address]
+        self._sock = chosen.sock
+        self._data = chosen.data
+        self._poll.register(self._sock, select.POLLIN)
         self._began = ticks_ms()
         self._request = Request()
         self._left = -1  # bytes of the body; -1: the head is not complete
         self._form = self._response = self._error = None
         self._piece = b""
+        return True
+
+    # --- the one that is served ---
+
+    def _serve(self):
+        try:
+            for _ in range(_PIECES):
+                if self._response:
+                    self._send()
+                else:
+                    self._receive()
+                if not self._sock:
+                    return
+        except OSError as e:
+            if not _would_wait(e):
+                self._close()
+        except MemoryError:
+            self._close()
+        others = any([waiting.data for waiting in self._waiting])
+        if self._sock and ticks_diff(ticks_ms(), self._began) > (_SHORT_MS if others else _LIMIT_MS):
+            self._close()
 
     def _close(self):
         if self._sock:
@@ -92,11 +166,11 @@ class Pages:
             self._sock = self._form = self._request = self._response = None
 
     def _receive(self):
-        data = self._sock.recv(_PIECE)
+        data = self._data or self._sock.recv(_PIECE)
+        self._data = b""
         if not data:
             self._close()
             return
-        self._silent = False
         try:
             if self._left < 0:
                 data = self._request.receive(data)

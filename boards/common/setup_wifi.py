@@ -4,9 +4,11 @@ import network
 
 import board
 from codes import ONLINE
+from inflight.compat import const
 
 HTTP_PORT = 80
 DNS_PORT = 53
+_MOST = const(40)  # networks
 
 
 def available():
@@ -21,6 +23,8 @@ def scan():
         for ap in wlan.scan():
             if ap[0] and ap[3] > best.get(ap[0], (-200,))[0]:
                 best[ap[0]] = ap[3], ap[4] != 0
+                if len(best) > _MOST:
+                    del best[min(best, key=lambda ssid: best[ssid][0])]
     except OSError:
         pass  # the driver is busy: the name can be typed
     found = []

@@ -4,6 +4,8 @@ import network
 
 from setup_wifi import DNS_PORT, HTTP_PORT, address, available, join, joined, scan  # noqa: F401
 
+CONNECTIONS = 6  # of the 10 of lwIP: one is served, one is the broker's, two are listeners
+
 
 def open_access_point(name):
     ap = network.WLAN(network.AP_IF)

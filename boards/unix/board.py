@@ -17,6 +17,7 @@ AGAIN = 75  # exit status after a deep sleep: the parent process restarts this o
 
 _cause = None
 _log = None
+_private = False
 
 
 def _text(path, most=512):
@@ -39,7 +40,25 @@ def _make(folder):
             raise
 
 
+def _keep_private():
+    # Files of the device are its owner's alone from the moment in which they are made: the configuration, also when a
+    # command changes it, and the messages in the journal.
+    global _private
+    _private = True
+    umask = getattr(os, "umask", None)
+    try:
+        if not umask:
+            import ffi
+
+            umask = ffi.open(None).func("i", "umask", "i")
+        umask(0o077)
+    except (ImportError, OSError):
+        pass  # MicroPython without ffi
+
+
 def home():
+    if not _private:
+        _keep_private()
     folder = os.getenv("INFLIGHT_HOME") or "%s/.inflight/%s" % (os.getenv("HOME") or "/tmp", device_id())
     if folder[0] != "/":
         folder = os.getcwd() + "/" + folder

@@ -9,6 +9,7 @@ import os
 from board import home
 from codes import CONNECTING, NO_AP, ONLINE, WRONG_KEY
 
+CONNECTIONS = 8
 HTTP_PORT, DNS_PORT = [int(port) for port in (os.getenv("INFLIGHT_SETUP") or "0:0").split(":")]
 
 _outcome = None
@@ -30,7 +31,7 @@ def _air():
 
 def scan():
     found = sorted(_air(), key=lambda network: -network["rssi"])
-    return [(network["ssid"], network["rssi"], bool(network.get("key"))) for network in found]
+    return [(network["ssid"], network["rssi"], bool(network.get("key"))) for network in found[:40]]
 
 
 def join(ssid, key):

@@ -280,6 +280,20 @@ def test_several_networks_are_tried_by_signal():
             eq((outcome(chip, 120_000), dialled(chip)), (NO_AP, ["attic", "hidden", "cellar"]))
 
 
+def test_networks_that_do_not_fit_into_ram_hold_up_no_join():
+    """A neighbour can announce hundreds: the scan fails then, and those of the configuration are tried in its order."""
+
+    def scan():
+        raise MemoryError
+
+    for new in CHIPS:
+        chip = new(AccessPoint("attic", rssi=-80), AccessPoint("cellar", rssi=-50))
+        chip.wlan.scan = scan
+        chip.board.wifi_setup(networks=[{"ssid": "cellar", "key": KEY}])
+        chip.board.wifi_connect("attic", KEY, 60_000)
+        eq((outcome(chip), dialled(chip)), (ONLINE, ["attic"]))
+
+
 def test_several_networks_share_the_time_out():
     for new in CHIPS:
         chip = new(silent("attic"), silent("cellar"))

@@ -19,6 +19,7 @@ class Radio:
     """Each join has the next of `words` as its outcome."""
 
     HTTP_PORT = 80
+    memory_error = False
 
     def __init__(self, *words):
         self.words = list(words)
@@ -26,6 +27,8 @@ class Radio:
         self.waits = False
 
     def scan(self):
+        if self.memory_error:
+            raise MemoryError
         return [("attic", -60, True)]
 
     def open_access_point(self, name):
@@ -74,22 +77,30 @@ def test_the_first_outcome_of_a_join_is_not_trusted():
 
 
 class Site:
-    """A Setup whose broker is there at once; the time is `now`."""
+    """A Setup whose broker is there at once, if it does not `refuse`; the time is `now`. `passwords`: what it got."""
 
     def __init__(self, *words):
         self.now = 0
+        self.refuses = False
+        self.passwords = []
         self.radio = Radio(*words)
         self.setup = setup.Setup(Board(), self.radio)
         self._kept = setup.ticks_ms, setup.reach
 
     def __enter__(self):
         setup.ticks_ms = lambda: self.now
-        setup.reach = lambda board, config: iter(())
+        setup.reach = self._reach
         return self
+
+    def _reach(self, board, config):
+        self.passwords.append(config.password)
+        if self.refuses:
+            raise Failed("refused")
+        return iter(())
 
     def __exit__(self, *_):
         setup.ticks_ms, setup.reach = self._kept
-        for name in ("config.json", "config.json.part"):
+        for name in ("config.json", "config.json.part", "ca.der", "ca.der.part"):
             if exists(PATH + name):
                 os.remove(PATH + name)
 
@@ -105,7 +116,27 @@ class Site:
         for _ in range(20):
             self.setup.step()
 
+    def send(self, fields, ca=None, end=b"--x--\r\n"):
+        """Sends the form as a browser does, with a certificate, and waits for the outcome."""
+        parts = [('name="%s"' % name, fields[name].encode()) for name in fields]
+        parts.append(('name="ca"; filename="%s"' % ("ca.der" if ca else ""), ca or b""))
+        body = b"".join(
+            [b"--x\r\nContent-Disposition: form-data; " + a.encode() + HEAD_END + b + b"\r\n" for a, b in parts]
+        )
+        request = Request()
+        request.headers["content-type"] = "multipart/form-data; boundary=x"
+        form = self.setup.form(request)
+        found = error = None
+        try:
+            form.receive(body + end)
+            found = form.finish()
+        except ValueError as e:
+            error = str(e)
+        self.request("POST", "/", found, error)
+        self.finish()
 
+
+HEAD_END = b"\r\n\r\n"
 GOOD = {"ssid": "attic", "key": "secret-key", "host": "broker"}
 
 
@@ -129,6 +160,20 @@ def test_the_device_restarts_when_the_success_was_told_or_after_a_time():
             # Nothing can be changed any more.
             site.request("POST", "/", dict(GOOD, host="elsewhere"))
             eq((site.setup.busy, site.setup.bring("attic", "x", None)), (False, False))
+
+
+def test_a_scan_without_memory_finds_no_networks():
+    """The name of one can be typed."""
+    Radio.memory_error = True
+    try:
+        with Site(ONLINE) as site:
+            assert "<option" not in site.request("GET", "/")[1]
+            eq(site.request("GET", "/scan")[0], 303)
+            site.request("POST", "/", {"other": "attic", "key": "secret-key", "host": "broker"})
+            site.finish()
+            eq(site.radio.joins, [("attic", "secret-key")])
+    finally:
+        Radio.memory_error = False
 
 
 def test_one_thing_is_tried_at_a_time():
@@ -164,6 +209,63 @@ def test_what_is_written_passes_the_check_of_the_file():
             config = check(json.loads(f.read()), "id")
         eq((config.wifi_ssid, config.wifi_key), (" hidden ", 'a"\\\u00e9'))
         eq((config.host, config.port, config.user, config.device), ("broker", 1884, None, "x"))
+
+
+def certificate(content):
+    return b"\x30\x81\x80" + bytes((content,)) * 128
+
+
+OWNERS = {"ssid": "attic", "key": "secret-key", "host": "broker", "port": "1883", "user": "me"}
+
+
+def test_a_password_goes_only_where_it_went_when_it_was_entered():
+    """Whoever is near can send a form without a password after the owner's attempt has failed: with his own network,
+    the name of the owner's with his own key, another host, port, user, or a CA of his own."""
+    for change in (
+        {},
+        {"ssid": "other"},
+        {"other": "hidden"},
+        {"key": "other-key"},
+        {"host": "elsewhere"},
+        {"port": "1884"},
+        {"user": "him"},
+        {"plain": "on"},
+        {"ca": certificate(2)},
+    ):
+        with Site(*[ONLINE] * 3) as site:
+            site.refuses = True
+            site.send(dict(OWNERS, password="the-password"), certificate(1))
+            sent = dict(OWNERS, key="", password="")
+            sent.update(change)
+            ca = sent.pop("ca", None)
+            site.send(sent, ca)
+            eq((change, site.passwords[1:]), (change, [None if change else "the-password"]))
+            # It does not come back, either.
+            site.send(dict(OWNERS, password=""))
+            eq((change, site.passwords[2:]), (change, [None if change else "the-password"]))
+
+
+def test_a_network_by_improv_does_not_get_the_password_of_another():
+    with Site(*[ONLINE] * 3) as site:
+        site.refuses = True
+        site.send(dict(OWNERS, password="the-password"))
+        eq(site.setup.bring("other", "key", lambda error: None), True)
+        site.finish()
+        site.send(dict(OWNERS, ssid="other", key="", password=""))
+        eq((site.passwords, site.radio.joins[-1]), (["the-password", None], ("other", "key")))
+
+
+def test_a_form_that_is_damaged_or_not_complete_replaces_no_certificate():
+    for end in (b"damaged", b"--x\r\n"):
+        with Site(*[ONLINE] * 3) as site:
+            site.refuses = True
+            site.send(dict(OWNERS, password="the-password"), certificate(1))
+            site.send(OWNERS, certificate(2), end)
+            with open(PATH + "ca.der", "rb") as f:
+                eq(f.read(), certificate(1))
+            assert not exists(PATH + "ca.der.part")
+            site.send(dict(OWNERS, key="", password=""))
+            eq(site.passwords, ["the-password"] * 2)
 
 
 def test_only_the_device_itself_is_a_host():

@@ -45,6 +45,14 @@ def test_networks_are_listed_once_by_signal():
         eq(made(new, *air)[1].scan(), [("attic", -60, True), ("open", -70, False)])
 
 
+def test_the_strongest_of_many_networks_are_listed():
+    """A neighbour can announce hundreds, which would fill the RAM."""
+    for new in CHIPS:
+        air = [AccessPoint("network-%d" % n, rssi=-30 - n * 7 % 60) for n in range(600)]
+        found = made(new, *air)[1].scan()
+        eq([rssi for _, rssi, _ in found], [-30] * 10 + [-31] * 10 + [-32] * 10 + [-33] * 10)
+
+
 def test_a_busy_driver_finds_no_networks():
     chip, radio = made(Esp32, AccessPoint())
     chip.wlan.broken = True

@@ -269,13 +269,16 @@ def uploaded(content, size):
         for i in range(0, len(content), size):
             upload.write(content[i : i + size])
         upload.close()
+        assert not exists(PATH)  # the form may still fail
+        upload.keep()
         with open(PATH, "rb") as f:
             return f.read()
     finally:
-        upload.discard()
-        assert not exists(PATH + ".part")
         if exists(PATH):
             os.remove(PATH)
+        else:
+            upload.discard()
+        assert not exists(PATH + ".part")
 
 
 def test_pem_and_der_become_der():

@@ -383,6 +383,41 @@ def test_settings_are_checked_like_the_configuration(app, ask, change, error):
     assert app.board.configuration == before and not app.stopping
 
 
+@pytest.mark.parametrize(
+    "change, secret, place",
+    [
+        ({"host": "evil.example"}, "password", "host"),
+        ({"port": 1}, "password", "port"),
+        ({"user": "him"}, "password", "user"),
+        ({"wifi_ssid": "evil", "wifi_key": "his-own-key"}, "password", "wifi_ssid"),
+        ({"wifi_key": "his-own-key"}, "password", "wifi_key"),
+        ({"wifi_networks": [{"ssid": "evil"}]}, "password", "wifi_networks"),
+        ({"wifi_ip": ["10.0.0.2", "255.0.0.0", "10.0.0.1", "10.0.0.1"]}, "password", "wifi_ip"),
+        ({"wifi_ssid": "evil", "password": "x"}, "wifi_key", "wifi_ssid"),
+    ],
+)
+def test_a_command_brings_no_secret_to_another_place(make, broker, ask, change, secret, place):
+    """Whoever may send commands need not know the password, and must not have it sent to a host of his own."""
+    secrets = {"user": "me", "password": "hunter2", "wifi_ssid": "attic", "wifi_key": "the-wifi-key"}
+    app = make(broker.port, interval_ms=60_000, tls_ca=None, **secrets)
+    app.board.wifi = ONLINE
+    before = app.board.configuration
+    reply = ask(app, "set", json.dumps(change).encode())
+    assert reply["error"] == f"{secret}: write it as well, or null: with another {place} it may go elsewhere"
+    assert app.board.configuration == before and not app.stopping
+    assert not (app.board.path.parent / "config.json.new").exists()
+    # With the secrets it is accepted, also with null; and what is no place needs none.
+    assert ask(app, "set", json.dumps({**secrets, **change}).encode())["ok"]
+    assert ask(app, "set", b'{"keepalive": 30}')["ok"]
+
+
+def test_tls_proves_who_the_broker_is_on_any_network(make, broker, ask):
+    app = make(broker.port, user="me", password="hunter2", tls_ca="/ca.der", wifi_ssid="attic")
+    assert ask(app, "set", b'{"wifi_ssid": "other"}')["ok"]
+    assert "password: write it as well" in ask(app, "set", b'{"host": "evil.example"}')["error"]
+    assert ask(app, "set", b'{"host": "broker.example", "password": null, "user": null}')["ok"]
+
+
 @pytest.mark.parametrize("trial", [False, True])
 def test_a_change_keeps_the_changes_before_it(app, broker, ask, published, trial):
     """Commands that come together: the restart, or the confirmation of what is tried, has not come between them."""

@@ -111,6 +111,25 @@ def test_settings_survive_restarts(machine, broker, published):
     assert sorted(file.name for file in machine.home.glob("config*")) == ["config.json"]
 
 
+def test_a_changed_configuration_is_its_owner_s_alone(machine, broker, published):
+    """While it is tried as well, whatever mode the file had before; so is all else that the device writes."""
+    online(machine, published, port=broker.port, user="me", password="hunter2")
+    configuration = machine.home / "config.json"
+    configuration.chmod(0o644)
+    broker.give("inflight/box/command/set", b'{"interval_ms": 250}', 2)
+    assert machine.end()[1] == AGAIN
+
+    def readable():
+        return [file.name for file in machine.home.iterdir() if file.stat().st_mode & 0o077]
+
+    assert readable() == ["config.json"]
+    before = len(published("status"))
+    machine.start()
+    machine.wait_for(lambda: published("status")[before:])
+    machine.kill()
+    assert settings(machine)["interval_ms"] == 250 and readable() == []
+
+
 def test_settings_without_a_connection_are_rolled_back(machine, broker, nobody, published):
     online(machine, published, port=broker.port)
     broker.give("inflight/box/command/set", b'{"port": %d}' % nobody, 2)

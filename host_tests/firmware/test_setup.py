@@ -57,6 +57,7 @@ def test_a_device_is_set_up_and_publishes(device, page, broker, published):
     assert told == "Saved. The device restarts, and connects to 127.0.0.1."
     output, status = device.end()
     assert status == AGAIN and "the-wifi-key" not in output
+    assert (device.home / "config.json").stat().st_mode & 0o777 == 0o600
     wanted = {"wifi_ssid": "attic", "wifi_key": "the-wifi-key", "host": "127.0.0.1", "port": broker.port}
     assert configuration(device) == {**wanted, "device": "attic-1"}
     assert [c.packets[0].client_id for c in broker.connections] == ["attic-1-setup"]
@@ -90,6 +91,18 @@ def test_networks_are_searched_again(device, page):
     status, headers, _ = page.request("GET", "/scan")
     assert (status, headers["Location"]) == (303, "/")
     assert '"new"' in page.request("GET", "/")[2] and '"attic"' not in page.text
+
+
+def test_hundreds_of_networks_do_not_stop_it(device, broker):
+    """A neighbour can announce them: the strongest are listed, as far as there is memory for them."""
+    many = [{"ssid": f"network-{n:03}", "rssi": -60, "key": "some-key"} for n in range(600)]
+    (device.home / "networks.json").write_text(json.dumps(many))
+    device.start()
+    page = Page(device.page_port)
+    device.wait_for(lambda: [1] * page.there())
+    assert page.text.count("<option") <= 40
+    (device.home / "networks.json").write_text(json.dumps(NETWORKS))
+    assert page.try_(other="attic", key="the-wifi-key", host="127.0.0.1", port=broker.port).startswith("Saved.")
 
 
 def test_every_other_address_leads_to_the_page(device, page):

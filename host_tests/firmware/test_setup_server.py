@@ -10,9 +10,10 @@ from host_tests.firmware.setting_up import free_ports
 
 
 class Site:
-    """Answers with a long page. `received`: the bodies of forms."""
+    """Answers with a long page of `pieces`. `received`: the bodies of forms."""
 
     def __init__(self):
+        self.pieces = 1000
         self.received = b""
         self.answered = 0
 
@@ -29,21 +30,23 @@ class Site:
         return {}
 
     def respond(self, request, fields, error):
-        return 200, None, (b"x" * 10_000 for _ in range(1000))
+        return 200, None, (b"x" * 10_000 for _ in range(self.pieces))
 
     def sent(self):
         self.answered += 1
 
 
 class Server:
-    def __init__(self):
+    def __init__(self, most=8):
         self.port = free_ports()[0]
         self.site = Site()
-        self.pages = setup_server.Pages(select.poll(), self.port, self.site)
+        self.pages = setup_server.Pages(select.poll(), self.port, self.site, most)
 
-    def connect(self, data):
-        sock = socket.create_connection(("127.0.0.1", self.port))
+    def connect(self, data, host=1):
+        """A client at 127.0.0.`host`, which the server has accepted."""
+        sock = socket.create_connection(("127.0.0.1", self.port), source_address=(f"127.0.0.{host}", 0))
         sock.sendall(data)
+        self.pages.step()
         return sock
 
     def steps(self, n=200):
@@ -72,8 +75,8 @@ def now(monkeypatch):
 
 
 @pytest.fixture
-def server(now):
-    server = Server()
+def server(request, now):
+    server = Server(getattr(request, "param", 8))
     yield server
     server.pages._close()
     server.pages._listener.close()
@@ -113,3 +116,89 @@ def test_one_client_at_a_time(server, now):
             first.sendall(b"b")
             assert server.closed(first) and server.site.received == b"ab"
             assert server.closed(second) and server.site.answered == 2
+
+
+# --- several clients ---
+
+GET = b"GET / HTTP/1.1\r\n\r\n"
+
+
+class Crowd:
+    """Clients that send `data` and no more, one at each of the addresses `hosts`; whoever is dropped comes again."""
+
+    def __init__(self, server, now, data, hosts):
+        self._server, self._now, self._data = server, now, data
+        self._clients = [(host, server.connect(data, host)) for host in hosts]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for _, sock in self._clients:
+            sock.close()
+
+    def _come_again(self):
+        for k, (host, sock) in enumerate(self._clients):
+            if gone(sock):
+                sock.close()
+                self._clients[k] = host, self._server.connect(self._data, host)
+
+    def waited(self, host=1):
+        """A person at that address, who comes last, asks for the page: returns after how many ms it is there."""
+        began = self._now[0]
+        answered = self._server.site.answered
+        mine = self._server.connect(GET, host)
+        while self._server.site.answered == answered:
+            assert self._now[0] - began < 100_000
+            self._now[0] += 100
+            self._server.pages.step()
+            self._come_again()
+            if gone(mine) and self._server.site.answered == answered:  # too many wait
+                mine.close()
+                mine = self._server.connect(GET, host)
+        mine.close()
+        return self._now[0] - began
+
+
+def gone(sock):
+    """Whether the server has closed this connection."""
+    try:
+        return not sock.recv(1, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("hosts, most_ms", [([2], 3_000), ([2, 3], 6_000), (range(2, 10), 20_000), ([2] * 20, 3_000)])
+@pytest.mark.parametrize("data", [b"G", ENDLESS])
+@pytest.mark.parametrize("server", [3, 8], indirect=True)
+def test_clients_that_come_again_do_not_hold_up_a_person(server, now, data, hosts, most_ms):
+    """Each page is there in time, not only the first."""
+    server.site.pieces = 1
+    with Crowd(server, now, data, hosts) as crowd:
+        for _ in range(4):
+            assert crowd.waited() <= most_ms
+
+
+def test_clients_that_are_silent_hold_up_nobody(server, now):
+    """Browsers open connections that they may not use."""
+    server.site.pieces = 1
+    with Crowd(server, now, b"", [*range(2, 10)] * 3) as crowd:
+        for _ in range(4):
+            assert crowd.waited() <= 100
+
+
+def test_whoever_was_served_last_is_the_last(server, now):
+    """A person at the same address as one who comes again gets the page as well, after the others."""
+    server.site.pieces = 1
+    with Crowd(server, now, b"G", range(1, 5)) as crowd:
+        assert crowd.waited() <= 12_000
+
+
+def test_a_client_has_less_time_while_others_wait(server, now):
+    with server.connect(ENDLESS) as slow:
+        now[0] = 10_000
+        assert not server.closed(slow)
+        with server.connect(b"G", 2) as other:
+            assert server.closed(slow) and not server.closed(other)

@@ -1,5 +1,6 @@
 """The cache of downloaded and unpacked files; it may be deleted at any time."""
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -48,3 +49,12 @@ def write_atomic(path, content, mode=0o644):
         os.unlink(temporary)
         e.filename = str(path)
         raise
+
+
+def write_private(path, content):
+    """write_atomic() of a file with secrets: its owner alone may read it, from its first byte on. An older file keeps
+    its mode where that allows less."""
+    mode = 0o600
+    with contextlib.suppress(FileNotFoundError):
+        mode &= path.stat().st_mode
+    write_atomic(path, content, mode)

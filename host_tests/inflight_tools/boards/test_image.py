@@ -203,16 +203,21 @@ def test_the_application_knows_the_day_of_its_build():
     assert bundle.files("esp32")["/lib/built.mpy"] in days
 
 
-def test_the_file_has_the_application_and_only_the_owner_can_read_it(tmp_path):
+@pytest.mark.parametrize("mode, then", [(None, 0o600), (0o644, 0o600), (0o400, 0o400)])
+def test_the_file_has_the_application_and_only_the_owner_can_read_it(tmp_path, mode, then):
     (tmp_path / "config.json").write_text('{"host": "b", "wifi_ssid": "attic", "wifi_key": "very secret"}')
     (tmp_path / "firmware.bin").write_bytes(esp_firmware())
     command = [*INFLIGHT, "board", "image", "--board", "esp32", "--firmware", "firmware.bin", "--out", "new/it"]
+    made = tmp_path / "new/it"
+    if mode is not None:
+        made.parent.mkdir()
+        made.write_bytes(b"an older image")
+        made.chmod(mode)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "very secret" not in done.stdout + done.stderr
     assert "mqtt       0x3f0000     64 KiB" in done.stdout
-    made = tmp_path / "new/it"
-    assert made.stat().st_mode & 0o077 == 0
+    assert made.stat().st_mode & 0o777 == then
     found = mounted(made.read_bytes()[0x200000 - 0x1000 : 0x3F0000 - 0x1000])
     files = bundle.files("esp32")
     assert found["/config.json"] == (tmp_path / "config.json").read_bytes()

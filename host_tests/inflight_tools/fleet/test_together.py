@@ -106,6 +106,7 @@ def test_the_collector_gets_what_it_needs_for_its_broker(monkeypatch, tmp_path):
     assert collect.items() >= (files | others | {"broker": "x"}).items()
     assert not tables.keys() & {*files, *others}
     assert collect["root"] == tables["root"] == "home"
+    assert "secret" not in f"{collect} {tables}"  # all users see the words of a command
 
 
 def test_nothing_starts_without_a_broker(monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -65,6 +66,25 @@ def test_a_key_with_a_pass_phrase(tmp_path, run):
     for variables in ({}, {keys.PASSPHRASE: "other"}):
         done = run("keys", "--key", path, **variables)
         assert done.exit_code == 1 and keys.PASSPHRASE in done.stderr and "hunter2" not in done.stderr
+
+
+def test_a_key_that_git_could_track(tmp_path, run, monkeypatch):
+    """In a repository whose .gitignore does not list it, it would be published with the next commit."""
+    if not shutil.which("git"):
+        pytest.skip("no git")
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q"], check=True)
+    note = "note: release.key is a private key and git does not ignore it: list it in .gitignore\n"
+    for _ in range(2):
+        done = run("keys")
+        assert done.exit_code == 0 and note in done.stderr
+    subprocess.run(["git", "add", "release.key"], check=True)
+    done = run("keys")
+    assert done.exit_code == 1 and "release.key is a private key and git tracks it" in done.stderr
+    subprocess.run(["git", "rm", "-q", "--cached", "release.key"], check=True)
+    (tmp_path / ".gitignore").write_text((CHECKOUT / ".gitignore").read_text())
+    done = run("keys")
+    assert done.exit_code == 0 and "git" not in done.stderr
 
 
 def pem(key):

@@ -15,6 +15,7 @@ from inflight_tools.boards.frozen import in_firmware
 from inflight_tools.boards.images.firmware import obtain
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.boards.settings import settings
+from inflight_tools.cache import write_private
 from inflight_tools.failure import reason
 from inflight_tools.visible import visible
 
@@ -120,14 +121,13 @@ def main(
     out: Annotated[Path | None, typer.Option(help="default: build/inflight-<board>.bin or .uf2")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print path, size and SHA-256 as JSON instead")] = False,
 ):
-    """Writes the image of a bare board to a file. It contains the secrets of the configuration: protect it likewise."""
+    """Writes the image of a bare board to a file. It contains the secrets of the configuration: only its owner may
+    read it."""
     with one_line():
         made = make(board, firmware, sha256, config, ca, cert, key, flash_mb, ota, romfs)
         target = out or Path("build") / f"inflight-{board}{made.suffix}"
-        target.parent.mkdir(parents=True, exist_ok=True)
         content = made.file()
-        target.touch(mode=0o600)
-        target.write_bytes(content)
+        write_private(target, content)
     if as_json:
         found = {
             "board": board,

@@ -27,7 +27,7 @@ def settings(config_file, ca=None, cert=None, key=None):
     fields = _checked(path)
     secrets = [name for name in _SECRET if fields.get(name)]
     if secrets:
-        _keep_from_git(path, f"holds {' and '.join(secrets)}")
+        keep_from_git(path, f"holds {' and '.join(secrets)}")
     result = {CONFIG: path.read_bytes()}
     for field, option, local in (("tls_ca", "--ca", ca), ("tls_cert", "--cert", cert), ("tls_key", "--key", key)):
         place = fields.get(field)
@@ -97,7 +97,7 @@ def _der(path, private):
     if not path.is_file():
         raise ValueError(f"no file {path}: name the {kind}'s file")
     if private:
-        _keep_from_git(path, "is a private key")
+        keep_from_git(path, "is a private key")
     data = path.read_bytes()
     if b"-----BEGIN " in data:
         wanted = b"PRIVATE KEY" if private else b"CERTIFICATE"
@@ -138,7 +138,7 @@ def _git(path, *words):
         return False
 
 
-def _keep_from_git(path, why):
+def keep_from_git(path, why):
     """Prevents the commit of secrets: refuses a file that git tracks, and warns of one that it could track."""
     if _git(path, "ls-files", "--error-unmatch", "--"):
         raise ValueError(f"{path} {why} and git tracks it: move it, or `git rm --cached` it and list it in .gitignore")

@@ -28,6 +28,7 @@ from inflight_tools.fleet.query.command import querying
 from inflight_tools.fleet.query.times import span
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, LandingFiles, Watch, summary
 from inflight_tools.fleet.spark.session import PARTITIONS
+from inflight_tools.fleet.spark.storage import without_credentials
 from inflight_tools.fleet.transfer import command as transfer
 from inflight_tools.fleet.transfer.download import Download
 from inflight_tools.fleet.transfer.upload import Upload
@@ -107,7 +108,16 @@ def _stop_event():
 
 def _location(data, given, name):
     """Folder or URI of the landing files or the tables: as given, else below `data`."""
-    return given or str((data / name).absolute())
+    return _named(given) if given else str((data / name).absolute())
+
+
+def _named(place):
+    """`place`, a folder or a URI. Ends the command if it is a URI with credentials."""
+    try:
+        return without_credentials(place)
+    except ValueError as e:
+        print_failure(CONSOLE, str(e))
+        raise typer.Exit(1) from None
 
 
 def _locations(data, landing, of):
@@ -366,6 +376,7 @@ def export(
 ):
     """Writes Parquet for other tools: aggregates/size=minute|hour|day, devices (accepted, delivered, lost, health), and
     missing: the numbers that have not arrived, each with its place."""
+    to = _named(to)
     landing, of = _locations(data, landing, of)
     now = time.time()
     times = _span(since, until, now)

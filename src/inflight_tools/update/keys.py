@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from inflight_tools.boards.image import one_line
+from inflight_tools.boards.settings import keep_from_git
 
 BITS = 3072
 PASSPHRASE = "INFLIGHT_KEY_PASSPHRASE"
@@ -69,9 +70,12 @@ def sign(key, body):
 
 def main(key: Annotated[Path, typer.Option(help="file of the private key")] = Path("release.key")):
     """Makes a key that signs releases, unless the file exists, and prints its public part for "update_keys" in a
-    device's configuration."""
+    device's configuration. Without a pass phrase, a key that git could track causes a note, one that it tracks an
+    error."""
     with one_line():
         new = not key.exists()
         found = generate(key) if new else load(key)
+        if not _passphrase():  # what is encrypted may be in a repository
+            keep_from_git(key, "is a private key")
     typer.echo(f"{key}: {'written; ' if new else ''}keep it secret, and a copy of it in a safe place", err=True)
     typer.echo(f'"update_keys": ["{public(found)}"]')

@@ -481,10 +481,26 @@ def test_credentials_are_in_no_message(run_here, way, uri):
         done = run_here(name, uri, "--landing", way.here, "--once")
         assert done.exit_code == 1 and "://fleet/a" in done.stderr
         assert not any(word in done.output + done.stderr for word in ("me:", "hu", "allow_delayed_open"))
+        assert ("list of processes" in done.stderr) == uri.startswith("s3")
 
 
-def test_the_uri_in_messages_is_the_one_without_credentials():
-    assert Objects("s3://me:hush@fleet/a@b/").uri == "s3://fleet/a@b"
+def test_credentials_are_in_no_uri(run_here, tmp_path):
+    """All users of a machine see it in the list of processes, and it is in logs."""
+    for uri in ("s3://me:hush@fleet/a@b/", "s3a://me:hush@fleet/a", "s3://me@fleet/a", "s3://me:hu/sh@fleet/a"):
+        with pytest.raises(ValueError, match="^s3a?://fleet/a.*: credentials stand in no URI") as refused:
+            Objects(uri)
+        assert "hu" not in str(refused.value)
+        for words in (
+            ("tables", "--once", "--to", uri),
+            ("tables", "--once", "--landing", uri),
+            ("compact", "--of", uri),
+            ("report", "--of", uri),
+            ("where", "attic", "1", "--landing", uri),
+            ("export", uri),
+        ):
+            done = run_here(*words, "--data", tmp_path)
+            assert done.exit_code == 1 and "list of processes" in done.stderr, words
+            assert "hu" not in done.output + done.stderr and "me:" not in done.output + done.stderr
     assert Objects("s3://fleet/a:b@c").uri == "s3://fleet/a:b@c"
 
 

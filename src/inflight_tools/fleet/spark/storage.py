@@ -3,14 +3,32 @@
 import contextlib
 import fnmatch
 import io
+import re
 from pathlib import Path
 
 _BUFFER = 1 << 20  # bytes of a request
+_CREDENTIALS = re.compile(r"(?<=://)(?:[^/:@]*:.*?|[^/@]*)@")
 ARCHIVE = "landed"  # folder beside the tables, for landing files that were read
 
 
 def _is_asked_for(name, pattern):
     return not name.startswith(".") or pattern.rpartition("/")[2].startswith(".")
+
+
+def shown(text):
+    """`text` without the credentials of URIs in it."""
+    return _CREDENTIALS.sub("", text)
+
+
+def without_credentials(uri):
+    """Returns `uri`, a folder or a URI. ValueError if it is one of S3 with credentials in it: they would be in the list
+    of processes, and in logs."""
+    if uri.startswith(("s3://", "s3a://")) and shown(uri) != uri:
+        raise ValueError(
+            f"{shown(uri)}: credentials stand in no URI, since all users see it in the list of processes: set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        )
+    return uri
 
 
 def arrow_files(uri):

@@ -10,17 +10,14 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from inflight_tools.fleet.spark.storage import arrow_files
+from inflight_tools.fleet.spark.storage import arrow_files, shown, without_credentials
 from inflight_tools.fleet.transfer.names import ENDING
 
 STAGING = "uploading"  # folder of objects that are not yet compared
 _ONE_REQUEST = "allow_delayed_open=true"  # for a file below 10 MB, which leaves no part behind when it is killed
 _URI = re.compile(r"(?:[\w.~:/?@!$&'()*+,;=-]|%[0-9A-F]{2})*", re.ASCII | re.IGNORECASE)
-_CREDENTIALS = re.compile(r"(?<=://)(?:[^/:@]*:.*?|[^/@]*)@")
 _ERROR = re.compile(r"AWS Error (\w+)")
-_ENCODE = (
-    "percent-encode what a URI cannot have there: %20 for a space, %23 for #, %3F for ?, %2F for / in a secret key"
-)
+_ENCODE = "percent-encode what a URI cannot have there: %20 for a space, %23 for #, %3F for ?"
 _NO_BUCKET = "there is no such bucket: create it, or correct the URI"
 _NO_ACCESS = (
     "access is refused: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, of a user who may list the "
@@ -43,11 +40,6 @@ class Refused(Exception):
     """The storage refuses permanently. The text says what to do."""
 
 
-def _shown(text):
-    """Without the credentials of URIs in it."""
-    return _CREDENTIALS.sub("", text)
-
-
 def _is_missing(files, bucket):
     from pyarrow.fs import FileType
 
@@ -58,21 +50,21 @@ def _is_missing(files, bucket):
 
 class Objects:
     """The objects directly below `uri`, as s3://bucket/folder. Each method raises Refused, and OSError if the storage
-    cannot be reached; ValueError: Arrow does not know such a URI, or it has characters that must be percent-encoded.
+    cannot be reached; ValueError: Arrow does not know such a URI, or it has credentials, or characters that must be
+    percent-encoded.
 
     uri: for messages, without credentials."""
 
     def __init__(self, uri):
-        self._uri = uri.rstrip("/")
-        self.uri = _shown(self._uri)
+        self._uri = without_credentials(uri.rstrip("/"))
+        self.uri = shown(self._uri)
         if not _URI.fullmatch(uri):
             raise ValueError(f"{self.uri}: {_ENCODE}")
         parts = urlsplit(self._uri)
         if not parts.scheme or not (parts.netloc or parts.path.strip("/")):
             raise ValueError(f"{self.uri}: a URI like s3://bucket/folder")
         self._is_s3, self._is_here = parts.scheme in ("s3", "s3a"), parts.scheme == "file"
-        cut = self._is_here and "?" in uri or self._is_s3 and ":" in parts.netloc and "@" not in parts.netloc
-        if cut:  # the path by a "?", or the secret key by a "/"
+        if self._is_here and "?" in uri:  # Arrow would cut the path there
             raise ValueError(f"{self.uri}: {_ENCODE}")
         self._files = None
 
@@ -107,7 +99,7 @@ class Objects:
         try:
             return arrow_files(self._uri + options)
         except ValueError as e:
-            text = _shown(str(e).partition("\n")[0])
+            text = shown(str(e).partition("\n")[0])
             raise ValueError(f"{self.uri}: {text.replace(options, '')}") from None
 
     def _told(self, error):
