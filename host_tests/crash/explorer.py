@@ -99,15 +99,6 @@ def some_way(operation, rng, undecided=0):
     return [name] if name in ("after", "before", "zeros") else [name, rng.randrange(1000)]
 
 
-def faults_for(setup, steps):
-    """The faults after which the script can still be played to its end."""
-    published = [step[step.index("publish") + 1] for step in steps if "publish" in step]
-    longest = setup["size"] // 3
-    if setup["sectors"] > 3 or all(0 <= size <= longest for size in published):
-        return FAULTS
-    return FAULTS[: FAULTS.index("stuck")]  # docs/design.md, limits: no long message passes by such a bit
-
-
 # --- exploration ---
 
 # A cut to repeat: the first one at all operations, later ones at operations near `operation`.
@@ -126,7 +117,6 @@ class Explorer:
         self._rng = random.Random(seed)
         self._ways = ways  # how many for each operation, or a function of an operation that yields them
         self._deepest = deepest
-        self._faults = faults_for(setup, steps)
         self._flash = flash
         self._undecided = undecided
         self._simulation = self._max_cuts = None
@@ -202,7 +192,7 @@ class Explorer:
         if rng.random() < _ROT:
             ways[0] = ["rot", rng.randrange(1 << 20)]
         elif rng.random() < _FAULTY:
-            ways[0] = [rng.choice(self._faults)]
+            ways[0] = [rng.choice(FAULTS)]
         return ways
 
     def _branch(self, operation, cuts):

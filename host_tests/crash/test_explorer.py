@@ -288,6 +288,15 @@ def test_worn_bits_find_a_defect(monkeypatch):
             Explorer(setup, STEPS).explore(most=20)
 
 
+def test_a_worn_page_within_a_publish_that_reads_an_acknowledgement():
+    """A bit that cannot be set makes publish() fail after it has handled a PUBACK: that may be durable or not."""
+    setup = {**SETUP, "sectors": 8, "max_inflight": 6, "granularity": "page-256"}
+    steps = [["connect"], *12 * [["publish", 103, 1]], ["connect"]]
+    for at in range(217, 8 * 512, 512):
+        for bit in (0, 3):
+            Simulation({**setup, "worn": [[at, bit, 1]]}).play(steps)
+
+
 def test_restart_with_other_settings():
     settings = {"max_inflight": 1, "receive_maximum": 1, "protocol_level": 3, "buffer": 128}
     simulation = Simulation(SETUP)

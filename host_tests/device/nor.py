@@ -41,7 +41,7 @@ class NorFlash:
         self.low = {}
         self.unstable = {}
         self.undecided = {}
-        self.on_worn = None  # called after each operation that did not do what it should because of stuck or low bits
+        self.on_worn = None  # called after each program of bytes that then read otherwise because of stuck or low bits
         self._random = noise(1)
         self._cache = [] if cache else None  # (address, old, new) of each operation since the last sync
         self._left = -1  # operations before the power cut
@@ -145,6 +145,18 @@ class NorFlash:
                 self.programmed += 1
         self.programs += 1
         self._operate("program", at, old, bytes(new), buf)
+        if self.on_worn and (self.stuck or self.low) and self._reads_otherwise(at, buf):
+            self.on_worn()
+
+    def _reads_otherwise(self, at, buf):
+        # FF at the ends is what the writer leaves alone.
+        buf = bytes(buf)
+        first, end = len(buf) - len(buf.lstrip(b"\xff")), len(buf.rstrip(b"\xff"))
+        for i in range(first, end):
+            b = self.data[at + i]
+            if b & ~buf[i] & self.stuck.get(at + i, 0) or buf[i] & ~b & self.low.get(at + i, 0):
+                return True
+        return False
 
     def ioctl(self, op, arg):
         self._check_power()
@@ -194,7 +206,6 @@ class NorFlash:
             raise OSError(EIO, name)
         if self._fails("ignore"):
             return
-        wanted = new
         new = self._without_stuck(at, old, new)
         if self._cache is not None:
             self._cache.append((at, old, new))
@@ -206,8 +217,6 @@ class NorFlash:
             if not self.undecided[i]:
                 del self.undecided[i]
         self.data[at : at + len(new)] = new
-        if new != wanted and self.on_worn:
-            self.on_worn()
 
     def _without_stuck(self, at, old, new):
         # What the operation makes of old, when it should be new.

@@ -2,7 +2,7 @@
 is lost."""
 
 from harness import CUT_STEP, EMULATED, eq, raises
-from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from inflight.journal import DONE, HEADER, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 from nor import NorFlash, PowerCut, after, before, mixed, noise, torn
 from test_journal import RINGS, RecordOwner, bodies, fill, numbers, put, rings
 
@@ -235,6 +235,92 @@ def test_two_worn_bits_in_a_ring_of_three():
             found = sorted(numbers(journal))
             assert found in (live, wanted) or journal.damaged, (seed, k, found, live, wanted)
             live = found
+
+
+def test_bits_that_cannot_be_set_in_erased_sectors():
+    """After a start they are erased as before: a copy of the oldest message, as long as a sector, has space there."""
+    for page in (64, 256):
+        for sector in (2, 3):
+            for at in range(HEADER, 512, 7 * CUT_STEP):
+                flash = NorFlash(4, 512, page)
+                journal = Journal(flash)
+                put(journal, 0, 450)
+                journal.append(SESSION, 0, b"s" * 14, 14)
+                journal.commit()
+                eq((journal.find(OUT, 0) // 512, journal.scan(SESSION, -1) // 512), (0, 1))
+                flash.low[sector * 512 + at] = 1 << at % 8
+                flash.data[sector * 512 + at] &= ~flash.low[sector * 512 + at]
+                journal = recovered(flash)
+                eq((numbers(journal), journal.found_damaged), ([0], 0))
+                replace_session(journal, 6)
+
+
+def test_what_messages_need_to_be_completed_has_space():
+    """With two bits that cannot be cleared, or not be set: whenever the device starts, the session record is written
+    again within a few attempts, and when the messages are completed, others are accepted. The oldest one may be as long
+    as a sector, and fit none of those that are left."""
+    for ring in ((3, 512, 64), (4, 512, 256), (4, 512, 64)):
+        for seed in range(0, 60, CUT_STEP):
+            toss = noise(seed)
+            flash = NorFlash(*ring)
+            journal = Journal(flash)
+            for _ in range(2):
+                at = next(toss) % len(flash.data)
+                (flash.low if next(toss) & 1 else flash.stuck)[at] = 1 << next(toss) % 8
+            for k in range(60):
+                journal = recovered(flash, next(toss) % 2 and journal) if journal.failed else journal
+                step = next(toss) % 8
+                try:
+                    if step < 4:
+                        put(journal, k, (20, 60, 100, 440)[next(toss) % 4])
+                    elif step < 6 and journal.live:
+                        journal.mark(journal.find(OUT, 0), DONE)
+                    elif step == 6:
+                        replace_session(journal, 1)
+                    else:
+                        journal = Journal(flash)
+                except (OutboxFull, OSError):
+                    pass
+                if k % 5 == 0:
+                    is_alive(flash, ring)
+
+
+def is_alive(flash, ring):
+    """The journal of a copy of the flash is recovered, its messages are completed, and another one is accepted."""
+    copy = NorFlash(*ring)
+    copy.data[:] = flash.data
+    copy.low, copy.stuck = flash.low, flash.stuck
+    journal = recovered(copy)
+    replace_session(journal, 6)
+    while journal.live:
+        try:
+            journal.mark(journal.find(OUT, 0), DONE)
+        except OSError:
+            recovered(copy, journal)
+    for left in range(6, -1, -1):
+        try:
+            put(journal, 1, 20)
+            break
+        except OSError:
+            assert left
+            recovered(copy, journal)
+
+
+def replace_session(journal, attempts):
+    """Appends a SESSION record; the ones before it are done. Fails after so many attempts."""
+    for left in range(attempts - 1, -1, -1):
+        try:
+            journal.append(SESSION, 0, b"s" * 14, 14)
+            journal.commit()
+            while journal.scan(SESSION, journal.scan(SESSION, -1)) >= 0:
+                journal.mark(journal.scan(SESSION, -1), DONE)
+            journal.commit()
+            return
+        except (OutboxFull, OSError):
+            if not left:
+                raise
+            if journal.failed:
+                journal.recover()
 
 
 def recovered(flash, journal=None):

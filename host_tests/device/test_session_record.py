@@ -282,5 +282,22 @@ def test_a_full_journal_has_space_for_the_record():
         eq(peer.session.pending, 0)
 
 
+def test_a_start_that_writes_the_record_to_a_worn_page():
+    """It mounts the journal again, and the record goes elsewhere."""
+    device = after_sending(1)
+    damage(device, 1)
+    image = device.snapshot()
+    Peer(device)
+    new = device.snapshot()
+    cleared = [(at, image[at] & ~new[at]) for at in range(len(image)) if image[at] == 0xFF != new[at]]
+    assert len(cleared) > 30
+    for at, bits in cleared:
+        device.restore(image)
+        device.stuck = {at: bits & -bits}
+        peer = Peer(device)
+        assert peer.session.record.has_session
+        eq([p[0] & 8 for p in peer.up(1)], [8])
+
+
 def test_client_id_that_the_journal_has_no_space_for():
     raises(ValueError, Session, Journal(NorFlash(4, 512, 16)), bytearray(256), b"x" * 120)

@@ -63,8 +63,10 @@ def _read_sector(j, reader, sector):
         if at <= last:
             _count_end(j, reader, at, last + 1)
             # None of the page can be trusted, nor of the next one if the record goes on there: its program may have
-            # begun, and read as blank this time.
+            # begun, and read as blank this time: not behind a page that did not take all of it.
             behind = max(last + 1, at + (size_in_header(reader, at) or HEAD))
+            if last - last % j._unit <= j._bad < behind:
+                behind = j._bad + 1
             at = min(-(-behind // j._unit) * j._unit, reader.end)
         j._off = at - reader.base
         if reader.lost or j.damaged > damaged:

@@ -15,7 +15,7 @@ def settle(j, reader):
             reader.passed += reader.lost
         reader.head_erased = True
         j.erases -= 1
-        j._reclaim(j._head)
+        reader.has_programmed(j._reclaim, j._head)  # if not, what is left of the header is that of an erase cut short
         return False
     for copy, original in _pairs(j, copies, originals):
         _drop(j, reader, copy, original)
@@ -34,8 +34,8 @@ def _find_copies(j, reader):
 
 
 def _is_head_unfinished(j, reader, copies, originals):
-    if reader.head_erased or reader.worn == j._head or j._bad // j._size == j._head:
-        return False  # it was worn, or would be worn again when it is erased
+    if reader.head_erased or (j._worn == j._head and j._off + j.reserve <= j._size):
+        return False  # what messages need to leave has space behind the page that is worn
     head = j._head * j._size
     if j._newest // j._size == j._head and not any(head + at == j._newest for at in copies):
         return False  # NOTEs

@@ -58,13 +58,14 @@ def _count(j, reader):
 def _has_space(j):
     # True if NOTEs can go to the head now, or to another sector that is not needed for copies of the oldest one.
     space = j._size - HEADER - NOTES
-    return j._off + NOTES <= j._size or j._erased > 1 or (j._erased and j._live[j._tail()] <= space)
+    needed = j._live[j._tail()] > space and not j._is_last_worn()
+    return j._off + NOTES <= j._size or j._erased > (1 if needed else 0)
 
 
 def _make_space(j, size):
     # So many bytes fit the head, or a sector that is not the last erased one, which the copies of a sector may take.
     for _ in range(j._n):
-        if j._off + size <= j._size or j._erased > 1:
+        if j._off + size <= j._size or j._erased > 1 or (j._erased and j._is_last_worn()):
             break
         j._collect()
 

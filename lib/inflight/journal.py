@@ -116,7 +116,7 @@ class Journal(Records):
         if kind == OUT:
             self._begun = self.next_seq
         size += OVERHEAD
-        self._make_space(size)
+        self._make_space(size, kind == SESSION)
         at = self._append(kind, mid, head, n, tail, trailer, start)
         self._count(at, kind, size)
         self._ok = True
@@ -298,8 +298,9 @@ class Journal(Records):
 
     # --- the ring ---
 
-    def _make_space(self, size):
-        # The head gets space for `size` bytes, and sectors stay erased ahead for the appends to come.
+    def _make_space(self, size, first=False):
+        # The head gets space for `size` bytes, and sectors stay erased ahead for the appends to come. `first`: no
+        # message is completed without these bytes.
         erases = 0
         # As many as the worst case above asks for; 7 bytes in 8 are live in a sector that is full. Beside the head, the
         # oldest sector may be full of live records: to erase that one, too, would take as much as it gives.
@@ -309,10 +310,18 @@ class Journal(Records):
             opening = 1 if self._off + size > self._size else 0
             if self._erased >= wanted + opening or (self._erased > opening and erases >= _ERASES):
                 break
+            if first and (not opening or (self._erased and self._is_last_worn())):
+                break
             self._collect()
             erases += 1
         if self._off + size > self._size:
             self._open_next()
+
+    def _is_last_worn(self):
+        # True if one sector at most is erased, and has a page that is worn: a copy of the oldest messages may not fit
+        # there. What they need to be completed goes there first.
+        worn = self._erased < 2 and self._worn == (self._head + 1) % self._n
+        return worn and self._live[self._tail()] > self.reserve
 
     def _open_next(self):
         if not self._erased:

@@ -43,6 +43,7 @@ def _prepare_pages(j, device):
     j._chunk = bytearray(CHUNK)
     j._four = bytearray(4)
     j._bad = -1  # address of the last page that did not take what was programmed
+    j._worn = -1  # the sector in which a record was not taken last, also when it has been passed by
 
 
 def _prepare_records(j):

@@ -120,6 +120,8 @@ class Pages:
                 b = chunk[i] if exact else chunk[i] | page[k]
                 if b != page[k]:
                     self._bad = self._base
+                    if self._from or self._base % self._size:  # no header
+                        self._worn = self._base // self._size
                     raise OSError(EIO, "the flash did not take what was programmed")
                 k += 1
 

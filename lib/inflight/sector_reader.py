@@ -32,7 +32,6 @@ class SectorReader:
         self.unknown = False  # nobody can tell which numbers were given
         self.torn_last = False  # the last record was whole at the first read only, so all is read once more
         self.head_erased = False  # since it contained copies, not all of them
-        self.worn = -1  # the last sector in which a page did not take all that was programmed
         self.begin()
 
     def begin(self):
@@ -110,7 +109,6 @@ class SectorReader:
         except OSError:
             if not is_worn(self.j):
                 raise
-            self.worn = self.j._bad // self.j._size
             self.j._bad = -1
             clear_page(self.j)
             return False
@@ -120,6 +118,14 @@ class SectorReader:
         """Aims at the sector. Returns True if something is behind its header."""
         self.aim(sector)
         return self.last_byte(self.base + HEADER) >= 0
+
+    def has_records_or_damage(self):
+        """True if the sector has more than bytes with a single bit that is 0, as a bit leaves that cannot be set."""
+        for at in range(self.base + HEADER, self.end):
+            b = ~self.buf[self.load(at, 1)] & 0xFF
+            if b & b - 1:
+                return True
+        return False
 
     def has_record(self, at):
         """True if a whole record is at address `at`. buf holds all of it then, if that is not longer."""

@@ -160,11 +160,20 @@ def _likeness(j, i, seq):
 
 
 def _find_head(j, reader):
-    # The newest sector with something behind its header, the oldest if all are blank.
+    # The newest sector with more behind its header than bits that cannot be set, the oldest if there is none.
     newest = j._head
-    while j._erased < j._n - 1 and not reader.is_used(j._head):
+    has_bits = False
+    while j._erased < j._n - 1:
+        used = reader.is_used(j._head)
+        if used and reader.has_records_or_damage():
+            break
+        has_bits = used
         j._erased += 1
         j._head = (newest - j._erased) % j._n
+    # Such bits in the sector behind it may be all of a record that was cut short, unless it was just erased.
+    if has_bits and not reader.head_erased:
+        j._erased -= 1
+        j._head = (j._head + 1) % j._n
 
 
 def _word(buf, i):

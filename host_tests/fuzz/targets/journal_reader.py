@@ -113,7 +113,9 @@ class Image:
             erased = order[:1]
         order = [i for i in order if i not in erased]
         sectors = [i for i in order if i not in blank and self._is_kept(i)]
-        used = [i for i in sectors if self._last(i) >= 0]
+        used = [i for i in sectors if not self._has_single_bits(i)]
+        behind = sectors.index(used[-1]) + 1 if used else 0
+        used += [i for i in sectors[behind : behind + 1] if self._last(i) >= 0]  # a record that was cut short, perhaps
         for i in sectors:
             self._read(i, bool(used) and i == used[-1])
         found = [r for r in self.all if r.kind in (OUT, NOTE)]
@@ -161,6 +163,11 @@ class Image:
     def _has_record(self, i):
         end = (i + 1) * self.shape.size
         return self._next(i, end - self.shape.size + HEADER, end) >= 0
+
+    def _has_single_bits(self, i):
+        # Nothing else is behind the header: bits that cannot be set.
+        at = i * self.shape.size + HEADER
+        return all(bin(byte ^ 0xFF).count("1") < 2 for byte in self.data[at : (i + 1) * self.shape.size])
 
     def _last(self, i):
         # Address of the last non-blank byte of a sector after its header, or -1.
