@@ -45,8 +45,8 @@ class BoundedClient(paho.Client):
 
 
 class ThreadClient(BoundedClient):
-    """A BoundedClient for loop_start(). An error in a callback costs that call. If another one ends the thread, it is
-    in `ended`, and on_end() is called there."""
+    """A BoundedClient for loop_start(). An error in a callback costs that call. If another one ends the thread,
+    `ended` tells it, "ended (...)", and on_end() is called there."""
 
     ended = None
 
@@ -60,6 +60,6 @@ class ThreadClient(BoundedClient):
         try:
             return super().loop_forever(*words, **options)
         except Exception as e:
-            self.ended = e
+            self.ended = f"ended ({type(e).__name__}: {e})"
             self.on_end()
             return MQTTErrorCode.MQTT_ERR_UNKNOWN

@@ -38,7 +38,8 @@ class Fleet:
 
     def next(self, seconds):
         """The next (device, kind, fields); None after so many seconds. Raises RuntimeError if none can come."""
-        self._server.check()
+        if self._server.ended:
+            raise RuntimeError(self._server.ended)
         try:
             device, kind, fields = self._server.events.get(timeout=seconds)
         except queue.Empty:
@@ -77,12 +78,12 @@ def run(server, fleet, course, release, report, stopping):
                 report(device, AGAIN)
             report(None, None)
     finally:
-        left = server.withdraw(*course.states)
-    if left:
-        raise ValueError(
-            f"release {release.number} is still announced to {', '.join(left)}, since the broker does not answer, or "
-            "this command has lost it: publish an empty retained message to update/manifest of each"
-        )
+        if left := server.withdraw(*course.states):
+            raise ValueError(
+                f"release {release.number} is still announced to {', '.join(left)}, since "
+                f"{server.ended or 'the broker does not answer'}: when it does, publish an empty retained message to "
+                "update/manifest of each"
+            )
 
 
 def _ended(server, course, device, report):

@@ -121,11 +121,10 @@ class Server:
     def _topic(self, device, name):
         return f"{self._broker.root}/{device}/{name}"
 
-    def check(self):
-        """Raises RuntimeError if nothing comes any more, since the thread that receives has ended."""
-        if self._client.ended:
-            error = f"{type(self._client.ended).__name__}: {self._client.ended}"
-            raise RuntimeError(f"the connection to the broker at {self._broker.place} has ended ({error})")
+    @property
+    def ended(self):
+        """Why nothing comes any more, if the thread that receives has ended; else None."""
+        return self._client.ended and f"the connection to the broker at {self._broker.place} has {self._client.ended}"
 
     def announce(self, device, release):
         """Announces a Release to a device; it stays announced, also to a device that sleeps."""

@@ -95,8 +95,7 @@ class Watch:
             self._on_trouble(f"broker {self.broker.place}: {trouble}")
 
     def _ended(self):
-        error = self._client.ended
-        text = f"the connection to the broker at {self.broker.place} has ended ({type(error).__name__}: {error})"
+        text = f"the connection to the broker at {self.broker.place} has {self._client.ended}"
         self._trouble = text
         for event in (self._answered, self._caught_up):
             event.set()
