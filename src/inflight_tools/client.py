@@ -5,12 +5,14 @@ from paho.mqtt.enums import MessageType, MQTTErrorCode
 
 HEAD = 2 + 65_535 + 2  # bytes of a PUBLISH of level 4 before its payload, at most: a topic and a Message ID
 _AT_ONCE = 65_536  # bytes
+_FRAME = 16 << 20
 
 
 class BoundedClient(paho.Client):
     """Of a PUBLISH at most about `longest` bytes are in memory behind its fixed header: the others are read and
     dropped, `dropped` tells how many. Any other packet that is longer ends the connection; so does a PUBLISH where
-    `may_cut` is false, and in a WebSocket, of which Paho keeps a whole frame. Then `trouble` says why."""
+    `may_cut` is false. Of a WebSocket Paho keeps a whole frame, so there a PUBLISH of 16 MiB is read, and a longer one
+    ends the connection. Then `trouble` says why."""
 
     may_cut = True
     trouble = ""
@@ -28,9 +30,12 @@ class BoundedClient(paho.Client):
         packet = self._in_packet
         if not packet["have_remaining"] or packet["remaining_length"] <= self.longest:
             return super()._sock_recv(bufsize)
-        is_publish = packet["command"] & 0xF0 == MessageType.PUBLISH
-        if not (self.may_cut and is_publish and self.transport == "tcp"):
+        is_cut = self.may_cut and packet["command"] & 0xF0 == MessageType.PUBLISH
+        is_frame = self.transport == "websockets"
+        if not is_cut or (is_frame and packet["remaining_length"] > _FRAME):
             self._refuse(packet["remaining_length"])
+        if is_frame:
+            return super()._sock_recv(bufsize)
         data = super()._sock_recv(min(bufsize, _AT_ONCE))
         # At least a byte: Paho takes nothing for the end of the connection.
         kept = data[: max(self.longest - len(packet["packet"]), 1)]
@@ -39,7 +44,8 @@ class BoundedClient(paho.Client):
 
     def _refuse(self, length):
         self.trouble = (
-            f"the broker sends a packet of {length:,} bytes, {self.longest:,} are read: limit them at the broker"
+            f"the broker sends a packet of {length:,} bytes, which is too long: limit what devices may publish there "
+            "(mosquitto: message_size_limit)"
         )
         raise OSError(self.trouble)
 
