@@ -107,9 +107,7 @@ def test_a_device_without_keys_subscribes_to_no_updates(make, broker, published,
     assert filters and not [name for name in filters if "update" in str(name)]
 
 
-def test_a_device_whose_launcher_does_not_run_tries_no_release_again(
-    device, broker, published, until, tmp_path, key
-):
+def test_a_device_whose_launcher_does_not_run_tries_no_release_again(device, broker, published, until, tmp_path, key):
     record = Record()
     record.fetch(1, 300)
     record.begin_trial()  # the next start should have been that of the release
