@@ -42,7 +42,8 @@ def split(packet, qos):
 
 class Client5(BoundedClient):
     """Continues its session, which the broker is asked to keep for ever, as Paho's does without clean_session. Packets
-    with more than `longest` bytes behind their fixed header are not to be sent; one ends the connection. `properties` of its messages: bytes, the block without its length. answered: the broker has sent a CONNACK."""
+    with more than `longest` bytes behind their fixed header are not to be sent; one ends the connection. `properties`
+    of its messages: bytes, the block without its length. answered: the broker has sent a CONNACK."""
 
     answered = False
     may_cut = False

@@ -29,10 +29,11 @@ fall-back: a broker without level 5 is an error that says so.
 
 Long messages
 -------------
-Any sender may publish 256 MB, and at level 4 a broker sends them until they are acknowledged. So there a long payload
-is read and not kept: its beginning lands, marked. At level 5 the collector announces a Maximum Packet Size of a MiB more
-than the longest payload, for topic and properties, and the broker drops what is longer. If the broker sends it all the
-same, the connection ends.
+Any sender may publish 256 MB.
+- At level 4 a broker sends them until they are acknowledged. So a long payload is read and not kept: its beginning
+  lands, marked. Of a WebSocket Paho keeps a whole frame, so there a message of more than 16 MiB ends the connection.
+- At level 5 the collector announces a Maximum Packet Size of a MiB more than the longest payload, for topic and
+  properties. The broker drops what is longer; if it sends it all the same, the connection ends.
 
 Names
 -----
