@@ -82,7 +82,7 @@ def test_a_payload_that_is_longer_than_memory_is_wanted_is_not_kept(scripted, co
         broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
         broker.send(delivery("inflight/a/status", b"1", 1, 6))
         broker.expect(PUBACK, mid=6)
-        memory.append(program.memory())
+        memory.append(program.most_memory())
         head = string("inflight/evil/status") + b"\0\x07"
         broker.send(b"\x32" + variable(len(head) + length) + head)
         for _ in range(64):
@@ -94,7 +94,7 @@ def test_a_payload_that_is_longer_than_memory_is_wanted_is_not_kept(scripted, co
             broker.expect(PUBACK, mid=7)
         broker.send(delivery("inflight/b/status", b"2", 1, 8))
         broker.expect(PUBACK, mid=8)
-        memory.append(program.memory())
+        memory.append(program.most_memory())
         broker.goodbye()
         broker.cut()
 
