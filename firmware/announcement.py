@@ -17,7 +17,15 @@ _PREFIX = b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00
 
 
 class Refused(Exception):
-    """Why, in words."""
+    """Why, in words. signed: if not, anybody may have sent it, and nothing that it says is known."""
+
+    signed = True
+
+
+class NotSigned(Refused):
+    """Not signed by a key of this device."""
+
+    signed = False
 
 
 def number(announced):
@@ -44,16 +52,16 @@ def is_signed(body, signature, modulus):
 
 def check(announced, keys, board, record):
     """Returns the object of the bytes `announced`, a dict. keys: moduli in base64; board: its name; record: the
-    device's. Raises Refused."""
+    device's. Raises NotSigned, Refused."""
     body, signature = announced[:-SIGNATURE], announced[-SIGNATURE:]
     for key in keys:
         try:
             if is_signed(body, signature, a2b_base64(key)):
                 break
-        except ValueError:
-            pass  # not base64: the other key counts nevertheless
+        except (ValueError, MemoryError):
+            pass  # not base64: the other key counts nevertheless; no memory, for what anybody may have sent
     else:
-        raise Refused("not signed by a key of this device")
+        raise NotSigned("not signed by a key of this device")
     release = json.loads(body)
     _check_fits(release, board)
     newest = max(record.release, record.failed)

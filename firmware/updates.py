@@ -9,13 +9,14 @@ _SIZE = const(1_200)  # bytes of a message with such a reason, at most: json.dum
 
 
 def told(app, number, state, reason=None):
-    """Publishes the state of release `number`. False while the journal is full: then it is to be tried again."""
+    """Publishes the state of release `number`; None: of an announcement whose number is not known, which does not
+    replace the last state. False while the journal is full: then it is to be tried again."""
     if not app.journal.fits(OUT, _SIZE):
         return False
     fields = {"release": number, "state": state}
     if reason:
         fields["reason"] = reason[:_REASON]
-    app.report("release", fields, True)
+    app.report("release", fields, number is not None)
     return True
 
 

@@ -77,10 +77,11 @@ class Update:
         try:
             work(*args)
         except Exception as e:
-            # Announced again, it goes on: bytes that others sent, or a full flash, say nothing about the release.
+            # No outcome: bytes that others sent, or a full flash, say nothing about the release. Announced again, it
+            # goes on.
             self.close()
             self._slot = None
-            self._report(self._number, "refused", describe(e))
+            self._report(self._number, "fetch", describe(e))
             self._end()
 
     def step(self):
@@ -149,16 +150,14 @@ class Update:
             self._tell_again(announced_number, record)
             return None
         try:
+            release = check(announced, self._keys(record), self._app.board.NAME, record)
             if record.state == TRIAL:
                 raise Refused("this device started without its launcher: bring main.py, on Linux set INFLIGHT_HOME")
-            release = check(announced, self._keys(record), self._app.board.NAME, record)
             release["target"] = self._target(release, record)
             return release
         except Refused as e:
-            # The announcement of what is being fetched was signed. This one comes from another sender: to refuse
-            # that number would end the rollout.
-            if not (self._slot and announced_number == self._number):
-                self._report(announced_number, "refused", str(e))
+            # Without a number unless it is signed: whoever has no key would end the rollout of that number.
+            self._report(announced_number if e.signed else None, "refused", str(e))
         finally:
             sys.modules.pop("announcement", None)
         return None

@@ -140,7 +140,7 @@ def test_a_key_that_is_none_does_not_hide_the_other():
     for other in ("", "*", "k" * 512, OTHER_KEY):
         with Device():
             eq(announcement.check(RELEASE, [other, KEY], "ram", Record())["release"], 7)
-            raises(announcement.Refused, announcement.check, RELEASE, [other], "ram", Record())
+            raises(announcement.NotSigned, announcement.check, RELEASE, [other], "ram", Record())
 
 
 # --- what is published ---
@@ -156,8 +156,8 @@ def test_a_signed_release_is_fetched():
 def test_nobody_else_can_refuse_the_release_that_is_fetched():
     with Device() as device:
         device.announce(RELEASE)
-        eq(device.announce(forged(7)), [])
-        eq(device.announce(forged(8)), [(8, "refused", NOT_SIGNED)])
+        for number in (7, 8):
+            eq(device.announce(forged(number)), [(None, "refused", NOT_SIGNED)])
         assert device.app.update.busy
         eq((load(FOLDER).state, load(FOLDER).candidate), (FETCH, 7))
 
@@ -177,10 +177,27 @@ def test_nobody_else_can_end_a_fetch_with_what_takes_memory_to_read():
         eq((load(FOLDER).state, load(FOLDER).candidate), (FETCH, 7))
 
 
-def test_a_forged_announcement_is_refused_by_its_number_before_the_fetch():
+def test_a_forged_announcement_is_no_outcome_of_the_number_that_it_names():
+    """However often it comes: it is told without a number, and does not replace the last state, which is retained."""
     with Device() as device:
-        eq(device.announce(forged(7)), [(7, "refused", NOT_SIGNED)])
+        for _ in range(3):
+            eq(device.announce(forged(7)), [(None, "refused", NOT_SIGNED)])
         eq(device.announce(RELEASE), [(7, "fetch", "")])
+        eq([retained for _, _, retained in device.app.told], [False, False, False, True])
+
+
+def test_no_memory_to_check_an_announcement_is_no_outcome_either():
+    def fails(*_):
+        raise MemoryError
+
+    with Device() as device:
+        device.announce(RELEASE)
+        kept, announcement.is_signed = announcement.is_signed, fails
+        try:
+            eq(device.announce(forged(7)), [(None, "refused", NOT_SIGNED)])
+        finally:
+            announcement.is_signed = kept
+        assert device.app.update.busy
 
 
 def test_a_release_with_an_outcome_is_answered_with_it_each_time():

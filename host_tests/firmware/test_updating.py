@@ -107,14 +107,15 @@ def test_a_device_without_keys_subscribes_to_no_updates(make, broker, published,
     assert filters and not [name for name in filters if "update" in str(name)]
 
 
-def test_a_device_whose_launcher_does_not_run_tries_no_release_again(app, broker, published, until, tmp_path):
+def test_a_device_whose_launcher_does_not_run_tries_no_release_again(device, broker, published, until, tmp_path, key):
     record = Record()
     record.fetch(1, 300)
     record.begin_trial()  # the next start should have been that of the release
     store(str(tmp_path), record)
-    broker.give("inflight/dev/update/manifest", b'{"release": 1}' + SIGNATURE, 1)
-    until(app, lambda: published("release"))
-    assert "main.py" in published("release")[0]["reason"]
+    broker.give("inflight/dev/update/manifest", make_release(FILES, key, 1, "ram").announcement, 1)
+    until(device, lambda: published("release"))
+    told = published("release")[0]
+    assert (told["release"], told["state"]) == (1, "refused") and "main.py" in told["reason"]
     assert load(str(tmp_path)).state == TRIAL and not published("want")
 
 
@@ -184,15 +185,16 @@ def serve(app, broker, published, until, release, done=0):
 def test_forged_chunks_bar_no_release(device, broker, published, until, release):
     announce(broker, release.announcement)
     seen = 0
-    while "refused" not in states(published):
-        until(device, lambda seen=seen: len(published("want")) > seen or "refused" in states(published))
+    while len(published("release")) < 2:
+        until(device, lambda seen=seen: len(published("want")) > seen or len(published("release")) > 1)
         for wanted in published("want")[seen:]:
             give(broker, wanted, bytes(len(release.image)))
             seen += 1
-    assert published("release")[-1]["reason"] == "Damaged: index"
+    told = published("release")[-1]
+    assert (told["release"], told["state"], told["reason"]) == (7, "fetch", "Damaged: index")  # no outcome
     announce(broker, release.announcement)
     serve(device, broker, published, until, release, seen)
-    assert states(published)[:3] == ["fetch", "refused", "fetch"]
+    assert states(published)[:4] == ["fetch", "fetch", "fetch", "trial"]
 
 
 def with_crc(data, wanted):
@@ -222,13 +224,24 @@ def test_a_forged_announcement_with_the_same_crc_bars_no_release(device, broker,
     serve(device, broker, published, until, release)
 
 
+def test_forged_announcements_of_a_number_leave_no_outcome_of_it(device, broker, published, until, release):
+    """Neither in the state that is retained, nor in a message that names the number; the real one is fetched."""
+    for n in range(1, 4):
+        announce(broker, b'{"release": 7}' + SIGNATURE)
+        until(device, lambda n=n: len(published("release")) == n)
+    assert all("release" not in told or told["release"] is None for told in published("release"))
+    assert not [message for message in broker.arrived if message.topic.endswith("/release") and message.retain]
+    announce(broker, release.announcement)
+    serve(device, broker, published, until, release)
+
+
 def test_a_forged_announcement_does_not_end_a_fetch(device, broker, published, until, release):
     announce(broker, release.announcement)
     until(device, lambda: published("want"))
     announce(broker, b'{"release": 8}' + SIGNATURE)
     until(device, lambda: "refused" in states(published))
     told = published("release")[-1]
-    assert (told["release"], told["reason"]) == (8, "not signed by a key of this device")
+    assert (told["release"], told["reason"]) == (None, "not signed by a key of this device")
     serve(device, broker, published, until, release)
 
 

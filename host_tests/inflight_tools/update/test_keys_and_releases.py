@@ -15,7 +15,7 @@ from littlefs import LittleFS
 from typer.testing import CliRunner
 
 import announcement
-from announcement import SIGNATURE, Refused, check, is_signed
+from announcement import SIGNATURE, NotSigned, Refused, check, is_signed
 from dev.runtimes import runtime
 from dev.setup.common import CHECKOUT
 from host_tests.inflight_tools.boards.made_firmware import CHIP_IDS, esp_firmware
@@ -142,7 +142,7 @@ def test_a_block_with_room_for_forgery_is_refused(key):
 def test_either_of_two_keys_is_accepted(key):
     other = rsa.generate_private_key(65537, 3072)
     made = release.make(FILES, key, 1, "unix")
-    with pytest.raises(Refused, match="not signed"):
+    with pytest.raises(NotSigned, match="not signed"):
         check(made.announcement, [keys.public(other)], "unix", Record())
     # This far: CPython does not run compiled modules.
     with pytest.raises(Refused, match="MicroPython from"):

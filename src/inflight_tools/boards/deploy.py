@@ -46,7 +46,7 @@ class Birth:
     def __init__(self, broker, port, seconds):
         self._broker, self._port, self._seconds = broker, port, seconds
         self._births = Births()
-        self._watch = Watch(broker, self._births.message)
+        self._watch = Watch(broker, self._births.message, on_end=self._births.end)
         self._device = broker.device
 
     def __enter__(self):

@@ -48,6 +48,7 @@ class Stream:
 
     def __init__(self, device=None):
         self._device = device
+        self._ended = None
         self._events = queue.SimpleQueue()
 
     def add(self, source, text):
@@ -67,8 +68,13 @@ class Stream:
             with contextlib.suppress(queue.Empty):
                 return self._events.get(timeout=0.5)  # on Windows nothing interrupts a wait without an end
 
+    def end(self, why):
+        """For Watch(on_end=...)."""
+        self._ended = why
+        self._events.put(None)
+
     def show(self, console):
-        """Prints events until Ctrl-C."""
+        """Prints events until Ctrl-C. Raises OSError if nothing of the broker can come any more."""
         # Not by KeyboardInterrupt, which a callback could swallow.
         signal.signal(signal.SIGINT, lambda *_: self._events.put(None))
         while event := self._next():
@@ -76,6 +82,8 @@ class Stream:
             shown = visible(text.expandtabs())
             line = Text.assemble((at, "dim"), f"  {source:{_WIDTH}}  ", (shown, _STYLES.get(source, "default")))
             console.print(line, soft_wrap=True)
+        if self._ended:
+            raise OSError(self._ended)
 
 
 def _run(console, port, config, ca, cert, key, broker):
@@ -87,7 +95,7 @@ def _run(console, port, config, ca, cert, key, broker):
             fields = json.loads(chosen[CONFIG_PATH])
             place = broker_of(fields, broker, ca, cert, key)
             stream = Stream(place.device)
-            watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor")))
+            watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor"), stream.end))
             watch.follow(place.device or "+", ["status", "health"])
         if port:
             stack.enter_context(BoardConsole(port, stream.console, partial(stream.add, "monitor")))

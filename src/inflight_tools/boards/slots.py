@@ -32,6 +32,18 @@ def index_of(files):
     return b"".join(entries)
 
 
+def is_right(index, content):
+    """True if `content` is that of the files in the bytes `index`, one after the other."""
+    at = begin = 0
+    while at < len(index):
+        at += 1 + index[at]
+        size = int.from_bytes(index[at : at + 4], "little")
+        if hashlib.sha256(content[begin : begin + size]).digest() != index[at + 4 : at + 36]:
+            return False
+        at, begin = at + 36, begin + size
+    return begin == len(content)
+
+
 def divided(files):
     """(those of the application's `files` that stay files: what starts a slot, and the set-up; those that put the
     others into slot a, {path on the device: content})."""

@@ -304,7 +304,7 @@ def report(
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
     if as_json:
-        print(json.dumps(facts))
+        print(json.dumps(facts, allow_nan=False))
     else:
         Console().print(_summary(facts))
     say(f"{out}: {out.stat().st_size:,} bytes")

@@ -55,9 +55,18 @@ def unpack(data):
     size = int.from_bytes(data[len(_MAGIC) : at], "little")
     release = Release(data[at : at + size], data[at + size :])
     whole = SIGNATURE < size == len(release.announcement)
-    if not whole or len(release.image) != release.fields["size"]:
-        raise ValueError("incomplete: copy it again")
+    if not whole or len(release.image) != release.fields["size"] or not _is_right(release):
+        raise ValueError("incomplete or changed: copy it again")
     return release
+
+
+def _is_right(release):
+    """True if the image is what the announcement says: parts that a device finds damaged were changed on their way."""
+    fields, image = release.fields, release.image
+    index = image[: fields.get("index", len(image))]
+    if hashlib.sha256(index).hexdigest() != fields["sha256"]:
+        return False
+    return "index" not in fields or slots.is_right(index, image[len(index) :])
 
 
 def load(path):

@@ -25,6 +25,7 @@ from inflight_tools.visible import visible
 
 _STYLES = {"good": "green", "bad": "bold red", "refused": "bold red", EXPIRED: "bold red"}
 _WAIT_S = 0.5
+AGAIN = "announced again"  # reported of a device, beside its states
 
 
 class Fleet:
@@ -36,14 +37,16 @@ class Fleet:
         self.outcomes = {}  # {device: fields of its last message about a release}
 
     def next(self, seconds):
-        """The next (device, kind, fields); None after so many seconds."""
+        """The next (device, kind, fields); None after so many seconds. Raises RuntimeError if none can come."""
+        if self._server.ended:
+            raise RuntimeError(self._server.ended)
         try:
             device, kind, fields = self._server.events.get(timeout=seconds)
         except queue.Empty:
             return None
         if kind == "status":
             self.firmware[device] = str(fields.get("firmware"))
-        elif kind == "release":
+        elif kind == "release" and fields.get("release") is not None:  # None: of an announcement that is not signed
             self.outcomes[device] = fields
         return device, kind, fields
 
@@ -58,8 +61,8 @@ class Fleet:
 
 
 def run(server, fleet, course, release, report, stopping):
-    """Carries out the Course `course` until it has ended, or stopping() is true. report(device, state): what changed;
-    None for both: maybe nothing. Devices without an outcome have no announcement afterwards."""
+    """Carries out the Course `course` until it has ended, or stopping() is true. report(device, state): what changed,
+    or AGAIN; None for both: maybe nothing. Devices without an outcome have no announcement afterwards."""
     try:
         while not course.ended and not stopping():
             now = time.monotonic()
@@ -70,14 +73,17 @@ def run(server, fleet, course, release, report, stopping):
             event = fleet.next(_WAIT_S)
             if event and event[1] == "release" and course.message(event[0], event[2]):
                 _ended(server, course, event[0], report)
+            for device, why in server.restore(time.monotonic()).items():
+                course.delay(device, why)
+                report(device, AGAIN)
             report(None, None)
     finally:
-        left = server.withdraw(*course.states)
-    if left:
-        raise ValueError(
-            f"release {release.number} is still announced to {', '.join(left)}, since the broker does not answer: "
-            "when it does, publish an empty retained message to update/manifest of each"
-        )
+        if left := server.withdraw(*course.states):
+            raise ValueError(
+                f"release {release.number} is still announced to {', '.join(left)}, since "
+                f"{server.ended or 'the broker does not answer'}: when it does, publish an empty retained message to "
+                "update/manifest of each"
+            )
 
 
 def _ended(server, course, device, report):
@@ -178,17 +184,19 @@ def main(
                 with contextlib.ExitStack() as stack:
                     status = stack.enter_context(console.status("begins")) if console.is_terminal else None
                     run(server, fleet, course, image, _Report(console, course, as_json, status), stopping)
-    _conclude(console, fleet, devices, course, image, as_json)
+    _conclude(console, fleet, devices, course, image, as_json, server.refused)
 
 
-def _conclude(console, fleet, devices, course, image, as_json):
+def _conclude(console, fleet, devices, course, image, as_json, refused):
     """Shows the end; exit status 1 if not all devices run the release."""
     good = [d for d in devices if _is_good(fleet, d, image.number)] if image else devices
     if as_json:
         found = {d: {"firmware": fleet.firmware[d], **_told(fleet, d)} for d in devices}
-        print(json.dumps({"devices": found, "stopped": bool(course and course.stopped)}))
+        print(json.dumps({"devices": found, "stopped": bool(course and course.stopped), "refused": refused}))
     else:
         console.print(_table(fleet, devices))
+        if refused:
+            console.print(f"{refused} messages were none that a device sends, or too many of one: they were not read")
     if course and course.stopped:
         console.print(f"[bold red]STOPPED[/bold red]: {len(course.failed)} of {len(course.states)} devices failed")
     if len(good) < len(devices):

@@ -25,7 +25,7 @@ class Course:
         self.waves = planned
         self.wave = 0  # waves that have begun
         self.states = {}  # {device: state}, of those that have begun
-        self.reasons = {}  # {device: reason}, of those that have failed
+        self.reasons = {}  # {device: reason}, of those that have failed, or whose release was announced again
         self.stopped = False
         self._stop_at, self._patience_s = stop_at, patience_s
         self._since = {}
@@ -61,17 +61,24 @@ class Course:
             return False
         return self._set(device, state, str(fields.get("reason", "")))
 
+    def delay(self, device, why):
+        """Its release was announced again. If its time passes, that is the reason."""
+        if device in self.running:
+            self.reasons[device] = why
+
     def expire(self, now):
         """Returns the devices whose time has passed."""
         late = [device for device in self.running if now - self._since[device] >= self._patience_s]
         for device in late:
-            self._set(device, EXPIRED, "no outcome in time")
+            why = self.reasons.get(device)
+            self._set(device, EXPIRED, f"no outcome in time; {why}" if why else "no outcome in time")
         return late
 
     def _set(self, device, state, reason):
         if self.states[device] == state:
             return False
         self.states[device] = state
+        self.reasons.pop(device, None)
         if state in _FAILED:
             self.reasons[device] = reason
             self.stopped = 100 * len(self.failed) >= self._stop_at * len(self.states)

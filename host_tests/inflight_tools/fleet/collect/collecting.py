@@ -77,6 +77,10 @@ class Program:
         """Its resident set, in bytes."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
+    def most_memory(self):
+        """The largest resident set that it ever had, in bytes."""
+        return 1024 * int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{self.pid}/status").read_text())[1])
+
 
 class Landing:
     """The landing files in a folder. read() checks their names and lines; unchanged() checks that no file changed."""

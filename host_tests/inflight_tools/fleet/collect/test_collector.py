@@ -9,6 +9,10 @@ import urllib.request
 
 import pytest
 
+from dev.reference.kinds import PUBACK
+from dev.reference.properties import variable
+from dev.reference.wire import publish as delivery
+from dev.reference.wire import string
 from host_tests.inflight_tools.fleet.collect.collecting import load, publish, until
 
 
@@ -63,6 +67,66 @@ def test_a_million_bytes(broker, collect, landing):
     assert third["text"] == "1"
     assert program.end() == 0
     assert landing.figures()["truncated"] == 1
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("length", [64 * MIB, 250_000_000], ids=["whole", "unfinished"])
+def test_a_payload_that_is_longer_than_memory_is_wanted_is_not_kept(scripted, collect, landing, length):
+    """The broker sends 64 MiB of it: they are read, and all but the beginning is dropped. If its end never comes, it is
+    sent again on the next connection, as QoS 1 asks. The messages of other devices go on."""
+
+    def script(broker):
+        broker.welcome()
+        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.send(delivery("inflight/a/status", b"1", 1, 6))
+        broker.expect(PUBACK, mid=6)
+        memory.append(program.most_memory())
+        head = string("inflight/evil/status") + b"\0\x07"
+        broker.send(b"\x32" + variable(len(head) + length) + head)
+        for _ in range(64):
+            broker.connection.sock.sendall(b"x" * MIB)
+        if length > 64 * MIB:
+            broker.cut()
+            broker.welcome(1)
+        else:
+            broker.expect(PUBACK, mid=7)
+        broker.send(delivery("inflight/b/status", b"2", 1, 8))
+        broker.expect(PUBACK, mid=8)
+        memory.append(program.most_memory())
+        broker.goodbye()
+        broker.cut()
+
+    memory = []
+    program = collect(*at(scripted), "--max-payload", 4096)
+    with scripted.play(script):
+        landing.until(2 if length > 64 * MIB else 3)
+        assert program.end() == 0
+    lines = landing.lines
+    assert [lines[0]["text"], lines[-1]["text"]] == ["1", "2"]
+    if length == 64 * MIB:
+        assert (lines[1]["text"], lines[1]["truncated"], lines[1]["length"]) == ("x" * 4096, True, length)
+    assert memory[1] - memory[0] < 8 * MIB
+
+
+def test_a_packet_that_is_long_and_no_message_ends_the_connection(scripted, collect, landing):
+    def script(broker):
+        broker.welcome()
+        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.send(b"\x90" + variable(250_000_000))
+        broker.expect_close()
+        broker.welcome(1)
+        broker.send(delivery("inflight/b/status", b"2", 1, 8))
+        broker.expect(PUBACK, mid=8)
+        broker.goodbye()
+        broker.cut()
+
+    with scripted.play(script):
+        program = collect(*at(scripted))
+        program.until(r"the broker sends a packet of 250,000,000 bytes, .*; retrying")
+        assert landing.one()["text"] == "2"
+        assert program.end() == 0
 
 
 # --- markers ---

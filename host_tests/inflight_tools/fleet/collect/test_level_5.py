@@ -7,14 +7,14 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from dev.reference.kinds import PUBACK
-from dev.reference.properties import block
+from dev.reference.kinds import DISCONNECT, PUBACK
+from dev.reference.properties import block, variable
 from dev.reference.wire import connack, disconnect
 from dev.reference.wire import publish as delivery
 from host_tests.inflight_tools.fleet.collect.collecting import publish, until
 
 LEVEL_5 = ("--protocol-level", 5)
-SESSION_EXPIRY, REASON, USER = 17, 31, 38
+SESSION_EXPIRY, REASON, USER, MAXIMUM_PACKET_SIZE = 17, 31, 38, 39
 
 
 def at(broker):
@@ -199,17 +199,55 @@ def whole_connection(broker, **announced):
 
 
 def test_what_is_announced(scripted, collect):
-    """The session is to last for ever, and continues; no limit, since the collector reads no more than it can write."""
+    """The session is to last for ever, and continues. A packet has a MiB beside the longest payload; no limit of their
+    number, since the collector reads no more than it can write."""
 
     def script(broker):
         p = broker.welcome(level=5, clean=0)
-        assert p.properties == [(SESSION_EXPIRY, 0xFFFFFFFF)]
+        assert sorted(p.properties) == [(SESSION_EXPIRY, 0xFFFFFFFF), (MAXIMUM_PACKET_SIZE, 5000 + (1 << 20) + 2)]
         broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
         broker.goodbye()
         broker.cut()
 
     with scripted.play(script):
-        assert collect(*at(scripted), *LEVEL_5).connected().end() == 0
+        assert collect(*at(scripted), *LEVEL_5, "--max-payload", 5000).connected().end() == 0
+
+
+def test_a_packet_that_is_longer_than_the_maximum_ends_the_connection(scripted, collect, landing):
+    """[MQTT5-3.1.2-24] forbids the broker to send it. Nothing of it is read but its fixed header; what other devices
+    publish is collected on the next connection."""
+
+    def script(broker):
+        broker.welcome()
+        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.send(delivery("inflight/a/status", b"1", 1, 7, properties=b"\0"))
+        broker.expect(PUBACK, mid=7)
+        broker.send(b"\x32" + variable(250_000_000))
+        broker.expect(DISCONNECT, code=0x95)
+        broker.expect_close()
+        broker.welcome(1)
+        broker.send(delivery("inflight/b/status", b"2", 1, 8, properties=b"\0"))
+        broker.expect(PUBACK, mid=8)
+        broker.goodbye()
+        broker.cut()
+
+    with scripted.play(script):
+        program = collect(*at(scripted), *LEVEL_5)
+        program.until(
+            r"the broker sends a packet of 250,000,000 bytes, .* \(mosquitto: message_size_limit\)\); retrying"
+        )
+        landing.until_all("12")
+        assert program.end() == 0
+    assert landing.figures()["reconnects"] == 1
+
+
+def test_the_broker_keeps_what_is_too_long_to_itself(broker, collect, landing):
+    """A mosquitto drops it, as the standard allows; the others' messages come."""
+    program = collect(*at(broker), *LEVEL_5, "--max-payload", 1024).connected()
+    publish5(broker, b"x" * 2_000_000)
+    publish5(broker, b"1")
+    assert landing.one()["text"] == "1"
+    assert program.end() == 0 and landing.figures()["reconnects"] == 0
 
 
 def test_a_broker_that_keeps_the_session_for_a_while_only(scripted, collect):

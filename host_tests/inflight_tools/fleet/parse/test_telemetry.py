@@ -156,6 +156,16 @@ def test_numbers_and_names_at_the_limits(fields):
     assert read(lines) == parsed(lines)
 
 
+@pytest.mark.parametrize("value", ["1e+99", "-1e+99", "1e+100", "-1e+100", "9e+100", "999999999999999e+79", "1e-99"])
+def test_values_near_the_largest(value):
+    line = telemetry([("a", "V", 1)])
+    assert line.count(b'\\"v\\":1}') == 1
+    lines = [line, line.replace(b'\\"v\\":1}', f'\\"v\\":{value}}}'.encode())]
+    assert read(lines) == parsed(lines)
+    refused = [row for row in parsed(lines) if "out of range" in (row["problem"] or "")]
+    assert len(refused) == (abs(float(value)) > 1e100)
+
+
 def test_an_expiry():
     lines = [telemetry(seq=n, properties=[(EXPIRY, n)] if n % 2 else ()) for n in range(4)]
     assert are_usual(lines) == [True] * 4

@@ -4,6 +4,7 @@ import base64
 import functools
 import hashlib
 import json
+import math
 import re
 import unicodedata
 from pathlib import Path
@@ -257,6 +258,35 @@ def test_many_bytes_are_shown_in_megabytes():
     large, small = read(render(facts)).one(id="measurements").all("figure")
     assert "23,400" in large.text and "MB" in large.text and "e+10" not in large.text
     assert "MB" not in small.text
+
+
+TINY = 5e-324
+# Of points: mean, minimum, maximum.
+EXTREMES = {
+    "far apart": [[0.0, -1e308, 1e308], [1e308, 1e308, 1e308]],
+    "large": [[1.797e308] * 3],
+    "the largest": [[0.0, -1e100, 1e100], [1e100] * 3],
+    "tiny": [[TINY / 2, 0.0, TINY], [0.0, 0.0, TINY]],
+    "tiny steps": [[1.0, 1.0, 1.0000000000000002], [1e100, 1e100, 1.0000000000000002e100]],
+    "no numbers": [[math.nan] * 3, [math.inf] * 3, [None] * 3],
+}
+
+
+@pytest.mark.parametrize("extreme", EXTREMES)
+def test_what_one_device_measures_costs_the_others_no_chart(extreme):
+    facts = made_facts.fleet(3)
+    good = facts["measurements"]["attic-0"][0]
+    points = [[made_facts.START + 60 * n, *rest] for n, rest in enumerate(EXTREMES[extreme])]
+    low, high = points[0][2:]
+    bad = good | {"points": points, "min": low, "max": high, "mean": points[0][1], "p50": low, "p95": high}
+    facts["measurements"] = {"evil": [bad, good | {"name": "good"}, bad | {"unit": "B"}], "attic": [good]}
+    page = read(render(facts))
+    drawn = [list(figure.all("svg")) for figure in page.one(id="measurements").all("figure")]
+    assert len(drawn) == 4 and drawn[1] and drawn[3]
+    numbers = json.loads(page.one("script", id="points").text, parse_constant=pytest.fail)
+    assert {"m0-1", "m1-0"} <= numbers.keys()
+    for figure in page.one(id="measurements").all("figure"):
+        assert not re.search(r"nan|inf", "".join(path.attributes["d"] for path in figure.all("path")))
 
 
 def test_the_health_of_a_device_follows_its_measurements():

@@ -51,7 +51,7 @@ class Tables:
         row |= {"counters": list(counters.items()), "journal_damaged": damaged, "journal_skipped": skipped}
         self._health.append(row)
 
-    def write(self):
+    def write(self, **how):
         import pyarrow as arrow
         from deltalake import write_deltalake
 
@@ -79,7 +79,7 @@ class Tables:
             "ledger": ([*key[:2], ("ranges", arrow.list_(one))], ranges),
         }
         for name, (fields, rows) in tables.items():
-            write_deltalake(self.root / name, arrow.Table.from_pylist(rows, arrow.schema(fields)))
+            write_deltalake(self.root / name, arrow.Table.from_pylist(rows, arrow.schema(fields)), **how)
 
 
 @pytest.fixture

@@ -4,8 +4,11 @@ import ssl
 import uuid
 from dataclasses import dataclass
 
-import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
+
+from inflight_tools.client import HEAD, ThreadClient
+
+_LONGEST = HEAD + 65_536  # bytes of a message: more than a device sends
 
 
 @dataclass(frozen=True, repr=False)  # no repr: it would show the password
@@ -46,8 +49,8 @@ def broker_of(fields, override=None, ca=None, cert=None, key=None, path=None):
 
 
 def client_of(broker, purpose):
-    """A paho client with the credentials of `broker`, for one session, not connected yet; `purpose` is in its id."""
-    client = paho.Client(CallbackAPIVersion.VERSION2, f"{purpose}-{uuid.uuid4().hex[:12]}")
+    """A ThreadClient with the credentials of `broker`, for one session, not connected yet; `purpose` is in its id."""
+    client = ThreadClient(CallbackAPIVersion.VERSION2, f"{purpose}-{uuid.uuid4().hex[:12]}", longest=_LONGEST)
     if broker.user:
         client.username_pw_set(broker.user, broker.password)
     if broker.tls:

@@ -4,18 +4,20 @@ import threading
 
 from inflight_tools.boards.device.broker import client_of
 from inflight_tools.boards.device.link import DeviceError
-from inflight_tools.payload import fields_of
+from inflight_tools.payload import fields_of, whole
 
 _ALIVE = ("online", "asleep")  # published by a device; "offline" may be the will of an earlier start
+_NUMBERS = 2**32 - 1
 
 
 class Watch:
     """A reconnecting connection to `broker`. Messages go to on_message(device, kind, payload, retained), where kind is
-    the topic below the device's; errors to on_trouble(text); both from a thread of paho's."""
+    the topic below the device's; errors to on_trouble(text); if nothing comes any more, since that thread has ended,
+    on_end(text) is called; all from a thread of paho's."""
 
-    def __init__(self, broker, on_message, on_trouble=lambda text: None):
+    def __init__(self, broker, on_message, on_trouble=lambda text: None, on_end=lambda text: None):
         self.broker = broker
-        self._on_message, self._on_trouble = on_message, on_trouble
+        self._on_message, self._on_trouble, self._on_end = on_message, on_trouble, on_end
         self._filters = []
         self._answered, self._connected, self._caught_up = (threading.Event() for _ in range(3))
         self._trouble = "no answer"
@@ -25,6 +27,7 @@ class Watch:
         client.on_disconnect = self._on_disconnect
         client.on_message = self._take
         client.on_unsubscribe = self._on_caught_up
+        client.on_end = self._ended
         self._client = client
 
     def __enter__(self):
@@ -59,7 +62,7 @@ class Watch:
 
     def catch_up(self, seconds):
         """Returns when the retained messages for follow() have arrived. Raises DeviceError after a time-out."""
-        if not self._caught_up.wait(seconds):
+        if not self._caught_up.wait(seconds) or self._client.ended:
             raise DeviceError(f"the broker at {self.broker.place} does not answer ({self._trouble})")
 
     def _subscribe(self):
@@ -91,9 +94,19 @@ class Watch:
             self._trouble = trouble
             self._on_trouble(f"broker {self.broker.place}: {trouble}")
 
+    def _ended(self):
+        text = f"the connection to the broker at {self.broker.place} has {self._client.ended}"
+        self._trouble = text
+        for event in (self._answered, self._caught_up):
+            event.set()
+        self._on_end(text)
+
     def _take(self, client, userdata, message):
-        device, _, kind = message.topic[len(self.broker.root) + 1 :].partition("/")
-        self._on_message(device, kind, message.payload, message.retain)
+        try:
+            device, _, kind = message.topic[len(self.broker.root) + 1 :].partition("/")
+            self._on_message(device, kind, message.payload, message.retain)
+        except Exception as e:  # whoever sends it does not end the others' messages
+            self._on_trouble(f"broker {self.broker.place}: a message that cannot be read ({type(e).__name__}: {e})")
 
 
 class Births:
@@ -102,14 +115,15 @@ class Births:
     def __init__(self):
         self._known, self._news = set(), None
         self._armed = False
+        self._ended = None
         self._born = threading.Event()
 
     def message(self, device, kind, payload, retained):
         """For Watch(on_message=...)."""
         try:
             fields = fields_of(payload)
-            key = int(fields["epoch"]), int(fields["seq"])
-        except (ValueError, KeyError, TypeError):
+            key = whole(fields, "epoch", _NUMBERS), whole(fields, "seq", _NUMBERS)
+        except ValueError:
             return  # the will has no number
         if not self._armed:
             self._known.add(key)
@@ -121,6 +135,14 @@ class Births:
         """From now on, birth messages not seen before are new."""
         self._armed = True
 
+    def end(self, why):
+        """For Watch(on_end=...)."""
+        self._ended = why
+        self._born.set()
+
     def wait(self, seconds):
-        """The fields of the new birth message; None after a time-out."""
-        return self._news if self._born.wait(seconds) else None
+        """The fields of the new birth message; None after a time-out. Raises DeviceError if none can come any more."""
+        self._born.wait(seconds)
+        if self._ended and not self._news:
+            raise DeviceError(self._ended)
+        return self._news

@@ -30,8 +30,9 @@ class Batch:
     def data(self):
         return b"".join(self._lines)
 
-    def add(self, message):
-        """Adds a paho.MQTTMessage; at level 5 one of Client5."""
+    def add(self, message, dropped):
+        """Adds a paho.MQTTMessage; at level 5 one of Client5. dropped: bytes at the end of its payload that are not in
+        it."""
         try:
             topic = message.topic
         except UnicodeDecodeError:
@@ -39,10 +40,11 @@ class Batch:
             topic = message._topic.decode(errors="backslashreplace")
         at, payload = time.time_ns() // 1_000_000, message.payload
         flags, block = (message.qos, message.dup, message.retain), message.properties or b""
-        added = line(at, self._by, topic, *flags, payload, self._max_payload, block)
+        length = len(payload) + dropped
+        added = line(at, self._by, topic, *flags, payload, self._max_payload, block, length)
         self._lines.append(added)
         self._size += len(added)
         self.received.append(message.timestamp)
         if message.qos:
             self.ids.append(message.mid)
-        self._counters.received(len(payload), message.dup, len(payload) > self._max_payload)
+        self._counters.received(length, message.dup, length > self._max_payload)

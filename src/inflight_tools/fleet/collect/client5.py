@@ -5,6 +5,7 @@ the message again on each new one, so any sender could stop a collector for good
 properties for each message. So a PUBLISH is decoded here. In the other packets only people read the strings: there
 U+FEFF becomes U+FFFD."""
 
+import contextlib
 import time
 
 import paho.mqtt.client as paho
@@ -13,9 +14,12 @@ from paho.mqtt.exception import MalformedPacket
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from inflight_tools.client import BoundedClient
+
 from .properties import varint
 
 FOR_EVER = 0xFFFFFFFF  # a Session Expiry Interval
+_TOO_LARGE = b"\xe0\x01\x95"  # DISCONNECT: Packet too large
 _QOS_1 = 1  # what is subscribed; a broker that delivers with more breaks the protocol
 _REFUSED, _READABLE = "\ufeff".encode(), "\ufffd".encode()  # of the same length, so all lengths in a packet stay right
 
@@ -36,11 +40,13 @@ def split(packet, qos):
     return bytes(packet[2:topic_end]), mid, bytes(packet[start : start + size]), bytes(packet[start + size :])
 
 
-class Client5(paho.Client):
-    """Continues its session, which the broker is asked to keep for ever, as Paho's does without clean_session.
-    `properties` of its messages: bytes, the block without its length. answered: the broker has sent a CONNACK."""
+class Client5(BoundedClient):
+    """Continues its session, which the broker is asked to keep for ever, as Paho's does without clean_session. Packets
+    with more than `longest` bytes behind their fixed header are not to be sent; one ends the connection. `properties`
+    of its messages: bytes, the block without its length. answered: the broker has sent a CONNACK."""
 
     answered = False
+    may_cut = False
 
     def __init__(self, *words, **options):
         super().__init__(*words, protocol=paho.MQTTv5, **options)
@@ -48,12 +54,18 @@ class Client5(paho.Client):
     def connect(self, host, port, keepalive):
         properties = Properties(PacketTypes.CONNECT)
         properties.SessionExpiryInterval = FOR_EVER
+        properties.MaximumPacketSize = self.longest + 2  # a fixed header has two bytes at least
         return super().connect(host, port, keepalive, clean_start=False, properties=properties)
 
     def _packet_handle(self):
         if self._in_packet["command"] & 0xF0 != MessageType.PUBLISH:
             self._in_packet["packet"] = self._in_packet["packet"].replace(_REFUSED, _READABLE)
         return super()._packet_handle()
+
+    def _refuse(self, length):
+        with contextlib.suppress(OSError):
+            self._sock_send(_TOO_LARGE)
+        super()._refuse(length)
 
     def _handle_connack(self):
         self.answered = True

@@ -24,8 +24,16 @@ proof, and no message.
 Levels
 ------
 At level 5 the lines keep the properties of messages, and the broker says why it ends a connection. All else is as at
-level 4: the broker keeps the session for ever (if it wants to), and no limits are announced. A session may go on at the
-other level. There is no fall-back: a broker without level 5 is an error that says so.
+level 4: the broker keeps the session for ever (if it wants to). A session may go on at the other level. There is no
+fall-back: a broker without level 5 is an error that says so.
+
+Long messages
+-------------
+Any sender may publish 256 MB.
+- At level 4 a broker sends them until they are acknowledged. So a long payload is read and not kept: its beginning
+  lands, marked. Of a WebSocket Paho keeps a whole frame, so there a message of more than 16 MiB ends the connection.
+- At level 5 the collector announces a Maximum Packet Size of a MiB more than the longest payload, for topic and
+  properties. The broker drops what is longer; if it sends it all the same, the connection ends.
 
 Names
 -----
@@ -45,6 +53,7 @@ import time
 
 import paho.mqtt.client as paho
 
+from inflight_tools.client import HEAD, BoundedClient
 from inflight_tools.fleet.collect.batch import Batch
 from inflight_tools.fleet.collect.client5 import FOR_EVER, Client5
 from inflight_tools.fleet.collect.counters import Counters, save, sentence
@@ -62,6 +71,7 @@ _SHORT_SESSION = (
     "devices publish meanwhile is lost"
 )
 _CLOSE_TIMEOUT_S = 5
+_PROPERTIES = 1 << 20  # bytes of a message of level 5 beside its payload
 # Reason codes of MQTT 5, to which Paho translates the return codes of level 4.
 _WRONG_LEVEL = 0x84
 _TEMPORARY = (0x88, 0x89, 0x97, 0x9F)  # in a CONNACK: unavailable, busy, a quota, too many connections
@@ -123,6 +133,7 @@ class Collector:
         self._figures, self._interval, self._next_report = figures, report, time.monotonic() + report
         self.counters = Counters(name)
         self._batch = Batch(name, max_payload, self.counters)
+        self._longest = max_payload + (_PROPERTIES if level == 5 else HEAD)
         self._reported = {}  # the last error reported about "broker", "disk" and "file"
         self._detail = ""  # why a connection failed or ended, as Paho or the broker tells
         self._refused = None
@@ -135,11 +146,12 @@ class Collector:
         self._client = self._new_client()
 
     def _new_client(self):
-        kind, session = (Client5, {}) if self._level == 5 else (paho.Client, {"clean_session": False})
+        kind, session = (Client5, {}) if self._level == 5 else (BoundedClient, {"clean_session": False})
         client = kind(
             paho.CallbackAPIVersion.VERSION2,
             self._name,
             **session,
+            longest=self._longest,
             manual_ack=True,
             reconnect_on_failure=False,  # it would retry with MQTT 3.1
             transport="websockets" if self._broker.path else "tcp",
@@ -153,7 +165,7 @@ class Collector:
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_disconnect = self._on_disconnect
-        client.on_message = lambda client, userdata, message: self._batch.add(message)
+        client.on_message = lambda client, userdata, message: self._batch.add(message, client.dropped)
         client.on_socket_register_write = lambda *_: None  # without it Paho writes each acknowledgement on its own
         return client
 
@@ -185,6 +197,7 @@ class Collector:
 
     def _connect(self):
         self._client.on_log = self._on_log
+        self._client.trouble = ""
         try:
             self._client.connect(self._broker.host, self._broker.port, _KEEPALIVE_S)
             return True
@@ -221,7 +234,7 @@ class Collector:
             self._disconnected()
 
     def _disconnected(self):
-        why = self._detail or "connection lost"
+        why = self._client.trouble or self._detail or "connection lost"
         if self._level == 5 and not self._client.answered:
             why += "; does it take MQTT 5? Without it: --protocol-level 4"
         if self._connected:

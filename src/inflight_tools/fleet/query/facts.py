@@ -1,5 +1,6 @@
 """The facts of the report, computed from the tables: one dict that can be written as JSON."""
 
+import math
 import time
 from collections import Counter
 
@@ -160,7 +161,7 @@ def _series(database, names, since, until):
         names,
     )
     for row in sums:
-        row["p50"], row["p95"], _ = percentiles(row.pop("sketches"))
+        row["p50"], row["p95"], _ = percentiles(row.pop("sketches")) or (None, None, None)
     if step >= 60:
         points = f"""SELECT device, name, unit, {_bucket("minute", step)}, sum(total) / sum(count) AS mean,
             min(min) AS min, max(max) AS max FROM minutes WHERE {mine} GROUP BY ALL"""
@@ -233,14 +234,23 @@ def gather(root, topics, grace_s=3600, chosen=(), worst=10, now=None, unread=Non
     """Returns the facts of the fleet below `topics`, from the tables in the folder or URI `root`. They contain the
     measurements and the health over time of the devices `chosen`, and of the `worst` worst ones. unread: what
     LandingFiles.unread() returned before. counters: what counters.load() returned. grace_s, how: as views.judge() has
-    them. Raises WrongTables."""
+    them. A number that JSON has not, NaN or infinity, is None. Raises WrongTables."""
     now = time.time() if now is None else now
     facts = {"made": now, "root": topics, "grace_s": grace_s, "asked": [how.get("since"), how.get("until")]}
     facts |= {"unread": summary(unread or {}, now), "counters": list(counters)}
     with Database(root) as database:
         collectors = views.judge(database, now, grace_s, unread=facts["unread"]["stale"] > 0, **how)
         facts |= {"batch": last_batch(database.tables["ledger"]), "collectors": collectors}
-        return facts | _gathered(database, now, chosen, worst)
+        return _as_json(facts | _gathered(database, now, chosen, worst))
+
+
+def _as_json(value):
+    # Tables may have such numbers from before there was a bound for a measurement.
+    if isinstance(value, dict):
+        return {name: _as_json(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _gathered(database, now, chosen, worst):

@@ -7,6 +7,7 @@ MOST_CHARTS = 60  # for one device
 BUDGET = 720  # points of all series of a page together
 MOST, LEAST = 120, 24  # points of one series
 _MB = 1e6
+_LARGEST, _SMALLEST = 1e100, 1e-100  # what can be drawn; senml.LARGEST is the largest that is read
 
 
 def share(series):
@@ -16,8 +17,8 @@ def share(series):
 
 def thin(points, most):
     """Returns at most `most` points [t, mean, min, max], sorted by time. Neighbours are merged: mean, minimum, maximum.
-    Points with NaN or infinity are left out, since they cannot be drawn."""
-    good = sorted(list(point) for point in points if all(map(known, point)))
+    Points with NaN, infinity, or numbers near it are left out, since they cannot be drawn."""
+    good = sorted([t, *map(_drawn, rest)] for t, *rest in points if all(map(_drawable, (t, *rest))))
     if len(good) <= most:
         return good
     start, span = good[0][0], (good[-1][0] - good[0][0]) or 1
@@ -25,6 +26,14 @@ def thin(points, most):
     for point in good:
         groups.setdefault(min(int((point[0] - start) / span * most), most - 1), []).append(point)
     return [_merge(group) for _, group in sorted(groups.items())]
+
+
+def _drawable(value):
+    return known(value) and abs(value) <= _LARGEST
+
+
+def _drawn(value):
+    return value if abs(value) >= _SMALLEST else 0.0
 
 
 def _merge(group):
@@ -56,11 +65,18 @@ def _chart(identity, device, one, most):
     label, of = clip(one["name"], 60), clip(unit(one["unit"]), 16)
     stats = " · ".join(f"{key}\u00a0{reading(one[key])}" for key in ("min", "p50", "mean", "p95", "max"))
     chart = {"identity": identity, "label": label, "unit": of, "stats": stats, "count": one["count"], "read": None}
-    thinned = thin(one["points"], most)
-    if thinned:
-        start = round(thinned[0][0])
-        points = [[round(t - start), *(float(f"{value:.5g}") for value in rest)] for t, *rest in thinned]
-        described = f"{label} of {clip(device, 64)} in {of or 'no unit'}: {stats}."
-        chart["read"] = {"t": start, "unit": of, "p": points}
-        chart["drawing"] = plots.band(identity, thinned, f"{label}, {of}", described)
-    return chart
+    described = f"{label} of {clip(device, 64)} in {of or 'no unit'}: {stats}."
+    try:
+        return chart | _drawing(identity, thin(one["points"], most), of, f"{label}, {of}", described)
+    except (ArithmeticError, ValueError):  # whatever a device measures, the other charts are drawn
+        return chart
+
+
+def _drawing(identity, points, of, title, described):
+    """Of a chart, what `points` add; nothing without any."""
+    if not points:
+        return {}
+    start = round(points[0][0])
+    read = [[round(t - start), *(float(f"{value:.5g}") for value in rest)] for t, *rest in points]
+    drawing = plots.band(identity, points, title, described)
+    return {"read": {"t": start, "unit": of, "p": read}, "drawing": drawing}

@@ -4,12 +4,17 @@ import math
 import re
 
 RELATIVE = 1 << 28  # smaller times are offsets from now (RFC 8428, 4.5.3)
+LARGEST = 1e100  # of a value or a sum, positive or negative: more of them than there will ever be add up in a double
 _VERSION = 10
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9\-:./_]*")  # (RFC 8428, 4.5.1)
 _NUMBERS = frozenset(("bt", "bv", "bs", "v", "s", "t", "ut"))
+_TIMES = frozenset(("bt", "t", "ut"))
 _TEXTS = frozenset(("bn", "bu", "n", "u", "vs", "vd"))
 _VALUES = frozenset(("v", "vs", "vb", "vd"))
 _BASES = frozenset(("bn", "bt", "bu", "bv", "bs"))
+
+
+_RANGE = f", {LARGEST:g} at most"
 
 
 class Bad(ValueError):
@@ -21,11 +26,11 @@ def _number(name, value):
         raise Bad(f"{name} is not a number")
     try:
         value = float(value)
-        if math.isfinite(value):
+        if math.isfinite(value) if name in _TIMES else abs(value) <= LARGEST:
             return value
     except OverflowError:
         pass
-    raise Bad(f"{name} is out of range")
+    raise Bad(f"{name} is out of range{'' if name in _TIMES else _RANGE}")
 
 
 def _check(record):
@@ -70,8 +75,9 @@ def _resolved(fields, base):
     if "v" in fields or (has_value and not values):
         number = base.get("bv", 0.0) + fields.get("v", 0.0)
     total = base.get("bs", 0.0) + fields.get("s", 0.0) if has_sum else None
-    if (number is not None and not math.isfinite(number)) or (total is not None and not math.isfinite(total)):
-        raise Bad("v is out of range")
+    for value in (number, total):
+        if value is not None and abs(value) > LARGEST:
+            raise Bad(f"v is out of range{_RANGE}")
     time = base.get("bt", 0.0) + fields.get("t", 0.0)
     unit = fields.get("u", base.get("bu"))
     return name, unit, time, number, fields.get("vs"), fields.get("vb"), fields.get("vd"), total

@@ -21,7 +21,7 @@ from .senml import RELATIVE
 _LONGEST = 8192  # bytes of a pack: not more records than parse() reads
 _TEXT = r"[ !#-\[\]-~]"  # ASCII that JSON writes as it is
 _LEVEL = r"[ !#-.0-\[\]-~]"  # the same without "/": a level of a topic
-_NUMBER = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,14})?(?:e[-+][0-9]{2})?"  # finite
+_NUMBER = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,14})?(?:e[-+][0-7][0-9])?"  # below senml.LARGEST
 _COUNT = r"(?:0|[1-9][0-9]{0,8})"  # below 2**32
 _VALUE = rf'(?:"v":{_NUMBER}|"vs":"{_TEXT}*"|"vb":(?:true|false))'
 _RECORD = rf'"n":"[A-Za-z0-9][A-Za-z0-9:./_-]*",(?:"u":"{_TEXT}*",)?{_VALUE}\}}'
