@@ -51,7 +51,7 @@ def steps(client):
         transport.stream = waiting
         yield POLL
         transport.stream = stream
-        while not answer.complete and transport.receive(byte, 1):
+        while not answer.complete and transport.receive(byte, 1):  # _MOST bytes in all
             answer.take(byte[0])
     transport.stream = WebSocket(stream)
 
