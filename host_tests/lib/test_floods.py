@@ -2,15 +2,13 @@
 time: a byte takes 40 microseconds."""
 
 import asyncio
-import errno
 import itertools
-import select
 import socket
 
 import pytest
 
 import inflight.cpython
-from dev.reference.kinds import CONNECT, PUBCOMP, PUBREC, SUBSCRIBE
+from dev.reference.kinds import CONNECT, SUBSCRIBE
 from dev.reference.properties import block
 from dev.reference.wire import (
     Stream,
