@@ -120,7 +120,7 @@ def breakage(what):
         "properties are not checked": lambda cursor, i, end, where: cursor.start(i, end, where),
         "a refused message is forgotten": lambda window, address: whole(window, address) and window.remove(0) or 0,
         "filters are not checked": lambda text, limit=65535: text,
-        "lengths of settings are not checked": lambda data: (data[1 : 1 + data[0]].decode(), data[2 + data[0] :].decode()),
+        "lengths of settings are not checked": lambda data: (str(data[1 : 1 + data[0]], "utf-8"), None),
         "any length is one": lambda request: int(request.headers.get("content-length", "0")),
         "any QoS is taken": lambda client, topic, qos, *_: whole(client, topic, 0, False, None),
         "acceptance is not durable": lambda j, *of: whole(j, *of) if j.live != 2 else 0,
