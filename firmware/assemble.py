@@ -5,6 +5,7 @@ import sys
 from errno import ENOENT
 
 from files import beside, exists
+from log import say
 
 
 def _set_up(board):
@@ -73,7 +74,7 @@ def _assemble(board, began, record, path):
         if not (record and "safe" in record):
             return build(board, began, record, path=path)
     except ValueError as e:  # it would come again with each start, unless it is that of settings that are tried
-        print("inflight:", e)
+        say(str(e))
         if path:
             from settings import give_up
 
@@ -89,7 +90,7 @@ def _assemble(board, began, record, path):
 
         return build(board, began, record, limit)
     except ValueError as e:
-        print("inflight:", e)
+        say(str(e))
         return None
     finally:
         for name in ("crash", "safe", "config", "trials", "update_record"):

@@ -147,7 +147,7 @@ def _check_security(field, value):
 
 def _is_ipv4(text):
     parts = text.split(".") if isinstance(text, str) else ()
-    return len(parts) == 4 and all(part.isdigit() and len(part) < 4 and int(part) < 256 for part in parts)
+    return len(parts) == 4 and all(part.encode().isdigit() and len(part) < 4 and int(part) < 256 for part in parts)
 
 
 def _check_drivers(field, entries, characters, example):

@@ -1,6 +1,7 @@
 # The last lines of the log, for the command `log`; from a level on, they are also published.
 
 from inflight.compat import const, ticks_diff, ticks_ms
+from inflight.printable import printable
 from telemetry import describe
 
 LEVELS = ("info", "error", "off")
@@ -17,6 +18,7 @@ waiting = False  # such a line has not been published yet
 def say(words, at=ERROR):
     """Adds a line: seconds since the board started, level, words. Errors are printed as well."""
     global text, waiting
+    words = printable(words)
     if at:
         print("inflight:", words)
     text = (text + "%d %s %s\n" % (ticks_diff(ticks_ms(), 0) // 1000, LEVELS[at], words[:_LINE]))[-ALL:]

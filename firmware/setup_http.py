@@ -74,7 +74,7 @@ class Request:
         if self.headers.get("transfer-encoding"):
             raise BadRequest(411)
         length = self.headers.get("content-length", "0")
-        if not 0 < len(length) < 10 or not length.isdigit():
+        if not 0 < len(length) < 10 or not length.encode().isdigit():
             raise BadRequest(400)
         if int(length) > _BODY:
             raise BadRequest(413)

@@ -3,6 +3,8 @@
 import json
 import time
 
+from inflight.printable import printable
+
 # The epoch of some ports is 2000, that of SenML is 1970.
 EPOCH = 946_684_800 if time.gmtime(0)[0] == 2000 else 0
 
@@ -56,7 +58,7 @@ def _name(source):
 
 def describe(error):
     """An exception in one line."""
-    return "%s: %s" % (type(error).__name__, error)
+    return printable("%s: %s" % (type(error).__name__, error))
 
 
 def _value(value):

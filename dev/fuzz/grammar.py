@@ -128,3 +128,50 @@ def firmware(rng):
     )
     payload = rng.choice(_PAYLOADS) if rng.random() < 0.7 else rng.randbytes(rng.randrange(40))
     return bytes((2 | rng.randrange(64) << 2, len(topic) & 255)) + topic + payload
+
+
+_NOISE = (b"", b">>> \r\n", b"I", b"IMPROV", b"\xff\0", b"\3")
+_LABELS = (b"\1x", b"\7example", b"\3org", b"\x3f" + b"y" * 63, b"\xc0\x0c", b"\x40", b"\5\0\xff.\n ")
+_HEADERS = (
+    b"Host: 192.168.4.1", b"host:x", b"Origin: http://x", b"Content-Length: 5", b"Content-Length: -1",
+    b"content-length: 1048577", b"Content-Length: \xc2\xb2", b"Content-Length: 0005", b"Content-Length:",
+    b"Transfer-Encoding: chunked", b"X: " + b"y" * 900, b":", b"", b"\xff",
+)  # fmt: skip
+_REQUESTS = (b"GET / HTTP/1.1", b"POST /?a HTTP/1.0", b"GET x HTTP/1.1", b"GET / HTTP/2", b"", b"GET  / HTTP/1.1")
+
+
+def setup(rng):
+    kind = rng.randrange(4)
+    out = bytes((kind | rng.randrange(64) << 2,)) + (_improv, _dns, _http, _wifi)[kind](rng)
+    if rng.random() < 0.3:  # one byte is another one
+        at = rng.randrange(len(out))
+        out = out[:at] + rng.randbytes(1) + out[at + 1 :]
+    return out if rng.random() < 0.9 else out[: rng.randrange(len(out) + 1)]
+
+
+def _wifi(rng):
+    return b"".join(
+        bytes((len(word) + (rng.random() < 0.05),)) + word for word in rng.choices((b"", b"net", b"\xff"), k=2)
+    )
+
+
+def _improv(rng):
+    out = b""
+    for _ in range(rng.randrange(4)):
+        data = rng.choice((_wifi(rng), b"", rng.randbytes(rng.randrange(20))))
+        body = bytes((rng.randrange(6), len(data))) + data
+        packet = b"IMPROV\1" + bytes((rng.choice((3, 3, 3, 1)), len(body))) + body
+        out += rng.choice(_NOISE) + packet + bytes((sum(packet) & 255,))
+    return out
+
+
+def _dns(rng):
+    head = rng.randbytes(2) + rng.choice((b"\1\0", b"\0\0", b"\x81\0")) + b"\0\1" + bytes(6)
+    name = b"".join(rng.choices(_LABELS, (9, 9, 9, 3, 1, 1, 3), k=rng.randrange(6))) + b"\0"
+    return head + name + rng.choice((b"\0\1\0\1", b"\0\x1c\0\1", b"\0\1\0\3", b"")) + rng.choice((b"", bytes(11)))
+
+
+def _http(rng):
+    lines = [rng.choice(_REQUESTS[:2] if rng.random() < 0.8 else _REQUESTS)]
+    lines += rng.choices(_HEADERS, k=rng.randrange(5))
+    return b"\r\n".join(lines) + rng.choice((b"\r\n\r\n", b"\r\n\r\nbody ", b"\r\n"))

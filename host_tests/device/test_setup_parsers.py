@@ -160,6 +160,7 @@ def test_wrong_requests_have_a_status():
         eq(status(line + b"\r\n\r\n"), 400)
     for header, code in (
         (b"Content-Length: x", 400),
+        (b"Content-Length: \xc2\xb2", 400),
         (b"Content-Length: -1", 400),
         (b"Content-Length: ", 400),
         (b"Content-Length: 99999999", 413),

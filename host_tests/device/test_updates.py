@@ -6,11 +6,12 @@ import json
 import os
 import struct
 import sys
+from io import BytesIO
 
 import launch
 import slot
 import update_record
-from harness import EMULATED, SkipTest, eq, raises
+from harness import CUT_STEP, EMULATED, SkipTest, eq, raises
 from update_record import BAD, FETCH, GOOD, IDLE, STARTS, TRIAL, Record, load, store, unpack
 
 # --- the record: no I/O ---
@@ -193,6 +194,78 @@ def test_a_write_that_the_power_ends_leaves_the_record_before_it():
             eq(load(folder.path).pack(), whole)
             before, slot_before = whole, name
         eq([path[-1] for path in written[:4]], list("0101"))  # launch looks for the first one only
+
+
+def copy(record):
+    return unpack(record.pack())
+
+
+def told(record):
+    record.outcome = 0
+
+
+def every_change():
+    """Yields (the record before, None if there is none; the record after it) of each change that two releases make:
+    fetched, also anew, tried, with power cuts and without, good or bad, told."""
+    left = [Record()]
+    seen = set()
+    while left:
+        record = left.pop()
+        changes = []
+        if record.state == TRIAL:
+            changes = [lambda r: r.start(False), lambda r: r.start(True), Record.good, Record.bad]
+        elif record.candidate < 2:
+            changes.append(lambda r: r.fetch(r.candidate + 1, 300))
+        if record.state == FETCH:
+            changes += [Record.begin_trial, lambda r: r.fetch(r.candidate, 300)]
+        if record.state == IDLE and record.outcome:
+            changes.append(told)
+        for change in changes:
+            new = copy(record)
+            change(new)
+            state = (record.state, new.state, new.slot, new.left, new.outcome, new.candidate, new.n & 1)
+            new.n += 1
+            if new.starts <= STARTS + 1 and state not in seen:
+                seen.add(state)
+                left.append(new)
+                yield record if record.n else None, new
+
+
+def test_a_record_that_is_torn_in_any_way_starts_one_of_the_two_applications():
+    """Each change of each state, cut behind each of its bytes; behind the cut is nothing, what was there, or what a
+    flash has that was erased, or was not: what is in force is the record before or the one after, and no slot starts
+    that is being filled."""
+    changes = list(every_change())
+    assert len(changes) > 60
+    for before, after in changes:
+        with Folder() as folder:
+            at = "%s/update.%d" % (folder.path, after.n - 1 & 1)
+            other = "%s/update.%d" % (folder.path, after.n & 1)
+            old = copy(after)  # what the file has: the record before the one in force
+            old.n = max(0, after.n - 2)
+            old.candidate = 77
+            old = old.pack() if old.n else b""
+            if before:
+                write(other, before.pack())
+            whole = after.pack()
+            allowed = {}
+            for record, content in ((before, old), (after, whole)):
+                if content or record is after:
+                    write(at, content)
+                allowed[record.pack() if record else b""] = starts(folder)
+            files = {path: read(path) for path in paths(folder)}
+            update_record.open = lambda path, mode, files=files: BytesIO(files[path])
+            try:
+                for k in range(0, len(whole) + 1, CUT_STEP):
+                    for tail in (b"", old[k:], b"\xff" * (len(whole) - k), b"\0" * (len(whole) - k)):
+                        files[at] = whole[:k] + tail
+                        files.setdefault(other, b"")
+                        found = load(folder.path)
+                        now = found.pack() if found.n else b""
+                        assert now in allowed, (before and vars_of(before), vars_of(after), k, tail)
+                        assert found.state != FETCH or allowed[now] == found.current
+            finally:
+                del update_record.open
 
 
 def paths(folder):

@@ -213,6 +213,40 @@ def test_a_ping_cut_in_two_by_a_pong_that_is_due():
     eq(said(stream), [(BINARY, b"message"), (PONG, b"second")])
 
 
+def test_frames_without_end():
+    """One call reads so many bytes of empty frames, or of control frames, then the caller goes on."""
+
+    class Endless(Stream):
+        reads = 0
+
+        def readinto(self, view, n):
+            self.reads += 1
+            assert self.reads < 1000, "it reads for ever"
+            if not self.data:
+                self.data = self.flood
+            return Stream.readinto(self, view, n)
+
+    for first, flood in (
+        (b"", frame(b"")),
+        (frame(b"", BINARY, False), frame(b"", 0, False)),
+        (b"", frame(b"", PING)),
+        (b"", frame(b"x" * 125, PING)),
+        (b"", frame(b"", PONG)),
+        (b"", frame(b"x" * 125, PONG)),
+    ):
+        stream = Endless(first)
+        stream.flood = flood
+        websocket = WebSocket(stream)
+        view = bytearray(8)
+        for _ in range(3):
+            stream.reads = 0
+            eq(websocket.readinto(view, 8), None)
+        stream.flood = frame(b"message", 0 if first else BINARY)
+        while websocket.readinto(view, 8) != 7:
+            pass
+        eq(bytes(view[:7]), b"message")
+
+
 def test_the_server_closes():
     """Its close is answered once, and ends the connection; what came before it is read."""
     for payload, code in ((b"", 1005), (b"\x03\xf0", 1008), (b"\x03\xe8bye", 1000)):

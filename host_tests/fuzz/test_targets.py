@@ -14,6 +14,9 @@ import inflight.refusing5
 import inflight.sector_reader
 import inflight.sectors
 import inflight.session
+import setup_dns
+import setup_http
+import setup_improv
 from dev.fuzz import CORPUS, SHARES, corpus, grammar, target
 from dev.fuzz.attempt import broken, minimized
 from inflight.cursor import Cursor
@@ -29,6 +32,7 @@ SMOKE = {
     "session": 150,
     "session5": 150,
     "firmware": 400,
+    "setup": 2000,
     "mount": 40,
     "calls": 150,
 }
@@ -96,6 +100,9 @@ DEFECTS = {
     "marks are not durable": ("session", Journal, "mark", None),
     "every other record is damaged": ("mount", inflight.sector_reader.SectorReader, "has_record", None),
     "no header is found": ("mount", inflight.sectors, "_read_headers", None),
+    "lengths of settings are not checked": ("setup", setup_improv, "wifi_settings", None),
+    "any name is a name": ("setup", setup_dns, "_question_end", lambda result, query: len(query)),
+    "any length is one": ("setup", setup_http.Request, "_body_length", None),
     "any QoS is taken": ("calls", inflight.base.Base, "_check", None),
     "any payload is taken": ("calls", inflight.base.Base, "_encode_payload", lambda result, client, payload: payload),
     "acceptance is not durable": ("calls", Journal, "append", None),
@@ -113,6 +120,8 @@ def breakage(what):
         "properties are not checked": lambda cursor, i, end, where: cursor.start(i, end, where),
         "a refused message is forgotten": lambda window, address: whole(window, address) and window.remove(0) or 0,
         "filters are not checked": lambda text, limit=65535: text,
+        "lengths of settings are not checked": lambda data: (str(data[1 : 1 + data[0]], "utf-8"), None),
+        "any length is one": lambda request: int(request.headers.get("content-length", "0")),
         "any QoS is taken": lambda client, topic, qos, *_: whole(client, topic, 0, False, None),
         "acceptance is not durable": lambda j, *of: whole(j, *of) if j.live != 2 else 0,
         "a PUBREC completes": lambda o, kind, mid: whole(o, 4 if kind == 5 else kind, mid),

@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
 from inflight_tools.failure import print_failure
@@ -11,3 +12,11 @@ def test_what_devices_said_commands_no_terminal():
     output = io.StringIO()
     print_failure(Console(file=output, width=40), "Traceback of [bold]it\x1b]0;owned\x07\nValueError: \u202exe\n")
     assert output.getvalue() == "FAILED: Traceback of [bold]it\\x1b]0;owned\\x07\nValueError: \\u202exe\n"
+
+
+@pytest.mark.parametrize("c", "\r\v\f\x1c\x85\u2028\u2029")
+def test_what_devices_said_begins_no_line(c):
+    """Only a line feed ends a line, though str.splitlines() knows more."""
+    output = io.StringIO()
+    print_failure(Console(file=output, width=40), f"refused{c}INFO all is well")
+    assert output.getvalue() == f"FAILED: refused{ascii(c)[1:-1]}INFO all is well\n"

@@ -163,6 +163,14 @@ def subscribed_never(b):
         time.sleep(0.01)
 
 
+def pings_never_answered(b):
+    """But one message after another."""
+    accept_client(b)
+    while True:
+        b.send(publish("t/x", b"x" * 50, 0))
+        time.sleep(0.001)
+
+
 def present_and_gone(b):
     """Session present alternates, and the connection is closed."""
     b.expect(CONNECT)
@@ -192,13 +200,14 @@ ATTACKS = [
     connack_one_byte_now_and_then,
     connack_again_and_again,
     subscribed_never,
+    pings_never_answered,
     present_and_gone,
     no_word_at_all,
 ]
 
 
 # If data arrives, the client waits ten time-outs for an answer. These attacks last that long, so they get shorter ones.
-TIMEOUTS_MS = {one_byte_now_and_then: 400, subscribed_never: 400}
+TIMEOUTS_MS = {one_byte_now_and_then: 400, subscribed_never: 400, pings_never_answered: 400}
 
 
 @pytest.fixture(scope="module")

@@ -327,6 +327,8 @@ class AsyncClient(Base):
             if session.code:
                 return
             kind = session.next_event(ticks_ms())
+        if session.keep_alive.overdue(ticks_ms()):  # a broker may send without end, and never answer
+            raise OSError(ETIMEDOUT, "no answer")
         self._collect(False)
         await sleep_ms(0)  # a broker that never pauses leaves time to the others
 
@@ -334,7 +336,9 @@ class AsyncClient(Base):
         if self.session.deliver:
             if not self._message:
                 self._load_dispatching()
+            start = ticks_ms()
             self._dispatch(self)
+            self.session.keep_alive.paused(start, ticks_ms())
         self.session.delivered()
 
     async def _wait_for_change(self, ms=1 << 20):

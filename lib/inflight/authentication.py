@@ -12,6 +12,7 @@ from .cursor import AUTH_DATA, AUTH_METHOD, IN_AUTH
 from .errors import refuse
 from .errors5 import ERROR, ProtocolError5
 from .packet import begin, check_size
+from .printable import printable
 from .topic import encode
 
 _SUCCESS = 0x00
@@ -134,4 +135,4 @@ class Authentication:
         try:
             step(*args)
         except Exception as e:
-            raise ProtocolError5("authentication: %s" % e, _NOT_AUTHORIZED)
+            raise ProtocolError5("authentication: " + printable(str(e)), _NOT_AUTHORIZED)

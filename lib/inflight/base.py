@@ -63,7 +63,7 @@ class Base:
     when_full        what publish() does when the journal is full: None: raise OutboxFull; "oldest", "newest": drop
                      that message, counted
     timeout_ms       how long a connect, a write or an answer may take; each byte that arrives gives an answer the
-                     whole time again, ten times at most
+                     whole time again, ten times at most, behind messages longer than the buffer a hundred times
     retry_ms         ms until unanswered packets are repeated on the same connection; default: 20 s at level 3, 0
                      (never) at level 4; always 0 at level 5
     backoff_ms       (first, longest) pause between attempts to connect

@@ -166,26 +166,24 @@ class Client(Base):
                 raise self._pending_error
             self._state = RUNNING | READING
             n = self._transport.receive(decoder.view, decoder.space)
-        if not n:
-            self._state = RUNNING
-            if session.keep_alive.overdue(ticks_ms()):
-                raise OSError(ETIMEDOUT, "no answer")
-            return False
-        session.bytes_received(n, ticks_ms())
-        kind = session.next_event(ticks_ms())
-        while kind:
-            if kind == PUBLISH:
-                self._deliver()
-            elif session.completed:
-                self._report_complete(session.completed)
-                if self._pending_error:
-                    raise self._pending_error
-            self._flush()
-            if session.code:
-                break
+        if n:
+            session.bytes_received(n, ticks_ms())
             kind = session.next_event(ticks_ms())
+            while kind:  # of what one read has brought: the caller's time and the keep alive count between two reads
+                if kind == PUBLISH:
+                    self._deliver()
+                elif session.completed:
+                    self._report_complete(session.completed)
+                    if self._pending_error:
+                        raise self._pending_error
+                self._flush()
+                if session.code:
+                    break
+                kind = session.next_event(ticks_ms())
         self._state = RUNNING
-        return True
+        if session.keep_alive.overdue(ticks_ms()):
+            raise OSError(ETIMEDOUT, "no answer")
+        return n > 0
 
     def _deliver(self):
         if self.session.deliver:
@@ -198,9 +196,9 @@ class Client(Base):
                 self._dispatch(self)
             finally:
                 self._return(state)
-            self._waiting_since = ticks_add(
-                self._waiting_since, ticks_diff(ticks_ms(), start)
-            )  # that was not the broker's time
+            now = ticks_ms()  # that was not the broker's time
+            self._waiting_since = ticks_add(self._waiting_since, ticks_diff(now, start))
+            self.session.keep_alive.paused(start, now)
         self.session.delivered()
         if self._pending_error:
             raise self._pending_error

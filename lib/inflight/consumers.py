@@ -119,6 +119,7 @@ class Consumers:
             client._waiting_since = ticks_ms()  # the time of the application is not the broker's
             self.asked.clear()
             await self.asked.wait()
+            client.session.keep_alive.paused(client._waiting_since, ticks_ms())
         self.paused = False
         return True
 

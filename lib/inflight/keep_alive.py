@@ -1,9 +1,10 @@
 # When something has to be sent so that both ends know of each other, and when an answer is late. Any byte that arrives
 # shows that the broker is alive.
 
-from .compat import const, passed, ticks_diff
+from .compat import const, passed, ticks_add, ticks_diff
 
 _PACE = const(256)  # bytes of a long message, at least, in ten time-outs
+_MOST = const(100)  # time-outs for an answer behind long messages
 
 
 class KeepAlive:
@@ -54,6 +55,11 @@ class KeepAlive:
     def ping_answered(self):
         self._ping_at = -1
 
+    def paused(self, since, now):
+        """From `since` until now the application had its turn: an answer that came was not read."""
+        if self._ping_at >= 0:
+            self._ping_at = ticks_add(now, -max(0, ticks_diff(since, self._ping_at)))
+
     def overdue(self, now):
         """True if the time for a PINGRESP has passed [MQTT-3.12.4-1]."""
         return self._ping_at >= 0 and not self.left(now, self._ping_at)
@@ -62,9 +68,13 @@ class KeepAlive:
         """Returns how many ms are left for an answer that is waited for since `start`, 0: none. Each byte that arrives
         gives it the whole time-out again, because a broker that sends something else is alive. In all it has ten
         time-outs, since the broker has to answer some time; a long message in front of the answer gives it ten more
-        with every _PACE bytes."""
+        with every _PACE bytes, a hundred at most."""
         bound = self._long_at if ticks_diff(self._long_at, start) > 0 else start
         last = self._received_at if ticks_diff(self._received_at, start) > 0 else start
-        if passed(now, last, self._timeout_ms) or passed(now, bound, 10 * self._timeout_ms):
+        if (
+            passed(now, last, self._timeout_ms)
+            or passed(now, bound, 10 * self._timeout_ms)
+            or passed(now, start, _MOST * self._timeout_ms)
+        ):
             return 0
         return self._timeout_ms - ticks_diff(now, last)

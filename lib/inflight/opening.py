@@ -8,6 +8,7 @@ from .compat import const, poller
 
 _POLLIN = const(1)  # CPython on Windows has no names for them
 _POLLOUT = const(4)
+_MOST = const(10)  # addresses of one name: an answer of DNS may have hundreds
 
 if sys.implementation.name == "micropython":
     from socket import getaddrinfo
@@ -26,14 +27,15 @@ else:
 
 
 def addresses(host, port):
-    """Returns what getaddrinfo() says of host, TCP only. Raises OSError, which names the host."""
+    """Returns the first ones that getaddrinfo() says of host, TCP only: each is tried for a whole time-out. Raises
+    OSError, which names the host."""
     try:
         found = getaddrinfo(host, port, 0, socket.SOCK_STREAM)
     except OSError as e:
         raise OSError(e.args[0], "no address of %s: %s" % (host, e.args[-1]))
     if not found:
         raise OSError(EHOSTUNREACH, "no address of %s" % host)
-    return found
+    return found[:_MOST]
 
 
 def check_tls(tls):

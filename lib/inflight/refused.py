@@ -4,6 +4,7 @@
 from errno import EACCES, ECONNABORTED, ECONNREFUSED, EIO
 
 from .compat import const
+from .printable import printable
 
 _REFUSALS = ("", "protocol level", "client id", "broker unavailable", "user name or password", "not authorised")
 _CREDENTIALS = b"\x04\x05\x86\x87\x8a\x8c"
@@ -81,7 +82,7 @@ class MessageSetAside(OSError):
 
 
 def _text(code, reason):
-    return "0x%02x %s" % (code, reason) if reason else "0x%02x" % code
+    return "0x%02x %s" % (code, printable(reason)) if reason else "0x%02x" % code
 
 
 def slow_down(client, code):

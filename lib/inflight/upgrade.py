@@ -6,6 +6,7 @@ from os import urandom
 
 from .base import POLL
 from .compat import const, ticks_ms
+from .printable import printable
 from .websocket import WebSocket
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -51,7 +52,7 @@ def steps(client):
         transport.stream = waiting
         yield POLL
         transport.stream = stream
-        while not answer.complete and transport.receive(byte, 1):
+        while not answer.complete and transport.receive(byte, 1):  # _MOST bytes in all
             answer.take(byte[0])
     transport.stream = WebSocket(stream)
 
@@ -102,8 +103,8 @@ class _Answer:
     def _check_status(self, words):
         code = words[1] if len(words) > 1 else b""
         if words[0] != b"HTTP/1.1" or code != b"101":
-            text = str(self._status, "utf-8") if max(self._status) < 127 else repr(self._status)
-            raise OSError(EACCES if code in (b"401", b"403") else ECONNREFUSED, "the server answered " + text)
+            number = EACCES if code in (b"401", b"403") else ECONNREFUSED
+            raise OSError(number, "the server answered " + printable(self._status))
 
     def _check(self):
         found = self._found

@@ -27,6 +27,7 @@ _SPACE = const(256)  # payload of a frame
 _HEAD = const(8)  # its header: 2 bytes, 2 for a length above 125, 4 for the key
 _CONTROL = const(125)  # the longest payload of a control frame
 _KEYS = const(64)  # bytes of keys that are drawn at a time
+_MOST = const(256)  # bytes of headers and control frames that one call reads, so 128 frames at most
 _TEXT = const(1)
 _BINARY = const(2)
 _CLOSE = const(8)
@@ -149,9 +150,10 @@ class WebSocket:
     # --- coming in ---
 
     def readinto(self, view, n):
-        """Reads at most n bytes into view. Returns how many; None: none is there; 0: the connection has ended."""
+        """Reads at most n bytes into view. Returns how many; None: none is there, or the server has sent so many frames
+        without any that the caller's timers have their turn; 0: the connection has ended."""
         self._answer()
-        while True:
+        for _ in range(_MOST):  # a server may send empty frames and pings without end
             if self._data:
                 got = self._stream.readinto(view, min(n, self._data))
                 if got:
@@ -164,6 +166,7 @@ class WebSocket:
                 self._take_control(self._byte[0])
             else:
                 self._take_header(self._byte[0])
+        return None
 
     def _take_header(self, c):
         # The next byte of a frame's header.

@@ -13,6 +13,7 @@ def reason(error):
 
 
 def print_failure(console, text):
-    """Prints why to a rich Console. Lines of `text` may come from devices and brokers."""
-    shown = "\n".join(map(visible, text.splitlines()))
+    """Prints why to a rich Console. Lines of `text`, which end with a line feed alone, may come from devices and
+    brokers."""
+    shown = "\n".join(map(visible, text.rstrip("\n").split("\n")))
     console.print("[bold red]FAILED[/bold red]:", Text(shown), highlight=False, soft_wrap=True)

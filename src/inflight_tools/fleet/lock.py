@@ -11,7 +11,7 @@ class Busy(Exception):
 def take_lock(path, advice):
     """Returns the descriptor of the locked file `path`, which is made if it is missing: os.close() releases it. Raises
     Busy with the text `advice`."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from host_tests.inflight_tools.fleet.collect.collecting import Landing
+from inflight_tools.fleet.collect import counters
 from inflight_tools.fleet.collect.spool import Spool
 from inflight_tools.fleet.lock import Busy
 
@@ -266,3 +267,22 @@ def test_final_name_exists(landing):
     with pytest.raises(FileExistsError, match="names must be unique"):
         Spool(landing.folder, "c")
     assert landing.texts() == ["2"]
+
+
+# --- a folder in which others may write ---
+
+
+def test_links_are_not_followed(landing, tmp_path):
+    """A link with the name of a spool, of the lock or of the counters: what it leads to stays as it is."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"not\nours")
+    folder = landing.folder
+    folder.mkdir(exist_ok=True)
+    for name in (".c-1-000001.spool", ".counters.json", ".counters.json.new", ".d.lock"):
+        (folder / name).symlink_to(victim)
+    Spool(folder, "c").close()
+    counters.save(folder / ".counters.json", {"at": 1})
+    with pytest.raises(OSError) as caught:
+        Spool(folder, "d")
+    assert caught.value.errno == errno.ELOOP
+    assert victim.read_bytes() == b"not\nours"

@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+from inflight_tools.cache import write_atomic
+
 
 class Counters:
     """Counts since the start. Rate and lag of a report: since the one before.
@@ -84,9 +86,7 @@ def sentence(figures):
 
 def save(path, figures):
     """Writes the counters as JSON, atomically."""
-    new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(figures) + "\n", encoding="utf-8")
-    new.replace(path)
+    write_atomic(path, json.dumps(figures) + "\n")
 
 
 def load(folder):

@@ -100,7 +100,8 @@ class Download:
             )
 
     def _store(self, part, name, content):
-        with part.open("wb") as file:
+        part.unlink(missing_ok=True)
+        with part.open("xb") as file:  # a link of somebody else is not followed
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

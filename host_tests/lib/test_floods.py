@@ -1,0 +1,317 @@
+"""A broker that sends without end: whatever it sends, the client's own timers go on, and so do other tasks. On virtual
+time: a byte takes 40 microseconds."""
+
+import asyncio
+import itertools
+import socket
+
+import pytest
+
+import inflight.cpython
+from dev.reference.kinds import CONNECT, SUBSCRIBE
+from dev.reference.properties import block
+from dev.reference.wire import (
+    Stream,
+    auth,
+    connack,
+    disconnect,
+    pingresp,
+    puback,
+    pubcomp,
+    publish,
+    pubrec,
+    pubrel,
+    suback,
+    unsuback,
+)
+from host_tests.lib import aio_clients
+from inflight.authentication import Authentication
+from inflight.packet import ProtocolError
+from inflight.upgrade import _accept
+
+TIMEOUT_MS = 50
+KEEPALIVE_S = 1
+MOST_MS = 110 * TIMEOUT_MS  # the longest that a client waits for an answer, behind long messages
+LIMIT_MS = KEEPALIVE_S * 1000 + 2 * MOST_MS  # the test ends
+
+
+class Clock:
+    now = 1000.0  # seconds
+
+    def monotonic_ns(self):
+        return round(self.now * 1e9)
+
+    def sleep(self, seconds):
+        self.now += max(seconds, 0.001)
+
+
+class Endless:
+    """A connected socket to a broker that answers the packets that `answers` has ({kind: function of the packet}), and
+    sends `flood`, an iterator of bytes, when these were sent: from the handshake of the WebSocket on if `at_once`."""
+
+    starved = False
+
+    def __init__(self, clock, flood, answers, path=False, at_once=False):
+        self._clock, self._flood, self._answers = clock, flood, answers
+        self._due = b""
+        self._owed = 0 if at_once else len(answers)  # packets to be answered before the flood begins
+        self._upgrading = path
+        self._websocket = path
+        self._packets = Stream()
+        self._request = b""
+        self._readable, self._other = socket.socketpair()  # there is always something to read
+        self._other.send(b"x")
+        self.fileno = self._readable.fileno
+        self.setsockopt = lambda *what: None
+        self.began = clock.now
+        self.closed = False
+
+    @property
+    def ms(self):
+        return (self._clock.now - self.began) * 1000
+
+    def readinto(self, view, n):
+        assert self.ms < LIMIT_MS, "the client reads for ever"
+        if not self._due and not (self._owed or self._upgrading):
+            self._due = next(self._flood)
+        n = min(n, len(self._due))
+        self._clock.now += (n or 25) * 40e-6
+        view[:n] = self._due[:n]
+        self._due = self._due[n:]
+        return n or None
+
+    def write(self, buf, at, n):
+        data = bytes(buf[at : at + n])
+        if self._upgrading:
+            self._request += data
+            if self._request.endswith(b"\r\n\r\n"):
+                key = self._request.split(b"Sec-WebSocket-Key: ")[1].split()[0]
+                self._due = b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                self._due += (
+                    b"Sec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Accept: " + _accept(key, None) + b"\r\n\r\n"
+                )
+                self._upgrading = False
+            return n
+        self._packets.bytes_received(unmasked(data) if self._websocket else data)
+        for packet in iter(self._packets.next_packet, None):
+            if packet.kind in self._answers and self._owed:
+                answer = self._answers[packet.kind](packet)
+                self._due += frame(2, answer) if self._websocket else answer
+                self._owed -= 1
+        return n
+
+    def close(self):
+        if not self.closed:
+            self.closed = True
+            self._readable.close()
+            self._other.close()
+
+
+def frame(kind, payload=b"", fin=True):
+    """A frame of a server, of less than 64 KiB."""
+    n = len(payload)
+    size = bytes([n]) if n < 126 else bytes([126]) + n.to_bytes(2, "big")
+    return bytes([kind | 0x80 * fin]) + size + payload
+
+
+def unmasked(data):
+    """The payloads of the binary frames, each of them whole, that a client wrote."""
+    found = b""
+    while data:
+        n = data[1] & 127
+        at = 2
+        if n == 126:
+            n = int.from_bytes(data[2:4], "big")
+            at = 4
+        key, body = data[at : at + 4], data[at + 4 : at + 4 + n]
+        if data[0] & 15 == 2:
+            found += bytes(c ^ key[i % 4] for i, c in enumerate(body))
+        data = data[at + 4 + n :]
+    return found
+
+
+def repeated(data, first=b""):
+    return itertools.chain([first] if first else [], itertools.repeat(data * (4096 // len(data) + 1)))
+
+
+def long_message(level, qos=0):
+    return publish("t", bytes(20_000), qos, 7 if qos else 0, 0, 0, b"\0" if level == 5 else None)
+
+
+def counted(level, qos):
+    """Messages of QoS 1 or 2, each with the next Message ID."""
+    none = b"\0" if level == 5 else None
+    for mid in itertools.cycle(range(1, 65536)):
+        yield publish("t", b"x", qos, mid, 0, 0, none)
+
+
+# Every type of packet that a broker can send: an iterator of bytes for a level.
+PACKETS = {
+    "CONNACK": lambda level: repeated(connack(0, 0, b"\0" if level == 5 else None)),
+    "PUBLISH 0": lambda level: repeated(publish("t", b"x", properties=b"\0" if level == 5 else None)),
+    "PUBLISH 0, empty": lambda level: repeated(publish("t", b"", properties=b"\0" if level == 5 else None)),
+    "PUBLISH 1": lambda level: counted(level, 1),
+    "PUBLISH 2": lambda level: counted(level, 2),
+    "PUBLISH, long": lambda level: repeated(long_message(level)),
+    "PUBLISH, too long a topic": lambda level: repeated(
+        publish("t" * 2000, b"x", properties=b"\0" if level == 5 else None)
+    ),
+    "PUBLISH, malformed": lambda level: repeated(b"\x30\x03\x00\x01\xff"),
+    "PUBACK": lambda level: repeated(puback(40_000)),
+    "PUBREC": lambda level: repeated(pubrec(40_000)),
+    "PUBREL": lambda level: repeated(pubrel(40_000)),
+    "PUBCOMP": lambda level: repeated(pubcomp(40_000)),
+    "SUBACK": lambda level: repeated(suback(40_000, 0, properties=b"\0" if level == 5 else None)),
+    "UNSUBACK": lambda level: repeated(unsuback(40_000, *((0,) if level == 5 else ()))),
+    "PINGRESP": lambda level: repeated(pingresp()),
+    "DISCONNECT": lambda level: repeated(disconnect(0)),
+    "AUTH": lambda level: repeated(auth(0x18, block((0x15, "M"), (0x16, b"?")))),
+    "reserved type": lambda level: repeated(b"\x00\x00"),
+}
+
+# Every type of frame, of which no byte is MQTT's, and messages in the smallest frames.
+FRAMES = {
+    "empty message": lambda: repeated(frame(2)),
+    "empty continuation": lambda: repeated(frame(0, fin=False), frame(2, fin=False)),
+    "empty ping": lambda: repeated(frame(9)),
+    "ping": lambda: repeated(frame(9, b"x" * 125)),
+    "empty pong": lambda: repeated(frame(10)),
+    "pong": lambda: repeated(frame(10, b"x" * 125)),
+    "messages, byte by byte": lambda: repeated(b"".join(frame(2, bytes([c])) for c in publish("t", b"x"))),
+    "text": lambda: repeated(frame(1, b"x")),
+    "close": lambda: repeated(frame(8)),
+}
+
+# What the client answers, as the standard says, or what is an answer: it sends no PINGREQ, or has its PINGRESP.
+LIVELY = ("PUBLISH 1", "PUBREC", "PUBREL", "PINGRESP")
+
+FLOODS = [
+    *((f"{name}, level {level}", name, level) for name in PACKETS for level in (4, 5)),
+    *((f"WebSocket: {name}", name, 4) for name in FRAMES),
+]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(inflight.cpython, "time", clock)
+    return clock
+
+
+@pytest.fixture(params=FLOODS, ids=lambda flood: flood[0])
+def flood(request, clock, monkeypatch):
+    """begin(answers, at_once): the next connections are those to a broker with such a flood. Returns the arguments of
+    the client, and the list of these connections."""
+    _, name, level = request.param
+    of_frames = name in FRAMES
+    made = []
+
+    def begin(*kinds, at_once=False):
+        none = b"\0" if level == 5 else None
+        known = {
+            CONNECT: lambda p: connack(0, 0, none),
+            SUBSCRIBE: lambda p: suback(p.mid, *(qos for _, qos in p.filters), properties=none),
+        }
+        answers = {kind: known[kind] for kind in kinds}
+
+        def connect(*where):
+            made.append(
+                Endless(clock, FRAMES[name]() if of_frames else PACKETS[name](level), answers, of_frames, at_once)
+            )
+            return made[-1]
+
+        async def connect_aio(*where):
+            return connect()
+
+        monkeypatch.setattr("inflight.opening.open_socket", connect)
+        monkeypatch.setattr("inflight.aio.open_socket", connect_aio)
+        monkeypatch.setattr("inflight.opening._stream", lambda sock, tls, host: sock)
+        options = {
+            "protocol_level": level,
+            "timeout_ms": TIMEOUT_MS,
+            "keepalive": KEEPALIVE_S,
+            "path": "/mqtt" if of_frames else None,
+            "backoff_ms": (100, 100),
+        }
+        if "AUTH" in name and level == 5:
+            options["auth"] = Authentication("M", lambda data: b"me")
+            answers[CONNECT] = lambda p: connack(0, 0, block((0x15, "M")))
+        return options, made
+
+    begin.lively = name in LIVELY
+    yield begin
+    for connection in made:
+        connection.close()
+
+
+def test_the_time_of_run_for(flood, make):
+    """It returns when its time has passed, and a broker that never answers a PINGREQ loses the connection.
+    [MQTT-3.12.4-1]"""
+    options, made = flood(CONNECT, SUBSCRIBE)
+    client = make(1, device=False, on_message=lambda message: None, **options)
+    client.subscribe("t", 2)
+    client.connect()
+    client.run_for(200)
+    assert made[0].ms <= 250
+    while not (made[0].closed or flood.lively):
+        client.run_for(500)
+
+
+@pytest.mark.parametrize("answered", [(), (CONNECT,)], ids=["CONNACK", "SUBACK"])
+def test_waiting_for_an_answer(flood, make, answered):
+    """Instead of an answer there is a flood: it does not keep the caller for ever."""
+    options, made = flood(*answered, at_once=not answered)
+    client = make(1, device=False, reconnect=False, **options)
+    client.subscribe("t", 2)
+    with pytest.raises((OSError, ProtocolError)):
+        client.connect()
+    assert made[0].ms <= MOST_MS
+    assert made[0].closed
+
+
+def test_publishing_and_leaving(flood, make):
+    """drain() ends with its time, and disconnect() is not held up."""
+    options, made = flood(CONNECT)
+    client = make(1, reconnect=False, **options)
+    try:
+        client.connect()
+        client.publish("out", b"x", 1)
+        assert not client.drain(500)
+    except (OSError, ProtocolError):
+        pass  # it ended the connection
+    client.disconnect()
+    assert made[0].ms <= 1000
+    assert made[0].closed
+
+
+def test_other_tasks(flood):
+    """[MQTT-3.12.4-1] With asyncio other tasks have their turns, and the keep alive ends what has no
+    PINGRESP."""
+    options, made = flood(CONNECT, SUBSCRIBE)
+    client = aio_clients.make(1, device=False, **options)
+
+    async def scene():
+        await client.subscribe("t", 2, lambda message: None)
+        async with client:
+            await aio_clients.until(lambda: made and (made[0].closed or flood.lively))
+            for _ in range(100):
+                await asyncio.sleep(0)
+
+    aio_clients.run(scene())
+    assert made[0].ms <= KEEPALIVE_S * 1000 + MOST_MS
+
+
+@pytest.mark.parametrize("answered", [(), (CONNECT,)], ids=["CONNACK", "SUBACK"])
+def test_waiting_for_an_answer_with_asyncio(flood, answered):
+    options, made = flood(*answered, at_once=not answered)
+    client = aio_clients.make(1, device=False, reconnect=False, **options)
+
+    async def scene():
+        await client.subscribe("t", 2, lambda message: None)
+        with pytest.raises((OSError, ProtocolError)):
+            await client.connect()
+        await client.disconnect()
+
+    aio_clients.run(scene())
+    assert made[0].ms <= MOST_MS
+    assert made[0].closed
