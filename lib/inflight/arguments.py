@@ -5,6 +5,12 @@ from .packet import valid
 
 _LONGEST = 60  # characters of a value that are shown
 _SECRET = ("user", "password", "headers", "auth")  # may be a secret, or next to one: of these only the type
+_OF_A_CLIENT = (  # its arguments
+    "host client_id journal port tls path headers user password will keepalive clean_session protocol_level"
+    " session_expiry slept auth aliases stall_ms connect_properties buffer max_inflight receive_maximum when_full"
+    " timeout_ms retry_ms backoff_ms reconnect max_redeliveries on_message on_connect on_disconnect on_complete"
+    " on_error"
+)
 # Of what errors.refuse() is asked to refuse: what is allowed.
 _ALLOWED = {
     "answer": "a function",
@@ -76,3 +82,19 @@ def refused(name, value, other=None):
     if not valid(data, 0, len(data), False):
         refuse(name, "UTF-8 without control characters", value)
     refuse(name, "at least one character, without + and #", value)
+
+
+def refuse_name(name):
+    """Raises TypeError: no argument of a client has this name. It tells the one that was meant: that one shares the
+    longest beginning with it, of three characters at least."""
+    best, most = "", 2
+    plain = name.lower().replace("_", "")
+    for known in _OF_A_CLIENT.split():
+        n = 0
+        for a, b in zip(plain, known.replace("_", "")):
+            if a != b:
+                break
+            n += 1
+        if n > most:
+            best, most = known, n
+    raise TypeError("a client has no argument %s%s" % (name, ": did you mean %s?" % best if best else ""))

@@ -77,7 +77,10 @@ def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer,
     given = {"adopt": not (name or clean_session), "session_expiry": session_expiry or 0xFFFFFFFF, "stall_ms": stall_ms}
     made = Session5(journal, buffer, name, *settings, **given)
     if journal and journal.live:
-        _check_space(journal, len(made.out.buf))
+        from .stored5 import check_space
+
+        check_space(journal, len(made.out.buf))
+        unload("stored5")
     if made.out.clock:
         made.out.clock.add(slept)
     return made
@@ -101,20 +104,6 @@ def load(session, adopt):
         else:
             unload("expiry5")
             unload("stored5")
-
-
-def _check_space(journal, space):
-    # A life before had a larger buffer, or another level.
-    from .session_load import is_publish
-    from .stored5 import space_needed
-
-    at = journal.scan(OUT, -1)
-    while at >= 0:
-        needed = space_needed(journal, at)
-        if journal.found_state != RELEASED and needed > space and is_publish(journal, at):
-            raise ValueError("buffer: %d bytes at least, for a message in the journal" % (2 * needed))
-        at = journal.scan(OUT, at)
-    unload("stored5")
 
 
 def stored_client_id(journal):

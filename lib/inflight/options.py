@@ -1,16 +1,10 @@
 # The arguments of a client: checked, encoded and kept. Loaded when a client is made.
 
-from .arguments import flag, function, number, refuse
+from .arguments import flag, function, number, refuse, refuse_name
 from .compat import const, print_exception
 from .topic import encode, encode_name
 
 _LONGEST_MS = const(0x1FFFFFFF)  # less than half a period of the ticks
-_NAMES = (  # to find the one that was meant
-    "host client_id journal port tls path headers user password will keepalive clean_session protocol_level"
-    " session_expiry slept auth aliases stall_ms connect_properties buffer max_inflight receive_maximum when_full"
-    " timeout_ms retry_ms backoff_ms reconnect max_redeliveries on_message on_connect on_disconnect on_complete"
-    " on_error"
-)
 # Whole numbers: least, most, unit; None in place of a number of the second tuple: its default.
 _NUMBERS = (
     ("port", 0, 65535, ""),
@@ -80,7 +74,7 @@ def configure(
     """Base tells the arguments. Returns those of client_start.start(). Raises ValueError, TypeError if there is no such
     argument; the client is as it was then."""
     for name in unknown:
-        _refuse_name(name)
+        refuse_name(name)
     values = (port, keepalive, protocol_level, slept, aliases, max_inflight, receive_maximum)
     values += (max_redeliveries, timeout_ms)
     for (name, least, most, unit), value in zip(_NUMBERS, values):
@@ -153,21 +147,6 @@ def configure(
     interval = keepalive * 750
     settings = (protocol_level, max_inflight, receive_maximum, interval, retry_ms, when_full, timeout_ms)
     return (session_expiry, slept, auth, aliases, stall_ms, connect_properties), (journal, buffer, name) + settings
-
-
-def _refuse_name(name):
-    # The nearest one shares the longest beginning with it, of three characters at least.
-    best, most = "", 2
-    plain = name.lower().replace("_", "")
-    for known in _NAMES.split():
-        n = 0
-        for a, b in zip(plain, known.replace("_", "")):
-            if a != b:
-                break
-            n += 1
-        if n > most:
-            best, most = known, n
-    raise TypeError("a client has no argument %s%s" % (name, ": did you mean %s?" % best if best else ""))
 
 
 def _check_host(host):

@@ -82,13 +82,6 @@ class Session:
 
         start(self, journal, *args, **options)
         del start  # a module stays in memory as long as a name refers to it
-        try:
-            self._load()
-        except OSError:  # as within a mount: what went to a worn page is a record that was cut short
-            if not journal.failed:
-                raise
-            journal.recover()
-            self._load()
         self.reset()
         self.holds_journal = True
 

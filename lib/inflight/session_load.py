@@ -66,6 +66,13 @@ def start(
     session._max_inflight = max_inflight
     session._receive_maximum = receive_maximum
     session.busy = False  # an operation is under way, or one that did not come to its end left things half done
+    try:
+        session._load()
+    except OSError:  # as within a mount: what went to a worn page is a record that was cut short
+        if not journal.failed:
+            raise
+        journal.recover()
+        session._load()
 
 
 def load(session):

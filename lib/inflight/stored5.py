@@ -3,6 +3,7 @@
 
 import inflight.packet as packet
 
+from .journal import OUT, RELEASED
 from .send_buffer5 import digits_for, digits_in
 
 _EXPIRY = 2  # the property
@@ -46,3 +47,16 @@ def space_needed(journal, address):
     digits = digits_in(size)
     topic = at + 1 + digits
     return 6 + n + digits_for(size - digits + n) + (start[topic] << 8 | start[topic + 1])
+
+
+def check_space(journal, space):
+    """Raises ValueError if a message needs more than the `space` bytes of the send buffer: a life before had a larger
+    one, or another level."""
+    from .session_load import is_publish
+
+    at = journal.scan(OUT, -1)
+    while at >= 0:
+        needed = space_needed(journal, at)
+        if journal.found_state != RELEASED and needed > space and is_publish(journal, at):
+            raise ValueError("buffer: %d bytes at least, for a message in the journal" % (2 * needed))
+        at = journal.scan(OUT, at)
