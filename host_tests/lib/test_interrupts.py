@@ -3,11 +3,10 @@ follows one sent in part, and the client continues.
 
 A trace function raises where a signal could. The crash explorer's broker and oracle check the result."""
 
-import sys
-
 import pytest
 
 from dev.reference.oracle import Finding
+from host_tests.at_line import AtLine
 from host_tests.crash.simulation import Simulation
 from inflight import OutboxFull
 from inflight.packet import ProtocolError
@@ -33,40 +32,23 @@ STEPS = [
 _OF_A_MESSAGE = ("topic", "payload", "view", "offset", "redelivered")
 
 
-class Interrupt:
-    """Raises `error` once, at line `k` of lib/inflight that runs from now on. `left`: lines until then. names: count
-    only lines of these functions."""
+def at_line(k, error=None, names=()):
+    """Raises `error` once, at line `k`. names: count only lines of these functions."""
 
-    def __init__(self, k, error, names=()):
-        self.left, self.error, self._names = k, error, names
+    def interrupt():
+        raise error
 
-    def __enter__(self):
-        sys.settrace(self._call)
-        return self
-
-    def __exit__(self, *_):
-        sys.settrace(None)
-
-    def _call(self, frame, event, arg):
-        code = frame.f_code
-        # An error in a property that a handler reads would be the application's own error.
-        wanted = code.co_name in self._names if self._names else code.co_name not in _OF_A_MESSAGE
-        return self._line if "/lib/inflight/" in code.co_filename and wanted else None
-
-    def _line(self, frame, event, arg):
-        if event == "line":
-            self.left -= 1
-            if self.left < 0:
-                sys.settrace(None)
-                raise self.error
-        return self._line
+    # An error in a property that a handler reads would be the application's own error.
+    return AtLine(
+        k, error and interrupt, lambda code: code.co_name in names if names else code.co_name not in _OF_A_MESSAGE
+    )
 
 
 def lines(names=()):
     """How many lines of the library run in the whole script."""
     simulation = Simulation(SETUP)
     simulation.power_on()
-    with Interrupt(1 << 60, None, names) as counter:
+    with at_line(1 << 60, names=names) as counter:
         simulation.play(STEPS)
     return (1 << 60) - counter.left
 
@@ -75,7 +57,7 @@ def interrupted(k, error, names=()):
     """Plays the script with an interrupt at line k, delivers everything, and checks the result."""
     simulation = Simulation(SETUP)
     simulation.power_on()
-    with Interrupt(k, error, names):
+    with at_line(k, error, names):
         try:
             simulation.play(STEPS)
         except (KeyboardInterrupt, MemoryError):

@@ -3,13 +3,13 @@ signals, and threads. Each is accepted or refused before anything is written; wh
 
 import asyncio
 import socket
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from dev.runtimes import runtime
+from host_tests.at_line import AtLine
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.processes import running
 from inflight import AsyncClient, Client, Journal, RamFlash
@@ -41,32 +41,6 @@ def check_delivered(broker, flash, accepted):
 
 
 # --- the same thread ---
-
-
-class Within:
-    """Calls `call` at line `k` of lib/inflight that runs from now on, as a handler of signals could. left: lines until
-    then."""
-
-    def __init__(self, k, call=None):
-        self.left, self._call_back = k, call
-
-    def __enter__(self):
-        sys.settrace(self._call)
-        return self
-
-    def __exit__(self, *_):
-        sys.settrace(None)
-
-    def _call(self, frame, event, arg):
-        return self._line if "/lib/inflight/" in frame.f_code.co_filename else None
-
-    def _line(self, frame, event, arg):
-        if event == "line":
-            self.left -= 1
-            if self.left == -1 and self._call_back:
-                sys.settrace(None)
-                self._call_back()
-        return self._line
 
 
 def play(client, broker, accepted):
@@ -109,7 +83,7 @@ def played(k, qos):
             "127.0.0.1", "dev", Journal(flash), port=broker.port, timeout_ms=PATIENCE_S * 1000, backoff_ms=(0, 0)
         )
         client.subscribe("in", 2, lambda message: None)
-        with Within(k, nested) as lines:
+        with AtLine(k, nested) as lines:
             play(client, broker, accepted)
         assert client.drain(PATIENCE_S * 1000)
         end = client.publish("t", b"end", 1)
@@ -178,7 +152,7 @@ def listed(k):
         for payload, qos in accepted:
             client.publish("t", payload, qos)
         client.connect()
-        with Within(k, nested) as lines:
+        with AtLine(k, nested) as lines:
             assert client.drain(PATIENCE_S * 1000)
         check_delivered(broker, flash, accepted)
         client.disconnect()
