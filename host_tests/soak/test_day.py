@@ -102,7 +102,7 @@ def answer_before_it_is_durable(monkeypatch):
     "mutate, ways, seed, hours, of_each, problem",
     [
         (give_up_all, CLEAN, 2, 0.05, 1, "messages lost"),
-        (give_up_nothing, CLEAN, 2, 0.1, 2, "messages of QoS 2 came twice"),
+        (give_up_nothing, CLEAN, 5, 0.1, 2, "messages of QoS 2 came twice"),
         (drop_without_a_count, FULL, 2, 0.05, 1, "messages lost"),
         (count_twice, FULL, 2, 0.05, 1, "messages counted as dropped arrived"),
         (answer_before_it_is_durable, CLEAN, 3, 0.1, 2, "messages of QoS 2 came twice"),

@@ -38,16 +38,18 @@ class Decoder5(Decoder):
         except ProtocolError5:
             raise
         except ProtocolError as e:
-            from .long5 import too_long
-
-            kind = too_long(self, e)
-            if not kind:
-                self._aim()
+            raise ProtocolError5(str(e), MALFORMED)
         if kind and kind != PUBLISH:
             self.code = self.block = 0
             if self.at < self.start:
                 self._read_code(kind)
         return kind
+
+    def _refuse_length(self, kind, n):
+        # Asked at each step of a packet that is longer than the buffer: an error would cost its text each time.
+        from .long5 import too_long
+
+        return too_long(self, kind, n)
 
     def _id(self, i):
         try:

@@ -117,14 +117,16 @@ def properties_arrived(d):
     d._tail = d.buf[d.start :]
 
 
-def too_long(d, error):
-    """The decoder met `error`. If that is a packet longer than its buffer, returns what Decoder.next() does. Raises
-    ProtocolError for all else."""
-    kind = d.buf[d.start] >> 4
-    i, n = _remaining(d)
+def too_long(d, kind, n):
+    """A packet of this type has n bytes behind its fixed header. If it is longer than the buffer, returns what
+    Decoder.next() does. Raises ProtocolError for all else."""
+    i = d.start + 1
+    while d.buf[i] & 0x80:
+        i += 1
+    i += 1
     size = i - d.start + n
-    if d.left or d._skip >= 0 or kind == PUBLISH or not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
-        raise ProtocolError5(str(error), MALFORMED)
+    if not -8 < d._sizes[kind] < 0 or size <= len(d.buf):
+        raise ProtocolError5("type %d of length %d" % (kind, n), MALFORMED)
     if d.flags != (2 if kind == PUBREL else 0):
         raise ProtocolError5("flags %d of type %d" % (d.flags, kind), MALFORMED)
     if size > d.maximum:
@@ -134,19 +136,6 @@ def too_long(d, error):
         d._compact()
     p = i + (2 if kind in (CONNACK, SUBACK, UNSUBACK) else 3 if kind < SUBACK else 1)
     return _shorten(d, i, n, p) if _head_end(d, p) >= 0 else 0
-
-
-def _remaining(d):
-    # Where the packet that begins in the decoder's buffer goes on behind its fixed header, and how many bytes from
-    # there; (d.start, 0): its length is not there, or wrong.
-    n = shift = 0
-    for i in range(d.start + 1, min(d.start + 5, d.end)):
-        c = d.buf[i]
-        n |= (c & 0x7F) << shift
-        shift += 7
-        if c < 0x80:
-            return (i + 1, n) if c else (d.start, 0)
-    return d.start, 0
 
 
 def _shorten(d, i, n, p):

@@ -235,7 +235,7 @@ class Decoder:
             return self._publish(i, n)
         size = self._sizes[kind]
         if n != size and (size >= 0 or n < -1 - size or i - self.start + n > len(buf)):
-            raise ProtocolError("type %d of length %d" % (kind, n))
+            return self._refuse_length(kind, n)
         # At level 3 the bits are "not used", and a re-sent PUBREL has DUP.
         if self.protocol_level > 3 and self.flags != (2 if kind == PUBREL else 0):
             raise ProtocolError("flags %d of type %d" % (self.flags, kind))
@@ -248,6 +248,9 @@ class Decoder:
         self.at = i
         self.n = self.start - i
         return kind
+
+    def _refuse_length(self, kind, n):
+        raise ProtocolError("type %d of length %d" % (kind, n))
 
     def _id(self, i):
         mid = self.buf[i] << 8 | self.buf[i + 1]

@@ -66,7 +66,9 @@ def test_other_users_and_machines(tmp_path):
 
 
 def test_options_keep_their_names(spark):
+    """And they are no other session's, of a process that this one starts."""
     assert spark.conf.get("spark.executorEnv.OF_TESTS") == "1"
+    assert "PYSPARK_SUBMIT_ARGS" not in os.environ
 
 
 @pytest.mark.parametrize("name", ["JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"])

@@ -35,6 +35,7 @@ _DEFAULTS = {
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _LOGGING = f"-Dlog4j2.configurationFile={(_CODE / 'log4j2.properties').as_uri()}"
 _LEAST_MB, _MOST_MB = 1024, 8192
+_SUBMIT = "PYSPARK_SUBMIT_ARGS"  # Java is started with these
 PARTITIONS = 4  # of a shuffle; Spark's default, 200, makes a batch on a small machine five times as slow
 
 
@@ -91,10 +92,15 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None
     # An option may be a secret of object storage: all users see the words of Java's command in the list of processes.
     properties = folder / "spark.properties"
     write_private(properties, _properties(settings | (options or {})))
-    given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-    words = f"--load-spark-defaults --properties-file {shlex.quote(str(properties))} {given}"
-    os.environ["PYSPARK_SUBMIT_ARGS"] = words
-    spark = SparkSession.builder.master(master).appName(name).getOrCreate()
+    given = os.environ.get(_SUBMIT)
+    file = shlex.quote(str(properties))
+    os.environ[_SUBMIT] = f"--load-spark-defaults --properties-file {file} {given or 'pyspark-shell'}"
+    try:
+        spark = SparkSession.builder.master(master).appName(name).getOrCreate()
+    finally:  # the file is this session's alone, not that of a process which this one starts
+        del os.environ[_SUBMIT]
+        if given:
+            os.environ[_SUBMIT] = given
     code = folder / "inflight_tools.zip"
     code.write_bytes(_code())
     spark.sparkContext.addPyFile(str(code))
