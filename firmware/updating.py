@@ -152,7 +152,7 @@ class Update:
         try:
             release = check(announced, self._keys(record), self._app.board.NAME, record)
             if record.state == TRIAL:
-                raise Refused("this device started without its launcher: bring main.py, on Linux set INFLIGHT_HOME")
+                raise Refused("started without its launcher: bring main.py, on Linux set INFLIGHT_HOME")
             release["target"] = self._target(release, record)
             return release
         except Refused as e:
