@@ -9,6 +9,9 @@ from dev.setup.common import CHECKOUT
 
 from .daemon import Daemon
 
+EXAMPLE = CHECKOUT / "examples" / "mosquitto"
+_OF_A_PLACE = ("listener", "certfile", "keyfile", "password_file", "acl_file", "persistence_location")
+
 
 def unavailable():
     """Why there is no mosquitto here; empty when there is one."""
@@ -19,20 +22,16 @@ def unavailable():
     return ""
 
 
-EXAMPLE = CHECKOUT / "examples" / "mosquitto"
-_OF_A_PLACE = ("listener", "certfile", "keyfile", "password_file", "acl_file", "persistence_location")
-
-
 def only(folder, passwords):
     """Lines of a configuration: only these users may connect, {name: password}. Their hashes are in `folder`."""
     file = folder / "passwords"
-    file.write_text("".join(f"{user}:{_hash(password)}\n" for user, password in passwords.items()))
+    file.write_text("".join(f"{user}:{_hash(secret)}\n" for user, secret in passwords.items()))
     return [f"password_file {file}", "allow_anonymous false"]
 
 
-def _hash(password):
+def _hash(secret):
     salt = b"salt" * 3
-    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, 101, 64)
+    digest = hashlib.pbkdf2_hmac("sha512", secret.encode(), salt, 101, 64)
     return f"$7$101${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
 
 

@@ -1,9 +1,8 @@
 # A PUBLISH that breaks the protocol, and that the broker sends on each connection, since it may not be acknowledged: it
 # would end each connection [MQTT-4.8.0-1] before messages to the broker get through. So from the second one on that a
 # session meets, it is skipped if its length is in order. Messages that wait leave and are acknowledged, and then the
-# connection ends. Loaded with the first
-# one; and when the first bytes of a connection are no CONNACK: what speaks there may be no MQTT broker, since the wrong
-# port is a common mistake.
+# connection ends. Loaded with the first one; and when the first bytes of a connection are no CONNACK: what speaks there
+# may be no MQTT broker, since the wrong port is a common mistake.
 
 from .packet import PUBLISH, ProtocolError
 

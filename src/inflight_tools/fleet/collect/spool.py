@@ -59,7 +59,7 @@ class Spool:
         ours = re.compile(rf"\.({re.escape(self._name)}-\d+-\d+)\.spool")
         for path in sorted(self._folder.iterdir()):
             found = ours.fullmatch(path.name)
-            if not found or path.is_symlink():  # a spool of ours is a file: a link may lead to somebody else's
+            if not found or path.is_symlink():  # a collector makes files: a link may lead to another file
                 continue
             whole = _whole_lines(path)
             if whole:
