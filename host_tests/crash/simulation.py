@@ -121,8 +121,9 @@ class Simulation:
         state.phase = "mount"
         journal = self._mounted()
         state.peer.out.durable()
-        if journal.found_damaged and not state.bit_flipped:
-            raise Finding(OTHER, f"the mount found {journal.found_damaged} damaged records after mere power cuts")
+        if (journal.found_damaged or journal.lost) and not state.bit_flipped:
+            told = f"the mount found {journal.found_damaged} damaged records, and told of {journal.lost}"
+            raise Finding(OTHER, f"{told}, after mere power cuts")
         if state.bit_flipped:  # damage to the newest record counts as `skipped`, like a record cut short
             state.peer.records_damaged(journal.found_damaged + (journal.found_skipped > 0))
         if len(set(numbers(journal))) != journal.live:

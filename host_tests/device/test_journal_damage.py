@@ -2,8 +2,8 @@
 
 from harness import CUT_STEP, eq, raises
 from inflight.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
-from nor import NorFlash, PowerCut, after, mixed, noise, torn, undecided
-from test_journal import RecordOwner, bodies, fill, put, rings
+from nor import NorFlash, PowerCut, after, mixed, noise, scattered, torn, undecided
+from test_journal import RecordOwner, bodies, fill, numbers, put, rings
 
 TIMEOUT_S = 300
 
@@ -247,6 +247,51 @@ def test_a_retired_end_stays_retired():
         flash.data[i] |= mask
     last = Journal(flash)
     eq((bodies(last), last.damaged, last.skipped), ([(0, 0), (2, 0)], 0, 0))
+
+
+def test_what_power_cuts_leave_is_no_damage():
+    """A record is cut short, its header too; the mounts that pass it by are cut short one after the other, so that
+    records of theirs follow it, and what becomes zeros does so in parts. Nothing is told to be lost."""
+
+    def start(k=None, way=None):
+        # Returns False if the mount has no such operation.
+        if way:
+            flash.cut_at(k, way)
+        try:
+            journal = Journal(flash)
+            eq((numbers(journal), journal.lost, journal.found_damaged, journal.damaged), ([0], [], 0, 0))
+        except PowerCut:
+            flash.power_on()
+        else:
+            flash.cut_at(-1, None)
+            return False
+        return True
+
+    def cut_starts(depth, seed):
+        # Cuts a mount everywhere, and the mounts behind each of those.
+        image = flash.snapshot()
+        k = 0 if depth else seed % CUT_STEP
+        while True:
+            flash.restore(image)
+            way = (mixed(k + seed), after, scattered(k + seed))[(k + seed) % 3]
+            if not start(k, way):
+                break
+            if depth:
+                cut_starts(depth - 1, seed + k)
+            else:
+                start()
+            k += 1 if depth else CUT_STEP
+
+    for seed in range(0, 6, CUT_STEP):
+        flash = NorFlash(4, 512, 4)
+        journal = Journal(flash)
+        put(journal, 0)
+        flash.cut_at(1, scattered(seed))
+        raises(PowerCut, put, journal, 1, 60)
+        flash.power_on()
+        for at in range(1, 9):  # of the header only the kind is as it was
+            flash.data[journal._head * 512 + journal._off + at] &= 0x5A + seed
+        cut_starts(1, seed)
 
 
 def test_the_only_sector_in_use_is_lost():

@@ -3,7 +3,7 @@
 from struct import unpack_from
 
 from .compat import const
-from .records import CLEARED, DONE, HEAD, HEADER, NOTE, NOTE_SIZE, OUT, OVERHEAD, RELEASED
+from .records import AT_END, CLEARED, DONE, HEAD, HEADER, NOTE, NOTE_SIZE, OUT, OVERHEAD, RELEASED
 from .sector_repair import (
     count_lost,
     is_nothing,
@@ -25,6 +25,10 @@ def read(j, reader):
     damaged = j.damaged
     _read_sector(j, reader, j._head)
     reader.in_head = j.damaged - damaged
+    if reader.telling and not reader.told_of:
+        # What is in front of these NOTEs was no damage when they were written, and is none now.
+        reader.told_of = reader.telling
+        return False
     if j._write or reader.last < 0:
         return True
     reader.aim(reader.last // j._size)
@@ -47,6 +51,10 @@ def _read_sector(j, reader, sector):
             behind = reader.next_record(at + 1, last)
             if behind < 0 and sector == j._head:
                 break
+            if behind in reader.told_of:
+                reader.at_end.append((at, behind))
+                at = behind
+                continue
             behind = last + 1 if behind < 0 else behind
             size = size_in_header(reader, at)
             if size and at + size < behind:
@@ -74,7 +82,7 @@ def _read_sector(j, reader, sector):
             left = begin + size_in_header(reader, begin)
             if left > begin and not retire(reader, left, at):
                 j._off = j._size
-            reader.at_end.append((end, at))
+            (reader.damaged if j.damaged > damaged else reader.at_end).append((end, at))
         # Also what is zero already is retired: the mount that did so may have been cut short.
         elif end < at and not retire(reader, end, at):
             j._off = j._size
@@ -131,6 +139,7 @@ def _take(j, reader, at):
             if n == OVERHEAD + NOTE_SIZE:
                 reader.told = unpack_from("<IIB", buf, reader.load(at, n) + HEAD)
                 j._noted = at
+                reader.telling = reader.telling + (at,) if reader.told[2] & AT_END else ()
             return behind
     i += n - 1
     if i >= len(buf):

@@ -2,7 +2,7 @@
 
 from .compat import const
 from .errors import OutboxFull
-from .records import HEADER, LOSSES, NOTES
+from .records import AT_END, HEADER, LOSSES, NOTES
 from .sector_repair import count_losses, most_numbers, retire
 
 _UNKEPT_IDS = const(256)  # Message IDs that requests may have taken in between, of which there is no record
@@ -21,7 +21,7 @@ def finish(j, reader):
             retire(reader, at, end)
         reader.at_end = []
     regions = reader.damaged + reader.at_end
-    noted = not unsafe or (_has_space(j) and j._note(len(regions)))
+    noted = not unsafe or (_has_space(j) and j._note(len(reader.damaged) | (AT_END if reader.at_end else 0)))
     j._sync()
     for at, end in regions:  # behind the numbers that it made known, should the power go here
         retire(reader, at, end)
@@ -47,7 +47,7 @@ def _count(j, reader):
     # What was lost ever. Returns True if NOTEs have to tell that.
     damaged, skipped, regions = reader.told
     j.lost = reader.messages + [None] * (2 * reader.erased + reader.gone)
-    j.found_damaged = j.damaged - min(regions, reader.regions)  # what NOTEs count already was not retired yet
+    j.found_damaged = j.damaged - min(regions & ~AT_END, reader.regions)  # what NOTEs count already was not retired yet
     j.found_skipped = j.skipped
     j.damaged = damaged + j.found_damaged - reader.headers
     j.skipped += skipped

@@ -348,7 +348,7 @@ class Journal(Records):
 
     def _note(self, regions=0):
         # The numbers, and what was lost, outlive their records. Nothing else may tell them, so there are two of this.
-        # regions: so many damaged ones that are counted are about to be retired.
+        # regions: so many damaged ones that are counted are about to be retired; with AT_END the one in front, too.
         if self._off + NOTES > self._size:
             self._open_next()
         part = self._part

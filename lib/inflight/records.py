@@ -19,6 +19,7 @@ LOSSES = const(5)  # and where in it stands how often numbers were passed over f
 HEAD = const(10)  # of a record
 OVERHEAD = const(15)  # of a record beside its body: HEAD, CRC-32 and state
 NOTE_SIZE = const(9)  # bytes of its body: what was lost
+AT_END = const(128)  # in the last byte of that: what is in front of the NOTEs may be a record cut short, not yet 00
 NOTES = const(48)  # two NOTE records
 NEVER = const(0xFF000000)  # numbers of sectors and records stay below: no flash lasts so long
 # How many bits of a nibble are 0. A state is a nibble, and counts as set if most of its bits are.

@@ -32,6 +32,7 @@ class SectorReader:
         self.unknown = False  # nobody can tell which numbers were given
         self.torn_last = False  # the last record was whole at the first read only, so all is read once more
         self.head_erased = False  # since it contained copies, not all of them
+        self.told_of = ()  # addresses of NOTEs that tell of what is in front of them: it is no damage
         self.begin()
 
     def begin(self):
@@ -48,11 +49,12 @@ class SectorReader:
         self.renumbered = False  # next_seq is not that of a record any more
         self.notes = 0  # NOTE records with the highest number
         self.told = (0, 0, 0)  # what the last NOTE tells: lost ever, and regions that it counts and are not retired
+        self.telling = ()  # addresses of the last NOTEs, if they tell of what is in front of them
         self.headers = 0  # damaged headers of sectors whose records count
         self.regions = 0  # damaged ones that were found
         self.messages = []  # (Message ID, sequence number) of messages in them, None of what nobody knows
         self.damaged = []  # regions, (address, end), that are to become zeros,
-        self.at_end = []  # and the one at the end of the head, if it may have been more than a record cut short
+        self.at_end = []  # and those that may be a record cut short: the one at the end of the head, or what NOTEs told of
         self.aim(0)
 
     def aim(self, sector):
