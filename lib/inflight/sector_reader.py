@@ -54,7 +54,7 @@ class SectorReader:
         self.regions = 0  # damaged ones that were found
         self.messages = []  # (Message ID, sequence number) of messages in them, None of what nobody knows
         self.damaged = []  # regions, (address, end), that are to become zeros,
-        self.at_end = []  # and those that may be a record cut short: the one at the end of the head, or what NOTEs told of
+        self.at_end = []  # and those that may be a record cut short: at the end of the head, or in front of NOTEs
         self.aim(0)
 
     def aim(self, sector):
