@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 JOBS ?= 6
 ARGS ?=
-SETUP = @PYTHONPATH="$(CURDIR)/src" $(PYTHON) -m dev.setup
+SETUP = @PYTHONPATH="$(CURDIR)/tools" $(PYTHON) -m tools.setup
 INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
@@ -33,17 +33,17 @@ test-everywhere: setup-tests  ## what `make test` leaves out on the emulated ARM
 	INFLIGHT_EVERYWHERE=1 $(VENV)/python -m pytest -n $(JOBS) -k "armhf or wasm" $(ARGS)
 
 conformance: setup  ## which test proves which statement of MQTT 5, 3.1.1 and 3.1
-	@$(VENV)/python -m dev.conformance -n $(JOBS) $(ARGS)
+	@$(VENV)/python -m tools.conformance -n $(JOBS) $(ARGS)
 
 SEEDED = $(if $(SEED),--seed $(SEED))
 
 crash: setup  ## power cuts and flash faults in random scripts (CUTS=100000 SEED=)
 	INFLIGHT_ALL_CUTS=1 $(VENV)/python -m pytest -q -n $(JOBS) host_tests/lib/test_journal_power_cuts.py host_tests/lib/test_power_cuts.py
-	@$(VENV)/python -m dev.crash $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
+	@$(VENV)/python -m tools.crash $(if $(CUTS),--cuts $(CUTS)) $(SEEDED) $(ARGS)
 
 fuzz: setup  ## hostile input for decoder, session, mount and commands (INPUTS=1000000 SEED=)
 	$(SETUP) fuzz
-	@$(VENV)/python -m dev.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(SEEDED) $(ARGS)
+	@$(VENV)/python -m tools.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(SEEDED) $(ARGS)
 
 test-home-assistant: setup  ## announcements and their templates by Home Assistant's own code, which it installs
 	$(SETUP) home-assistant
@@ -51,32 +51,32 @@ test-home-assistant: setup  ## announcements and their templates by Home Assista
 
 test-dashboard: setup  ## the Grafana dashboard against Grafana's own types, which it installs (33 MB; Node.js 20)
 	$(SETUP) grafana
-	INFLIGHT_GRAFANA=1 $(VENV)/python -m pytest -n 0 host_tests/inflight_tools/fleet/monitoring/test_grafana_schema.py $(ARGS)
+	INFLIGHT_GRAFANA=1 $(VENV)/python -m pytest -n 0 host_tests/tools/fleet/monitoring/test_grafana_schema.py $(ARGS)
 
 test-object-storage: setup-tests  ## landing files, tables and report in a stand-in for S3 (moto), which it installs (140 MB)
 	$(SETUP) object-storage
-	$(VENV)/python -m pytest -n $(JOBS) host_tests/inflight_tools/fleet/transfer $(ARGS)
+	$(VENV)/python -m pytest -n $(JOBS) host_tests/tools/fleet/transfer $(ARGS)
 
 test-brokers: setup  ## the same exchanges with mosquitto, amqtt, aedes and RabbitMQ, which it installs
 	$(SETUP) brokers
 	INFLIGHT_BROKERS=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/brokers $(ARGS)
 
 soak: setup  ## bad networks and a day of virtual time (DEVICES=1000 MINUTES=5 SEED=)
-	@$(VENV)/python -m dev.soak $(if $(DEVICES),--devices $(DEVICES)) $(if $(MINUTES),--minutes $(MINUTES)) $(SEEDED) $(ARGS)
+	@$(VENV)/python -m tools.soak $(if $(DEVICES),--devices $(DEVICES)) $(if $(MINUTES),--minutes $(MINUTES)) $(SEEDED) $(ARGS)
 
 bench: setup  ## what the client costs, on 32-bit MicroPython (PEERS=folder of others' checkouts)
-	@$(VENV)/python -m dev.bench.benchmark $(if $(PEERS),--peers "$(PEERS)") $(ARGS)
+	@$(VENV)/python -m tools.bench.benchmark $(if $(PEERS),--peers "$(PEERS)") $(ARGS)
 
 freeze: setup-boards  ## what to freeze into a firmware of one's own (BOARD=pico_w [APPLICATION=1 OUT=folder])
 	$(INFLIGHT) board freeze $(if $(OUT),"$(OUT)") $(if $(BOARD),--board "$(BOARD)") \
 		$(if $(filter 1,$(APPLICATION)),--application)
 
 demo: setup-pipeline  ## a fleet under power cuts, through collector and Spark to a report (DEVICES=20 DURATION=30 QOS=1,2)
-	@$(VENV)/python -m dev.demo $(if $(DEVICES),--devices $(DEVICES)) $(if $(DURATION),--duration $(DURATION)) \
+	@$(VENV)/python -m tools.demo $(if $(DEVICES),--devices $(DEVICES)) $(if $(DURATION),--duration $(DURATION)) \
 		$(if $(QOS),--qos "$(QOS)") $(SEEDED) $(ARGS)
 
 sensor: setup  ## this machine as a sensor (CONFIG=config.json)
-	@$(VENV)/python -m dev.sensor "$(CONFIG)"
+	@$(VENV)/python -m tools.demo.sensor "$(CONFIG)"
 
 SETTINGS = $(if $(CONFIG),--config "$(CONFIG)") $(if $(CA),--ca "$(CA)") $(if $(CERT),--cert "$(CERT)") \
 	$(if $(KEY),--key "$(KEY)")
@@ -106,7 +106,7 @@ test-esp32: setup  ## the same on an emulated ESP32 (QEMU_ESP32="qemu-system-xte
 
 figures-pico-w: setup  ## what a sensor costs a Pico W, on the emulated board (PICOW_UF2=firmware of one's own, ARGS=heap|mount|wake)
 	$(SETUP) firmware
-	@$(OWN) $(VENV)/python -m dev.pico_w.figures $(ARGS)
+	@$(OWN) $(VENV)/python -m tools.emulators.pico_w.figures $(ARGS)
 
 WAIT ?= 90
 BROKER_HERE = $(if $(BROKER),--broker "$(BROKER)")
@@ -145,15 +145,15 @@ export: setup-pipeline  ## aggregates and devices as Parquet for other tools (DA
 	$(INFLIGHT) fleet export "$(OUT)" --data "$(DATA)" $(ARGS)
 
 test-pipeline: setup-tests  ## the pipeline's long tests too: a cluster, drivers that are killed (some minutes)
-	INFLIGHT_PIPELINE=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/inflight_tools/fleet \
-		host_tests/dev/test_bench_pipeline.py $(ARGS)
+	INFLIGHT_PIPELINE=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/tools/fleet \
+		host_tests/tools/maintainers/test_bench_pipeline.py $(ARGS)
 
 bench-pipeline: setup-pipeline  ## what collector and Spark manage here, and what grows (MILLIONS=1,10)
-	@$(VENV)/python -m dev.bench.bench_pipeline $(if $(MILLIONS),--millions "$(MILLIONS)") $(ARGS)
+	@$(VENV)/python -m tools.bench.bench_pipeline $(if $(MILLIONS),--millions "$(MILLIONS)") $(ARGS)
 
 lint: setup  ## ruff, and the device code against the stubs of its ports
 	$(VENV)/ruff check .
-	@$(VENV)/python -m dev.typecheck
+	@$(VENV)/python -m tools.setup.typecheck
 
 clean:  ## the virtual environment and what tests leave behind; the cache stays
 	rm -rf .venv .pytest_cache .ruff_cache build

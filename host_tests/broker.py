@@ -1,7 +1,7 @@
 """Brokers on a loopback socket for tests of the client: `Broker` plays a script, `Automatic` is a complete broker with
 optional faults.
 
-Both use dev/reference and nothing of lib/. They check every packet of the client, whatever the test is about. Every
+Both use tools/reference and nothing of lib/. They check every packet of the client, whatever the test is about. Every
 wait has a time-out; if a script fails, its test fails."""
 
 import contextlib
@@ -10,11 +10,22 @@ import socket
 import struct
 import threading
 
-from dev.reference import server
-from dev.reference.kinds import CONNECT, DISCONNECT, NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
-from dev.reference.oracle import OTHER, Finding, JudgedSession
-from dev.reference.properties import block
-from dev.reference.wire import Stream, Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
+from tools.reference import server
+from tools.reference.kinds import (
+    CONNECT,
+    DISCONNECT,
+    NAMES,
+    PINGREQ,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    SUBSCRIBE,
+)
+from tools.reference.oracle import OTHER, Finding, JudgedSession
+from tools.reference.properties import block
+from tools.reference.wire import Stream, Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
 
 PATIENCE_S = 60  # how long a script waits for the client; long, since the machine may be busy
 
@@ -312,7 +323,7 @@ class Automatic(_Listener):
         self._gifts = []
         self._wake, self._waker = socket.socketpair()
         self._connection = None
-        self._link = None  # the same connection in dev.reference
+        self._link = None  # the same connection in tools.reference
         self._stopping = False
         self._thread = threading.Thread(target=self._run, args=(self._serve,), daemon=True)
         self._thread.start()

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dev import device_run, runtimes
-from dev.demo.mosquitto import Mosquitto, unavailable
+from tools import runtimes
+from tools.peers.mosquitto import Mosquitto, unavailable
+from tools.runtimes import device_run
 
 DEVICE = Path(__file__).parent / "device"
 # Folders and files with a slow fixture.
@@ -21,7 +22,7 @@ _SHARED = (
     "boards/test_deploy_birth",
     "boards/test_rename",
     "inflight_tools/update/test_end_to_end",
-    "dev/test_bench",
+    "maintainers/test_bench",
 )
 # They run one after the other, and take as long as all others together: they start first, and go before.
 _LONGEST = ("fleet/spark",)

@@ -1,6 +1,6 @@
 """Lines of mosquitto's configuration for TLS."""
 
-from dev import certificates
+from tools.peers import certificates
 
 
 def tls(folder, ca, name):

@@ -4,8 +4,8 @@ import contextlib
 import subprocess
 import sys
 
-from dev import device_run
-from dev.setup.common import CHECKOUT
+from tools.runtimes import device_run
+from tools.setup.common import CHECKOUT
 
 INFLIGHT = (sys.executable, "-u", "-m", "inflight_tools")  # the command `inflight` of this checkout
 

@@ -6,8 +6,8 @@ import socket
 import threading
 
 import inflight.cpython
-from dev.reference.wire import Violation
 from host_tests.broker import Broker, Connection
+from tools.reference.wire import Violation
 
 
 class Clock:

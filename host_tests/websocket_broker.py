@@ -2,8 +2,8 @@
 
 from websockets.datastructures import Headers
 
-from dev.websocket_server import WebSocketServer, whole
 from host_tests.broker import Broker, Connection
+from tools.peers.websocket_server import WebSocketServer, whole
 
 # Ways to put packets into frames, which leave the client no bounds of packets to rely on [MQTT-6.0.0-2].
 

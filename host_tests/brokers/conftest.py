@@ -2,10 +2,10 @@
 
 import pytest
 
-from dev.brokers import BROKERS
-from dev.patience import Patience
 from host_tests.clients import make, pump  # noqa: F401 (fixtures)
 from inflight import RamFlash
+from tools.patience import Patience
+from tools.peers.brokers import BROKERS
 
 
 def _parameter(kind):

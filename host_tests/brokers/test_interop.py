@@ -1,5 +1,5 @@
-"""The client with brokers of other projects, without restarts. Where a broker deviates from the standard, dev/brokers
-has a trait, the test asserts the deviation, and README.md lists it."""
+"""The client with brokers of other projects, without restarts. Where a broker deviates from the standard,
+tools/peers/brokers has a trait, the test asserts the deviation, and README.md lists it."""
 
 from errno import ENOBUFS
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dev.setup import brokers
-from dev.setup.common import SetupError
-from dev.setup.packages import read_lock
+from tools.setup import brokers
+from tools.setup.common import SetupError
+from tools.setup.packages import read_lock
 
 
 def test_pins_are_complete():

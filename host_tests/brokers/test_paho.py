@@ -8,8 +8,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from dev.patience import Patience
 from inflight import properties
+from tools.patience import Patience
 
 pytestmark = pytest.mark.parametrize("level", [5], indirect=True, ids=[""])
 

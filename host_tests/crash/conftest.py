@@ -2,8 +2,8 @@
 
 import pytest
 
-from host_tests.cutting import quick_sum
 from inflight import Journal
+from tools.crash.cutting import quick_sum
 
 
 @pytest.fixture(autouse=True)

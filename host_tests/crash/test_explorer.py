@@ -9,19 +9,19 @@ import inflight.copies
 import inflight.discarding
 import inflight.recovery
 import inflight.sector_reader
-from dev.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
-from host_tests.crash import kept, machine
-from host_tests.crash.explorer import Counterexample, Explorer, Focus
-from host_tests.crash.machine import Search
-from host_tests.crash.simulation import FAULTS, Simulation
-from host_tests.crash.wear import Endurance
-from host_tests.cutting import GRANULARITIES
 from inflight import Journal
 from inflight.inbound import Inbound
 from inflight.outbound import Outbound
 from inflight.pages import Pages
 from inflight.sector_repair import size_in_header
 from inflight.session import Session
+from tools.crash import kept, machine
+from tools.crash.cutting import GRANULARITIES
+from tools.crash.explorer import Counterexample, Explorer, Focus
+from tools.crash.machine import Search
+from tools.crash.simulation import FAULTS, Simulation
+from tools.crash.wear import Endurance
+from tools.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE
 
 # Messages in both directions, the end of a sector, an outage.
 SETUP = {"granularity": "page-4", "sectors": 5, "size": 512, "age": 30, "max_inflight": 3}

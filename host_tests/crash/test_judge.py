@@ -2,11 +2,11 @@
 
 import pytest
 
-from dev.reference.kinds import PUBACK
-from dev.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE, Finding
-from dev.reference.wire import packet, publish, pubrec, pubrel, string
-from host_tests.crash.messages import SHARED, outgoing, payload
-from host_tests.crash.peer import Peer
+from tools.crash.messages import SHARED, outgoing, payload
+from tools.crash.peer import Peer
+from tools.reference.kinds import PUBACK
+from tools.reference.oracle import LOST, ORDER, OTHER, REUSED, TWICE, Finding
+from tools.reference.wire import packet, publish, pubrec, pubrel, string
 
 CONNECT = packet(0x10, string("MQTT") + b"\x04\x00\x00\x00" + string("dev"))
 SUBSCRIBE = packet(0x82, b"\0\x63" + string("in/#") + b"\2")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from host_tests.crash import kept
+from tools.crash import kept
 
 
 @pytest.mark.parametrize("path", kept.scripts(), ids=lambda path: path.stem)

@@ -1,10 +1,10 @@
 # The broker's side of a session of level 5.
 
-from dev.reference.properties import block
-from dev.reference.wire import connack, parse
 from harness import eq
 from inflight.mqtt5 import Session5
 from session_peer import Peer
+from tools.reference.properties import block
+from tools.reference.wire import connack, parse
 
 NONE = b"\0"  # properties of a packet that has none
 

@@ -2,15 +2,15 @@
 
 import sys
 
-from dev.reference import wire
-from dev.reference.kinds import PUBACK, PUBLISH, PUBREL
-from dev.reference.server import Connection, Server
 from harness import SkipTest, eq, raises
 from inflight.aliases5 import Aliases
 from inflight.client import Client
 from inflight.flash import RamFlash
 from inflight.properties5 import properties
 from session_peer5 import Peer5
+from tools.reference import wire
+from tools.reference.kinds import PUBACK, PUBLISH, PUBREL
+from tools.reference.server import Connection, Server
 
 ALIAS = 0x23
 LIMIT = (0x22, 4)

@@ -1,8 +1,5 @@
 """Enhanced authentication of level 5: the dialogue in front of CONNACK, and its renewal."""
 
-from dev.reference import wire
-from dev.reference.kinds import AUTH, PUBACK, PUBLISH
-from dev.reference.properties import block
 from harness import eq, raises
 from inflight.authentication import Authentication
 from inflight.client import Client
@@ -10,6 +7,9 @@ from inflight.flash import RamFlash
 from inflight.packet import ProtocolError
 from session_peer import split
 from session_peer5 import NONE, Peer5
+from tools.reference import wire
+from tools.reference.kinds import AUTH, PUBACK, PUBLISH
+from tools.reference.properties import block
 
 METHOD, DATA = 0x15, 0x16
 M = (METHOD, "m")

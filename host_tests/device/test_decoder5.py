@@ -2,8 +2,6 @@
 
 import sys
 
-from dev.reference import wire
-from dev.reference.properties import block
 from harness import EMULATED, SkipTest, eq, raises
 from inflight.decoder5 import PLACES, Decoder5
 from inflight.packet import (
@@ -20,6 +18,8 @@ from inflight.packet import (
     Decoder,
     ProtocolError,
 )
+from tools.reference import wire
+from tools.reference.properties import block
 
 TIMEOUT_S = 300
 MALFORMED, ERROR = 0x81, 0x82

@@ -2,8 +2,6 @@
 
 import sys
 
-from dev.reference.kinds import PUBLISH, PUBREL
-from dev.reference.wire import puback, pubcomp, pubrec
 from harness import SkipTest, eq, raises
 from inflight.flash import RamFlash
 from inflight.journal import OUT, OutboxFull
@@ -11,6 +9,8 @@ from inflight.properties5 import properties
 from inflight.refused import PublishRefused
 from session_peer import Peer, message
 from session_peer5 import NONE, Peer5
+from tools.reference.kinds import PUBLISH, PUBREL
+from tools.reference.wire import puback, pubcomp, pubrec
 
 DAY = 86400
 WHOLE = properties(

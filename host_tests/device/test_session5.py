@@ -3,9 +3,6 @@
 import sys
 from errno import ETIMEDOUT
 
-from dev.reference import wire
-from dev.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
-from dev.reference.properties import block
 from harness import SkipTest, eq, raises
 from inflight.flash import RamFlash
 from inflight.given_up import discard_message
@@ -13,6 +10,9 @@ from inflight.packet import ProtocolError
 from inflight.refused import Disconnected, PublishRefused
 from session_peer import Peer
 from session_peer5 import NONE, Peer5
+from tools.reference import wire
+from tools.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
+from tools.reference.properties import block
 
 EXPIRY, ASSIGNED, KEEP_ALIVE, RECEIVE_MAXIMUM, MAXIMUM_QOS, RETAIN, MAXIMUM = 0x11, 0x12, 0x13, 0x21, 0x24, 0x25, 0x27
 

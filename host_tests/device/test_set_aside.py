@@ -2,8 +2,6 @@
 
 from errno import ECONNRESET, ETIMEDOUT
 
-from dev.reference import wire
-from dev.reference.kinds import PINGREQ, PUBLISH
 from harness import eq
 from inflight.flash import RamFlash
 from inflight.given_up import discard_message
@@ -11,6 +9,8 @@ from inflight.pending import next_message
 from inflight.refused import Disconnected
 from session_peer import PING, Peer, ack, message, mid_of
 from session_peer5 import Peer5
+from tools.reference import wire
+from tools.reference.kinds import PINGREQ, PUBLISH
 
 PONG = b"\xd0\x00"
 MINUTE = 60_000

@@ -1,7 +1,7 @@
 import pytest
 import trustme
 
-from dev.certificates import der
+from tools.peers.certificates import der
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ import subprocess
 import threading
 from pathlib import Path
 
-from dev import device_run
-from dev.reference.kinds import SUBSCRIBE
 from host_tests.broker import Automatic
+from tools.reference.kinds import SUBSCRIBE
+from tools.runtimes import device_run
 
 LIMIT_S = 240
 _RUN = Path(__file__).parent / "device_scripts/run_block.py"

@@ -20,7 +20,7 @@ from host_tests.docs.pages import CHECKOUT, blocks
 from host_tests.docs.reader import ReplyingBroker, run_program
 from inflight_tools import cli
 
-MONITORING = CHECKOUT / "src/inflight_tools/fleet/monitoring"
+MONITORING = CHECKOUT / "tools/inflight_tools/fleet/monitoring"
 LANGUAGES = {"python", "sh", "json", "yaml", "text"}  # text: output of a command
 
 

@@ -33,7 +33,7 @@ def _anchors(page):
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
 
 
-FOLDERS = (".github", "boards", "docs", "examples", "firmware", "host_tests", "lib", "src")
+FOLDERS = (".github", "boards", "docs", "examples", "firmware", "host_tests", "lib", "tools")
 PAGES = [*CHECKOUT.glob("*.md"), *(page for folder in FOLDERS for page in sorted((CHECKOUT / folder).rglob("*.md")))]
 
 

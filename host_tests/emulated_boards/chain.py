@@ -2,10 +2,10 @@
 
 import random
 
-from dev.power import HOW
 from host_tests.emulated_boards.each_cut import History, newest
 from host_tests.emulated_boards.judge import Cuts, compare
 from host_tests.emulated_boards.started import FETCHING, SWITCH, TRYING
+from tools.emulators.power import HOW
 from update_record import FETCH, TRIAL, Record
 
 _LIFE_S = 3600

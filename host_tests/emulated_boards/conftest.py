@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from dev.demo import mosquitto
 from host_tests.emulated_boards.tasks import Brokers
+from tools.peers import mosquitto
 
 _LONG = {"pico_w": "INFLIGHT_PICO_W", "esp32": "INFLIGHT_ESP32", "esp32_pinned": "INFLIGHT_ESP32"}
 _HERE = "host_tests/emulated_boards/"
@@ -24,9 +24,9 @@ def pytest_generate_tests(metafunc):
 def _module(name):
     """The board's half of these tests: pico_w_bench or esp32_bench."""
     if name == "pico_w":
-        from dev.pico_w import image as emulator
+        from tools.emulators.pico_w import image as emulator
     else:
-        from dev.esp32 import emulator
+        from tools.emulators.esp32 import emulator
     if reason := emulator.unavailable() or mosquitto.unavailable():
         pytest.skip(reason)
     return importlib.import_module(f"host_tests.emulated_boards.{name}_bench")

@@ -5,7 +5,7 @@ import hashlib
 import random
 from typing import NamedTuple
 
-from dev.power import Plan
+from tools.emulators.power import Plan
 from update_record import TRIAL, Record, unpack
 
 _DIGEST = 32

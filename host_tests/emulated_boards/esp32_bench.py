@@ -3,11 +3,11 @@
 import asyncio
 from contextlib import contextmanager
 
-from dev.esp32 import image, sensor
-from dev.esp32.board import Board
-from dev.esp32.chip import CHIP
 from host_tests.emulated_boards.judge import ASLEEP, MOUNT, READY
 from inflight_tools.boards.bundle import files
+from tools.emulators.esp32 import image, sensor
+from tools.emulators.esp32.board import Board
+from tools.emulators.esp32.chip import CHIP
 
 _MAKE_JOURNAL = 998  # a task
 VARIANT, FIRMWARE, SENSOR = CHIP.name, image.FIRMWARE, sensor

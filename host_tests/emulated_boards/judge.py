@@ -4,8 +4,8 @@ import random
 import time
 from collections import Counter
 
-from dev.power import HOW, KINDS
-from dev.subscriber import Subscriber
+from tools.emulators.power import HOW, KINDS
+from tools.peers.subscriber import Subscriber
 
 _LIFE_S = 600
 _NONE = 1 << 30

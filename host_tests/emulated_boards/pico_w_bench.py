@@ -5,10 +5,10 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from dev.pico_w import copies, figures, filesystem, image, sensor
-from dev.pico_w.board import FLASH_SIZE, Board
-from dev.pico_w.filesystem import BLOCK
 from host_tests.emulated_boards.judge import READY
+from tools.emulators.pico_w import copies, figures, filesystem, image, sensor
+from tools.emulators.pico_w.board import FLASH_SIZE, Board
+from tools.emulators.pico_w.filesystem import BLOCK
 
 VARIANT, FIRMWARE, SENSOR = "pico_w", image.FIRMWARE, sensor
 WHERE = "pinned files"  # the journal of an image is
@@ -49,7 +49,7 @@ def volumes(flash):
 @contextmanager
 def bare(uf2=None):
     """The port of a board with nothing but its firmware, MicroPython's own or that in the file `uf2`."""
-    command = [sys.executable, "-m", "dev.pico_w.serve", *(["--uf2", str(uf2)] if uf2 else [])]
+    command = [sys.executable, "-m", "tools.emulators.pico_w.serve", *(["--uf2", str(uf2)] if uf2 else [])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process.stdout.readline().removeprefix("ready:").strip()

@@ -12,8 +12,6 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from dev.runtimes import runtime
-from dev.setup.common import CHECKOUT
 from host_tests.emulated_boards.ageing import model_of, ring_of
 from host_tests.emulated_boards.each_cut import check, newest
 from host_tests.emulated_boards.judge import STARTS, accepted
@@ -21,6 +19,8 @@ from host_tests.emulated_boards.tasks import CODE
 from inflight import Journal
 from inflight.journal import OUT
 from inflight_tools.boards.images.filesystem import BLOCK
+from tools.runtimes import runtime
+from tools.setup.common import CHECKOUT
 from update_record import FETCH, TRIAL
 
 FETCHING, SWITCH, TRYING = "fetch", "switch", "trial"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import trustme
 
-from dev.certificates import der, server_context
-from dev.demo.mosquitto import Mosquitto
-from dev.tls_proxy import tls_proxy
 from inflight_tools.boards.bundle import compile_mpy, files
+from tools.peers.certificates import der, server_context
+from tools.peers.mosquitto import Mosquitto
+from tools.peers.tls_proxy import tls_proxy
 
 # Tasks: a sensor with a configuration file of that number, QoS 0, or a publisher with that number as its name, which is
 # connected or stays offline.

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from dev import ntp
-from dev.subscriber import Subscriber
 from inflight_tools.boards.bundle import files
 from inflight_tools.boards.device.files import RECORD
 from inflight_tools.boards.image import make
+from tools.peers import ntp
+from tools.peers.subscriber import Subscriber
 
 pytestmark = pytest.mark.timeout(600)
 

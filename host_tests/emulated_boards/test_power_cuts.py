@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from dev.power import HOW
-from dev.subscriber import Subscriber
 from host_tests.emulated_boards.ageing import aged
 from host_tests.emulated_boards.judge import ASLEEP, Cuts, judge
 from host_tests.emulated_boards.tasks import CUT, OFFLINE, PUBLISHER, SLEEP
+from tools.emulators.power import HOW
+from tools.peers.subscriber import Subscriber
 
 pytestmark = [pytest.mark.boards("pico_w", "esp32", "esp32_pinned"), pytest.mark.timeout(3600)]
 CHAINS, SENSOR_LIVES = 6, 12

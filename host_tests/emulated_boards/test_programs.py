@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from dev.device_run import deployed
-from dev.runtimes import runtime
 from host_tests.emulated_boards.tasks import CODE
 from inflight_tools.boards.rename import PACKAGE
+from tools.runtimes import runtime
+from tools.runtimes.device_run import deployed
 
 
 def imports_of_the_library(file):

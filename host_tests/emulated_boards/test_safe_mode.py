@@ -2,9 +2,9 @@
 
 import pytest
 
-from dev.subscriber import Subscriber
 from host_tests.emulated_boards.tasks import CODE, harness
 from inflight_tools.boards.bundle import files
+from tools.peers.subscriber import Subscriber
 
 pytestmark = pytest.mark.timeout(3600)
 _S = 1200

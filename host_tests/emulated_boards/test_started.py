@@ -5,9 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from dev.littlefs_files import unpack
-from dev.pico_w import filesystem
-from dev.runtimes import runtime
 from host_tests.emulated_boards import started
 from host_tests.emulated_boards.each_cut import Cut
 from host_tests.emulated_boards.fleet import GOOD, Fleet
@@ -16,6 +13,9 @@ from inflight import Journal
 from inflight.journal import OUT
 from inflight_tools.boards.images.filesystem import BLOCK, build
 from nor import NorFlash
+from tools.emulators.littlefs_files import unpack
+from tools.emulators.pico_w import filesystem
+from tools.runtimes import runtime
 from update_record import FETCH, IDLE, TRIAL, Record
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dev.subscriber import Subscriber
 from host_tests.emulated_boards.tasks import TLS, WRONG_AUTHORITY, WRONG_NAME
+from tools.peers.subscriber import Subscriber
 
 pytestmark = pytest.mark.timeout(900)
 

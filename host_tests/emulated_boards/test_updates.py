@@ -9,13 +9,13 @@ from collections import Counter
 
 import pytest
 
-from dev.subscriber import Subscriber
 from host_tests.emulated_boards.chain import Chain, sent
 from host_tests.emulated_boards.fleet import BROKEN, GOOD, Fleet, Outcomes
 from host_tests.emulated_boards.judge import judge
 from host_tests.emulated_boards.started import cut_each
 from inflight_tools.boards.device.broker import Broker
 from inflight_tools.update.server import Server
+from tools.peers.subscriber import Subscriber
 
 pytestmark = pytest.mark.timeout(6 * 3600)
 LIVES = int(os.environ.get("LIVES", "3"))  # that a power cut ends, for each release; the last ones have no cut

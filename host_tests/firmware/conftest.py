@@ -11,13 +11,12 @@ import log
 from app import App
 from codes import IDLE, ONLINE, POWER_ON
 from config import check
-from dev import device_run
-from dev.runtimes import runtime
 from host_tests.broker import Automatic
 from host_tests.clients import virtual  # noqa: F401 (a fixture)
 from inflight import Client, Journal, RamFlash
 from node import will
 from sleeping_app import SleepingApp
+from tools.runtimes import device_run, runtime
 
 _PATIENCE_S = 100
 

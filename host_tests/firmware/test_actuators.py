@@ -9,9 +9,9 @@ import pytest
 
 import actuators
 import files
-from dev.reference.server import Session
 from host_tests.broker import PATIENCE_S, Automatic
 from inflight import RamFlash
+from tools.reference.server import Session
 
 PUMP = {"driver": "switch", "pin": 5, "name": "pump"}
 

@@ -9,10 +9,10 @@ import commands
 import files
 from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
 from config import Config
-from dev.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
 from host_tests.broker import Automatic
 from inflight import RamFlash
 from inflight.journal import OUT
+from tools.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
 
 
 def numbers(broker):

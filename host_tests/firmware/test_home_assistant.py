@@ -7,10 +7,10 @@ import types
 
 import pytest
 
-from dev.setup import home_assistant
-from dev.setup.common import CHECKOUT
 from discovery import _UNITS
 from host_tests.firmware.test_home import ACTUATORS, machine_module  # noqa: F401 (a fixture)
+from tools.setup import home_assistant
+from tools.setup.common import CHECKOUT
 
 PREFIX = "homeassistant"
 READINGS = [(f"in-{n}", unit, n + 0.5) for n, unit in enumerate([*_UNITS, "ppm", "count/min"])]
@@ -29,7 +29,7 @@ if home_assistant.unavailable():
 def checked(announced, states=None):
     """What Home Assistant makes of these announcements, and of messages; {topic without prefix and /config: ...}."""
     given = {"prefix": PREFIX, "announced": announced, "states": states or {}}
-    command = [home_assistant.python(), CHECKOUT / "dev/home_assistant/check.py"]
+    command = [home_assistant.python(), CHECKOUT / "tools/home_assistant/check.py"]
     environment = {"PATH": "/usr/bin:/bin"}  # none of our modules
     done = subprocess.run(command, input=json.dumps(given), env=environment, capture_output=True, text=True, timeout=60)
     assert not done.returncode, done.stderr

@@ -7,8 +7,8 @@ import ssl
 import pytest
 import trustme
 
-from dev.certificates import der, server_context, write
-from dev.tls_proxy import tls_proxy
+from tools.peers.certificates import der, server_context, write
+from tools.peers.tls_proxy import tls_proxy
 
 CUTS = {"cpython": 4, "micropython-x86": 16}
 AGAIN = 75  # exit status that asks for a restart

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import trustme
 
-from dev.certificates import der, server_context
-from dev.demo.mosquitto import only
-from dev.tls_proxy import tls_proxy
 from host_tests.firmware.setting_up import Page, Serial, ask_name, free_ports
 from inflight_tools.boards.bundle import files
 from inflight_tools.cache import write_below
+from tools.peers.certificates import der, server_context
+from tools.peers.mosquitto import only
+from tools.peers.tls_proxy import tls_proxy
 
 AGAIN = 75  # exit status that asks for a restart
 NETWORKS = [

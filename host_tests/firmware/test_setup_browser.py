@@ -8,10 +8,10 @@ import subprocess
 import pytest
 import trustme
 
-from dev.certificates import server_context
-from dev.tls_proxy import tls_proxy
 from host_tests.firmware.setting_up import Page, free_ports, patiently
-from host_tests.inflight_tools.fleet.report import chromium
+from host_tests.tools.fleet.report import chromium
+from tools.peers.certificates import server_context
+from tools.peers.tls_proxy import tls_proxy
 
 pytestmark = pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one")
 

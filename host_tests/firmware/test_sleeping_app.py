@@ -7,11 +7,11 @@ import pytest
 
 from codes import DEEP_SLEEP, IDLE, NO_AP, ONLINE, WRONG_KEY
 from config import Config
-from dev.reference.kinds import DISCONNECT
 from host_tests.broker import Automatic, Faults
 from inflight import RamFlash
 from inflight.compat import ticks_add, ticks_ms
 from sleeping_app import Memory
+from tools.reference.kinds import DISCONNECT
 
 SLEEP_MS = 60_000
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dev import device_run
-from dev.subscriber import Subscriber
+from tools.peers.subscriber import Subscriber
+from tools.runtimes import device_run
 
 SCRIPT = Path(__file__).parent / "device_scripts/small_stack.py"
 NOR = Path(__file__).parents[1] / "device"

@@ -11,11 +11,11 @@ from zlib import crc32
 
 import pytest
 
-from dev.setup.common import CHECKOUT
 from esp32_partitions import FIRST, SECOND, SECTOR, Chip, firmware
 from inflight_tools.update import keys
 from inflight_tools.update.release import _signed
 from inflight_tools.update.release import make as make_release
+from tools.setup.common import CHECKOUT
 from update_record import TRIAL, Record, load, store
 
 KEY = 128 * "kkkl"  # no public key of anybody

@@ -17,13 +17,13 @@ import inflight.session
 import setup_dns
 import setup_http
 import setup_improv
-from dev.fuzz import CORPUS, SHARES, corpus, grammar, target
-from dev.fuzz.attempt import broken, minimized
 from inflight.cursor import Cursor
 from inflight.decoder5 import Decoder5
 from inflight.inbound import Inbound
 from inflight.journal import Journal
 from inflight.outbound import Outbound
+from tools.fuzz import CORPUS, SHARES, corpus, grammar, target
+from tools.fuzz.attempt import broken, minimized
 
 SMOKE = {
     "decoder": 1500,
@@ -147,7 +147,7 @@ def test_injected_defects_are_found(monkeypatch, what):
 
 def test_endless_runs_are_found(monkeypatch):
     """An input must not run for ever, nor read for ever."""
-    monkeypatch.setattr("dev.fuzz.attempt.LIMIT_S", 0.3)
+    monkeypatch.setattr("tools.fuzz.attempt.LIMIT_S", 0.3)
 
     def endless(data):
         while True:

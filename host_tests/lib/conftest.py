@@ -5,9 +5,9 @@ import socket
 import pytest
 
 from host_tests.clients import broker, make, pump, virtual  # noqa: F401 (fixtures)
-from host_tests.cutting import quick_sum
 from inflight import Journal
 from inflight.transport import Transport
+from tools.crash.cutting import quick_sum
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from dev.reference.kinds import PINGREQ, PUBLISH, PUBREL, SUBSCRIBE, UNSUBSCRIBE
-from dev.reference.wire import connack, pingresp, puback, pubcomp, pubrec, suback, unsuback
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.lib.aio_clients import STRICT, make, plain, play, run, times_out, until
 from inflight import ConnectRefused, ProtocolError
+from tools.reference.kinds import PINGREQ, PUBLISH, PUBREL, SUBSCRIBE, UNSUBSCRIBE
+from tools.reference.wire import connack, pingresp, puback, pubcomp, pubrec, suback, unsuback
 
 pytestmark = STRICT
 

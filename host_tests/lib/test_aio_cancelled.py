@@ -7,11 +7,11 @@ import types
 
 import pytest
 
-from dev.reference.kinds import SUBSCRIBE
-from dev.reference.wire import publish, suback
 from host_tests.broker import PATIENCE_S
 from host_tests.lib.aio_clients import LONG, STRICT, Slow, long_first, make, narrow, play, run, until
 from inflight import Journal, OutboxFull, RamFlash
+from tools.reference.kinds import SUBSCRIBE
+from tools.reference.wire import publish, suback
 
 pytestmark = STRICT
 

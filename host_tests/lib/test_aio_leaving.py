@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from dev.reference.kinds import PUBLISH, SUBSCRIBE
-from dev.reference.wire import publish, suback
 from host_tests.broker import PATIENCE_S, Gone
 from host_tests.lib.aio_clients import LONG, STRICT, Slow, long_first, make, narrow, plain, play, run, until
 from inflight.transport import Transport
+from tools.reference.kinds import PUBLISH, SUBSCRIBE
+from tools.reference.wire import publish, suback
 
 pytestmark = STRICT
 

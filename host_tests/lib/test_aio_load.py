@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from dev.reference.kinds import CONNECT, PUBLISH, PUBREL
-from dev.reference.wire import connack, puback, pubcomp, pubrec
 from host_tests.broker import PATIENCE_S, Automatic, Faults
 from host_tests.lib.aio_clients import LIMIT_S, STRICT, make, narrow, plain, play, run, until
 from inflight import OutboxFull, RamFlash
+from tools.reference.kinds import CONNECT, PUBLISH, PUBREL
+from tools.reference.wire import connack, puback, pubcomp, pubrec
 
 pytestmark = STRICT
 

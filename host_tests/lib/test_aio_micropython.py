@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from dev import device_run, runtimes
 from host_tests.broker import Automatic
 from host_tests.processes import running
+from tools import runtimes
+from tools.runtimes import device_run
 
 SCRIPTS = Path(__file__).parent / "device_scripts"
 LIMIT_S = 60

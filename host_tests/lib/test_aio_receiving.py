@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from dev.reference.kinds import PUBACK, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
-from dev.reference.wire import puback, publish, suback, unsuback
 from host_tests.broker import PATIENCE_S, Automatic, Gone
 from host_tests.lib.aio_clients import LIMIT_S, STRICT, make, play, run, subscribed, until
 from inflight import RamFlash
 from inflight.compat import ticks_add, ticks_ms
+from tools.reference.kinds import PUBACK, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
+from tools.reference.wire import puback, publish, suback, unsuback
 
 pytestmark = STRICT
 

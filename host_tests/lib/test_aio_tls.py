@@ -6,12 +6,12 @@ import asyncio
 import pytest
 import trustme
 
-from dev.certificates import client_context, server_context
-from dev.reference.kinds import PUBLISH, PUBREC, PUBREL
-from dev.reference.wire import connack, pubcomp, publish, pubrec
 from host_tests.broker import Broker, Gone
 from host_tests.lib import aio_clients
 from host_tests.lib.aio_clients import STRICT, play, run, times_out, until
+from tools.peers.certificates import client_context, server_context
+from tools.reference.kinds import PUBLISH, PUBREC, PUBREL
+from tools.reference.wire import connack, pubcomp, publish, pubrec
 
 pytestmark = STRICT
 AUTHORITY = trustme.CA()

@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from dev.reference.kinds import PUBACK, PUBLISH, PUBREL, SUBSCRIBE
-from dev.reference.wire import connack, pingresp, puback, pubcomp, publish, pubrec, suback
 from host_tests.broker import PATIENCE_S, Automatic
 from inflight import AsyncClient, ConnectRefused, Journal, ProtocolError, RamFlash
 from inflight.refused import MessageDamaged
 from nor import NorFlash
+from tools.reference.kinds import PUBACK, PUBLISH, PUBREL, SUBSCRIBE
+from tools.reference.wire import connack, pingresp, puback, pubcomp, publish, pubrec, suback
 
 TOLD = ("connect", "disconnect", "complete", "error")
 

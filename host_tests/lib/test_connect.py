@@ -8,10 +8,10 @@ import ssl
 
 import pytest
 
-from dev.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE
-from dev.reference.wire import connack, packet, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback, unsuback
 from host_tests.broker import Broker
 from inflight import Client, ConnectRefused, Journal, ProtocolError, RamFlash
+from tools.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE
+from tools.reference.wire import connack, packet, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback, unsuback
 
 
 def silent(b):

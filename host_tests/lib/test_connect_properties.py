@@ -2,12 +2,12 @@
 
 import pytest
 
-from dev.reference.kinds import DISCONNECT, PUBLISH
-from dev.reference.properties import block
-from dev.reference.wire import packet, publish
 from inflight import ProtocolError
 from inflight.authentication import Authentication
 from inflight.connect_properties import connect_properties
+from tools.reference.kinds import DISCONNECT, PUBLISH
+from tools.reference.properties import block
+from tools.reference.wire import packet, publish
 
 NONE = b"\0"
 USER = (("firmware", "1.2"), ("firmware", "boot 3"), ("café", ""))

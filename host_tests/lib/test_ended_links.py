@@ -7,12 +7,12 @@ import ssl
 
 import pytest
 
-from dev.reference.kinds import PUBLISH
-from dev.reference.wire import connack, puback
-from dev.soak.clock import virtual_time
 from inflight import AsyncClient
 from inflight.transport import Transport
 from nor import NorFlash
+from tools.reference.kinds import PUBLISH
+from tools.reference.wire import connack, puback
+from tools.soak.clock import virtual_time
 
 
 class Wrapping:

@@ -9,12 +9,12 @@ from collections import Counter
 
 import pytest
 
-from dev.reference.kinds import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
-from dev.reference.oracle import judge
-from dev.reference.wire import puback, publish
 from host_tests.broker import Automatic, Faults
 from inflight import OutboxFull, RamFlash
 from nor import NorFlash, PowerCut
+from tools.reference.kinds import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from tools.reference.oracle import judge
+from tools.reference.wire import puback, publish
 
 OUT = [(f"t/{k}", b"message %d" % k, qos) for k, qos in enumerate((1, 2, 2, 1, 2))]
 IN = [(f"cmd/{k}", b"command %d" % k, qos) for k, qos in enumerate((2, 1, 2))]

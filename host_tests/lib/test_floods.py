@@ -8,9 +8,13 @@ import socket
 import pytest
 
 import inflight.cpython
-from dev.reference.kinds import CONNECT, SUBSCRIBE
-from dev.reference.properties import block
-from dev.reference.wire import (
+from host_tests.lib import aio_clients
+from inflight.authentication import Authentication
+from inflight.packet import ProtocolError
+from inflight.upgrade import _accept
+from tools.reference.kinds import CONNECT, SUBSCRIBE
+from tools.reference.properties import block
+from tools.reference.wire import (
     Stream,
     auth,
     connack,
@@ -24,10 +28,6 @@ from dev.reference.wire import (
     suback,
     unsuback,
 )
-from host_tests.lib import aio_clients
-from inflight.authentication import Authentication
-from inflight.packet import ProtocolError
-from inflight.upgrade import _accept
 
 TIMEOUT_MS = 50
 KEEPALIVE_S = 1

@@ -7,10 +7,10 @@ from errno import ENOBUFS
 
 import pytest
 
-from dev.reference.kinds import PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
-from dev.reference.wire import connack, puback, pubcomp, publish, pubrec, pubrel
 from inflight import FileFlash, OutboxFull, ProtocolError, RamFlash
 from nor import NorFlash, PowerCut
+from tools.reference.kinds import PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from tools.reference.wire import connack, puback, pubcomp, publish, pubrec, pubrel
 
 
 @pytest.fixture(params=["ram", "file"])

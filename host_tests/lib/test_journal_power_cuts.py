@@ -6,8 +6,8 @@ import random
 import pytest
 
 import nor
-from host_tests.cutting import APART, Tape, cut
 from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
+from tools.crash.cutting import APART, Tape, cut
 
 # page, sectors, sector size
 RINGS = {"page-1": (1, 4, 512), "page-4": (4, 4, 512), "page-64": (64, 5, 512), "page-256": (256, 4, 512)}

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from dev.reference.kinds import PUBLISH
-from dev.reference.wire import Violation, packet, publish, string
 from host_tests.broker import Automatic, Gone
+from tools.reference.kinds import PUBLISH
+from tools.reference.wire import Violation, packet, publish, string
 
 GOOD_CONNECT = packet(0x10, string("MQTT") + b"\x04\x02\x00\x3c" + string("dev"))
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from dev.reference.kinds import AUTH
-from dev.reference.properties import block
-from dev.reference.wire import auth, connack, disconnect, publish
 from inflight import ConnectRefused
 from inflight.authentication import Authentication
 from inflight.refused import Disconnected
+from tools.reference.kinds import AUTH
+from tools.reference.properties import block
+from tools.reference.wire import auth, connack, disconnect, publish
 
 USER = [(0x26, ("name", "v" * 250))] * 3
 

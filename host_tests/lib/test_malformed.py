@@ -2,12 +2,12 @@
 
 import pytest
 
-from dev.reference.kinds import DISCONNECT, PUBLISH, SUBSCRIBE
-from dev.reference.properties import block
-from dev.reference.wire import packet, puback, publish, string, suback
 from host_tests.broker import Gone
 from host_tests.lib import aio_clients
 from inflight import RamFlash
+from tools.reference.kinds import DISCONNECT, PUBLISH, SUBSCRIBE
+from tools.reference.properties import block
+from tools.reference.wire import packet, puback, publish, string, suback
 
 NO_ID = packet(0x32, string("t") + b"\0\0\0payload")
 WILDCARD = packet(0x32, string("t/+") + b"\0\5\0payload")

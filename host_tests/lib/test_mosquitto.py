@@ -3,10 +3,10 @@
 import pytest
 import trustme
 
-from dev.certificates import client_context
-from dev.demo.mosquitto import only
 from host_tests import mosquitto_lines
 from inflight import ConnectRefused
+from tools.peers.certificates import client_context
+from tools.peers.mosquitto import only
 
 # --- a session that the journal does not know ---
 

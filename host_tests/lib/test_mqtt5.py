@@ -7,15 +7,15 @@ import types
 
 import pytest
 
-from dev.demo.mosquitto import Mosquitto, unavailable
-from dev.reference.kinds import DISCONNECT, PINGREQ, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
-from dev.reference.properties import block
-from dev.reference.wire import connack, disconnect, packet, pingresp, puback, publish, pubrec, suback, unsuback
 from host_tests.broker import Automatic
 from host_tests.lib import aio_clients
 from inflight import ConnectRefused, OutboxFull, ProtocolError, RamFlash, properties
 from inflight.refused import Disconnected, PublishRefused
 from inflight.subscription import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_IF_NEW, RETAIN_NEVER
+from tools.peers.mosquitto import Mosquitto, unavailable
+from tools.reference.kinds import DISCONNECT, PINGREQ, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
+from tools.reference.properties import block
+from tools.reference.wire import connack, disconnect, packet, pingresp, puback, publish, pubrec, suback, unsuback
 
 NONE = b"\0"
 

@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from dev.reference.kinds import PINGREQ, PUBLISH
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.lib import aio_clients
 from inflight import ProtocolError, RamFlash
+from tools.reference.kinds import PINGREQ, PUBLISH
 
 NOBODY = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import littlefs
 import pytest
 
-from dev import device_run, runtimes
 from inflight.journal import OUT, Journal
 from nor import NorFlash
+from tools import runtimes
+from tools.runtimes import device_run
 
 SCRIPT = Path(__file__).parent / "device_scripts" / "pinned_churn.py"
 SIZE = 4096

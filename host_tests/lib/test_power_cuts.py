@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from host_tests.crash.explorer import Explorer, every_way
-from host_tests.cutting import APART, GRANULARITIES
+from tools.crash.cutting import APART, GRANULARITIES
+from tools.crash.explorer import Explorer, every_way
 
 # (QoS, payload size) of published messages; their records end at various offsets within a page.
 OUT = [(1, 30), (2, 40), (2, 1), (1, 64), (2, 90), (1, 0), (2, 64), (1, 17)]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dev.runtimes import runtime
 from host_tests.at_line import AtLine
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.processes import running
 from inflight import AsyncClient, Client, Journal, RamFlash
+from tools.runtimes import runtime
 
 SCRIPT = Path(__file__).parent / "device_scripts" / "scheduled.py"
 

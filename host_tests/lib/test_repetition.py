@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from dev.reference.kinds import PUBLISH
 from host_tests.broker import Automatic
+from tools.reference.kinds import PUBLISH
 
 TOPICS = ("sensors/attic/temperature", "a", "ü/é")
 SIZES = (0, 1, 4, 4, 4, 31, 32, 33, 127, 128, 129, 450)

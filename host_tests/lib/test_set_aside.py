@@ -5,11 +5,11 @@ import asyncio
 
 import pytest
 
-from dev.reference.kinds import PINGREQ, PUBLISH, PUBREL
-from dev.reference.wire import connack, pingresp, pubcomp
 from host_tests.broker import Gone
 from inflight import AsyncClient, ConnectRefused, Journal, RamFlash
 from inflight.refused import MessageDamaged, MessageSetAside
+from tools.reference.kinds import PINGREQ, PUBLISH, PUBREL
+from tools.reference.wire import connack, pingresp, pubcomp
 
 
 def policy(connections, bad=b"bad"):

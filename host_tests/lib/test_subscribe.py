@@ -2,9 +2,9 @@
 
 import pytest
 
-from dev.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
-from dev.reference.wire import connack, pingresp, puback, publish, pubrec, pubrel, suback, unsuback
 from inflight import ProtocolError
+from tools.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
+from tools.reference.wire import connack, pingresp, puback, publish, pubrec, pubrel, suback, unsuback
 
 with_journal = pytest.mark.parametrize("make", [None], ids=["journal"], indirect=True)  # messages of QoS 1 and 2 leave
 

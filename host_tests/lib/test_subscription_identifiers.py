@@ -5,10 +5,10 @@ import asyncio
 
 import pytest
 
-from dev.reference.properties import block
-from dev.reference.wire import publish
 from host_tests.lib import aio_clients
 from inflight import RamFlash
+from tools.reference.properties import block
+from tools.reference.wire import publish
 
 SUBSCRIPTION = 0x0B
 

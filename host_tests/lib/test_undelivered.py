@@ -5,11 +5,11 @@ import errno
 
 import pytest
 
-from dev.reference.kinds import PUBLISH
-from dev.reference.properties import block
-from dev.reference.wire import puback, publish
 from host_tests.broker import Automatic
 from host_tests.lib import aio_clients
+from tools.reference.kinds import PUBLISH
+from tools.reference.properties import block
+from tools.reference.wire import puback, publish
 
 LEVELS = pytest.mark.parametrize("level", [4, 5])
 

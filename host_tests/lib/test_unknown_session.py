@@ -5,11 +5,11 @@ import errno
 
 import pytest
 
-from dev.reference.kinds import DISCONNECT, PUBLISH
-from dev.reference.wire import connack, publish
 from host_tests.lib import aio_clients
 from inflight import ProtocolError
 from inflight.transport import Transport
+from tools.reference.kinds import DISCONNECT, PUBLISH
+from tools.reference.wire import connack, publish
 
 NONE = b"\0"
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import trustme
 
-from dev.certificates import client_context, der, server_context
-from dev.reference.kinds import PUBLISH, UNSUBSCRIBE
-from dev.reference.wire import connack, publish, unsuback
-from dev.runtimes import runtime
-from dev.websocket_server import whole
 from host_tests import mosquitto_lines, processes
 from host_tests.broker import PATIENCE_S
 from host_tests.lib import aio_clients
 from host_tests.websocket_broker import FRAMINGS, WebSocketBroker, refused, with_header, without
 from inflight import Client
+from tools.peers.certificates import client_context, der, server_context
+from tools.peers.websocket_server import whole
+from tools.reference.kinds import PUBLISH, UNSUBSCRIBE
+from tools.reference.wire import connack, publish, unsuback
+from tools.runtimes import runtime
 
 AUTHORITY = trustme.CA()
 LONG = bytes(range(256)) * 8

@@ -5,11 +5,11 @@ import contextlib
 import pytest
 import trustme
 
-from dev.certificates import der, server_context
-from dev.tls_proxy import tls_proxy
 from host_tests.broker import Automatic
 from host_tests.clients import broker, make, pump  # noqa: F401 (fixtures)
 from host_tests.security.scripts import output_of
+from tools.peers.certificates import der, server_context
+from tools.peers.tls_proxy import tls_proxy
 
 
 @pytest.fixture(scope="session")

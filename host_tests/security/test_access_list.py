@@ -9,12 +9,12 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from dev import certificates
-from dev.demo.daemon import Daemon, free_port
-from dev.demo.mosquitto import EXAMPLE, of_a_fleet, only, password, unavailable
-from dev.runtimes import program
 from inflight_tools.fleet.collect.collector import KINDS, marker_topic
 from inflight_tools.update.server import KINDS as TO_UPDATES
+from tools.peers import certificates
+from tools.peers.daemon import Daemon, free_port
+from tools.peers.mosquitto import EXAMPLE, of_a_fleet, only, password, unavailable
+from tools.runtimes import program
 
 JUDGE = "judge"  # receives everything
 USERS = (JUDGE, "attic", "cellar", "collector-0", "updates", "operator", "homeassistant")

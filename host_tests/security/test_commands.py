@@ -5,10 +5,10 @@ import json
 import pytest
 
 from config import check
-from dev.reference.kinds import CONNECT, PUBLISH, SUBSCRIBE
-from dev.reference.wire import connack, puback, publish, suback
 from inflight import Client, Journal, RamFlash
 from node import Node
+from tools.reference.kinds import CONNECT, PUBLISH, SUBSCRIBE
+from tools.reference.wire import connack, puback, publish, suback
 
 OWN = "inflight/box/"
 OF_OTHERS = [

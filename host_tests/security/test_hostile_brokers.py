@@ -7,12 +7,13 @@ import time
 
 import pytest
 
-from dev import device_run, runtimes
-from dev.reference.kinds import CONNECT, DISCONNECT, PINGREQ, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
-from dev.reference.wire import Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
 from host_tests.broker import Gone
 from host_tests.processes import running
 from host_tests.security.scripts import LIMIT_S, SCRIPTS
+from tools import runtimes
+from tools.reference.kinds import CONNECT, DISCONNECT, PINGREQ, PUBLISH, PUBREC, PUBREL, SUBSCRIBE
+from tools.reference.wire import Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
+from tools.runtimes import device_run
 
 HEAP = {"blocking": "224k", "asyncio": "256k"}  # with every module loaded
 # Bytes of heap: tables of the asyncio client, and what is being received; and a module that was unloaded, and stays

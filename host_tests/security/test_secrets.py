@@ -10,11 +10,11 @@ import traceback
 import pytest
 
 from config import ConfigError, check, load
-from dev import device_run
-from dev.reference.wire import connack
 from host_tests.broker import Automatic
 from inflight import AsyncClient, Client, Journal, RamFlash
 from inflight.dispatching import Message
+from tools.reference.wire import connack
+from tools.runtimes import device_run
 
 SECRET = "open-sesame"
 OPTIONS = {"user": "me", "password": SECRET, "clean_session": True}

@@ -4,8 +4,8 @@ requested host name. Each test runs both clients on CPython and on every availab
 import pytest
 import trustme
 
-from dev.certificates import der
 from host_tests.security.scripts import is_refused, output_of
+from tools.peers.certificates import der
 
 KINDS = ("blocking", "asyncio")
 # The reasons for a refused certificate, in the words of CPython and MicroPython.

@@ -4,11 +4,11 @@ import pytest
 
 import inflight.counters as counters
 import inflight.discarding as discarding
-from dev.soak import day, storm
-from dev.soak.device import WAYS
-from dev.soak.proxy import KINDS
 from inflight import Journal
 from inflight.journal import DONE
+from tools.soak import day, storm
+from tools.soak.device import WAYS
+from tools.soak.proxy import KINDS
 
 CLEAN = [way for way in WAYS if True in way.clean]
 FULL = [way for way in WAYS if way.when_full]

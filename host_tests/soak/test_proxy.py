@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from dev.soak.clock import virtual_time
-from dev.soak.device import Device
-from dev.soak.network import Broker, Network
-from dev.soak.proxy import KINDS, Proxy
 from inflight.outbound import DUP, Outbound
+from tools.soak.clock import virtual_time
+from tools.soak.device import Device
+from tools.soak.network import Broker, Network
+from tools.soak.proxy import KINDS, Proxy
 
 NEVER = {"black hole", "captive portal", "refused"}  # no message gets through
 

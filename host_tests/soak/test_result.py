@@ -2,9 +2,9 @@
 
 from types import SimpleNamespace
 
-from dev.reference.oracle import Tally
-from dev.soak.excused import Excused
-from dev.soak.result import Row
+from tools.reference.oracle import Tally
+from tools.soak.excused import Excused
+from tools.soak.result import Row
 
 
 def device(**what):

@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from dev.reference.oracle import Tally
-from dev.soak.fleet import Share
-from dev.soak.proxy import KINDS
-from dev.soak.result import Row
-from dev.soak.watcher import Watcher
+from tools.reference.oracle import Tally
+from tools.soak.fleet import Share
+from tools.soak.proxy import KINDS
+from tools.soak.result import Row
+from tools.soak.watcher import Watcher
 
 
 def until(condition, seconds=90):

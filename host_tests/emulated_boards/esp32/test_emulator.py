@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from dev.esp32 import emulator, image
-from dev.esp32.board import SSID, Board
-from dev.power import HOW
+from tools.emulators.esp32 import emulator, image
+from tools.emulators.esp32.board import SSID, Board
+from tools.emulators.power import HOW
 
 _S = 200
 _JOIN = f"import network, time; w = network.WLAN(); w.active(True); w.connect({SSID!r})\r"

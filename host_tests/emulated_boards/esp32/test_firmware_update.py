@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
-from dev.esp32 import emulator, image, sensor
-from dev.esp32.board import Board
-from dev.subscriber import Subscriber
 from host_tests.emulated_boards.fleet import BROKEN, GOOD, Fleet, Outcomes
 from host_tests.emulated_boards.judge import Cuts, judge
 from inflight_tools.boards.device.broker import Broker
 from inflight_tools.update.server import Server
+from tools.emulators.esp32 import emulator, image, sensor
+from tools.emulators.esp32.board import Board
+from tools.peers.subscriber import Subscriber
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.long("INFLIGHT_ESP32")]
 _S = 900

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dev.subscriber import Subscriber
 from host_tests.emulated_boards.judge import MARKS
 from host_tests.emulated_boards.tasks import CRASH, HANG, SLEEP
+from tools.peers.subscriber import Subscriber
 
 pytestmark = [pytest.mark.boards("esp32"), pytest.mark.timeout(900)]
 _S = 200

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from dev.esp32 import image, sensor
-from dev.esp32.board import Board
-from dev.subscriber import Subscriber
 from inflight_tools.boards.deploy import deploy
+from tools.emulators.esp32 import image, sensor
+from tools.emulators.esp32.board import Board
+from tools.peers.subscriber import Subscriber
 
 pytestmark = [pytest.mark.long("INFLIGHT_ESP32"), pytest.mark.timeout(1200)]
 _S = 300

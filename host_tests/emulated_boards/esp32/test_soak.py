@@ -5,8 +5,8 @@ from statistics import median
 
 import pytest
 
-from dev.subscriber import Subscriber
 from host_tests.emulated_boards.tasks import CUT
+from tools.peers.subscriber import Subscriber
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", 60))
 # Bytes of heap that messages in flight take, of which a host with other work leaves more. One block of 16 bytes that a

@@ -6,12 +6,12 @@ import subprocess
 
 import pytest
 
-from dev.esp32 import image, sensor
-from dev.esp32.board import Board
-from dev.esp32.chip import CHIP
-from dev.subscriber import Subscriber
 from host_tests.processes import INFLIGHT
 from host_tests.waiting import wait_for
+from tools.emulators.esp32 import image, sensor
+from tools.emulators.esp32.board import Board
+from tools.emulators.esp32.chip import CHIP
+from tools.peers.subscriber import Subscriber
 
 pytestmark = [pytest.mark.long("INFLIGHT_ESP32"), pytest.mark.timeout(900)]
 BLANK = b"\xff" * image.FLASH_SIZE

@@ -1,7 +1,7 @@
 """Tests of what only the emulated Pico W has."""
 
-from dev.pico_w import image
 from host_tests.absent import absent
+from tools.emulators.pico_w import image
 
 
 def pytest_pycollect_makemodule(module_path, parent):

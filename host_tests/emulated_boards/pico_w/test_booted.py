@@ -2,14 +2,14 @@
 
 import pytest
 
-from dev.pico_w import filesystem
-from dev.pico_w.board import Board
 from host_tests.emulated_boards import pico_w_bench
 from host_tests.emulated_boards.each_cut import Cut
 from host_tests.emulated_boards.started import boot
 from host_tests.emulated_boards.tasks import CODE, harness
 from host_tests.emulated_boards.test_each_cut import WHOLE
 from inflight_tools.boards.bundle import files
+from tools.emulators.pico_w import filesystem
+from tools.emulators.pico_w.board import Board
 from update_record import TRIAL, Record
 
 MAIN = (CODE / "updated.py").read_bytes()

@@ -7,9 +7,9 @@ import pytest
 from rp2040py.external.cyw43 import net
 from rp2040py.peripherals import ssi as chip
 
-from dev.pico_w import filesystem, gateway
-from dev.pico_w.board import Board
-from dev.power import HOW
+from tools.emulators.pico_w import filesystem, gateway
+from tools.emulators.pico_w.board import Board
+from tools.emulators.power import HOW
 
 AT = 0x1F0000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dev.pico_w import mounting
+from tools.emulators.pico_w import mounting
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(1800)]
 

@@ -3,13 +3,13 @@ what `make image` makes of it, and what `make deploy` finds on it."""
 
 import pytest
 
-from dev.pico_w import own, sensor
-from dev.subscriber import Subscriber
 from host_tests.emulated_boards import pico_w_bench
 from host_tests.emulated_boards.test_deploy import SILENCE_S
 from inflight_tools.boards.deploy import deploy
 from inflight_tools.boards.device import link
 from inflight_tools.boards.device.files import RECORD
+from tools.emulators.pico_w import own, sensor
+from tools.peers.subscriber import Subscriber
 
 pytestmark = pytest.mark.timeout(1800)
 

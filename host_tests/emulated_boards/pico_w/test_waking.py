@@ -2,8 +2,8 @@
 
 import pytest
 
-from dev.pico_w import sensor, waking
 from inflight_tools.boards.bundle import files
+from tools.emulators.pico_w import sensor, waking
 
 pytestmark = [pytest.mark.long("INFLIGHT_PICO_W"), pytest.mark.timeout(1800)]
 

@@ -10,12 +10,12 @@ from array import array
 from errno import ECONNRESET
 
 import inflight.aio
-from dev.reference.kinds import PUBLISH
-from dev.reference.server import Connection, Message, Server
-from dev.reference.wire import Stream
 from inflight import AsyncClient, Client, Journal, OutboxFull, RamFlash, properties
 from inflight.base import OPEN
 from outcome import Finding, Outcome, Reader, demand
+from tools.reference.kinds import PUBLISH
+from tools.reference.server import Connection, Message, Server
+from tools.reference.wire import Stream
 
 _META = properties(expiry=60)
 _WIDE = memoryview(array("H", range(40)))

@@ -3,15 +3,15 @@ otherwise only if the broker refused it, and then the application is told.
 
 data: a byte (window, inbound), then steps: below 0x80 so many bytes from the broker, others as step() tells."""
 
-from dev.reference.kinds import PUBACK, PUBREC
-from dev.reference.oracle import PERHAPS, RELEASED
-from dev.reference.wire import connack
 from inflight.mqtt5 import ABANDONED, REJECTED, Session5
 from inflight.refused import MessageSetAside
 from journal_reader import OUT, Image
 from journal_reader import RELEASED as STATE_RELEASED
 from outcome import Reader, demand
 from session_target import Simulation, play, settings
+from tools.reference.kinds import PUBACK, PUBREC
+from tools.reference.oracle import PERHAPS, RELEASED
+from tools.reference.wire import connack
 
 _QUOTAS = (0x93, 0x97)
 

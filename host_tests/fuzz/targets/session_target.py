@@ -6,16 +6,16 @@ data: a byte (level, window, inbound), then steps: below 0x80 so many bytes from
 
 from binascii import crc32
 
-from dev.reference.kinds import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
-from dev.reference.oracle import RELEASED, Outgoing
-from dev.reference.server import Message
-from dev.reference.wire import connack, packet, parse, publish, spans
 from inflight.journal import Journal, OutboxFull
 from inflight.packet import ProtocolError
 from inflight.session import Session
 from journal_reader import OUT, Image
 from journal_reader import RELEASED as STATE_RELEASED
 from outcome import Outcome, Reader, demand
+from tools.reference.kinds import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from tools.reference.oracle import RELEASED, Outgoing
+from tools.reference.server import Message
+from tools.reference.wire import connack, packet, parse, publish, spans
 from worn_flash import blank
 
 _TX = 160

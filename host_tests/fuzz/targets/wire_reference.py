@@ -1,7 +1,7 @@
 """The packets that a server may send, by the standard, implemented without the code under test."""
 
-from dev.reference.wire import Violation, span
 from outcome import demand
+from tools.reference.wire import Violation, span
 
 # Remaining length by type; None: any. Other types are never sent to a client.
 _LENGTHS = {2: None, 3: None, 4: 2, 5: 2, 6: 2, 7: 2, 9: None, 11: 2, 13: 0}

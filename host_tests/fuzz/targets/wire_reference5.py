@@ -1,9 +1,9 @@
 """The packets that a server of level 5 may send to a client that allows no topic alias, by the standard, implemented
 without the code under test."""
 
-from dev.reference.kinds import AUTH, CONNACK, DISCONNECT, PINGRESP, PUBLISH, PUBREL, SUBACK, UNSUBACK
-from dev.reference.properties import FORMS
-from dev.reference.wire import span
+from tools.reference.kinds import AUTH, CONNACK, DISCONNECT, PINGRESP, PUBLISH, PUBREL, SUBACK, UNSUBACK
+from tools.reference.properties import FORMS
+from tools.reference.wire import span
 from wire_reference import _Bad, _may_come, _Open, compare
 
 _ACK = b"\x1f\x26"

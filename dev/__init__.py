@@ -1,1 +1,0 @@
-"""What maintainers run, from the checkout alone: `python -m dev.soak`. Nothing of this is installed."""

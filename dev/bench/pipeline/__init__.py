@@ -1,1 +1,0 @@
-"""The parts of dev/bench/bench_pipeline.py."""

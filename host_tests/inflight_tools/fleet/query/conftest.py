@@ -1,5 +1,0 @@
-"""Fixtures: tables of a small fleet, written without Spark."""
-
-from host_tests.inflight_tools.fleet.where.conftest import pytest_pycollect_makemodule, tables
-
-__all__ = ["pytest_pycollect_makemodule", "tables"]

@@ -1,0 +1,80 @@
+"""Mounts a littlefs image with MicroPython."""
+
+import json
+import subprocess
+import tempfile
+from base64 import b64decode, b64encode
+from pathlib import Path
+
+import pytest
+
+from tools.runtimes import runtime
+
+# It writes before it reads, so that it reads after an allocation and a commit.
+_SCRIPT = """
+import gc, json, os
+from binascii import b2a_base64, a2b_base64
+
+gc.disable()  # each collection would scan the whole flash
+flash = bytearray(os.stat("image")[6])
+with open("image", "rb") as f:
+    f.readinto(flash)
+
+class Flash:
+    def readblocks(self, n, buf, off=0):
+        at = n * 4096 + off
+        buf[:] = flash[at:at + len(buf)]
+
+    def writeblocks(self, n, buf, off=0):
+        at = n * 4096 + off
+        for i in range(len(buf)):
+            assert flash[at + i] & buf[i] == buf[i], "programmed twice"
+            flash[at + i] = buf[i]
+
+    def ioctl(self, op, arg):
+        if op == 4:
+            return len(flash) // 4096
+        if op == 5:
+            return 4096
+        if op == 6:
+            flash[arg * 4096:(arg + 1) * 4096] = b"\\xff" * 4096
+            return 0
+
+with open("work.json") as f:
+    work = json.load(f)
+fs = os.VfsLfs2(Flash(), progsize=work["prog"])
+os.mount(fs, "/flash")
+for path, text in work["write"].items():
+    with open("/flash" + path, "wb") as f:
+        f.write(a2b_base64(text))
+found = {}
+
+def walk(folder):
+    for entry in os.ilistdir("/flash" + folder):
+        path = folder + "/" + entry[0]
+        if entry[1] == 0x4000:
+            walk(path)
+        else:
+            with open("/flash" + path, "rb") as f:
+                found[path] = b2a_base64(f.read()).decode()
+
+walk("")
+print(json.dumps(found))
+"""
+
+
+def mounted(image, prog=32, write=()):
+    """Writes the files `write` into the file system in `image`, and returns {path: content} of all. `prog`: bytes of
+    one program."""
+    interpreter = runtime("micropython-x64")
+    if interpreter.reason:
+        pytest.skip(f"micropython-x64: {interpreter.reason}")
+    with tempfile.TemporaryDirectory() as folder:
+        texts = {path: b64encode(data).decode() for path, data in dict(write).items()}
+        Path(folder, "image").write_bytes(image)
+        Path(folder, "work.json").write_text(json.dumps({"prog": prog, "write": texts}))
+        Path(folder, "script.py").write_text(_SCRIPT)
+        command = [*interpreter.command(f"{32 + 2 * (len(image) >> 20)}m"), "script.py"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {path: b64decode(text) for path, text in json.loads(done.stdout).items()}

@@ -1,0 +1,295 @@
+"""Images for ESP32 boards, checked with esptool and with MicroPython's littlefs."""
+
+import hashlib
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+import slot
+import update_record
+from host_tests.processes import INFLIGHT
+from host_tests.tools.boards.made_firmware import CHIP_IDS, MB, esp_application, esp_firmware, pico_firmware
+from host_tests.tools.boards.mounted import mounted
+from inflight_tools.boards import bundle, slots
+from inflight_tools.boards.device.files import RECORD, sha
+from inflight_tools.boards.image import make
+from inflight_tools.boards.images.esp32 import Esp32Image, application, read_table
+from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.cache import find_firmware, firmware_folders
+
+FILES = {
+    "/main.py": b"import app",
+    "/config.json": b'{"host": "b"}',
+    "/lib/inflight/journal.mpy": bytes(range(256)) * 60,
+    "/lib/app.mpy": b"M" * 5000,
+    "/ca.der": b"\x30" + b"\xff" * 900,
+}
+REAL = {"esp32": "ESP32_GENERIC-20240602-v1.23.0.bin", "esp32c3": "ESP32_GENERIC_C3-20250415-v1.25.0.bin"}
+ESP32 = variant("esp32")
+FIRMWARE_SIZE = 0x198710  # that of MicroPython 1.26
+
+
+def real_firmware(board):
+    path = find_firmware(REAL[board])
+    if not path:
+        pytest.skip(f"no {REAL[board]} in {', '.join(map(str, firmware_folders()))}")
+    return path.read_bytes()
+
+
+def image_info(image, path):
+    """The output of esptool about an image file."""
+    path.write_bytes(image.file())
+    command = [sys.executable, "-m", "esptool", "image-info", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def partitions(image):
+    """{name: (offset, size)} in the finished file."""
+    data = image.file()[0x8000 - image.base :][:0x1000]
+    return {part.name: (part.offset, part.size) for part in read_table(data, image.flash_size)}
+
+
+def content(image, name):
+    offset, size = partitions(image)[name]
+    return image.file()[offset - image.base :][:size]
+
+
+@pytest.mark.parametrize("board", [name for name in NAMES if name in CHIP_IDS])
+def test_the_image_of_each_variant_is_valid_for_its_chip(board, tmp_path):
+    chosen = variant(board)
+    image = Esp32Image(chosen, esp_firmware(board, chosen.bootloader), FILES)
+    result = image_info(image, tmp_path / "image.bin")
+    assert f"Chip ID: {CHIP_IDS[board]} " in result and "Flash size: 4MB" in result
+    assert result.count("(valid)") == 2
+    assert len(image.file()) == 4 * MB - chosen.bootloader
+
+
+@pytest.mark.parametrize("board", REAL)
+def test_real_firmware_is_unchanged(board, tmp_path):
+    firmware = real_firmware(board)
+    image = Esp32Image(variant(board), firmware, FILES)
+    assert image_info(image, tmp_path / "image.bin").count("(valid)") == 2
+    whole = image.file()
+    table = 0x8000 - image.base
+    assert whole[:table] == firmware[:table]
+    assert whole[table + 0x1000 : len(firmware)] == firmware[table + 0x1000 :]
+    assert mounted(content(image, "vfs")) == FILES
+
+
+def test_partitions_of_journal_and_file_system():
+    image = Esp32Image(ESP32, esp_firmware(), FILES)
+    assert partitions(image) == {
+        "nvs": (0x9000, 0x6000),
+        "phy_init": (0xF000, 0x1000),
+        "factory": (0x10000, 0x1F0000),
+        "vfs": (0x200000, 0x1F0000),
+        "mqtt": (0x3F0000, 0x10000),
+    }
+    assert image.journal.type_name == "data" and image.journal.subtype_name not in ("fat", "nvs", "phy", "ota")
+
+
+def test_the_journal_of_a_new_board_is_blank():
+    assert content(Esp32Image(ESP32, esp_firmware(), FILES), "mqtt") == b"\xff" * 0x10000
+
+
+def test_the_journal_keeps_its_address_when_firmware_grows():
+    bigger = [("nvs", "nvs", 0x6000), ("phy_init", "phy", 0x1000), ("factory", "factory", 0x280000)]
+    now = Esp32Image(ESP32, esp_firmware(), FILES)
+    later = Esp32Image(ESP32, esp_firmware(layout=bigger, size=2_200_000), FILES)
+    assert partitions(later)["mqtt"] == partitions(now)["mqtt"]
+    assert partitions(later)["vfs"] == (0x290000, 0x160000)
+
+
+def test_micropython_mounts_and_writes_the_file_system():
+    image = Esp32Image(ESP32, esp_firmware(), FILES)
+    written = {"/lib/more.mpy": b"new" * 3000}
+    assert mounted(content(image, "vfs"), write=written) == FILES | written
+
+
+def test_more_flash(tmp_path):
+    image = Esp32Image(variant("esp32c3"), esp_firmware("esp32c3", 0), FILES, 16)
+    result = image_info(image, tmp_path / "image.bin")
+    assert "Flash size: 16MB" in result and result.count("(valid)") == 2
+    assert partitions(image)["mqtt"] == (16 * MB - 0x10000, 0x10000)
+    assert partitions(image)["vfs"] == (0x200000, 14 * MB - 0x10000)
+    assert mounted(content(image, "vfs")) == FILES
+
+
+def test_firmware_with_two_applications_starts_the_first():
+    layout = [("nvs", "nvs", 0x4000), ("otadata", "ota", 0x2000), ("phy_init", "phy", 0x1000)]
+    layout += [("ota_0", "ota_0", 0x180000), ("ota_1", "ota_1", 0x180000), ("vfs", "fat", 0xF0000)]
+    image = Esp32Image(ESP32, esp_firmware(layout=layout), FILES)
+    names = [name for name, _, _ in image.pieces()]
+    assert names[:5] == ["bootloader", "partition table", "otadata", "ota_0", "files"]
+    assert content(image, "otadata") == b"\xff" * 0x2000
+    assert mounted(content(image, "vfs")) == FILES
+
+
+@pytest.mark.parametrize("flash_mb, each", [(4, 0x1A0000), (8, 0x200000), (16, 0x200000)])
+def test_two_partitions_for_firmware(tmp_path, flash_mb, each):
+    firmware = esp_firmware(size=FIRMWARE_SIZE)
+    image = Esp32Image(ESP32, firmware, FILES, flash_mb, ota=True)
+    files = 0x10000 + 2 * each
+    assert partitions(image) == {
+        "nvs": (0x9000, 0x4000),
+        "otadata": (0xD000, 0x2000),
+        "phy_init": (0xF000, 0x1000),
+        "ota_0": (0x10000, each),
+        "ota_1": (0x10000 + each, each),
+        "vfs": (files, flash_mb * MB - 0x10000 - files),
+        "mqtt": (flash_mb * MB - 0x10000, 0x10000),
+    }
+    names = [name for name, _, _ in image.pieces()]
+    assert names[:5] == ["bootloader", "partition table", "otadata", "ota_0", "files"]
+    assert content(image, "otadata") == b"\xff" * 0x2000
+    assert content(image, "ota_0").startswith(application(ESP32, firmware))
+    assert image_info(image, tmp_path / "image.bin").count("(valid)") == 2
+    assert mounted(content(image, "vfs")) == FILES
+
+
+def test_firmware_with_two_applications_keeps_its_own_partitions():
+    layout = [("nvs", "nvs", 0x4000), ("otadata", "ota", 0x2000), ("phy_init", "phy", 0x1000)]
+    layout += [("ota_0", "ota_0", 0x180000), ("ota_1", "ota_1", 0x180000), ("vfs", "fat", 0xF0000)]
+    firmware = esp_firmware(layout=layout)
+    assert partitions(Esp32Image(ESP32, firmware, FILES, ota=True)) == partitions(Esp32Image(ESP32, firmware, FILES))
+
+
+def test_no_space_for_two_applications():
+    with pytest.raises(ValueError, match="^the firmware takes 4032 KiB of 4096 KiB of flash: no space"):
+        Esp32Image(ESP32, esp_firmware(size=0x1E0000), FILES, ota=True)
+
+
+@pytest.mark.parametrize("board, wanted", [("esp32", "ota_1"), ("pico_w", "error: --ota is for an ESP32")])
+def test_the_command_makes_space_for_a_second_firmware(tmp_path, board, wanted):
+    (tmp_path / "config.json").write_text('{"host": "b", "wifi_ssid": "attic", "wifi_key": "secret-key"}')
+    (tmp_path / "firmware").write_bytes(esp_firmware(size=FIRMWARE_SIZE) if board == "esp32" else pico_firmware())
+    command = [*INFLIGHT, "board", "image", "--board", board, "--firmware", "firmware", "--ota"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert wanted in done.stdout + done.stderr and (done.returncode == 0) == (board == "esp32")
+
+
+def test_beside_two_firmwares_a_release_of_the_application_has_space(tmp_path):
+    """What a cable brings is in slot a: as files it would need more blocks than there are."""
+    (tmp_path / "config.json").write_text('{"host": "b", "wifi_ssid": "attic", "wifi_key": "secret-key"}')
+    (tmp_path / "firmware").write_bytes(esp_firmware(size=FIRMWARE_SIZE))
+    volume = content(make("esp32", tmp_path / "firmware", None, tmp_path / "config.json", ota=True), "vfs")
+    files = mounted(volume)
+    record = update_record.unpack(files["/update.0"])
+    assert (record.current, record.release, record.is_tried) == ("a", 0, False)
+    index = slots.index_of(slots.needed(bundle.files("esp32")))
+    assert files["/a.image"].startswith(index)
+    started = {path.removeprefix("/lib/").removesuffix(".mpy") for path in files if path.startswith("/lib/")}
+    assert started.issuperset(slot._KEPT) and not any(path.startswith("inflight/") for path in started)
+    release = {"/b.image": files["/a.image"], "/update.1": files["/update.0"]}
+    assert mounted(volume, write=release) == files | release
+
+
+def test_pieces_do_not_contain_the_journal_and_settings_of_the_radio():
+    image = Esp32Image(ESP32, esp_firmware(), FILES)
+    assert {name for name, _, _ in image.pieces()} == {"bootloader", "partition table", "factory", "files"}
+    for name in ("nvs", "phy_init", "mqtt"):
+        start, size = partitions(image)[name]
+        assert all(at + len(data) <= start or at >= start + size for _, at, data in image.pieces())
+
+
+def test_the_application_knows_the_day_of_its_build():
+    today = int(time.time()) // 86_400 * 86_400
+    days = [bundle.compile_texts({"built": f"TIME = {day}\n"})["built"] for day in (today - 86_400, today)]
+    assert bundle.files("esp32")["/lib/built.mpy"] in days
+
+
+@pytest.mark.parametrize("mode, then", [(None, 0o600), (0o644, 0o600), (0o400, 0o400)])
+def test_the_file_has_the_application_and_only_the_owner_can_read_it(tmp_path, mode, then):
+    (tmp_path / "config.json").write_text('{"host": "b", "wifi_ssid": "attic", "wifi_key": "very secret"}')
+    (tmp_path / "firmware.bin").write_bytes(esp_firmware())
+    command = [*INFLIGHT, "board", "image", "--board", "esp32", "--firmware", "firmware.bin", "--out", "new/it"]
+    made = tmp_path / "new/it"
+    if mode is not None:
+        made.parent.mkdir()
+        made.write_bytes(b"an older image")
+        made.chmod(mode)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "very secret" not in done.stdout + done.stderr
+    assert "mqtt       0x3f0000     64 KiB" in done.stdout
+    assert made.stat().st_mode & 0o777 == then
+    found = mounted(made.read_bytes()[0x200000 - 0x1000 : 0x3F0000 - 0x1000])
+    files = bundle.files("esp32")
+    assert found["/config.json"] == (tmp_path / "config.json").read_bytes()
+    assert {path: found[path] for path in files} == files
+    # `deploy` compares this record with new files.
+    assert json.loads(found[RECORD]) == {path: sha(content) for path, content in files.items()}
+
+
+def test_json_output(tmp_path):
+    (tmp_path / "config.json").write_text('{"host": "b"}')
+    (tmp_path / "firmware.bin").write_bytes(esp_firmware())
+    options = ("--board", "esp32", "--firmware", "firmware.bin", "--out", "it.bin", "--json")
+    command = [*INFLIGHT, "board", "image", *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    made = (tmp_path / "it.bin").read_bytes()
+    result = {"board": "esp32", "path": "it.bin", "bytes": len(made), "sha256": hashlib.sha256(made).hexdigest()}
+    assert json.loads(done.stdout) == result
+
+
+def damaged(data, at):
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+WHOLE = esp_firmware()
+
+
+@pytest.mark.parametrize(
+    ("firmware", "problem"),
+    [
+        (esp_firmware("esp32s3", 0), "the firmware is for chip esp32s3, not for esp32"),
+        (b"<html>not found</html>" * 3000, "this is not firmware: --firmware takes MicroPython's .bin file"),
+        (b"", "this is not firmware"),
+        (esp_application("esp32", 500_000), "the firmware has no partition table: --firmware takes the whole one"),
+        (esp_application("esp32", 500_000, fill=b"\xff\xff\xff\xff"), "the firmware has no partition table"),
+        (WHOLE[:-5000], "the firmware's application is damaged or cut short"),
+        (WHOLE[: 0x10000 - 0x1000], "the firmware's application is damaged or cut short"),
+        (damaged(WHOLE, 0x20000), "the firmware's application is damaged or cut short"),
+        (damaged(WHOLE, 0x1000), "the firmware's bootloader is damaged or cut short"),
+        (
+            esp_firmware(banner=b"MicroPython v1.20.0 on 2023-04-26"),
+            "the firmware is MicroPython 1.20: --firmware takes 1.22",
+        ),
+        (esp_firmware(banner=b""), "the firmware does not tell its release: --firmware takes MicroPython 1.22"),
+        (damaged(WHOLE, 0x7030), "the partition table cannot be read: Checksum"),
+    ],
+    ids=[
+        "chip",
+        "html",
+        "empty",
+        "app",
+        "blank app",
+        "truncated",
+        "no app",
+        "bits",
+        "bootloader",
+        "old",
+        "silent",
+        "table",
+    ],
+)
+def test_wrong_firmware_is_refused(firmware, problem):
+    with pytest.raises(ValueError, match="^" + problem) as e:
+        Esp32Image(ESP32, firmware, FILES)
+    assert "\n" not in str(e.value)
+
+
+def test_too_little_flash_for_the_firmware():
+    with pytest.raises(ValueError, match="the firmware takes 2048 KiB of 2048 KiB of flash: no space"):
+        Esp32Image(ESP32, esp_firmware(), FILES, 2)
+
+
+def test_too_many_files_for_the_file_system():
+    with pytest.raises(ValueError, match="the application, 3000 KiB, does not fit the file system, 1984 KiB"):
+        Esp32Image(ESP32, esp_firmware(), {"/big": bytes(3000 * 1024)})

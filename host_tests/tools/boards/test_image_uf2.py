@@ -1,0 +1,170 @@
+"""Images for a Pico W and a Pico 2 W: what the ROM bootloader writes, and what MicroPython finds afterwards."""
+
+import json
+import struct
+import subprocess
+
+import pytest
+
+from host_tests.processes import INFLIGHT
+from host_tests.tools.boards.made_firmware import pico_firmware, uf2, uf2_errata_block
+from host_tests.tools.boards.mounted import mounted
+from inflight_tools.boards import bundle
+from inflight_tools.boards.images.filesystem import build
+from inflight_tools.boards.images.uf2 import Uf2Image
+from inflight_tools.boards.images.variants import variant
+from inflight_tools.cache import find_firmware, firmware_folders
+from tools.emulators.pico_w import image as emulated
+
+PICO_W, PICO2_W = variant("pico_w"), variant("pico2_w")
+RP2350 = {"family": 0xE48BFF59, "fs": (0x1018_0000, 0x28_0000), "before": uf2_errata_block()}
+FLASH = 0x1000_0000
+FILES = {"/main.py": b"import app", "/lib/inflight/journal.mpy": bytes(range(256)) * 60, "/ca.der": b"\xff" * 900}
+
+
+def blocks(image):
+    """(address, number, total, family, payload) of each block of the finished file."""
+    data = image.file()
+    assert len(data) % 512 == 0
+    for at in range(0, len(data), 512):
+        *magic, flags, address, size, number, total, family = struct.unpack_from("<8I", data, at)
+        assert magic == [0x0A324655, 0x9E5D5157] and data[at + 508 : at + 512] == b"\x30\x6f\xb1\x0a"
+        assert flags & 0x2000 and size == 256
+        yield address, number, total, family, data[at + 32 : at + 32 + size]
+
+
+def booted(image, flash, family):
+    """Writes the image into `flash` (a bytearray) as the ROM bootloader does: it erases a sector before the sector's
+    first page."""
+    erased = set()
+    for address, _, _, of, payload in blocks(image):
+        if of == family:
+            at = address - FLASH
+            if at // 4096 not in erased:
+                erased.add(at // 4096)
+                flash[at // 4096 * 4096 : at // 4096 * 4096 + 4096] = b"\xff" * 4096
+            flash[at : at + 256] = payload
+    return flash
+
+
+def file_system(image, flash):
+    return bytes(flash[image.start - FLASH : image.start - FLASH + image.size])
+
+
+@pytest.mark.parametrize(
+    ("board", "firmware"), [(PICO_W, pico_firmware()), (PICO2_W, pico_firmware(**RP2350))], ids=["pico_w", "pico2_w"]
+)
+def test_firmware_and_files_arrive(board, firmware):
+    image = Uf2Image(board, firmware, FILES)
+    flash = booted(image, bytearray(b"\xff") * (4 << 20), board.family)
+    assert flash[0x800:0x2000] == bytes(range(256)) * 24  # the firmware's own pages
+    assert mounted(file_system(image, flash), 256, write={"/more": b"m" * 9000}) == FILES | {"/more": b"m" * 9000}
+
+
+def test_blocks_are_numbered():
+    image = Uf2Image(PICO_W, pico_firmware(), FILES)
+    found = list(blocks(image))
+    assert [number for _, number, *_ in found] == list(range(len(found)))
+    assert {total for _, _, total, *_ in found} == {len(found)}
+    assert len({address for address, *_ in found}) == len(found)
+    assert len(found) < 300  # of 3392 pages: unused ones are left out
+
+
+def test_the_errata_block_of_the_rp2350_stays_first():
+    image = Uf2Image(PICO2_W, pico_firmware(**RP2350), FILES)
+    assert image.file()[:512] == uf2_errata_block()
+    mine = [block for block in blocks(image) if block[3] == RP2350["family"]]
+    assert [number for _, number, *_ in mine] == list(range(len(mine)))
+    assert {total for _, _, total, *_ in mine} == {len(mine)}
+
+
+def test_an_older_file_system_is_overwritten():
+    """Also under blank halves of directories: old content there could be taken for the newer half."""
+    image = Uf2Image(PICO_W, pico_firmware(), FILES)
+    flash = bytearray(b"\xff") * (2 << 20)
+    at = image.start - FLASH
+    old = {f"/lib/inflight/old{i}.mpy": b"old" * 400 for i in range(120)} | {"/main.py": b"old"}
+    # Used blocks everywhere, and each block at its address.
+    parts = [part[i : i + 4096] for _, part in build(old, image.size, 256) for i in range(0, len(part), 4096)]
+    used = [part for part in parts if part.strip(b"\xff")]
+    for block in range(image.size // 4096):
+        flash[at + block * 4096 : at + block * 4096 + 4096] = used[block % len(used)]
+    for offset, part in build(old, image.size, 256):
+        flash[at + offset : at + offset + len(part)] = part
+    assert mounted(file_system(image, booted(image, flash, PICO_W.family)), 256) == FILES
+
+
+@pytest.mark.parametrize(
+    ("firmware", "problem"),
+    [
+        (b"", "the firmware is no UF2"),
+        (b"\xe9" * 512, "the firmware is no UF2: --firmware takes MicroPython's .uf2 file"),
+        (pico_firmware()[:-512], "the firmware's UF2 file is cut short: 31 of 32 blocks"),
+        (pico_firmware()[:-100], "the firmware's UF2 file is damaged or cut short"),
+        (pico_firmware(**RP2350), "the firmware is for RP2350, not for RP2040"),
+        (pico_firmware(fs=(0x1000_1000, 0xD_4000)), "the firmware reaches into its own file system"),
+        (
+            pico_firmware(banner=b"MicroPython v1.20.0 on 2023-04-26"),
+            "the firmware is MicroPython 1.20: --firmware takes 1.22",
+        ),
+        (pico_firmware(banner=b"\0"), "the firmware does not tell its release"),
+        (pico_firmware(name=b"ROMFS\0"), "the firmware declares no file system: is it MicroPython"),
+        (uf2({FLASH: b"\0" * 256}, 0xE48BFF56), "the firmware declares no file system"),
+        (pico_firmware(fs=(0x1012_C000, 4 * 4096)), "the application, 16 KiB, does not fit the file system, 16 KiB"),
+    ],
+    ids=["empty", "other", "truncated", "torn", "chip", "overlap", "old", "silent", "romfs", "stranger", "small"],
+)
+def test_wrong_firmware_is_refused(firmware, problem):
+    with pytest.raises(ValueError, match="^" + problem) as e:
+        Uf2Image(PICO_W, firmware, FILES)
+    assert "\n" not in str(e.value)
+
+
+def test_the_file_system_of_a_real_pico_2_w():
+    name = "RPI_PICO2_W-20250415-v1.25.0.uf2"
+    path = find_firmware(name)
+    if not path:
+        pytest.skip(f"no {name} in {', '.join(map(str, firmware_folders()))}")
+    image = Uf2Image(PICO2_W, path.read_bytes(), FILES)
+    assert (image.start, image.size) == (0x1018_0000, 2560 * 1024)
+    assert mounted(file_system(image, booted(image, bytearray(4 << 20), PICO2_W.family)), 256) == FILES
+
+
+# --- the real firmware, booted; more in host_tests/emulated_boards ---
+
+_LOOK = """
+import json, os
+
+def walk(folder):
+    for entry in os.ilistdir(folder or "/"):
+        path = folder + "/" + entry[0]
+        if entry[1] == 0x4000:
+            yield from walk(path)
+        else:
+            yield path
+
+import inflight
+with open("/config.json") as f:
+    host = json.load(f)["host"]
+found = [p for p in walk("") if p in ("/boot.py", "/main.py") or p.endswith(".mpy")]
+print(json.dumps([sorted(found), host, hasattr(inflight, "Client")]))
+"""
+
+
+def test_a_pico_w_boots_the_image_and_finds_its_application(tmp_path):
+    if reason := emulated.unavailable():
+        pytest.skip(reason)
+    from tools.emulators.pico_w.board import Board
+    from tools.emulators.pico_w.copies import staged
+
+    (tmp_path / "config.json").write_text('{"host": "broker.example"}')
+    command = [
+        *INFLIGHT,
+        *["board", "image", "--board", "pico_w", "--out", "it.uf2", "--firmware"],
+        emulated.FIRMWARE.find(),
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    board = Board(uf2=tmp_path / "it.uf2")
+    output = staged(lambda board: board.run(_LOOK), board, board.switch_on)
+    assert json.loads(output) == [sorted(bundle.files("rp2040")), "broker.example", True]

@@ -1,0 +1,135 @@
+"""`monitor`: the console of a board, its messages at the broker, and both in one stream."""
+
+import json
+import re
+import signal
+import subprocess
+
+import paho.mqtt.publish as publish
+import pytest
+
+from host_tests.processes import INFLIGHT
+from host_tests.tools.boards.standin import StandIn
+from inflight_tools.boards.device.link import Link
+from inflight_tools.boards.monitor import describe
+from tools.demo.sensors import best_runtime
+
+HEALTH = {"firmware": "1", "heap": 120000, "journal": {"live": 0, "used": 90}, "errors": {}, "counters": {"resent": 2}}
+# Prints a number that is different after each start.
+PROGRAM = b"""
+import os, time
+start = os.urandom(4).hex()
+while True:
+    print("start", start)
+    time.sleep(0.05)
+"""
+
+
+class Monitor:
+    def __init__(self, *options):
+        command = [*INFLIGHT, "board", "monitor", *options]
+        self._process = subprocess.Popen(
+            list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def __enter__(self):
+        return self
+
+    def until(self, pattern):
+        """Returns the next line that contains `pattern`."""
+        for line in self._process.stdout:
+            if re.search(pattern, line):
+                return line
+        raise AssertionError(f"it ended before {pattern}")
+
+    def end(self):
+        self._process.send_signal(signal.SIGINT)
+        return self._process.communicate(timeout=20)[0], self._process.returncode
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def board(tmp_path):
+    try:
+        runtime = best_runtime()
+    except RuntimeError as e:
+        pytest.skip(str(e))
+    with StandIn(tmp_path, runtime, usb=True) as board:
+        with Link(board.port) as link:
+            link.put({"/main.py": PROGRAM})
+        yield board
+
+
+@pytest.fixture
+def broker(mosquitto):
+    return mosquitto()
+
+
+def configure(folder, broker, **fields):
+    path = folder / "config.json"
+    path.write_text(json.dumps({"host": "127.0.0.1", "port": broker.port, "root": "test", **fields}))
+    return path
+
+
+def send(broker, kind, fields, device="box"):
+    publish.single(f"test/{device}/{kind}", json.dumps(fields), qos=1, hostname="127.0.0.1", port=broker.port)
+
+
+@pytest.mark.timeout(60)
+def test_the_console_is_shown_without_sending_anything_to_the_board(board):
+    board.received.clear()
+    starts = board.starts
+    with Monitor("--port", board.port) as monitor:
+        assert re.match(r"\d\d:\d\d:\d\d  console  start \w+$", monitor.until("start"))
+        assert monitor.end()[1] == 0
+    assert not board.received and board.starts == starts
+
+
+@pytest.mark.timeout(60)
+def test_a_board_that_is_reset_comes_back(board):
+    with Monitor("--port", board.port) as monitor:
+        first = monitor.until("start").split()[-1]
+        board.reset()
+        monitor.until("is gone: waiting until it is back")
+        monitor.until(f"start (?!{first})")
+
+
+@pytest.mark.timeout(60)
+def test_messages_at_the_broker(tmp_path, broker):
+    with Monitor("--config", configure(tmp_path, broker, device="box")) as monitor:
+        monitor.until("connected")
+        send(broker, "health", HEALTH)
+        line = monitor.until("health")
+        assert line.split()[1:] == ["health", "firmware=1", "heap=120000", "journal.used=90", "counters.resent=2"]
+        send(broker, "status", {"state": "offline"}, "another")
+        send(broker, "telemetry", {"state": "no"})
+        send(broker, "status", {"state": "online", "seq": 9})
+        assert monitor.until("state").split()[1:] == ["status", "state=online", "seq=9"]
+
+
+@pytest.mark.timeout(60)
+def test_console_and_messages_of_several_devices(tmp_path, broker, board):
+    config = configure(tmp_path, broker)  # no device: messages of all
+    with Monitor("--port", board.port, "--config", config) as monitor:
+        monitor.until("connected")
+        monitor.until("console  start")
+        send(broker, "status", {"state": "online"}, "attic")
+        assert monitor.until("status").split()[1:] == ["status", "attic:", "state=online"]
+        monitor.until("console  start")
+
+
+def test_missing_port(tmp_path):
+    with Monitor("--port", "/dev/ttyNONE") as monitor:
+        assert "no port /dev/ttyNONE: plug the board in" in monitor.until("monitor")
+    with Monitor() as monitor:
+        assert "FAILED: nothing to show: --port" in monitor.until("FAILED")
+
+
+def test_how_a_message_is_shown():
+    assert describe(b'{"a": {"b": {"c": 1}, "d": 0}, "e": null, "f": "x"}') == "a.b.c=1 f=x"
+    assert describe(b"not JSON") == "not JSON"
+    assert describe(b"[1]") == "[1]"
+    assert describe(b"[" * 100_000) == "[" * 100_000

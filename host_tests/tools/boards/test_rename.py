@@ -1,0 +1,115 @@
+"""Internal names of the library are replaced by words that MicroPython has already: which ones, and the reverse."""
+
+import ast
+import functools
+import re
+import subprocess
+import sys
+
+import pytest
+
+from inflight_tools.boards.bundle import compile_all, library, shrunk, sources, translate
+from inflight_tools.boards.rename import _ROM, mentioned
+from tools.runtimes import runtime
+
+
+@functools.cache
+def deployed(board=None):
+    """The modules of a board, or of the library alone, as they are deployed: {path: text}."""
+    return shrunk(sources(board) if board else library())
+
+
+def attributes(text):
+    return {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
+
+
+def test_public_names_stay():
+    text = "".join(deployed().values())
+    types = (library()["inflight/__init__"].with_suffix(".pyi")).read_text()
+    for name in ("publish", "subscribe", "max_inflight", "on_complete", "readblocks", "counters", "damaged"):
+        assert name in mentioned(types), name
+        assert re.search(rf"\b{name}\b", text), name
+
+
+def test_internal_names_are_replaced_everywhere(tmp_path):
+    found = deployed()
+    texts = {place: file.read_text() for place, file in library().items()}
+    internal = {"_connect_steps", "outbound", "make_space", "free_mid", "retransmit"}
+    assert internal < set().union(*map(mentioned, texts.values()))
+    assert not internal & set().union(*map(mentioned, found.values()))
+
+
+def test_modules_compiled_with_the_library_get_the_same_words(tmp_path):
+    test = tmp_path / "mine.py"
+    test.write_text("def f(session):\n    return session.outbound.rows\n")
+    found = shrunk(library() | {"mine": test})
+    (first, second) = re.search(r"return session\.(\w+)\.(\w+)", found["mine"]).groups()
+    assert first != "outbound" and {first, second} < attributes(found["inflight/core"])
+    assert shrunk(library() | {"mine": test}, {"outbound"})["mine"].count("outbound") == 1
+
+
+def test_modules_beside_the_library_keep_their_own_names(tmp_path):
+    """Also where they have the names of library functions."""
+    test, other = tmp_path / "mine.py", tmp_path / "other.py"
+    test.write_text("from .other import open_socket\nfrom inflight.opening import addresses, prepare\n")
+    other.write_text("def open_socket():\n    pass\n")
+    found = shrunk(library() | {"package/mine": test, "package/other": other})
+    assert found["package/mine"].startswith("from .other import open_socket as open_socket\n")
+    assert found["package/mine"].endswith(" as prepare\n")
+    assert found["package/other"] == other.read_text()
+
+
+@pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
+def test_every_name_has_its_definition(board, tmp_path):
+    """In each module as it is deployed: no name is undefined, or assigned in vain."""
+    for place, text in deployed(board).items():
+        file = tmp_path / f"{place}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text.replace("del __module__, __qualname__", "pass"))  # a class begins with them
+    # F401: a module hands on names of others. F811: several modules that are merged import the same.
+    rules = ("--select", "F", "--ignore", "F401,F811")
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", *rules, tmp_path]
+    done = subprocess.run(ruff, capture_output=True, text=True)
+    assert not done.returncode, done.stdout
+
+
+def test_micropython_has_all_words():
+    found = runtime("micropython-x86")
+    if found.reason:
+        pytest.skip(found.reason)
+    uses = "\n".join(f"x.{word}" for word in _ROM)
+    code = f"import micropython\ndef f(x):\n  pass\nexec({f'def f(x):{chr(10)}  ' + uses.replace(chr(10), '; ')!r})\n"
+    done = subprocess.run(
+        [*found.command(), "-c", code + "micropython.qstr_info(1)"], capture_output=True, text=True, check=True
+    )
+    new = set(re.findall(r"Q\((\w+)\)", done.stdout))
+    assert "qstr_info" not in new and not new & set(_ROM)
+
+
+def test_a_traceback_is_translated_back():
+    (line,) = [
+        line
+        for line in deployed()["inflight/core"].splitlines()
+        if line.strip().startswith("def ") and translate(_frame(line)) == _frame("def _select(")
+    ][:1]
+    assert "_select" not in line
+    assert translate("no frame in " + line) == "no frame in " + line
+
+
+def _frame(line):
+    return '  File "inflight.core", line 1, in ' + line.split("def ")[1].split("(")[0]
+
+
+def test_tracebacks_name_the_module():
+    """The name of a file would be one more string in the heap for each module that is loaded."""
+    compiled = compile_all(library())
+    for place, names in {"inflight/core": b"inflight.core", "inflight/__init__": b"inflight"}.items():
+        assert names in compiled[place]
+    assert not [place for place, code in compiled.items() if f"{place.rpartition('/')[2]}.py".encode() in code]
+
+
+@pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
+def test_a_board_has_the_words_of_the_library_alone(board):
+    """With other words its tracebacks would be translated wrongly."""
+    alone, there = deployed(), deployed(board)
+    assert {place: there[place] for place in alone} == alone

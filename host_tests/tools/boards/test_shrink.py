@@ -1,0 +1,192 @@
+"""The source compiled for boards is smaller than the checkout's, and behaves the same."""
+
+import ast
+import subprocess
+
+import pytest
+
+from inflight_tools.boards.bundle import compile_mpy, library, sources
+from inflight_tools.boards.shrink import GROUPS, MERGED, PUBLIC, shrink
+from tools.runtimes import device_run, runtime
+
+
+def library_with(**texts):
+    found = {place: file.read_text() for place, file in library().items()}
+    return shrink(found | texts)
+
+
+def test_modules_that_are_always_loaded_together_become_one():
+    found = library_with()
+    inside = {f"inflight/{name}" for name in {*MERGED}.difference(PUBLIC)}
+    assert set(found) == {*library(), *(f"inflight/{name}" for name in (*GROUPS, "texts"))} - inside
+    assert max(len(found[f"inflight/{module}"]) for module in PUBLIC) < 600
+    assert "class Session" in found["inflight/core"] and "class Journal" in found["inflight/journal_core"]
+
+
+def test_constants_become_numbers_in_other_modules_too():
+    text = "from inflight.journal import DONE, OUT\nimport inflight.packet as packet\nx = (OUT, DONE, packet.PUBLISH)\n"
+    assert library_with(mine=text)["mine"] == "import inflight.core as packet\nx = (3, 2, 3)\n"
+
+
+def test_docstrings_and_code_for_cpython_are_removed():
+    found = library_with(mine='def f():\n    """Text."""\n')
+    assert found["mine"] == "def f():\n    pass\n"
+    text = "if sys.implementation.name != 'micropython':\n    from inflight.cpython import x\nelse:\n    x = 1\n"
+    assert library_with(mine=text)["mine"] == "x = 1\n"
+    assert "cpython" not in found["inflight/core"]
+
+
+def test_micropythons_own_modules_are_imported_without_a_look_at_files():
+    text = "import os, sys\nimport time as clock\n\ndef f():\n    from errno import EIO\n    import mine.os\n"
+    wanted = (
+        "import uos as os, sys\nimport utime as clock\n\ndef f():\n    from uerrno import EIO\n    import mine.os\n"
+    )
+    assert library_with(mine=text)["mine"] == wanted
+
+
+@pytest.mark.parametrize(
+    "first, second, message",
+    [
+        ("def f(): pass", "def f(): pass", "f is defined in inflight/compat and in inflight/packet"),
+        (
+            "def f(): pass",
+            "import inflight.compat as compat\ndef g(f):\n    compat.f()",
+            "inflight/packet: f is a function",
+        ),
+    ],
+)
+def test_names_that_collide_are_reported(first, second, message):
+    with pytest.raises(ValueError, match=message):
+        shrink({"inflight/compat": first, "inflight/packet": second})
+
+
+def test_names_that_are_used_most_come_first():
+    names = "\n".join(f"def name_{n}(x):\n    return x.attribute_{n}" for n in range(100))
+    often = f"def last(x):\n    return [{', '.join(['x.often'] * 1000)}]"
+    text = f"{names}\n{often}\n"
+    found = library_with(mine=text)["mine"]
+    assert len(compile_mpy(found, "mine")) < len(compile_mpy(text, "mine"))
+    scope = {"__name__": "mine"}
+    exec(found, scope)
+    assert scope["name_7"]
+
+
+_REFUSED = """
+import sys
+from inflight import Client, Journal, RamFlash
+try:
+    Client("broker.example", "d", Journal(RamFlash())).publish("t", bytes(70000), qos=1)
+except ValueError as e:
+    print(e, "inflight.texts" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_an_error_loads_its_text(missing):
+    """It is the same error where that fails."""
+    with device_run.compiled() as lib:
+        if missing:
+            (lib / "inflight/texts.mpy").unlink()
+        command = [*_runtime().command(), "-c", _REFUSED]
+        done = subprocess.run(command, env={"MICROPYPATH": f".frozen:{lib}"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    text, _, loaded = done.stdout.strip("\n").rpartition(" ")
+    assert loaded == "False" and (not text if missing else "70009 bytes do not fit the journal" in text)
+
+
+def _runtime():
+    found = runtime("micropython-x64")
+    if found.reason:
+        pytest.skip(found.reason)
+    return found
+
+
+def test_every_module_of_every_board_compiles_and_finds_its_imports():
+    """Each name that a module imports from another module of the project exists there."""
+    for board in ("esp32", "rp2040", "unix"):
+        texts = shrink({place: file.read_text() for place, file in sources(board).items()})
+        trees = {place.replace("/", "."): ast.parse(text) for place, text in texts.items()}
+        for module, tree in trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom):
+                    origin = f"inflight.{node.module}" if node.level else node.module
+                    there = {name for each in trees.get(origin, ast.Module([], [])).body for name in _binds(each)}
+                    missing = {alias.name for alias in node.names} - there
+                    assert origin not in trees or not missing, (board, module, origin, missing)
+
+
+def _binds(node):
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name for alias in node.names]
+    return [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
+
+
+@pytest.mark.parametrize(
+    "module, name",
+    [
+        ("compat", "ticks_ms"),
+        ("errors", "OutboxFull"),
+        ("counters", "UNHANDLED"),
+        ("packet", "Decoder"),
+        ("topic", "encode_name"),
+        ("journal", "erase"),
+    ],
+)
+def test_what_programs_import_by_its_own_name_is_there(module, name):
+    public = "import inflight.%s as module\nprint(sorted(n for n in dir(module) if n[0] != '_'))" % module
+    with device_run.compiled() as lib:
+        done = subprocess.run(
+            [*_runtime().command(), "-c", public], env={"MICROPYPATH": f".frozen:{lib}"}, capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stderr
+    assert repr(name) in done.stdout
+
+
+@pytest.mark.parametrize(
+    "heir, other, classes",
+    [
+        ("def g(self): return self.f()", "", ["Heir"]),
+        ("def f(self): return super().f() + 1", "", ["Base", "Heir"]),
+        ("def g(self): return super().f()", "", ["Base", "Heir"]),
+        ("def g(self): return self.f()", "from inflight.pages import Base", ["Base", "Heir"]),
+    ],
+)
+def test_a_class_that_is_only_the_base_of_another_becomes_a_part_of_it(heir, other, classes):
+    base = "class Base:\n    def f(self): return 1\n"
+    texts = {"inflight/pages": base, "inflight/journal": f"from .pages import Base\nclass Heir(Base):\n    {heir}\n"}
+    found = shrink(texts | {"mine": other})
+    made = {}
+    exec(found["inflight/journal_core"], made)
+    assert [name for name in made if name[0] != "_"] == classes
+    assert (made["Heir"]().g() if "g" in heir else made["Heir"]().f()) == (1 if "g" in heir else 2)
+
+
+@pytest.mark.parametrize(
+    "base, heir, init",
+    [
+        ("class Base:\n    x: int = 1", "class Heir(Base):\n    x: int = 2", ""),
+        ("class Base:\n    x = 1\nclass Other: pass", "class Heir(Base, Other): pass", ""),
+        ("class Base:\n    x = 1", "class Heir(Base): pass", "_EXPORTS = {'Base': 'pages'}"),
+    ],
+)
+def test_a_base_that_can_be_told_from_its_heir_stays(base, heir, init):
+    imported = "Base, Other" if "Other" in base else "Base"
+    texts = {
+        "inflight/pages": base,
+        "inflight/journal": f"from .pages import {imported}\n{heir}",
+        "inflight/__init__": init,
+    }
+    made = {}
+    exec(shrink(texts)["inflight/journal_core"], made)
+    assert made["Heir"].__mro__[1] is made["Base"]
+
+
+def test_imports_for_constants_alone_are_left_out():
+    texts = {
+        "inflight/compat": "",
+        "inflight/packet": "from .compat import const\nPUBLISH = const(3)\n",
+        "inflight/mine": "import struct\nimport inflight.packet as packet\nx = struct.pack('B', packet.PUBLISH)\n",
+    }
+    assert shrink(texts)["inflight/mine"] == "import ustruct as struct\nx = struct.pack('B', 3)\n"

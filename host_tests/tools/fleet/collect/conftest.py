@@ -1,0 +1,46 @@
+"""Fixtures: a broker, the collector, and its landing files."""
+
+from functools import partial
+
+import pytest
+
+from host_tests.broker import Broker
+from host_tests.tools.fleet.collect.collecting import Landing, Program
+
+
+@pytest.fixture
+def serve(mosquitto):
+    """serve(line, ...) starts a mosquitto that hands out many messages at once, with these lines."""
+    return partial(mosquitto, "max_inflight_messages 2000")
+
+
+@pytest.fixture
+def broker(serve):
+    return serve()
+
+
+@pytest.fixture
+def landing(tmp_path):
+    return Landing(tmp_path / "landing")
+
+
+@pytest.fixture
+def collect(landing):
+    """collect(option, ...) starts the collector as a process, with short intervals."""
+    programs = []
+
+    def start(*options, **kwargs):
+        programs.append(Program("--landing", landing.folder, "--age", 0.2, "--report", 0.2, *options, **kwargs))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.kill()
+
+
+@pytest.fixture
+def scripted():
+    """A broker that plays scripts."""
+    broker = Broker()
+    yield broker
+    broker.close()

@@ -1,0 +1,367 @@
+"""The collector at level 5: what it keeps, its session, and what a broker says. With mosquitto and a scripted one."""
+
+import re
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from host_tests.tools.fleet.collect.collecting import publish, until
+from tools.reference.kinds import DISCONNECT, PUBACK
+from tools.reference.properties import block, variable
+from tools.reference.wire import connack, disconnect
+from tools.reference.wire import publish as delivery
+
+LEVEL_5 = ("--protocol-level", 5)
+SESSION_EXPIRY, REASON, USER, MAXIMUM_PACKET_SIZE = 17, 31, 38, 39
+
+
+def at(broker):
+    return "--broker", f"127.0.0.1:{broker.port}"
+
+
+def publish5(broker, payload, topic="inflight/attic/telemetry", **given):
+    """Publishes a message with the properties that Paho has under these names. Returns when it is acknowledged."""
+    properties = Properties(PacketTypes.PUBLISH)
+    for name, value in given.items():
+        setattr(properties, name, value)
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "publisher5", protocol=paho.MQTTv5)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    try:
+        sent = client.publish(topic, payload, 1, properties=properties)
+        until(sent.is_published, "PUBACK")
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+MANY = {
+    "PayloadFormatIndicator": 1,
+    "MessageExpiryInterval": 86_400,
+    "ContentType": "application/senml+json",
+    "ResponseTopic": "me",
+    "CorrelationData": b"\xff\0",
+    "UserProperty": [("firmware", "1.2"), ("note", "\ufeffü"), ("firmware", "1.3")],
+}
+
+
+def test_properties_are_kept_at_level_5_only(broker, collect, landing):
+    """U+FEFF is a character of MQTT's strings. Paho ends the connection for it; the next message would never come."""
+    collect(*at(broker), *LEVEL_5, "--name", "five").connected()
+    collect(*at(broker), "--name", "four").connected()
+    publish5(broker, b"1", **MANY)
+    publish5(broker, b"2")
+    landing.until(4)
+    five, four = ([one for one in landing.lines if one["by"] == name] for name in ("five", "four"))
+    found = five[0].pop("properties")
+    assert 86_400 - 60 <= found.pop("expiry") <= 86_400
+    assert found == {
+        "payload_format": 1,
+        "content_type": "application/senml+json",
+        "response_topic": "me",
+        "correlation": "/wA=",
+        "user_properties": [["firmware", "1.2"], ["note", "\ufeffü"], ["firmware", "1.3"]],
+    }
+    same = [{**one, "at": 0, "by": ""} for one in four]
+    assert [{**one, "at": 0, "by": ""} for one in five] == same
+    assert list(four[0]) == list(five[1]) == ["at", "by", "topic", "qos", "dup", "retain", "text"]
+
+
+def test_the_expiry_is_what_was_left(broker, collect, landing):
+    """The broker subtracts the seconds for which the message waited for the collector."""
+    collect(*at(broker), *LEVEL_5).connected().kill()
+    publish5(broker, b"waits", MessageExpiryInterval=3600)
+    publish5(broker, b"gone", MessageExpiryInterval=1)
+    publish5(broker, b"stays")
+    until_expired(broker)
+    collect(*at(broker), *LEVEL_5).connected()
+    landing.until_all(["waits", "stays"])
+    first = landing.read()[0]
+    assert first["text"] == "waits" and 3600 - 60 < first["properties"]["expiry"] < 3600
+    assert "gone" not in landing.texts()
+
+
+def until_expired(broker):
+    """Returns when a message with an expiry of a second, which waits for another session, is gone."""
+
+    def waiting():
+        """The messages that waited for it. They are not acknowledged, so they wait on."""
+        got, answered = [], []
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2, "witness", clean_session=False, manual_ack=True)
+        client.on_message = lambda *_: got.append(1)
+        client.on_subscribe = lambda *_: answered.append(1)  # comes behind them
+        client.connect("127.0.0.1", broker.port)
+        client.loop_start()
+        client.subscribe("witness", 1)
+        until(lambda: answered, "SUBACK")
+        client.disconnect()
+        client.loop_stop()
+        return got
+
+    waiting()
+    publish5(broker, b"", "witness", MessageExpiryInterval=1)
+    until(lambda: not waiting(), "the expiry of a message")
+
+
+@pytest.mark.parametrize(("before", "after"), [(5, 5), (4, 5), (5, 4)])
+def test_a_session_survives_a_kill_and_a_change_of_the_level(broker, collect, landing, before, after):
+    collect(*at(broker), "--protocol-level", before).connected().kill()
+    publish5(broker, b"1", ContentType="a")
+    publish(broker, b"2")
+    program = collect(*at(broker), "--protocol-level", after).connected()
+    first, second = landing.until(2)
+    assert (first["text"], second["text"]) == ("1", "2")
+    assert first.get("properties") == ({"content_type": "a"} if after == 5 else None) and "properties" not in second
+    publish(broker, b"3")
+    landing.until(3)
+    assert program.end() == 0
+    publish(broker, b"4")  # DISCONNECT does not end the session
+    assert collect(*at(broker), "--protocol-level", before).connected() and landing.until(4)
+    assert landing.texts() == ["1", "2", "3", "4"]
+
+
+def test_a_restart_of_the_broker(broker, collect, landing):
+    program = collect(*at(broker), *LEVEL_5).connected()
+    broker.stop()
+    program.until("no connection to the broker")
+    broker.start()
+    program.until("connected to the broker", times=2)
+    publish5(broker, b"1", MessageExpiryInterval=60)
+    assert landing.one()["text"] == "1"
+    assert program.end() == 0
+
+
+def test_shared_load_at_both_levels(broker, collect, landing):
+    programs = [collect(*at(broker), "--name", f"c{n}", "--share", "all", "--protocol-level", n) for n in (4, 5)]
+    for program in programs:
+        program.connected()
+    texts = [str(n) for n in range(40)]
+    publish(broker, *texts)
+    landing.until_all(texts)
+    assert [program.end() for program in programs] == [0, 0]
+    assert sorted(landing.texts()) == sorted(texts) and {one["by"] for one in landing.lines} == {"c4", "c5"}
+
+
+def test_markers_come_back(broker, collect, landing):
+    collect(*at(broker), *LEVEL_5, "--marker", 0.1).connected()
+    assert landing.until(1)[0]["topic"] == "inflight/collector-0/collector"
+
+
+def test_properties_of_a_megabyte(broker, collect, landing):
+    """Cut and marked. The payload is whole, and the next message follows."""
+    program = collect(*at(broker), *LEVEL_5).connected()
+    publish5(broker, b"1", UserProperty=[("n", "x" * 10_000)] * 100)
+    publish5(broker, b"2", UserProperty=[("n", "x")])
+    first, second = landing.until(2)
+    assert first["text"] == "1" and len(first["properties"]["user_properties"]) == 6
+    assert (first["properties"]["truncated"], first["properties"]["length"]) == (True, 1_000_600)
+    assert second["properties"] == {"user_properties": [["n", "x"]]}
+    assert program.end() == 0
+
+
+def test_two_collectors_with_one_name_are_told_so_at_once(broker, collect, tmp_path):
+    first = collect(*at(broker), *LEVEL_5).connected()
+    second = collect(*at(broker), *LEVEL_5, "--landing", tmp_path / "other")
+    first.until(r"\(Session taken over: is there another client named collector-0\?\)")
+    second.connected()
+
+
+# --- the option ---
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"), [('"protocol_level": 5', True), ('"protocol_level": 3', False), ("", False)]
+)
+def test_the_level_is_that_of_the_configuration(broker, collect, landing, tmp_path, fields, kept):
+    config = tmp_path / "config.json"
+    config.write_text(f'{{"host": "127.0.0.1", "port": {broker.port}{fields and ", "}{fields}}}')
+    collect("--config", config).connected()
+    publish5(broker, b"1", ContentType="a")
+    assert ("properties" in landing.one()) == kept
+
+
+def test_a_level_that_there_is_not(collect):
+    program = collect("--broker", "x", "--protocol-level", 3)
+    assert program.status() == 2 and "greater than or equal" in program.output()
+
+
+# --- a scripted broker ---
+
+
+def whole_connection(broker, **announced):
+    """From CONNECT to DISCONNECT, when the collector is stopped."""
+    broker.welcome(**announced)
+    broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+    broker.goodbye()
+    broker.cut()
+
+
+def test_what_is_announced(scripted, collect):
+    """The session is to last for ever, and continues. A packet has a MiB beside the longest payload; no limit of their
+    number, since the collector reads no more than it can write."""
+
+    def script(broker):
+        p = broker.welcome(level=5, clean=0)
+        assert sorted(p.properties) == [(SESSION_EXPIRY, 0xFFFFFFFF), (MAXIMUM_PACKET_SIZE, 5000 + (1 << 20) + 2)]
+        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.goodbye()
+        broker.cut()
+
+    with scripted.play(script):
+        assert collect(*at(scripted), *LEVEL_5, "--max-payload", 5000).connected().end() == 0
+
+
+def test_a_packet_that_is_longer_than_the_maximum_ends_the_connection(scripted, collect, landing):
+    """[MQTT5-3.1.2-24] forbids the broker to send it. Nothing of it is read but its fixed header; what other devices
+    publish is collected on the next connection."""
+
+    def script(broker):
+        broker.welcome()
+        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.send(delivery("inflight/a/status", b"1", 1, 7, properties=b"\0"))
+        broker.expect(PUBACK, mid=7)
+        broker.send(b"\x32" + variable(250_000_000))
+        broker.expect(DISCONNECT, code=0x95)
+        broker.expect_close()
+        broker.welcome(1)
+        broker.send(delivery("inflight/b/status", b"2", 1, 8, properties=b"\0"))
+        broker.expect(PUBACK, mid=8)
+        broker.goodbye()
+        broker.cut()
+
+    with scripted.play(script):
+        program = collect(*at(scripted), *LEVEL_5)
+        program.until(
+            r"the broker sends a packet of 250,000,000 bytes, .* \(mosquitto: message_size_limit\)\); retrying"
+        )
+        landing.until_all("12")
+        assert program.end() == 0
+    assert landing.figures()["reconnects"] == 1
+
+
+def test_the_broker_keeps_what_is_too_long_to_itself(broker, collect, landing):
+    """A mosquitto drops it, as the standard allows; the others' messages come."""
+    program = collect(*at(broker), *LEVEL_5, "--max-payload", 1024).connected()
+    publish5(broker, b"x" * 2_000_000)
+    publish5(broker, b"1")
+    assert landing.one()["text"] == "1"
+    assert program.end() == 0 and landing.figures()["reconnects"] == 0
+
+
+def test_a_broker_that_keeps_the_session_for_a_while_only(scripted, collect):
+    def script(broker):
+        whole_connection(broker, announced=((SESSION_EXPIRY, 3600),))
+
+    with scripted.play(script):
+        program = collect(*at(scripted), *LEVEL_5).connected()
+        program.until("keeps a session without a connection for 3600 s only")
+        assert program.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (connack(0, 1), "does not take MQTT 5: use --protocol-level 4"),  # of a broker of 3.1.1
+        (connack(0, 0x84, b"\0"), "does not take MQTT 5: use --protocol-level 4"),
+        (connack(0, 0x87, block((REASON, "no\x1b such user"))), r"refuses .*: Not authorized (no\x1b such user)"),
+    ],
+    ids=["3.1.1", "0x84", "0x87"],
+)
+def test_refused(scripted, collect, answer, said):
+    def script(broker):
+        broker.called()
+        broker.send(answer)
+        broker.expect_close()
+
+    with scripted.play(script):
+        program = collect(*at(scripted), *LEVEL_5)
+        assert program.status() == 1
+    assert re.search(re.escape(said).replace(r"\.\*", ".*"), program.output()), program.output()
+
+
+@pytest.mark.parametrize("code", [0x88, 0x89, 0x97, 0x9F], ids=hex)
+def test_refused_for_now(scripted, collect, code):
+    def script(broker):
+        broker.called()
+        broker.send(connack(0, code, b"\0"))
+        broker.cut()
+        whole_connection(broker)
+
+    with scripted.play(script):
+        assert collect(*at(scripted), *LEVEL_5).connected().end() == 0
+
+
+def test_a_broker_that_does_not_answer_is_perhaps_of_another_level(scripted, collect):
+    def script(broker):
+        broker.called()
+        broker.cut()
+        broker.called()
+        broker.cut()
+
+    with scripted.play(script):
+        program = collect(*at(scripted), *LEVEL_5)
+        program.until(r"does it take MQTT 5\? Without it: --protocol-level 4")
+    assert program.end() == 0
+
+
+def test_a_connack_that_cannot_be_read_is_no_reason_for_level_4(scripted, collect):
+    def script(broker):
+        broker.called()
+        broker.send(connack(0, 0, b"\x02\x7f\0"))
+        broker.expect_close()
+        whole_connection(broker)
+
+    with scripted.play(script):
+        program = collect(*at(scripted), *LEVEL_5).connected()
+        assert program.end() == 0
+    assert "(a CONNACK that is not of MQTT 5: " in program.output() and "--protocol-level" not in program.output()
+
+
+@pytest.mark.parametrize("given", [(REASON, "\ufeffwelcome"), (USER, ("\ufeff", "\ufeff"))], ids=["reason", "user"])
+def test_a_byte_order_mark_in_what_a_broker_says(scripted, collect, given):
+    """U+FEFF is a character of MQTT's strings [MQTT5-1.5.4-3]."""
+
+    def script(broker):
+        broker.welcome(announced=(given,))
+        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.send(disconnect(0x8B, block((REASON, "\ufeffback at ten"))))
+        broker.cut()
+        broker.called()
+        broker.send(connack(0, 0x88, block((REASON, "\ufeffat eleven"))))
+        broker.cut()
+        whole_connection(broker)
+
+    with scripted.play(script):
+        program = collect(*at(scripted), *LEVEL_5).connected()
+        program.until(r"\(Server shutting down \(.*back at ten\)\); retrying")
+        program.until("connected to the broker", times=2)
+        assert program.end() == 0
+
+
+def test_what_no_broker_should_deliver_is_taken(scripted, collect, landing):
+    """A topic that is not UTF-8, and properties that are none: the broker would send the message for ever."""
+
+    def script(broker):
+        broker.welcome()
+        broker.grant(1, 1, 1, 1, 1, 1, 1, 1)
+        broker.send(delivery(b"inflight/\xff/status", b"1", 1, 7, properties=b"\0"))
+        broker.send(delivery("inflight/a/status", b"2", 1, 8, properties=b"\x01\x7f"))
+        broker.send(delivery("inflight/a/status", b"3", 1, 9, properties=b"\xff\xff\xff\xff"))
+        for mid in (7, 8, 9):
+            broker.expect(PUBACK, mid=mid)
+        broker.send(disconnect(0x8B))
+        broker.cut()
+        broker.welcome(1)
+        broker.goodbye()
+        broker.cut()
+
+    with scripted.play(script):
+        program = collect(*at(scripted), *LEVEL_5)
+        program.until("connected to the broker", times=2)
+        assert program.end() == 0
+    first, second, third = landing.read()
+    assert (first["topic"], first["text"], "properties" in first) == ("inflight/\\xff/status", "1", False)
+    assert (second["text"], second["properties"]) == ("2", {"undecodable": "fw=="})
+    assert third["text"] == "" and "undecodable" in third["properties"]

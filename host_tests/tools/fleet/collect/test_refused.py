@@ -1,0 +1,165 @@
+"""Passwords, TLS, and errors that end the collector."""
+
+import re
+import threading
+
+import pytest
+import trustme
+
+from host_tests import mosquitto_lines
+from host_tests.tools.fleet.collect.collecting import publish, until
+from tools.peers.certificates import der, write
+from tools.peers.mosquitto import only
+from tools.reference.wire import publish as delivery
+
+SECRET = "the right one"
+AUTHORITY = trustme.CA()
+
+
+@pytest.fixture
+def guarded(serve, tmp_path):
+    """A broker with one user, "me"."""
+    return serve(*only(tmp_path, {"me": SECRET}))
+
+
+def test_password(guarded, collect, tmp_path):
+    """From a file or from the environment."""
+    file = tmp_path / "password"
+    file.write_text(SECRET + "\n")
+    options = "--broker", f"127.0.0.1:{guarded.port}", "--user", "me"
+    assert collect(*options, "--password-file", file).connected().end() == 0
+    assert collect(*options, env={"INFLIGHT_PASSWORD": SECRET}).connected().end() == 0
+
+
+@pytest.mark.parametrize("password", ["wrong-secret", ""])
+def test_wrong_password(guarded, collect, landing, password):
+    program = collect("--broker", f"127.0.0.1:{guarded.port}", "--user", "me", env={"INFLIGHT_PASSWORD": password})
+    assert program.status() == 1
+    assert re.search(r"FAILED: the broker at 127\.0\.0\.1:\d+ refuses user me: Not authorized", program.output())
+    assert "wrong-secret" not in program.output()
+    assert landing.read() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "no broker: name one with --broker host or host:port, or with --config config.json"),
+        (("--broker", "x:y"), "--broker x:y: write a host, or host:port"),
+        (("--broker", "x", "--root", "a/+"), "--root a/+: the first levels of the devices' topics, without + and #"),
+        (("--broker", "x", "--name", "a/b"), "--name a/b: letters, digits"),
+        (("--broker", "x", "--share", "a/b"), "--share a/b: letters, digits"),
+    ],
+    ids=lambda value: "-".join(value[1::2]) if isinstance(value, tuple) else "",
+)
+def test_wrong_options(collect, options, message):
+    program = collect(*options)
+    assert program.status() == 1
+    assert message in program.output()
+    assert len(program.output().splitlines()) == 1
+
+
+def test_password_without_a_user(collect):
+    program = collect("--broker", "x", env={"INFLIGHT_PASSWORD": SECRET})
+    assert program.status() == 1
+    assert "a password, but no user: name it with --user" in program.output() and SECRET not in program.output()
+
+
+# --- TLS ---
+
+
+@pytest.fixture
+def secure(serve, tmp_path):
+    """secure(name, *lines) starts a broker with TLS; its certificate is for `name`."""
+
+    def start(name, *lines):
+        return serve(*mosquitto_lines.tls(tmp_path, AUTHORITY, name), *lines)
+
+    return start
+
+
+@pytest.fixture
+def ca(tmp_path):
+    """The file of the CA's certificate."""
+    file = tmp_path / "ca"
+    AUTHORITY.cert_pem.write_to_path(file)
+    return file
+
+
+@pytest.mark.parametrize("form", ["pem", "der"])
+def test_tls(secure, collect, landing, ca, form):
+    broker = secure("localhost")
+    if form == "der":
+        ca.write_bytes(der(AUTHORITY))
+    program = collect("--broker", f"localhost:{broker.port}", "--ca", ca).connected()
+    assert program.end() == 0
+
+
+def test_much_data_over_tls(secure, collect, landing, ca):
+    """TLS reads ahead. Its data is read although select() does not report the socket."""
+    broker = secure("localhost")
+    collect("--broker", f"localhost:{broker.port}", "--ca", ca).connected()
+    publish(broker, b"x" * 3_000_000, *(b"%d" % n for n in range(3000)), ca=ca)
+    landing.until(3001)
+    assert landing.texts()[1:] == [str(n) for n in range(3000)]
+
+
+def test_wrong_ca(secure, collect, ca):
+    broker = secure("localhost")
+    trustme.CA().cert_pem.write_to_path(ca)
+    program = collect("--broker", f"localhost:{broker.port}", "--ca", ca)
+    assert program.status() == 1
+    assert re.search(r"FAILED: the certificate of the broker at localhost:\d+ is not trusted", program.output())
+
+
+def test_wrong_host_name(secure, collect, ca):
+    broker = secure("elsewhere.example")
+    program = collect("--broker", f"localhost:{broker.port}", "--ca", ca)
+    assert program.status() == 1
+    assert "not valid for 'localhost'" in program.output()
+
+
+def test_client_certificate(secure, collect, tmp_path):
+    broker = secure("localhost", "require_certificate true")
+    ca, certificate, key = write(tmp_path, AUTHORITY, "collector-0")
+    options = "--broker", f"localhost:{broker.port}", "--ca", ca
+    assert collect(*options, "--cert", certificate, "--key", key).connected().end() == 0
+    collect(*options).until(r"no connection to the broker at localhost:\d+ \(.*certificate required")
+
+
+# --- a scripted broker ---
+
+
+@pytest.mark.parametrize(("code", "answer"), [(0x80, "refuses it"), (0, "grants QoS 0 only")])
+def test_subscription_refused(scripted, collect, code, answer):
+    def script(broker):
+        broker.welcome()
+        broker.grant(1, code, 1, 1)
+        broker.goodbye()
+        broker.cut()
+
+    with scripted.play(script):
+        program = collect("--broker", f"127.0.0.1:{scripted.port}")
+        assert program.status() == 1
+    assert re.search(
+        rf"FAILED: subscription to inflight/\+/status: the broker at 127.0.0.1:\d+ {answer}", program.output()
+    )
+
+
+def test_topic_that_is_not_utf_8(scripted, collect, landing):
+    """The standard forbids it. The collector writes and acknowledges it; otherwise the broker would send it forever."""
+    acknowledged = threading.Event()
+
+    def script(broker):
+        broker.welcome()
+        broker.grant(1, 1, 1, 1)
+        broker.send(delivery(b"inflight/\xff/status", b"1", qos=1, mid=7))
+        assert broker.receive().mid == 7
+        acknowledged.set()
+        broker.goodbye()
+        broker.cut()
+
+    with scripted.play(script):
+        program = collect("--broker", f"127.0.0.1:{scripted.port}")
+        until(acknowledged.is_set, program.output)
+        assert program.end() == 0
+    assert landing.one()["topic"] == "inflight/\\xff/status"

@@ -1,0 +1,208 @@
+"""Usual telemetry is read by columns, with the result that parse() has; all other lines are left to parse()."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from inflight_tools.fleet.collect.line import line
+from telemetry import pack
+from tools.reference.properties import block
+
+pa = pytest.importorskip("pyarrow")
+
+AT = 1_790_000_000_150
+ROOT = "a.b (c)"
+EXPIRY, TYPE, USER = 2, 3, 38  # properties
+READINGS = [("temperature", "Cel", 21.5), ("air:co2/1", "", -7), ("door", "", True), ("mode", "", "auto, 2")]
+
+
+def telemetry(
+    readings=READINGS,
+    clock="1790000000.125",
+    seq=7,
+    epoch=1,
+    device="4c7525aa01ff",
+    at=AT,
+    qos=1,
+    dup=False,
+    properties=(),
+):
+    """A line as the collector writes it of what the firmware publishes. properties: ((id, value), ...), at level 5."""
+    body, sent = pack(device, clock, seq, epoch, readings), block(*properties)[1:]
+    return line(at, "collector-1", f"{ROOT}/{device}/telemetry", qos, dup, False, body, 1 << 20, sent)[:-1]
+
+
+def as_rows(lines, how):
+    batch = pa.RecordBatch.from_arrays([pa.array(lines, pa.binary())], ["value"])
+    return [row for found in how(batch) for row in found.to_pylist()]
+
+
+def read(lines):
+    """The rows of the lines, in the order of their JSON."""
+    from inflight_tools.fleet.spark.lines import reader
+
+    return sorted(as_rows(lines, lambda batch: reader(ROOT)([batch])), key=repr)
+
+
+def parsed(lines):
+    """The same by parse() alone."""
+    from inflight_tools.fleet.spark.lines import _parsed
+    from inflight_tools.fleet.spark.parse import Topics
+
+    return sorted(as_rows(lines, lambda batch: [_parsed(batch.column(0), Topics(ROOT))]), key=repr)
+
+
+def are_usual(lines):
+    from inflight_tools.fleet.spark.telemetry import Telemetry
+
+    found = [Telemetry(ROOT, expiry)(pa.array(lines, pa.binary()))[0].to_pylist() for expiry in (False, True)]
+    assert not any(map(all, zip(*found, strict=True)))
+    return list(map(any, zip(*found, strict=True)))
+
+
+def test_rows():
+    (row,) = read([telemetry()])
+    assert (row["device"], row["kind"], row["seq"], row["epoch"]) == ("4c7525aa01ff", "telemetry", 7, 1)
+    found = [(m["name"], m["unit"], m["value"], m["flag"], m["text"], m["clock"]) for m in row["records"]]
+    assert found == [
+        ("temperature", "Cel", 21.5, None, None, "device"),
+        ("air:co2/1", None, -7, None, None, "device"),
+        ("door", None, None, True, None, "device"),
+        ("mode", None, None, None, "auto, 2", "device"),
+    ]
+    assert row["made"] == row["records"][0]["time"] and row["problem"] is None
+
+
+READING = some.tuples(
+    some.from_regex(r"[A-Za-z0-9][A-Za-z0-9:./_-]{0,8}", fullmatch=True),
+    some.sampled_from(["", "Cel", "%RH", "/"]),
+    some.one_of(
+        some.booleans(),
+        some.integers(-(10**14), 10**14),
+        some.floats(allow_nan=False, allow_infinity=False, width=32),
+        some.text("ab #[]!~,:{}", max_size=6),
+    ),
+)
+CLOCK = some.one_of(some.just("0"), some.integers(0, 4 * 10**9).map(str), some.floats(0, 4e9).map("{:.3f}".format))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    some.lists(
+        some.builds(
+            telemetry,
+            some.lists(READING, min_size=1, max_size=4),
+            CLOCK,
+            some.integers(0, 999_999_999),
+            some.integers(0, 999_999_999),
+            at=some.integers(10**12, 9 * 10**12 - 1),
+            qos=some.sampled_from([0, 1, 2]),
+            dup=some.booleans(),
+            properties=some.one_of(some.just(()), some.integers(0, 999_999_999).map(lambda s: [(EXPIRY, s)])),
+        ),
+        max_size=8,
+    )
+)
+def test_what_the_firmware_publishes_is_usual(lines):
+    assert all(are_usual(lines))
+    assert read(lines) == parsed(lines)
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        [("n", "", 'a "quote"')],
+        [("n", "", "21 °C")],
+        [("n", "", "line\nbreak")],
+        [("n", "", "back\\slash")],
+        [("-n", "", 1)],
+        [("n", "", 10**15)],
+        [("n", "", 1)] * 1001,
+    ],
+    ids=["quote", "not ASCII", "line break", "backslash", "no name", "a large number", "many records"],
+)
+def test_unusual_readings(readings):
+    lines = [telemetry(), telemetry(readings), telemetry(seq=8)]
+    assert are_usual(lines) == [True, False, True]
+    assert read(lines) == parsed(lines)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"seq": 10**9},
+        {"epoch": 1 << 32},
+        {"at": 1},
+        {"at": 9 * 10**12},
+        {"clock": "1e400"},
+        {"clock": "-1"},
+        {"clock": "1e30"},
+        {"clock": "1e-05"},
+        {"device": "a:b"},
+        {"device": "a/b"},
+        {"device": ""},
+        {"properties": [(EXPIRY, 10**9)]},
+        {"properties": [(EXPIRY, 0xFFFFFFFF)]},
+        {"properties": [(EXPIRY, 5), (TYPE, "application/senml+json")]},
+        {"properties": [(TYPE, "application/senml+json")]},
+        {"properties": [(USER, ("a", "1")), (USER, ("a", "ü"))]},
+    ],
+    ids=repr,
+)
+def test_numbers_and_names_at_the_limits(fields):
+    lines = [telemetry(), telemetry(**fields)]
+    assert read(lines) == parsed(lines)
+
+
+@pytest.mark.parametrize("value", ["1e+99", "-1e+99", "1e+100", "-1e+100", "9e+100", "999999999999999e+79", "1e-99"])
+def test_values_near_the_largest(value):
+    line = telemetry([("a", "V", 1)])
+    assert line.count(b'\\"v\\":1}') == 1
+    lines = [line, line.replace(b'\\"v\\":1}', f'\\"v\\":{value}}}'.encode())]
+    assert read(lines) == parsed(lines)
+    refused = [row for row in parsed(lines) if "out of range" in (row["problem"] or "")]
+    assert len(refused) == (abs(float(value)) > 1e100)
+
+
+def test_an_expiry():
+    lines = [telemetry(seq=n, properties=[(EXPIRY, n)] if n % 2 else ()) for n in range(4)]
+    assert are_usual(lines) == [True] * 4
+    found = {row["seq"]: row["properties"] for row in read(lines)}
+    assert {seq: one and one["expiry"] for seq, one in found.items()} == {0: None, 1: 1, 2: None, 3: 3}
+    assert {name for name, value in found[1].items() if value is not None} == {"expiry"}
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [(), [(EXPIRY, 86_400)], [(EXPIRY, 7), (TYPE, "a"), (USER, ("b", "c"))]],
+    ids=["none", "expiry", "several"],
+)
+def test_a_line_that_differs_in_one_byte(properties):
+    """Each byte is left out, doubled, and replaced."""
+    whole = telemetry([("a", "V", -0.5), ("b", "", False)], properties=properties)
+    lines = []
+    for i in range(len(whole)):
+        lines += [whole[:i] + whole[i + 1 :], whole[: i + 1] + whole[i:]]
+        lines += [whole[:i] + new + whole[i + 1 :] for new in (b'"', b"\\", b"0", b" ", b"}", b"\n", b"\xc3", b"e")]
+    assert read(lines) == parsed(lines)
+
+
+def test_other_lines():
+    lines = [
+        b"",
+        b"{}",
+        b"\xff\xfe",
+        telemetry() + b"\n",
+        telemetry()[:-1],
+        telemetry().replace(b"/telemetry", b"/health"),
+        telemetry().replace(ROOT.encode(), b"aXb (c)"),
+        json.dumps(json.loads(telemetry())).encode(),
+    ]
+    assert not any(are_usual(lines))
+    assert read(lines) == parsed(lines)
+
+
+def test_no_lines():
+    assert read([]) == []

@@ -1,0 +1,230 @@
+"""`inflight fleet report` and `export`, without Spark."""
+
+import datetime
+import json
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from host_tests.tools.fleet.where.conftest import AT
+from inflight_tools.fleet.collect.counters import load, save
+from inflight_tools.fleet.commands import app
+from inflight_tools.fleet.query.facts import gather
+from inflight_tools.fleet.query.times import span, when
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run(command, ...) returns (exit status, standard output, standard error)."""
+
+    def ask(*words):
+        done = CliRunner().invoke(app, [*map(str, words), "--data", str(tmp_path)], env={"COLUMNS": "400"})
+        return done.exit_code, done.stdout, done.stderr
+
+    return ask
+
+
+@pytest.fixture
+def small(tables):
+    """Of attic number 1 is lost; cellar has all."""
+    for seq, s in ((0, 0), (2, 30)):
+        tables.add("attic", seq, s, oldest=seq)
+    for seq in range(3):
+        tables.add("cellar", seq, 10 * seq, kind="telemetry")
+    tables.marker(60, 61)
+    tables.write()
+    return tables
+
+
+def rows(folder):
+    import pyarrow.dataset as parquet
+
+    return parquet.dataset(folder, partitioning="hive").to_table().to_pylist()
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_tables_and_landing_files_in_a_folder_or_at_a_uri(small, run, tmp_path, scheme):
+    """As in object storage."""
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing/c-1-000001.ndjson").write_bytes(b"line\n")
+    places = "--of", f"{scheme}{tmp_path}/tables", "--landing", f"{scheme}{tmp_path}/landing"
+    status, output, error = run("report", *places, "--json")
+    assert status == 0, error
+    facts = json.loads(output)
+    fleet = {name: facts["fleet"][name] for name in ("devices", "accepted", "delivered", "lost")}
+    assert fleet == {"devices": 2, "accepted": 6, "delivered": 5, "lost": 1}
+    assert facts["unread"] == {"files": 1, "bytes": 5, "stale": 0}
+    status, _, error = run("export", f"{scheme}{tmp_path}/out", *places)
+    assert status == 0, error
+    assert {row["device"]: row["lost"] for row in rows(tmp_path / "out/devices")} == {"attic": 1, "cellar": 0}
+    (missing,) = rows(tmp_path / "out/missing")
+    assert (missing["device"], missing["lo"], missing["hi"], missing["place"]) == ("attic", 1, 1, "gone")
+    assert rows(tmp_path / "out/aggregates") == []
+
+
+def test_numbers_that_json_has_not_are_null(small, run, tmp_path):
+    """Tables may have them from before there was a bound for a measurement: their sums overflow."""
+    import pyarrow as arrow
+    from datasketches import kll_doubles_sketch
+    from deltalake import write_deltalake
+
+    minute = datetime.datetime.fromtimestamp(AT // 60 * 60, datetime.timezone.utc)
+    made = []
+    for name, values in (("a", (1e308, 1e308)), ("b", (-1e308, 1e308)), ("c", (float("inf"), float("-inf")))):
+        sketch = kll_doubles_sketch()
+        for value in values:
+            sketch.update(value)
+        row = {"device": "attic", "name": name, "unit": "V", "minute": minute, "count": 2, "total": sum(values)}
+        made.append(row | {"min": min(values), "max": max(values), "sketch": sketch.serialize()})
+    kinds = {"minute": arrow.timestamp("us", "UTC"), "count": arrow.int64(), "sketch": arrow.binary()}
+    kinds |= dict.fromkeys(("device", "name", "unit"), arrow.string())
+    schema = arrow.schema([(name, kinds.get(name, arrow.float64())) for name in made[0]])
+    write_deltalake(tmp_path / "tables/minutes", arrow.Table.from_pylist(made, schema))
+    small.add("attic", 3, 100_000)  # in steps of more than a minute, as the rows of `minutes` are
+    small.write(mode="overwrite")
+    status, output, error = run("report", "--device", "attic", "--json")
+    assert status == 0, error
+    facts = json.loads(output, parse_constant=pytest.fail)
+    means = {one["name"]: one["mean"] for one in facts["measurements"]["attic"]}
+    assert means == {"a": None, "b": 0.0, "c": None}
+    assert "cellar" in (tmp_path / "report.html").read_text()
+
+
+def test_an_export_replaces_the_one_before(small, run, tmp_path):
+    old = tmp_path / "out/devices/part-7.parquet"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"old")
+    assert run("export", tmp_path / "out")[0] == 0
+    assert not old.exists() and len(rows(tmp_path / "out/devices")) == 2
+
+
+@pytest.mark.parametrize("name", ["devices/mine.txt", "aggregates/size=day/part-0.parquet/x", "missing/data.parquet"])
+def test_an_export_deletes_no_other_files(small, run, tmp_path, name):
+    mine = tmp_path / "out" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    beside = tmp_path / "out/mine.txt"
+    beside.write_bytes(b"mine")
+    status, _, error = run("export", tmp_path / "out")
+    assert mine.read_bytes() == beside.read_bytes() == b"mine"
+    assert status == 1 and "is not of an export, which replaces all in its folder: give another folder" in error
+    assert not (tmp_path / "out/devices/part-0.parquet").exists()
+
+
+@pytest.mark.parametrize("command", ["report", "export out", "where attic 0"])
+def test_a_file_of_the_tables_that_is_missing(small, run, tmp_path, command):
+    for path in (tmp_path / "tables/raw").glob("**/*.parquet"):
+        path.unlink()
+    status, _, error = run(*command.split())
+    assert (
+        status == 1 and "a file of the tables is missing: restore it, or make new ones: move the files below" in error
+    )
+
+
+def test_a_folder_of_an_export_that_goes_away(small, run, tmp_path, monkeypatch):
+    """The tables lack nothing."""
+    import pyarrow.parquet
+
+    write = pyarrow.parquet.write_table
+
+    def gone(*words, **more):
+        shutil.rmtree(tmp_path / "out")
+        write(*words, **more)
+
+    monkeypatch.setattr(pyarrow.parquet, "write_table", gone)
+    status, _, error = run("export", tmp_path / "out")
+    assert status == 1 and f"the export cannot be written to {tmp_path / 'out'}: " in error
+    assert "No such file" in error and "of the tables" not in error
+
+
+@pytest.mark.parametrize(("name", "changed"), [("100%25", "%25"), ("a\\b", "\\")])
+def test_a_folder_whose_name_deltalake_changes(small, run, tmp_path, name, changed):
+    (tmp_path / "tables").rename(tmp_path / name)
+    status, _, error = run("report", "--of", tmp_path / name)
+    assert status == 1
+    assert f"reads {changed} in the name of a folder as another character: give another folder" in error
+
+
+def test_messages_with_properties(tables, run, tmp_path):
+    """A number that is lost may have expired at the broker. A dead letter has its content type."""
+    for name, given in (("attic", {"expiry": 60}), ("cellar", {}), ("whole", {"expiry": 60})):
+        for seq in (0, 2) if name != "whole" else (0, 1):
+            tables.add(name, seq, seq, seq, **given)
+    tables.add("binary", 0, problem="not UTF-8", content_type="application/cbor")
+    tables.marker(60, 61)
+    tables.write()
+    facts = json.loads(run("report", "--json")[1])
+    flags = {one["device"]: one["flags"] for one in facts["devices"]}
+    assert flags == {"attic": ["lost, or expired at the broker"], "cellar": [], "whole": [], "binary": []}
+    assert [one["content_type"] for one in facts["dead_letters"]] == ["application/cbor"]
+    assert "application/cbor" in (tmp_path / "report.html").read_text()
+    run("export", tmp_path / "out")
+    found = {row["device"]: (row["lost"], row["expires"]) for row in rows(tmp_path / "out/devices")}
+    assert found == {"attic": (1, 60), "cellar": (1, None), "whole": (0, 60), "binary": (0, None)}
+
+
+def test_a_report_of_a_time(small, run):
+    day = datetime.datetime.fromtimestamp(AT + 15, datetime.timezone.utc).isoformat()
+    fleet = json.loads(run("report", "--json", "--since", day)[1])["fleet"]
+    assert (fleet["accepted"], fleet["delivered"], fleet["lost"]) == (3, 2, 1)
+
+
+def test_what_a_device_tells_after_a_time_that_it_gave_up_is_not_lost_in_it(tables):
+    """Its counters are in the next health message. Numbers 1 and 2 are of the time before AT + 40, 5 of the other."""
+    tables.health("attic", 0, 0, {"accepted": 1, "dropped": 0}, oldest=0)
+    tables.add("attic", 3, 20, oldest=3)
+    tables.health("attic", 4, 60, {"accepted": 5, "dropped": 2}, oldest=4)
+    tables.add("attic", 6, 70, oldest=6)
+    tables.health("attic", 7, 80, {"accepted": 8, "dropped": 3}, oldest=7)
+    tables.add("hall", 0, 10, oldest=0)
+    tables.add("hall", 2, 20, oldest=2)
+    tables.health("hall", 3, 50, {"accepted": 4, "dropped": 1}, oldest=3)
+    tables.marker(100, 101)
+    tables.write()
+
+    def figures(**how):
+        devices = gather(tables.root, "inflight", now=AT + 200, **how)["devices"]
+        return {one["device"]: (one["delivered"], one["given_up"], one["lost"]) for one in devices}
+
+    assert figures() == {"attic": (5, 3, 0), "hall": (3, 1, 0)}
+    assert figures(until=AT + 40) == {"attic": (2, 2, 0), "hall": (2, 1, 0)}
+    assert figures(since=AT + 40) == {"attic": (3, 1, 0), "hall": (1, 0, 0)}
+    assert figures(since=AT + 10, until=AT + 40) == {"attic": (1, 2, 0), "hall": (2, 1, 0)}
+
+
+@pytest.mark.parametrize("command", ["report", "export"])
+def test_a_time_that_cannot_be_read_is_a_wrong_argument(run, command):
+    to = ["out"] if command == "export" else []
+    status, _, error = run(command, *to, "--since", "yesterday")
+    assert status == 2 and "--since yesterday: 24h or 7d (ago), or a time in UTC" in error
+    assert run(command, *to, "--since", "1h", "--until", "2h")[0] == 2
+
+
+def test_times():
+    assert when("--since", "90m", 10_000) == 10_000 - 5400 and when("--since", "7d", 1e6) == 1e6 - 7 * 86_400
+    assert when("--since", "1970-01-02", 0) == 86_400 and when("--since", "1970-01-01T01:00", 0) == 3600
+    assert when("--since", "1970-01-01T01:00+01:00", 0) == when("--since", "1970-01-01T00:00:00Z", 0) == 0
+    assert span(None, "1h", 3600) == (None, 0)
+    with pytest.raises(ValueError, match="--since 1h is not before --until 2h"):
+        span("1h", "2h", 0)
+
+
+@pytest.mark.parametrize("command", ["report", "export"])
+def test_tables_that_cannot_be_read_are_an_error_of_one_line(run, tmp_path, command):
+    (tmp_path / "tables/raw/batch=0").mkdir(parents=True)
+    status, _, error = run(command, *(["out"] if command == "export" else []))
+    assert status == 1 and "format before Delta Lake" in error and "Traceback" not in error
+
+
+def test_the_page_has_what_collectors_have_counted(small, run, tmp_path):
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    save(landing / ".c.json", {"at": AT, "by": "c", "connected": True, "messages": 7, "lag_ms": {"mean": 1, "max": 2}})
+    (landing / ".broken.json").write_text("{")
+    (landing / ".other.json").write_text("[]")
+    assert [figures["messages"] for figures in load(landing)] == [7]
+    status, output, error = run("report", "--json")
+    assert status == 0, error
+    assert json.loads(output)["counters"] == load(landing)
+    assert "</svg> silent" in (tmp_path / "report.html").read_text()  # its file is old

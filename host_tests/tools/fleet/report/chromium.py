@@ -1,0 +1,178 @@
+"""Headless Chromium, controlled by the DevTools protocol over two pipes: JSON messages that end with a NUL."""
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import time
+
+from tools.runtimes import program
+
+_LIMIT_S = 60
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
+)  # fmt: skip
+
+
+def _program():
+    """`INFLIGHT_CHROMIUM`, else the one that the set-up found or installed."""
+    chosen = os.environ.get("INFLIGHT_CHROMIUM")
+    return [chosen] if chosen else program("chromium")
+
+
+def unavailable():
+    """Why there is no browser, or None."""
+    try:
+        _program()
+    except RuntimeError as e:
+        return str(e)
+
+
+def _pipe():
+    """A pipe with descriptors above 10: posix_spawn() moves them to 3 and 4, and must not overwrite them before."""
+    ends = os.pipe()
+    high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
+    for end in ends:
+        os.close(end)
+    return high
+
+
+class Chromium:
+    def __init__(self, folder):
+        """`folder`: a new one, for its profile."""
+        self._folder = folder
+        self._number = 0
+        self._rest = b""
+        self.events = []  # (session, method, parameters), as they came
+
+    def __enter__(self):
+        its_in, self._out = _pipe()
+        self._in, its_out = _pipe()
+        standard = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+        pipes = [(os.POSIX_SPAWN_DUP2, its_in, 3), (os.POSIX_SPAWN_DUP2, its_out, 4)]
+        command = [*_program(), *_FLAGS, f"--user-data-dir={self._folder}", "about:blank"]
+        self._pid = os.posix_spawn(command[0], command, os.environ, file_actions=standard + pipes, setpgroup=0)
+        os.close(its_in)
+        os.close(its_out)
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(OSError):  # it may end before it answers
+            self.call("Browser.close")
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)  # its child processes, too
+        os.waitpid(self._pid, 0)
+        os.close(self._in)
+        os.close(self._out)
+
+    def _receive(self, deadline):
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._in], [], [], max(deadline - time.monotonic(), 0))
+            got = os.read(self._in, 1 << 16) if ready else b""
+            if not got:
+                raise OSError("Chromium does not answer" if not ready else "Chromium has ended")
+            self._rest += got
+        one, self._rest = self._rest.split(b"\0", 1)
+        return json.loads(one)
+
+    def _event(self, deadline):
+        message = self._receive(deadline)
+        if "method" in message:
+            self.events.append((message.get("sessionId"), message["method"], message["params"]))
+        return message
+
+    def call(self, method, session=None, **parameters):
+        """Sends a command and returns its result. Records the events that come before."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        rest = json.dumps({**message, "sessionId": session} if session else message).encode() + b"\0"
+        while rest:
+            rest = rest[os.write(self._out, rest) :]
+        deadline = time.monotonic() + _LIMIT_S
+        while True:
+            answer = self._event(deadline)
+            if answer.get("id") == self._number:
+                if "error" in answer:
+                    raise OSError(f"{method}: {answer['error']['message']}")
+                return answer["result"]
+
+    def wait(self, session, method):
+        """Waits for an event."""
+        deadline = time.monotonic() + _LIMIT_S
+        while not any(event[:2] == (session, method) for event in self.events):
+            self._event(deadline)
+
+    def open(self, url, width=1280, height=900, dark=False, zone="UTC", script=True, before=""):
+        """Loads a page, and returns its Page. `script`: whether scripts of the page may run. `before`: a script that
+        runs before them."""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        page = Page(self, session)
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            page.call(f"{domain}.enable")
+        page.resize(width, height)
+        page.call("Emulation.setTimezoneOverride", timezoneId=zone)
+        features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        page.call("Emulation.setEmulatedMedia", features=features)
+        page.call("Emulation.setScriptExecutionDisabled", value=not script)
+        page.call("Page.addScriptToEvaluateOnNewDocument", source=before)
+        page.call("Page.navigate", url=url)
+        self.wait(session, "Page.loadEventFired")
+        return page
+
+
+class Page:
+    def __init__(self, browser, session):
+        self._browser, self._session = browser, session
+
+    def call(self, method, **parameters):
+        return self._browser.call(method, self._session, **parameters)
+
+    def resize(self, width, height=900):
+        phone = width < 600
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+
+    def ask(self, expression):
+        """The value of a JavaScript expression on the page."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise AssertionError(answer["exceptionDetails"].get("exception", answer["exceptionDetails"]))
+        return answer["result"].get("value")
+
+    def press(self, key):
+        for kind in ("keyDown", "keyUp"):
+            text = {"text": "\r"} if key == "Enter" and kind == "keyDown" else {}
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=_KEYS[key], **text)
+
+    def type(self, text):
+        self.call("Input.insertText", text=text)
+
+    def picture(self, path=None):
+        """A PNG of the whole page."""
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)["data"]
+        image = base64.b64decode(taken)
+        if path:
+            path.write_bytes(image)
+        return image
+
+    def _seen(self, *methods):
+        here = (event for event in self._browser.events if event[0] == self._session)
+        return [data for _, method, data in here if method in methods]
+
+    def requests(self):
+        """The URLs of all requests of the page."""
+        return [data["request"]["url"] for data in self._seen("Network.requestWillBeSent")]
+
+    def errors(self):
+        """Errors and warnings of the console and of the browser, for example about the page's security policy."""
+        return self._seen("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
+
+
+_KEYS = {"Enter": 13, "Tab": 9, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}

@@ -1,0 +1,179 @@
+"""The page in headless Chromium, offline: its layout and script work, without requests and without errors."""
+
+import struct
+
+import pytest
+
+from host_tests.tools.fleet.report import chromium, made_facts
+from host_tests.tools.fleet.report.reading import fleet_figures
+from inflight_tools.fleet.report import render
+from inflight_tools.fleet.report.devices import missing
+
+pytestmark = [
+    pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one"),
+]
+WIDTHS = (1280, 800, 390, 360)
+MADE = {
+    "complete": made_facts.fleet(),
+    "losing": made_facts.losing(3, doubled=2, on_way=4),
+    "hostile": made_facts.hostile(),
+    "empty": made_facts.empty(),
+}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with chromium.Chromium(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    made = {name: folder / f"{name}.html" for name in MADE}
+    for name, path in made.items():
+        path.write_text(render(MADE[name]), encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def complete(browser, files):
+    page = browser.open(files["complete"].as_uri())
+    yield page
+    assert page.errors() == []
+
+
+NAMES = "[...document.querySelectorAll('#devices-table tbody:not([hidden]) bdi')].map(e => e.textContent)"
+
+
+def column(page, n):
+    shown = (
+        f"[...document.querySelectorAll('#devices-table tbody > tr:first-child')].map(r => r.cells[{n}].textContent)"
+    )
+    return page.ask(shown)
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+@pytest.mark.parametrize("dark", (False, True), ids=("light", "dark"))
+def test_layout(browser, files, tmp_path, name, dark):
+    """At each width: nothing is wider than the screen. No requests, no errors."""
+    page = browser.open(files[name].as_uri(), dark=dark)
+    for width in WIDTHS:
+        page.resize(width)
+        assert page.ask("document.documentElement.scrollWidth") == width == page.ask("innerWidth")
+        picture = page.picture(tmp_path / f"{name}-{width}.png")
+        across, down = struct.unpack(">II", picture[16:24])
+        assert picture.startswith(b"\x89PNG") and across == width and down >= 300
+    red = int(page.ask("getComputedStyle(document.body).backgroundColor").strip("rgb()").split(",")[0])
+    assert red < 40 if dark else red > 215
+    assert page.errors() == []
+    assert page.requests() == [files[name].as_uri()]
+
+
+@pytest.mark.parametrize("name", sorted(set(MADE) - {"empty"}))
+@pytest.mark.parametrize("script", (True, False), ids=("", "without-script"))
+def test_figures_equal_the_facts(browser, files, name, script):
+    page = browser.open(files[name].as_uri(), script=script)
+    page.call("Emulation.setScriptExecutionDisabled", value=False)  # for our questions
+    data = page.ask("Object.fromEntries([...document.querySelectorAll('data')].map(e => [e.id, e.value]))")
+    for identity, number in fleet_figures(MADE[name]).items():
+        assert float(data[identity]) == number
+    for n, key in ((3, "accepted"), (4, "delivered"), (5, "lost"), (7, "repeated"), (8, "restarts")):
+        assert column(page, n) == [f"{one[key]:,}" for one in MADE[name]["devices"]]
+    assert column(page, 6) == [f"{missing(one):,}" for one in MADE[name]["devices"]]
+    assert page.errors() == []
+
+
+@pytest.mark.parametrize(("name", "kind"), (("complete", "good"), ("losing", "bad"), ("empty", "empty")))
+def test_the_verdict_is_at_the_top(browser, files, name, kind):
+    page = browser.open(files[name].as_uri(), width=390)
+    assert page.ask("document.querySelector('h1').dataset.kind") == kind
+    assert page.ask("document.querySelector('h1').getBoundingClientRect().top") < 200
+
+
+def test_hostile_text_is_not_executed(browser, files):
+    page = browser.open(files["hostile"].as_uri())
+    assert page.ask("document.querySelectorAll('img, iframe, [onerror], [onload]').length") == 0
+    assert page.ask("document.querySelector('#dead code').textContent").startswith("</script><script>alert(1)")
+
+
+def test_devices_are_sorted_by_a_click(complete):
+    worst = [one["device"] for one in MADE["complete"]["devices"]]
+    assert complete.ask(NAMES) == worst
+    click = "document.querySelectorAll('#devices-table thead button')[{}].click()"
+    accepted = [one["accepted"] for one in MADE["complete"]["devices"]]
+    for order in (sorted(accepted, reverse=True), sorted(accepted)):
+        complete.ask(click.format(3))
+        assert column(complete, 3) == [f"{n:,}" for n in order]
+    assert complete.ask("document.querySelectorAll('#devices-table th')[3].ariaSort") == "ascending"
+    complete.ask(click.format(9))  # latency; a device without one is last, in either order
+    assert column(complete, 9)[-1] == "–"
+    complete.ask(click.format(9))
+    assert column(complete, 9)[-1] == "–"
+    complete.ask(click.format(2))
+    assert complete.ask(NAMES) == worst
+
+
+def test_devices_are_filtered_by_typing(complete):
+    complete.ask("document.querySelector('#find').focus()")
+    complete.type("OFFLINE cellar")
+    assert complete.ask(NAMES) == ["cellar-1"]
+    assert complete.ask("document.querySelector('#found').textContent") == "1 of 50 devices"
+    complete.type(" nobody")
+    assert complete.ask(NAMES) == []
+
+
+def test_a_device_opens_by_the_keyboard(complete):
+    visible = "document.querySelector('#d0').getBoundingClientRect().height > 0"
+    assert not complete.ask(visible)
+    complete.ask("document.querySelector('#devices-table tbody button').focus()")
+    complete.press("Enter")
+    assert complete.ask(visible)
+    assert complete.ask("document.activeElement.getAttribute('aria-expanded')") == "true"
+    complete.press("Enter")
+    assert not complete.ask(visible)
+
+
+def test_measurements_of_the_chosen_device(complete):
+    shown = (
+        "[...document.querySelectorAll('.of')].filter(e => e.offsetHeight).map(e => e.querySelector('h3').textContent)"
+    )
+    assert complete.ask(shown) == ["attic-0"]
+    complete.ask("choice.value = 'of-2', choice.dispatchEvent(new Event('change'))")
+    assert complete.ask(shown) == ["roof-2"]
+
+
+def test_values_are_read_off_by_the_arrow_keys(complete):
+    complete.ask("document.querySelector('.wide').focus()")
+    complete.press("ArrowRight")
+    first = sum(point["received"] for point in MADE["complete"]["timeline"]["points"][:2])  # a step of two minutes
+    assert f": received {first}" in complete.ask("document.querySelector('#timeline output').textContent")
+    complete.ask("document.querySelector('#of-0 .chart').focus()")
+    complete.press("End")
+    newest = MADE["complete"]["measurements"]["attic-0"][0]["points"][-1]
+    data = complete.ask("document.querySelector('#of-0 output').textContent")
+    assert "°C" in data and abs(float(data.split(": ")[1].split()[0]) - newest[1]) < 2
+
+
+def test_times_in_the_viewers_zone(browser, files):
+    page = browser.open(files["complete"].as_uri(), zone="Asia/Tokyo")
+    assert page.ask("document.querySelector('header time').textContent") == "2023-11-15 07:13"
+    assert page.ask("document.querySelector('header .zone').textContent") == "Asia/Tokyo"
+    assert page.ask("document.querySelector('.wide .day').textContent") == "11-15"
+
+
+def test_times_without_script_are_utc(browser, files):
+    page = browser.open(files["complete"].as_uri(), zone="Asia/Tokyo", script=False)
+    page.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert page.ask("document.querySelector('header time').textContent") == "2023-11-14 22:13Z"
+    assert page.ask("document.querySelector('header .zone').textContent") == "UTC"
+
+
+def test_print(browser, files):
+    """Printed in light colours, even in dark mode, and not wider than the paper."""
+    page = browser.open(files["losing"].as_uri(), dark=True, width=720)
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    page.call("Emulation.setEmulatedMedia", media="print", features=features)
+    assert page.ask("getComputedStyle(document.body).color") == "rgb(27, 31, 35)"
+    assert page.ask("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert page.ask("document.documentElement.scrollWidth") <= 720

@@ -1,0 +1,103 @@
+"""Steps, axes and reduced series: no count and no extreme is left out."""
+
+import math
+
+import pytest
+
+from host_tests.tools.fleet.report import made_facts
+from host_tests.tools.fleet.report.reading import read
+from inflight_tools.fleet.report import render, scale, series
+from inflight_tools.fleet.report.plots import silences
+from inflight_tools.fleet.report.steps import MOST, steps
+
+NONE = {"received": 0, "backlog": 0, "repeated": 0, "restarts": 0, "offline": 0, "dead_letters": 0}
+
+
+def line(*points, step=60):
+    return {"step_s": step, "delay_s": step, "points": [{**NONE, "t": t, **counts} for t, counts in points]}
+
+
+def test_no_points_no_steps():
+    assert steps(line()) is None
+
+
+@pytest.mark.parametrize("minutes", (1, MOST - 1, MOST, MOST + 1, 1000, 100_000))
+def test_steps_contain_all_points(minutes):
+    found = steps(line(*((1_700_000_000 + 60 * n, {"received": n % 7, "offline": n % 3}) for n in range(minutes))))
+    assert len(found.rows) <= MOST
+    assert found.total("received") == sum(n % 7 for n in range(minutes))
+    assert found.total("offline") == sum(n % 3 for n in range(minutes))
+    assert found.start <= 1_700_000_000 and 1_700_000_000 + 60 * (minutes - 1) < found.end
+    assert found.length % 60 == 0
+
+
+def test_steps_that_are_missing_are_outages():
+    found = steps(line((600, {"received": 5}), (960, {"received": 4}), (660, {"received": 1})))
+    assert found.values("received") == [5, 1, 0, 0, 0, 0, 4]
+    assert silences(found.values("received")) == [(2, 6)]
+
+
+def test_silence_at_the_end():
+    assert silences([1, 0, 2, 0, 0]) == [(1, 2), (3, 5)]
+    assert silences([1]) == []
+
+
+@pytest.mark.parametrize(
+    "bounds", ((0, 1), (17.3, 24.9), (-3, 3), (101_200, 101_390), (5, 5), (0, 0), (1e-9, 2e-9), (0, 1e300))
+)
+def test_ticks_are_few_and_span_all(bounds):
+    low, high = bounds
+    found = scale.ticks(low, high)
+    assert 2 <= len(found) <= 8
+    assert found[0] <= low + 1e-9 * abs(low) and found[-1] >= high - 1e-9 * abs(high)
+
+
+@pytest.mark.parametrize("high", (0, 1, 2, 3, 7, 50, 1220))
+def test_counts_have_whole_ticks(high):
+    found = scale.whole_ticks(high)
+    assert found[0] == 0 and found[-1] >= max(high, 1)
+    assert all(n == int(n) for n in found)
+
+
+@pytest.mark.parametrize("length", (1, 90, 3600, 86_400, 40 * 86_400, 400 * 86_400))
+def test_times_are_within(length):
+    found = scale.time_ticks(1_700_000_000, 1_700_000_000 + length, 6)
+    assert len(found) <= 7
+    assert all(1_700_000_000 <= t <= 1_700_000_000 + length for t in found)
+
+
+def test_thinned_series_keep_their_extremes():
+    points = [[n, 20.0, 20.0 - n % 11, 20.0 + n % 13] for n in range(5000)]
+    found = series.thin(points[::-1], 50)
+    assert len(found) <= 50
+    assert min(point[2] for point in found) == 10 and max(point[3] for point in found) == 32
+    assert [point[0] for point in found] == sorted(point[0] for point in found)
+
+
+def test_points_without_numbers_are_left_out():
+    assert series.thin([[1, math.nan, 1, 1], [2, 5, 4, None], [3, 5, 4, 6]], 50) == [[3, 5, 4, 6]]
+
+
+def test_many_series_share_the_points():
+    assert series.share(0) == series.share(1) == series.MOST
+    assert series.share(30) * 30 <= series.BUDGET
+    assert series.share(10_000) == series.LEAST
+
+
+@pytest.mark.parametrize("minutes", (4, 9, 60, 150, 1500, 20_000))
+def test_the_drawing_has_units_and_different_times(minutes):
+    facts = made_facts.fleet(3, minutes=minutes)
+    drawing = read(render(facts)).one("svg", class_="wide")
+    assert drawing.one("text", class_="lane").text.startswith("messages per ")
+    ticks = [tick.text for tick in drawing.all("text", class_="tick") if "data-t" in tick.attributes]
+    assert 2 <= len(ticks) <= 10
+    if minutes < 1440:  # beyond a day the same times have different dates
+        assert len(set(ticks)) == len(ticks)
+    outages = silences(steps(facts["timeline"]).values("received"))
+    assert len(list(drawing.all("path", class_="outage"))) == len(outages)
+
+
+def test_one_step_of_a_minute():
+    facts = {**made_facts.fleet(3), "timeline": line((600, {"received": 5}))}
+    drawing = read(render(facts)).one("svg", class_="narrow")
+    assert drawing.one("text", class_="lane").text == "messages per min"

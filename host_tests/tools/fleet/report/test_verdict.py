@@ -1,0 +1,114 @@
+"""The sentence at the top of the page, and the notes below it."""
+
+import pytest
+
+from host_tests.tools.fleet.report import made_facts
+from inflight_tools.fleet.report.verdict import verdict
+
+
+def facts(accepted=3450, lost=0, doubled=0, on_way=0, on_device=0, given_up=0, **fleet):
+    made = made_facts.empty()
+    away = {"lost": lost, "on_way": on_way, "on_device": on_device, "given_up": given_up}
+    made["devices"] = [made_facts.device("attic", accepted, delivered=accepted - sum(away.values()), **away)]
+    made_facts.add_up(made)["fleet"].update(doubled=doubled, **fleet)
+    return made
+
+
+SENTENCES = (
+    (facts(), "good", "Nothing was lost: 3,450 messages accepted, 3,450 delivered, none stored twice."),
+    (facts(1), "good", "Nothing was lost: 1 message accepted, 1 delivered, none stored twice."),
+    (facts(lost=3), "bad", "3 messages were lost: 3,450 messages accepted, 3,447 delivered."),
+    (facts(lost=1), "bad", "1 message was lost: 3,450 messages accepted, 3,449 delivered."),
+    (facts(on_way=10, on_device=2), "waiting",
+     "Nothing is lost so far: 3,450 messages accepted, 3,438 delivered, 10 on the way, 2 in a journal."),
+    (facts(lost=3, guessed=1), "bad", "3 messages were probably lost: 3,450 messages accepted, 3,447 delivered."),
+    (facts(given_up=5, on_way=1), "bad",
+     "Devices gave up messages: 3,450 messages accepted, 3,444 delivered, 5 given up, 1 on the way."),
+    (facts(doubled=1), "bad",
+     "Nothing was lost, but 1 row is stored twice: 3,450 messages accepted, 3,450 delivered."),
+    (facts(lost=3, on_way=2, doubled=2), "bad",
+     "3 messages were lost: 3,450 messages accepted, 3,445 delivered, and 2 rows are stored twice."),
+    (facts(delivered=3449), "bad",
+     "The figures contradict each other: 3,450 messages accepted, 3,449 delivered, 0 lost, 0 given up,"
+     " 0 on the way, 0 in a journal."),
+    (facts(0), "waiting", "Devices are known, but no message with a number has arrived yet."),
+    (made_facts.empty(), "empty", "No message has arrived yet."),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "kind", "sentence"), SENTENCES)
+def test_sentence(made, kind, sentence):
+    judged = verdict(made)
+    assert (judged.kind, judged.sentence) == (kind, sentence)
+
+
+def test_no_notes_without_problems():
+    assert verdict(facts()).notes == []
+
+
+def notes(made):
+    return "\n".join((*verdict(made).notes, "")).replace("\u00a0", " ")
+
+
+def test_each_place_of_a_missing_message_has_a_note():
+    found = notes(facts(lost=3, on_way=2, on_device=4, given_up=5))
+    assert "Lost: the device told that the broker had acknowledged the message, and since then the collectors" in found
+    assert "2 messages acknowledged by the broker, and on the way to the tables.\n" in found
+    assert "4 messages in journals of devices, when these last told.\n" in found
+    assert "5 messages given up by devices, as their counters tell" in found
+
+
+def test_what_is_not_proved_has_a_note():
+    found = notes(facts(lost=3, guessed=2))
+    assert "2 numbers lost or given up by age only: a later one arrived more than 1 h ago, and nothing proves" in found
+    assert "Lost: " not in found
+
+
+def test_a_collector_that_has_not_received_all_is_named():
+    made = facts(on_way=2)
+    made["collectors"] = [
+        {"by": f"collector-{n}", "seen": made["made"], "marked": marked and made["made"] - marked}
+        for n, marked in enumerate((None, 7200, 60))
+    ]
+    assert "The collector collector-1 has not shown for 2 h that it has received all: is it running?\n" in notes(made)
+
+
+@pytest.mark.parametrize(
+    ("changed", "start"),
+    (
+        ({"conflicts": 2}, "2 messages arrived with a number that another message has"),
+        ({"dead_letters": 1}, "1 message could not be used"),
+        ({"silent": 2}, "2 devices silent for much longer than usual: see Devices."),
+        ({"before": 500}, "500 numbers below the first one that arrived"),
+        ({"outbox_full": 7}, "7 messages refused by a full journal"),
+    ),
+)
+def test_notes(changed, start):
+    (note,) = verdict(facts(**changed)).notes
+    assert note.startswith(start)
+
+
+def test_a_new_journal_is_a_limit_of_the_proof():
+    made = facts()
+    made["devices"][0]["epochs"] = 2
+    (note,) = verdict(made).notes
+    assert note == "New journals on 1 device: the last messages in an old one are unknown."
+
+
+def test_only_dead_letters_are_bad():
+    made = made_facts.empty()
+    made["fleet"]["dead_letters"] = 4
+    judged = verdict(made)
+    assert judged.kind == "bad"
+    assert judged.sentence == "No device is known: 4 messages arrived, and none could be used."
+
+
+@pytest.mark.parametrize("made", [facts(), made_facts.empty()])
+def test_landing_files_that_nobody_reads_are_an_alarm(made):
+    def notes(stale):
+        return verdict(made | {"unread": {"files": 7, "bytes": 900, "stale": stale}}).notes
+
+    assert notes(0) == []
+    assert notes(3) == [
+        "3 landing files not in the tables, though not new, or dated in the future: is `tables` running?"
+    ]

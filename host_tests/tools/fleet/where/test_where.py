@@ -1,0 +1,235 @@
+"""`inflight fleet where`: the place of a message, and its way."""
+
+import json
+import os
+import tracemalloc
+
+import pytest
+from typer.testing import CliRunner
+
+from host_tests.tools.fleet.where.conftest import AT
+from inflight_tools.fleet.commands import app
+from inflight_tools.fleet.where.command import ELSEWHERE
+
+
+@pytest.fixture
+def where(tables, tmp_path):
+    """where(device, number, ...) returns (exit status, standard output, standard error) of the command."""
+
+    def ask(*words):
+        done = CliRunner().invoke(app, ["where", *map(str, words), "--data", str(tmp_path)], env={"COLUMNS": "400"})
+        return done.exit_code, done.stdout, done.stderr
+
+    return ask
+
+
+@pytest.fixture
+def place(tables, where):
+    """place(device, number, ...) returns (place, whether it is proved)."""
+
+    def ask(*words):
+        status, output, _ = where(*words, "--json")
+        found = json.loads(output)
+        assert status == (0 if found["place"] == "delivered" else ELSEWHERE)
+        return found["place"], found["proved"]
+
+    return ask
+
+
+def test_each_missing_number_has_the_place_that_the_report_counts_it_in(tables, place):
+    """The last marker that came back is of second 60. Number 1 was acknowledged before it, 3 after it, 5 is not."""
+    for seq, s, oldest in ((0, 0, 0), (2, 30, 2), (4, 90, 4), (6, 95, 5)):
+        tables.add("attic", seq, s, oldest)
+    tables.marker(60, 61)
+    tables.write()
+    found = {number: place("attic", number) for number in range(8)}
+    assert found == {
+        **dict.fromkeys((0, 2, 4, 6), ("delivered", True)),
+        1: ("lost", True),
+        3: ("way", True),
+        5: ("journal", True),
+        7: ("after", False),
+    }
+
+
+def test_a_number_that_the_device_gave_up_is_not_called_lost(tables, place):
+    tables.add("full", 0, oldest=0)
+    tables.health("full", 5, 20, {"accepted": 9, "dropped": 2}, oldest=5)
+    tables.add("damaged", 0, oldest=0)
+    tables.health("damaged", 3, 20, {"accepted": 4}, damaged=1, skipped=2, oldest=3)
+    tables.marker(60, 61)
+    tables.write()
+    assert place("full", 1) == ("lost-or-given-up", True)
+    assert place("damaged", 1) == ("given-up", True)
+
+
+def test_counters_of_each_life_of_a_device_are_added_up(tables, place):
+    tables.add("attic", 0, oldest=0)
+    tables.health("attic", 3, 20, {"accepted": 4, "dropped": 2}, oldest=3)
+    tables.health("attic", 5, 30, {"accepted": 1, "dropped": 1}, up=1, oldest=5)  # after a restart
+    tables.marker(60, 61)
+    tables.write()
+    assert place("attic", 4) == ("given-up", True)
+
+
+def test_a_number_in_a_journal_that_was_replaced_is_given_up(tables, place, where):
+    for seq, s, oldest, epoch in ((0, 0, 0, 7), (3, 0, 1, 7), (0, 30, 0, 8)):
+        tables.add("attic", seq, s, oldest, epoch)
+    tables.marker(60, 61)
+    tables.write()
+    assert place("attic", 2, "--epoch", 7) == ("erased", True)
+    assert place("attic", 0) == ("delivered", True)  # of the newest journal
+    assert "epoch 8; the device had others: 7 (--epoch)" in where("attic", 0)[1]
+
+
+def test_without_markers_a_place_is_a_guess_by_age(tables, place):
+    for seq in (0, 2):
+        tables.add("attic", seq)
+    tables.write()
+    assert place("attic", 1) == ("lost", False)
+    assert place("attic", 1, "--grace", 10**9) == ("way", False)
+
+
+def test_a_collector_that_never_returns_is_left_out_if_it_is_retired(tables, place):
+    tables.add("attic", 0, 0, 0)
+    tables.add("attic", 2, 30, 2, by="away")
+    tables.marker(60, 61)
+    tables.write()
+    assert place("attic", 1) == ("lost", False)
+    assert place("attic", 1, "--retired", "away") == ("lost", True)
+
+
+def line(number, s):
+    body = json.dumps({"seq": number, "epoch": 7, "state": "online", "oldest": 0})
+    message = {"at": 1000 * (AT + s), "by": "c", "topic": "inflight/attic/status", "qos": 1, "dup": False}
+    return json.dumps(message | {"retain": False, "text": body}, separators=(",", ":")) + "\n"
+
+
+def land(folder, name, *lines):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("".join(lines))
+
+
+@pytest.mark.parametrize("name", ["c-1-000001.ndjson", ".c-1-000001.spool"])
+def test_a_message_that_has_landed_is_not_missing(tables, place, where, tmp_path, name):
+    for seq in (0, 2):
+        tables.add("attic", seq, oldest=seq)
+    tables.marker(60, 61)
+    tables.write()
+    land(tmp_path / "landing", name, line(1, 9))
+    assert place("attic", 1) == ("landed", True)
+    assert f"2025-10-09 08:53:29 UTC, in {tmp_path}/landing/{name}" in where("attic", 1)[1]
+
+
+def test_nothing_is_lost_while_a_landing_file_that_is_not_new_is_unread(tables, place, tmp_path):
+    for seq in (0, 2):
+        tables.add("attic", seq, oldest=seq)
+    tables.marker(60, 61)
+    tables.write()
+    land(tmp_path / "landing", "other.ndjson", line(9, 9))
+    os.utime(tmp_path / "landing/other.ndjson", (AT, AT))
+    assert place("attic", 1) == ("way", False)
+
+
+def test_the_way_of_a_message_that_was_delivered_twice(tables, where, tmp_path):
+    tables.add("attic", 0, 5, 0)
+    tables.add("attic", 0, 7, 0, first=False)
+    tables.add("attic", 1, 9, 1, problem="not UTF-8")
+    tables.write()
+    land(tmp_path / "tables/landed/landing", "c-1-000001.ndjson", line(0, 5), line(0, 7))
+    status, output, _ = where("attic", 0)
+    assert status == 0 and output.rstrip().endswith("Delivered.")
+    assert "08:53:29 UTC" in output and "the device had told so by" in output
+    assert output.count("landed/landing/c-1-000001.ndjson") == 2 and output.count("repetition") == 1
+    assert "rows: raw 2, in a file of 20" in output
+    status, output, _ = where("attic", 1)
+    assert status == 0 and "dead_letters 1" in output and "not UTF-8" in output and "landing file not found" in output
+
+
+PROPERTIES = {
+    "expiry": 86_340,
+    "content_type": "application/senml+json",
+    "payload_format": 1,
+    "correlation": b"\xff\0",
+    "user_properties": [{"name": "fw", "value": "1"}, {"name": "\x1b", "value": ""}, {"name": "fw", "value": "2"}],
+}
+
+
+def test_properties_of_a_delivery(tables, where):
+    tables.add("attic", 0, 5, 0, **PROPERTIES)
+    tables.add("attic", 0, 7, 0, first=False)
+    tables.write()
+    _, output, _ = where("attic", 0)
+    shown = "expires 86340 s after receipt, content type application/senml+json, payload format 1, "
+    assert shown + r"correlation data /wA= (base64), fw=1, \x1b=, fw=2" in output and output.count("expires") == 1
+    first, again = json.loads(where("attic", 0, "--json")[1])["deliveries"]
+    assert first["properties"] == PROPERTIES | {"correlation": "/wA="} and again["properties"] == {}
+
+
+def test_tables_without_properties(tables, where):
+    tables.add("attic", 0)
+    tables.write()
+    assert json.loads(where("attic", 0, "--json")[1])["deliveries"][0]["properties"] == {}
+    assert "properties" not in where("attic", 0)[1]
+
+
+def test_a_lost_message_of_a_device_whose_messages_expire(tables, place, where):
+    for name, given in (("attic", {"expiry": 60}), ("cellar", {})):
+        tables.add(name, 0, oldest=0)
+        tables.add(name, 2, 30, 2, **given)
+    tables.marker(60, 61)
+    tables.write()
+    assert place("attic", 1) == place("cellar", 1) == ("lost", True)
+    assert "at most 60 s were left on arrival" in where("attic", 1)[1] and "expiry" not in where("cellar", 1)[1]
+
+
+def test_a_message_that_expired_on_the_device_is_given_up(tables, place):
+    """Its counters have it among the dropped ones."""
+    tables.add("attic", 0, oldest=0, expiry=60)
+    tables.health("attic", 2, 20, {"accepted": 3, "dropped": 1, "expired": 1}, oldest=2)
+    tables.marker(60, 61)
+    tables.write()
+    assert place("attic", 1) == ("given-up", True)
+
+
+def test_a_delivery_that_was_deleted_by_age_is_known_from_the_ledger(tables, place, where):
+    tables.add("attic", 0)
+    tables.add("attic", 1)
+    tables._raw.clear()
+    tables.write()
+    assert place("attic", 0) == ("delivered", True)
+    assert "deleted by age" in where("attic", 0)[1]
+
+
+def test_what_cannot_be_answered_is_an_error_that_says_why(tables, where):
+    status, _, error = where("attic", 0)
+    assert status == 1 and "there are no tables in" in error
+    tables.add("attic", 0)
+    tables.write()
+    assert "no message with a number has arrived from a device cellar" in where("cellar", 0)[2]
+    status, _, error = where("attic", 0, "--epoch", 9)
+    assert status == 1 and "epoch 9 has arrived from attic, but of 7" in error
+    assert where("attic", -1)[0] == 2 and where("attic", 1 << 32)[0] == 2
+
+
+def test_memory_does_not_grow_with_the_messages_of_the_device(tables):
+    from inflight_tools.fleet.query import views
+    from inflight_tools.fleet.query.database import Database
+    from inflight_tools.fleet.where.answer import answer
+    from inflight_tools.fleet.where.history import History
+
+    for seq in range(20_000):
+        tables.add("attic", seq, seq, oldest=seq)
+    tables._ranges = {("attic", 7): [{"lo": 0, "hi": 19_999}]}
+    tables.write()
+    try:
+        with Database(tables.root) as database:
+            views.judge(database, AT + 20_000, 3600)
+            tracemalloc.start()
+            found = answer(History(database, "attic"), "attic", 5, tables.root, tables.root, "inflight")
+            _, peak = tracemalloc.get_traced_memory()
+    finally:  # when the database's threads have ended: CPython may crash if one frees memory meanwhile
+        tracemalloc.stop()
+    assert found["acknowledged"] == AT + 6 and found["told"] == AT + 19_999
+    assert found["accepted"] == {"first": 0, "next": 20_000, "oldest": 19_999}
+    assert peak < 1 << 20

@@ -1,0 +1,132 @@
+"""The page in headless Chromium: its button flashes a board. A stand-in for Web Serial leads to a fake bootloader."""
+
+import contextlib
+import functools
+import http.server
+import os
+import select
+import threading
+import tty
+from pathlib import Path
+
+import pytest
+
+from host_tests.tools.boards.esp_rom import EspRom
+from host_tests.tools.fleet.report import chromium
+from inflight_tools.boards import flash
+from inflight_tools.boards.image import make_bare
+from inflight_tools.boards.images.esp32_port import Esp32Port
+from inflight_tools.boards.images.variants import variant
+from inflight_tools.installer import folder
+from inflight_tools.installer.web_tools import cached
+
+pytestmark = [
+    pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one"),
+    pytest.mark.skipif(not cached().exists(), reason="no esp-web-tools: `make setup-tests` fetches it with npm"),
+]
+SERIAL = Path(__file__).with_name("serial.js").read_text()
+JOURNAL = slice(0x3F0000, 0x400000)
+MESSAGES = b"undelivered messages" * 3000
+# The elements of the page are in shadow trees.
+FIND = """
+function* all(root) {
+  for (const e of root.querySelectorAll("*")) { yield e; if (e.shadowRoot) yield* all(e.shadowRoot); }
+}
+const appears = (text, kinds = "*") => new Promise((found) => {
+  const look = () => {
+    for (const e of all(document))
+      if (e.matches(kinds) && !e.disabled && e.textContent.trim() === text) return found(e);
+    setTimeout(look, 20);
+  };
+  look();
+});
+const press = async (text) => (await appears(text, "ew-text-button, ew-list-item")).click();
+"""
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """Serves the folder, and the bytes of a serial port."""
+
+    def do_POST(self):
+        os.write(self.server.serial, self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(b"")
+
+    def do_GET(self):
+        if self.path != "/serial":
+            return super().do_GET()
+        ready, _, _ = select.select([self.server.serial], [], [], 1)
+        return self._answer(os.read(self.server.serial, 1 << 16) if ready else b"")
+
+    def _answer(self, content):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def served(path, port):
+    """A server of folder `path` and of the terminal `port`. Yields its URL."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=path))
+    server.serial = os.open(port, os.O_RDWR | os.O_NOCTTY)
+    tty.setraw(server.serial)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        os.close(server.serial)
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with chromium.Chromium(tmp_path / "chromium") as running:
+        yield running
+
+
+def by_command(rom, firmware):
+    """Writes to the board what `inflight board flash` writes."""
+    with Esp32Port(rom.port, "esp32") as port:
+        flash.write(make_bare(variant("esp32"), firmware, ""), port, False)
+
+
+def test_the_page_writes_what_the_command_writes(browser, made):
+    """Byte by byte, on a board with an application and a journal: the journal stays."""
+    with EspRom() as rom:
+        by_command(rom, made.firmware)
+        rom.flash[JOURNAL] = MESSAGES.ljust(JOURNAL.stop - JOURNAL.start, b"\xff")
+        before = bytes(rom.flash)
+    made.release()
+    with EspRom() as rom:
+        rom.flash[:] = before
+        by_command(rom, made.firmware)
+        wanted = bytes(rom.flash)
+    assert wanted != before
+    folder.write(made.out, ["esp32"], [f"esp32={made.firmware}"])
+    with EspRom() as rom, served(made.out, rom.port) as url:
+        rom.flash[:] = before
+        page = browser.open(url, before=SERIAL + FIND)
+        page.ask("document.querySelector('esp-web-install-button button').click()")
+        for button in ("Install Inflight", "Next", "Install"):  # Next: without erasing
+            page.ask(f"press('{button}')")
+        while not page.ask("Promise.race([appears('🎉').then(() => true), new Promise((r) => setTimeout(r, 9000))])"):
+            pass  # one question is answered within a minute; a busy machine may take longer
+        assert rom.flash == wanted
+        assert {request.split("/")[2] for request in page.requests()} == {url.split("/")[2]}
+
+
+def test_a_browser_without_serial_ports(browser, made):
+    folder.write(made.out, ["esp32"], [f"esp32={made.firmware}"])
+    with EspRom() as rom, served(made.out, rom.port) as url:
+        page = browser.open(url, before="delete Navigator.prototype.serial")
+        shown = "document.querySelector('[slot=unsupported]').checkVisibility()"
+        page.ask(f"customElements.whenDefined('esp-web-install-button').then(() => {shown})")
+        assert page.ask(shown)
+        assert not page.ask("document.querySelector('[slot=activate]').checkVisibility()")
+        assert page.errors() == []

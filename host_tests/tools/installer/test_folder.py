@@ -1,0 +1,137 @@
+"""The folder that installs boards from a browser: what is in it, and what is refused."""
+
+import hashlib
+import io
+import json
+import tarfile
+import threading
+import urllib.request
+
+import pytest
+from typer.testing import CliRunner
+
+from host_tests.tools.boards.made_firmware import CHIP_IDS, esp_firmware, pico_firmware
+from inflight_tools.boards.image import make_bare
+from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.cli import build
+from inflight_tools.installer import folder, web_tools
+
+COMMAND = build()
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package like that of esp-web-tools."""
+    path = tmp_path / "tools.tgz"
+    with tarfile.open(path, "w:gz") as made:
+        for name in ("package/dist/web/install-button.js", "package/LICENSE", "package/dist/other.js", "../evil.js"):
+            member = tarfile.TarInfo(name)
+            member.size = len(name)
+            made.addfile(member, io.BytesIO(name.encode()))
+    monkeypatch.setattr(web_tools, "_SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
+    return path
+
+
+@pytest.fixture
+def run(made, package):
+    """(exit status, output, errors) of the command with these words."""
+
+    def run(*words, tools=package):
+        words = ["installer", "--out", made.out, *(["--web-tools", tools] if tools else []), *words]
+        done = CliRunner().invoke(COMMAND, list(map(str, words)), catch_exceptions=False)
+        return done.exit_code, done.stdout, done.stderr
+
+    return run
+
+
+def refused(done):
+    status, output, errors = done
+    assert status == 1 and not output and len(errors.splitlines()) == 1, (output, errors)
+    return errors
+
+
+@pytest.mark.parametrize("board", [name for name in NAMES if name in CHIP_IDS])
+def test_parts_of_an_esp32(run, made, board):
+    """What `inflight board flash` writes, at the same places, and nothing where the journal is. No configuration."""
+    made.firmware.write_bytes(esp_firmware(board, variant(board).bootloader))
+    status, output, errors = run("--board", board, "--firmware", f"{board}={made.firmware}")
+    assert status == 0, errors
+    assert output.strip() == str(made.out / "index.html")
+    image = make_bare(variant(board), made.firmware, "")
+    manifest = json.loads((made.out / "manifest.json").read_text())
+    [found] = manifest["builds"]
+    parts = [(part["offset"], (made.out / part["path"]).read_bytes()) for part in found["parts"]]
+    assert parts == [(at, content) for _, at, content in image.pieces()]
+    assert found["chipFamily"].replace("-", "").lower() == board and manifest["new_install_prompt_erase"] is True
+    start, end = image.journal.offset, image.journal.offset + image.journal.size
+    assert all(at + len(content) <= start or at >= end for at, content in parts)
+    assert not any(b"config.json" in content for _, content in parts)
+    assert found["chipFamily"] in (made.out / "index.html").read_text()
+
+
+def test_the_file_of_a_pico(run, made):
+    made.firmware.write_bytes(pico_firmware())
+    status, _, errors = run("--board", "pico_w", "--firmware", f"pico_w={made.firmware}")
+    assert status == 0, errors
+    image = make_bare(variant("pico_w"), made.firmware, "")
+    assert (made.out / "inflight-pico_w.uf2").read_bytes() == image.file()
+    page = (made.out / "index.html").read_text()
+    assert 'href="inflight-pico_w.uf2"' in page and "RPI-RP2" in page
+    assert "esp-web-install-button" not in page  # there is nothing that it could install
+
+
+def test_the_web_tools_are_in_the_folder_with_their_licence(run, made, tmp_path):
+    assert run("--board", "esp32", "--firmware", f"esp32={made.firmware}")[0] == 0
+    assert sorted(path.name for path in (made.out / "web").iterdir()) == ["LICENSE", "install-button.js"]
+    assert not (tmp_path / "evil.js").exists()
+
+
+def test_firmware_for_another_chip(run, made):
+    assert "not for esp32c3" in refused(run("--board", "esp32c3", "--firmware", f"esp32c3={made.firmware}"))
+
+
+def test_wrong_words(run):
+    assert "esp32, " in refused(run("--board", "esp8266"))
+    assert "BOARD=FILE" in refused(run("--firmware", "firmware.bin"))
+
+
+def test_other_web_tools_are_refused(run, made, tmp_path):
+    other = tmp_path / "other.tgz"
+    other.write_bytes(b"other")
+    words = ("--board", "esp32", "--firmware", f"esp32={made.firmware}")
+    assert "not the pinned" in refused(run(*words, tools=other))
+    assert "nothing.tgz" in refused(run(*words, tools=tmp_path / "nothing.tgz"))
+    assert not made.out.exists()
+
+
+def test_without_npm_the_error_says_what_to_do(run, made, tmp_path, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = ("--board", "esp32", "--firmware", f"esp32={made.firmware}")
+    assert "--web-tools" in refused(run(*words, tools=None))
+    npm = tmp_path / "npm"
+    npm.write_text("#!/bin/sh\necho npm error no network >&2\nexit 1\n")
+    npm.chmod(0o755)
+    assert "no network" in refused(run(*words, tools=None))
+
+
+def test_npm_fetches_the_package_once(run, made, package, tmp_path, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    npm = tmp_path / "npm"
+    npm.write_text(f"#!/bin/sh\n/bin/cp {package} {web_tools.cached().name}\n")
+    npm.chmod(0o755)
+    words = ("--board", "esp32", "--firmware", f"esp32={made.firmware}")
+    assert run(*words, tools=None)[0] == 0
+    npm.unlink()
+    assert run(*words, tools=None)[0] == 0
+
+
+def test_the_folder_is_served(made, package):
+    folder.write(made.out, ["esp32"], [f"esp32={made.firmware}"], package)
+    with folder.server(made.out, 0) as server:
+        host, port = server.server_address
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with urllib.request.urlopen(f"http://{host}:{port}/manifest.json") as answer:
+            assert host == "127.0.0.1" and json.load(answer)["name"] == "Inflight"
+        server.shutdown()

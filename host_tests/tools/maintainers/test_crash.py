@@ -1,0 +1,54 @@
+"""Tests of tools/crash/__main__.py with few cuts: its output, and the file that it saves after a finding."""
+
+import json
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from inflight.outbound import Outbound
+from tools.crash import __main__ as crash
+from tools.crash import kept
+from tools.crash.machine import CAMPAIGNS
+
+app = Typer()
+app.command()(crash.main)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "FOLDER", tmp_path)
+    monkeypatch.setattr(crash, "_SLICES", 2)
+    return tmp_path
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["--cuts", "80", "--seed", "5", "--erases", "3", "--jobs", "1", *words])
+
+
+def test_no_finding(folder):
+    result = run()
+    assert result.exit_code in (0, 1)  # too few erases for even wear
+    for campaign in CAMPAIGNS:
+        assert f"{campaign}: 80 power cuts in" in result.output and "seed 5" in result.output
+    for kind in ("lost", "duplicated", "ids reused", "out of order"):
+        assert f"│ {kind:17} │ 0" in result.output, result.output
+    assert not list(folder.iterdir())
+
+
+def test_unknown_campaign():
+    result = run("--campaign", "cut")
+    assert result.exit_code == 2 and "cut is none of cuts, undecided, stuck, three" in result.output
+
+
+def test_finding_is_saved(folder, monkeypatch):
+    monkeypatch.setattr(Outbound, "free_mid", lambda self, other: 7)
+    monkeypatch.setattr(crash.Endurance, "run", lambda self, erases: 0)
+    result = run("--campaign", "cuts")
+    assert result.exit_code == 1
+    assert "three:" not in result.output
+    assert "ids reused" in result.output
+    script = json.loads((folder / "found-cuts-5.json").read_text())
+    assert "Message ID 7" in script["why"]
+    with pytest.raises(AssertionError, match="Message ID 7"):
+        kept.replay(script)

@@ -1,0 +1,16 @@
+"""The NTP server that emulated boards set their clock by."""
+
+import socket
+import struct
+import time
+
+from tools.peers import ntp
+
+
+def test_it_tells_the_time_until_it_is_stopped():
+    with ntp.Server(port=0) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(30)
+        before = int(time.time())
+        client.sendto(b"\x1b" + bytes(47), server.address)
+        seconds, _ = struct.unpack_from("!II", client.recv(100), 40)
+    assert before <= seconds - 2_208_988_800 <= time.time()

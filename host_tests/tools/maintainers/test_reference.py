@@ -1,0 +1,385 @@
+"""The reference judged: what its parser refuses, what its server keeps, and how its oracle counts. What the oracle says
+of a client's exchanges, host_tests/crash/test_judge.py plays on it by hand."""
+
+import pytest
+
+from tools.reference.kinds import CONNECT, PINGREQ, PUBLISH
+from tools.reference.oracle import Finding, JudgedSession, Tally, judge
+from tools.reference.properties import block
+from tools.reference.server import Connection, Message, Server
+from tools.reference.wire import (
+    Stream,
+    Violation,
+    connack,
+    disconnect,
+    packet,
+    parse,
+    puback,
+    pubcomp,
+    publish,
+    pubrec,
+    pubrel,
+    span,
+    spans,
+    string,
+    suback,
+    unsuback,
+)
+
+GOOD_CONNECT = packet(0x10, string("MQTT") + b"\x04\x02\x00\x3c" + string("dev"))
+
+GOOD = [
+    GOOD_CONNECT,
+    packet(0x10, string("MQIsdp") + b"\x03\x00\x00\x3c" + string("d" * 23)),
+    packet(0x30, string("t") + b"x"),
+    packet(0x3B, string("t") + b"\x00\x01x"),
+    packet(0x3D, string("t") + b"\x00\x01"),
+    packet(0x40, b"\0\1"),
+    packet(0x50, b"\0\1"),
+    packet(0x62, b"\0\1"),
+    packet(0x70, b"\0\1"),
+    packet(0x82, b"\0\1" + string("a/#") + b"\2"),
+    packet(0xA2, b"\0\1" + string("a/#")),
+    packet(0xC0),
+    packet(0xE0),
+]
+
+
+@pytest.mark.parametrize("raw", GOOD, ids=lambda raw: raw[:12].hex())
+def test_good_packets(raw):
+    assert parse(raw).raw == raw
+
+
+BAD = {
+    "a server's packet": connack(),
+    "reserved type": packet(0xF0),
+    "flags of CONNECT": packet(0x11, GOOD_CONNECT[2:]),
+    "reserved connect flag": packet(0x10, string("MQTT") + b"\x04\x03\x00\x3c" + string("dev")),
+    "protocol name": packet(0x10, string("MQTT") + b"\x03\x02\x00\x3c" + string("dev")),
+    "will QoS without will": packet(0x10, string("MQTT") + b"\x04\x0a\x00\x3c" + string("dev")),
+    "will QoS 3": packet(0x10, string("MQTT") + b"\x04\x1e\x00\x3c" + string("dev") + string("w") + string("")),
+    "password without user": packet(0x10, string("MQTT") + b"\x04\x42\x00\x3c" + string("dev") + string("p")),
+    "field missing": packet(0x10, string("MQTT") + b"\x04\x82\x00\x3c" + string("dev")),
+    "field too many": packet(0x10, string("MQTT") + b"\x04\x02\x00\x3c" + string("dev") + string("u")),
+    "empty id": packet(0x10, string("MQTT") + b"\x04\x00\x00\x3c" + string("")),
+    "long id at level 3": packet(0x10, string("MQIsdp") + b"\x03\x00\x00\x3c" + string("d" * 24)),
+    "QoS 3": packet(0x36, string("t") + b"\0\1"),
+    "DUP at QoS 0": packet(0x38, string("t")),
+    "Message ID 0": packet(0x32, string("t") + b"\0\0"),
+    "no Message ID": packet(0x32, string("t")),
+    "wildcard": publish("a/#"),
+    "empty topic": publish(""),
+    "surrogate": publish(b"\xed\xa0\x80"),
+    "U+0000": publish("a\0"),
+    "PUBACK of three bytes": packet(0x40, b"\0\1\0"),
+    "PUBACK of Message ID 0": packet(0x40, b"\0\0"),
+    "flags of PUBACK": packet(0x42, b"\0\1"),
+    "flags of PUBREL": packet(0x60, b"\0\1"),
+    "DUP of PUBREL": packet(0x6A, b"\0\1"),
+    "flags of SUBSCRIBE": packet(0x80, b"\0\1" + string("a") + b"\0"),
+    "no filter": packet(0x82, b"\0\1"),
+    "filter without QoS": packet(0x82, b"\0\1" + string("a")),
+    "QoS 3 of a filter": packet(0x82, b"\0\1" + string("a") + b"\3"),
+    "UNSUBSCRIBE without filters": packet(0xA2, b"\0\1"),
+    "PINGREQ with a body": packet(0xC0, b"\0"),
+    "flags of DISCONNECT": packet(0xE1),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_packets(kind):
+    with pytest.raises(Violation):
+        parse(BAD[kind])
+
+
+# --- level 5 ---
+
+NONE = b"\0"  # no properties
+
+
+def connect_5(properties=NONE, flags=2, rest=b""):
+    return packet(0x10, string("MQTT") + bytes((5, flags)) + b"\x00\x3c" + properties + string("dev") + rest)
+
+
+def publish_5(first, *pairs, topic="t", mid=b""):
+    return packet(first, string(topic) + mid + block(*pairs) + b"x")
+
+
+EVERY = {
+    "connect": ((0x11, 9), (0x15, "m"), (0x16, b"d"), (0x17, 0), (0x19, 1), (0x21, 20), (0x22, 0), (0x27, 99)),
+    "will": ((0x01, 1), (0x02, 9), (0x03, "t"), (0x08, "r"), (0x09, b""), (0x18, 9), (0x26, ("a", "b"))),
+    "publish": ((0x01, 0), (0x02, 9), (0x03, "t"), (0x08, "r"), (0x09, b"\xff"), (0x23, 1), (0x26, ("a", ""))),
+}
+GOOD_5 = [
+    connect_5(),
+    connect_5(block(*EVERY["connect"], (0x26, ("a", "b")), (0x26, ("a", "c")))),
+    connect_5(flags=6, rest=block(*EVERY["will"]) + string("w") + string("gone")),
+    connect_5(flags=0x42, rest=string("token")),  # [MQTT5-3.1.2-19] a password alone
+    packet(0x10, string("MQTT") + b"\5\0\0\0" + NONE + string("")),  # [MQTT5-3.1.3-7]
+    publish_5(0x30),
+    publish_5(0x32, *EVERY["publish"], mid=b"\0\1"),
+    publish_5(0x30, (0x23, 1), topic=""),
+    packet(0x40, b"\0\1"),
+    packet(0x40, b"\0\1\x10"),
+    packet(0x50, b"\0\1\x97" + block((0x1F, "quota"))),
+    packet(0x62, b"\0\1\x92"),
+    packet(0x70, b"\0\1\x92" + NONE),
+    packet(0x82, b"\0\1" + block((0x0B, 300)) + string("a/#") + b"\x2e"),
+    packet(0xA2, b"\0\1" + NONE + string("a/#")),
+    packet(0xC0),
+    packet(0xE0),
+    packet(0xE0, b"\4"),
+    packet(0xE0, b"\0" + block((0x11, 0))),
+    packet(0xF0, b"\x18" + block((0x15, "m"), (0x16, b"d"))),
+]
+
+
+@pytest.mark.parametrize("raw", GOOD_5, ids=lambda raw: raw[:12].hex())
+def test_good_packets_of_level_5(raw):
+    assert parse(raw, 5).raw == raw
+
+
+BAD_5 = {
+    "no properties in CONNECT": packet(0x10, string("MQTT") + b"\5\2\0\0" + string("dev")),
+    "property of a will in CONNECT": connect_5(block((0x18, 1))),
+    "property twice": connect_5(block((0x11, 1), (0x11, 1))),
+    "receive maximum 0": connect_5(block((0x21, 0))),
+    "a flag of 2": connect_5(block((0x17, 2))),
+    "a will without properties": connect_5(flags=6, rest=string("w") + string("gone")),
+    "subscription identifier in PUBLISH": publish_5(0x30, (0x0B, 1)),
+    "alias 0": publish_5(0x30, (0x23, 0)),
+    "no topic and no alias": publish_5(0x30, topic=""),
+    "wildcard in a response topic": publish_5(0x30, (0x08, "a/#")),
+    "no properties in PUBLISH": packet(0x30, string("t")),
+    "not the shortest length": packet(0x30, string("t") + b"\x80\0"),
+    "properties longer than PUBLISH": packet(0x30, string("t") + b"\5\1\1"),
+    "a value longer than its block": packet(0x30, string("t") + b"\3\x03\0\5abcde"),
+    "unknown property": packet(0x30, string("t") + b"\2\x04\0"),
+    "code of another packet": packet(0x62, b"\0\1\x10"),
+    "bytes behind properties": packet(0x40, b"\0\1\0\0\0"),
+    "reserved bits of options": packet(0x82, b"\0\1" + NONE + string("t") + b"\x40"),
+    "retain handling 3": packet(0x82, b"\0\1" + NONE + string("t") + b"\x30"),
+    "no local on a shared subscription": packet(0x82, b"\0\1" + NONE + string("$share/g/t") + b"\4"),
+    "no properties in SUBSCRIBE": packet(0x82, b"\0\1" + string("t") + b"\0"),
+    "server's code in DISCONNECT": packet(0xE0, b"\x8b"),
+    "AUTH with code 0": packet(0xF0, b"\0" + NONE),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_5)
+def test_bad_packets_of_level_5(kind):
+    with pytest.raises(Violation):
+        parse(BAD_5[kind], 5)
+
+
+def test_fields_of_level_5():
+    """What tests ask for; a user property may come again."""
+    p = parse(publish_5(0x32, (0x26, ("a", "b")), (0x02, 9), (0x26, ("a", "c")), mid=b"\0\7"), 5)
+    assert p.properties == [(0x26, ("a", "b")), (0x02, 9), (0x26, ("a", "c"))]
+    assert (p.topic, p.mid, p.payload) == ("t", 7, b"x")
+    p = parse(packet(0x82, b"\0\1" + NONE + string("a") + b"\x2e" + string("b") + b"\1"), 5)
+    assert p.filters == [("a", 2), ("b", 1)]
+    assert p.options == [0x2C, 0]
+    p = parse(packet(0x50, b"\0\1\x97" + block((0x1F, "quota"))), 5)
+    assert (p.mid, p.code, p.properties) == (1, 0x97, [(0x1F, "quota")])
+
+
+def test_packets_of_a_server_at_level_5():
+    """Its client's decoder is tested elsewhere; here the bytes."""
+    assert connack(1, 0, block((0x21, 10))) == b"\x20\x06\x01\x00\x03\x21\x00\x0a"
+    assert publish("t", b"x", 1, 2, properties=NONE) == b"\x32\x07\x00\x01t\x00\x02\x00x"
+    assert puback(1, 0x10) == b"\x40\x03\x00\x01\x10"
+    assert pubrel(1, 0, 0x92, NONE) == b"\x62\x04\x00\x01\x92\x00"
+    assert suback(1, 2, 0x80, properties=NONE) == b"\x90\x05\x00\x01\x00\x02\x80"
+    assert disconnect(0x8B) == b"\xe0\x02\x8b\x00"
+
+
+def test_dup_at_level_3():
+    for raw in (
+        packet(0x6A, b"\0\1"),
+        packet(0x8A, b"\0\1" + string("a") + b"\0"),
+        packet(0xAA, b"\0\1" + string("a")),
+    ):
+        assert parse(raw, level=3).dup
+
+
+# --- packets in a stream ---
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 16383, 16384])
+def test_where_a_packet_ends(size):
+    raw = packet(0x30, bytes(size))
+    assert span(raw) == (len(raw) - size, len(raw))
+    assert span(b"??" + raw, 2) == (len(raw) - size + 2, len(raw) + 2)
+    assert list(spans(raw + raw[:-1])) == [(0, len(raw) - size, len(raw))]
+
+
+def test_a_remaining_length_that_has_no_end():
+    assert span(b"\x30\xff\xff\xff") is None
+    with pytest.raises(Violation, match="five bytes"):
+        span(b"\x30\xff\xff\xff\xff")
+
+
+def test_a_stream_in_pieces():
+    stream, kinds = Stream(), []
+    for byte in GOOD_CONNECT + publish("t", b"x") + packet(0xC0):
+        stream.bytes_received(bytes([byte]))
+        p = stream.next_packet()
+        kinds += [p.kind] if p else []
+    assert kinds == [CONNECT, PUBLISH, PINGREQ]
+    assert not stream.incomplete
+
+
+# --- the server ---
+
+
+def connect(server, clean=0, name="dev", level=4):
+    """A Connection, and the packets that its CONNECT was answered with."""
+    connection = Connection(server)
+    head = string("MQTT" if level == 4 else "MQIsdp") + bytes([level, 2 * clean, 0, 0])
+    return connection, says(connection, packet(0x10, head + string(name)))
+
+
+def says(connection, raw):
+    """The answer to a packet of the client."""
+    connection.packet_received(parse(raw, connection.level))
+    return connection.data_to_send()
+
+
+def give(connection, *payloads, qos=2):
+    connection.session.queue += [Message("t", payload, qos, False) for payload in payloads]
+    while connection.send_queued():
+        pass
+    return connection.data_to_send()
+
+
+def test_a_session_outlives_its_connection():
+    server = Server()
+    first, answer = connect(server)
+    assert answer == connack(0)
+    says(first, packet(0x82, b"\0\1" + string("t") + b"\2"))
+    assert give(first, b"a", b"b") == publish("t", b"a", 2, 1) + publish("t", b"b", 2, 2)
+    assert says(first, pubrec(1)) == pubrel(1)
+    second, answer = connect(server)
+    assert answer == connack(1) + pubrel(1) + publish("t", b"b", 2, 2, dup=1)
+    assert second.session.subscriptions == {"t": 2}
+    assert connect(server, level=3)[1] == connack(0) + pubrel(1, dup=1) + publish("t", b"b", 2, 2, dup=1)
+    server.forget()
+    assert connect(server)[1] == connack(0)
+
+
+def test_a_clean_session_ends_the_one_before_and_leaves_none():
+    server = Server()
+    connect(server)
+    clean, answer = connect(server, clean=1)
+    assert answer == connack(0)
+    assert says(clean, packet(0x82, b"\0\1" + string("t") + b"\1")) == suback(1, 1)
+    assert connect(server)[1] == connack(0)
+
+
+def connect_at_5(server, *pairs, clean=0, name="dev"):
+    """As connect(), with these properties."""
+    connection = Connection(server)
+    raw = packet(0x10, string("MQTT") + bytes((5, 2 * clean, 0, 0)) + block(*pairs) + string(name))
+    return connection, says(connection, raw)
+
+
+def test_sessions_of_level_5():
+    """[MQTT5-3.1.2-4] [MQTT5-3.1.2-23] Clean start ends the session before, the expiry interval keeps the new one."""
+    server = Server()
+    assert connect_at_5(server)[1] == connack(0, 0, NONE)
+    assert connect_at_5(server, (0x11, 60))[1] == connack(0, 0, NONE)  # the one before ended with its connection
+    assert connect_at_5(server, (0x11, 60))[1] == connack(1, 0, NONE)
+    assert connect(server)[1] == connack(1)  # the level may change
+    assert connect_at_5(server, (0x11, 60), clean=1)[1] == connack(0, 0, NONE)
+    assert connect_at_5(server)[1] == connack(1, 0, NONE)
+    assert connect(server)[1] == connack(0)
+
+
+def test_a_disconnect_of_level_5_may_end_the_session():
+    """Its Session Expiry Interval counts instead of that of CONNECT."""
+    server = Server()
+    for expiry, present in ((60, 1), (0, 0)):
+        connection, _ = connect_at_5(server, (0x11, 60))
+        says(connection, disconnect(0, block((0x11, expiry))))
+        assert connect_at_5(server, (0x11, 60))[1] == connack(present, 0, NONE)
+
+
+def test_what_a_server_announces():
+    """[MQTT5-3.1.3-7] With the id that it assigns."""
+    server = Server(announced=((0x21, 10), (0x24, 1)))
+    assert connect_at_5(server)[1] == connack(0, 0, block((0x21, 10), (0x24, 1)))
+    answer = connect_at_5(server, (0x11, 60), name="")[1]
+    assert answer == connack(0, 0, block((0x21, 10), (0x24, 1), (0x12, "assigned-1")))
+    assert list(server.sessions) == ["assigned-1"]
+
+
+def test_answers_of_level_5():
+    """Blocks of properties, codes of UNSUBACK, and 0x92 for an unknown Message ID."""
+    connection, _ = connect_at_5(Server(), (0x21, 1))
+    answer = says(connection, packet(0x82, b"\0\1" + NONE + string("t") + b"\2"))
+    assert answer == suback(1, 2, properties=NONE)
+    assert give(connection, b"a", b"b") == publish("t", b"a", 2, 1, properties=NONE)  # one at a time: receive maximum
+    assert says(connection, packet(0x50, b"\0\1")) == pubrel(1)
+    assert says(connection, packet(0x50, b"\0\7")) == pubrel(7, 0, 0x92)
+    assert says(connection, packet(0x62, b"\0\7")) == pubcomp(7, 0x92)
+    assert says(connection, publish("x", b"", 2, 3, properties=NONE)) == pubrec(3)
+    assert says(connection, packet(0x62, b"\0\3")) == pubcomp(3)
+    answer = says(connection, packet(0xA2, b"\0\1" + NONE + string("t") + string("u")))
+    assert answer == unsuback(1, 0, 0x11, properties=NONE)
+
+
+def test_messages_wait_for_a_place_in_flight():
+    connection, _ = connect(Server(window=1))
+    assert give(connection, b"a", b"b", qos=1) == publish("t", b"a", 1, 1)
+    says(connection, puback(1))
+    assert give(connection) == publish("t", b"b", 1, 2)
+    assert connection.session.flight
+
+
+def test_message_ids_in_flight_are_passed_over():
+    connection, _ = connect(Server())
+    connection.session.last_mid = 65534
+    connection.session.flight[1] = Message("t", b"", 1, False), False
+    assert give(connection, b"a", b"b", qos=1) == publish("t", b"a", 1, 65535) + publish("t", b"b", 1, 2)
+
+
+def test_qos_2_is_new_once_and_any_pubrel_is_answered():
+    connection, _ = connect(Server())
+    p = parse(publish("t", b"x", 2, 5))
+    assert [connection.packet_received(p) for _ in range(2)] == [True, False]
+    assert connection.data_to_send() == 2 * pubrec(5)
+    assert says(connection, pubrel(5)) == pubcomp(5)
+    assert says(connection, pubrel(77)) == pubcomp(77)
+    assert connection.packet_received(p)
+
+
+def test_a_copy_is_on_its_own():
+    server = Server(JudgedSession)
+    connection, _ = connect(server)
+    give(connection, b"a")
+    says(connection, publish("t", b"x", 2, 5))
+    other = server.copy()
+    again = connection.copy(other)
+    says(connection, pubrel(5))
+    says(connection, pubrec(1))
+    assert again.session is other.sessions["dev"]
+    assert again.session.unreleased and not again.session.flight[1][1]
+    assert says(again, publish("t", b"x", 2, 5, dup=1)) == pubrec(5)
+    with pytest.raises(Finding, match="after its PUBREL"):
+        says(connection, publish("t", b"x", 2, 5, dup=1))
+
+
+# --- the oracle ---
+
+
+def test_tally():
+    some = Tally([1, 3, 2, 2, 6])
+    assert some.repeated == 1
+    assert [some.missing(accepted) for accepted in (6, 7)] == [2, 3]
+
+
+def test_judge():
+    accepted = {"lost": 1, "once": 2, "twice": 2, "repeated": 1}
+    delivered = {"once": 1, "twice": 2, "repeated": 3, "never accepted": 2}
+    assert judge(accepted, delivered) == (["lost"], ["twice"], ["repeated"])

@@ -1,0 +1,429 @@
+"""The set-up as a person meets it, offline: a mirror in a folder, a package made on the spot, a cache of its own."""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+
+from host_tests.tools.boards.site import serving
+from host_tests.tools.fleet.report import chromium
+from inflight_tools.boards.images.variants import Variant
+from tools.setup import __main__ as set_up
+from tools.setup import common, environment, firmware, npm, packages, programs, sources
+from tools.setup.chromium import PACKAGE
+from tools.setup.common import CHECKOUT, SetupError, sweep
+from tools.setup.loader import PLATFORMS
+
+MIRROR = "http://mirror.example/debian"
+
+
+# --- where the mirror is
+
+
+@pytest.fixture
+def etc(tmp_path):
+    (tmp_path / "etc/sources.list.d").mkdir(parents=True)
+    return tmp_path / "etc"
+
+
+def test_mirror_from_one_line_style(etc):
+    (etc / "sources.list").write_text(
+        "# deb http://old.example/debian bookworm main\n"
+        "deb-src http://source.example/debian bookworm main\n"
+        f"deb [arch=amd64 signed-by=/some/key] {MIRROR}/ bookworm main contrib # nearest\n"
+    )
+    assert sources.debian_mirror(etc, {}) == MIRROR
+
+
+def test_mirror_from_deb822(etc):
+    (etc / "sources.list.d/debian.sources").write_text(
+        "# written by the installer\nTypes: deb deb-src\nURIs:\n"
+        f" {MIRROR}\n# between the lines\nSuites: trixie\n trixie-updates\nComponents: main\nSigned-By:\n"
+        " -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n -----END PGP PUBLIC KEY BLOCK-----\n"
+    )
+    assert sources.debian_mirror(etc, {}) == MIRROR
+
+
+@pytest.mark.parametrize(
+    "stanza",
+    [
+        f"Types: deb\nURIs: {MIRROR}\nSuites: trixie\nComponents: main\nEnabled: no\n",
+        f"Types: deb-src\nURIs: {MIRROR}\nSuites: trixie\nComponents: main\n",
+        f"Types: deb\nURIs: {MIRROR}\nSuites: trixie-security\nComponents: main\n",
+        f"Types: deb\nURIs: {MIRROR}\nSuites: noble noble-updates\nComponents: main universe\n",
+        f"Types: deb\nURIs: {MIRROR}\nSuites: trixie\nComponents: contrib\n",
+        "Types: deb\nURIs: cdrom:[Debian]\nSuites: trixie\nComponents: main\n",
+    ],
+    ids=["disabled", "sources", "security", "ubuntu", "contrib", "cdrom"],
+)
+def test_no_mirror_in_what_does_not_hold_the_archive(etc, stanza):
+    (etc / "sources.list.d/some.sources").write_text(stanza)
+    assert sources.debian_mirror(etc, {}) is None
+
+
+def test_files_that_apt_ignores_are_ignored(etc):
+    (etc / "sources.list.d/old.list.disabled").write_text(f"deb {MIRROR} trixie main\n")
+    assert sources.debian_mirror(etc, {}) is None
+
+
+def test_the_environment_chooses_the_mirror(etc):
+    (etc / "sources.list").write_text("deb http://other.example/debian trixie main\n")
+    assert sources.debian_mirror(etc, {"INFLIGHT_DEBIAN_MIRROR": MIRROR + "/"}) == MIRROR
+
+
+# --- what is unpacked
+
+
+@pytest.fixture
+def mirror(tmp_path):
+    """A folder with one .deb, and the Package that pins it."""
+    tree = tmp_path / "tree"
+    for name, text in {
+        "DEBIAN/control": "Package: hello\nVersion: 1:1.0-1\nArchitecture: all\nMaintainer: x <x@x.example>\n"
+        "Description: x\n",
+        "usr/bin/hello": "#!/bin/sh\necho hello from the package\n",
+        "usr/share/doc/hello/manual": "not unpacked",
+    }.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    (tree / "usr/bin/hello").chmod(0o755)
+    (tree / "usr/bin/hallo").symlink_to("hello")
+    deb = tmp_path / "mirror/pool/hello.deb"
+    deb.parent.mkdir(parents=True)
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, deb], check=True, capture_output=True)
+    package = packages.Package("hello", "1:1.0-1", "all", deb.stat().st_size, packages.sha256_of(deb), "pool/hello.deb")
+    return f"file://{tmp_path}/mirror", package
+
+
+def test_a_package_is_unpacked_without_being_installed(mirror, tmp_path):
+    folder = packages.install(mirror[1], mirror[0], tmp_path / "store")
+    assert subprocess.check_output([folder / "usr/bin/hallo"], text=True) == "hello from the package\n"
+    assert not (folder / "usr/share/doc").exists()
+    assert os.listdir(tmp_path / "store") == [folder.name]
+
+
+def test_a_second_time_needs_no_mirror(mirror, tmp_path):
+    first = packages.install(mirror[1], mirror[0], tmp_path / "store")
+    shutil.rmtree(tmp_path / "mirror")
+    assert packages.install(mirror[1], mirror[0], tmp_path / "store") == first
+
+
+def test_a_wrong_hash_is_refused_and_leaves_nothing(mirror, tmp_path):
+    base, package = mirror
+    (tmp_path / "mirror/pool/hello.deb").open("ab").write(b"\0")
+    with pytest.raises(SetupError, match="hello: the download is not the pinned file"):
+        packages.install(package, base, tmp_path / "store")
+    assert os.listdir(tmp_path / "store") == []
+
+
+def test_a_file_that_the_mirror_dropped_is_told_apart(mirror, tmp_path):
+    (tmp_path / "mirror/pool/hello.deb").unlink()
+    with pytest.raises(packages.NotOnMirror):
+        packages.install(mirror[1], mirror[0], tmp_path / "store")
+
+
+def test_an_unpacking_that_was_killed_is_made_good(mirror, tmp_path):
+    base, package = mirror
+    command = f"import os, signal; from tools.setup import packages; package = packages.{package!r}\n"
+    command += "packages.unpack = lambda deb, folder: os.kill(os.getpid(), signal.SIGKILL)\n"
+    command += f"from pathlib import Path; packages.install(package, {base!r}, Path({str(tmp_path / 'store')!r}))"
+    killed = subprocess.run([sys.executable, "-c", command], stderr=subprocess.DEVNULL)
+    assert killed.returncode == -9
+    [half] = os.listdir(tmp_path / "store")
+    assert half.startswith(".new-")  # never under the package's own name
+    sweep(tmp_path / "store")
+    folder = packages.install(package, base, tmp_path / "store")
+    assert (folder / "usr/bin/hello").exists()
+    assert os.listdir(tmp_path / "store") == [folder.name]
+
+
+def test_the_lock_names_every_program_for_every_processor():
+    lock = packages.read_lock(programs.LOCK.read_text())
+    for architecture in ("amd64", "arm64", "i386", "armhf"):
+        names = [package.name for package in lock["micropython", architecture]]
+        assert names[0] == "micropython" and "libc6" in names
+    for architecture in ("amd64", "arm64"):
+        assert lock["mosquitto", architecture][0].name == "mosquitto"
+        assert lock["qemu-user", architecture]
+        names = [package.name for package in lock["chromium-headless-shell", architecture]]
+        assert {"libc6", "chromium-common", "fonts-dejavu-core"} <= set(names)
+    assert all(len(package.sha256) == 64 and ":" not in package.path for pinned in lock.values() for package in pinned)
+
+
+# --- what cannot be had
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache"
+
+
+def record(cache, **found):
+    (cache / "programs.json").write_text(json.dumps({"programs": found}))
+
+
+def tool(name, *words):
+    return subprocess.run([sys.executable, "-m", f"tools.{name}", *words], capture_output=True, text=True)
+
+
+def test_without_a_debian_mirror_the_reason_says_what_to_set(cache, monkeypatch):
+    installer = programs.Installer(cache, "file:///nowhere")
+    installer.mirror = None
+    [x86] = [program for program in programs.PROGRAMS if program.name == "micropython-x86"]
+    found = programs.prepare(installer, x86)
+    assert "INFLIGHT_DEBIAN_MIRROR" in found["reason"] and not found["temporary"]
+    assert programs.settled(found)
+
+
+def test_what_failed_for_the_network_is_tried_again():
+    assert not programs.settled({"reason": "no network", "temporary": True})
+
+
+def test_a_program_whose_files_vanished_is_made_again(cache):
+    assert not programs.settled({"argv": [sys.executable], "needs": [str(cache / "gone")]})
+
+
+def test_an_unavailable_runtime_gives_its_reason(cache):
+    record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "temporary": False}})
+    listed = tool("runtimes").stdout
+    assert "micropython-x86    unavailable: the kernel runs no such programs" in listed
+    assert "micropython-x64    unavailable: not set up: run `make setup`" in listed
+
+
+def test_packages_of_npm_have_hashes_and_no_addresses():
+    packages = json.loads((CHECKOUT / "tools/runtimes/wasm/package-lock.json").read_text())["packages"]
+    assert all(package.get("integrity") and "resolved" not in package for name, package in packages.items() if name)
+
+
+def test_packages_of_npm_are_installed_once_beside_their_program(tmp_path, monkeypatch):
+    for name, text in {"node": 'echo "v20.1.0"', "npm": 'echo "$@" >>"${0%/*}/asked"'}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for _ in range(2):
+        node, program = npm.command(CHECKOUT / "tools/runtimes/wasm", tmp_path / "cache")
+    assert node == str(tmp_path / "node") and os.path.exists(program)
+    [asked] = (tmp_path / "asked").read_text().splitlines()
+    assert asked.startswith("ci --ignore-scripts ")
+
+
+def test_without_chromium_its_tests_say_what_to_run(cache, monkeypatch):
+    monkeypatch.delenv("INFLIGHT_CHROMIUM", raising=False)
+    assert chromium.unavailable() == "chromium is unavailable: not set up: run `make setup-tests`"
+
+
+def test_a_damaged_record_counts_as_none(cache):
+    (cache / "programs.json").write_text('{"programs": {"micro')
+    assert "run `make setup`" in tool("runtimes").stdout
+
+
+def test_chromium_starts_with_its_own_files_and_starts_itself_again(cache, tmp_path, monkeypatch):
+    """All beside the loader, which it takes for itself; a stand-in tells what it was started with."""
+    installer = programs.Installer(cache, "file:///nowhere")
+    platform_ = PLATFORMS[installer.host]
+    for name, text in {
+        f"libc/usr/lib/{platform_.libraries}/{platform_.loader}": '#!/bin/sh\nshift 2\nexec "$@"\n',
+        f"shell/usr/lib/chromium/{PACKAGE}": '#!/bin/sh\ncat "${0%/*}/icudtl.dat" "$FONTCONFIG_FILE"\necho "$@"\n',
+        "common/usr/lib/chromium/icudtl.dat": "Chromium's data\n",
+        "fonts/usr/share/fonts/truetype/sans.ttf": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    folders = [tmp_path / name for name in ("shell", "common", "libc", "fonts")]
+    monkeypatch.setattr(installer, "folders", lambda *_: folders)
+    [program] = [program for program in programs.TESTS if program.name == "chromium"]
+    found = programs.prepare(installer, replace(program, system=()))
+    assert programs.settled(found)
+    [wrapper] = found["argv"]
+    told = subprocess.check_output([wrapper, "--headless"], text=True)
+    assert told.startswith("Chromium's data\n") and f"<dir>{tmp_path}/fonts/usr/share/fonts</dir>" in told
+    assert told.endswith(f"--no-sandbox --no-zygote --browser-subprocess-path={wrapper} --headless\n")
+
+
+def test_an_environment_is_the_same_whichever_link_names_its_interpreter(tmp_path, monkeypatch):
+    found = environment.key(environment.REQUIREMENTS)
+    (tmp_path / "python3").symlink_to(environment.base_python())
+    monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "python3"))
+    assert environment.key(environment.REQUIREMENTS) == found
+
+
+def test_an_environment_without_its_stamp_is_not_ready(tmp_path):
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").touch()
+    assert not environment.ready(tmp_path / "venv")
+
+
+@pytest.mark.parametrize("shared", ("cache", "checkout"))
+def test_two_set_ups_take_turns(tmp_path, monkeypatch, shared):
+    """The second says that it waits, and only then does the first end."""
+    order, said, waits = [], [], threading.Event()
+
+    def chosen(cache, checkout):
+        monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path / cache))
+        monkeypatch.setattr(set_up, "CHECKOUT", tmp_path / checkout)
+
+    def ensure():
+        order.append("begins")
+        if len(order) == 1:
+            chosen(*(name if name == shared else "another" for name in ("cache", "checkout")))
+            second.start()
+            assert waits.wait(60)
+        order.append("ends")
+
+    monkeypatch.setattr(environment, "ensure", ensure)
+    monkeypatch.setattr(environment, "link", lambda: False)
+    monkeypatch.setattr(common, "say", lambda text: (said.append(text), waits.set()))
+    second = threading.Thread(target=set_up.prepare, args=[["boards"]])
+    chosen("cache", "checkout")
+    set_up.prepare(["boards"])
+    second.join()
+    assert order == ["begins", "ends"] * 2
+    assert said == [f"waiting for another process in {tmp_path / shared}"]
+
+
+# --- firmware images
+
+
+@pytest.fixture
+def images(cache, tmp_path, monkeypatch):
+    """Two of them, with the same content."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("INFLIGHT_FIRMWARE", raising=False)
+    sha256 = hashlib.sha256(b"image").hexdigest()
+    boards = [Variant(name, "rp2040", f"{name}.uf2", sha256) for name in ("a", "b")]
+    monkeypatch.setattr(firmware, "BOARDS", boards)
+    return cache / "firmware"
+
+
+def test_firmware_images_are_downloaded_once(images, monkeypatch, capsys):
+    with serving(b"image", monkeypatch) as site:
+        assert firmware.ensure(None) and not firmware.ensure(None)
+    assert site.asked == ["/files/a.uf2", "/files/b.uf2"]
+    assert [path.read_bytes() for path in images.iterdir()] == [b"image"] * 2
+    assert capsys.readouterr().err == "setup: fetched a.uf2\nsetup: fetched b.uf2\n"
+
+
+@pytest.mark.parametrize(("content", "reason"), [(b"another", "wrong SHA-256"), (None, "timed out")])
+def test_firmware_images_that_cannot_be_had_cost_one_line_and_one_try(images, monkeypatch, capsys, content, reason):
+    monkeypatch.setattr(firmware, "TIMEOUT_S", 0.2)
+    with serving(content or b"", monkeypatch) as site, socket.create_server(("127.0.0.1", 0)) as silent:
+        if content is None:
+            monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        firmware.ensure(None)
+    [told] = capsys.readouterr().err.splitlines()
+    assert told.startswith("setup: firmware images are unavailable: ") and reason in told
+    assert len(site.asked) == bool(content) and not images.exists()
+
+
+def test_a_folder_of_firmware_images_of_the_person_s_own_is_left_alone(images, monkeypatch, tmp_path):
+    monkeypatch.setenv("INFLIGHT_FIRMWARE", str(tmp_path / "mine"))
+    assert not firmware.ensure(None)
+    assert not (tmp_path / "mine").exists()
+
+
+# --- one device file on one runtime
+
+
+@pytest.fixture
+def device_test(tmp_path):
+    path = tmp_path / "test_sample.py"
+    path.write_text(
+        "TIMEOUT_S = 2\n"
+        "from harness import SkipTest, eq, raises\n"
+        "def test_good():\n    eq(1, 1)\n    raises(ValueError, int, 'x')\n"
+        "def test_bad():\n    eq(1, 2)\n"
+        "def test_elsewhere():\n    raise SkipTest('no radio here')\n"
+        "def test_endless():\n    while True:\n        pass\n"
+    )
+    return path
+
+
+def test_device_run_exit_status_follows_the_tests(device_test):
+    good = tool("device_run", device_test, "-k", "good")
+    assert (good.returncode, good.stdout) == (0, "ok test_good\n1 ok, 0 failed, 0 skipped\n")
+    bad = tool("device_run", device_test, "-k", "bad")
+    assert bad.returncode == 1
+    assert bad.stdout.startswith("FAIL test_bad\n") and "AssertionError: 1 != 2" in bad.stdout
+    skipped = tool("device_run", device_test, "-k", "elsewhere")
+    assert (skipped.returncode, skipped.stdout.splitlines()[0]) == (0, "skip test_elsewhere: no radio here")
+
+
+def test_device_run_takes_an_interpreter_that_the_person_names(device_test, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_MICROPYTHON", sys.executable)
+    good = tool("device_run", device_test, "--runtime", "micropython-own", "-k", "good")
+    assert (good.returncode, good.stdout) == (0, "ok test_good\n1 ok, 0 failed, 0 skipped\n")
+
+
+def test_device_run_ends_a_test_that_does_not(device_test):
+    late = tool("device_run", device_test, "-k", "endless")
+    assert (late.returncode, late.stderr) == (124, "out of time: 2 s\n")
+
+
+def test_device_run_reports_what_it_cannot_find(device_test, cache):
+    assert tool("device_run", device_test, "-k", "nothing").returncode == 2
+    assert tool("device_run", device_test.with_name("test_none.py")).returncode == 2
+    record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "temporary": False}})
+    unavailable = tool("device_run", device_test, "--runtime", "micropython-x86")
+    assert unavailable.returncode == 3
+    assert "the kernel runs no such programs" in unavailable.stderr
+
+
+def test_device_run_stops_at_a_file_that_does_not_import(tmp_path):
+    path = tmp_path / "test_broken.py"
+    path.write_text("import no_such_module\ndef test_x():\n    pass\n")
+    assert tool("device_run", path).returncode == 1
+    path.write_text("from harness import SkipTest\nraise SkipTest('not for this one')\ndef test_x():\n    pass\n")
+    skipped = tool("device_run", path)
+    assert (skipped.returncode, skipped.stdout) == (0, "skip *: not for this one\n")
+
+
+# --- packages in locks of their own
+
+
+def test_another_lock_is_added_once(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(environment, "run", lambda command, purpose: done.append(command))
+    lock = tmp_path / "more.lock"
+    lock.write_text("something==1\n")
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").touch()
+    assert environment.add(lock, tmp_path / "venv") and not environment.add(lock, tmp_path / "venv")
+    lock.write_text("something==2\n")
+    assert environment.add(lock, tmp_path / "venv") and len(done) == 2
+    assert all("--require-hashes" in command and lock in command for command in done)
+
+
+def test_the_environment_sees_the_checkout(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(environment, "run", lambda command, purpose: done.append(command))
+    packages_of = tmp_path / "lib/python3.11/site-packages"
+    packages_of.mkdir(parents=True)
+    assert environment.link(tmp_path) and not environment.link(tmp_path)
+    assert len(done) == 1 and "--editable" in done[0] and CHECKOUT in done[0]
+    seen = (packages_of / "checkout.pth").read_text().splitlines()
+    assert {str(CHECKOUT), str(CHECKOUT / "tools"), str(CHECKOUT / "host_tests/device")} <= set(seen)
+
+
+# --- in parts
+
+
+def test_the_commands_for_boards_need_no_program_for_this_host(tmp_path, monkeypatch, cache):
+    """Where no MicroPython is pinned for the processor, or it is no Linux, only what needs that is refused."""
+    monkeypatch.setattr(platform, "machine", lambda: "a strange one")
+    monkeypatch.setattr(environment, "ensure", lambda: True)
+    monkeypatch.setattr(environment, "link", lambda: False)
+    assert set_up.prepare(["boards"])
+    for names in ([], ["pipeline"]):
+        with pytest.raises(SetupError, match="no MicroPython is pinned for a strange one"):
+            set_up.prepare(names)

@@ -1,0 +1,79 @@
+"""The command `inflight`: its sub-commands, missing packages, exit status."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from inflight_tools import cli
+from tools.setup.common import CHECKOUT
+
+COMMANDS = {
+    "board": {"image", "flash", "deploy", "monitor", "freeze"},
+    "fleet": {"collect", "tables", "report", "compact", "export", "pipeline", "where", "upload", "download"},
+}
+NAMES = [(group, name) for group, names in COMMANDS.items() for name in sorted(names)]
+NAMES += [("installer",), ("keys",), ("release",), ("rollout",)]
+
+
+def run(*words):
+    return CliRunner().invoke(cli.build(), words, env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def test_the_groups_and_their_commands():
+    found = get_command(cli.build()).commands
+    groups = {name: command.commands for name, command in found.items() if hasattr(command, "commands")}
+    assert {group: set(groups[group]) for group in groups} == COMMANDS
+    assert found.keys() - groups == {"installer", "keys", "release", "rollout"}
+
+
+@pytest.mark.parametrize("words", NAMES, ids=" ".join)
+def test_the_help_of_each_command_is_complete(words):
+    done = run(*words, "--help")
+    assert done.exit_code == 0
+    assert f"Example: inflight {' '.join(words)} " in done.output
+    assert "Exit status: 0 done, 1 failed, 2 wrong arguments" in done.output
+    command = get_command(cli.build())
+    for word in words:
+        command = command.commands[word]
+    assert [parameter.name for parameter in command.params if not parameter.help] == []
+
+
+@pytest.mark.parametrize("words", NAMES, ids=" ".join)
+def test_wrong_arguments_end_with_status_2(words):
+    assert run(*words, "--no-such-option").exit_code == 2
+
+
+def test_a_group_without_its_packages_says_what_to_install(monkeypatch):
+    for module in [name for name in sys.modules if name.startswith("inflight_tools.fleet.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
+    done = run("fleet", "collect", "--landing", "x")
+    assert done.exit_code != 0 and "in the checkout, pip install '.[fleet]'" in str(done.exception)
+    assert run("board", "image", "--help").exit_code == 0
+    assert run("release", "--help").exit_code == 0
+
+
+def test_completion_is_offered():
+    assert "--install-completion" in run("--help").output
+
+
+def test_messages_name_options_and_not_the_variables_of_make():
+    """Whoever has typed `inflight ... --port` does not know PORT=."""
+    makefile = (CHECKOUT / "Makefile").read_text()
+    variables = set(re.findall(r"--[a-z0-9-]+ \"?\$\(([A-Z0-9_]+)\)", makefile))
+    variables |= set(re.findall(r"\$\(filter 1,\$\(([A-Z0-9_]+)\)\),--", makefile))
+    assert {"PORT", "FLASH_MB", "ROMFS", "BROKER", "WAIT"} <= variables
+    variable = re.compile(rf"\b({'|'.join(sorted(variables))})=(?!FILE)")  # --firmware takes BOARD=FILE
+    modules = sorted(Path(cli.__file__).parent.rglob("*.py"))
+    texts = [node.value for module in modules for node in ast.walk(ast.parse(module.read_text())) if _is_text(node)]
+    assert len(texts) > 500
+    assert [text for text in texts if variable.search(text)] == []
+
+
+def _is_text(node):
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -1,0 +1,89 @@
+"""The wheel works without a checkout."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from inflight_tools.boards import bundle
+from tools.setup.common import CHECKOUT
+
+PARTS = {
+    "lib/inflight": "inflight",
+    "tools/inflight_tools": "inflight_tools",
+    "boards": "inflight_tools/device_code/boards",
+    "firmware": "inflight_tools/device_code/firmware",
+}
+SUFFIXES = (".py", ".css", ".html", ".js", ".properties", ".svg")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder with the unpacked wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for part in PARTS:
+        shutil.copytree(CHECKOUT / part, folder / "source" / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(CHECKOUT / "pyproject.toml", folder / "source")
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-deps", "--no-index"]
+    command += ["--no-build-isolation", "--wheel-dir", folder, folder / "source"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = folder.glob("inflight_mqtt-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def run(installed, *words):
+    """Runs Python outside the checkout, with the wheel first on its path."""
+    env = {**os.environ, "PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run([sys.executable, *words], cwd=installed.parent, env=env, capture_output=True, text=True)
+
+
+def modules(folder):
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.suffix in SUFFIXES}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_module_is_in_the_wheel(installed, part):
+    assert modules(CHECKOUT / part) - modules(installed / PARTS[part]) == set()
+
+
+def test_the_wheel_has_no_maintainers_tools(installed):
+    assert {path.name for path in installed.iterdir() if "dist-info" not in path.name} == {"inflight", "inflight_tools"}
+
+
+def test_the_client_needs_nothing_but_python(installed):
+    code = "import inflight; from inflight import AsyncClient, Client, Journal, RamFlash; print(inflight.__file__)"
+    done = run(installed, "-S", "-c", code)
+    assert (done.stderr, Path(done.stdout.strip())) == ("", installed / "inflight/__init__.py")
+
+
+def test_the_command_starts_and_names_its_groups(installed):
+    (entry,) = installed.glob("*.dist-info/entry_points.txt")
+    assert "inflight = inflight_tools.cli:main" in entry.read_text()
+    done = run(installed, "-m", "inflight_tools", "--help")
+    assert done.returncode == 0, done.stderr
+    assert "board" in done.stdout and "fleet" in done.stdout
+
+
+def test_the_command_without_its_packages_says_what_to_install(installed):
+    done = run(installed, "-S", "-m", "inflight_tools", "board", "image")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "in the checkout, pip install '.[boards]'" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("board", ["esp32", "rp2040", "unix"])
+def test_files_for_a_board_equal_the_checkouts(installed, board):
+    code = "import hashlib, sys; from inflight_tools.boards import bundle\n"
+    code += "assert all(str(folder).startswith(sys.argv[2]) for folder in bundle.device_sources())\n"
+    code += "for path, content in bundle.files(sys.argv[1]).items(): print(path, hashlib.sha256(content).hexdigest())"
+    done = run(installed, "-c", code, board, str(installed))
+    assert done.returncode == 0, done.stderr
+    wanted = {path: hashlib.sha256(content).hexdigest() for path, content in bundle.files(board).items()}
+    assert dict(line.split() for line in done.stdout.splitlines()) == wanted

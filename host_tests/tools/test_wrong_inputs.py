@@ -1,0 +1,66 @@
+"""Inputs that are wrong: what a person is told, in which no number of an error stands for its words."""
+
+import pytest
+from typer.testing import CliRunner
+
+from inflight_tools.cache import write_atomic
+from inflight_tools.cli import build
+from inflight_tools.failure import reason
+from tools.peers.daemon import free_port
+
+COLLECT = ("fleet", "collect", "--landing", "landing", "--broker", "127.0.0.1:1")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder `dir`, a `file`, and a configuration."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "file").write_text("no certificate\n")
+    (tmp_path / "config.json").write_text('{"host": "127.0.0.1", "port": %d}' % free_port())
+    return tmp_path
+
+
+def told(*words):
+    """(exit status, what was printed, without frames and line ends)."""
+    done = CliRunner().invoke(build(), words, env={"COLUMNS": "300", "NO_COLOR": "1"})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, " ".join(done.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        ((*COLLECT, "--ca", "none"), 2, "Invalid value for '--ca'"),
+        ((*COLLECT, "--ca", "file"), 1, "file: not a certificate in PEM or DER"),
+        ((*COLLECT, "--cert", "file"), 1, "--cert with --ca: without it there is no TLS"),
+        ((*COLLECT, "--ca", "file", "--key", "file"), 1, "--key goes with --cert"),
+        ((*COLLECT, "--password-file", "dir"), 2, "Invalid value for '--password-file'"),
+        (("fleet", "collect", "--broker", "x", "--landing", "file"), 2, "Invalid value for '--landing'"),
+        (("fleet", "report", "--data", "none"), 1, "there is no folder none: name that of"),
+        (("fleet", "export", "out", "--data", "none"), 1, "there is no folder none: name that of"),
+        (("fleet", "where", "attic", "1", "--data", "none"), 1, "there is no folder none: name that of"),
+        (("fleet", "compact", "--data", "none"), 1, "there is no folder none: name that of"),
+        (("fleet", "report", "--data", "file"), 2, "Invalid value for '--data'"),
+        (("board", "deploy", "--board", "esp32", "--port", "file"), 1, "file is no serial port"),
+        (("board", "deploy", "--board", "esp32", "--port", "x", "--ca", "file"), 1, "name it with --config"),
+        (("board", "monitor", "--port", "x", "--key", "file"), 1, "name it with --config"),
+        (("keys", "--key", "dir"), 1, "dir is a folder: name the key's file"),
+        (("installer", "--serve", "99999"), 2, "Invalid value for '--serve'"),
+        (("rollout",), 1, "this computer does not reach the broker at 127.0.0.1:"),
+        (("rollout", "--ca", "file"), 1, "config.json: tls_ca is missing"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_wrong_is_told(here, words, status, text):
+    found = told(*words)
+    assert found[0] == status and text in found[1] and "Errno" not in found[1], found
+    assert not (here / "none").exists() and not (here / "out").exists()
+
+
+def test_a_file_that_cannot_be_replaced_is_named_and_nothing_is_left(here):
+    before = sorted(here.iterdir())
+    with pytest.raises(OSError) as raised:
+        write_atomic(here / "dir", "text")
+    assert reason(raised.value) == f"{here / 'dir'}: Is a directory"
+    assert sorted(here.iterdir()) == before

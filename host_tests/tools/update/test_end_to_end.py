@@ -1,0 +1,278 @@
+"""A unix board updates itself over mosquitto: what it fetches, tries, keeps and gives back; killed at any time."""
+
+import json
+import random
+import time
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from host_tests.tools.update.conftest import FAULTS, PATIENCE_S
+from host_tests.waiting import wait_for
+from inflight_tools.update import keys
+from inflight_tools.update.release import Release
+from tools.peers.subscriber import Subscriber
+from update_record import STARTS, load
+
+
+def outcome(number, device="box"):
+    """True for the event that ends the update of `device` to that release."""
+
+    def is_it(event):
+        name, kind, fields = event
+        done = kind == "release" and fields.get("state") in ("good", "bad", "refused")
+        return name == device and done and fields.get("release") == number
+
+    return is_it
+
+
+def online(firmware, device="box"):
+    return lambda event: event[:2] == (device, "status") and event[2].get("firmware") == firmware
+
+
+def not_signed(event):
+    """True for the event that tells of an announcement without a signature of a key of the device."""
+    _, kind, fields = event
+    return kind == "release" and fields["release"] is None and "not signed" in fields["reason"]
+
+
+def states(seen):
+    found = [fields["state"] for _, kind, fields in seen if kind == "release"]
+    return [state for k, state in enumerate(found) if state not in found[:k]]  # at least once each
+
+
+def test_releases_are_fetched_tried_and_kept(device_of, server, release_of, events):
+    device = device_of()
+    events([device], online("0.1.0"))
+    server.announce("box", release_of(1))
+    seen = events([device], outcome(1))
+    assert states(seen) == ["fetch", "trial", "good"], seen[-1]
+    device.kill()
+    events([device], online("0.1.0+1"))
+    server.announce("box", release_of(2))
+    seen = events([device], outcome(2))
+    assert seen[-1][2]["state"] == "good" and any(map(online("0.1.0+2"), seen)), seen[-1]
+    assert sorted(path.name for path in device.home.glob("*.image")) == ["a.image", "b.image"]
+
+
+def test_only_what_differs_is_fetched(device_of, server, release_of, events):
+    device = device_of()
+    server.announce("box", release_of(1))
+    events([device], outcome(1))
+    server.announce("box", release_of(2))
+    asked = []
+    seen = events([device], outcome(2), lambda event: asked.append(event) if event[1] == "want" else None)
+    assert seen[-1][2]["state"] == "good"
+    # Beside the index one module: the others are taken from the running application.
+    assert (device.home / "b.image").read_bytes() == release_of(2).image and len(asked) < 10
+
+
+# --- what goes wrong ---
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_release_that_does_not_work_is_rolled_back(device_of, server, release_of, events, fault):
+    device = device_of()
+    events([device], online("0.1.0"))
+    server.announce("box", release_of(1))
+    events([device], outcome(1))
+    server.announce("box", release_of(2, fault))
+    trial = device.starts + 1
+
+    def supervise(event):
+        if fault == "hangs" and event[1] == "release" and event[2]["state"] == "trial":
+            for k in range(STARTS):  # a supervisor that notices
+                device.process.wait(PATIENCE_S)
+                device.step()
+                wait_for(lambda k=k: load(str(device.home)).starts > k, PATIENCE_S)
+                device.kill("watchdog")
+
+    (_, _, fields) = events([device], outcome(2), supervise)[-1]
+    assert fields["state"] == "bad", fields
+    told = {"crashes": "in any start", "hangs": "watchdog", "cannot connect": "no connection"}
+    assert told.get(fault, "load: OSError") in fields["reason"]
+    events([device], online("0.1.0+1"))
+    assert device.starts > trial
+    # It is not tried again, also if it is announced again.
+    device.kill()
+    before = device.starts
+    events([device], online("0.1.0+1"))
+    server.announce("box", release_of(3))
+    assert events([device], outcome(3))[-1][2]["state"] == "good"
+    assert device.starts == before + 2
+
+
+def damaged(release, at, image=False):
+    data = bytearray(release.image if image else release.announcement)
+    data[at] ^= 1
+    return Release(release.announcement, bytes(data)) if image else Release(bytes(data), release.image)
+
+
+def refusals(release_of):
+    """[(reason, Release that a device of release 5 refuses)]"""
+    other = rsa.generate_private_key(65537, keys.BITS)
+    good, better = release_of(6), release_of(7)
+    unsigned = Release(good.announcement[: -keys.BITS // 8] + bytes(keys.BITS // 8), good.image)
+    return [
+        ("not signed", unsigned),
+        ("not signed", release_of(6, signer=other)),
+        ("not signed", damaged(good, 12)),  # its number
+        ("not signed", damaged(good, -1)),
+        ("not signed", Release(good.announcement[:-7], good.image)),
+        ("not newer than 5", release_of(4)),
+        ("for the board esp32", release_of(6, board="esp32")),
+        ("another version of MicroPython", release_of(6, mpy=5)),
+        ("Damaged: index", damaged(good, 0, image=True)),
+        ("Damaged: node.mpy", damaged(better, better.image.index(b"0.1.0+7"), image=True)),
+    ]
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing(device_of, server, release_of, events):
+    device = device_of()
+    server.announce("box", release_of(5))
+    events([device], outcome(5))
+    for reason, release in refusals(release_of):
+        told = []
+        server.announce("box", release)
+
+        def refused(event, told=told):
+            if event[1] == "release" and event[2].get("reason"):
+                told.append(event[2]["reason"])
+            return bool(told)
+
+        events([device], refused)
+        assert reason in told[0]
+        starts = device.starts
+        device.kill()
+        events([device], online("0.1.0+5"))
+        assert device.starts == starts + 1
+    server.announce("box", release_of(6))
+    assert events([device], outcome(6))[-1][2]["state"] == "good"
+
+
+# --- killed ---
+
+
+@pytest.mark.parametrize("fault, ends", [(None, "good"), ("cannot connect", "bad")])
+def test_killing_it_at_any_time_changes_neither_outcome_nor_messages(
+    device_of, server, broker, release_of, events, fault, ends
+):
+    dice = random.Random(ends)
+    device = device_of()
+    arrived = Subscriber(broker.port, "inflight/box/#")
+    with arrived:
+        events([device], online("0.1.0"))
+        server.announce("box", release_of(1))
+        events([device], outcome(1))
+        server.announce("box", release_of(2, fault, trial_s=2))
+        kills = {"want": 4, "trial": 2, "online": 3}
+
+        def kill(event):
+            _, kind, fields = event
+            what = kind if kind == "want" else fields.get("state")
+            if kills.get(what) and dice.random() < 0.7:
+                kills[what] -= 1
+                time.sleep(dice.random() * 0.2)  # anywhere in what it does next
+                device.kill()
+
+        fields = events([device], outcome(2), kill)[-1][2]
+        assert fields["state"] == ends, fields
+        assert sum(kills.values()) < 6
+        accepted = device.accepted()
+        wait_for(lambda: not accepted - heard(arrived), 30, lambda: accepted - heard(arrived))
+
+
+def heard(subscriber):
+    """{(sequence number, topic)} of a device's messages that arrived."""
+    found = set()
+    for message in list(subscriber.messages):
+        topic = message.topic.split("/", 2)[2]
+        if topic in ("telemetry", "status", "health", "release") and "seq" in message.fields:
+            found.add((message.fields["seq"], topic))
+    return found
+
+
+# --- asleep ---
+
+
+@pytest.mark.parametrize("fault, ends", [(None, "good"), ("breaks a sensor", "bad")])
+def test_a_sensor_that_sleeps_fetches_and_tries_in_its_wakes(
+    device_of, server, release_of, events, monkeypatch, fault, ends
+):
+    device = device_of(sleep_ms=200, awake_ms=1000, timeout_ms=1000)
+    answered = []
+    give = server._give
+
+    def once_a_wake(name, wanted):
+        if device.starts not in answered:
+            answered.append(device.starts)
+            give(name, wanted)
+
+    monkeypatch.setattr(server, "_give", once_a_wake)
+    server.announce("box", release_of(1, fault))
+    seen = events([device], outcome(1))
+    assert states(seen) == ["fetch", "trial", ends], seen[-1]
+    assert len(answered) > 1 and device.starts > len(answered)
+    events([device], asleep("0.1.0+1" if ends == "good" else "0.1.0"))
+
+
+def asleep(firmware):
+    return lambda event: event[1] == "status" and (event[2]["state"], event[2]["firmware"]) == ("asleep", firmware)
+
+
+# --- taken back ---
+
+
+def test_a_fetch_ends_with_its_announcement_and_goes_on_with_it(device_of, server, release_of, events):
+    device = device_of()
+    events([device], online("0.1.0"))
+    server.announce("box", release_of(1))
+    events([device], lambda event: event[1] == "want")
+    server.withdraw("box")
+    device.kill()
+    seen = len(events([device], online("0.1.0")))
+    server.announce("box", release_of(1))
+    found = events([device], outcome(1))
+    assert states(found[seen:]) == ["fetch", "trial", "good"]
+
+
+def test_a_release_that_does_not_fit_the_flash_is_refused(device_of, server, release_of, events, key):
+    device = device_of()
+    release = release_of(1)
+    fields = release.fields | {"blocks": 10**9}
+    body = json.dumps(fields).encode()
+    server.announce("box", Release(body + keys.sign(key, body), release.image))
+    fields = events([device], outcome(1))[-1][2]
+    assert fields["state"] == "refused" and "too large" in fields["reason"]
+    assert not (device.home / "a.image").exists()
+
+
+def test_a_release_may_replace_the_keys(device_of, server, release_of, events):
+    device = device_of()
+    new = rsa.generate_private_key(65537, keys.BITS)
+    server.announce("box", release_of(1, accept=new))
+    assert events([device], outcome(1))[-1][2]["state"] == "good"
+    server.announce("box", release_of(2))
+    events([device], not_signed)
+    server.announce("box", release_of(3, signer=new))
+    assert events([device], outcome(3))[-1][2]["state"] == "good"
+
+
+def test_replaced_keys_stay_with_later_releases(device_of, server, release_of, events):
+    device = device_of()
+    new = rsa.generate_private_key(65537, keys.BITS)
+    for made in (release_of(1, accept=new), release_of(2, signer=new)):
+        server.announce("box", made)
+        assert events([device], outcome(made.number))[-1][2]["state"] == "good"
+    server.announce("box", release_of(3))
+    events([device], not_signed)
+    server.announce("box", release_of(4, signer=new))
+    assert events([device], outcome(4))[-1][2]["state"] == "good"
+
+
+def test_an_announcement_that_comes_during_a_trial_is_not_lost(device_of, server, release_of, events):
+    device = device_of()
+    server.announce("box", release_of(1, trial_s=3))
+    events([device], online("0.1.0+1"))
+    server.announce("box", release_of(2))
+    assert events([device], outcome(2))[-1][2]["state"] == "good"

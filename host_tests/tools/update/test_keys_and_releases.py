@@ -1,0 +1,304 @@
+"""Keys and releases: what is written, printed, refused; a device accepts the signature and no other."""
+
+import base64
+import hashlib
+import json
+import math
+import os
+import shutil
+import subprocess
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from littlefs import LittleFS
+from typer.testing import CliRunner
+
+import announcement
+from announcement import SIGNATURE, NotSigned, Refused, check, is_signed
+from host_tests.tools.boards.made_firmware import CHIP_IDS, esp_firmware
+from inflight import sectors
+from inflight_tools import cli
+from inflight_tools.boards import bundle
+from inflight_tools.boards.images.filesystem import BLOCK, build
+from inflight_tools.boards.images.variants import variant
+from inflight_tools.update import keys, release
+from tools.runtimes import runtime
+from tools.setup.common import CHECKOUT
+from update_record import Record
+
+FILES = {"start.mpy": b"start" * 300, "inflight/core.mpy": b"core" * 3000, "empty.mpy": b""}
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.delenv(keys.PASSPHRASE, raising=False)
+
+    def call(*words, **variables):
+        return CliRunner().invoke(cli.build(), [str(word) for word in words], env={"COLUMNS": "200", **variables})
+
+    return call
+
+
+def modulus(key):
+    return base64.b64decode(keys.public(key))
+
+
+# --- keys ---
+
+
+def test_a_key_is_made_once_and_printed_again(tmp_path, run):
+    path = tmp_path / "k" / "release.key"
+    first, second = run("keys", "--key", path), run("keys", "--key", path)
+    assert first.exit_code == second.exit_code == 0
+    fields = json.loads("{" + first.stdout + "}")
+    assert first.stdout == second.stdout
+    assert fields == {"update_keys": [keys.public(keys.load(path))]} and len(fields["update_keys"][0]) == 512
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_with_a_pass_phrase(tmp_path, run):
+    path = tmp_path / "release.key"
+    phrase = {keys.PASSPHRASE: "hunter2"}
+    assert run("keys", "--key", path, **phrase).exit_code == 0
+    assert b"ENCRYPTED" in path.read_bytes()
+    assert run("keys", "--key", path, **phrase).exit_code == 0
+    for variables in ({}, {keys.PASSPHRASE: "other"}):
+        done = run("keys", "--key", path, **variables)
+        assert done.exit_code == 1 and keys.PASSPHRASE in done.stderr and "hunter2" not in done.stderr
+
+
+def test_a_key_that_git_could_track(tmp_path, run, monkeypatch):
+    """In a repository whose .gitignore does not list it, it would be published with the next commit."""
+    if not shutil.which("git"):
+        pytest.skip("no git")
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q"], check=True)
+    note = "note: release.key is a private key and git does not ignore it: list it in .gitignore\n"
+    for _ in range(2):
+        done = run("keys")
+        assert done.exit_code == 0 and note in done.stderr
+    subprocess.run(["git", "add", "release.key"], check=True)
+    done = run("keys")
+    assert done.exit_code == 1 and "release.key is a private key and git tracks it" in done.stderr
+    subprocess.run(["git", "rm", "-q", "--cached", "release.key"], check=True)
+    (tmp_path / ".gitignore").write_text((CHECKOUT / ".gitignore").read_text())
+    done = run("keys")
+    assert done.exit_code == 0 and "git" not in done.stderr
+
+
+def pem(key):
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no key", pem(ec.generate_private_key(ec.SECP256R1())), pem(rsa.generate_private_key(65537, 2048))],
+    ids=["empty", "text", "EC", "2048 bits"],
+)
+def test_other_keys_are_refused_in_one_line(tmp_path, run, content):
+    path = tmp_path / "release.key"
+    path.write_bytes(content)
+    done = run("release", "--board", "unix", "--number", 1, "--key", path, "--out", tmp_path / "x")
+    assert done.exit_code == 1 and str(path) in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "x").exists()
+
+
+# --- what a device verifies ---
+
+
+def test_a_signature_is_of_one_key_and_one_text(key):
+    body = b'{"release": 1}'
+    signature = keys.sign(key, body)
+    own = modulus(key)
+    assert is_signed(body, signature, own)
+    assert not is_signed(body + b" ", signature, own)
+    assert not is_signed(body, signature, modulus(rsa.generate_private_key(65537, 3072)))
+    for i in range(0, SIGNATURE, 13):
+        assert not is_signed(body, signature[:i] + bytes([signature[i] ^ 1]) + signature[i + 1 :], own)
+    # The same number, and n more: one signature has one form only.
+    n = int.from_bytes(own, "big")
+    more = int.from_bytes(signature, "big") + n
+    assert more >> 8 * SIGNATURE or not is_signed(body, more.to_bytes(SIGNATURE, "big"), own)
+    for forged in (b"", bytes(SIGNATURE), b"\1".rjust(SIGNATURE, b"\0"), signature[1:], signature + b"\0"):
+        assert not is_signed(body, forged, own)
+
+
+def test_a_block_with_room_for_forgery_is_refused(key):
+    """With the exponent 3, blocks whose end is not compared could be forged: the whole block is compared."""
+    numbers = key.private_numbers()
+    digest = hashlib.sha256(b"body").digest()
+    prefix = bytes.fromhex("3031300d060960864801650304020105000420")
+    for block in (
+        b"\0\1" + b"\xff" * 8 + b"\0" + prefix + digest + bytes(SIGNATURE - 62),
+        b"\0\2" + b"\xff" * (SIGNATURE - 54) + b"\0" + prefix + digest,
+        b"\0\1" + b"\xff" * (SIGNATURE - 36) + b"\0" + digest + b"\0",
+    ):
+        assert len(block) == SIGNATURE
+        made = pow(int.from_bytes(block, "big"), numbers.d, numbers.public_numbers.n).to_bytes(SIGNATURE, "big")
+        assert not is_signed(b"body", made, modulus(key))
+
+
+def test_either_of_two_keys_is_accepted(key):
+    other = rsa.generate_private_key(65537, 3072)
+    made = release.make(FILES, key, 1, "unix")
+    with pytest.raises(NotSigned, match="not signed"):
+        check(made.announcement, [keys.public(other)], "unix", Record())
+    # This far: CPython does not run compiled modules.
+    with pytest.raises(Refused, match="MicroPython from"):
+        check(made.announcement, [keys.public(other), keys.public(key)], "unix", Record())
+    with pytest.raises(Refused, match="MicroPython from"):
+        check(made.announcement, ["k" * 511 + "!", keys.public(key)], "unix", Record())
+
+
+# --- releases ---
+
+
+def test_a_release_survives_its_file(tmp_path, key):
+    made = release.make(FILES, key, 3, "unix")
+    (tmp_path / "r").write_bytes(made.pack())
+    assert release.load(tmp_path / "r") == made
+    packed = made.pack()
+    for damaged in (b"", b"text", packed[:20], packed[:40], packed[:500], packed[:-1]):
+        (tmp_path / "r").write_bytes(damaged)
+        with pytest.raises(ValueError, match="inflight release|copy it again"):
+            release.load(tmp_path / "r")
+
+
+def test_the_format_of_the_journal_is_the_librarys():
+    assert announcement.JOURNAL == release.JOURNAL == sectors._VERSION
+
+
+def test_the_index_describes_the_image(key):
+    made = release.make(FILES, key, 3, "unix")
+    fields, image = made.fields, made.image
+    assert hashlib.sha256(image[: fields["index"]]).hexdigest() == fields["sha256"]
+    assert image[fields["index"] :] == b"".join(FILES.values()) and len(image) == fields["size"]
+    assert fields["blocks"] >= 3 + 1
+
+
+def test_a_release_of_the_command(tmp_path, run):
+    path = tmp_path / "release.key"
+    run("keys", "--key", path)
+    words = ("release", "--board", "pico_w", "--number", 7, "--key", path, "--out", tmp_path / "r", "--json")
+    other = keys.public(rsa.generate_private_key(65537, 3072))
+    done = run(*words, "--accept", other)
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    made = release.load(tmp_path / "r")
+    assert told == made.fields | {"path": str(tmp_path / "r")}
+    assert (told["release"], told["board"], told["trial_s"]) == (7, "rp2040", 300)
+    assert b"0.1.0+7" in made.image and json.dumps([other]).encode() in made.image
+    assert len(made.announcement) < 700
+    assert taken(made) <= told["blocks"]
+
+
+def free_blocks(path):
+    """Blocks that a Pico with the files in `path`, as space_for_slot.py takes them, has for a release."""
+    argv = [*runtime("micropython-x64").command("16m"), CHECKOUT / "host_tests/tools/update/space_for_slot.py"]
+    places = ("firmware", "lib", "host_tests/device")
+    env = dict(os.environ, MICROPYPATH=":".join(str(CHECKOUT / place) for place in places))
+    return int(subprocess.run([*map(str, argv), str(path)], env=env, check=True, capture_output=True, text=True).stdout)
+
+
+def test_a_pico_has_space_for_updates(tmp_path):
+    """With the files that an image or a cable brings, its journal and a configuration there is space for two slots, if
+    need be without those of the files that no slot needs: so for each update."""
+    if reason := runtime("micropython-x64").reason:
+        pytest.skip(reason)
+    key = rsa.generate_private_key(65537, keys.BITS)
+    blocks = release.make(release.application("rp2040", 1), key, 1, "rp2040").fields["blocks"]
+    brought = bundle.files("rp2040") | {"/config.json": bytes(3000), "/ca.der": bytes(1500)}
+    brought["/lib/inflight.json"] = json.dumps(dict.fromkeys(brought, "0" * 64)).encode()
+    volume = bytearray(b"\xff") * (212 * BLOCK)
+    for at, content in build(brought, len(volume), 256):
+        volume[at : at + len(content)] = content
+    image, cable = tmp_path / "image", tmp_path / "cable.json"
+    image.write_bytes(volume)
+    cable.write_text(json.dumps({path: len(content) for path, content in brought.items()}))
+    for path in (image, cable):
+        free = free_blocks(path)
+        print(f"blocks: {blocks} of a release, {free} free beside what the {path.stem} brings")
+        assert blocks <= free, path.stem
+        assert blocks <= free - blocks + kept_out()
+
+
+def kept_out():
+    """Blocks of the files of a cable that slot.reclaim() removes, about: those of more than 512 bytes."""
+    sizes = [len(content) for path, content in bundle.files("rp2040").items() if path.startswith("/lib")]
+    return sum(math.ceil(size / 4096) for size in sizes if size > 512)
+
+
+def pico():
+    """The file system of a Pico W."""
+    return LittleFS(block_size=4096, block_count=212, read_size=32, prog_size=256, cache_size=1024, lookahead_size=32)
+
+
+def write(fs, path, size):
+    fs.makedirs(path.rpartition("/")[0] or "/", exist_ok=True)
+    with fs.open(path, "wb") as file:
+        file.write(bytes(size))
+
+
+def taken(made):
+    """Blocks that the image of a Release takes in the file system of a Pico, when it comes in pieces."""
+    fs = pico()
+    blank = fs.used_block_count
+    write(fs, "/a.image", 0)
+    for at in range(0, len(made.image), 1000):
+        with fs.open("/a.image", "ab") as file:
+            file.write(made.image[at : at + 1000])
+    return fs.used_block_count - blank
+
+
+def test_a_release_of_firmware(tmp_path, run):
+    path = tmp_path / "release.key"
+    keys.generate(path)
+    for board in ("esp32", "esp32s3"):
+        (tmp_path / "firmware.bin").write_bytes(esp_firmware(board, variant(board).bootloader))
+        words = ("release", "--board", board, "--firmware", tmp_path / "firmware.bin", "--number", 7, "--key", path)
+        done = run(*words, "--out", tmp_path / "r", "--json")
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        made = release.load(tmp_path / "r")
+        assert told == made.fields | {"path": str(tmp_path / "r")}
+        assert (told["release"], told["board"], told["chip"]) == (7, "esp32", CHIP_IDS[board])
+        assert made.image[0] == 0xE9 and hashlib.sha256(made.image).hexdigest() == told["sha256"]
+        assert is_signed(made.announcement[:-SIGNATURE], made.announcement[-SIGNATURE:], modulus(keys.load(path)))
+    done = run(*words, "--accept", keys.public(keys.load(path)))
+    assert done.exit_code == 1 and "--accept" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "board, content, reason",
+    [
+        ("pico_w", b"", "comes by cable only"),
+        ("esp32", b"", "this is not firmware"),
+        ("esp32", esp_firmware("esp32s3", 0), "for chip esp32s3"),
+        ("esp32", esp_firmware()[:-3], "damaged or cut short"),
+        ("esp32", esp_firmware(banner=b"MicroPython v1.20.0 on 2023-04-26"), "1.22 or newer"),
+    ],
+)
+def test_wrong_firmware_is_refused_in_one_line(tmp_path, run, board, content, reason):
+    path = tmp_path / "release.key"
+    keys.generate(path)
+    (tmp_path / "firmware.bin").write_bytes(content)
+    words = ("release", "--board", board, "--firmware", tmp_path / "firmware.bin", "--number", 7, "--key", path)
+    done = run(*words, "--out", tmp_path / "r")
+    assert done.exit_code == 1 and reason in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    "words, reason",
+    [
+        (("--board", "pico_w", "--number", 0), "--number 0"),
+        (("--board", "nono", "--number", 1), "no board nono"),
+        *((("--board", "unix", "--number", 1, "--accept", text), "--accept") for text in ("abc", "k" * 512, "!" * 512)),
+    ],
+)
+def test_wrong_arguments_are_refused_in_one_line(tmp_path, run, words, reason):
+    path = tmp_path / "release.key"
+    keys.generate(path)
+    done = run("release", *words, "--key", path, "--out", tmp_path / "r")
+    assert done.exit_code == 1 and reason in done.stderr and not (tmp_path / "r").exists()

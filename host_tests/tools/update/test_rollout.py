@@ -1,0 +1,177 @@
+"""`inflight rollout` to unix boards over mosquitto: a good release reaches all, a bad one the first only."""
+
+import contextlib
+import io
+import json
+import random
+import threading
+import time
+
+import pytest
+from paho.mqtt import publish
+from rich.console import Console
+from typer.testing import CliRunner
+
+from host_tests.waiting import wait_for
+from inflight_tools import cli
+from inflight_tools.update import rollout as rollouts
+from inflight_tools.update.rollout import run
+from inflight_tools.update.waves import Course
+from tools.peers.subscriber import Subscriber
+
+NAMES = [f"box{i}" for i in range(4)]
+
+
+class Fleet:
+    """Devices that are supervised by a thread of their own. kills_a_second: how many power cuts, at random."""
+
+    def __init__(self, devices, kills_a_second=0):
+        self.devices = devices
+        self.cuts = 0
+        self._rate = kills_a_second
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._supervise)
+
+    def _supervise(self):
+        dice = random.Random(1)
+        due = time.monotonic()
+        while not self._stop.wait(0.01):
+            for device in self.devices:
+                device.step()
+            if self._rate and time.monotonic() > due:
+                due = time.monotonic() + dice.expovariate(self._rate)
+                dice.choice(self.devices).kill()
+                self.cuts += 1
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def fleet(device_of):
+    with Fleet([device_of(name) for name in NAMES]) as found:
+        yield found
+
+
+@pytest.fixture
+def rollout(tmp_path, broker, release_of):
+    """rollout(number, fault, words): result of the command, lines of JSON."""
+    (tmp_path / "config.json").write_text(json.dumps({"host": "127.0.0.1", "port": broker.port}))
+
+    def call(number=None, fault=None, *words, trial_s=2):
+        if number:
+            (tmp_path / "x.release").write_bytes(release_of(number, fault, trial_s=trial_s).pack())
+            words = (str(tmp_path / "x.release"), *words)
+        done = CliRunner().invoke(cli.build(), ["rollout", *words, "--config", str(tmp_path / "config.json"), "--json"])
+        return done, [json.loads(line) for line in done.stdout.splitlines()]
+
+    return call
+
+
+def firmware(rollout):
+    """{device: firmware}, as the fleet's own messages say."""
+    _, lines = rollout()
+    return {name: device["firmware"] for name, device in lines[-1]["devices"].items()} if lines else {}
+
+
+def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout):
+    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, "0.1.0"), 60)
+    done, lines = rollout(1, None, "--wave", "50")
+    assert done.exit_code == 0, done.output
+    good = [line["device"] for line in lines[:-1] if line["state"] == "good"]
+    assert good[0] == "box0" and sorted(good) == NAMES
+    begun = [line["device"] for line in lines[:-1] if line["state"] == "fetch"]
+    assert begun[0] == "box0" and lines.index({"device": "box0", "state": "good"}) < min(
+        lines.index({"device": name, "state": "fetch"}) for name in NAMES[1:]
+    )
+    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, "0.1.0+1"), 60)
+
+    done, lines = rollout(2, "cannot connect")
+    assert done.exit_code == 1 and lines[-1]["stopped"]
+    assert {line["device"] for line in lines[:-1]} == {"box0"}
+    assert lines[-2]["state"] == "bad" and lines[-2]["reason"] == "no connection"
+    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, "0.1.0+1"), 60)
+
+    # Who runs it already is left alone; patterns choose devices.
+    done, lines = rollout(3, None, "--device", "box[01]", "--canary", "2")
+    assert done.exit_code == 0 and {line["device"] for line in lines[:-1]} == {"box0", "box1"}
+    done, lines = rollout(3, None)
+    assert done.exit_code == 0 and {line["device"] for line in lines[:-1]} == {"box2", "box3"}
+
+
+def test_what_a_device_tells_does_not_command_the_terminal(tmp_path, broker):
+    (tmp_path / "config.json").write_text(json.dumps({"host": "127.0.0.1", "port": broker.port}))
+    device, evil = "inflight/box\u202e", "\x1b]0;owned\x07\x1b[2J"
+    told = {"status": {"firmware": evil}, "release": {"release": 1, "state": evil, "reason": evil}}
+    messages = [(f"{device}/{kind}", json.dumps(fields), 1, True) for kind, fields in told.items()]
+    publish.multiple(messages, "127.0.0.1", broker.port)
+    done = CliRunner().invoke(cli.build(), ["rollout", "--config", str(tmp_path / "config.json")])
+    assert "box" in done.stdout and not {"\x1b", "\x07", "\u202e"} & set(done.stdout), done.output
+
+
+def test_progress_does_not_command_the_terminal():
+    shown = io.StringIO()
+    course = Course(1, [["box"]], 10, 100)
+    course.next_wave(0)
+    course.message("box", {"release": 1, "state": "bad", "reason": "\x1b[2J\u202e"})
+    rollouts._Report(Console(file=shown, width=200), course, False, None)("box", "bad")
+    assert shown.getvalue().endswith("box: bad: \\x1b[2J\\u202e\n")
+
+
+def test_without_devices_or_broker_it_says_so(rollout, broker):
+    done, _ = rollout(1)
+    assert done.exit_code == 1 and "no devices at inflight/+/status" in done.stderr
+    broker.kill()
+    with contextlib.suppress(OSError):
+        done, _ = rollout(1)
+        assert done.exit_code == 1 and done.stderr.startswith("error: ")
+
+
+def test_a_message_that_is_none_of_a_device_does_not_end_a_rollout(broker, server):
+    fleet = rollouts.Fleet(server)
+    for payload in ("[" * 100_000, '{"firmware": "1"}'):
+        publish.single("inflight/box/status", payload, 1, port=broker.port)
+    assert fleet.next(20) == ("box", "status", {"firmware": "1"})
+
+
+def test_a_rollout_that_ends_while_the_broker_is_down_withdraws_from_all(broker, server, release_of, monkeypatch):
+    monkeypatch.setattr("inflight_tools.update.server._TIMEOUT_S", 0)
+    course = Course(1, [["box0", "box1"]], 10, 100)
+    with Subscriber(broker.port, "inflight/+/update/manifest") as seen:
+
+        def stopping():
+            if len(seen.messages) < 2:
+                return False
+            broker.stop()
+            return True
+
+        with pytest.raises(ValueError, match="still announced to box0, box1"):
+            run(server, rollouts.Fleet(server), course, release_of(1), lambda *_: None, stopping)
+        broker.start()
+        wait_for(lambda: {m.topic.split("/")[1] for m in seen.messages if not m.payload} == {"box0", "box1"}, 60)
+
+
+@pytest.mark.long("INFLIGHT_UPDATES")
+@pytest.mark.timeout(3600)
+def test_a_fleet_that_is_killed_all_the_time_ends_on_one_release(device_of, rollout):
+    """A hundred sensors get a good release, and then one that cannot connect, with a power cut each second."""
+    names = [f"box{i:03}" for i in range(100)]
+    devices = [device_of(name, interval_ms=5000, health_ms=60_000, timeout_ms=10_000) for name in names]
+    with Fleet(devices) as starting:
+        wait_for(lambda: firmware(rollout) == dict.fromkeys(names, "0.1.0"), 600, pause_s=5)
+    with Fleet(devices, kills_a_second=1) as fleet:
+        done, lines = rollout(1, None, "--wave", "50", trial_s=10)
+        print(f"good: {fleet.cuts} power cuts")
+        assert done.exit_code == 0, [line for line in lines[:-1] if line["state"] in ("bad", "refused")]
+        done, lines = rollout(2, "cannot connect", "--wave", "50", "--stop-at", "101", trial_s=10)
+        print(f"bad: {fleet.cuts} power cuts in all")
+        assert done.exit_code == 1
+        assert {line["device"] for line in lines[:-1] if line["state"] == "bad"} == set(names)
+    with Fleet(devices):
+        wait_for(lambda: firmware(rollout) == dict.fromkeys(names, "0.1.0+1"), 600, pause_s=5)
+    assert starting.cuts == 0 and fleet.cuts > 50

@@ -1,0 +1,113 @@
+"""The throughput of collector and Spark on this machine, and how costs grow: `make bench-pipeline`."""
+
+import json
+import multiprocessing
+import os
+import platform
+import shutil
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import typer
+
+from inflight_tools.cache import write_atomic
+from tools.bench.pipeline import commits, history, stages
+from tools.bench.pipeline.collector import bench_collector
+from tools.bench.pipeline.show import tables
+from tools.setup.common import CHECKOUT
+from tools.shown import say, show
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+
+def _in_process(work, *args):
+    """Runs work(*args) in a process and a JVM of its own, to start cold and to have peaks of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *args).result()
+
+
+def _numbers(text, kind):
+    try:
+        found = [kind(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        found = [0]
+    if any(number <= 0 for number in found):
+        raise typer.BadParameter(f"{text}: numbers above 0, separated by commas")
+    return found
+
+
+def _machine():
+    import pyspark
+
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[1], 1),
+        "python": platform.python_version(),
+        "spark": pyspark.__version__,
+    }
+
+
+@app.command()
+def main(
+    millions: str = typer.Option("1", help="millions of measurement rows, separated by commas; a message has 3"),
+    batches: int = typer.Option(60, "--history", min=0, help="micro-batches of one size"),
+    most: int = typer.Option(2000, "--commits", min=0, help="batches in one table"),
+    fleets: str = typer.Option("1000,100000,1000000", help="devices in the ledger, separated by commas"),
+    messages: int = typer.Option(40_000, "--collector", min=0, help="messages of a run of the collector"),
+    devices: int = typer.Option(1000, min=1, help="devices that publish, except with --fleets"),
+    runs: int = typer.Option(3, min=1, help="runs of each stage and of the collector; the median counts"),
+    out: Path = typer.Option(CHECKOUT / "build/bench-pipeline.json", "--json", help="file for the figures"),
+    markdown: bool = typer.Option(False, help="print the tables as Markdown"),
+    keep: bool = typer.Option(False, help="keep landing files and tables"),
+):
+    """Measures stages, history, fleets and collector. A part of size 0 or "" is left out."""
+    sizes, known = _numbers(millions, float), _numbers(fleets, int)
+    figures = {"machine": _machine(), "stages": [], "fleets": []}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="bench-", dir=out.parent))  # on a disk: /tmp may be in memory
+
+    def part(name, measure, *args):
+        say(name)
+        folder = work / name.replace(" ", "-")
+        folder.mkdir()
+        try:
+            return _in_process(measure, folder, *args)
+        finally:
+            if not keep:
+                shutil.rmtree(folder)
+
+    def save():
+        """Called after each part: a large run takes an hour, and may be stopped."""
+        write_atomic(out, json.dumps(figures, indent=2) + "\n")
+
+    try:
+        for size in sizes:
+            figures["stages"].append(part(f"stages at {size:g} million rows", stages.measure, size, devices, runs))
+            save()
+        if batches:
+            figures["history"] = part(f"history of {batches} batches", history.measure, batches, devices)
+            save()
+        if most:
+            figures["commits"] = part(f"{most} commits", commits.measure, most)
+            save()
+        for size in known:
+            figures["fleets"].append(part(f"ledger of {size} devices", history.measure_devices, size))
+            save()
+        if messages:
+            say(f"collector, {messages} messages")
+            figures["collector"] = bench_collector(messages, runs, work)
+            save()
+    finally:
+        if keep:
+            say(f"landing files and tables are in {work}")
+        else:
+            shutil.rmtree(work)
+    show(tables(figures), markdown)
+    say(f"figures are in {out}")
+
+
+if __name__ == "__main__":
+    app()

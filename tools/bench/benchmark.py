@@ -1,0 +1,108 @@
+"""The costs of the client, compared with a bare socket and other clients: `make bench`."""
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import typer
+
+from inflight_tools.cache import write_atomic
+from tools.bench.figures import measure, peers
+from tools.bench.figures.plot import svg
+from tools.bench.figures.run import Code, responder
+from tools.bench.figures.show import tables
+from tools.demo.sensors import best_runtime
+from tools.peers.mosquitto import Mosquitto
+from tools.runtimes import Runtime
+from tools.setup.common import CHECKOUT
+from tools.shown import say, show
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+
+def run(folder, others, effort, frozen=None):
+    """Returns all figures as a dict. `others`: the result of peers.find(). `frozen`: a MicroPython with the library
+    frozen in."""
+    interpreter = best_runtime()
+    machine = {"runtime": interpreter.name, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
+    figures = {"machine": {"date": time.strftime("%Y-%m-%d"), **machine}}
+    names = ["ours", *others]
+    code = Code(folder / "code", interpreter, others)
+    figures["sizes"] = code.sizes
+    firmware = Code(folder / "scripts", Runtime("frozen", (str(frozen),)), frozen=True) if frozen else None
+    with Mosquitto(folder / "broker") as broker, responder() as port:
+        parts = {
+            "costs": lambda: measure.costs(code, broker.port, names, effort, folder),
+            "rom": lambda: measure.ours(code, broker.port, effort, folder, rom=True),
+            "modules": lambda: measure.modules(code),
+            "smallest": lambda: measure.smallest(code, broker.port, names, effort, folder),
+            "smallest_rom": lambda: measure.smallest(code, broker.port, ["ours"], effort, folder, rom=True)["ours"],
+            "rates": lambda: measure.rates(code, port, names, effort),
+            "websocket": lambda: measure.rates(code, port, ["ours_websocket"], effort)["ours_websocket"],
+            "level_5": lambda: measure.level_5(code, broker.port, port, others, effort, folder),
+            "trips": lambda: measure.trips(code, port, names, effort),
+            "pieces": lambda: measure.pieces(code, port, effort, folder),
+            "recovery": lambda: measure.recovery(code, effort, folder),
+            "wear": lambda: measure.wear(code, port, effort),
+            "wear_by_size": lambda: measure.wear_by_size(code, port, effort),
+        }
+        if firmware:
+            parts["frozen"] = lambda: measure.ours(firmware, broker.port, effort, folder)
+            parts["smallest_frozen"] = lambda: measure.smallest(firmware, broker.port, ["ours"], effort, folder)["ours"]
+        for name, part in parts.items():
+            say(name.replace("_", " "))
+            figures[name] = part()
+    return figures
+
+
+def plots(figures):
+    """{file name: SVG}."""
+    trip = ("QoS 1 over a slow link", "round trip, ms", "messages/s")
+    wear = ("Wear of an RP2040's flash", "bytes of the message", "bytes erased per byte")
+    return {
+        "throughput.svg": svg(*trip, {_label(name): line for name, line in figures["trips"].items()}),
+        "wear.svg": svg(*wear, {_label(name): line for name, line in figures["wear_by_size"].items()}),
+    }
+
+
+def _label(name):
+    kind, _, window = name.partition(" ")
+    if kind in ("ours", "ceiling"):
+        return f"{'Inflight' if kind == 'ours' else kind}, window {window}"
+    if name in ("umqtt_simple", "umqtt_simple2", "mqtt_as_client"):
+        return peers.name_of(name)
+    return "Inflight" if name == "inflight" else name
+
+
+@app.command()
+def main(
+    others: Path = typer.Option(
+        None, "--peers", help="a folder with checkouts of umqtt.simple, umqtt.simple2, mqtt_as"
+    ),
+    frozen: Path = typer.Option(None, help="measure this MicroPython with the library frozen in, too (make freeze)"),
+    out: Path = typer.Option(CHECKOUT / "build/bench.json", "--json", help="file for the figures"),
+    pictures: Path = typer.Option(None, "--plots", help="folder for the plots; default: that of the figures"),
+    markdown: bool = typer.Option(False, help="print the tables as Markdown"),
+    tiny: bool = typer.Option(False, help="use few messages: sizes are exact, rates mean nothing"),
+):
+    """Measures everything in one run. It takes minutes; the machine should be idle."""
+    try:
+        found = peers.find(others) if others else {}
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            figures = run(Path(folder), found, measure.TINY if tiny else measure.FULL, frozen)
+    except (ValueError, RuntimeError) as e:
+        typer.secho(f"bench: {e}", fg="red", err=True)
+        raise typer.Exit(1) from None
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(out, json.dumps(figures, indent=1) + "\n")
+    for name, picture in plots(figures).items():
+        (pictures or out.parent).mkdir(parents=True, exist_ok=True)
+        write_atomic((pictures or out.parent) / name, picture)
+    show(tables(figures), markdown)
+    say(f"figures are in {out}")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,287 @@
+"""The measurements: one function for each part of the result."""
+
+import contextlib
+import secrets
+import statistics
+from dataclasses import dataclass
+
+from tools.bench.figures import littlefs, peers
+from tools.bench.figures.run import OURS, Failed, on_cpython
+from tools.shown import say
+
+MODULES = "core client journal_core receiving dispatching inbound flash mqtt5_core websocket aio consumers"
+ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
+    "qos0_default": (0, 0, 0, 1),
+    "qos0_nodelay": (0, 1, 0, 1),
+    "qos1_default": (1, 0, 0, 1),
+    "qos1_nodelay": (1, 1, 0, 1),
+    "qos1_trip20": (1, 1, 20, 20),
+}
+JOURNALS = ("bytes", "pages")  # kinds of flash: the unit of programming
+_SMALLEST_S = 20  # of a client that runs out of heap and hangs
+_RECORD = 89  # bytes of topic and payload
+_KEPT = ("import", "journal", "client")  # heap that stays allocated
+_MORE_RUNS = 3
+
+
+@dataclass(frozen=True)
+class Effort:
+    messages: int  # for the count of allocations
+    round: dict  # messages of a round, by QoS
+    rounds: int
+    runs: int  # of each contender, alternating
+    trip_s: float  # duration of a round with a round-trip time
+    trips: tuple  # round-trip times of the plot, ms
+    windows: tuple
+    records: tuple  # live records at recovery
+    wear: int  # messages for the flash wear
+    sizes: tuple  # of the messages of the plot
+    peer_s: int = 300  # when another client has not ended after so long, it hangs
+
+
+FULL = Effort(
+    messages=200,
+    round={0: 4000, 1: 1000},
+    rounds=5,
+    runs=3,
+    trip_s=1.0,
+    trips=(0, 1, 2, 5, 10, 20, 50, 100, 200),
+    windows=(1, 8, 20),
+    records=(0, 100, 200, 400, 800, 1200),
+    wear=3000,
+    sizes=(32, 64, 128, 256, 512, 1024, 2048, 4000),
+)
+TINY = Effort(
+    messages=20,
+    round={0: 50, 1: 20},
+    rounds=2,
+    runs=1,
+    trip_s=0.02,
+    trips=(0, 5),
+    windows=(1, 8),
+    records=(0, 20),
+    wear=60,
+    sizes=(64, 512),
+)
+
+
+# --- other clients that hang, or fail ---
+
+
+def _attempt(effort, code, script, name, *args, **options):
+    """What `script` measures of contender `name`. Where another client than ours fails, {"failed": why} instead: the
+    others are still measured."""
+    if name.startswith("ours"):
+        return code.run(script, name, *args, **options)
+    options["timeout"] = min(effort.peer_s, options.get("timeout", effort.peer_s))
+    try:
+        return code.run(script, name, *args, **options)
+    except Failed as e:
+        say(str(e))
+        return {"failed": e.reason}
+
+
+def failure(found):
+    """Why there are no figures in `found`, a part of the result; None if there are some."""
+    return found.get("failed") if isinstance(found, dict) else None
+
+
+# --- the parts ---
+
+
+def costs(code, broker, contenders, effort, folder, rom=False):
+    """Heap of each contender: {name: {import, client, publish_0, ...}}."""
+    return {name: _costs(code, broker, name, effort, folder, rom) for name in contenders}
+
+
+def _costs(code, broker, name, effort, folder, rom):
+    def measured(messages):
+        # A session of its own for each run: its journal names it.
+        journal = folder / f"journal-{secrets.token_hex(4)}"
+        return _attempt(effort, code, "costs", name, broker, messages, journal, rom=rom)
+
+    found = measured(effort.messages)
+    if failure(found):
+        return found
+    # Where something on the stack looks like a reference to an unloaded module, that stays. The least of some runs is
+    # without that.
+    again = [found, *(measured(1) for _ in range(_MORE_RUNS))]
+    failed = next(filter(failure, again), None)
+    return failed or found | {row: min(one[row] for one in again) for row in _KEPT}
+
+
+def level_5(code, broker, port, contenders, effort, folder):
+    """Ours at level 5, and those of `contenders` that speak it: {costs and rates: as those of level 4, of_level_4:
+    {row: share of our rate at level 4, of clients that take turns in one process}, on_cpython}."""
+    names = ["ours_level_5", *(peers.AT_LEVEL_5[name] for name in contenders if name in peers.AT_LEVEL_5)]
+    return {
+        "costs": costs(code, broker, names, effort, folder),
+        "rates": rates(code, port, names, effort),
+        "of_level_4": _of_level_4(code, port, effort),
+        "on_cpython": {
+            # In processes of their own: what was imported for one must not be there for the other.
+            "memory": {name: on_cpython("memory", name, port) for name in ("Inflight", "Paho")},
+            "rates": on_cpython("rates", port, effort.round[1], effort.rounds),
+        },
+    }
+
+
+def _of_level_4(code, port, effort):
+    shares = {}
+    for row, (qos, nodelay, trip, window) in ROWS.items():
+        n = max(1, _count(effort, qos, trip, window) // (1 if trip else 4))
+        rounds = 2 if trip else 4 * effort.rounds
+        pairs = []
+        for _ in range(effort.runs):
+            pairs += code.run("levels", port, qos, nodelay, trip, window, n, rounds)
+        shares[row] = statistics.median(level_5 / level_4 for level_4, level_5 in pairs)
+    return shares
+
+
+def ours(code, broker, effort, folder, rom=False):
+    return costs(code, broker, ["ours"], effort, folder, rom)["ours"]
+
+
+def modules(code):
+    """{module: {mpy: bytes of the file, heap: bytes of its import, rom: heap of its import with the code in ROM}}."""
+    heap, rom = (code.run("modules", MODULES, rom=rom) for rom in (False, True))
+    return {
+        module: {"mpy": size, "heap": heap.get(module), "rom": rom.get(module)}
+        for module, size in sorted(code.sizes[OURS].items())
+    }
+
+
+def rates(code, port, contenders, effort):
+    """Throughput compared with the ceiling, medians: {name: {row: {ceiling, rate, share}}}. Contenders alternate. One
+    that fails in a row is not started again: it may hang each time."""
+    found = {name: {} for name in contenders}
+    failed = {}
+    for row, (qos, nodelay, trip, window) in ROWS.items():
+        n = _count(effort, qos, trip, window)
+        rounds = 2 if trip else effort.rounds
+        samples = {name: [] for name in contenders}
+        for _ in range(effort.runs):
+            for name in contenders:
+                if name not in failed:
+                    pairs = _attempt(effort, code, "rates", name, port, qos, nodelay, trip, window, n, rounds)
+                    if failure(pairs):
+                        failed[name] = pairs
+                    else:
+                        samples[name] += pairs
+        for name in contenders:
+            found[name][row] = failed.get(name) or _median(samples[name])
+    return found
+
+
+def _count(effort, qos, trip, window):
+    # With a round-trip time the duration decides: at least two whole windows.
+    return max(2, int(effort.trip_s * 1000 / trip)) * window if trip else effort.round[qos]
+
+
+def _median(pairs):
+    return {
+        "ceiling": statistics.median(ceiling for ceiling, _ in pairs),
+        "rate": statistics.median(rate for _, rate in pairs),
+        "share": statistics.median(rate / ceiling for ceiling, rate in pairs),
+    }
+
+
+def trips(code, port, contenders, effort):
+    """Messages/s of QoS 1 by round-trip time: {line: [[ms, rate], ...]}. The line of a client that fails ends there."""
+    lines = {}
+    left = list(contenders)
+    for trip in effort.trips:
+        for name in [*left]:
+            for window in effort.windows if name == "ours" else effort.windows[-1:]:
+                n = _count(effort, 1, trip, window)
+                pairs = _attempt(effort, code, "rates", name, port, 1, 1, trip, window, n, 1)
+                if failure(pairs):
+                    left.remove(name)
+                    continue
+                found = _median(pairs)
+                label = f"ours {window}" if name == "ours" else name
+                lines.setdefault(label, []).append([trip, found["rate"]])
+                if name == "ours":
+                    lines.setdefault(f"ceiling {window}", []).append([trip, found["ceiling"]])
+    return lines
+
+
+def pieces(code, port, effort, folder):
+    """Microseconds of a publish at QoS 1 with its acknowledgement: {medium: {encode, journal, send, publish}}."""
+    n = effort.round[1]
+    return {
+        "RAM": code.run("pieces", port, n, effort.rounds, ""),
+        "a file": code.run("pieces", port, max(20, n // 10), effort.rounds, folder / "pieces"),
+    }
+
+
+def recovery(code, effort, folder):
+    """[[records, ms to mount the journal, ms to make the session], ...] in a ring of 256 KiB."""
+    found = []
+    for records in effort.records:
+        took = code.run("recovery", folder / "recovery", 64, records)
+        found.append([records, took["mount"], took["session"]])
+    return found
+
+
+def smallest(code, broker, contenders, effort, folder, rom=False):
+    """{name: bytes of the smallest heap with which everything works}. Ours works with each of up to 8 KB more, too:
+    where pieces lie changes with the heap's size, so one may work by luck. The others need not: some hang now and
+    then."""
+    return {name: _smallest(code, broker, name, effort, folder, rom) for name in contenders}
+
+
+def _smallest(code, broker, name, effort, folder, rom):
+    low, high = 2048, 262_144
+    options = {"rom": rom, "timeout": _SMALLEST_S}
+
+    def journal():
+        # A new one in each run, and with it a new session.
+        return folder / f"smallest-{secrets.token_hex(4)}"
+
+    def works(heap):
+        with contextlib.suppress(Failed):
+            return code.run("smallest", name, broker, journal(), heap=heap, **options)
+        return False
+
+    most = _attempt(effort, code, "smallest", name, broker, journal(), heap=high, **options)
+    if failure(most):
+        return most  # it fails with any heap
+    while high - low > 256:
+        middle = (low + high) // 512 * 256
+        low, high = (low, middle) if works(middle) else (middle, high)
+    if not name.startswith("ours"):
+        return high
+    tried = high
+    while tried < high + 8192:
+        tried += 256
+        high = high if works(tried) else tried + 256
+    return high
+
+
+def wear(code, port, effort):
+    """Flash wear of a message: [{way, kind, qos, programs, programmed, erases[, record]}]."""
+    found = []
+    for kind in JOURNALS:
+        for qos in (0, 1, 2):
+            cost = code.run("wear", port, qos, kind, _RECORD, effort.wear)
+            found.append({"way": OURS, "kind": kind, "qos": qos, **cost})
+    for way in littlefs.STRATEGIES:
+        for kind in littlefs.PROGRAM:
+            cost = littlefs.measure(way, kind, _RECORD, min(effort.wear, 1000))
+            found.append({"way": way, "kind": kind, "qos": 1, **cost})
+    return found
+
+
+def wear_by_size(code, port, effort):
+    """Bytes erased per byte of message, by its size, on an RP2040: {way: [[size, bytes], ...]}."""
+    lines = {way: [] for way in (OURS, *littlefs.STRATEGIES)}
+    for size in effort.sizes:
+        # Enough messages to fill the ring several times: one erase more or less must not matter.
+        n = min(effort.wear, max(60, 8 * 65536 // size))
+        cost = code.run("wear", port, 1, "pages", size, n)
+        lines[OURS].append([size, cost["erases"] * littlefs.BLOCK / size])
+        for way in littlefs.STRATEGIES:
+            cost = littlefs.measure(way, "pages", size, min(n, 300))
+            lines[way].append([size, cost["erases"] * littlefs.BLOCK / size])
+    return lines

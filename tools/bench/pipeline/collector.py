@@ -1,0 +1,111 @@
+"""The cost of durability for the collector: messages/s with and without fsync."""
+
+import json
+import os
+import statistics
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import paho.mqtt.client as paho
+
+from inflight_tools.boards.device.broker import Broker
+from inflight_tools.fleet.collect.collector import Collector, filters
+from inflight_tools.fleet.collect.spool import Spool
+from tools.peers.mosquitto import Mosquitto
+
+_NAME, _ROOT = "bench", "bench"
+_PATIENCE_S = 120
+_PAYLOAD = json.dumps(
+    [
+        {"bn": "urn:dev:mac:0123456789ab:", "bt": 1700000000, "seq": 1234567, "epoch": 305419896},
+        {"n": "temperature", "u": "Cel", "v": 21.5},
+        {"n": "humidity", "u": "%RH", "v": 44.25},
+        {"n": "battery", "u": "V", "v": 3.01},
+    ],
+    separators=(",", ":"),
+).encode()
+
+
+def bench_collector(messages, runs, folder):
+    """Messages/s with and without fsync: medians of `runs` alternating runs in `folder`. The messages wait in the
+    collector's session when it connects, so only the broker and the collector work meanwhile."""
+    figures = {"fsync": [], "no_fsync": []}
+    lines = "max_inflight_messages 2000", "max_queued_messages 0", "persistence false"
+    with tempfile.TemporaryDirectory(dir=folder) as work, Mosquitto(Path(work, "broker"), *lines) as broker:
+        for n in range(runs):
+            for kind, sync in (("fsync", os.fsync), ("no_fsync", lambda fd: None)):
+                figures[kind].append(_run(Path(work, f"{kind}-{n}"), broker.port, messages, sync))
+    rate, batch, cpu_us = (
+        {kind: round(statistics.median(run[k] for run in found), 1) for kind, found in figures.items()}
+        for k in range(3)
+    )
+    return {
+        "messages": messages,
+        "payload_bytes": len(_PAYLOAD),
+        "runs": runs,
+        "messages_s": rate,
+        "share": round(rate["fsync"] / rate["no_fsync"], 3),
+        "batch": batch,
+        "cpu_us": cpu_us,  # of the collector's process, per message; varies less than the rate on a busy machine
+    }
+
+
+def _run(landing, port, messages, sync):
+    """(messages/s, messages in a batch, microseconds of processor time per message) of a collector with a backlog of
+    `messages`."""
+    _fill(port, messages)
+    collector = None
+
+    def synced(fd):
+        sync(fd)
+        if collector and collector.counters.messages >= messages:
+            collector.stop()
+
+    spool = Spool(landing, _NAME, sync=synced)
+    broker = Broker("127.0.0.1", port, _ROOT, None, None, None, None)
+    collector = Collector(broker, _NAME, spool, lambda text: None, landing / ".bench.json", report=1e9)
+    start, cpu_start = time.perf_counter(), time.process_time()
+    collector.run()
+    seconds, cpu_s = time.perf_counter() - start, time.process_time() - cpu_start
+    return messages / seconds, messages / collector.counters.batches, 1e6 * cpu_s / messages
+
+
+def _fill(port, messages):
+    """Makes a new session for the collector, and fills it with messages."""
+    with _client(port, _NAME, True):
+        pass
+    with _client(port, _NAME, False) as absent:
+        subscribed = threading.Event()
+        absent.on_subscribe = lambda *_: subscribed.set()
+        absent.subscribe([(name, 1) for name in filters(_ROOT)])
+        _in_time(subscribed)
+    with _client(port, "bench-publisher", True) as publisher:
+        for n in range(messages):
+            last = publisher.publish(f"{_ROOT}/device-{n % 1000}/telemetry", _PAYLOAD, 1)
+        last.wait_for_publish(_PATIENCE_S)
+        if not last.is_published():
+            raise RuntimeError(f"the broker did not take {messages} messages in {_PATIENCE_S} s")
+
+
+@contextmanager
+def _client(port, name, clean):
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, name, clean_session=clean)
+    connected = threading.Event()
+    client.max_inflight_messages_set(1000)
+    client.on_connect = lambda *_: connected.set()
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    try:
+        _in_time(connected)
+        yield client
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+def _in_time(event):
+    if not event.wait(_PATIENCE_S):
+        raise RuntimeError(f"the broker did not answer in {_PATIENCE_S} s")

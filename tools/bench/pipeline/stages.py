@@ -1,0 +1,121 @@
+"""The throughput of each stage with the same landing files. The ceiling: Spark reads them and counts lines."""
+
+import shutil
+import statistics
+import time
+from contextlib import contextmanager
+
+from tools.bench.pipeline.landing import MEASUREMENTS, ROOT, bytes_below, deliveries, land
+from tools.bench.pipeline.memory import Peaks
+
+TABLES = ("raw", "measurements", "minutes", "health", "dead_letters", "ledger")
+
+
+@contextmanager
+def spark_in(folder, options=None):
+    """Spark with the pipeline's settings, without its log. At the end its JVM has ended."""
+    from inflight_tools.fleet.spark.session import session
+
+    spark = session("inflight bench", folder / "spark", options=options)
+    spark.sparkContext.setLogLevel("ERROR")
+    gateway = spark.sparkContext._gateway
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # this makes the JVM end
+        gateway.proc.wait(60)
+
+
+def timed(work, *args):
+    """Returns (seconds, result of `work`)."""
+    start = time.perf_counter()
+    result = work(*args)
+    return time.perf_counter() - start, result
+
+
+def lines_of(spark, path):
+    text = spark.read.option("lineSep", "\n").text(str(path))
+    return text.selectExpr("CAST(value AS BINARY) AS value")
+
+
+def _ceiling(spark, files, _):
+    lines_of(spark, files).count()
+
+
+def _parse(spark, files, _):
+    _read(lines_of(spark, files))
+
+
+def _parse_unusual(spark, files, _):
+    """The same lines with a blank at the end, so that none is read by columns."""
+    _read(lines_of(spark, files).selectExpr("concat(value, CAST(' ' AS BINARY)) AS value"))
+
+
+def _read(lines):
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from inflight_tools.fleet.spark.lines import reader
+    from inflight_tools.fleet.spark.rows import SCHEMA
+
+    lines.mapInArrow(reader(ROOT), from_arrow_schema(SCHEMA)).count()
+
+
+def _take(spark, files, tables):
+    from inflight_tools.fleet.spark.batch import Tables, take
+
+    shutil.rmtree(tables, ignore_errors=True)
+    Tables(spark, str(tables)).create()
+    take(lines_of(spark, files), 0, str(tables), ROOT)
+
+
+_STAGES = {"ceiling": _ceiling, "parse": _parse, "parse unusual": _parse_unusual, "take": _take}
+
+
+def measure(folder, millions, devices, runs):
+    """The figures for `millions` of measurement rows in one micro-batch, with empty tables in `folder`. Medians of
+    `runs` runs; the stages alternate."""
+    messages = max(devices, round(millions * 1e6 / MEASUREMENTS))
+    many, landed, files = land(folder / "landing", deliveries(messages, devices))
+    land(folder / "warm-up", deliveries(devices, devices))
+    seconds, cpu_s = ({name: [] for name in _STAGES} for _ in range(2))
+    with spark_in(folder) as spark, Peaks() as peaks:
+        for work in _STAGES.values():
+            work(spark, folder / "warm-up", folder / "warm-up-tables")
+        for _ in range(runs):
+            for name, work in _STAGES.items():
+                before = peaks.processor_s()
+                seconds[name].append(timed(work, spark, folder / "landing", folder / "tables")[0])
+                cpu_s[name].append(peaks.processor_s() - before)
+    report_s, facts = timed(_report, folder / "tables")
+    taken = {name: statistics.median(found) for name, found in seconds.items()}
+    if facts["fleet"]["delivered"] != messages or facts["fleet"]["measurements"] != MEASUREMENTS * messages:
+        raise RuntimeError(f"of {messages} messages {facts['fleet']['delivered']} are in the tables")
+    return {
+        "millions": millions,
+        "rows": MEASUREMENTS * messages,
+        "messages": messages,
+        "devices": devices,
+        "deliveries": many,
+        "files": files,
+        "landed_bytes": landed,
+        "table_bytes": {name: bytes_below(folder / "tables" / name) for name in TABLES},
+        "seconds": taken,
+        "deliveries_s": {name: many / s for name, s in taken.items()},
+        "cpu_us": {name: 1e6 * statistics.median(found) / many for name, found in cpu_s.items()},  # per delivery
+        "rows_s": MEASUREMENTS * messages / taken["take"],
+        "share": {name: taken["ceiling"] / s for name, s in taken.items()},
+        "report_s": report_s,
+        "jvm_peak_bytes": peaks.jvm,
+        "worker_peak_bytes": peaks.worker,
+    }
+
+
+def _report(tables):
+    from inflight_tools.fleet.query.facts import gather
+    from inflight_tools.fleet.report import render
+
+    facts = gather(str(tables), ROOT)
+    render(facts)
+    return facts

@@ -1,0 +1,174 @@
+"""Cuts the power in random scripts at their flash operations, with a volatile cache, errors, bit rot and interrupts.
+
+`python -m tools.crash --cuts 100000 --seed 7` prints statistics and findings of each campaign.
+`--campaign undecided` is one of them: cuts; undecided (bits that read differently at each read after a cut);
+stuck (bits that cannot be cleared, or not be set); three (rings of three sectors). After a finding
+the exit status is 1, and the counterexample is saved in tools/crash/scripts, where `make test` replays it."""
+
+import multiprocessing
+import random
+import time
+from collections import Counter
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from inflight import Journal
+from tools.crash import kept
+from tools.crash.cutting import GRANULARITIES, quick_sum
+from tools.crash.machine import CAMPAIGNS, Search
+from tools.crash.wear import Endurance
+from tools.reference.oracle import KINDS, OTHER
+
+_SLICES = 40  # parts of a run, independent of the number of processes
+_UNEVEN = 0.1
+
+
+def _explore(job):
+    number, cuts, campaign = job
+    search = Search(number, cuts, campaign=campaign)
+    search.run()
+    return search.count, search.found and _describe(search.found)
+
+
+def _describe(found):
+    setup, steps, counterexample = found
+    return (
+        getattr(counterexample.error, "kind", OTHER),
+        str(counterexample),
+        kept.text(setup, steps, counterexample.cuts, str(counterexample.error)),
+    )
+
+
+def _wear(job):
+    granularity, interrupted, seed, erases = job
+    endurance = Endurance(granularity, seed, interrupted)
+    try:
+        return (granularity, interrupted), endurance.run(erases), endurance.cuts, None
+    except Exception as error:
+        return (granularity, interrupted), 0, endurance.cuts, f"endurance run on {granularity}: {error!r}"
+
+
+def _work(job):
+    Journal._sum = quick_sum  # the same CRC, twenty times as fast
+    function, argument = job
+    return function, function(argument)
+
+
+class Run:
+    """Distributes the work to processes, and adds up their results."""
+
+    def __init__(self, console, campaign, cuts, seed, erases, jobs):
+        self._console = console
+        self._campaign, self._cuts, self._seed, self._erases, self._jobs = campaign, cuts, seed, erases, jobs
+        self.count = Counter()
+        self.findings = []  # (kind, what, script)
+        self.wear = {}  # (granularity, interrupted): (unevenness, cuts)
+
+    def run(self):
+        kinds = [(name, interrupted) for name in GRANULARITIES for interrupted in (False, True)]
+        if self._campaign != "cuts":
+            kinds = []  # sectors wear the same in all
+        work = [(_wear, (*kind, self._seed, self._erases)) for kind in kinds]
+        share = -(-self._cuts // _SLICES)
+        work += [(_explore, (self._seed * _SLICES + i, share, self._campaign)) for i in range(_SLICES)]
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, TimeElapsedColumn(), console=self._console) as progress:
+            task = progress.add_task("power cuts", total=self._cuts)
+            with multiprocessing.Pool(self._jobs) as pool:
+                for function, result in pool.imap_unordered(_work, work):
+                    self._add(function, result)
+                    if not self._console.is_terminal:
+                        self._console.print(f"{self.count['cuts']} of {self._cuts} {self._status()}")
+                    progress.update(task, completed=min(self._cuts, self.count["cuts"]), description=self._status())
+                    if self.findings:
+                        break
+
+    def _status(self):
+        return f"{self.count['scripts']} scripts, power cuts"
+
+    def _add(self, function, result):
+        if function is _wear:
+            kind, uneven, cuts, error = result
+            self.wear[kind] = uneven, cuts
+            if error:
+                self.findings.append((OTHER, error, None))
+        else:
+            count, found = result
+            self.count += count
+            if found:
+                self.findings.append(found)
+
+
+def _tables(run, name, seconds, seed):
+    count = run.count
+    title = f"{name}: {count['cuts']:,} power cuts in {seconds / 60:.1f} minutes, seed {seed}"
+    cuts = Table("power cut", "times", title=title)
+    for name, key in (
+        ("at a program", "program"),
+        ("at an erase", "erase"),
+        ("of these within bytes", "within bytes"),
+        ("with loss of unsynced operations", "cache lost"),
+        ("with bits that read differently at each read", "undecided"),
+        ("with a bit flip", "rot"),
+        ("no cut, but an operation that failed or was interrupted", "faults"),
+        ("during a mount", "mount"),
+        ("during the script", "work"),
+        ("during the final deliveries", "finish"),
+        ("first cut", "cut 1"),
+        ("second cut, during the recovery", "cut 2"),
+        ("third or fourth cut", ("cut 3", "cut 4")),
+        *((f"on {name}", name) for name in GRANULARITIES),
+    ):
+        keys = (key,) if isinstance(key, str) else key
+        cuts.add_row(name, f"{sum(count[k] for k in keys):,}")
+    verdict = Table("verdict", "times")
+    verdict.add_row("scripts", f"{count['scripts']:,}")
+    verdict.add_row("messages accepted", f"{count['accepted']:,}")
+    found = Counter(kind for kind, _, _ in run.findings)
+    for kind in KINDS:
+        verdict.add_row(kind, str(found[kind]), style="red" if found[kind] else "")
+    wear = Table("wear of sectors", "without cuts", "with cuts", "cuts")
+    for name in GRANULARITIES:
+        plain, cut = run.wear.get((name, False), (0, 0)), run.wear.get((name, True), (0, 0))
+        wear.add_row(name, *(f"{100 * uneven:.1f} %" for uneven, _ in (plain, cut)), str(cut[1]))
+    return (cuts, verdict, wear) if run.wear else (cuts, verdict)
+
+
+def _explore_campaign(console, name, cuts, seed, erases, jobs):
+    """Prints what was found. Returns True if that is nothing."""
+    start = time.monotonic()
+    run = Run(console, name, cuts, seed, erases, jobs)
+    run.run()
+    for table in _tables(run, name, time.monotonic() - start, seed):
+        console.print(table)
+    for kind, what, script in run.findings:
+        console.print(f"{kind}: {what}", style="red", markup=False, highlight=False)
+        if script:
+            file = kept.FOLDER / f"found-{name}-{seed}.json"
+            file.write_text(script)
+            console.print(f"{script}saved as {file}", markup=False, highlight=False, soft_wrap=True)
+    return not run.findings and all(part <= _UNEVEN for part, _ in run.wear.values())
+
+
+def main(
+    cuts: int = typer.Option(100_000, help="how many power cuts in each campaign"),
+    campaign: str = typer.Option(None, help=f"one of {', '.join(CAMPAIGNS)}; without it, all of them"),
+    seed: int = typer.Option(None, help="repeats the run that printed this seed"),
+    erases: int = typer.Option(100, help="erases per sector before wear is measured"),
+    jobs: int = typer.Option(2, help="processes"),
+):
+    console = Console()
+    seed = random.randrange(100_000) if seed is None else seed
+    console.print(f"seed {seed}")
+    if campaign not in (None, *CAMPAIGNS):
+        raise typer.BadParameter(f"{campaign} is none of {', '.join(CAMPAIGNS)}")
+    names = [campaign] if campaign else CAMPAIGNS
+    good = [_explore_campaign(console, name, cuts, seed, erases, jobs) for name in names]
+    raise typer.Exit(0 if all(good) else 1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

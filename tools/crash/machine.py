@@ -1,0 +1,352 @@
+"""Generates scripts with Hypothesis: a state machine whose rules are the steps of a Simulation. Each script is then
+explored. Findings are shrunk here, since Hypothesis would explore thousands of scripts for that."""
+
+import importlib
+import pkgutil
+from collections import Counter, namedtuple
+from itertools import count
+
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+import inflight
+from tools.crash.cutting import GRANULARITIES
+from tools.crash.explorer import Counterexample, Explorer, Focus
+from tools.crash.simulation import SETUP, Simulation
+
+# Hypothesis also draws numbers that stand in modules that are loaded: so all are, for the same scripts each time.
+for found in pkgutil.iter_modules(inflight.__path__):
+    importlib.import_module(f"inflight.{found.name}")
+
+SIZES = st.one_of(st.integers(0, 300), st.sampled_from([0, 1, 20, 20, 60, 60, 100, 200, 500, -1]))
+QOS = st.sampled_from([1, 2, 1, 2, 0])
+FEW = st.integers(0, 3)
+ARRIVE = st.sampled_from([None, 0, 1, 2])
+# Small rings wrap around quickly, so there are more of them.
+RINGS = [
+    (4, 512),
+    (4, 1024),
+    (3, 1024),
+    (5, 512),
+    (6, 512),
+    (4, 512),
+    (4, 1024),
+    (8, 512),
+    (4, 2048),
+    (4, 4096),
+    (16, 1024),
+]
+SETUPS = st.fixed_dictionaries(
+    {
+        "age": st.one_of(st.none(), st.integers(0, 60)),
+        "last_mid": st.sampled_from([40, 65530, 65534, 65535, 1, 300]),
+        "stuck": st.sampled_from([0, 0, 1, 3]),
+        "max_inflight": st.integers(1, 8),
+        "receive_maximum": st.sampled_from([4, 1, 2, 10]),
+        "protocol_level": st.sampled_from([4, 5, 4, 3, 5]),
+        "when_full": st.sampled_from([None, None, "oldest", "newest"]),
+        "buffer": st.sampled_from([256, 128, 1024]),
+        "clean_session": st.sampled_from([False, False, True]),
+        "aliases": st.sampled_from([0, 2, 1]),
+        "foreign_ids": st.sampled_from([[], [], [], [41, 42, 43, 44], [1, 2, 3, 65535]]),
+    }
+)
+
+
+_WORN_BIT = st.tuples(st.integers(0, 1 << 16), st.integers(0, 7), st.integers(0, 1)).map(list)
+# What a search is about. rings: (sectors, size); undecided: the share of cuts that leave undecided bits; worn: bits
+# that cannot be cleared, or not be set, as the setup of a Simulation tells them.
+Campaign = namedtuple("Campaign", "rings undecided worn", defaults=(RINGS, 0, st.just([])))
+CAMPAIGNS = {
+    "cuts": Campaign(),
+    "undecided": Campaign(undecided=0.8),
+    "stuck": Campaign(worn=st.lists(_WORN_BIT, min_size=1, max_size=2)),
+    "three": Campaign([(3, 512), (3, 1024), (3, 1024), (3, 2048)]),
+}
+
+
+class Script(RuleBasedStateMachine):
+    """Plays the rules and records them as a script. `search` chooses the flash, and explores the script."""
+
+    search = None
+    steps = None
+
+    @initialize(setup=SETUPS, data=st.data())
+    def begin(self, setup, data):
+        sectors, size = data.draw(st.sampled_from(self.search.campaign.rings))
+        worn = data.draw(self.search.campaign.worn)
+        # Ids that are never released count towards receive_maximum.
+        setup["receive_maximum"] = max(setup["receive_maximum"], setup["stuck"])
+        setup = {"granularity": self.search.granularity, "sectors": sectors, "size": size, "worn": worn, **setup}
+        self.setup, self.steps = setup, []
+        self.simulation = Simulation(setup)
+        self.simulation.power_on()
+        self.failed = False
+
+    def _do(self, *step):
+        if self.failed:
+            return
+        self.steps.append(list(step))
+        try:
+            self.simulation.do(list(step))
+        except Exception:  # the exploration finds it again
+            self.failed = True
+
+    @property
+    def _connected(self):
+        return self.simulation.device and self.simulation.device.connected
+
+    @rule(size=SIZES, qos=QOS, retain=st.sampled_from([0, 0, 1]))
+    def publish(self, size, qos, retain):
+        self._do("publish", size, qos, retain)
+
+    @rule(n=st.integers(2, 12), size=SIZES, qos=QOS)
+    def publish_many(self, n, size, qos):
+        for _ in range(n):
+            self._do("publish", size, qos, 0)
+
+    @precondition(lambda self: not self._connected and self.setup["sectors"] * self.setup["size"] <= 4096)
+    @rule(size=st.sampled_from([20, 60, 100, 200, 300, 450]), qos=QOS)
+    def fill(self, size, qos):
+        self._do("fill", size, qos)
+
+    @precondition(lambda self: not self._connected)
+    @rule(max_answers=st.sampled_from([None, None, None, 0, 1, 2, 3, 4]), arrive=ARRIVE)
+    def connect(self, max_answers, arrive):
+        self._do("connect", max_answers, arrive)
+
+    @precondition(lambda self: self._connected)
+    @rule(n=ARRIVE)
+    def arrive(self, n):
+        self._do("arrive", n)
+
+    @precondition(lambda self: self._connected)
+    @rule(i=FEW)
+    def receive(self, i):
+        self._do("arrive", None)
+        self._do("receive", i)
+
+    @precondition(lambda self: self._connected)
+    @rule(n=st.integers(1, 12), i=FEW)
+    def receive_many(self, n, i):
+        for _ in range(n):
+            self._do("arrive", None)
+            self._do("receive", i)
+
+    @precondition(lambda self: self._connected)
+    @rule(qos=QOS, size=st.sampled_from([0, 5, 60, 300]))
+    def incoming(self, qos, size):
+        self._do("incoming", qos, size)
+
+    @precondition(lambda self: self._connected)
+    @rule(i=FEW)
+    def redeliver(self, i):
+        self._do("redeliver", i)
+
+    @rule(mode=st.sampled_from([["ok"], ["raise"], ["publish", 20, 2], ["publish", 90, 1], ["publish", -1, 2]]))
+    def handler(self, mode):
+        self._do("handler", *mode)
+
+    @precondition(lambda self: self._connected)
+    @rule(which=FEW, qos=FEW.map(lambda n: n % 3))
+    def subscribe(self, which, qos):
+        self._do("subscribe", which, qos)
+
+    @precondition(lambda self: self._connected)
+    @rule(which=FEW)
+    def unsubscribe(self, which):
+        self._do("unsubscribe", which)
+
+    @precondition(lambda self: self._connected)
+    @rule(arrive=ARRIVE)
+    def break_link(self, arrive):
+        self._do("break", arrive)
+
+    @precondition(lambda self: self._connected)
+    @rule()
+    def poll(self):
+        self._do("poll")
+
+    @precondition(lambda self: self._connected)
+    @rule()
+    def disconnect(self):
+        self._do("disconnect")
+
+    @rule()
+    def collect(self):
+        self._do("collect")
+
+    @rule(i=FEW)
+    def discard(self, i):
+        self._do("discard", i)
+
+    @precondition(lambda self: self._connected)
+    @rule(n=st.sampled_from([1, 8, 9, 10]))
+    def break_links(self, n):
+        """Links break before the oldest message makes progress. With the third one it is sent alone, when a PINGREQ is
+        answered; with the eighth one it is set aside."""
+        self._do("poll")
+        for k in range(n):
+            self._do("break", None)
+            self._do("poll")
+            self._do("connect", None, 0)
+            self._do("poll")
+            if k > 1:
+                self._do("arrive", None)
+                self._do("receive", 0)
+                self._do("poll")
+
+    @rule()
+    def lose_session(self):
+        self._do("lose_session")
+
+    @precondition(lambda self: self._connected)
+    @rule(kind=st.sampled_from([4, 5, 7]), mid=st.sampled_from([1, 45, 70, 65535]))
+    def stray_ack(self, kind, mid):
+        self._do("stray_ack", kind, mid)
+
+    @precondition(lambda self: self._connected)
+    @rule(i=FEW)
+    def wrong_ack(self, i):
+        self._do("wrong_ack", i)
+
+    @rule(
+        window=st.integers(1, 8),
+        inbound=st.sampled_from([1, 4, 10]),
+        drop=st.sampled_from([None, "oldest", "newest"]),
+        clean=st.booleans(),
+        level=st.sampled_from([None, None, 3, 4, 5]),
+        arrive=ARRIVE,
+        lost=ARRIVE,
+    )
+    def restart(self, window, inbound, drop, clean, level, arrive, lost):
+        inbound = max(inbound, self.setup["stuck"])
+        settings = {"max_inflight": window, "receive_maximum": inbound, "when_full": drop, "clean_session": clean}
+        if level:
+            settings["protocol_level"] = level
+        self._do("restart", settings, arrive, lost)
+
+    @precondition(lambda self: self._connected and self.setup["protocol_level"] == 3)
+    @rule()
+    def retransmit(self):
+        self._do("retransmit")
+
+    @rule()
+    def settle(self):
+        self._do("settle")
+
+    def teardown(self):
+        if self.steps is not None:
+            self.search.explore(self.setup, self.steps)
+
+
+class Search:
+    """Explores scripts until `cuts` are made. `found`: (setup, steps, Counterexample), shrunk, or None."""
+
+    def __init__(self, number, cuts, ways=1, scripts=6, each=500, campaign="cuts"):
+        self.campaign = CAMPAIGNS[campaign]
+        self.count = Counter()
+        self.found = None
+        self._number = number
+        self._cuts = cuts
+        self._ways = ways
+        self._scripts = scripts  # in a row on flash of one granularity
+        self._each = each  # most cuts of one script
+
+    def run(self):
+        """Returns True if nothing was found."""
+        kinds = list(GRANULARITIES)
+        for batch in count(self._number):
+            self.granularity = kinds[batch % len(kinds)]
+            self._run_batch(self._number * 100_000 + batch)
+            if self.is_over():
+                break
+        if self.found:
+            self.found = shrunk(*self.found)
+        return not self.found
+
+    def is_over(self):
+        return self.count["cuts"] >= self._cuts or self.found is not None
+
+    def _run_batch(self, number):
+        class Machine(Script):
+            search = self
+
+        options = settings(
+            max_examples=self._scripts,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            print_blob=False,
+            verbosity=Verbosity.quiet,
+            phases=(Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+        )
+        run_state_machine_as_test(seed(number)(Machine), settings=options)
+
+    def explore(self, setup, steps):
+        """Cuts the operations of one script."""
+        if self.is_over():
+            return
+        left = self._cuts - self.count["cuts"]
+        undecided = self.campaign.undecided
+        explorer = Explorer(setup, steps, self.count["scripts"], self._ways, undecided=undecided)
+        try:
+            explorer.explore(most=min(left, self._each))
+        except Counterexample as found:
+            self.found = setup, steps, found
+        self.count["scripts"] += 1
+        self.count += explorer.count
+
+
+# --- shrinking ---
+
+
+def shrunk(setup, steps, found):
+    """Returns a shorter script, simpler setup and fewer cuts that still lead to a finding of the same kind."""
+    best = setup, steps, found
+    for cuts in _fewer(found.cuts):
+        better = _shows(setup, steps, cuts, found)
+        if better:
+            best = setup, steps, better
+            break
+    n = (len(steps) + 1) // 2
+    while n:
+        for start in range(len(best[1]) - n, -n, -n):
+            best = _try(best, best[0], best[1][: max(0, start)] + best[1][start + n :])
+        n //= 2
+    for name, value in SETUP.items():
+        if best[0][name] != value:
+            best = _try(best, {**best[0], name: value}, best[1])
+    return best
+
+
+def _fewer(cuts):
+    for i in range(len(cuts)):
+        yield cuts[i:][:1]
+    if len(cuts) > 2:
+        yield from (cuts[i : i + 2] for i in range(len(cuts) - 1))
+
+
+def _try(best, setup, steps):
+    found = _shows(setup, steps, best[2].cuts, best[2])
+    return (setup, steps, found) if found else best
+
+
+def _shows(setup, steps, cuts, found):
+    """The Counterexample that these cuts lead to at any operation, None if none is of the same kind."""
+    explorer = Explorer(setup, steps)
+    try:
+        if cuts:
+            explorer.explore([Focus(*cut[1:], cut[0]) for cut in cuts])
+        else:
+            explorer.record()
+    except Counterexample as other:
+        if _kind(other) == _kind(found):
+            return other
+    return None
+
+
+def _kind(found):
+    return type(found.error), getattr(found.error, "kind", None)

@@ -1,0 +1,15 @@
+"""A sensor on the emulated board: the application as it is deployed, and its configuration."""
+
+import json
+
+from tools.emulators.pico_w import radio
+from tools.emulators.pico_w.gateway import HOST
+
+BOARD = "rp2040"
+TLS_HOST = "broker.test"  # any name is this machine
+
+
+def config(port, device, **fields):
+    """The configuration of `device`, for the broker at `port` of this machine, as bytes."""
+    given = {"host": HOST, "port": port, "device": device, "wifi_ssid": radio.SSID, "wifi_key": radio.KEY}
+    return json.dumps(given | fields).encode()

@@ -1,0 +1,130 @@
+"""Fuzzes decoder, topics, session, mount, calls, configuration and commands: `make fuzz INPUTS=10000000 SEED=1`.
+
+Inputs come from grammars, and from atheris, which coverage guides. Each finding is made short, shown and kept in
+build/fuzz. What was reached is then replayed on 32-bit MicroPython with little heap. Exit status 1: something was
+found."""
+
+import hashlib
+import random
+import shutil
+import sys
+import time
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from tools.fuzz import CHECKOUT, campaign, corpus, target
+from tools.fuzz.attempt import minimized
+from tools.runtimes import runtime
+
+OUT = CHECKOUT / "build/fuzz"
+HEAP = "288k"
+_GROWTH_KB = 65536  # largest growth of a worker's memory, which contains libFuzzer's corpus
+
+
+def _row(parts):
+    # The sums over all workers with the same target.
+    spent = sum(part.spent for part in parts)
+    done = sum(part.done for part in parts)
+    edges, features = max(part.edges for part in parts), max(part.features for part in parts)
+    start, end = min(part.start_kb for part in parts), max(part.end_kb for part in parts)
+    return (
+        parts[0].target + (", guided" if parts[0].guided else ""),
+        f"{done:,}",
+        f"{done / spent * len(parts):,.0f}" if spent else "",
+        *(f"{n:,}" if n else "" for n in (edges, features)),
+        *(f"{kb / 1024:.0f} MB" if kb else "" for kb in (start, end)),
+        str(sum(len(part.findings) for part in parts)),
+    )
+
+
+def report(parts):
+    table = Table(title="What was tried", box=box.SIMPLE_HEAD)
+    for column in ("target", "inputs", "a second", "edges", "features", "RSS at start", "at end", "findings"):
+        table.add_column(column, justify="left" if column == "target" else "right")
+    for key in dict.fromkeys((part.target, part.guided) for part in parts):
+        table.add_row(*_row([part for part in parts if (part.target, part.guided) == key]))
+    total, found = sum(part.done for part in parts), sum(len(part.findings) for part in parts)
+    table.add_section()
+    table.add_row("all", f"{total:,}", "", "", "", "", "", str(found))
+    return table
+
+
+def keep_findings(console, parts):
+    """Shows each finding and writes its input to a file. Returns how many there are."""
+    found = [(part.target, what, data) for part in parts for what, data in part.findings]
+    for name, what, data in found:
+        data = minimized(target(name).run, data)
+        file = OUT / f"{name}-{hashlib.sha256(data).hexdigest()[:12]}.hex"
+        file.write_text(data.hex() + "\n")
+        console.print(f"finding: {name}: {what}\n  {len(data)} bytes in {file}: {data.hex()[:120]}", markup=False)
+    return len(found)
+
+
+def kept(parts):
+    """{target: [input, ...]}: the inputs kept by all parts, those found by coverage first."""
+    inputs = {}
+    for part in sorted(parts, key=lambda part: not part.guided):
+        inputs.setdefault(part.target, []).extend(part.kept)
+    return inputs
+
+
+def replay(console, parts, name, heap):
+    """Replays the kept inputs on MicroPython. Returns the number of findings."""
+    found = runtime(name)
+    if found.reason:
+        console.print(f"not replayed: {name} is unavailable: {found.reason}", markup=False)
+        return 0
+    grown = OUT / "grown.txt"
+    corpus.write(grown, kept(parts))
+    try:
+        done, most = corpus.replayed(found, grown, heap)
+    except RuntimeError as error:
+        console.print(f"finding: replayed on {name} with {heap} of heap:\n{error}", markup=False)
+        return 1
+    told = f"{done:,} inputs, the same of each; {most:,} bytes in use at most"
+    console.print(f"replayed on {name} with {heap} of heap: {told}")
+    return 0
+
+
+def main(
+    inputs: int = typer.Option(1_000_000, min=100, help="inputs in all"),
+    seed: int = typer.Option(0, help="of the generators; 0: another each time"),
+    minutes: float = typer.Option(20, help="ends by then, with fewer inputs if need be"),
+    jobs: int = typer.Option(2, min=1, help="workers at a time"),
+    save: bool = typer.Option(False, help="adds some of what was reached to the corpus in host_tests/fuzz"),
+    heap: str = typer.Option(HEAP, help="of the MicroPython that replays"),
+):
+    """Coverage-guided and grammar-based fuzzing."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    seed = seed or random.randrange(1, 1 << 31)
+    shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir(parents=True)
+    guided = campaign.can_be_guided()
+    if not guided:
+        console.print("no coverage-guided fuzzing: there is no atheris for this Python; grammars only")
+    parts = campaign.plan(inputs, seed, minutes * 60, jobs, guided)
+    began = time.monotonic()
+    console.print(f"{inputs:,} inputs, seed {seed}, {jobs} workers, {minutes:g} minutes at most")
+    with Live(console=console, refresh_per_second=1, transient=True) as live:
+        campaign.run(parts, jobs, OUT / "guided", lambda parts: live.update(report(parts)))
+    console.print(report(parts))
+    total = sum(part.done for part in parts)
+    late = "" if total >= inputs * 0.999 else f", {inputs - total:,} fewer than asked for: out of time"
+    console.print(f"{total:,} inputs in {time.monotonic() - began:.0f} s{late}")
+    found = keep_findings(console, parts) + replay(console, parts, "micropython-x86", heap)
+    for part in parts:
+        if part.end_kb - part.start_kb > _GROWTH_KB:
+            found += 1
+            console.print(f"finding: {part.target}: memory grew from {part.start_kb:,} to {part.end_kb:,} KB")
+    if save and not found:
+        console.print(f"{corpus.save(kept(parts))} inputs in {corpus.CORPUS.name}")
+    console.print("no findings" if not found else f"{found} findings")
+    raise typer.Exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    typer.run(main)

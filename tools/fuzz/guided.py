@@ -1,0 +1,46 @@
+"""A worker guided by coverage: `python -m tools.fuzz.guided TARGET libFuzzer's options, FOLDER [SEEDS]`. Mutates inputs
+by libFuzzer and by the grammar; inputs with new coverage are stored in FOLDER. An exception ends it, with the input in
+a file."""
+
+import random
+import sys
+
+import atheris
+
+from tools.fuzz import grammar, target
+from tools.fuzz.work import quick_crc
+
+
+def _mutator(make):
+    def mutate(data, most, seed):
+        rng = random.Random(seed)
+        how = rng.random()
+        if how < 0.6:
+            return atheris.Mutate(data, most)
+        fresh = make(rng)
+        cut = rng.randrange(len(data) + 1) if how < 0.8 else 0
+        return (data[:cut] + fresh[min(cut, 1) :])[:most]
+
+    return mutate
+
+
+def main():
+    name, *options = sys.argv[1:]
+    # Only the code under test, not the checks.
+    with atheris.instrument_imports(include=["inflight", "config", "commands", "node", "telemetry"]):
+        run = target(name).run
+        import inflight.contents  # when they are first needed it would be too late
+        import inflight.copies
+        import inflight.finishing
+        import inflight.new_journal
+        import inflight.recovery
+        import inflight.sector_repair
+        import inflight.sectors  # noqa: F401
+    quick_crc()
+    words = [sys.argv[0], *options, "-print_final_stats=1"]
+    atheris.Setup(words, lambda data: run(data) and None, custom_mutator=_mutator(getattr(grammar, name)))
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

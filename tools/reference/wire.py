@@ -1,0 +1,416 @@
+"""The wire format: encodes a server's packets and parses a client's, refusing everything that the standard forbids a
+client. Runs on MicroPython."""
+
+import struct
+
+from tools.reference import properties as props
+from tools.reference.kinds import (
+    AUTH,
+    CONNECT,
+    DISCONNECT,
+    NAMES,
+    PINGREQ,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
+
+
+class Violation(AssertionError):
+    """The client broke the protocol, or did not behave as a test expects."""
+
+
+# --- what a server writes ---
+# `properties`: a block of level 5 as properties.block() makes it; None: the packet is one of level 3 or 4.
+
+
+def _mid(n):
+    return struct.pack(">H", n)
+
+
+def string(data):
+    data = data.encode() if isinstance(data, str) else data
+    return struct.pack(">H", len(data)) + data
+
+
+def packet(first, body=b""):
+    """A packet with this first byte and body, and their remaining length."""
+    return bytes((first,)) + props.variable(len(body)) + body
+
+
+def connack(present=0, code=0, properties=None):
+    return packet(0x20, bytes((present, code)) + (properties or b""))
+
+
+def publish(topic, payload=b"", qos=0, mid=0, dup=0, retain=0, properties=None):
+    head = string(topic) + (_mid(mid) if qos else b"") + (properties or b"")
+    return packet(0x30 | dup << 3 | qos << 1 | retain, head + payload)
+
+
+def _ack(first, mid, code, properties):
+    # At level 5 a code may be left out if it is 0, properties if there are none.
+    return packet(first, _mid(mid) + (b"" if code is None else bytes((code,)) + (properties or b"")))
+
+
+def puback(mid, code=None, properties=None):
+    return _ack(0x40, mid, code, properties)
+
+
+def pubrec(mid, code=None, properties=None):
+    return _ack(0x50, mid, code, properties)
+
+
+def pubrel(mid, dup=0, code=None, properties=None):
+    return _ack(0x62 | dup << 3, mid, code, properties)
+
+
+def pubcomp(mid, code=None, properties=None):
+    return _ack(0x70, mid, code, properties)
+
+
+def suback(mid, *codes, properties=None):
+    return packet(0x90, _mid(mid) + (properties or b"") + bytes(codes))
+
+
+def unsuback(mid, *codes, properties=None):
+    return packet(0xB0, _mid(mid) + (properties or b"") + bytes(codes))
+
+
+def pingresp():
+    return packet(0xD0)
+
+
+def disconnect(code=0, properties=b"\x00"):
+    """Of level 5: a server never sends another one."""
+    return packet(0xE0, bytes((code,)) + properties)
+
+
+def auth(code, properties):
+    return packet(0xF0, bytes((code,)) + properties)
+
+
+# --- what a server reads ---
+
+
+def span(data, at=0):
+    """(start of the body, end) of the packet that begins at data[at]; None if the remaining length is incomplete."""
+    size = shift = 0
+    i = at + 1
+    while i < len(data):
+        digit = data[i]
+        i += 1
+        size |= (digit & 0x7F) << shift
+        if digit < 0x80:
+            return i, i + size
+        shift += 7
+        if shift == 28:
+            raise Violation("remaining length of five bytes")
+    return None
+
+
+def spans(data):
+    """Yields (start, start of the body, end) of each whole packet at the beginning of data."""
+    start, found = 0, span(data)
+    while found and found[1] <= len(data):
+        yield start, found[0], found[1]
+        start, found = found[1], span(data, found[1])
+
+
+class Packet:
+    """A parsed packet of the client. Fields that its type does not have keep their defaults."""
+
+    mid = 0
+    topic = ""
+    payload = b""
+    qos = 0
+    dup = retain = False
+    filters = ()  # [(filter, qos)], qos None in UNSUBSCRIBE
+    options = ()  # at level 5: the other bits of each filter's options
+    code = 0  # reason code of level 5
+    properties = ()  # of level 5: [(id, value)]
+    will_properties = ()
+    name = b""  # CONNECT, from here on
+    level = 0
+    clean = False
+    keepalive = 0
+    client_id = ""
+    will = None  # (topic, payload, qos, retain)
+    user = None
+    password = None
+
+    def __init__(self, raw):
+        self.kind, self.flags, self.raw = raw[0] >> 4, raw[0] & 15, raw
+
+    def __repr__(self):
+        return "%s %r" % (NAMES[self.kind], self.raw[:40])
+
+
+class _Fields:
+    """Reads the fields of a packet's body one after the other; end() checks that nothing is left."""
+
+    def __init__(self, body):
+        self.body = body
+
+    def take(self, n):
+        if n > len(self.body):
+            raise Violation("packet ends early: %r" % self.body[:40])
+        part, self.body = self.body[:n], self.body[n:]
+        return part
+
+    def byte(self):
+        return self.take(1)[0]
+
+    def word(self):
+        return struct.unpack(">H", self.take(2))[0]
+
+    def four(self):
+        return struct.unpack(">I", self.take(4))[0]
+
+    def variable(self):
+        n = shift = 0
+        while True:
+            digit = self.byte()
+            n |= (digit & 0x7F) << shift
+            shift += 7
+            if digit < 0x80:
+                break
+            if shift == 28:
+                raise Violation("variable byte integer of five bytes")
+        if not digit and shift > 7:  # [MQTT5-1.5.5-1]
+            raise Violation("variable byte integer is not the shortest")
+        return n
+
+    var = variable
+
+    def properties(self, allowed):
+        return props.read(self, allowed, Violation)
+
+    def mid(self):
+        mid = self.word()
+        if not mid:
+            raise Violation("Message ID 0")
+        return mid
+
+    def data(self):
+        return self.take(self.word())
+
+    def text(self):
+        try:
+            text = self.data().decode("utf-8")  # CPython also refuses surrogates and overlong forms
+        except UnicodeError as error:
+            raise Violation("ill-formed UTF-8: %s" % error) from None
+        if "\0" in text:
+            raise Violation("U+0000 in a string")
+        return text
+
+    def rest(self):
+        return self.take(len(self.body))
+
+    def end(self):
+        if self.body:
+            raise Violation("%d bytes too many: %r" % (len(self.body), self.body[:40]))
+
+
+def parse(raw, level=4):
+    """The Packet that the client sent as `raw`; Violation if the standard forbids it."""
+    p = Packet(raw)
+    read = _PARSERS_5.get(p.kind) if level == 5 or _is_connect_5(raw) else _PARSERS.get(p.kind)
+    if not read:
+        raise Violation("a client never sends %s" % NAMES[p.kind])
+    # Level 3 marks a repeated PUBREL, SUBSCRIBE or UNSUBSCRIBE with DUP; level 4 reserves the bit.
+    fixed = 2 if p.kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE) else 0
+    allowed = (fixed, fixed | 8) if level == 3 and fixed else (fixed,)
+    if p.kind != PUBLISH and p.flags not in allowed:
+        raise Violation("flags %d of %s" % (p.flags, NAMES[p.kind]))
+    p.dup = bool(p.flags & 8)
+    f = _Fields(raw[span(raw)[0] :])
+    read(p, f)
+    f.end()
+    return p
+
+
+def _is_connect_5(raw):
+    return raw[0] == 0x10 and raw[span(raw)[0] :][:7] == b"\x00\x04MQTT\x05"
+
+
+def _parse_connect(p, f):
+    p.name, p.level, flags, p.keepalive = f.data(), f.byte(), f.byte(), f.word()
+    if (p.name, p.level) not in ((b"MQTT", 4), (b"MQIsdp", 3), (b"MQTT", 5)):
+        raise Violation("protocol %r level %d" % (p.name, p.level))
+    if p.level == 5:
+        p.properties = f.properties(props.CONNECT)
+    will_qos = flags >> 3 & 3
+    if flags & 1 or will_qos == 3:
+        raise Violation("connect flags %#x" % flags)
+    if not flags & 4 and flags & 0x38:
+        raise Violation("will QoS or retain without a will")
+    if flags & 0x40 and not flags & 0x80 and p.level < 5:
+        raise Violation("password without user name")
+    p.clean = bool(flags & 2)
+    p.client_id = f.text()
+    if flags & 4:
+        if p.level == 5:
+            p.will_properties = f.properties(props.WILL)
+        p.will = (f.text(), f.data(), will_qos, bool(flags & 0x20))
+    if flags & 0x80:
+        p.user = f.text()
+    if flags & 0x40:
+        p.password = f.data()
+    if p.level == 3 and not 1 <= len(p.client_id) <= 23:
+        raise Violation("client id of level 3")
+    if not p.client_id and not p.clean and p.level < 5:
+        raise Violation("empty client id without clean session")
+
+
+def _parse_publish(p, f):
+    p.qos, p.retain = p.flags >> 1 & 3, bool(p.flags & 1)
+    p.topic = f.text()
+    if p.qos == 3 or (p.dup and not p.qos):
+        raise Violation("PUBLISH flags %d" % p.flags)
+    if not p.topic or "+" in p.topic or "#" in p.topic:
+        raise Violation("topic name %r" % p.topic)
+    if p.qos:
+        p.mid = f.mid()
+    p.payload = f.rest()
+
+
+def _parse_ack(p, f):
+    p.mid = f.mid()
+
+
+def _parse_subscribe(p, f):
+    p.mid = f.mid()
+    p.filters = []
+    while f.body:
+        name = f.text()
+        qos = f.byte() if p.kind == SUBSCRIBE else None
+        if not name or (qos or 0) > 2:
+            raise Violation("filter %r QoS %s" % (name, qos))
+        p.filters.append((name, qos))
+    if not p.filters:
+        raise Violation("no filters")
+
+
+def _parse_bare(p, f):
+    pass
+
+
+def _parse_publish_5(p, f):
+    p.qos, p.retain = p.flags >> 1 & 3, bool(p.flags & 1)
+    p.topic = f.text()
+    if p.qos == 3 or (p.dup and not p.qos):
+        raise Violation("PUBLISH flags %d" % p.flags)
+    if p.qos:
+        p.mid = f.mid()
+    p.properties = f.properties(props.PUBLISH)
+    if "+" in p.topic or "#" in p.topic or not (p.topic or 0x23 in [kind for kind, _ in p.properties]):
+        raise Violation("topic name %r" % p.topic)
+    p.payload = f.rest()
+
+
+_CODES = {
+    PUBACK: b"\x00\x10\x80\x83\x87\x90\x91\x97\x99",
+    PUBREC: b"\x00\x10\x80\x83\x87\x90\x91\x97\x99",
+    PUBREL: b"\x00\x92",
+    PUBCOMP: b"\x00\x92",
+    DISCONNECT: b"\x00\x04\x80\x81\x82\x83\x90\x93\x94\x95\x96\x97\x98\x99",
+    AUTH: b"\x18\x19",
+}
+_PLACES = {DISCONNECT: props.DISCONNECT, AUTH: props.AUTH}
+
+
+def _parse_code_5(p, f):
+    # Acknowledgements, DISCONNECT and AUTH: the code and the properties behind it may be left out.
+    if p.kind not in _PLACES:
+        p.mid = f.mid()
+    if f.body:
+        p.code = f.byte()
+    if f.body:
+        p.properties = f.properties(_PLACES.get(p.kind, props.ACK))
+    if p.code not in _CODES[p.kind]:
+        raise Violation("reason code %#x of %s" % (p.code, NAMES[p.kind]))
+
+
+def _parse_subscribe_5(p, f):
+    p.mid = f.mid()
+    p.properties = f.properties(props.SUBSCRIBE if p.kind == SUBSCRIBE else props.UNSUBSCRIBE)
+    p.filters = []
+    p.options = []
+    while f.body:
+        name = f.text()
+        options = f.byte() if p.kind == SUBSCRIBE else 0
+        shared = name[:7] == "$share/"
+        if not name or options & 3 == 3 or options & 0xC0 or options & 0x30 == 0x30 or (shared and options & 4):
+            raise Violation("filter %r options %#x" % (name, options))
+        p.filters.append((name, options & 3 if p.kind == SUBSCRIBE else None))
+        p.options.append(options & 0x3C)
+    if not p.filters:
+        raise Violation("no filters")
+
+
+_PARSERS = {
+    CONNECT: _parse_connect,
+    PUBLISH: _parse_publish,
+    PUBACK: _parse_ack,
+    PUBREC: _parse_ack,
+    PUBREL: _parse_ack,
+    PUBCOMP: _parse_ack,
+    SUBSCRIBE: _parse_subscribe,
+    UNSUBSCRIBE: _parse_subscribe,
+    PINGREQ: _parse_bare,
+    DISCONNECT: _parse_bare,
+}
+_PARSERS_5 = {
+    CONNECT: _parse_connect,
+    PUBLISH: _parse_publish_5,
+    PUBACK: _parse_code_5,
+    PUBREC: _parse_code_5,
+    PUBREL: _parse_code_5,
+    PUBCOMP: _parse_code_5,
+    SUBSCRIBE: _parse_subscribe_5,
+    UNSUBSCRIBE: _parse_subscribe_5,
+    PINGREQ: _parse_bare,
+    DISCONNECT: _parse_code_5,
+    AUTH: _parse_code_5,
+}
+
+
+class Stream:
+    """Splits the bytes of one connection into packets. CONNECT must be first and only once, DISCONNECT last."""
+
+    def __init__(self):
+        self.level = 4
+        self._data = bytearray()
+        self._at = 0  # where the next packet begins
+        self._count = 0  # packets so far
+        self._disconnected = False  # DISCONNECT was received
+
+    @property
+    def incomplete(self):
+        """How many bytes of an incomplete packet were received."""
+        return len(self._data) - self._at
+
+    def bytes_received(self, data):
+        self._data = self._data[self._at :] + data
+        self._at = 0
+
+    def next_packet(self):
+        """Returns the next Packet, None if it is not complete. Raises Violation."""
+        found = span(self._data, self._at)
+        if not found or len(self._data) < found[1]:
+            return None
+        p = parse(bytes(self._data[self._at : found[1]]), self.level)
+        self._at = found[1]
+        self._count += 1
+        if (p.kind == CONNECT) != (self._count == 1):
+            raise Violation("%r is packet %d of the connection" % (p, self._count))
+        if self._disconnected:
+            raise Violation("%r after DISCONNECT" % p)
+        if p.kind == CONNECT:
+            self.level = p.level
+        self._disconnected = p.kind == DISCONNECT
+        return p

@@ -1,0 +1,111 @@
+"""Renews all pins, the files *.lock: `python -m tools.setup.relock` (for who maintains them)."""
+
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+from inflight_tools.cache import write_atomic
+from tools.setup import brokers, fuzz, home_assistant, object_storage
+from tools.setup.common import CHECKOUT, SetupError, say
+from tools.setup.environment import REQUIREMENTS
+from tools.setup.index import SUITE, Index
+from tools.setup.programs import LOCK
+from tools.setup.sources import debian_mirror
+from tools.setup.spark import LOCKS as PIPELINE
+from tools.setup.typecheck import LOCKS, PORTS
+
+PROGRAMS = [
+    ("micropython", ("amd64", "arm64", "i386", "armhf")),
+    ("mosquitto", ("amd64", "arm64")),
+    ("chromium-headless-shell", ("amd64", "arm64")),
+    ("qemu-user", ("amd64", "arm64")),
+    ("python3-pip-whl", ("all",)),
+]
+DEBIAN_HEAD = f"""\
+# Packages of Debian {SUITE} that `make setup` unpacks into its cache; renewed by `python -m tools.setup.relock`.
+# program name version architecture size SHA-256 path-below-the-mirror
+"""
+BROKER_HEAD = f"""\
+# RabbitMQ and Erlang of Debian {SUITE}, for the interoperability suite; renewed by `python -m tools.setup.relock`.
+# program name version architecture size SHA-256 path-below-the-mirror
+"""
+AMQTT_HEAD = """\
+# amqtt, for the interoperability suite, in an environment of its own; renewed by `python -m tools.setup.relock`.
+"""
+PYTHON_HEAD = """\
+# Resolved from pyproject.toml, %s, for every CPython >= 3.10; renewed by `python -m tools.setup.relock`.
+"""
+HOME_ASSISTANT_HEAD = """\
+# Home Assistant with what its MQTT integration imports, for its check; renewed by `python -m tools.setup.relock`.
+"""
+MOTO_HEAD = """\
+# moto, a stand-in for S3, in an environment of its own; renewed by `python -m tools.setup.relock`.
+"""
+EXTRAS = ("test", "boards", "emulator", "lint")  # what everybody gets
+STUBS = "1.29.0"  # the MicroPython whose stubs the type check uses
+STUBS_HEAD = "# For tools/setup/typecheck.py; renewed by `python -m tools.setup.relock`.\n"
+
+
+def debian_lines(index):
+    for program, architectures in PROGRAMS:
+        for architecture in architectures:
+            for package in index.closure(program, "amd64" if architecture == "all" else architecture):
+                fields = (package.name, package.version, architecture, package.size, package.sha256, package.path)
+                yield " ".join(map(str, (program, *fields)))
+
+
+def relock_debian(home):
+    mirror = debian_mirror()
+    if not mirror:
+        raise SetupError("no Debian mirror is configured: set INFLIGHT_DEBIAN_MIRROR")
+    index = Index(home / "apt", mirror, ["amd64", "arm64", "i386", "armhf"])
+    rabbitmq = [line for architecture in ("amd64", "arm64") for line in brokers.lock_lines(index, architecture)]
+    write_lines(LOCK, DEBIAN_HEAD, list(debian_lines(index)))
+    write_lines(brokers.RABBITMQ, BROKER_HEAD, rabbitmq)
+
+
+def write_lines(lock, head, lines):
+    write_atomic(lock, head + "\n".join(lines) + "\n")
+    say(f"{lock.name}: {len(lines)} lines")
+
+
+def relock_python(home):
+    """uv, because it alone resolves for every Python version and processor at once."""
+    venv.create(home / "venv", with_pip=True)
+    subprocess.run([home / "venv/bin/pip", "install", "-q", "uv"], check=True)
+    most = [word for extra in EXTRAS for word in ("--extra", extra)]
+    resolve(home, REQUIREMENTS, PYTHON_HEAD % ", ".join(EXTRAS), [*most, "pyproject.toml"])
+    for name, *extras in (("fleet", "readers"), ("java",)):
+        words = [word for extra in (name, *extras) for word in ("--extra", extra)]
+        resolve(home, PIPELINE / f"{name}.lock", PYTHON_HEAD % ", ".join((name, *extras)), [*words, "pyproject.toml"])
+    resolve(home, fuzz.LOCK, PYTHON_HEAD % "fuzz", ["--extra", "fuzz", "pyproject.toml"])
+    resolve(home, brokers.LOCKS / "amqtt.lock", AMQTT_HEAD, ["-"], "amqtt~=0.12.1\n")
+    resolve(home, object_storage.LOCK, MOTO_HEAD, ["-"], object_storage.PACKAGES)
+    wanted, oldest = home_assistant.PACKAGES, "%d.%d" % home_assistant.PYTHONS[0]
+    resolve(home, home_assistant.LOCK, HOME_ASSISTANT_HEAD, ["--no-deps", "-"], wanted, oldest)
+    for port in PORTS.values():
+        wanted = f"micropython-{port}-stubs~={STUBS}\n"
+        resolve(home, LOCKS / f"{port}.lock", STUBS_HEAD, ["-"], wanted)
+
+
+def resolve(home, lock, head, words, wanted=None, python="3.10"):
+    command = [home / "venv/bin/uv", "pip", "compile", "-q", "--universal", "--python-version", python, "--upgrade"]
+    command += ["--cache-dir", home / "uv", "--generate-hashes", "--no-header", "--no-annotate", *words]
+    resolved = subprocess.run(command, check=True, cwd=CHECKOUT, stdout=subprocess.PIPE, input=wanted, text=True).stdout
+    write_atomic(lock, head + resolved)
+    say(f"{lock.name}: {resolved.count('==')} packages")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as home:
+        try:
+            relock_debian(Path(home))
+            relock_python(Path(home))
+        except SetupError as error:
+            sys.exit(f"relock: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""The command behind `make soak`."""
+
+import contextlib
+import random
+import re
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from tools.demo.sensors import Fleet
+from tools.peers.mosquitto import Mosquitto
+from tools.reference.oracle import Tally, judge
+from tools.soak import day, storm
+from tools.soak.fleet import Share, more_files
+from tools.soak.proxy import KINDS
+from tools.soak.result import Row, histogram, table_of
+from tools.soak.watcher import Watcher
+
+_NO_PROGRESS_S = 100  # settle() ends after so long without progress
+_CONNECTED = re.compile(r"^(\d+): New client connected ", re.M)
+_FIRST_S, _LONGEST_S = 1, 60  # a client's default back-off
+
+
+class Soak:
+    """Devices on the real clock, and the faults that they meet."""
+
+    def __init__(self, console, broker, watcher, shares, seconds):
+        self._console = console
+        self._broker, self._watcher = broker, watcher
+        self._shares = shares
+        self._seconds = seconds
+        self._began = time.monotonic()
+        self.back = 0  # when the broker returned from its longest outage, by its own clock
+
+    def say(self, what):
+        self._console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {what}", highlight=False)
+
+    def all(self, command):
+        return [share.ask(command) for share in self._shares]
+
+    def _until(self, part):
+        """Waits until that part of the time is over, and reports progress."""
+        end = self._began + self._seconds * part
+        while time.monotonic() < end:
+            time.sleep(min(15, max(0, end - time.monotonic())))
+            seen = len(self._watcher.counts())
+            self.say(f"{sum(self.all('accepted'))} accepted by virtual devices, {seen} delivered of all")
+
+    def run(self):
+        away = min(30, self._seconds / 8)
+        self._until(0.25)
+        self._restart(0)
+        self._until(0.5)
+        self._restart(away)
+        self._until(0.75)
+        self.all("outage")
+        self.say(f"every access point is off for {away:.0f} s")
+        time.sleep(away)
+        self.all("join")
+        self._until(1)
+        self.all("clear")
+        self.say("no more faults; waiting for the last messages")
+
+    def _restart(self, away):
+        # mosquitto may deliver a QoS 2 message twice to a client that is connected while it restarts.
+        self._watcher.leave()
+        self._broker.stop()
+        time.sleep(away)
+        self.back = int(time.time())
+        self._broker.start()
+        self._watcher.join()
+        self.say(f"broker restarted, after {away:.0f} s" if away else "broker restarted")
+
+    def settle(self, accepted):
+        """Waits until all messages have arrived, or nothing changes any more. `accepted`: by the real firmware."""
+        last, changed = None, time.monotonic()
+        while time.monotonic() - changed < _NO_PROGRESS_S:
+            seen = self._watcher.counts()
+            waiting = sum(not seen[device, seq] for device, seq, _ in accepted)
+            state = waiting, sum(self.all("unsettled")), len(seen)
+            if not any(state[:2]):
+                break
+            if state != last:
+                last, changed = state, time.monotonic()
+            time.sleep(0.5)
+
+    def spread(self):
+        """Reconnects in each second after the broker returned, by its own log."""
+        times = [int(at) - self.back for at in _CONNECTED.findall(self._broker.file.read_text(errors="replace"))]
+        times = [at for at in times if 0 <= at < min(60, self._seconds / 8)]  # then the access points go off
+        return [times.count(second) for second in range(max(times, default=-1) + 1)]
+
+
+def _rows(shares, seen):
+    """Returns ({kind: Row}, MB of RAM in each second for each process)."""
+    rows = {kind: Row() for kind in KINDS}
+    resident = []
+    for devices, connections, megabytes in (share.end() for share in shares):
+        for kind, counts in connections.items():
+            rows[kind].add_connections(counts)
+        for device in devices:
+            received = (n for n in range(1, device.accepted + 1) for _ in range(seen[device.name, n]))
+            rows[device.kind].add(device, Tally(received))
+        resident.append(megabytes)
+    return rows, resident
+
+
+def _firmware(accepted, seen):
+    """The Row of the real firmware. Its sequence numbers have gaps, since other messages use some."""
+    lost, twice, repeated = judge({(device, seq): qos for device, seq, qos in accepted}, seen)
+    devices = len({device for device, _, _ in accepted})
+    return Row(devices, accepted=len(accepted), lost=len(lost), twice=len(twice), repeated=len(repeated))
+
+
+def _quarters(values):
+    """The medians of the second and the last quarter; in the first one buffers still grow."""
+    n = len(values) // 4
+    return (statistics.median(values[n : 2 * n]), statistics.median(values[-n:])) if n else (0, 0)
+
+
+def _memory(console, resident, heaps):
+    problems = []
+    for i, megabytes in enumerate(resident):
+        early, late = _quarters(megabytes)
+        console.print(f"RAM of process {i}: {early:.1f} MB in the second quarter, {late:.1f} MB in the last")
+        if late > early * 1.15 + 2:
+            problems.append(f"process {i} grew from {early:.1f} to {late:.1f} MB")
+    least = [_quarters([free for _, free in values]) for values in heaps.values() if len(values) >= 8]
+    if least:
+        early, late = min(e for e, _ in least), min(late for _, late in least)
+        console.print(f"heap free on MicroPython, the least of {len(least)}: {early:.0f} bytes, then {late:.0f}")
+        worst = min(late - early for early, late in least)
+        if worst < -2048:
+            problems.append(f"a device's heap shrank by {-worst:.0f} bytes")
+    return problems
+
+
+def _virtual(console, hours, devices, seed):
+    began = time.monotonic()
+    result = day.simulate(hours, devices, 30, seed)
+    title = f"{hours:g} hours of {devices} devices on a virtual clock, in {time.monotonic() - began:.0f} s"
+    console.print(table_of(title, result.rows))
+    early, late = result.growth()
+    console.print(
+        f"{result.broker_restarts} broker restarts, {result.outages} outages of access points, "
+        f"{result.device_restarts} devices restarted, {result.cuts} of them by a power cut; commands: "
+        f"{result.commands.accepted} sent, {result.commands.lost} lost, {result.commands.twice} twice\n"
+        f"Python's memory after two hours: {early} blocks, in the last quarter at most {late}"
+    )
+    return result.problems()
+
+
+def _storm(console, devices, away, seed):
+    connected, counts = storm.spread(devices, away, _FIRST_S, _LONGEST_S, seed)
+    most = storm.bound(connected, away, _FIRST_S, _LONGEST_S)
+    console.print(f"{connected} devices reconnect after a broker outage of {away} s (virtual clock):")
+    console.print("\n".join(histogram(counts[:30])), highlight=False)
+    console.print(f"at most {max(counts)} in a second; the back-off allows {most:.0f}")
+    problems = [] if max(counts) <= most else [f"a storm: {max(counts)} reconnects in a second, not {most:.0f}"]
+    return problems + ([] if sum(counts) >= connected else ["not every device reconnected"])
+
+
+def _real(console, folder, devices, firmware, seconds, seed):
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(Mosquitto(folder / "broker", "max_inflight_messages 2000"))
+        watcher = stack.enter_context(Watcher(broker.port))
+        interval = max(2, devices / 250)
+        numbers = [range(i, devices, 2) for i in range(2)]
+        shares = [Share(broker.port, some, interval, seed + i) for i, some in enumerate(numbers)]
+        ports = shares[0].ports  # sensors with the real firmware use the kinds of network in turn
+        links = [(ports[i % len(ports)], 1 + i // len(ports) % 2) for i in range(firmware)]
+        sensors = stack.enter_context(Fleet(folder, links, 1000))
+        soak = Soak(console, broker, watcher, shares, seconds)
+        soak.run()
+        accepted = sensors.accepted()  # they keep publishing; later messages do not count
+        soak.settle(accepted)
+        seen = watcher.counts()
+        rows, resident = _rows(shares, seen)
+        rows["all, real firmware"] = _firmware(accepted, seen)
+        console.print(table_of(f"{devices} virtual devices, {firmware} with firmware, {seconds:.0f} s", rows))
+        console.print("Reconnects after the longest outage of the broker:")
+        console.print("\n".join(histogram(soak.spread())), highlight=False)
+        problems = _memory(console, resident, watcher.heap)
+    return problems + [problem for kind, row in rows.items() for problem in row.problems(kind)]
+
+
+def main(
+    devices: int = typer.Option(1000, min=14, max=5000, help="virtual devices on the real clock"),
+    minutes: float = typer.Option(5, min=0.5, help="duration on the real clock"),
+    firmware: int = typer.Option(20, min=1, max=100, help="MicroPython processes with the firmware, in addition"),
+    hours: float = typer.Option(24, min=0.1, help="duration on the virtual clock"),
+    seed: int = typer.Option(None, help="repeat the same faults"),
+):
+    """Runs devices in every kind of bad network, on the real clock with mosquitto and for a day on a virtual clock.
+    Exit status 0 only if no accepted message was lost, no QoS 2 message was delivered twice, no device is stuck, and
+    memory does not grow."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # runs the clean-up, which ends broker and sensors
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    seed = random.randrange(1 << 32) if seed is None else seed
+    console.print(f"seed {seed}", highlight=False)
+    if more_files() < 3 * devices + 200:
+        console.print(f"this machine allows {more_files()} open files: too few for {devices} devices")
+        raise typer.Exit(2)
+    folder = Path(tempfile.mkdtemp(prefix="inflight-soak-"))
+    try:
+        problems = _real(console, folder, devices, firmware, minutes * 60, seed)
+    except RuntimeError as e:
+        problems = [str(e)]
+    problems += _storm(console, devices, 30, seed)
+    problems += _virtual(console, hours, 2 * len(KINDS), seed)
+    if problems:
+        console.print(f"[bold red]FAILED[/bold red]: {'; '.join(problems)}. Files: {folder}", highlight=False)
+        raise typer.Exit(1)
+    console.print(
+        "[bold green]No message lost, no QoS 2 message twice, no device stuck, no memory growth.[/bold green]"
+    )
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    typer.run(main)
