@@ -100,7 +100,7 @@ class Outgoing:
         self.discarded = set()  # for certain, as the application asked for it
         self.aside = set()  # set aside: others overtake them
         self.maybe_sent = set()  # after a restart the client cannot know that these were never sent
-        self.max_inflight = 0  # the largest of all runs of the client that had a connection
+        self.max_inflight = 0  # the largest of all runs of the client that had a connection, with what was set aside
         self.sendable_below = 0  # these runs can only have sent messages below this number
         self.modes = (PERSISTENT,)  # what the journal may record
         self.connected()
@@ -325,7 +325,7 @@ class Outgoing:
             self.given_up.update(
                 e.number for e in self.open.values() if e.tried != NEVER or e.number in self.maybe_sent
             )
-        self.max_inflight = max(self.max_inflight, window)
+        self.max_inflight = max(self.max_inflight, window + len(self.aside & self.open.keys()))
         self.sendable_below = len(self.messages)
 
     def _begin_session(self, over, anew):
