@@ -20,22 +20,30 @@ from pathlib import Path
 from inflight_tools.boards.bundle import FIRMWARE, compile_all, compile_mpy, compile_texts, library, shrunk, sources
 from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.cache import write_below
+from inflight_tools.sources import search_path
 from tools.runtimes import DEVICE_NAMES, runtime
 from tools.setup.common import CHECKOUT, atomic_folder, digest, exclusive
 
 # What a device test may import by a flat name, and the checkout for tools.reference.
-BESIDE_LIB = ("host_tests/device", "host_tests/fuzz/targets", "boards/unix", "boards/common", "firmware", ".")
+_TESTS = CHECKOUT / "host_tests/device"
+BESIDE_LIB = (
+    *(str(folder.relative_to(CHECKOUT)) for folder in search_path(_TESTS)),
+    "host_tests/fuzz/targets",
+    "boards/unix",
+    "boards/common",
+    *(str(folder.relative_to(CHECKOUT)) for folder in search_path(CHECKOUT / "firmware")),
+    ".",
+)
 TIMEOUT_S = 120  # a test file asks for another with a line `TIMEOUT_S = 300`
 _NAMED = "micropython-own"
 # Here the tests of the library take it as it is deployed.
 _DEPLOYED = "micropython-x64"
 _BUILD = CHECKOUT / "build/mpy"
 # Modules that a test imports; they may use internal names of the library. {name: file}.
-_FLAT = ("host_tests/device", "host_tests/fuzz/targets", "firmware", "boards/common", "boards/unix")
-_BESIDE = {file.stem: file for folder in _FLAT for file in sorted((CHECKOUT / folder).glob("*.py"))}
+_BESIDE = {file.stem: file for folder in BESIDE_LIB[:-1] for file in sorted((CHECKOUT / folder).glob("*.py"))}
 _BESIDE |= {f"tools/reference/{file.stem}": file for file in sorted((CHECKOUT / "tools/reference").glob("*.py"))}
 _TOOLS = sorted(CHECKOUT.glob("tools/inflight_tools/boards/*.*"))
-_PORTS = {file.stem for place in ("boards/*", "firmware") for file in CHECKOUT.glob(f"{place}/*.py")}
+_PORTS = {file.stem for folder in ("boards", "firmware") for file in (CHECKOUT / folder).rglob("*.py")}
 _PORTS |= {"ports", "ports_esp32", "ports_rp2040", "hardware"}
 
 
@@ -88,8 +96,8 @@ def deployed():
 def precompiled():
     """A folder like the checkout with the modules of device tests as .mpy files, which have assertions and line
     numbers."""
-    places = ("lib/inflight", "boards/*", "firmware", "tools/reference", "host_tests/device", "host_tests/fuzz/targets")
-    files = [file for place in places for file in sorted(CHECKOUT.glob(f"{place}/*.py"))]
+    places = ("lib/inflight", "boards", "firmware", "tools/reference", "host_tests/device", "host_tests/fuzz/targets")
+    files = [file for place in places for file in sorted((CHECKOUT / place).rglob("*.py"))]
 
     def compile_each():
         paths = {file.relative_to(CHECKOUT).with_suffix(".mpy"): file for file in files}
