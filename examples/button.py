@@ -19,7 +19,7 @@ def on_press(_):
 button = Pin(4, Pin.IN, Pin.PULL_UP)
 button.irq(on_press, Pin.IRQ_FALLING)
 
-board.wifi_connect("home", "secret", 20_000)
+board.network().join(20_000, "home", "secret")
 client = Client("broker.example", board.device_id(), Journal(board.journal_flash()))
 published = 0
 while True:

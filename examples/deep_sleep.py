@@ -10,7 +10,7 @@ PERIOD_MS = 600_000
 
 def deliver():
     """Returns when the broker has completed what the journal holds, after 20 s at the latest."""
-    if board.wifi_connect("home", "secret", 20_000) == ONLINE:
+    if board.network().join(20_000, "home", "secret") == ONLINE:
         try:
             client.connect()
             client.drain(20_000)

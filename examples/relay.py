@@ -20,7 +20,7 @@ def on_command(message):
     # here: switching the relay on twice is the same as once.
 
 
-board.wifi_connect("home", "secret", 20_000)
+board.network().join(20_000, "home", "secret")
 client = Client("broker.example", name, Journal(board.journal_flash()))
 client.subscribe(name + "/set", 2, on_command)  # before connect(): no command comes before its handler
 while True:

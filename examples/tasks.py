@@ -32,5 +32,5 @@ async def main():
             await client.publish(name + "/answer", message.payload, 1)
 
 
-board.wifi_connect("home", "secret", 20_000)
+board.network().join(20_000, "home", "secret")
 asyncio.run(main())

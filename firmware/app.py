@@ -86,23 +86,23 @@ class App(Node):
 
     def _keep_network(self, now):
         board = self.board
-        status = board.wifi_status()
+        status = self.network.status()
         if status != self._wifi_status:
             self._wifi_status = status
-            log.say("Wi-Fi: " + status, INFO)
+            log.say("network: " + status, INFO)
         if status == ONLINE:
             self._wifi.at = now  # due as soon as the network goes
             if self._clock.due(now) and board.sync_time(self.config.ntp):
                 self.synchronised = True
                 self._clock.ms = _DAY_MS
                 self._clock.put_off(now)
-        elif status != CONNECTING and self.config.wifi_ssid and self._wifi.due(now):
+        elif status != CONNECTING and self.config.joins and self._wifi.due(now):
             self._join(0)
-        self._keep_client(now, status == ONLINE or not self.config.wifi_ssid)
+        self._keep_client(now, status == ONLINE or not self.config.joins)
 
     def _keep_client(self, now, online):
         client = self.client
-        if client.connected or not (self.config.wifi_ssid or self.config.trial):
+        if client.connected or not (self.config.joins or self.config.trial):
             self._rescue.put_off(now)
             self._rescues = 0
         elif self._rescue.due(now):  # the network may look well and be dead
@@ -112,7 +112,7 @@ class App(Node):
 
                 crash.restart(self, "no connection for 15 minutes")
             elif self._rescues == 1:
-                self.board.wifi_off()
+                self.network.off()
                 self._wifi.put_off(now)
                 self._join(0)
         # Without a network the client does not try to connect, so that no pause grows.

@@ -27,6 +27,26 @@ def _set_up(board):
         run(board, setup_board)
 
 
+def _set_up_by_cable(board):
+    # The same where a configuration has nothing but how the device reaches its network.
+    import json
+
+    from config import check
+
+    try:
+        with open(board.config_path()) as f:
+            given = json.loads(f.read())
+        if not given["network"] or "host" in given:
+            return
+        check(dict(given, host="-"), board.device_id)
+    except (OSError, ValueError, TypeError, KeyError):
+        return
+    from setup import run
+    from setup_wired import Wired
+
+    run(board, Wired(board, given))
+
+
 def _tried(board):
     # The file of a configuration that this start tries, if any.
     path = board.config_path()
@@ -80,6 +100,7 @@ def _assemble(board, began, record, path):
 
             give_up(board, e)
             board.sleep(0, True)
+        _set_up_by_cable(board)
         if board.NAME == "unix":  # a process has somebody who reads its exit status
             return None
         import crash
@@ -93,7 +114,7 @@ def _assemble(board, began, record, path):
         say(str(e))
         return None
     finally:
-        for name in ("crash", "safe", "config", "trials", "update_record"):
+        for name in ("crash", "safe", "config", "network_fields", "trials", "update_record"):
             sys.modules.pop(name, None)
 
 
@@ -120,7 +141,7 @@ def build(board, began, crash=None, limit=None, path=None):
         from sleeping_app import SleepingApp as Application
     else:
         from app import App as Application
-    for name in ("settings", "config"):
+    for name in ("settings", "config", "network_fields"):
         sys.modules.pop(name, None)
     if limit:
         from safe import mount

@@ -107,7 +107,7 @@ def execute(app, name, message):
         reply = {"ok": False, "error": str(e)}
     except OSError as e:  # flash that is full or fails
         reply = {"ok": False, "error": describe(e)}
-    for used in ("config", "settings", "commands"):
+    for used in ("config", "network_fields", "settings", "commands"):
         sys.modules.pop(used, None)
     if message.redelivered:
         reply["redelivered"] = True

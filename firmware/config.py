@@ -4,7 +4,11 @@
 import json
 from binascii import a2b_base64
 
+from network_fields import FIELDS as _NETWORK
+from network_fields import check as check_network
+
 REQUIRED = "required"
+_EXAMPLE = '{"host": "broker.example"}'
 NOT_JSON = "not JSON: look for a missing quote, comma or brace"
 # Numbers: default, minimum, maximum.
 _NUMBERS = {
@@ -35,29 +39,16 @@ _TEXTS = {
     "tls_ca": None,
     "tls_cert": None,
     "tls_key": None,
-    "wifi_ssid": None,
-    "wifi_key": None,
-    "wifi_security": None,
-    "wifi_country": None,
-    "hostname": None,
     "log": "off",
     "ntp": "pool.ntp.org",  # or False: no server
 }
-_LISTS = ("sensors", "actuators", "wifi_ip", "wifi_networks", "update_keys")
-_OTHERS = ("wifi_txpower", "wifi_power_save", "ha")
-_FIELDS = list(_NUMBERS) + list(_TEXTS) + list(_LISTS + _OTHERS)
+_LISTS = ("sensors", "actuators", "update_keys")
+_FIELDS = list(_NUMBERS) + list(_TEXTS) + list(_LISTS + ("ha",) + _NETWORK)
 _NEEDS = (
     ("password", "user"),
     ("tls_cert", "tls_key"),
     ("tls_key", "tls_cert"),
     ("tls_cert", "tls_ca"),
-    ("wifi_key", "wifi_ssid"),
-    ("wifi_security", "wifi_ssid"),
-    ("wifi_networks", "wifi_ssid"),
-    ("wifi_txpower", "wifi_ssid"),
-    ("wifi_power_save", "wifi_ssid"),
-    ("wifi_country", "wifi_ssid"),
-    ("wifi_ip", "wifi_ssid"),
 )
 
 
@@ -87,31 +78,6 @@ def _check_name(field, text, more, most=64):
             raise ConfigError("%s: use letters, digits and %s" % (field, more))
 
 
-def _check_names(root, device):
-    # Used in topics, client ids and SenML names: characters allowed in all of these.
-    _check_name("root", root, "-_./")
-    _check_name("device", device, "-_.")
-    if root[0] == "/" or root[-1] == "/" or "//" in root:
-        raise ConfigError("root: write topic levels with one / between them, none at the ends")
-
-
-def _check_network(country, hostname, address):
-    if country and (len(country) != 2 or not country.isalpha() or country != country.upper()):
-        raise ConfigError('wifi_country: write two capital letters, "wifi_country": "DE"')
-    if hostname:
-        _check_name("hostname", hostname, "-", 32)
-        if hostname[0] == "-" or hostname[-1] == "-":
-            raise ConfigError("hostname: write a letter or a digit first and last")
-    if address is not None and not (len(address) == 4 and all(_is_ipv4(text) for text in address)):
-        raise ConfigError('wifi_ip: write ["address", "mask", "gateway", "name server"], each as "192.168.1.20"')
-
-
-def _check_flag(name, value):
-    if not isinstance(value, bool):
-        raise ConfigError("%s: write true or false" % name)
-    return value
-
-
 def _check_ha(prefix):
     # Returns the prefix of Home Assistant's discovery, None without it.
     if prefix is None or isinstance(prefix, bool):
@@ -120,34 +86,6 @@ def _check_ha(prefix):
         raise ConfigError('ha: write true, or the prefix of the discovery topics, "ha": "homeassistant"')
     _check_name("ha", prefix, "-_./")
     return prefix
-
-
-def _check_power(dbm):
-    if dbm is not None and (isinstance(dbm, bool) or not isinstance(dbm, (int, float)) or not 2 <= dbm <= 21):
-        raise ConfigError("wifi_txpower: write dBm, a number from 2 to 21")
-    return dbm
-
-
-def _check_networks(entries):
-    for entry in entries:
-        if not isinstance(entry, dict) or not isinstance(entry.get("ssid"), str) or not entry["ssid"]:
-            raise ConfigError('wifi_networks: write objects, "wifi_networks": [{"ssid": "...", "key": "..."}]')
-        for name in entry:
-            if name not in ("ssid", "key", "security"):
-                raise ConfigError('wifi_networks: unknown field "%s": use ssid, key and security' % name)
-        if not isinstance(entry.get("key", ""), str):
-            raise ConfigError('wifi_networks: write a text in quotes, "key": "..."')
-        _check_security("wifi_networks: security", entry.get("security"))
-
-
-def _check_security(field, value):
-    if value not in (None, "wpa3"):
-        raise ConfigError('%s: write "wpa3" for a network that accepts nothing else, or leave it out' % field)
-
-
-def _is_ipv4(text):
-    parts = text.split(".") if isinstance(text, str) else ()
-    return len(parts) == 4 and all(part.encode().isdigit() and len(part) < 4 and int(part) < 256 for part in parts)
 
 
 def _check_drivers(field, entries, characters, example):
@@ -186,7 +124,7 @@ def check(given, device):
     """Returns the Config that dict `given` describes. `device` is the identity used if it has none, or
     a function that returns it. Raises ConfigError."""
     if not isinstance(given, dict):
-        raise ConfigError('write one JSON object, {"host": "broker.example", ...}')
+        raise ConfigError("write one JSON object, " + _EXAMPLE)
     for name in given:
         if name not in _FIELDS:
             raise ConfigError('unknown field "%s": remove it, or use one of %s' % (name, ", ".join(sorted(_FIELDS))))
@@ -204,17 +142,15 @@ def check(given, device):
         if value is not None and not isinstance(value, list):
             raise ConfigError('%s: write a list, "%s": [...]' % (name, name))
         setattr(config, name, value)
-    config.wifi_power_save = _check_flag("wifi_power_save", given.get("wifi_power_save", False))
     config.ha = _check_ha(given.get("ha"))
-    config.wifi_txpower = _check_power(given.get("wifi_txpower"))
     config.device = config.device or (device() if callable(device) else device)
-    _check_together(config)
+    _check_together(given, config)
     return config
 
 
-def _check_together(config):
+def _check_together(given, config):
     if config.host is REQUIRED:
-        raise ConfigError('host is missing: write "host": "broker.example"')
+        raise ConfigError("host is missing: write " + _EXAMPLE)
     if config.when_full not in (None, "oldest", "newest"):
         raise ConfigError('when_full: write "oldest" or "newest", or leave it out to refuse new messages when full')
     if config.log not in ("info", "error", "off"):
@@ -225,14 +161,16 @@ def _check_together(config):
     for name, other in _NEEDS:
         if getattr(config, name) and not getattr(config, other):
             raise ConfigError("%s needs %s: write both, or leave %s out" % (name, other, name))
-    if 0 < config.watchdog_ms < 3 * config.timeout_ms:
-        raise ConfigError("watchdog_ms: write 0, or three times timeout_ms at least")
-    if config.sleep_ms and 0 < config.watchdog_ms < 2 * config.awake_ms:
-        raise ConfigError("watchdog_ms: write 0, or twice awake_ms at least")
-    _check_names(config.root, config.device)
-    _check_network(config.wifi_country, config.hostname, config.wifi_ip)
-    _check_security("wifi_security", config.wifi_security)
-    _check_networks(config.wifi_networks or ())
+    for name, times in (("timeout_ms", 3), ("awake_ms", 2 if config.sleep_ms else 0)):
+        if 0 < config.watchdog_ms < times * getattr(config, name):
+            raise ConfigError("watchdog_ms: write 0, or %d times %s at least" % (times, name))
+    # Used in topics, client ids and SenML names: characters allowed in all of these.
+    root = config.root
+    _check_name("root", root, "-_./")
+    _check_name("device", config.device, "-_.")
+    if root[0] == "/" or root[-1] == "/" or "//" in root:
+        raise ConfigError("root: write topic levels with one / between them, none at the ends")
+    check_network(given, config, ConfigError)
     if config.update_keys is not None:
         keys = config.update_keys
         if not 0 < len(keys) <= 2 or not all(map(_is_public_key, keys)):
@@ -259,7 +197,7 @@ def load(path, device, limit=None):
     except ConfigError as e:
         problem = str(e)
     except OSError:
-        problem = 'cannot be read: create it with {"host": "broker.example"}'
+        problem = "cannot be read: create it with " + _EXAMPLE
     except ValueError:
         problem = NOT_JSON
     raise ConfigError("%s: %s" % (path, problem))

@@ -71,7 +71,7 @@ class Node:
         self._telemetry_topic = self._base + "telemetry"
         self._expiry = _properties(expiry=config.expiry_s) if config.expiry_s else None
         self._accepted = getattr(board, "accepted", None)
-        self._wifi_is_set_up = False
+        self._network_is_set_up = False
         self._up_ms = self._up_s = 0
         self._up_at = ticks_ms() if began is None else began
         board.reset_cause()
@@ -199,13 +199,19 @@ class Node:
 
     # --- network ---
 
-    def _join(self, timeout_ms):
-        """Starts to connect to the configured Wi-Fi. Returns its status."""
-        board = self.board
-        config = self.config
-        if not self._wifi_is_set_up:
-            self._wifi_is_set_up = True
-            import radio
+    @property
+    def network(self):
+        """The board's."""
+        return self.board.network(self.config.network)
 
-            radio.set_up(self)
-        return board.wifi_connect(config.wifi_ssid, config.wifi_key, timeout_ms)
+    def _join(self, timeout_ms):
+        """Starts to connect to the configured network. Returns its status."""
+        network = self.network
+        config = self.config
+        if not self._network_is_set_up:
+            self._network_is_set_up = True
+            try:
+                network.setup(config)
+            except (ValueError, OSError) as e:
+                self.errors["wifi"] = telemetry.describe(e)
+        return network.join(timeout_ms, config.wifi_ssid, config.wifi_key)

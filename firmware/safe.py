@@ -4,11 +4,11 @@
 
 from config import ConfigError, check
 from inflight import Journal, RamFlash
+from network_fields import FIELDS
 
 # Never without one of these: the device would connect elsewhere, as somebody else, or without TLS.
 _NEEDED = ("host", "port", "user", "password", "root", "device", "tls_ca", "tls_cert", "tls_key")
-_USEFUL = ("wifi_ssid", "wifi_key", "wifi_security", "wifi_networks", "wifi_txpower", "wifi_country", "wifi_ip")
-_USEFUL += ("hostname", "ntp", "keepalive", "protocol_level", "sleep_ms", "awake_ms", "update_keys")
+_USEFUL = FIELDS + ("ntp", "keepalive", "protocol_level", "sleep_ms", "awake_ms", "update_keys")
 
 
 def limit(given):

@@ -9,12 +9,12 @@ import sys
 
 from config import NOT_JSON, ConfigError, check
 from files import exists, write
+from network_fields import PLACE
 
 _NEW = ".new"
 _TRY = ".try"
 # What decides who gets a secret; the networks do, for the password, unless TLS proves who the broker is.
 _BROKER = ("host", "port", "user")
-_NETWORK = ("wifi_ssid", "wifi_key", "wifi_networks", "wifi_ip")
 
 
 def _files(app):
@@ -40,8 +40,8 @@ def _changed(app, path, fields):
         if fields[name] is None:
             del given[name]
     # Whoever sends a command need not know a secret: he must not have it sent to a place of his choice.
-    places = _BROKER if given.get("tls_ca") else _BROKER + _NETWORK
-    for secret, places in (("password", places), ("wifi_key", _NETWORK[:1])):
+    places = _BROKER if given.get("tls_ca") else _BROKER + PLACE
+    for secret, places in (("password", places), ("wifi_key", PLACE[:1])):
         for name in places:
             if secret in before and secret not in fields and before.get(name) != given.get(name):
                 raise ConfigError("%s: write it as well, or null: with another %s it may go elsewhere" % (secret, name))
@@ -98,5 +98,5 @@ def confirm(app):
     app.config.trial = False
     path = app.board.config_path()
     _rename(path + _TRY, path)
-    for name in ("settings", "config"):
+    for name in ("settings", "config", "network_fields"):
         sys.modules.pop(name, None)

@@ -157,11 +157,11 @@ class SleepingApp(Node):
         memory.missed += 1
 
     def _is_online(self):
-        if self.board.wifi_status() == ONLINE:
+        if self.network.status() == ONLINE:
             return True
         left = self.config.awake_ms // 2
         end = ticks_add(ticks_ms(), left)
-        for _ in range(_JOINS if self.config.wifi_ssid else 0):
+        for _ in range(_JOINS if self.config.joins else 0):
             if self._join(left) == ONLINE:
                 return True
             left = ticks_diff(end, ticks_ms())

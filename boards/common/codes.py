@@ -1,13 +1,14 @@
-# Codes shared by all boards: the state of Wi-Fi, and the reset cause.
+# Codes shared by all boards: the state of the network, and the reset cause.
 # Strings, since health messages contain them.
 
-# wifi_connect(), wifi_status()
+# a network's status()
 IDLE = "idle"  # not connecting yet, or disconnected
 CONNECTING = "connecting"
 ONLINE = "online"  # has an address
 NO_AP = "no access point"
 WRONG_KEY = "wrong key"
 NO_ADDRESS = "no address"
+NO_CABLE = "no cable"
 FAILED = "failed"  # for another reason
 
 # reset_cause()

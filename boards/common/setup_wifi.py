@@ -37,12 +37,12 @@ def scan():
 
 
 def join(ssid, key):
-    board.wifi_connect(ssid, key, 0)
+    board.network().join(0, ssid, key)
 
 
 def joined():
-    return board.wifi_status()
+    return board.network().status()
 
 
 def address():
-    return network.WLAN(network.STA_IF).ifconfig()[0] if board.wifi_status() == ONLINE else None
+    return network.WLAN(network.STA_IF).ifconfig()[0] if joined() == ONLINE else None

@@ -1,4 +1,4 @@
-# Connects a board to a Wi-Fi network. The peculiarities of a port are in its folder, in a subclass.
+# Connects a board to a Wi-Fi network. The peculiarities of a port are in its folder, in a subclass: radio.
 
 import network
 
@@ -28,18 +28,24 @@ class Wifi:
     _before = None  # status code when the attempt began
     _began = _dialled = 0
 
-    def __init__(self, name):
-        self.wlan = network.WLAN(network.STA_IF)
+    def __init__(self, name, fields=None):
+        self.nic = network.WLAN(network.STA_IF)
         self.name = "inflight-" + name[-6:]
         network.hostname(self.name)
 
-    def join(self, ssid, key, timeout_ms):
+    def setup(self, config):
+        """Settings for the next join(): hostname and the fields wifi_* of the configuration. Raises ValueError."""
+        from wifi_settings import apply
+
+        apply(self, config)
+
+    def join(self, timeout_ms, ssid, key):
         """Starts to connect, and waits for the result for at most `timeout_ms`. Returns status()."""
         self._rest = [(ssid, key, self.default_security)]
         if self.networks:
-            from networks import by_signal
+            from wifi_settings import by_signal
 
-            self._rest = by_signal(self.wlan, self._rest + self.networks)
+            self._rest = by_signal(self.nic, self._rest + self.networks)
         self._limit = timeout_ms // len(self._rest) if timeout_ms > 0 else _LIMIT_MS
         self._try_next()
         word = self.status()
@@ -54,28 +60,28 @@ class Wifi:
         self._dial()
 
     def _dial(self):
-        wlan = self.wlan
+        nic = self.nic
         self._waiting = True
         try:
-            wlan.active(True)
-            self._before = wlan.status()
+            nic.active(True)
+            self._before = nic.status()
             self._leave()  # a driver that is connecting refuses another attempt
             self._dialled = ticks_ms()
             # With power saving an answer waits for the next beacon, and the Pico W loses some packets.
-            wlan.config(pm=network.WLAN.PM_PERFORMANCE if self.power_save else network.WLAN.PM_NONE)
+            nic.config(pm=network.WLAN.PM_PERFORMANCE if self.power_save else network.WLAN.PM_NONE)
             if self.txpower:
-                wlan.config(txpower=self.txpower)
+                nic.config(txpower=self.txpower)
             if self.address:
-                wlan.ifconfig(self.address)
+                nic.ifconfig(self.address)
             self.connect()
         except (OSError, RuntimeError, ValueError) as e:
             self._give_up(WRONG_KEY if "Password" in str(e) else FAILED)
 
     def _leave(self):
         # The driver may still report the old connection.
-        self.wlan.disconnect()
+        self.nic.disconnect()
         start = ticks_ms()
-        while self.wlan.isconnected() and ticks_diff(ticks_ms(), start) < _LEAVE_MS:
+        while self.nic.isconnected() and ticks_diff(ticks_ms(), start) < _LEAVE_MS:
             sleep_ms(_POLL_MS)
         if self.word(self._before) != IDLE:
             sleep_ms(_PAUSE_MS)
@@ -86,7 +92,7 @@ class Wifi:
 
     def status(self):
         """Returns a code of codes.py. A failure stays until the next join(), unless the port connects after all."""
-        code = self.wlan.status()
+        code = self.nic.status()
         word = self.word(code)
         if word == ONLINE:
             self._give_up(None)
@@ -116,63 +122,15 @@ class Wifi:
     def rssi(self):
         """dBm, None if it is not connected."""
         try:
-            return self.wlan.status("rssi") if self.wlan.isconnected() else None
+            return self.nic.status("rssi") if self.nic.isconnected() else None
         except OSError:  # the connection was lost meanwhile
             return None
 
-    def off(self):
-        """Disconnects and stops the radio."""
+    def off(self, ms=0):
+        """Disconnects and stops the radio; the board sleeps for `ms` then."""
         self._rest = ()
-        for stop in (self.wlan.disconnect, lambda: self.wlan.active(False)):
+        for stop in (self.nic.disconnect, lambda: self.nic.active(False)):
             try:
                 stop()
             except OSError:
                 pass  # it was off, or hangs
-
-
-# --- what a board with Wi-Fi offers the firmware ---
-
-_make = None
-station = None  # the Wifi, once it was needed
-
-
-def use(make):
-    """make() returns the board's Wifi; it is called when that is needed first."""
-    global _make
-    _make = make
-
-
-def _wifi():
-    global station
-    if station is None:
-        station = _make()
-    return station
-
-
-def wifi_setup(*settings, **more):
-    from wifi_settings import apply
-
-    apply(_wifi(), *settings, **more)
-
-
-def wifi_connect(ssid, key, timeout_ms):
-    return _wifi().join(ssid, key, timeout_ms)
-
-
-def wifi_status():
-    return station.status() if station else IDLE
-
-
-def wifi_off():
-    if station:
-        station.off()
-
-
-def rssi():
-    return station.rssi() if station else None
-
-
-def sync_time(host=None):
-    from clock import sync
-
-    return sync(host)

@@ -155,25 +155,31 @@ def stop_watchdog():
 # --- network and clock, managed by the operating system ---
 
 
-def wifi_setup(*settings, **more):
-    pass
+class _Network:
+    # As the operating system has set it up.
+
+    def setup(self, config):
+        pass
+
+    def join(self, timeout_ms, ssid=None, key=None):
+        return ONLINE
+
+    def status(self):
+        return ONLINE
+
+    def rssi(self):
+        lines = (_text("/proc/net/wireless") or "").split("\n")
+        return int(float(lines[2].split()[3])) if len(lines) > 3 else None
+
+    def off(self, ms=0):
+        pass
 
 
-def wifi_connect(ssid, key, timeout_ms):
-    return ONLINE
+_network = _Network()
 
 
-def wifi_status():
-    return ONLINE
-
-
-def wifi_off():
-    pass
-
-
-def rssi():
-    lines = (_text("/proc/net/wireless") or "").split("\n")
-    return int(float(lines[2].split()[3])) if len(lines) > 3 else None
+def network(fields=None):
+    return _network
 
 
 def sync_time(host=None):

@@ -11,8 +11,7 @@ from files import beside, write
 from inflight.compat import const, ticks_add, ticks_diff, ticks_ms
 from setup_attempt import Failed, join, reach
 from setup_certificate import Upload
-from setup_form import form
-from setup_http import BadRequest
+from setup_http import BadRequest, form
 from setup_page import page
 
 _WATCHDOG_MS = const(120_000)
@@ -24,7 +23,7 @@ _SOON_MS = const(500)
 
 class Setup:
     """The site of the web server, see setup_server, and what Improv needs, see setup_serial. radio: the module
-    setup_board of the board."""
+    setup_board of the board; a Wired if there is a cable, which has the `fields` of the configuration so far."""
 
     def __init__(self, board, radio):
         self._board = board
@@ -33,7 +32,8 @@ class Setup:
         self._attempt = self._ended = None
         self.networks()
         self.address = radio.open_access_point(self.name)
-        self._given = {}  # the fields of the configuration so far
+        self._fields = getattr(radio, "fields", {})
+        self._given = dict(self._fields)  # those that were entered, too
         self._secrets = {}  # {field: (what was entered, all that decides who gets it)}
         self._upload = None
         self._ca = None  # the Upload of the certificate
@@ -76,7 +76,8 @@ class Setup:
     def _configure(self, given):
         config = check(given, self._board.device_id)
         yield  # the page tells that it begins
-        yield from self._join(given["wifi_ssid"], given.get("wifi_key"))
+        if config.wifi_ssid:
+            yield from self._join(config.wifi_ssid, config.wifi_key)
         yield from reach(self._board, config)
         write(self._board.config_path(), json.dumps(given))
 
@@ -154,7 +155,7 @@ class Setup:
         self._given = given = self._settings(fields)
         try:
             check(given, self._board.device_id)
-            if "wifi_ssid" not in given:
+            if self._networks is not None and "wifi_ssid" not in given:
                 raise ValueError("choose a network")
         except ValueError as e:
             self._tell(str(e))
@@ -167,7 +168,7 @@ class Setup:
         given["wifi_ssid"] = fields.get("other", "") or fields.get("ssid", "")
         if self._ca:
             given["tls_ca"] = beside(self._board, "ca.der")
-        given = {name: given[name] for name in given if given[name]}
+        given = dict(self._fields, **{name: given[name] for name in given if given[name]})
         try:
             given["port"] = int(given["port"])
         except (KeyError, ValueError):
@@ -248,20 +249,25 @@ def run(board, radio):
     setup = Setup(board, radio)
     poll = select.poll()
     pages = Pages(poll, radio.HTTP_PORT, setup, radio.CONNECTIONS)
-    names = Names(poll, setup.address, radio.DNS_PORT)
-    serial = Serial(poll, setup)
-    print("inflight: no configuration: join the network %s and open %s" % (setup.name, setup.url()))
+    peers = [pages]
+    serial = None
+    if radio.DNS_PORT:  # the device is the network
+        serial = Serial(poll, setup)
+        peers += [Names(poll, setup.address, radio.DNS_PORT), serial]
+        print("inflight: no configuration: join the network %s and open %s" % (setup.name, setup.url()))
+    else:
+        print("inflight: no configuration: open %s" % setup.url())
     try:
         while not setup.ends or ticks_diff(setup.ends, ticks_ms()) > 0:
             board.watchdog(_WATCHDOG_MS)
             poll.poll(_BUSY_MS if setup.busy else _IDLE_MS)
             try:
                 setup.step()
-                pages.step()
-                names.step()
-                serial.step()
+                for peer in peers:
+                    peer.step()
             except MemoryError:
                 gc.collect()  # what a peer asked for is lost, and asked for again
     finally:
-        serial.close()
+        if serial:
+            serial.close()
     board.sleep(0, True)

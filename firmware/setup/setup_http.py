@@ -1,9 +1,20 @@
-# The head of an HTTP request, and of a response. No I/O.
+# HTTP: the head of a request, the body of a form as it arrives, the head of a response. No I/O.
 
 from inflight.compat import const
 
 _HEAD = const(3_072)  # bytes of a request before its body, at most
 _BODY = const(1_048_576)  # what is too long for the form is read and dropped, so that the page can tell it
+# Of a form. Each part is bounded.
+_VALUE = const(256)  # bytes of a field, at most
+_FIELDS = const(16)
+_PART_HEAD = const(1_024)
+_ENCODED = const(2_048)  # bytes of a body without files, at most
+_BOUNDARY = const(70)  # characters, RFC 2046
+# What a multipart body is in.
+_DATA = const(0)
+_DELIMITER = const(1)
+_HEADERS = const(2)
+_END = const(3)
 _STATUS = {
     200: "OK",
     302: "Found",
@@ -92,3 +103,143 @@ def head(status, location=None):
     lines.append("Cache-Control: no-store")
     lines.append("Connection: close\r\n\r\n")
     return "\r\n".join(lines).encode()
+
+
+# --- forms: multipart/form-data (RFC 7578), in which a file is handed on in pieces, or
+# application/x-www-form-urlencoded ---
+
+
+def form(content_type, open_file):
+    """Returns the parser for a body of this content type: receive(bytes), then finish(), which returns {name: text};
+    both raise ValueError. open_file(name) returns where the pieces of a file go: write(bytes), close(). Raises
+    ValueError."""
+    kind, _, more = content_type.partition(";")
+    kind = kind.strip().lower()
+    if kind == "application/x-www-form-urlencoded":
+        return _Encoded()
+    boundary = _parameter(more, "boundary")
+    if kind != "multipart/form-data" or not boundary or len(boundary) > _BOUNDARY:
+        raise ValueError("this is no form")
+    return _Multipart(boundary.encode(), open_file)
+
+
+def _parameter(text, name):
+    # The value of a parameter in a header; None if it is not there. The first one counts.
+    for part in text.split(";"):
+        key, equals, value = part.strip().partition("=")
+        if equals and key.lower() == name:
+            return value[1:-1] if value[:1] == '"' and value[-1:] == '"' else value
+    return None
+
+
+def _unquoted(data):
+    pieces = data.replace(b"+", b" ").split(b"%")
+    text = pieces.pop(0)
+    for piece in pieces:
+        text += bytes((int(str(piece[:2], "ascii"), 16),)) + piece[2:]
+    return text.decode()
+
+
+class _Encoded:
+    def __init__(self):
+        self._body = b""
+
+    def receive(self, data):
+        self._body += data
+        if len(self._body) > _ENCODED:
+            raise ValueError("the form is too long")
+
+    def finish(self):
+        fields = {}
+        for pair in self._body.split(b"&"):
+            name, _, value = pair.partition(b"=")
+            if len(value) > 3 * _VALUE or len(fields) >= _FIELDS:
+                raise ValueError("the form is too long")
+            if name:
+                fields[_unquoted(name)] = _unquoted(value)
+        return fields
+
+
+class _Multipart:
+    def __init__(self, boundary, open_file):
+        self._delimiter = b"\r\n--" + boundary
+        self._open_file = open_file
+        self._rest = b"\r\n"  # the first delimiter has no line end of its own
+        self._within = _DATA
+        self._steps = (self._data, self._after_delimiter, self._part_head)
+        self._name = self._value = self._file = None
+        self._fields = {}
+
+    def receive(self, data):
+        self._rest += data
+        while self._within != _END and self._steps[self._within]():
+            pass
+        if self._within == _END:
+            self._rest = b""
+
+    def finish(self):
+        if self._within != _END:
+            raise ValueError("the form is incomplete")
+        return {name: value.decode() for name, value in self._fields.items()}
+
+    # Each step returns False if it needs more bytes.
+
+    def _data(self):
+        at = self._rest.find(self._delimiter)
+        if at < 0:
+            at = len(self._rest) - len(self._delimiter) + 1
+            if at > 0:
+                self._take(self._rest[:at])
+                self._rest = self._rest[at:]
+            return False
+        self._take(self._rest[:at])
+        self._rest = self._rest[at + len(self._delimiter) :]
+        self._end_part()
+        self._within = _DELIMITER
+        return True
+
+    def _after_delimiter(self):
+        if len(self._rest) < 2:
+            return False
+        end, self._rest = self._rest[:2], self._rest[2:]
+        if end not in (b"\r\n", b"--"):
+            raise ValueError("the form is damaged")
+        self._within = _HEADERS if end == b"\r\n" else _END
+        return True
+
+    def _part_head(self):
+        at = self._rest.find(b"\r\n\r\n")
+        if (at if at >= 0 else len(self._rest)) > _PART_HEAD:
+            raise ValueError("the form is damaged")
+        if at < 0:
+            return False
+        for line in self._rest[:at].decode().split("\r\n"):
+            key, _, value = line.partition(":")
+            if key.lower() == "content-disposition":
+                self._begin_part(_parameter(value, "name"), _parameter(value, "filename"))
+        self._rest = self._rest[at + 4 :]
+        self._within = _DATA
+        return True
+
+    def _begin_part(self, name, file):
+        if not name or self._name or len(self._fields) >= _FIELDS:
+            raise ValueError("the form is damaged")
+        self._name = name
+        if file:
+            self._file = self._open_file(name)
+        self._value = b""
+
+    def _take(self, data):
+        if self._file:
+            self._file.write(data)
+        elif self._name:
+            self._value += data
+            if len(self._value) > _VALUE:
+                raise ValueError("%s: %d bytes at most" % (self._name, _VALUE))
+
+    def _end_part(self):
+        if self._file:
+            self._file.close()
+        elif self._name:
+            self._fields[self._name] = self._value
+        self._name = self._value = self._file = None

@@ -12,14 +12,14 @@ input[type=checkbox]{width:auto}small{color:#555}.note{padding:.6em;background:#
 </style></head><body><h1>%s</h1>
 """
 _NOTE = '<p class="note %s" id="outcome">%s</p>\n'
-_FORM = """<form method="post" action="/" enctype="multipart/form-data">
-<h2>Wi-Fi</h2><label>Network <select name="ssid">
-"""
+_FORM = '<form method="post" action="/" enctype="multipart/form-data">\n'
+_NETWORKS = '<h2>Wi-Fi</h2><label>Network <select name="ssid">\n'
 _OPTION = '<option value="%s"%s>%s (%s dBm%s)</option>\n'
 _WIFI = """</select></label><p><a href="/scan">Search again</a></p>
 <label>Or its name, if it is hidden <input name="other" maxlength="32" autocapitalize="none" value="%s"></label>
 <label>Key <input name="key" type="password" maxlength="64" autocomplete="off"%s></label>
-<h2>MQTT broker</h2>
+"""
+_BROKER = """<h2>MQTT broker</h2>
 <label>Host <input name="host" maxlength="128" required autocapitalize="none" value="%s"></label>
 <label>Port <input name="port" inputmode="numeric" maxlength="5" value="%s" placeholder="1883; 8883 with TLS"></label>
 <label>User <input name="user" maxlength="128" autocapitalize="none" autocomplete="off" value="%s"></label>
@@ -44,33 +44,33 @@ def escape(text):
 
 def page(title, note, kind, shown=None, networks=(), kept=(), has_ca=False, device="", refresh=False):
     """Yields the page in pieces, bytes. note: what is told, kind: "good", "bad" or "". shown: fields of the form and
-    their contents, None: no form. networks: (ssid, dBm, whether it needs a key). kept: names of the secrets that stay
-    as they are if their fields are empty. has_ca: a certificate is there. device: the identity without a name. refresh:
-    the browser asks again soon."""
+    their contents, None: no form. networks: (ssid, dBm, whether it needs a key), None: there is a cable. kept: names of
+    the secrets that stay as they are if their fields are empty. has_ca: a certificate is there. device: the identity
+    without a name. refresh: the browser asks again soon."""
     title = escape(title)
     yield (_HEAD % ('<meta http-equiv="refresh" content="2;url=/">' if refresh else "", title, title)).encode()
     if note:
         yield (_NOTE % (kind, escape(note))).encode()
     if shown is not None:
         yield _FORM.encode()
-        yield from _networks(networks, shown.get("wifi_ssid"))
-        yield from _fields(shown, networks, kept, has_ca, device)
+        if networks is not None:
+            yield from _networks(networks, shown.get("wifi_ssid", ""), _KEPT if "wifi_key" in kept else "")
+        yield from _fields(shown, kept, has_ca, device)
     yield b"</body></html>\n"
 
 
-def _networks(networks, chosen):
+def _networks(networks, chosen, key):
+    yield _NETWORKS.encode()
     for ssid, rssi, locked in networks:
         name = escape(ssid)
         mark = " selected" if ssid == chosen else ""
         yield (_OPTION % (name, mark, name, rssi, "" if locked else ", open")).encode()
+    hidden = "" if chosen in [network[0] for network in networks] else chosen
+    yield (_WIFI % (escape(hidden), key)).encode()
 
 
-def _fields(shown, networks, kept, has_ca, device):
-    ssid = shown.get("wifi_ssid", "")
-    hidden = "" if ssid in [network[0] for network in networks] else ssid
-    values = [hidden] + [str(shown.get(name, "")) for name in ("host", "port", "user")]
-    hidden, host, port, user = [escape(value) for value in values]
-    key = _KEPT if "wifi_key" in kept else ""
+def _fields(shown, kept, has_ca, device):
+    host, port, user = [escape(str(shown.get(name, ""))) for name in ("host", "port", "user")]
     password = _KEPT_PASSWORD if "password" in kept else ""
-    yield (_WIFI % (hidden, key, host, port, user, password, _FORGET_CA if has_ca else "")).encode()
+    yield (_BROKER % (host, port, user, password, _FORGET_CA if has_ca else "")).encode()
     yield (_END % (escape(shown.get("device", "")), escape(device))).encode()

@@ -1,10 +1,10 @@
-# The sockets of the set-up: a web server, which serves one client at a time, and a name server. Nothing blocks.
+# The sockets of the set-up: a web server, which serves one client at a time, and a name server, which gives each name
+# the address of the device, so that phones and computers find the page (RFC 1035). Nothing blocks.
 
 import select
 import socket
 
 from inflight.compat import const, ticks_diff, ticks_ms
-from setup_dns import answer
 from setup_http import BadRequest, Request, head
 
 _PIECE = const(512)
@@ -12,6 +12,39 @@ _PIECES = const(8)  # received in one step, at most
 _LIMIT_MS = const(20_000)  # for a request and its response
 _SHORT_MS = const(2_000)  # if others wait
 _REMEMBERED = const(16)  # addresses that were served
+_DNS_HEADER = const(12)
+_LONGEST_QUERY = const(512)
+_NAME = const(255)
+_A = const(1)
+_IN = const(1)
+
+
+def _question_end(query):
+    # The index after the only question; None if it is malformed, or has a compressed name.
+    i = _DNS_HEADER
+    while i < len(query) and i < _DNS_HEADER + _NAME:
+        n = query[i]
+        if n > 63:
+            return None
+        i += 1 + n
+        if not n:
+            return i + 4 if i + 4 <= len(query) else None
+    return None
+
+
+def answer(query, address):
+    """Returns the response to the bytes of a query: `address`, 4 bytes, for an IPv4 address, nothing for other types.
+    None: it is no such query."""
+    if not _DNS_HEADER < len(query) <= _LONGEST_QUERY or query[2] & 0xF8 or query[4:6] != b"\0\1":
+        return None  # a response, another operation, or not one question
+    end = _question_end(query)
+    if not end:
+        return None
+    found = query[end - 4 : end] == bytes((0, _A, 0, _IN))
+    head = query[:2] + bytes((0x84 | query[2] & 1, 0, 0, 1, 0, found, 0, 0, 0, 0))
+    # The time to live is 0: the name means something else as soon as the set-up ends.
+    record = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4" + address if found else b""
+    return head + query[_DNS_HEADER:end] + record
 
 
 def _listen(kind, host, port):
@@ -52,7 +85,7 @@ class _Connection:
 
 class Pages:
     """The web server. `site` has check(request), which raises BadRequest or returns where to go instead;
-    form(request), a parser for its body (see setup_form), which may raise ValueError; respond(request, fields, error),
+    form(request), a parser for its body (see setup_http), which may raise ValueError; respond(request, fields, error),
     which returns (status, location, pieces of the page); sent(), called when a page was sent. most: connections that
     wait beside the one that is served."""
 

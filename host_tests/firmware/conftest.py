@@ -29,7 +29,7 @@ class Board:
     def __init__(self):
         self.readings = [("temperature", "Cel", 21.5)]
         self.wifi = ONLINE
-        self.joins = IDLE  # the status after wifi_connect(); a list: after each
+        self.joins = IDLE  # the status after join(); a list: after each
         self.clock = True
         self.cause = POWER_ON
         self.memory = None
@@ -39,7 +39,10 @@ class Board:
     def sensors(self):
         yield from self.readings
 
-    def wifi_status(self):
+    def network(self, fields=None):
+        return self
+
+    def status(self):
         return self.wifi
 
     @property
@@ -49,11 +52,10 @@ class Board:
     def config_path(self):
         return str(self.path)
 
-    def wifi_setup(self, hostname=None, country=None, address=None, **radio):
-        self.set_up.append((hostname, country, address))
-        self.radio = radio
+    def setup(self, config):
+        self.set_up.append((config.hostname, config.wifi_country, config.wifi_ip))
 
-    def wifi_connect(self, ssid, key, timeout_ms):
+    def join(self, timeout_ms, ssid=None, key=None):
         self.joined.append((ssid, key, timeout_ms))
         self.wifi = self.joins.pop(0) if isinstance(self.joins, list) else self.joins
         return self.wifi
@@ -71,7 +73,7 @@ class Board:
     def sleep(self, ms, deep=False):
         self.slept.append((ms, deep))
 
-    def wifi_off(self):
+    def off(self, ms=0):
         self.wifi = IDLE
         self.switched_off += 1
 

@@ -478,7 +478,7 @@ def test_lines_from_a_level_on_are_published(app, ask, until, published):
 def test_the_level_of_the_configuration(make, broker, until, published):
     app = make(broker.port, log="info", interval_ms=60_000)
     until(app, lambda: published("log"))
-    assert any("Wi-Fi: online" in line for body in published("log") for line in body["lines"])
+    assert any("network: online" in line for body in published("log") for line in body["lines"])
 
 
 # --- unknown commands ---
@@ -587,17 +587,16 @@ def test_wifi_is_set_up_once_before_it_is_joined(make, nobody, until):
     app._wifi.ms = 1
     until(app, lambda: len(app.board.joined) >= 3)
     assert app.board.set_up == [("attic", "DE", ip)]
-    assert app.board.radio == {"networks": None, "security": None, "txpower": None, "power_save": False}
 
 
 def test_wifi_that_cannot_be_set_up_is_reported_and_joined(make, broker, until, published):
-    def fail(*_, **more):
+    def fail(config):
         raise ValueError("no such country")
 
     app = make(broker.port, wifi_ssid="net")
     app.board.wifi = IDLE
     app.board.joins = ONLINE
-    app.board.wifi_setup = fail
+    app.board.setup = fail
     until(app, lambda: app.board.joined and published("health"))
     assert "no such country" in app.errors["wifi"]
 

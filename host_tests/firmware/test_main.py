@@ -71,7 +71,7 @@ def test_reboot_publishes_offline_and_asks_for_a_restart(machine, broker, publis
     "config, message",
     [
         ("", "not JSON"),
-        ('{"port": 1}', 'write "host": "broker.example"'),
+        ('{"port": 1}', 'write {"host": "broker.example"'),
         ('{"host": "h", "qos": 7}', "qos: write a whole number from 1 to 2"),
         ('{"host": "h", "wlan": "x"}', 'unknown field "wlan"'),
         ('{"host": "h", "protocol_level": 3, "device": "a-name-of-more-than-23-characters"}', "1 to 23 characters"),

@@ -145,7 +145,7 @@ def test_failures_are_told_and_nothing_is_kept(device, page, nobody):
         ({"other": "nowhere", "key": "some-key"}, "There is no network nowhere here"),
         (WIFI, f"No broker at 127.0.0.1:{nobody}: nothing listens there"),
         ({**WIFI, "port": "x"}, "Port: write a whole number from 0 to 65535"),
-        ({**WIFI, "host": ""}, "Host is missing: write &quot;host&quot;: &quot;broker.example&quot;"),
+        ({**WIFI, "host": ""}, "Host is missing: write {&quot;host&quot;: &quot;broker.example&quot;}"),
         ({**WIFI, "device": "a b"}, "Device: use letters, digits and -_."),
         ({**WIFI, "user": ""}, "Password needs user: write both, or leave password out"),
         ({}, "Choose a network"),

@@ -14,9 +14,9 @@ import inflight.refusing5
 import inflight.sector_reader
 import inflight.sectors
 import inflight.session
-import setup_dns
 import setup_http
-import setup_improv
+import setup_serial
+import setup_server
 from inflight.cursor import Cursor
 from inflight.decoder5 import Decoder5
 from inflight.inbound import Inbound
@@ -100,8 +100,8 @@ DEFECTS = {
     "marks are not durable": ("session", Journal, "mark", None),
     "every other record is damaged": ("mount", inflight.sector_reader.SectorReader, "has_record", None),
     "no header is found": ("mount", inflight.sectors, "_read_headers", None),
-    "lengths of settings are not checked": ("setup", setup_improv, "wifi_settings", None),
-    "any name is a name": ("setup", setup_dns, "_question_end", lambda result, query: len(query)),
+    "lengths of settings are not checked": ("setup", setup_serial, "wifi_settings", None),
+    "any name is a name": ("setup", setup_server, "_question_end", lambda result, query: len(query)),
     "any length is one": ("setup", setup_http.Request, "_body_length", None),
     "any QoS is taken": ("calls", inflight.base.Base, "_check", None),
     "any payload is taken": ("calls", inflight.base.Base, "_encode_payload", lambda result, client, payload: payload),

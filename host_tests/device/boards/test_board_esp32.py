@@ -26,7 +26,7 @@ KEY = "secret-key"
 def online(*air, **more):
     """A chip with a Wi-Fi connection."""
     chip = Esp32(*(air or (AccessPoint(),)), **more)
-    eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+    eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
     return chip
 
 
@@ -40,12 +40,8 @@ def dials(chip):
     return [what for what in chip.did if what[0] == "connect"]
 
 
-def test_interface_is_complete():
+def test_identity():
     board = Esp32().board
-    names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
-    for name in (names + " remember recall watchdog stop_watchdog wifi_off sensors").split():
-        assert callable(getattr(board, name)), name
-    eq((board.NAME, board.config_path()), ("esp32", "/config.json"))
     eq((board.device_id(), board.device_id()), ("240ac4123456", "240ac4123456"))
 
 
@@ -63,11 +59,11 @@ def test_access_point_is_remembered_in_deep_sleep():
         chip = online(near, *others, station=station)
         more["bssid"] = near.bssid
         sleeps(chip)
-        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
         eq(dials(chip), [("connect", "attic", more)])
         assert "scan" not in stops(chip, chip.board.sleep, 60_000, True)  # the access point is remembered
         chip.start(DEEPSLEEP_RESET)
-        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
         eq(dials(chip), [("connect", "attic", more)])
 
 
@@ -78,10 +74,10 @@ def test_another_access_point_when_the_remembered_one_is_gone():
         stops(chip, chip.board.sleep, 60_000, True)
         chip.air.remove(near)
         chip.start(DEEPSLEEP_RESET)
-        chip.board.wifi_connect("attic", KEY, timeout_ms)
+        chip.board.network().join(timeout_ms, "attic", KEY)
         eq((outcome(chip), len(dials(chip)), dials(chip)[1]), (ONLINE, 2, ("connect", "attic", {})))
         chip.start(WDT_RESET)  # the old one is not tried again
-        eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+        eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
         eq(dials(chip), [("connect", "attic", {})])
 
 
@@ -89,7 +85,7 @@ def test_waits_for_slow_dhcp_at_the_remembered_access_point():
     chip = online()
     sleeps(chip)
     chip.air[0].answers = False
-    eq(chip.board.wifi_connect("attic", KEY, 0), CONNECTING)
+    eq(chip.board.network().join(0, "attic", KEY), CONNECTING)
     eq((outcome(chip, 8_000), len(dials(chip))), (CONNECTING, 1))
     chip.air[0].answers = True
     eq((outcome(chip), len(dials(chip))), (ONLINE, 1))
@@ -101,7 +97,7 @@ def test_short_time_out_for_a_remembered_access_point_that_hangs():
     sleeps(chip)
     chip.air.pop(0)
     chip.wlan.slow = 60_000
-    chip.board.wifi_connect("attic", KEY, 0)
+    chip.board.network().join(0, "attic", KEY)
     chip.wlan.slow = 1_000
     eq((outcome(chip), len(dials(chip))), (ONLINE, 2))
 
@@ -109,7 +105,7 @@ def test_short_time_out_for_a_remembered_access_point_that_hangs():
 def test_another_network_ignores_the_remembered_access_point():
     chip = online(AccessPoint(), AccessPoint("cellar"))
     sleeps(chip)
-    eq(chip.board.wifi_connect("cellar", KEY, 10_000), ONLINE)
+    eq(chip.board.network().join(10_000, "cellar", KEY), ONLINE)
     eq(dials(chip), [("connect", "cellar", {})])
 
 
@@ -117,7 +113,7 @@ def test_wrong_key_at_the_remembered_access_point_is_reported():
     chip = online()
     sleeps(chip)
     chip.air[0].key = "another-key"
-    eq(chip.board.wifi_connect("attic", KEY, 10_000), WRONG_KEY)
+    eq(chip.board.network().join(10_000, "attic", KEY), WRONG_KEY)
 
 
 # --- memory that survives a reset ---
@@ -256,7 +252,7 @@ def test_a_light_sleep_keeps_the_connection():
     before = chip.clock.now
     del chip.did[:]
     chip.board.sleep(2_000)
-    eq((chip.board.wifi_status(), chip.clock.now - before, chip.did), (ONLINE, 2_000, []))
+    eq((chip.board.network().status(), chip.clock.now - before, chip.did), (ONLINE, 2_000, []))
     chip = Esp32()
     chip.board.sleep(2_000)
     eq(chip.did, [("lightsleep", 2_000)])

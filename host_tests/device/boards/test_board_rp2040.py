@@ -3,7 +3,7 @@
 import codes
 from codes import ONLINE
 from harness import eq, raises
-from ports import PWRON_RESET, WDT_RESET, AccessPoint, load_trial, stops
+from ports import PWRON_RESET, WDT_RESET, AccessPoint, load_trial, set_up, stops
 from ports_rp2040 import Rp2040
 
 KEY = "secret-key"
@@ -13,19 +13,11 @@ CHIPS = (False, True)  # RP2040, RP2350
 def online(*air, **more):
     """A chip with a Wi-Fi connection."""
     chip = Rp2040(*(air or (AccessPoint(),)), **more)
-    eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+    eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
     return chip
 
 
 # --- identity ---
-
-
-def test_interface_is_complete():
-    board = Rp2040().board
-    names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
-    for name in (names + " remember recall watchdog stop_watchdog wifi_off sensors").split():
-        assert callable(getattr(board, name)), name
-    eq((board.NAME, board.config_path()), ("rp2040", "/config.json"))
 
 
 def test_identity_is_the_address_of_the_wifi_chip():
@@ -47,17 +39,17 @@ def test_a_network_that_accepts_only_wpa3():
     """Without the hint the Wi-Fi chip tries WPA2."""
     chip = online()
     eq(chip.wlan.security, None)
-    chip.board.wifi_setup(security="wpa3")
-    eq((chip.board.wifi_connect("attic", KEY, 10_000), chip.wlan.security), (ONLINE, 0x1000004))
-    chip.board.wifi_setup(networks=[{"ssid": "attic", "key": KEY, "security": "wpa3"}])
-    eq((chip.board.wifi_connect("elsewhere", KEY, 60_000), chip.wlan.security), (ONLINE, 0x1000004))
+    set_up(chip, wifi_security="wpa3")
+    eq((chip.board.network().join(10_000, "attic", KEY), chip.wlan.security), (ONLINE, 0x1000004))
+    set_up(chip, wifi_networks=[{"ssid": "attic", "key": KEY, "security": "wpa3"}])
+    eq((chip.board.network().join(60_000, "elsewhere", KEY), chip.wlan.security), (ONLINE, 0x1000004))
 
 
 def test_the_name_server_of_a_fixed_address_is_set_so_that_its_answers_are_accepted():
     """MicroPython's ifconfig() leaves the kind of its address undefined: no name would be resolved."""
     chip = Rp2040(AccessPoint())
-    chip.board.wifi_setup(address=["192.168.1.20", "255.255.255.0", "192.168.1.1", "192.168.1.53"])
-    eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+    set_up(chip, wifi_ip=["192.168.1.20", "255.255.255.0", "192.168.1.1", "192.168.1.53"])
+    eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
     eq(chip.network.name_server, "192.168.1.53")
 
 
@@ -65,8 +57,8 @@ def test_a_fixed_address_on_a_port_that_has_no_ipconfig():
     """As that of an older MicroPython."""
     chip = Rp2040(AccessPoint())
     chip.network.ipconfig = None
-    chip.board.wifi_setup(address=["192.168.1.20", "255.255.255.0", "192.168.1.1", "192.168.1.53"])
-    eq(chip.board.wifi_connect("attic", KEY, 10_000), ONLINE)
+    set_up(chip, wifi_ip=["192.168.1.20", "255.255.255.0", "192.168.1.1", "192.168.1.53"])
+    eq(chip.board.network().join(10_000, "attic", KEY), ONLINE)
 
 
 # --- memory that survives a reset ---
@@ -246,7 +238,7 @@ def test_a_sleep_keeps_connection_and_watchdog():
     before = chip.clock.now
     del chip.did[:]
     chip.board.sleep(12_000)
-    eq((chip.board.wifi_status(), chip.clock.now - before, chip.did), (ONLINE, 12_000, []))
+    eq((chip.board.network().status(), chip.clock.now - before, chip.did), (ONLINE, 12_000, []))
 
 
 # --- sensors ---

@@ -49,18 +49,11 @@ class Home:
         put("INFLIGHT_ACCEPTED_LOG", "")
 
 
-def test_interface_is_complete():
-    names = "device_id config_path wifi_setup wifi_connect wifi_status rssi journal_flash reset_cause sync_time sleep"
-    for name in (names + " remember recall watchdog stop_watchdog wifi_off sensors accepted").split():
-        assert callable(getattr(board, name)), name
-    eq(board.NAME, "unix")
-
-
 def test_the_system_manages_the_network():
-    eq(board.wifi_status(), codes.ONLINE)
-    eq(board.wifi_connect("ssid", "key", 0), codes.ONLINE)
+    eq(board.network().status(), codes.ONLINE)
+    eq(board.network().join(0, "ssid", "key"), codes.ONLINE)
     eq(board.sync_time(), True)
-    assert board.rssi() is None or -150 < board.rssi() <= 0
+    assert board.network().rssi() is None or -150 < board.network().rssi() <= 0
 
 
 def test_identity_comes_from_the_environment():

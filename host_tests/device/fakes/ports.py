@@ -6,6 +6,7 @@ import sys
 
 import codes
 from inflight.compat import ticks_add, ticks_diff
+from network_fields import check
 
 PWRON_RESET, HARD_RESET, WDT_RESET, DEEPSLEEP_RESET, SOFT_RESET = 1, 2, 3, 4, 5
 
@@ -72,13 +73,18 @@ def install(**modules):
 
 def load(folder, clock):
     """Imports the board in boards/`folder` like a new interpreter."""
-    for name in ("board", "wifi", "clock", "setup_board", "setup_wifi"):
+    for name in ("board", "power", "radio", "wifi", "ethernet", "clock", "setup_board", "setup_wifi", "setup_wired"):
         if name in sys.modules:
             del sys.modules[name]
     sys.path.insert(0, codes.__file__.rsplit("/", 2)[0] + "/" + folder)  # stays: a board imports some modules late
-    import board
+    import power
+    import radio
 
-    for module in (board, sys.modules["wifi"]):
+    import board
+    import ethernet
+    import wifi
+
+    for module in (board, power, radio, wifi, ethernet):
         for name in ("ticks_ms", "sleep_ms"):
             if hasattr(module, name):
                 setattr(module, name, getattr(clock, name))
@@ -286,11 +292,18 @@ class Network:
 
 
 def outcome(chip, ms=60_000):
-    """The board's Wi-Fi status when connecting has ended, or after `ms`."""
+    """The status of the board's network when connecting has ended, or after `ms`."""
     end = chip.clock.now + ms
-    while chip.board.wifi_status() == codes.CONNECTING and chip.clock.now < end:
+    while chip.board.network().status() == codes.CONNECTING and chip.clock.now < end:
         chip.clock.sleep_ms(100)
-    return chip.board.wifi_status()
+    return chip.board.network().status()
+
+
+def set_up(chip, **fields):
+    """The board's network gets these fields of a configuration."""
+    config = Module(hostname=None)
+    check(dict(fields, wifi_ssid="attic"), config, ValueError)
+    chip.board.network().setup(config)
 
 
 def vanish(chip, ap):

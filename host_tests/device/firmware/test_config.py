@@ -158,15 +158,15 @@ def test_log():
 def test_watchdog_waits_for_three_time_outs():
     eq(config(timeout_ms=10_000, watchdog_ms=30_000).watchdog_ms, 30_000)
     for ms in (1, 20_000, 29_999):
-        assert "three times timeout_ms" in refused(timeout_ms=10_000, watchdog_ms=ms), ms
+        assert "3 times timeout_ms" in refused(timeout_ms=10_000, watchdog_ms=ms), ms
     eq(config(timeout_ms=10_000, watchdog_ms=0).watchdog_ms, 0)
 
 
 def test_sleeping():
     eq((config().sleep_ms, config().awake_ms, config().report_every), (0, 30_000, 1))
     eq(config(sleep_ms=60_000, report_every=10).report_every, 10)
-    assert "twice awake_ms" in refused(sleep_ms=1000, watchdog_ms=50_000)
-    assert "twice awake_ms" in refused(sleep_ms=1000, watchdog_ms=49_999, awake_ms=25_000)
+    assert "2 times awake_ms" in refused(sleep_ms=1000, watchdog_ms=50_000)
+    assert "2 times awake_ms" in refused(sleep_ms=1000, watchdog_ms=49_999, awake_ms=25_000)
     eq(config(sleep_ms=1000, watchdog_ms=50_000, awake_ms=25_000).watchdog_ms, 50_000)
     eq(config(watchdog_ms=50_000).watchdog_ms, 50_000)
 
@@ -254,3 +254,42 @@ def test_load_of_invalid_json():
 def test_load_without_a_file_tells_what_to_create():
     error = str(raises(ConfigError, load, "no-such-file.json", "d"))
     assert "no-such-file.json" in error and "create it" in error
+
+
+# --- the network ---
+
+PINS = {"sck": 10, "mosi": 11, "miso": 12, "cs": 13}
+
+
+def test_ethernet():
+    for fields in (
+        dict(PINS, driver="w5500", reset=20),
+        dict(
+            PINS,
+            driver="w5500",
+            int=21,
+            spi=1,
+            baudrate=40_000_000,
+            ip=["10.0.0.2", "255.0.0.0", "10.0.0.1", "10.0.0.1"],
+        ),
+        {"driver": "lan8720", "mdc": 23, "mdio": 18, "power": 12, "phy_addr": 1, "ref_clk": 17, "ref_clk_mode": "out"},
+    ):
+        c = config(network=fields)
+        eq((c.network, c.joins), (fields, True))
+    eq((config().network, config().joins, config(wifi_ssid="attic").joins), (None, False, True))
+
+
+def test_ethernet_that_is_wrong():
+    for fields, text in (
+        (5, "write {"),
+        ({}, "write {"),
+        ({"driver": "enc28j60"}, '"lan8720"'),
+        ({"driver": "w5500", "sck": 10}, "mosi is missing"),
+        (dict(PINS, driver="w5500", cs=64), "cs: write a whole number from 0 to 63"),
+        (dict(PINS, driver="w5500", cs=True), "cs: write a whole number"),
+        (dict(PINS, driver="w5500", mdc=1), 'unknown field "mdc"'),
+        (dict(PINS, driver="w5500", ip=["1.2.3.4"]), "network: ip"),
+        ({"driver": "lan8720", "mdc": 23, "mdio": 18, "ref_clk_mode": 1}, "ref_clk_mode"),
+    ):
+        assert text in refused(network=fields), (fields, refused(network=fields))
+    assert "not both" in refused(network=dict(PINS, driver="w5500"), wifi_ssid="attic")

@@ -65,7 +65,10 @@ class Board:
             raise self.flash
         return self.flash
 
-    def wifi_status(self):
+    def network(self, fields=None):
+        return self
+
+    def status(self):
         return codes.IDLE
 
     def rssi(self):

@@ -1,5 +1,6 @@
 """What the set-up tries, and when it ends, with a fake radio. The sockets: host_tests/firmware."""
 
+import json
 import os
 import sys
 
@@ -317,3 +318,55 @@ def test_only_a_missing_file_opens_it():
         eq((content, begins(name)), (content, False))
     eq(begins(name + "/config.json"), False)  # what cannot be looked at may be there
     os.remove(name)
+
+
+class Wired:
+    HTTP_PORT = 80
+    fields = {"network": {"driver": "w5500", "sck": 10, "mosi": 11, "miso": 12, "cs": 13, "reset": 20}}
+
+    def open_access_point(self, name):
+        return self.address()
+
+    def scan(self):
+        return None
+
+    def address(self):
+        return "192.168.4.1"
+
+
+def test_with_a_cable_no_network_is_asked_for():
+    with Site() as site:
+        site.setup = setup.Setup(Board(), Wired())
+        text = site.request("GET", "/")[1]
+        assert 'name="host"' in text and 'name="ssid"' not in text and "Wi-Fi" not in text
+        site.send({"host": "broker.example", "user": "u", "password": "p"})
+        with open(PATH + "config.json") as f:
+            eq(json.loads(f.read()), dict(Wired.fields, host="broker.example", user="u", password="p"))
+
+
+def test_a_configuration_with_nothing_but_the_cable_leads_to_the_set_up():
+    calls = []
+    kept = setup.run
+    setup.run = lambda *args: calls.append(args)
+    board = Board()
+    board.network = lambda fields: fields
+    name = PATH + "config.json"
+    try:
+        for given, begins in (
+            (Wired.fields, True),
+            (dict(Wired.fields, hostname="attic"), True),
+            (dict(Wired.fields, host="broker"), False),
+            (dict(Wired.fields, qos=7), False),  # what is wrong is told
+            ({"network": {"driver": "w5501"}}, False),
+            ({"network": None}, False),
+            ({"hostname": "attic"}, False),
+            ([], False),
+        ):
+            with open(name, "w") as f:
+                f.write(json.dumps(given))
+            del calls[:]
+            assemble._set_up_by_cable(board)
+            eq((given, len(calls)), (given, begins))
+    finally:
+        setup.run = kept
+        os.remove(name)

@@ -4,13 +4,12 @@ import os
 import random
 from binascii import b2a_base64
 
-import setup_improv as improv
+import setup_serial as improv
 from files import exists
 from harness import EMULATED, eq, raises
 from setup_certificate import Upload
-from setup_dns import answer
-from setup_form import form
-from setup_http import BadRequest, Request
+from setup_http import BadRequest, Request, form
+from setup_server import answer
 
 ROUNDS = 100 if EMULATED else 600
 ADDRESS = b"\xc0\xa8\4\1"
@@ -71,15 +70,15 @@ def test_improv_damaged_packets_are_told():
 
 
 def test_improv_packets_of_devices_are_ignored():
-    for packet in (improv.state(2), improv.error(0), improv.result(1, "http://192.168.4.1/")):
+    for packet in (improv.state_packet(2), improv.error_packet(0), improv.result_packet(1, "http://192.168.4.1/")):
         eq(received(packet), [])
 
 
 def test_improv_packets_of_the_device():
-    eq(improv.state(improv.READY), b"IMPROV\1\1\1\2\xe2\n")
-    eq(improv.error(improv.UNABLE_TO_CONNECT), b"IMPROV\1\2\1\3\xe4\n")
-    eq(improv.result(4)[:-2], b"IMPROV\1\4\2\4\0")
-    eq(improv.result(4, "a", "-60")[9:-2], b"\4\6\1a\3-60")
+    eq(improv.state_packet(improv.READY), b"IMPROV\1\1\1\2\xe2\n")
+    eq(improv.error_packet(improv.UNABLE_TO_CONNECT), b"IMPROV\1\2\1\3\xe4\n")
+    eq(improv.result_packet(4)[:-2], b"IMPROV\1\4\2\4\0")
+    eq(improv.result_packet(4, "a", "-60")[9:-2], b"\4\6\1a\3-60")
 
 
 def test_improv_never_keeps_more_than_a_packet():

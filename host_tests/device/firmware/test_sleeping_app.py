@@ -30,7 +30,10 @@ class Board:
     def reset_cause(self):
         return DEEP_SLEEP
 
-    def wifi_status(self):
+    def network(self, fields=None):
+        return self
+
+    def status(self):
         return IDLE
 
     def sleep(self, ms, deep=False):

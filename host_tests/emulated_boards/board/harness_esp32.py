@@ -47,8 +47,7 @@ def prepare(settings):
 
 
 def join(settings):
-    board.wifi_setup()
-    board.wifi_connect(settings.wifi_ssid, settings.wifi_key, 60_000)
+    board.network().join(60_000, settings.wifi_ssid, settings.wifi_key)
 
 
 def journal():

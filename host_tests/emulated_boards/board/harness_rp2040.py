@@ -48,8 +48,7 @@ def prepare(settings):
     board.journal_flash()  # which depends on the file system alone, and no copy may change that
     for module in ("recovery", "sector_reader", "sectors", "contents", "finishing"):
         __import__("inflight." + module)
-    board.wifi_setup()
-    board.wifi_connect(settings.wifi_ssid, settings.wifi_key, 60_000)
+    board.network().join(60_000, settings.wifi_ssid, settings.wifi_key)
     sleep_ms(_SETTLE_MS)
     import gc
 

@@ -3,10 +3,10 @@
 data: a byte; its lowest two bits: 0: bytes from the serial port, for Improv; 1: a DNS query; 2: an HTTP request, which
 comes in pieces as long as the other bits say; 3: the data of Improv's Wi-Fi settings. Then the bytes."""
 
-import setup_improv as improv
+import setup_serial as improv
 from outcome import Outcome, demand
-from setup_dns import answer
 from setup_http import BadRequest, Request
+from setup_server import answer
 
 ADDRESS = b"\xc0\xa8\4\1"
 _LONGEST = 9 + 255 + 1  # bytes of an Improv packet

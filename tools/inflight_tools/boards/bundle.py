@@ -18,7 +18,10 @@ _NOT_ON_DEVICES = ("cpython",)
 # What the application of a board does not use: it has the blocking client, without WebSocket; boards have no posix.
 _UNUSED = {
     f"{PACKAGE}/{name}"
-    for name in ("aio", "consumers", "inbox", "io_waiter", "posix", "received5", "subscription", "upgrade", "websocket")
+    for name in (
+        *("aio", "consumers", "inbox", "io_waiter", "posix", "received5", "subscription", "upgrade", "websocket"),
+        *("errors", "topic"),  # other names of what is in core
+    )
 }
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from inflight_tools.boards.bundle import FIRMWARE
+from inflight_tools.boards.bundle import BOARDS, FIRMWARE
 
 CONFIG = "/config.json"  # its path on every board
 _KEY_BYTES = 3072 // 8  # of the keys that sign releases
@@ -52,9 +52,7 @@ def _checked(path):
     """The fields of the configuration, checked by the firmware's own code."""
     if not path.is_file():
         raise ValueError(f"no file {path}: write one, docs/configuration.md tells the fields, or name it: --config")
-    spec = importlib.util.spec_from_file_location("firmware_config", FIRMWARE / "config.py")
-    firmware_config = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(firmware_config)
+    firmware_config = _firmware_config()
     firmware_config.open = functools.partial(open, encoding="utf-8")  # as on a device, whatever the locale is
     firmware_config.load(str(path), "device")
     fields = json.loads(path.read_text(encoding="utf-8"))
@@ -63,6 +61,19 @@ def _checked(path):
         if not is_public_key(key):
             raise ValueError(f"{path}: update_keys: number {number} is no public key: copy what `inflight keys` prints")
     return fields
+
+
+def _firmware_config():
+    """The module config of the firmware, by a name that no package has; it imports another one of a device."""
+    sys.modules.setdefault("network_fields", _loaded("network_fields", BOARDS / "common/network_fields.py"))
+    return _loaded("firmware_config", FIRMWARE / "config.py")
+
+
+def _loaded(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def is_public_key(text):

@@ -1,0 +1,36 @@
+# The Wi-Fi of a Pico W.
+
+import network
+
+from codes import CONNECTING, FAILED, IDLE, NO_AP, ONLINE, WRONG_KEY
+from wifi import Wifi
+
+
+class Radio(Wifi):
+    def word(self, code):
+        if code == 3:
+            return ONLINE
+        if code in (1, 2):  # joining; has no address yet
+            return CONNECTING
+        if code == 0:
+            return IDLE
+        if code == -2:
+            return NO_AP
+        return WRONG_KEY if code == -3 else FAILED
+
+    def joined(self):
+        return self.nic.status() == 2
+
+    def connect(self):
+        # ifconfig() of MicroPython 1.26 leaves open of which kind the name server's address is: it accepts no answer.
+        ipconfig = getattr(network, "ipconfig", None)  # older versions have none
+        if self.address and ipconfig:
+            ipconfig(dns=self.address[3])
+        if self.security:  # only "wpa3": MicroPython before 1.25 refuses its code
+            self.nic.connect(self.ssid, self.key, security=0x1000004)  # type: ignore[call-arg]
+        else:
+            self.nic.connect(self.ssid, self.key)
+
+    def off(self, ms=0):
+        Wifi.off(self)
+        self.nic.deinit()  # the Wi-Fi chip runs since its address was read
