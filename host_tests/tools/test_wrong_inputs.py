@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from inflight_tools.cache import write_atomic
 from inflight_tools.cli import build
-from inflight_tools.failure import reason
+from inflight_tools.output import reason
 from tools.peers.daemon import free_port
 
 COLLECT = ("fleet", "collect", "--landing", "landing", "--broker", "127.0.0.1:1")
@@ -45,7 +45,7 @@ def told(*words):
         (("board", "deploy", "--board", "esp32", "--port", "file"), 1, "file is no serial port"),
         (("board", "deploy", "--board", "esp32", "--port", "x", "--ca", "file"), 1, "name it with --config"),
         (("board", "monitor", "--port", "x", "--key", "file"), 1, "name it with --config"),
-        (("keys", "--key", "dir"), 1, "dir is a folder: name the key's file"),
+        (("keys", "--signing-key", "dir"), 1, "dir is a folder: name the key's file"),
         (("installer", "--serve", "99999"), 2, "Invalid value for '--serve'"),
         (("rollout",), 1, "this computer does not reach the broker at 127.0.0.1:"),
         (("rollout", "--ca", "file"), 1, "config.json: tls_ca is missing"),

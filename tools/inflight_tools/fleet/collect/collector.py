@@ -104,7 +104,7 @@ def filters(root, share=None):
 
 
 class Collector:
-    """Collects from `broker` (a device.broker.Broker) into `spool` with the client id `name`, until stop(). Payloads
+    """Collects from `broker` (a broker.Broker) into `spool` with the client id `name`, until stop(). Payloads
     are cut to `max_payload` bytes. Every `report` seconds the counters go to `say` and to the file `figures`; every
     `marker` seconds a marker is sent, never if it is 0. tell: a function that gets the counters, a dict, in place of
     `say`. level: 4, MQTT 3.1.1, or 5."""

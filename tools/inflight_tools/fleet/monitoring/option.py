@@ -1,13 +1,7 @@
 """The option --metrics of `collect`, `tables` and `pipeline`."""
 
-import typer
-
 from inflight_tools.extras import not_installed
 
-METRICS = typer.Option(None, help="serve metrics for Prometheus at this port of 127.0.0.1, or at host:port")
-BOTH = typer.Option(
-    None, help="serve the collector's metrics as `collect --metrics`, those of the tables at the next port"
-)
 _LOOPBACK = "127.0.0.1"
 
 
@@ -38,6 +32,6 @@ def serve_metrics(place, say, make):
     except ImportError:
         raise OSError("--metrics: " + not_installed("prometheus-client", "fleet")) from None
     source = make(metrics)
-    _, host, port = metrics.serve(place, source)
+    _, host, port = metrics.serve(*address(place), source)
     say(f"metrics at http://{host}:{port}/metrics")
     return source

@@ -1,12 +1,16 @@
-"""The broker of a configuration: its address and credentials."""
+"""The broker of a configuration, or of the options of a command: its address and credentials."""
 
+import json
+import os
 import ssl
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paho.mqtt.enums import CallbackAPIVersion
 
 from inflight_tools.client import HEAD, ThreadClient
+from inflight_tools.options import PASSWORD
+from inflight_tools.settings import CONFIG, settings
 
 _LONGEST = HEAD + 65_536  # bytes of a message: more than a device sends
 
@@ -46,6 +50,32 @@ def broker_of(fields, override=None, ca=None, cert=None, key=None, path=None):
         port = int(number) if number else port
     root = fields.get("root") or "inflight"
     return Broker(host, port, root, fields.get("device"), fields.get("user"), fields.get("password"), tls, path)
+
+
+def broker_of_settings(chosen, override=None, ca=None, cert=None, key=None):
+    """broker_of() the configuration in `chosen`, a result of settings()."""
+    return broker_of(json.loads(chosen[CONFIG]), override, ca, cert, key)
+
+
+def find_broker(broker, config, root, ca, cert, key, user, password_file, websocket, level=None):
+    """(the Broker that options of a command name, without a device; the protocol level). Each argument is the value of
+    an option of that name; with a configuration they go before it. Raises ValueError, OSError."""
+    if not broker and not config:
+        raise ValueError("no broker: name one with --broker host or host:port, or with --config config.json")
+    fields = json.loads(settings(config, ca, cert, key)[CONFIG]) if config else {"host": "", "tls_ca": bool(ca)}
+    found = broker_of(fields, broker, ca, cert, key, websocket)
+    root = (root or found.root).strip("/")
+    if not root or set(root) & set("+#\0"):
+        raise ValueError(f"--root {root}: the first levels of the devices' topics, without + and #")
+    if password_file:
+        password = password_file.read_text(encoding="utf-8").rstrip("\r\n")
+    else:
+        password = os.environ.get(PASSWORD) or found.password
+    user = user or found.user
+    if password and not user:
+        raise ValueError("a password, but no user: name it with --user")
+    place = replace(found, root=root, user=user, password=password, device=None)
+    return place, level or (5 if fields.get("protocol_level") == 5 else 4)
 
 
 def client_of(broker, purpose):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from inflight_tools.boards.bundle import FIRMWARE
+from inflight_tools.sources import device_sources
 
 CONFIG = "/config.json"  # its path on every board
 _KEY_BYTES = 3072 // 8  # of the keys that sign releases
@@ -52,7 +52,7 @@ def _checked(path):
     """The fields of the configuration, checked by the firmware's own code."""
     if not path.is_file():
         raise ValueError(f"no file {path}: write one, docs/configuration.md tells the fields, or name it: --config")
-    spec = importlib.util.spec_from_file_location("firmware_config", FIRMWARE / "config.py")
+    spec = importlib.util.spec_from_file_location("firmware_config", device_sources().firmware / "config.py")
     firmware_config = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(firmware_config)
     firmware_config.open = functools.partial(open, encoding="utf-8")  # as on a device, whatever the locale is
