@@ -65,7 +65,7 @@ def run(emulated, flash):
             files[1].write_bytes(partition)
             words.append(files[1])
         argv = [*runtime("micropython-x86").command(_HEAP), CODE / "starting_here.py", *words]
-        env = dict(os.environ, MICROPYPATH=str(CHECKOUT / "host_tests/device"))
+        env = dict(os.environ, MICROPYPATH=str(CHECKOUT / "tools/reference/flash"))
         done = subprocess.run(list(map(str, argv)), env=env, capture_output=True, text=True)
     assert done.returncode == 0, f"no application starts:\n{done.stdout}{done.stderr}"
     return json.loads(done.stdout.splitlines()[-1])  # the launcher may have said something before

@@ -11,8 +11,8 @@ from tools.setup.common import CHECKOUT
 TOOLS = CHECKOUT / "tools"
 ROW = re.compile(r"^\| (.*?) \|", re.MULTILINE)
 NAME = re.compile(r"\]\((\w+)\)|`(\w+)\.py`")
-# Folders that are on the path of device code and its tests: modules there are imported by flat names.
-FLAT = ("host_tests/device", "host_tests/fuzz/targets")
+# Modules of this folder are imported by flat names.
+FLAT = CHECKOUT / "host_tests/device"
 
 
 def module_of(path):
@@ -49,8 +49,8 @@ def imports():
 
 
 def floors():
-    """{folder or module directly below tools/: its floor}, from the table of tools/README.md. In a row with several, each
-    has a floor of its own."""
+    """{folder or module directly below tools/: its floor}, from the table of tools/README.md: each in a row has its
+    own."""
     rows = ROW.findall((TOOLS / "README.md").read_text())
     names = ["".join(name) for row in rows for name in NAME.findall(row)]
     assert len(set(names)) == len(names)
@@ -87,7 +87,7 @@ def test_folders_import_only_what_stands_above_them():
 
 
 def test_no_tool_imports_a_test():
-    flat = {path.stem for folder in FLAT for path in (CHECKOUT / folder).rglob("*.py")}
+    flat = {path.stem for path in FLAT.rglob("*.py")}
     wrong = [
         f"{path.relative_to(CHECKOUT)} imports {name}"
         for path in TOOLS.rglob("*.py")

@@ -9,7 +9,7 @@ from inflight.base import INTERRUPTED
 from inflight.counters import DROPPED
 from inflight.packet import ProtocolError
 from inflight.records import HEADER
-from test_journal import numbers
+from ring import numbers
 from tools.crash.device import Device, HandlerError, aged, mounted
 from tools.crash.messages import outgoing
 from tools.crash.peer import Peer

@@ -196,7 +196,7 @@ def test_a_release_of_the_command(tmp_path, run):
 def free_blocks(path):
     """Blocks that a Pico with the files in `path`, as space_for_slot.py takes them, has for a release."""
     argv = [*runtime("micropython-x64").command("16m"), CHECKOUT / "host_tests/tools/update/space_for_slot.py"]
-    places = ("firmware", "lib", "host_tests/device")
+    places = ("firmware", "lib", "tools/reference/flash")
     env = dict(os.environ, MICROPYPATH=":".join(str(CHECKOUT / place) for place in places))
     return int(subprocess.run([*map(str, argv), str(path)], env=env, check=True, capture_output=True, text=True).stdout)
 
