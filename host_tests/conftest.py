@@ -1,4 +1,4 @@
-"""Collects device/test_*.py once per runtime: one subprocess per file and runtime, one pytest item per function."""
+"""Collects device/**/test_*.py once per runtime: one subprocess per file and runtime, one pytest item per function."""
 
 import gc
 import os
@@ -31,28 +31,28 @@ _NICE = 5  # of the workers that run others
 _WAITING = ("security/test_hostile_brokers",)
 # An emulated processor takes four times as long, so `make test` runs there only: bytes, numbers, the wire, the stack.
 _ON_ARM = (
-    "device/test_corpus.",
-    "device/test_decoder5",
-    "device/test_flash",
-    "device/test_inbound",
-    "device/test_journal.",
-    "device/test_outbound",
-    "device/test_packet",
-    "device/test_properties",
-    "device/test_topic",
+    "device/lib/test_corpus.",
+    "device/lib/test_decoder5",
+    "device/lib/test_flash",
+    "device/lib/test_inbound",
+    "device/lib/test_journal.",
+    "device/lib/test_outbound",
+    "device/lib/test_packet",
+    "device/lib/test_properties",
+    "device/lib/test_topic",
     "firmware/test_stack",
     "lib/test_aio_micropython",
     "lib/test_mosquitto",
 )
 # Each of their many cases is tried on other runtimes, and none depends on the version of MicroPython.
 _NOT_ON_WASM = (
-    "device/test_corpus",
-    "device/test_journal_alloc",
-    "device/test_journal_damage",
-    "device/test_journal_failures",
-    "device/test_outbound",
-    "device/test_sent_properties",
-    "device/test_session_record",
+    "device/lib/test_corpus",
+    "device/lib/test_journal_alloc",
+    "device/lib/test_journal_damage",
+    "device/lib/test_journal_failures",
+    "device/lib/test_outbound",
+    "device/lib/test_sent_properties",
+    "device/lib/test_session_record",
 )
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
@@ -161,7 +161,7 @@ def _is_left_out(item):
 
 
 def pytest_collect_file(file_path, parent):
-    if file_path.parent == DEVICE and file_path.match("test_*.py"):
+    if DEVICE in file_path.parents and file_path.match("test_*.py"):
         return DeviceFile.from_parent(parent, path=file_path)
     return None
 
@@ -169,7 +169,7 @@ def pytest_collect_file(file_path, parent):
 @pytest.hookimpl(wrapper=True)  # pytest's own collector must not import these files as well
 def pytest_pycollect_makemodule(module_path, parent):
     module = yield
-    return None if module_path.parent == DEVICE else module
+    return None if DEVICE in module_path.parents else module
 
 
 class DeviceFile(pytest.File):

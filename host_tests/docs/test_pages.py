@@ -130,4 +130,6 @@ def test_every_driver_is_explained_with_its_fields():
 
 def test_every_driver_is_known():
     modules = {sensors._SAME.get(name, name) for name in sensors._KNOWN.split(", ")}
-    assert modules == {path.stem.removeprefix("sensor_") for path in (CHECKOUT / "firmware").glob("sensor_*.py")}
+    assert modules == {
+        path.stem.removeprefix("sensor_") for path in (CHECKOUT / "firmware/drivers").glob("sensor_*.py")
+    }

@@ -9,7 +9,7 @@ from tools.peers.subscriber import Subscriber
 from tools.runtimes import device_run
 
 SCRIPT = Path(__file__).parent / "device_scripts/small_stack.py"
-NOR = Path(__file__).parents[1] / "device"
+NOR = Path(__file__).parents[1] / "device/fakes"
 # Of 8,192 bytes; the rest is for functions in C, and for interrupts, in which lwIP and the radio's driver run.
 MOST = 7_200
 

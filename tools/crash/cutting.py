@@ -45,6 +45,6 @@ def cut(flash, operation, outcome, lost=None):
 
 
 def quick_sum(self, data, i, end):
-    """The same CRC as Journal._sum, twenty times as fast; device/test_journal.py tests Journal._sum itself."""
+    """The same CRC as Journal._sum, twenty times as fast; device/lib/test_journal.py tests Journal._sum itself."""
     crc = zlib.crc32(data[i:end], ~(self._low | self._high << 16) & 0xFFFFFFFF) ^ 0xFFFFFFFF
     self._low, self._high = crc & 0xFFFF, crc >> 16

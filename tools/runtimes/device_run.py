@@ -20,11 +20,16 @@ from pathlib import Path
 from inflight_tools.boards.bundle import FIRMWARE, compile_all, compile_mpy, compile_texts, library, shrunk, sources
 from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.cache import write_below
+from inflight_tools.sources import search_path
 from tools.runtimes import DEVICE_NAMES, runtime
 from tools.setup.common import CHECKOUT, atomic_folder, digest, exclusive
 
-# Folders of what a device test imports by a flat name.
-_FLAT = ("host_tests/device", "tools/fuzz/targets", "tools/reference/flash", "boards/unix", "boards/common", "firmware")
+# Folders of what a device test may import by a flat name: of tests and their models, of a board, of the firmware.
+_FLAT = [
+    *(str(folder.relative_to(CHECKOUT)) for folder in search_path(CHECKOUT / "host_tests/device")),
+    *("tools/fuzz/targets", "tools/reference/flash", "boards/unix", "boards/common"),
+    *(str(folder.relative_to(CHECKOUT)) for folder in search_path(CHECKOUT / "firmware")),
+]
 TIMEOUT_S = 120  # a test file asks for another with a line `TIMEOUT_S = 300`
 _NAMED = "micropython-own"
 # Here the tests of the library take it as it is deployed.
@@ -34,7 +39,7 @@ _BUILD = CHECKOUT / "build/mpy"
 _BESIDE = {file.stem: file for folder in _FLAT for file in sorted((CHECKOUT / folder).glob("*.py"))}
 _BESIDE |= {f"tools/reference/{file.stem}": file for file in sorted((CHECKOUT / "tools/reference").glob("*.py"))}
 _TOOLS = sorted(CHECKOUT.glob("tools/inflight_tools/boards/*.*"))
-_PORTS = {file.stem for place in ("boards/*", "firmware") for file in CHECKOUT.glob(f"{place}/*.py")}
+_PORTS = {file.stem for folder in ("boards", "firmware") for file in (CHECKOUT / folder).rglob("*.py")}
 _PORTS |= {"ports", "ports_esp32", "ports_rp2040", "hardware"}
 
 
@@ -87,8 +92,8 @@ def deployed():
 def precompiled():
     """A folder like the checkout with the modules of device tests as .mpy files, which have assertions and line
     numbers."""
-    places = ("lib/inflight", "boards/*", "firmware", "tools/reference", *_FLAT[:3])
-    files = [file for place in places for file in sorted(CHECKOUT.glob(f"{place}/*.py"))]
+    places = ("lib/inflight", "boards", "firmware", "tools/reference", "tools/fuzz/targets", "host_tests/device")
+    files = [file for place in places for file in sorted((CHECKOUT / place).rglob("*.py"))]
 
     def compile_each():
         paths = {file.relative_to(CHECKOUT).with_suffix(".mpy"): file for file in files}

@@ -6,6 +6,7 @@ import tempfile
 
 from inflight_tools.boards.bundle import BOARDS, FIRMWARE, LIB, sources
 from inflight_tools.cache import cache_dir
+from inflight_tools.sources import search_path
 from tools.setup.common import CHECKOUT, SetupError, digest, exclusive, run, say
 
 LOCKS = CHECKOUT / "tools" / "setup" / "stubs"
@@ -31,7 +32,7 @@ def stubs(port):
 def check(board):
     """Checks everything that the board in folder `board` carries. Returns mypy's exit status."""
     folder = stubs(PORTS[board])
-    path = [LIB, BOARDS / "common", BOARDS / board, FIRMWARE, folder]
+    path = [LIB, BOARDS / "common", BOARDS / board, *search_path(FIRMWARE), folder]
     command = [sys.executable, "-m", "mypy", "--config-file", LOCKS / "mypy.ini"]
     command += ["--custom-typeshed-dir", folder, "--cache-dir", CHECKOUT / "build" / "mypy" / board]
     command += sources(board).values()

@@ -33,11 +33,11 @@ def test_reasons_are_for_statements_without_tests():
 
 
 XML = """<testsuites><testsuite>
-<testcase file="host_tests/device/test_packet.py" name="test_a[cpython]"/>
-<testcase file="host_tests/device/test_packet.py" name="test_a[micropython-x86]">
+<testcase file="host_tests/device/lib/test_packet.py" name="test_a[cpython]"/>
+<testcase file="host_tests/device/lib/test_packet.py" name="test_a[micropython-x86]">
 <skipped message="unavailable"/></testcase>
-<testcase file="host_tests/device/test_packet.py" name="test_b[cpython]"/>
-<testcase file="host_tests/device/test_packet.py" name="test_b[micropython-x86]">
+<testcase file="host_tests/device/lib/test_packet.py" name="test_b[cpython]"/>
+<testcase file="host_tests/device/lib/test_packet.py" name="test_b[micropython-x86]">
 <failure message="no"/></testcase>
 <testcase classname="host_tests.lib.test_flows" name="test_c"><skipped message="no broker"/></testcase>
 </testsuite></testsuites>"""
@@ -45,7 +45,7 @@ XML = """<testsuites><testsuite>
 
 def test_outcomes():
     """A device test has passed if it passed on every runtime that there is."""
-    device = "host_tests/device/test_packet.py"
+    device = "host_tests/device/lib/test_packet.py"
     assert conformance.outcomes(XML) == {
         (device, "test_a"): "passed",
         (device, "test_b"): "failed",

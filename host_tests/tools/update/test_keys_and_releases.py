@@ -22,6 +22,7 @@ from inflight_tools import cli
 from inflight_tools.boards import bundle
 from inflight_tools.boards.images.filesystem import BLOCK, build
 from inflight_tools.boards.images.variants import variant
+from inflight_tools.sources import search_path
 from inflight_tools.update import keys, release
 from tools.runtimes import runtime
 from tools.setup.common import CHECKOUT
@@ -196,8 +197,8 @@ def test_a_release_of_the_command(tmp_path, run):
 def free_blocks(path):
     """Blocks that a Pico with the files in `path`, as space_for_slot.py takes them, has for a release."""
     argv = [*runtime("micropython-x64").command("16m"), CHECKOUT / "host_tests/tools/update/space_for_slot.py"]
-    places = ("firmware", "lib", "tools/reference/flash")
-    env = dict(os.environ, MICROPYPATH=":".join(str(CHECKOUT / place) for place in places))
+    places = [*search_path(CHECKOUT / "firmware"), CHECKOUT / "lib", CHECKOUT / "tools/reference/flash"]
+    env = dict(os.environ, MICROPYPATH=":".join(map(str, places)))
     return int(subprocess.run([*map(str, argv), str(path)], env=env, check=True, capture_output=True, text=True).stdout)
 
 

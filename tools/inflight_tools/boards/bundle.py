@@ -8,7 +8,7 @@ import time
 from inflight_tools.boards.kept import kept
 from inflight_tools.boards.rename import PACKAGE, mentioned, names_in
 from inflight_tools.boards.shrink import module_name, originals, shrink
-from inflight_tools.sources import device_sources
+from inflight_tools.sources import device_sources, modules_in
 
 LIB, BOARDS, FIRMWARE = device_sources()
 STARTERS = ("boot", "main")  # MicroPython starts these, as source files at the root
@@ -39,7 +39,7 @@ def sources(board, lib=LIB):
     """{path below the device's /lib, without suffix: source file} of all modules of board `board`."""
     found = {f"inflight/{file.stem}": file for file in sorted((lib / "inflight").glob("*.py"))}
     for folder in (BOARDS / "common", BOARDS / board, FIRMWARE):
-        found |= {file.stem: file for file in sorted(folder.glob("*.py"))}
+        found |= {file.stem: file for file in modules_in(folder)}
     return {place: file for place, file in found.items() if file.stem not in _NOT_ON_DEVICES}
 
 
@@ -60,7 +60,7 @@ def _collect(names, texts):
 
 def _around(lib):
     """The texts of the type stubs, of all boards and of the firmware."""
-    files = [*(lib / PACKAGE).glob("*.pyi"), *BOARDS.glob("*/*.py"), *FIRMWARE.glob("*.py")]
+    files = [*(lib / PACKAGE).glob("*.pyi"), *BOARDS.glob("*/*.py"), *modules_in(FIRMWARE)]
     return [file.read_text("utf-8") for file in sorted(files)]
 
 

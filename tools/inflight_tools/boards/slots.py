@@ -1,5 +1,5 @@
-"""The application as one file, the image of a slot, from which firmware/launch.py starts it. It takes a quarter of the
-flash that its files take: most of these are far smaller than a block."""
+"""The application as one file, the image of a slot, from which firmware/updates/launch.py starts it. It takes a quarter
+of the flash that its files take: most of these are far smaller than a block."""
 
 import hashlib
 import runpy
@@ -54,6 +54,6 @@ def divided(files):
         for path, content in files.items()
         if path not in moved and not path.startswith(f"{_LIB}{PACKAGE}/")  # a package is imported from one folder
     }
-    record = runpy.run_path(str(FIRMWARE / "update_record.py"))["Record"]()
+    record = runpy.run_path(str(FIRMWARE / "updates/update_record.py"))["Record"]()
     record.n = record.slot = 1
     return stay, {"/a.image": index_of(inside) + b"".join(inside.values()), "/update.0": record.pack()}

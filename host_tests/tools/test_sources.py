@@ -1,0 +1,34 @@
+"""Device code stands in folders for readers, and in one folder on a device."""
+
+from collections import Counter
+
+from inflight_tools.boards.bundle import files
+from inflight_tools.sources import modules_in, search_path
+from tools.setup.common import CHECKOUT
+from tools.setup.environment import folders
+
+FOLDERS = [CHECKOUT / "firmware", CHECKOUT / "host_tests/device"]
+
+
+def test_no_two_modules_have_the_same_name():
+    """A board has its own modules, those of all boards, the firmware; a device test may import fakes and peers too."""
+    for board in ("esp32", "rp2040", "unix"):
+        places = [CHECKOUT / "boards/common", CHECKOUT / "boards" / board, *FOLDERS]
+        names = Counter(file.stem for place in places for file in modules_in(place))
+        assert [name for name, n in names.items() if n > 1] == []
+
+
+def test_a_device_has_them_in_one_folder():
+    for board in ("esp32", "rp2040", "unix"):
+        deployed = {path.removeprefix("/lib/") for path in files(board) if not path.startswith("/lib/inflight/")}
+        assert not any("/" in name.lstrip("/") for name in deployed)
+        assert {"sensor_dht.mpy", "setup_page.mpy", "updating.mpy"} <= deployed
+
+
+def test_the_search_path_has_each_folder():
+    """Of pytest, and of the virtual environment; a folder behind those in it, since MicroPython takes it for a
+    package."""
+    path = list(map(str, folders()))
+    for folder in FOLDERS:
+        wanted = list(map(str, search_path(folder)))
+        assert wanted == [place for place in path if place in wanted]
