@@ -25,7 +25,8 @@ from inflight_tools.extras import not_installed
 from inflight_tools.fleet import together
 from inflight_tools.fleet.collect import command
 from inflight_tools.fleet.collect.counters import load
-from inflight_tools.fleet.monitoring.option import both, serve_metrics
+from inflight_tools.fleet.monitoring.address import both
+from inflight_tools.fleet.monitoring.option import serve_metrics
 from inflight_tools.fleet.query.command import querying
 from inflight_tools.fleet.query.times import span
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, LandingFiles, Watch, summary

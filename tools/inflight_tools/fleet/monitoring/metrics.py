@@ -5,6 +5,8 @@ import os
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from inflight_tools.fleet.monitoring.address import address
+
 # Name after inflight_collector_, the attribute of Counters, what it counts.
 _COUNTERS = (
     ("messages", "messages", "Messages received, repetitions included."),
@@ -19,18 +21,19 @@ _COUNTERS = (
 )
 
 
-def serve(host, port, *sources):
-    """Serves the metrics of `sources` at a port of `host`. Returns (server, host, port). Raises OSError if the port is
-    taken.
+def serve(text, *sources):
+    """Serves the metrics of `sources` at [HOST:]PORT. Returns (server, host, port). Raises ValueError; OSError if the
+    port is taken.
 
     source: an object with a method collect(), as prometheus-client has it."""
+    host, port = address(text)
     registry = CollectorRegistry()
     for source in sources:
         registry.register(source)
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as e:
-        raise OSError(f"--metrics {host}:{port}: {e.strerror or e}") from None
+        raise OSError(f"--metrics {text}: {e.strerror or e}") from None
     return server, host, server.server_port
 
 
