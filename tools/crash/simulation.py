@@ -322,8 +322,8 @@ class Simulation:
         self._ask(lambda: self.device.unsubscribe(f"x/{which}"))
 
     def _ask(self, request):
-        expected = (OSError, ProtocolError) if self.peer.provoked else OSError
-        with contextlib.suppress(expected):
+        expected = (OSError, ProtocolError) if self.peer.provoked else (OSError,)
+        with contextlib.suppress(*expected):
             request()
 
     def _do_connect(self, max_answers=None, arrive=None):

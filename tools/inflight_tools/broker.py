@@ -5,6 +5,8 @@ import os
 import ssl
 import uuid
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from paho.mqtt.enums import CallbackAPIVersion
 
@@ -29,11 +31,18 @@ class Broker:
     path: str | None = None  # of a WebSocket
 
     @property
-    def place(self):
+    def place(self) -> str:
         return f"{self.host}:{self.port}"
 
 
-def broker_of(fields, override=None, ca=None, cert=None, key=None, path=None):
+def broker_of(
+    fields: dict[str, Any],
+    override: str | None = None,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+    path: str | None = None,
+) -> Broker:
     """The Broker of a checked configuration (a dict). `override`: its address for this computer, "host" or
     "host:port", if it differs; ca, cert, key: PEM or DER files; path: of a WebSocket. Raises ValueError."""
     if path and not path.startswith("/"):
@@ -52,12 +61,29 @@ def broker_of(fields, override=None, ca=None, cert=None, key=None, path=None):
     return Broker(host, port, root, fields.get("device"), fields.get("user"), fields.get("password"), tls, path)
 
 
-def broker_of_settings(chosen, override=None, ca=None, cert=None, key=None):
+def broker_of_settings(
+    chosen: dict[str, bytes],
+    override: str | None = None,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+) -> Broker:
     """broker_of() the configuration in `chosen`, a result of settings()."""
     return broker_of(json.loads(chosen[CONFIG]), override, ca, cert, key)
 
 
-def find_broker(broker, config, root, ca, cert, key, user, password_file, websocket, level=None):
+def find_broker(
+    broker: str | None,
+    config: Path | None,
+    root: str | None,
+    ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
+    user: str | None,
+    password_file: Path | None,
+    websocket: str | None,
+    level: int | None = None,
+) -> tuple[Broker, int]:
     """(the Broker that options of a command name, without a device; the protocol level). Each argument is the value of
     an option of that name; with a configuration they go before it. Raises ValueError, OSError."""
     if not broker and not config:
@@ -78,7 +104,7 @@ def find_broker(broker, config, root, ca, cert, key, user, password_file, websoc
     return place, level or (5 if fields.get("protocol_level") == 5 else 4)
 
 
-def client_of(broker, purpose):
+def client_of(broker: Broker, purpose: str) -> ThreadClient:
     """A ThreadClient with the credentials of `broker`, for one session, not connected yet; `purpose` is in its id."""
     client = ThreadClient(CallbackAPIVersion.VERSION2, f"{purpose}-{uuid.uuid4().hex[:12]}", longest=_LONGEST)
     if broker.user:
@@ -89,7 +115,7 @@ def client_of(broker, purpose):
     return client
 
 
-def _context(ca, cert, key):
+def _context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:
     if not ca:
         raise ValueError("the configuration has tls_ca: name the CA's file with --ca <PEM or DER file>")
     with open(ca, "rb") as f:

@@ -2,7 +2,7 @@
 command does with it is in the command's own text."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,7 @@ _BOARD = f"one of {', '.join(NAMES)}; `freeze` and `release` also take unix"
 Json = Annotated[bool, typer.Option("--json", help="print results to stdout as JSON, one object a line")]
 
 
-def out(default):
+def out(default: str) -> Any:
     """The option --out; `default`: what its help says of it."""
     return typer.Option("--out", help="where the result is written", show_default=default)
 
@@ -81,7 +81,7 @@ Landing = Annotated[
 ]
 
 
-def local_folder(landing):
+def local_folder(landing: str) -> Path:
     """The Path of --landing, for a command that writes or moves landing files. Ends the command if it is none here."""
     if "://" in landing or Path(landing).is_file():
         raise typer.BadParameter(f"{landing}: name a folder of this computer", param_hint="'--landing'")

@@ -55,7 +55,7 @@ def _checked(path):
     spec = importlib.util.spec_from_file_location("firmware_config", device_sources().firmware / "config.py")
     firmware_config = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(firmware_config)
-    firmware_config.open = functools.partial(open, encoding="utf-8")  # as on a device, whatever the locale is
+    vars(firmware_config)["open"] = functools.partial(open, encoding="utf-8")  # as on a device, whatever the locale is
     firmware_config.load(str(path), "device")
     fields = json.loads(path.read_text(encoding="utf-8"))
     # The firmware knows what one looks like. A wrong one would bar all updates, so here it is looked at again.

@@ -81,7 +81,12 @@ def _stop_event():
     stopping = threading.Event()
     # Event.set() would wait for a lock for ever if a signal came while this thread is within wait(): put() takes none.
     signals = queue.SimpleQueue()
-    threading.Thread(target=lambda: (signals.get(), stopping.set()), daemon=True).start()
+
+    def stop():
+        signals.get()
+        stopping.set()
+
+    threading.Thread(target=stop, daemon=True).start()
     numbers = [signal.SIGTERM, signal.SIGINT]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
@@ -319,10 +324,8 @@ def where(
 ):
     """Tells where message NUMBER of DEVICE is, and its way: accepted, acknowledged, collected, in the tables. Or why it
     is missing, by the rules of the report. It needs no Spark."""
-    found_by.run(
-        *(device, number, epoch, *_locations(data, landing, of)),
-        *(root, grace, retired or [], as_json),
-    )
+    landing, of = _locations(data, landing, of)
+    found_by.run(device, number, epoch, landing, of, root, grace, retired or [], as_json)
 
 
 def _oldest(keep):

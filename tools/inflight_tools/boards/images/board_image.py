@@ -24,19 +24,21 @@ def make_bare(board, firmware, advice):
 
 
 def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs=False):
+    image: type
     options = {}
     if chosen.family:
-        from inflight_tools.boards.images.uf2 import Uf2Image as Image
-        from inflight_tools.boards.images.uf2 import look
+        from inflight_tools.boards.images import uf2
+
+        image, look = uf2.Uf2Image, uf2.look
 
         if ota:
             raise ValueError(f"--ota is for an ESP32: the firmware of a {chosen.title} comes by cable only")
     else:
-        from inflight_tools.boards.images.esp32 import FLASH_MB, look
-        from inflight_tools.boards.images.esp32 import Esp32Image as Image
+        from inflight_tools.boards.images import esp32
 
-        if flash_mb not in (None, *FLASH_MB):
-            raise ValueError(f"--flash-mb {flash_mb}: use one of {', '.join(map(str, FLASH_MB))}")
+        image, look = esp32.Esp32Image, esp32.look
+        if flash_mb not in (None, *esp32.FLASH_MB):
+            raise ValueError(f"--flash-mb {flash_mb}: use one of {', '.join(map(str, esp32.FLASH_MB))}")
         options = {"flash_mb": flash_mb, "ota": ota}
     code, rom_size = look(chosen, content)
     files, slot, frozen = bundle.files(chosen.folder), {}, in_firmware(code)
@@ -46,7 +48,7 @@ def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs
     files |= slot
     if taken := own.keys() & files.keys():
         raise ValueError(f"{config}: {min(taken)} belongs to the application: write another path")
-    return Image(chosen, content, files | own, rom=rom, **options)
+    return image(chosen, content, files | own, rom=rom, **options)
 
 
 def placed(files, frozen, folder, rom_size):

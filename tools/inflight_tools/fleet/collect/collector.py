@@ -165,7 +165,7 @@ class Collector:
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_disconnect = self._on_disconnect
-        client.on_message = lambda client, userdata, message: self._batch.add(message, client.dropped)
+        client.on_message = lambda _, userdata, message: self._batch.add(message, client.dropped)
         client.on_socket_register_write = lambda *_: None  # without it Paho writes each acknowledgement on its own
         return client
 

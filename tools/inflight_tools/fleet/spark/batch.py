@@ -25,6 +25,11 @@ _MERGED = 16  # so many batches of the ledger are merged
 class Tables:
     """All tables in the folder or URI `root`."""
 
+    raw: Table  # this one and the next three: FACTS
+    measurements: Table
+    health: Table
+    dead_letters: Table
+
     def __init__(self, spark, root):
         for name, schema in FACTS.items():
             setattr(self, name, Table(spark, root, name, schema))
