@@ -11,7 +11,7 @@ from typing import Any
 from paho.mqtt.enums import CallbackAPIVersion
 
 from inflight_tools.client import HEAD, ThreadClient
-from inflight_tools.options import PASSWORD
+from inflight_tools.options import PASSWORD, BrokerOptions
 from inflight_tools.settings import CONFIG, settings
 
 _LONGEST = HEAD + 65_536  # bytes of a message: more than a device sends
@@ -72,36 +72,28 @@ def broker_of_settings(
     return broker_of(json.loads(chosen[CONFIG]), override, ca, cert, key)
 
 
-def find_broker(
-    broker: str | None,
-    config: Path | None,
-    root: str | None,
-    ca: Path | None,
-    cert: Path | None,
-    key: Path | None,
-    user: str | None,
-    password_file: Path | None,
-    websocket: str | None,
-    level: int | None = None,
-) -> tuple[Broker, int]:
-    """(the Broker that options of a command name, without a device; the protocol level). Each argument is the value of
-    an option of that name; with a configuration they go before it. Raises ValueError, OSError."""
-    if not broker and not config:
+def find_broker(at: BrokerOptions) -> tuple[Broker, int]:
+    """(the Broker that the options name, without a device; the protocol level). Raises ValueError, OSError."""
+    tls = at.ca, at.cert, at.key
+    if at.config:
+        fields = json.loads(settings(at.config, *tls)[CONFIG])
+    elif at.broker:
+        fields = {"host": "", "tls_ca": bool(at.ca)}
+    else:
         raise ValueError("no broker: name one with --broker host or host:port, or with --config config.json")
-    fields = json.loads(settings(config, ca, cert, key)[CONFIG]) if config else {"host": "", "tls_ca": bool(ca)}
-    found = broker_of(fields, broker, ca, cert, key, websocket)
-    root = (root or found.root).strip("/")
+    found = broker_of(fields, at.broker, *tls, at.websocket)
+    root = (at.root or found.root).strip("/")
     if not root or set(root) & set("+#\0"):
         raise ValueError(f"--root {root}: the first levels of the devices' topics, without + and #")
-    if password_file:
-        password = password_file.read_text(encoding="utf-8").rstrip("\r\n")
+    if at.password_file:
+        password = at.password_file.read_text(encoding="utf-8").rstrip("\r\n")
     else:
         password = os.environ.get(PASSWORD) or found.password
-    user = user or found.user
+    user = at.user or found.user
     if password and not user:
         raise ValueError("a password, but no user: name it with --user")
-    place = replace(found, root=root, user=user, password=password, device=None)
-    return place, level or (5 if fields.get("protocol_level") == 5 else 4)
+    level = at.protocol_level or (5 if fields.get("protocol_level") == 5 else 4)
+    return replace(found, root=root, user=user, password=password, device=None), level
 
 
 def client_of(broker: Broker, purpose: str) -> ThreadClient:

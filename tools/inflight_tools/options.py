@@ -1,6 +1,9 @@
 """The options that more than one command has: each means the same wherever it stands. Defaults differ, and what a
 command does with it is in the command's own text."""
 
+import dataclasses
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -123,3 +126,62 @@ Metrics = Annotated[
         "and those of the tables at the next port"
     ),
 ]
+
+
+# --- options that go together ---
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageOptions:
+    """What an image consists of, see images.board_image.make()."""
+
+    board: Board
+    firmware: Firmware = None
+    sha256: Sha256 = None
+    config: Config = CONFIG
+    ca: Ca = None
+    cert: Cert = None
+    key: Key = None
+    flash_mb: FlashMb = None
+    ota: Ota = False
+    romfs: Romfs = False
+
+
+@dataclasses.dataclass(frozen=True)
+class BrokerOptions:
+    """Which broker, and as whom, see broker.find_broker(). With `config` the others go before it."""
+
+    broker: Broker = None
+    config: ConfigOrNone = None
+    root: Root = None
+    ca: Ca = None
+    cert: Cert = None
+    key: Key = None
+    websocket: Websocket = None
+    user: User = None
+    password_file: PasswordFile = None
+    protocol_level: ProtocolLevel = None
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """A function for Typer: in place of a parameter of `command` whose type is a dataclass, it has a parameter for each
+    field of that class."""
+    groups: dict[str, Any] = {}
+    flat: list[inspect.Parameter] = []
+    for name, found in inspect.signature(command).parameters.items():
+        if dataclasses.is_dataclass(found.annotation):
+            groups[name] = found.annotation
+            flat += inspect.signature(groups[name]).parameters.values()
+        else:
+            flat.append(found)
+
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        command(**given)
+
+    keywords = [found.replace(kind=found.KEYWORD_ONLY) for found in flat]  # with a default or not, in any order
+    run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    run.__annotations__ = {found.name: found.annotation for found in flat}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run

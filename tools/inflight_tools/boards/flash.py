@@ -19,24 +19,16 @@ _DRIVE_S = 20  # until a boot drive is mounted
 _LOST = "undelivered messages in the board's journal"
 
 
+@options.spread
 def main(
-    board: options.Board,
+    image: options.ImageOptions,
     port: options.PortOrNone = None,
-    firmware: options.Firmware = None,
-    sha256: options.Sha256 = None,
-    config: options.Config = options.CONFIG,
-    ca: options.Ca = None,
-    cert: options.Cert = None,
-    key: options.Key = None,
-    flash_mb: options.FlashMb = None,
-    ota: options.Ota = False,
-    romfs: options.Romfs = False,
     erase: Annotated[bool, typer.Option("--erase", help=f"erase all of the flash first, {_LOST} too")] = False,
 ):
     """Writes firmware, application and settings to a board on a port or boot drive: the pinned MicroPython, unless
     --firmware names another."""
     with failing():
-        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb, ota, romfs)
+        made = make(**vars(image))
         (_uf2 if made.variant.family else _esp32)(made, port, erase)
 
 

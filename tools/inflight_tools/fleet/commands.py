@@ -390,31 +390,21 @@ def export(
 
 
 @app.command(epilog=epilog("fleet pipeline --broker broker.example --data telemetry"))
+@options.spread
 def pipeline(
-    broker: options.Broker = None,
-    config: options.ConfigOrNone = None,
-    ca: options.Ca = None,
-    cert: options.Cert = None,
-    key: options.Key = None,
-    websocket: options.Websocket = None,
-    user: options.User = None,
-    password_file: options.PasswordFile = None,
+    at: options.BrokerOptions,
     data: options.Data = options.DATA,
-    root: options.Root = None,
     master: options.Master = options.MASTER,
     every: options.Every = options.EVERY_S,
-    protocol_level: options.ProtocolLevel = None,
     metrics: options.Metrics = None,
 ):
     """Runs `collect` and `tables` together, until Ctrl-C. This is enough for a small fleet. On a terminal the last line
     tells how they do."""
     with failing(ValueError, OSError):  # before Spark starts
-        place, _ = find_broker(broker, config, root, ca, cert, key, user, password_file, websocket)
-    root = place.root
-    given = {"broker": broker, "config": config, "ca": ca, "cert": cert, "key": key, "websocket": websocket}
-    given |= {"user": user, "password-file": password_file, "protocol-level": protocol_level}
-    collect = ["collect", "--root", root, "--landing", str(data / "landing")]
-    collect += [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+        root = find_broker(at)[0].root
+    collect = ["collect", "--landing", str(data / "landing")]
+    for name, value in (vars(at) | {"root": root}).items():
+        collect += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]
     if metrics:
         try:

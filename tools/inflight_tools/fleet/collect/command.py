@@ -26,19 +26,12 @@ def _check_names(**names):
             raise ValueError(f"--{option} {name}: letters, digits and _ . - inside, 64 at most")
 
 
+@options.spread
 def main(
     landing: options.Landing,
-    broker: options.Broker = None,
-    config: options.ConfigOrNone = None,
-    root: options.Root = None,
+    at: options.BrokerOptions,
     name: Annotated[str, typer.Option(help="client id of the session: unique, and never changed")] = "collector-0",
     share: Annotated[str | None, typer.Option(help="group of collectors that share the load")] = None,
-    ca: options.Ca = None,
-    cert: options.Cert = None,
-    key: options.Key = None,
-    websocket: options.Websocket = None,
-    user: options.User = None,
-    password_file: options.PasswordFile = None,
     size: Annotated[float, typer.Option(min=0.001, help="MiB after which a landing file is finished")] = 16,
     age: Annotated[float, typer.Option(min=0.1, help="seconds after which a landing file is finished")] = 10,
     max_payload: Annotated[int, typer.Option(min=1024, max=16_000_000, help="longer payloads are cut, and marked")] = 1
@@ -46,7 +39,6 @@ def main(
     report: Annotated[float, typer.Option(min=0.1, help="seconds between reports")] = 10,
     as_json: options.Json = False,
     metrics: options.Metrics = None,
-    protocol_level: options.ProtocolLevel = None,
     marker: Annotated[
         float, typer.Option(min=0, help="seconds between markers, which prove what is lost; 0: none")
     ] = 60,
@@ -62,7 +54,7 @@ def main(
     folder = local_folder(landing)
     with failing(ValueError, OSError, Busy, Refused, NotWritten):
         _check_names(name=name, share=share)
-        server, level = find_broker(broker, config, root, ca, cert, key, user, password_file, websocket, protocol_level)
+        server, level = find_broker(at)
         spool = Spool(folder, name, int(size * (1 << 20)), age)
         figures = folder / f".{name}.json"
         told = tell if as_json else None
