@@ -37,6 +37,8 @@ def told(*words):
         ((*COLLECT, "--ca", "file", "--key", "file"), 1, "--key goes with --cert"),
         ((*COLLECT, "--password-file", "dir"), 2, "Invalid value for '--password-file'"),
         (("fleet", "collect", "--broker", "x", "--landing", "file"), 2, "Invalid value for '--landing'"),
+        (("fleet", "collect", "--broker", "x", "--landing", "s3://b/x"), 2, "s3://b/x: name a folder of this computer"),
+        (("fleet", "upload", "s3://b/x", "--landing", "s3://b/y"), 2, "s3://b/y: name a folder of this computer"),
         (("fleet", "report", "--data", "none"), 1, "there is no folder none: name that of"),
         (("fleet", "export", "out", "--data", "none"), 1, "there is no folder none: name that of"),
         (("fleet", "where", "attic", "1", "--data", "none"), 1, "there is no folder none: name that of"),
