@@ -151,7 +151,7 @@ test-pipeline: setup-tests  ## the pipeline's long tests too: a cluster, drivers
 bench-pipeline: setup-pipeline  ## what collector and Spark manage here, and what grows (MILLIONS=1,10)
 	@$(VENV)/python -m tools.bench.bench_pipeline $(if $(MILLIONS),--millions "$(MILLIONS)") $(ARGS)
 
-lint: setup  ## ruff, and the device code against the stubs of its ports
+lint: setup  ## ruff; types of the device code, against the stubs of its ports, and of the tools
 	$(VENV)/ruff check .
 	@$(VENV)/python -m tools.setup.typecheck
 

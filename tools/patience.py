@@ -8,7 +8,7 @@ class Patience:
 
     def __init__(self, seconds):
         self._seconds = seconds
-        self._last, self._since = None, 0
+        self._last, self._since = None, 0.0
 
     def over(self, progress):
         """`progress`: how much there is now."""

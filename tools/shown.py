@@ -1,16 +1,9 @@
-"""What maintainers' commands show: what goes on, and tables, for a terminal or a Markdown page."""
+"""The tables that maintainers' commands show, for a terminal or a Markdown page."""
 
 import sys
-import time
 
 from rich.console import Console
 from rich.table import Table
-
-_STDERR = Console(stderr=True)
-
-
-def say(text):
-    _STDERR.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim]  {text}", soft_wrap=True, highlight=False)
 
 
 def show(tables, markdown):

@@ -19,7 +19,6 @@ from host_tests.emulated_boards.tasks import CODE
 from inflight import Journal
 from inflight.journal import OUT
 from inflight_tools.boards.images.filesystem import BLOCK
-from inflight_tools.sources import search_path
 from tools.runtimes import runtime
 from tools.setup.common import CHECKOUT
 from update_record import FETCH, TRIAL
@@ -66,7 +65,7 @@ def run(emulated, flash):
             files[1].write_bytes(partition)
             words.append(files[1])
         argv = [*runtime("micropython-x86").command(_HEAP), CODE / "starting_here.py", *words]
-        env = dict(os.environ, MICROPYPATH=":".join(map(str, search_path(CHECKOUT / "host_tests/device"))))
+        env = dict(os.environ, MICROPYPATH=str(CHECKOUT / "tools/reference/flash"))
         done = subprocess.run(list(map(str, argv)), env=env, capture_output=True, text=True)
     assert done.returncode == 0, f"no application starts:\n{done.stdout}{done.stderr}"
     return json.loads(done.stdout.splitlines()[-1])  # the launcher may have said something before

@@ -7,7 +7,7 @@ import pytest
 
 from inflight_tools.boards.bundle import files
 from inflight_tools.boards.device.files import RECORD
-from inflight_tools.boards.image import make
+from inflight_tools.boards.images.board_image import make
 from tools.peers import ntp
 from tools.peers.subscriber import Subscriber
 

@@ -13,7 +13,7 @@ from host_tests.emulated_boards.chain import Chain, sent
 from host_tests.emulated_boards.fleet import BROKEN, GOOD, Fleet, Outcomes
 from host_tests.emulated_boards.judge import judge
 from host_tests.emulated_boards.started import cut_each
-from inflight_tools.boards.device.broker import Broker
+from inflight_tools.broker import Broker
 from inflight_tools.update.server import Server
 from tools.peers.subscriber import Subscriber
 

@@ -1,11 +1,14 @@
 """The command `inflight`: its sub-commands, missing packages, exit status."""
 
 import ast
+import collections
 import re
 import sys
+import typing
 from pathlib import Path
 
 import pytest
+import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -18,6 +21,24 @@ COMMANDS = {
 }
 NAMES = [(group, name) for group, names in COMMANDS.items() for name in sorted(names)]
 NAMES += [("installer",), ("keys",), ("release",), ("rollout",)]
+
+
+def options(app):
+    """Yields (name, type, its typer.Option) of each option of each command."""
+    for group in app.registered_groups:
+        yield from options(group.typer_instance)
+    for command in app.registered_commands:
+        for name, hint in typing.get_type_hints(command.callback, include_extras=True).items():
+            kind, declared = typing.get_args(hint)  # all are Annotated
+            if not isinstance(declared, typer.models.ArgumentInfo):
+                given = declared.default  # of what is Annotated, the name if it has one
+                yield given if isinstance(given, str) else "--" + name.replace("_", "-"), kind, declared
+
+
+def bare(kind):
+    """What a value of this type consists of: str of list[str] | None."""
+    inner = [word for word in typing.get_args(kind) if word is not type(None)]
+    return bare(inner[0]) if inner else kind
 
 
 def run(*words):
@@ -58,6 +79,17 @@ def test_a_group_without_its_packages_says_what_to_install(monkeypatch):
     assert run("release", "--help").exit_code == 0
 
 
+def test_an_option_means_the_same_in_every_command():
+    """Its help, its type and its bounds are the same; some commands need it, or take several. Only a default is a
+    command's own."""
+    meanings = collections.defaultdict(list)
+    for name, kind, declared in options(cli.build()):
+        meaning = {key: value for key, value in vars(declared).items() if key != "show_default"}
+        meanings[name].append(meaning | {"type": bare(kind)})
+    assert len(meanings["--key"]) == 7 and len(meanings["--json"]) == 10
+    assert {name for name, found in meanings.items() if any(meaning != found[0] for meaning in found)} == set()
+
+
 def test_completion_is_offered():
     assert "--install-completion" in run("--help").output
 
@@ -68,7 +100,7 @@ def test_messages_name_options_and_not_the_variables_of_make():
     variables = set(re.findall(r"--[a-z0-9-]+ \"?\$\(([A-Z0-9_]+)\)", makefile))
     variables |= set(re.findall(r"\$\(filter 1,\$\(([A-Z0-9_]+)\)\),--", makefile))
     assert {"PORT", "FLASH_MB", "ROMFS", "BROKER", "WAIT"} <= variables
-    variable = re.compile(rf"\b({'|'.join(sorted(variables))})=(?!FILE)")  # --firmware takes BOARD=FILE
+    variable = re.compile(rf"\b({'|'.join(sorted(variables))})=(?!FILE)")  # --board-firmware takes BOARD=FILE
     modules = sorted(Path(cli.__file__).parent.rglob("*.py"))
     texts = [node.value for module in modules for node in ast.walk(ast.parse(module.read_text())) if _is_text(node)]
     assert len(texts) > 500

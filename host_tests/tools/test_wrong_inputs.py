@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from inflight_tools.cache import write_atomic
 from inflight_tools.cli import build
-from inflight_tools.failure import reason
+from inflight_tools.output import reason
 from tools.peers.daemon import free_port
 
 COLLECT = ("fleet", "collect", "--landing", "landing", "--broker", "127.0.0.1:1")
@@ -37,6 +37,8 @@ def told(*words):
         ((*COLLECT, "--ca", "file", "--key", "file"), 1, "--key goes with --cert"),
         ((*COLLECT, "--password-file", "dir"), 2, "Invalid value for '--password-file'"),
         (("fleet", "collect", "--broker", "x", "--landing", "file"), 2, "Invalid value for '--landing'"),
+        (("fleet", "collect", "--broker", "x", "--landing", "s3://b/x"), 2, "s3://b/x: name a folder of this computer"),
+        (("fleet", "upload", "s3://b/x", "--landing", "s3://b/y"), 2, "s3://b/y: name a folder of this computer"),
         (("fleet", "report", "--data", "none"), 1, "there is no folder none: name that of"),
         (("fleet", "export", "out", "--data", "none"), 1, "there is no folder none: name that of"),
         (("fleet", "where", "attic", "1", "--data", "none"), 1, "there is no folder none: name that of"),
@@ -45,7 +47,7 @@ def told(*words):
         (("board", "deploy", "--board", "esp32", "--port", "file"), 1, "file is no serial port"),
         (("board", "deploy", "--board", "esp32", "--port", "x", "--ca", "file"), 1, "name it with --config"),
         (("board", "monitor", "--port", "x", "--key", "file"), 1, "name it with --config"),
-        (("keys", "--key", "dir"), 1, "dir is a folder: name the key's file"),
+        (("keys", "--signing-key", "dir"), 1, "dir is a folder: name the key's file"),
         (("installer", "--serve", "99999"), 2, "Invalid value for '--serve'"),
         (("rollout",), 1, "this computer does not reach the broker at 127.0.0.1:"),
         (("rollout", "--ca", "file"), 1, "config.json: tls_ca is missing"),

@@ -13,11 +13,12 @@ from pathlib import Path
 import typer
 
 from inflight_tools.cache import write_atomic
+from inflight_tools.output import log
 from tools.bench.pipeline import commits, history, stages
 from tools.bench.pipeline.collector import bench_collector
 from tools.bench.pipeline.show import tables
 from tools.setup.common import CHECKOUT
-from tools.shown import say, show
+from tools.shown import show
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -70,7 +71,7 @@ def main(
     work = Path(tempfile.mkdtemp(prefix="bench-", dir=out.parent))  # on a disk: /tmp may be in memory
 
     def part(name, measure, *args):
-        say(name)
+        log(name)
         folder = work / name.replace(" ", "-")
         folder.mkdir()
         try:
@@ -97,16 +98,16 @@ def main(
             figures["fleets"].append(part(f"ledger of {size} devices", history.measure_devices, size))
             save()
         if messages:
-            say(f"collector, {messages} messages")
+            log(f"collector, {messages} messages")
             figures["collector"] = bench_collector(messages, runs, work)
             save()
     finally:
         if keep:
-            say(f"landing files and tables are in {work}")
+            log(f"landing files and tables are in {work}")
         else:
             shutil.rmtree(work)
     show(tables(figures), markdown)
-    say(f"figures are in {out}")
+    log(f"figures are in {out}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from inflight_tools.cache import write_atomic
+from inflight_tools.output import log
 from tools.bench.figures import measure, peers
 from tools.bench.figures.plot import svg
 from tools.bench.figures.run import Code, responder
@@ -17,7 +18,7 @@ from tools.demo.sensors import best_runtime
 from tools.peers.mosquitto import Mosquitto
 from tools.runtimes import Runtime
 from tools.setup.common import CHECKOUT
-from tools.shown import say, show
+from tools.shown import show
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -52,7 +53,7 @@ def run(folder, others, effort, frozen=None):
             parts["frozen"] = lambda: measure.ours(firmware, broker.port, effort, folder)
             parts["smallest_frozen"] = lambda: measure.smallest(firmware, broker.port, ["ours"], effort, folder)["ours"]
         for name, part in parts.items():
-            say(name.replace("_", " "))
+            log(name.replace("_", " "))
             figures[name] = part()
     return figures
 
@@ -101,7 +102,7 @@ def main(
         (pictures or out.parent).mkdir(parents=True, exist_ok=True)
         write_atomic((pictures or out.parent) / name, picture)
     show(tables(figures), markdown)
-    say(f"figures are in {out}")
+    log(f"figures are in {out}")
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ class Run:
         kinds = [(name, interrupted) for name in GRANULARITIES for interrupted in (False, True)]
         if self._campaign != "cuts":
             kinds = []  # sectors wear the same in all
-        work = [(_wear, (*kind, self._seed, self._erases)) for kind in kinds]
+        work: list = [(_wear, (*kind, self._seed, self._erases)) for kind in kinds]
         share = -(-self._cuts // _SLICES)
         work += [(_explore, (self._seed * _SLICES + i, share, self._campaign)) for i in range(_SLICES)]
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())

@@ -71,8 +71,8 @@ CAMPAIGNS = {
 class Script(RuleBasedStateMachine):
     """Plays the rules and records them as a script. `search` chooses the flash, and explores the script."""
 
-    search = None
-    steps = None
+    search: "Search"
+    steps: list | None = None
 
     @initialize(setup=SETUPS, data=st.data())
     def begin(self, setup, data):
@@ -341,7 +341,7 @@ def _shows(setup, steps, cuts, found):
     explorer = Explorer(setup, steps)
     try:
         if cuts:
-            explorer.explore([Focus(*cut[1:], cut[0]) for cut in cuts])
+            explorer.explore([Focus(*(*cut[1:], cut[0])) for cut in cuts])
         else:
             explorer.record()
     except Counterexample as other:

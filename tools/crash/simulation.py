@@ -9,7 +9,7 @@ from inflight.base import INTERRUPTED
 from inflight.counters import DROPPED
 from inflight.packet import ProtocolError
 from inflight.records import HEADER
-from test_journal import numbers
+from ring import numbers
 from tools.crash.device import Device, HandlerError, aged, mounted
 from tools.crash.messages import outgoing
 from tools.crash.peer import Peer
@@ -322,8 +322,8 @@ class Simulation:
         self._ask(lambda: self.device.unsubscribe(f"x/{which}"))
 
     def _ask(self, request):
-        expected = (OSError, ProtocolError) if self.peer.provoked else OSError
-        with contextlib.suppress(expected):
+        expected = (OSError, ProtocolError) if self.peer.provoked else (OSError,)
+        with contextlib.suppress(*expected):
             request()
 
     def _do_connect(self, max_answers=None, arrive=None):

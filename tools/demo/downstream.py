@@ -89,9 +89,9 @@ class Downstream:
         secret = folder / "password"
         secret.write_text(mosquitto.password(COLLECTOR))
         login = ("--user", COLLECTOR, "--password-file", secret)
-        what = (*_FLEET, "collect", *login, "--landing", landing, "--broker", broker, "--root", root)
-        what += ("--age", 2, "--marker", 2)
-        self.collector = _Program(folder / "collector.log", *what)
+        place = ("--landing", landing, "--broker", broker, "--root", root)
+        often = ("--age", 2, "--marker", 2)
+        self.collector = _Program(folder / "collector.log", *_FLEET, "collect", *login, *place, *often)
         self._of = ("--data", folder, "--root", root)
         spark = (*_FLEET, "tables", *self._of, "--master", "local[2]", "--every", 2)
         self.spark = _Program(folder / "spark.log", *spark)

@@ -1,9 +1,9 @@
 """Fuzzing: grammars that generate inputs, workers with and without coverage guidance, the corpus. The targets, which
-also run on devices, are in host_tests/fuzz/targets."""
+also run on devices, are in targets/."""
 
 from tools.setup.common import CHECKOUT
 
-TARGETS = CHECKOUT / "host_tests/fuzz/targets"
+TARGETS = CHECKOUT / "tools/fuzz/targets"
 CORPUS = CHECKOUT / "host_tests/fuzz/corpus.txt"
 # Target: its share of the inputs, the part of these guided by coverage, and its share of the time. Fast targets get
 # most inputs.

@@ -2,21 +2,22 @@
 
 import json
 import math
+from typing import Any, NoReturn
 
 _DIGITS = 20  # of a whole number, with its sign: 64 bits
 
 
-def _refuse(constant):
+def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _float(text):
+def _float(text: str) -> float:
     if not math.isfinite(number := float(text)):
         raise ValueError("a number that no double can hold")
     return number
 
 
-def _int(text):
+def _int(text: str) -> int:
     if len(text) > _DIGITS:
         raise ValueError("a number of more than 64 bits")
     return int(text)
@@ -25,7 +26,7 @@ def _int(text):
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_float, parse_int=_int)
 
 
-def fields_of(payload):
+def fields_of(payload: bytes | str) -> dict[str, Any]:
     """The JSON object, a dict, that `payload`, bytes or text, consists of; its numbers are finite, and have 64 bits at
     most. ValueError if it is something else, or nests too deep."""
     try:
@@ -37,7 +38,7 @@ def fields_of(payload):
     return found
 
 
-def whole(fields, name, most, least=0):
+def whole(fields: dict[str, Any], name: str, most: int, least: int = 0) -> int:
     """The number `name` of `fields`: whole, from `least` to `most`. ValueError if it is something else."""
     value = fields.get(name)
     if type(value) is not int or not least <= value <= most:

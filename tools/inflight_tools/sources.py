@@ -10,18 +10,18 @@ class Sources(NamedTuple):
     firmware: Path
 
 
-def modules_in(folder):
+def modules_in(folder: Path) -> list[Path]:
     """The modules of a folder of device code, in the order of their names. A device has them flat; folders are for
     readers."""
     return sorted(folder.rglob("*.py"), key=lambda file: file.name)
 
 
-def search_path(folder):
+def search_path(folder: Path) -> list[Path]:
     """The folders in which these are. The folder itself comes last: MicroPython takes a folder for a package."""
     return [*sorted({file.parent for file in folder.rglob("*.py")} - {folder}), folder]
 
 
-def device_sources():
+def device_sources() -> Sources:
     """The Sources of this installation: a wheel contains boards and firmware below inflight_tools, an editable install
     does not."""
     package = Path(__file__).resolve().parent

@@ -5,7 +5,7 @@ import unicodedata
 _INVISIBLE = ("C", "Zl", "Zp")  # controls, direction marks, surrogates, unassigned; line and paragraph separators
 
 
-def visible(text):
+def visible(text: str) -> str:
     """`text` with invisible characters written as Python escapes: they could command a terminal, reverse or hide other
     characters, or be invalid UTF-8."""
     if text.isprintable():

@@ -17,9 +17,9 @@ def free_port():
 class Daemon:
     """A process that listens on `port`, with its files in `folder`. Subclasses define `name` and `argv`."""
 
-    name = None
-    argv = ()
-    environ = None  # None: inherited
+    name: str
+    argv: list
+    environ: dict | None = None  # None: inherited
 
     def __init__(self, folder):
         self.folder = Path(folder)

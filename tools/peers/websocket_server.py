@@ -3,6 +3,7 @@
 from websockets.frames import Opcode
 from websockets.protocol import State
 from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
 
 
 def whole(protocol, data):
@@ -19,7 +20,7 @@ class WebSocketServer:
 
     def __init__(self, sock, framing=whole, change=None):
         self._sock = sock
-        self.protocol = ServerProtocol(subprotocols=["mqtt"], max_size=None)
+        self.protocol = ServerProtocol(subprotocols=[Subprotocol("mqtt")], max_size=None)
         self.request = self.closed = None
         self.pongs = []
         self.frames = 0

@@ -325,7 +325,7 @@ class Outgoing:
             self.given_up.update(
                 e.number for e in self.open.values() if e.tried != NEVER or e.number in self.maybe_sent
             )
-        self.max_inflight = max(self.max_inflight, window + len(self.aside & self.open.keys()))
+        self.max_inflight = max(self.max_inflight, window + len(self.aside & set(self.open)))
         self.sendable_below = len(self.messages)
 
     def _begin_session(self, over, anew):

@@ -24,23 +24,19 @@ from inflight_tools.sources import search_path
 from tools.runtimes import DEVICE_NAMES, runtime
 from tools.setup.common import CHECKOUT, atomic_folder, digest, exclusive
 
-# What a device test may import by a flat name, and the checkout for tools.reference.
-_TESTS = CHECKOUT / "host_tests/device"
-BESIDE_LIB = (
-    *(str(folder.relative_to(CHECKOUT)) for folder in search_path(_TESTS)),
-    "host_tests/fuzz/targets",
-    "boards/unix",
-    "boards/common",
+# Folders of what a device test may import by a flat name: of tests and their models, of a board, of the firmware.
+_FLAT = [
+    *(str(folder.relative_to(CHECKOUT)) for folder in search_path(CHECKOUT / "host_tests/device")),
+    *("tools/fuzz/targets", "tools/reference/flash", "boards/unix", "boards/common"),
     *(str(folder.relative_to(CHECKOUT)) for folder in search_path(CHECKOUT / "firmware")),
-    ".",
-)
+]
 TIMEOUT_S = 120  # a test file asks for another with a line `TIMEOUT_S = 300`
 _NAMED = "micropython-own"
 # Here the tests of the library take it as it is deployed.
 _DEPLOYED = "micropython-x64"
 _BUILD = CHECKOUT / "build/mpy"
 # Modules that a test imports; they may use internal names of the library. {name: file}.
-_BESIDE = {file.stem: file for folder in BESIDE_LIB[:-1] for file in sorted((CHECKOUT / folder).glob("*.py"))}
+_BESIDE = {file.stem: file for folder in _FLAT for file in sorted((CHECKOUT / folder).glob("*.py"))}
 _BESIDE |= {f"tools/reference/{file.stem}": file for file in sorted((CHECKOUT / "tools/reference").glob("*.py"))}
 _TOOLS = sorted(CHECKOUT.glob("tools/inflight_tools/boards/*.*"))
 _PORTS = {file.stem for folder in ("boards", "firmware") for file in (CHECKOUT / folder).rglob("*.py")}
@@ -64,7 +60,7 @@ def environment(found, file, lib=None):
     MicroPython loads .mpy files: tests import modules again and again, and compiling would take most of the time. One
     that a person names may not load these, and compiles the sources."""
     root = precompiled() if found.micropython and found.name != _NAMED else CHECKOUT
-    folders = [lib or root / "lib", *(root / name for name in BESIDE_LIB), file.parent]
+    folders = [lib or root / "lib", *(root / name for name in _FLAT), root, file.parent]  # root: for tools.reference
     path = ":".join(dict.fromkeys(map(str, folders)))
     python = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
     return {**os.environ, **python, "MICROPYPATH": ".frozen:" + path}
@@ -96,7 +92,7 @@ def deployed():
 def precompiled():
     """A folder like the checkout with the modules of device tests as .mpy files, which have assertions and line
     numbers."""
-    places = ("lib/inflight", "boards", "firmware", "tools/reference", "host_tests/device", "host_tests/fuzz/targets")
+    places = ("lib/inflight", "boards", "firmware", "tools/reference", "tools/fuzz/targets", "host_tests/device")
     files = [file for place in places for file in sorted((CHECKOUT / place).rglob("*.py"))]
 
     def compile_each():

@@ -37,7 +37,7 @@ from tools.setup import (
 from tools.setup.common import CHECKOUT, SetupError, exclusive, say
 
 BOARDS = "boards"  # only the virtual environment
-MORE = {
+MORE: dict = {  # name: a function of an Installer, which returns True if it has made something
     "pipeline": spark.ensure,
     "tests": partial(programs.ensure, programs=programs.TESTS),
     "web-tools": web_tools.ensure,

@@ -1,4 +1,4 @@
-"""Type-checks the device code against the stubs of each port that it runs on: part of `make lint`."""
+"""Type-checks the device code against the stubs of each port that it runs on, and the tools: part of `make lint`."""
 
 import subprocess
 import sys
@@ -33,16 +33,29 @@ def check(board):
     """Checks everything that the board in folder `board` carries. Returns mypy's exit status."""
     folder = stubs(PORTS[board])
     path = [LIB, BOARDS / "common", BOARDS / board, *search_path(FIRMWARE), folder]
-    command = [sys.executable, "-m", "mypy", "--config-file", LOCKS / "mypy.ini"]
-    command += ["--custom-typeshed-dir", folder, "--cache-dir", CHECKOUT / "build" / "mypy" / board]
-    command += sources(board).values()
-    print(f"{board}:", end=" ", flush=True)
-    return subprocess.run(command, env={"MYPYPATH": ":".join(map(str, path))}, cwd=CHECKOUT).returncode
+    options = ["--config-file", LOCKS / "mypy.ini", "--custom-typeshed-dir", folder, *sources(board).values()]
+    return mypy(board, options, {"MYPYPATH": ":".join(map(str, path))})
+
+
+def mypy(name, options, env):
+    """Runs mypy, with a cache for `name`. Returns its exit status."""
+    cache = CHECKOUT / "build" / "mypy" / name
+    command = [sys.executable, "-m", "mypy", "--cache-dir", cache, *options]
+    print(f"{name}:", end=" ", flush=True)
+    return subprocess.run(list(map(str, command)), env=env, cwd=CHECKOUT).returncode
+
+
+def check_tools():
+    """Checks all of tools/ by the settings in pyproject.toml; inflight_tools by the name that it has when installed.
+    Returns mypy's exit status."""
+    names = {path.stem for path in (CHECKOUT / "tools").iterdir() if path.is_dir() or path.suffix == ".py"}
+    own = sorted(f"tools.{name}" for name in names - {"inflight_tools", "grafana", "__init__", "__pycache__"})
+    return mypy("tools", [word for name in ["inflight_tools", *own] for word in ("-p", name)], {})
 
 
 def main():
     try:
-        return max([check(board) for board in PORTS])
+        return max([*(check(board) for board in PORTS), check_tools()])
     except SetupError as error:
         say(f"error: {error}")
         return 1

@@ -70,7 +70,7 @@ class Device:
         journal = Journal(self._flash)
         self.damaged += journal.found_damaged
         clean = self._random.choice(self._way.clean)
-        self.client = AsyncClient(
+        self.client: AsyncClient = AsyncClient(
             "127.0.0.1",
             self.name,
             journal,

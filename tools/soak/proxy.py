@@ -80,7 +80,7 @@ def _lossy(random):
     # One segment in five is lost; a retransmission is lost with the same probability, and the time-out doubles each
     # time. TCP delivers later segments only with the missing one.
     def pieces(data):
-        wait = 0
+        wait = 0.0
         timer = 0.2
         while random.random() < 0.2 and timer < 2:
             wait += timer

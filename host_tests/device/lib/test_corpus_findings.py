@@ -9,7 +9,7 @@ from inflight.outbound import Outbound
 from inflight.packet import PUBACK
 from inflight.session import Session
 from journal_reader import HEADER
-from test_journal import numbers
+from ring import numbers
 from worn_flash import EPOCH, SECRET, blank
 
 

@@ -36,16 +36,6 @@ def put(journal, k, n=40, kind=OUT):
     return journal.append(kind, k, body(k, n), n)
 
 
-def numbers(journal):
-    """Sequence numbers of the messages, in the order of the ring."""
-    found = []
-    at = journal.scan(OUT, -1)
-    while at >= 0:
-        found.append(journal.found_seq)
-        at = journal.scan(OUT, at)
-    return found
-
-
 def bodies(journal, kind=OUT):
     """[(Message ID, state)] in the order of sequence numbers, or of addresses; compares every body."""
     found = []

@@ -3,7 +3,8 @@
 from harness import CUT_STEP, eq, raises
 from inflight.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
 from nor import NorFlash, PowerCut, after, mixed, noise, scattered, torn, undecided
-from test_journal import RecordOwner, bodies, fill, numbers, put, rings
+from ring import numbers
+from test_journal import RecordOwner, bodies, fill, put, rings
 
 TIMEOUT_S = 300
 

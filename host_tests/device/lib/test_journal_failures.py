@@ -4,7 +4,8 @@ is lost."""
 from harness import CUT_STEP, EMULATED, eq, raises
 from inflight.journal import DONE, HEADER, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 from nor import NorFlash, PowerCut, after, before, mixed, noise, torn
-from test_journal import RINGS, RecordOwner, bodies, fill, numbers, put, rings
+from ring import numbers
+from test_journal import RINGS, RecordOwner, bodies, fill, put, rings
 
 TIMEOUT_S = 300
 

@@ -2,7 +2,7 @@
 # it chooses, the journal, as far as that needs nothing of the board itself. Prints what it found as JSON.
 #
 #   argv: the file of the file system; bytes of a page; the file of the partition for the journal, if there is one
-#   The search path has host_tests/device.
+#   The search path has tools/reference/flash.
 
 import json
 import os

@@ -8,7 +8,7 @@ import pytest
 
 from host_tests.emulated_boards.fleet import BROKEN, GOOD, Fleet, Outcomes
 from host_tests.emulated_boards.judge import Cuts, judge
-from inflight_tools.boards.device.broker import Broker
+from inflight_tools.broker import Broker
 from inflight_tools.update.server import Server
 from tools.emulators.esp32 import emulator, image, sensor
 from tools.emulators.esp32.board import Board

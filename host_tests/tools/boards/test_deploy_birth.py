@@ -12,9 +12,9 @@ import pytest
 from host_tests.processes import INFLIGHT
 from host_tests.tools.boards.standin import StandIn
 from inflight_tools.boards import deploy as tool
-from inflight_tools.boards.device.broker import broker_of
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.boards.device.watch import Births, Watch
+from inflight_tools.broker import broker_of
 from tools.demo.sensors import best_runtime
 from tools.peers.daemon import free_port
 

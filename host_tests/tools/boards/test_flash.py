@@ -280,7 +280,7 @@ def test_a_port_without_permission():
 def test_wrong_arguments(words, problem, home):
     (home / "s3.bin").write_bytes(esp_firmware("esp32s3", 0))
     (home / "bad.json").write_text('{"host": "b", "qos": 5}')
-    assert f"error: {problem}" in refused(*words, "--port", "/dev/ttyNONE")
+    assert f"FAILED: {problem}" in refused(*words, "--port", "/dev/ttyNONE")
 
 
 # --- a Pico ---

@@ -14,7 +14,7 @@ from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
 from inflight_tools.boards.frozen import Frozen, in_firmware, of
-from inflight_tools.boards.image import make
+from inflight_tools.boards.images.board_image import make
 from tools.demo.sensors import best_runtime
 
 FOLDERS = {"esp32": "esp32", "pico_w": "rp2040"}

@@ -12,7 +12,7 @@ import trustme
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from host_tests.processes import INFLIGHT
-from inflight_tools.boards.settings import settings
+from inflight_tools.settings import settings
 from inflight_tools.update import keys
 
 _AUTHORITY = trustme.CA()

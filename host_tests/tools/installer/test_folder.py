@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from host_tests.tools.boards.made_firmware import CHIP_IDS, esp_firmware, pico_firmware
-from inflight_tools.boards.image import make_bare
+from inflight_tools.boards.images.board_image import make_bare
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.cli import build
 from inflight_tools.installer import folder, web_tools
@@ -54,7 +54,7 @@ def refused(done):
 def test_parts_of_an_esp32(run, made, board):
     """What `inflight board flash` writes, at the same places, and nothing where the journal is. No configuration."""
     made.firmware.write_bytes(esp_firmware(board, variant(board).bootloader))
-    status, output, errors = run("--board", board, "--firmware", f"{board}={made.firmware}")
+    status, output, errors = run("--board", board, "--board-firmware", f"{board}={made.firmware}")
     assert status == 0, errors
     assert output.strip() == str(made.out / "index.html")
     image = make_bare(variant(board), made.firmware, "")
@@ -71,7 +71,7 @@ def test_parts_of_an_esp32(run, made, board):
 
 def test_the_file_of_a_pico(run, made):
     made.firmware.write_bytes(pico_firmware())
-    status, _, errors = run("--board", "pico_w", "--firmware", f"pico_w={made.firmware}")
+    status, _, errors = run("--board", "pico_w", "--board-firmware", f"pico_w={made.firmware}")
     assert status == 0, errors
     image = make_bare(variant("pico_w"), made.firmware, "")
     assert (made.out / "inflight-pico_w.uf2").read_bytes() == image.file()
@@ -81,24 +81,24 @@ def test_the_file_of_a_pico(run, made):
 
 
 def test_the_web_tools_are_in_the_folder_with_their_licence(run, made, tmp_path):
-    assert run("--board", "esp32", "--firmware", f"esp32={made.firmware}")[0] == 0
+    assert run("--board", "esp32", "--board-firmware", f"esp32={made.firmware}")[0] == 0
     assert sorted(path.name for path in (made.out / "web").iterdir()) == ["LICENSE", "install-button.js"]
     assert not (tmp_path / "evil.js").exists()
 
 
 def test_firmware_for_another_chip(run, made):
-    assert "not for esp32c3" in refused(run("--board", "esp32c3", "--firmware", f"esp32c3={made.firmware}"))
+    assert "not for esp32c3" in refused(run("--board", "esp32c3", "--board-firmware", f"esp32c3={made.firmware}"))
 
 
 def test_wrong_words(run):
     assert "esp32, " in refused(run("--board", "esp8266"))
-    assert "BOARD=FILE" in refused(run("--firmware", "firmware.bin"))
+    assert "BOARD=FILE" in refused(run("--board-firmware", "firmware.bin"))
 
 
 def test_other_web_tools_are_refused(run, made, tmp_path):
     other = tmp_path / "other.tgz"
     other.write_bytes(b"other")
-    words = ("--board", "esp32", "--firmware", f"esp32={made.firmware}")
+    words = ("--board", "esp32", "--board-firmware", f"esp32={made.firmware}")
     assert "not the pinned" in refused(run(*words, tools=other))
     assert "nothing.tgz" in refused(run(*words, tools=tmp_path / "nothing.tgz"))
     assert not made.out.exists()
@@ -107,7 +107,7 @@ def test_other_web_tools_are_refused(run, made, tmp_path):
 def test_without_npm_the_error_says_what_to_do(run, made, tmp_path, monkeypatch):
     monkeypatch.setenv("INFLIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    words = ("--board", "esp32", "--firmware", f"esp32={made.firmware}")
+    words = ("--board", "esp32", "--board-firmware", f"esp32={made.firmware}")
     assert "--web-tools" in refused(run(*words, tools=None))
     npm = tmp_path / "npm"
     npm.write_text("#!/bin/sh\necho npm error no network >&2\nexit 1\n")
@@ -121,7 +121,7 @@ def test_npm_fetches_the_package_once(run, made, package, tmp_path, monkeypatch)
     npm = tmp_path / "npm"
     npm.write_text(f"#!/bin/sh\n/bin/cp {package} {web_tools.cached().name}\n")
     npm.chmod(0o755)
-    words = ("--board", "esp32", "--firmware", f"esp32={made.firmware}")
+    words = ("--board", "esp32", "--board-firmware", f"esp32={made.firmware}")
     assert run(*words, tools=None)[0] == 0
     npm.unlink()
     assert run(*words, tools=None)[0] == 0

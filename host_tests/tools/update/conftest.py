@@ -8,7 +8,7 @@ import time
 import pytest
 
 from inflight_tools.boards.bundle import compile_mpy, shrunk, sources
-from inflight_tools.boards.device.broker import Broker
+from inflight_tools.broker import Broker
 from inflight_tools.update import keys
 from inflight_tools.update.release import make
 from inflight_tools.update.server import Server

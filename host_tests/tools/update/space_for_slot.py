@@ -2,7 +2,7 @@
 # MicroPython's unix port: its littlefs is the Pico's, with its account of free blocks.
 #
 #   argv: the file of the file system, as `make image` builds it; or a JSON file, {path: bytes} of what a cable brings.
-#   The search path has firmware, lib and host_tests/device.
+#   The search path has firmware, lib and tools/reference/flash.
 
 import json
 import os

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from host_tests.broker import Broker as Scripted
 from host_tests.waiting import wait_for
 from inflight_tools import cli
-from inflight_tools.boards.device.broker import Broker, broker_of
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.boards.device.watch import Births, Watch
+from inflight_tools.broker import Broker, broker_of
 from inflight_tools.update import rollout as rollouts
 from inflight_tools.update import server as servers
 from inflight_tools.update.release import Release

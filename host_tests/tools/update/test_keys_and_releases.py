@@ -50,7 +50,7 @@ def modulus(key):
 
 def test_a_key_is_made_once_and_printed_again(tmp_path, run):
     path = tmp_path / "k" / "release.key"
-    first, second = run("keys", "--key", path), run("keys", "--key", path)
+    first, second = run("keys", "--signing-key", path), run("keys", "--signing-key", path)
     assert first.exit_code == second.exit_code == 0
     fields = json.loads("{" + first.stdout + "}")
     assert first.stdout == second.stdout
@@ -61,11 +61,11 @@ def test_a_key_is_made_once_and_printed_again(tmp_path, run):
 def test_a_key_with_a_pass_phrase(tmp_path, run):
     path = tmp_path / "release.key"
     phrase = {keys.PASSPHRASE: "hunter2"}
-    assert run("keys", "--key", path, **phrase).exit_code == 0
+    assert run("keys", "--signing-key", path, **phrase).exit_code == 0
     assert b"ENCRYPTED" in path.read_bytes()
-    assert run("keys", "--key", path, **phrase).exit_code == 0
+    assert run("keys", "--signing-key", path, **phrase).exit_code == 0
     for variables in ({}, {keys.PASSPHRASE: "other"}):
-        done = run("keys", "--key", path, **variables)
+        done = run("keys", "--signing-key", path, **variables)
         assert done.exit_code == 1 and keys.PASSPHRASE in done.stderr and "hunter2" not in done.stderr
 
 
@@ -100,7 +100,7 @@ def pem(key):
 def test_other_keys_are_refused_in_one_line(tmp_path, run, content):
     path = tmp_path / "release.key"
     path.write_bytes(content)
-    done = run("release", "--board", "unix", "--number", 1, "--key", path, "--out", tmp_path / "x")
+    done = run("release", "--board", "unix", "--number", 1, "--signing-key", path, "--out", tmp_path / "x")
     assert done.exit_code == 1 and str(path) in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "x").exists()
 
@@ -180,8 +180,8 @@ def test_the_index_describes_the_image(key):
 
 def test_a_release_of_the_command(tmp_path, run):
     path = tmp_path / "release.key"
-    run("keys", "--key", path)
-    words = ("release", "--board", "pico_w", "--number", 7, "--key", path, "--out", tmp_path / "r", "--json")
+    run("keys", "--signing-key", path)
+    words = ("release", "--board", "pico_w", "--number", 7, "--signing-key", path, "--out", tmp_path / "r", "--json")
     other = keys.public(rsa.generate_private_key(65537, 3072))
     done = run(*words, "--accept", other)
     assert done.exit_code == 0, done.output
@@ -197,7 +197,7 @@ def test_a_release_of_the_command(tmp_path, run):
 def free_blocks(path):
     """Blocks that a Pico with the files in `path`, as space_for_slot.py takes them, has for a release."""
     argv = [*runtime("micropython-x64").command("16m"), CHECKOUT / "host_tests/tools/update/space_for_slot.py"]
-    places = [*search_path(CHECKOUT / "firmware"), CHECKOUT / "lib", *search_path(CHECKOUT / "host_tests/device")]
+    places = [*search_path(CHECKOUT / "firmware"), CHECKOUT / "lib", CHECKOUT / "tools/reference/flash"]
     env = dict(os.environ, MICROPYPATH=":".join(map(str, places)))
     return int(subprocess.run([*map(str, argv), str(path)], env=env, check=True, capture_output=True, text=True).stdout)
 
@@ -257,7 +257,17 @@ def test_a_release_of_firmware(tmp_path, run):
     keys.generate(path)
     for board in ("esp32", "esp32s3"):
         (tmp_path / "firmware.bin").write_bytes(esp_firmware(board, variant(board).bootloader))
-        words = ("release", "--board", board, "--firmware", tmp_path / "firmware.bin", "--number", 7, "--key", path)
+        words = (
+            "release",
+            "--board",
+            board,
+            "--firmware",
+            tmp_path / "firmware.bin",
+            "--number",
+            7,
+            "--signing-key",
+            path,
+        )
         done = run(*words, "--out", tmp_path / "r", "--json")
         assert done.exit_code == 0, done.output
         told = json.loads(done.stdout)
@@ -284,7 +294,7 @@ def test_wrong_firmware_is_refused_in_one_line(tmp_path, run, board, content, re
     path = tmp_path / "release.key"
     keys.generate(path)
     (tmp_path / "firmware.bin").write_bytes(content)
-    words = ("release", "--board", board, "--firmware", tmp_path / "firmware.bin", "--number", 7, "--key", path)
+    words = ("release", "--board", board, "--firmware", tmp_path / "firmware.bin", "--number", 7, "--signing-key", path)
     done = run(*words, "--out", tmp_path / "r")
     assert done.exit_code == 1 and reason in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "r").exists()
@@ -301,5 +311,5 @@ def test_wrong_firmware_is_refused_in_one_line(tmp_path, run, board, content, re
 def test_wrong_arguments_are_refused_in_one_line(tmp_path, run, words, reason):
     path = tmp_path / "release.key"
     keys.generate(path)
-    done = run("release", *words, "--key", path, "--out", tmp_path / "r")
+    done = run("release", *words, "--signing-key", path, "--out", tmp_path / "r")
     assert done.exit_code == 1 and reason in done.stderr and not (tmp_path / "r").exists()

@@ -129,7 +129,7 @@ def test_without_devices_or_broker_it_says_so(rollout, broker):
     broker.kill()
     with contextlib.suppress(OSError):
         done, _ = rollout(1)
-        assert done.exit_code == 1 and done.stderr.startswith("error: ")
+        assert done.exit_code == 1 and done.stderr.startswith("FAILED: ")
 
 
 def test_a_message_that_is_none_of_a_device_does_not_end_a_rollout(broker, server):

@@ -5,9 +5,9 @@ import secrets
 import statistics
 from dataclasses import dataclass
 
+from inflight_tools.output import log
 from tools.bench.figures import littlefs, peers
 from tools.bench.figures.run import OURS, Failed, on_cpython
-from tools.shown import say
 
 MODULES = "core client journal_core receiving dispatching inbound flash mqtt5_core websocket aio consumers"
 ROWS = {  # name: (QoS, TCP_NODELAY, round trip in ms, messages in flight)
@@ -77,7 +77,7 @@ def _attempt(effort, code, script, name, *args, **options):
     try:
         return code.run(script, name, *args, **options)
     except Failed as e:
-        say(str(e))
+        log(str(e))
         return {"failed": e.reason}
 
 

@@ -94,4 +94,5 @@ def rates(port, n, rounds):
 
 
 if __name__ == "__main__":
-    print(json.dumps({"memory": memory, "rates": rates}[sys.argv[1]](*sys.argv[2:])))
+    figures: dict = {"memory": memory, "rates": rates}
+    print(json.dumps(figures[sys.argv[1]](*sys.argv[2:])))

@@ -70,7 +70,7 @@ class Code:
         called = f"{script} {' '.join(map(str, args))}"
         try:
             done = subprocess.run(
-                [*self.interpreter.command(heap), *words, *map(str, args)],
+                [*self.interpreter.command(heap), *map(str, [*words, *args])],
                 # The path of a module is a string in the heap: here it is as long as on a board, where it is /lib/...
                 env={} if rom else {"MICROPYPATH": ".frozen:./lib"},
                 cwd=self._folder,
@@ -91,7 +91,7 @@ class Code:
 
 def on_cpython(*words):
     """Runs on_cpython.py with the drivers of the scripts, and returns what it printed as JSON."""
-    command = [sys.executable, SCRIPTS.parent / "on_cpython.py", *map(str, words)]
+    command = [sys.executable, str(SCRIPTS.parent / "on_cpython.py"), *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
     return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
 

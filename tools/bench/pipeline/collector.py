@@ -11,7 +11,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 
-from inflight_tools.boards.device.broker import Broker
+from inflight_tools.broker import Broker
 from inflight_tools.fleet.collect.collector import Collector, filters
 from inflight_tools.fleet.collect.spool import Spool
 from tools.peers.mosquitto import Mosquitto

@@ -56,8 +56,8 @@ def _parse_unusual(spark, files, _):
 def _read(lines):
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from inflight_tools.fleet.spark.lines import reader
-    from inflight_tools.fleet.spark.rows import SCHEMA
+    from inflight_tools.fleet.lines.reader import reader
+    from inflight_tools.fleet.lines.rows import SCHEMA
 
     lines.mapInArrow(reader(ROOT), from_arrow_schema(SCHEMA)).count()
 

@@ -133,7 +133,7 @@ class Board(MicroPythonDevice):
                     self.stop()
             write(offset, value)
 
-        block.write_uint32 = on_write
+        block.write_uint32 = on_write  # type: ignore[method-assign]
 
     def listen(self):
         """Collects the board's output in `console`, until run()."""

@@ -56,7 +56,7 @@ def forked(work, board, seconds, start=None):
 def _answer(work, board, start, pipe):
     try:
         try:
-            answer = staged(work, board, start), None
+            answer: tuple = staged(work, board, start), None
         except BaseException:
             answer = None, traceback.format_exc()
         with os.fdopen(pipe, "wb") as f:

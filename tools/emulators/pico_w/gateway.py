@@ -24,7 +24,7 @@ async def _dial(host, port):
         with contextlib.suppress(OSError):
             end()
 
-    writer.write_eof = write_eof
+    writer.write_eof = write_eof  # type: ignore[method-assign]
     return reader, writer
 
 
@@ -46,7 +46,7 @@ class _Services:
 
     def maybe_handle(self, frame):
         ip = net.parse_ipv4(frame.payload)
-        udp = ip and net.parse_udp(ip.payload)
+        udp = net.parse_udp(ip.payload) if ip else None
         answer = self._ANSWERS.get(udp.dst_port) if udp else None
         if answer:
             datagram = net.pack_udp(ip.dst_ip, ip.src_ip, udp.dst_port, udp.src_port, answer(udp.payload))
@@ -68,7 +68,7 @@ class Gateway(NatBridge):
         super().__init__(rp2040, deliver)
         self.silent = False
         self.on_frame = None
-        self._udp = _Services(deliver)
+        self._udp = _Services(deliver)  # type: ignore[assignment]
         self._tcp._connect_fn = _dial
 
     def handle_outbound_ethernet_frame(self, frame):

@@ -11,7 +11,7 @@ from pathlib import Path
 from inflight_tools.boards.bundle import files
 from inflight_tools.boards.device.files import RECORD
 from inflight_tools.boards.frozen import Frozen, in_firmware
-from inflight_tools.boards.image import make, placed
+from inflight_tools.boards.images.board_image import make, placed
 from inflight_tools.boards.images.uf2 import look
 from inflight_tools.boards.images.variants import variant
 from tools.emulators.pico_w import sensor

@@ -49,7 +49,7 @@ class Radio(Cyw43439):
 
     def __init__(self):
         super().__init__()
-        self.bus = _Bus()
+        self.bus: _Bus = _Bus()
         self.gateway = None
 
     def attach(self, rp2040):

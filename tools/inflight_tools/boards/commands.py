@@ -3,7 +3,7 @@
 import typer
 
 from inflight_tools.boards import deploy, flash, freeze, image, monitor
-from inflight_tools.epilog import epilog
+from inflight_tools.output import epilog
 
 app = typer.Typer(
     no_args_is_help=True, help="Writes firmware, application and settings to boards, and listens to them."

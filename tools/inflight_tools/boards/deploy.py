@@ -4,23 +4,23 @@ board's birth message at the broker."""
 import json
 from collections import deque
 from contextlib import ExitStack
-from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from inflight_tools import options
 from inflight_tools.boards.bundle import files
-from inflight_tools.boards.device.broker import broker_of
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.files import hashes
 from inflight_tools.boards.device.install import PLATFORMS, install
 from inflight_tools.boards.device.link import DeviceError, Link
 from inflight_tools.boards.device.watch import Births, Watch
-from inflight_tools.boards.images.variants import NAMES, variant
-from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
-from inflight_tools.boards.settings import settings_given
-from inflight_tools.failure import print_failure, reason
+from inflight_tools.boards.images.variants import variant
+from inflight_tools.broker import broker_of_settings
+from inflight_tools.output import failing
+from inflight_tools.settings import CONFIG, settings_given
 from inflight_tools.visible import visible
 
 _BROKER_S = 15  # time-out for connecting to the broker
@@ -33,7 +33,7 @@ def deploy(board, port, device_files=None, in_rom=False, say=lambda text: None, 
     ValueError."""
     application = files(board)
     with Link(port) as link:
-        if device_files is None and not hashes(link, [CONFIG_PATH]):
+        if device_files is None and not hashes(link, [CONFIG]):
             raise DeviceError("there is no configuration on the board: bring one, --config config.json")
         plan = install(link, board, application, device_files or {}, in_rom, say)
         before_reset(link)
@@ -88,8 +88,7 @@ def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
     with ExitStack() as stack:
         birth = None
         if chosen and wait:
-            fields = json.loads(chosen[CONFIG_PATH])
-            birth = stack.enter_context(Birth(broker_of(fields, broker, ca, cert, key), port, wait))
+            birth = stack.enter_context(Birth(broker_of_settings(chosen, broker, ca, cert, key), port, wait))
         folder = board if board in PLATFORMS else variant(board).folder
         plan = deploy(folder, port, chosen, in_rom, say, birth.expect if birth else lambda link: None)
         console.print(f"{len(plan.write)} files written, {len(plan.stale)} removed, {plan.same} were there already")
@@ -104,25 +103,21 @@ def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
 
 
 def main(
-    board: str = typer.Option(..., help=f"{', '.join(NAMES)}"),
-    port: str = typer.Option(..., help="serial port, /dev/ttyACM0 for example"),
-    config: Path = typer.Option(None, help="configuration file; without one the board keeps its own"),
-    ca: Path = typer.Option(None, help="the CA's certificate, PEM or DER"),
-    cert: Path = typer.Option(None, help="the device's certificate"),
-    key: Path = typer.Option(None, help="the device's private key"),
-    broker: str = typer.Option(None, help="host or host:port of the broker as this computer knows it"),
-    wait: float = typer.Option(90, min=0, help="seconds to wait for the birth message; 0: not at all"),
-    romfs: bool = typer.Option(False, "--romfs", help="modules go to the ROM file system of the firmware"),
-    as_json: bool = typer.Option(
-        False, "--json", help="print what was done and the birth message as JSON, the rest to stderr"
-    ),
+    board: options.Board,
+    port: options.Port,
+    config: options.ConfigOrNone = None,
+    ca: options.Ca = None,
+    cert: options.Cert = None,
+    key: options.Key = None,
+    broker: options.Broker = None,
+    wait: Annotated[float, typer.Option(min=0, help="seconds to wait for the birth message; 0: not at all")] = 90,
+    romfs: options.Romfs = False,
+    as_json: options.Json = False,
 ):
-    """Copies changed files to the board, resets it, and succeeds when the broker has received its birth message."""
+    """Copies changed files to the board, resets it, and succeeds when the broker has received its birth message.
+    Without --config the board keeps its own. --json prints what was done, and the birth message."""
     console = Console(soft_wrap=True, stderr=as_json)
-    try:
+    with failing(DeviceError, ValueError, OSError, RuntimeError, console=console):
         plan, birth = _run(console, board, port, config, ca, cert, key, broker, wait, romfs)
-    except (DeviceError, ValueError, OSError, RuntimeError) as e:
-        print_failure(console, reason(e))
-        raise typer.Exit(1) from None
     if as_json:
         print(json.dumps({"written": [*plan.write], "removed": plan.stale, "unchanged": plan.same, "birth": birth}))

@@ -10,44 +10,25 @@ from typing import Annotated
 
 import typer
 
-from inflight_tools.boards.image import (
-    Board,
-    Ca,
-    Cert,
-    Config,
-    Firmware,
-    FlashMb,
-    Key,
-    Ota,
-    Romfs,
-    Sha256,
-    make,
-    one_line,
-    say,
-)
+from inflight_tools import options
+from inflight_tools.boards.images.board_image import make
+from inflight_tools.output import failing, show
 
 _INFO = "INFO_UF2.TXT"  # on every boot drive
 _DRIVE_S = 20  # until a boot drive is mounted
 _LOST = "undelivered messages in the board's journal"
 
 
+@options.spread
 def main(
-    board: Board,
-    port: Annotated[str | None, typer.Option(help="serial port; Pico: that, or the mounted boot drive")] = None,
-    firmware: Firmware = None,
-    sha256: Sha256 = None,
-    config: Config = Path("config.json"),
-    ca: Ca = None,
-    cert: Cert = None,
-    key: Key = None,
-    flash_mb: FlashMb = None,
-    ota: Ota = False,
-    romfs: Romfs = False,
+    image: options.ImageOptions,
+    port: options.PortOrNone = None,
     erase: Annotated[bool, typer.Option("--erase", help=f"erase all of the flash first, {_LOST} too")] = False,
 ):
-    """Writes firmware, application and settings to a board on a port or boot drive."""
-    with one_line():
-        made = make(board, firmware, sha256, config, ca, cert, key, flash_mb, ota, romfs)
+    """Writes firmware, application and settings to a board on a port or boot drive: the pinned MicroPython, unless
+    --firmware names another."""
+    with failing():
+        made = make(**vars(image))
         (_uf2 if made.variant.family else _esp32)(made, port, erase)
 
 
@@ -73,15 +54,15 @@ def write(image, port, erase):
         )
     fresh = erase or not _has_journal(image, port)
     if erase:
-        say("erasing all of the flash")
+        show("erasing all of the flash")
         port.erase()
     elif fresh:
         port.write(image.journal.offset, b"\xff" * image.journal.size)
     for what, address, content in image.pieces():
-        say(f"writing {what}, {len(content) // 1024} KiB at 0x{address:06x}")
+        show(f"writing {what}, {len(content) // 1024} KiB at 0x{address:06x}")
         port.write(address, content)
     port.restart()
-    say("done: the board starts, with " + ("an empty journal" if fresh else "its journal as it was"))
+    show("done: the board starts, with " + ("an empty journal" if fresh else "its journal as it was"))
 
 
 def _has_journal(image, port):
@@ -129,11 +110,11 @@ def _uf2(image, port, erase):
         )
     _check_drive(Path(port), drive)
     if not erase:
-        say(f"note: this replaces the board's file system, with {_LOST}; `inflight board deploy` keeps them")
+        show(f"note: this replaces the board's file system, with {_LOST}; `inflight board deploy` keeps them")
     content = image.file()
-    say(f"writing {len(content) // 1024} KiB to {port}")
+    show(f"writing {len(content) // 1024} KiB to {port}")
     _copy(content, Path(port))
-    say("done: the board starts, with an empty journal")
+    show("done: the board starts, with an empty journal")
 
 
 def _into_boot_program(port):

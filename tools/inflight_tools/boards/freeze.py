@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
+from inflight_tools import options
 from inflight_tools.boards import bundle, frozen
-from inflight_tools.boards.image import one_line, say
-from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.boards.images.variants import variant
 from inflight_tools.boards.rename import PACKAGE
+from inflight_tools.output import failing, show
 
 _MODULES = "modules"  # the folder of the sources, beside the manifest
 # What the port freezes itself: manifests of MicroPython's, of the board or else of its port.
@@ -36,17 +37,16 @@ def main(
     folder: Annotated[Path, typer.Argument(help="is made if it is missing; its files are replaced")] = Path(
         "build/frozen"
     ),
-    board: Annotated[
-        str | None, typer.Option(help=f"the manifest freezes all of the stock firmware, too: {', '.join(NAMES)}, unix")
-    ] = None,
+    board: options.BoardOrNone = None,
     application: Annotated[bool, typer.Option("--application", help="the firmware's application as well")] = False,
 ):
-    """Writes modules and a manifest for a firmware of your own: the library, or the whole application."""
-    with one_line():
+    """Writes modules and a manifest for a firmware of your own: the library, or the whole application. With --board the
+    manifest freezes all of the stock firmware of that board, too."""
+    with failing():
         stock = _folder(board)
         if application and not stock:
             raise ValueError("the application is that of a board: name it with --board")
-        say(f"{write(folder, stock, application)}")
+        show(f"{write(folder, stock, application)}")
 
 
 def _folder(board):

@@ -1,25 +1,22 @@
 """Shows a board's console and its messages at the broker live, in one stream. Sends nothing to the board."""
 
 import contextlib
-import json
 import queue
 import signal
 import time
 from functools import partial
-from pathlib import Path
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
+from inflight_tools import options
 from inflight_tools.boards.bundle import translate
-from inflight_tools.boards.device.broker import broker_of
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.watch import Watch
-from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
-from inflight_tools.boards.settings import settings_given
-from inflight_tools.failure import print_failure, reason
+from inflight_tools.broker import broker_of_settings
+from inflight_tools.output import failing
 from inflight_tools.payload import fields_of
+from inflight_tools.settings import settings_given
 from inflight_tools.visible import visible
 
 _STYLES = {"console": "default", "status": "bold green", "health": "cyan", "monitor": "dim"}
@@ -92,8 +89,7 @@ def _run(console, port, config, ca, cert, key, broker):
     with contextlib.ExitStack() as stack:
         stream = Stream()
         if chosen := settings_given(config, ca, cert, key):
-            fields = json.loads(chosen[CONFIG_PATH])
-            place = broker_of(fields, broker, ca, cert, key)
+            place = broker_of_settings(chosen, broker, ca, cert, key)
             stream = Stream(place.device)
             watch = stack.enter_context(Watch(place, stream.message, partial(stream.add, "monitor"), stream.end))
             watch.follow(place.device or "+", ["status", "health"])
@@ -103,19 +99,15 @@ def _run(console, port, config, ca, cert, key, broker):
 
 
 def main(
-    port: str = typer.Option(None, help="serial port, for the console"),
-    config: Path = typer.Option(None, help="configuration file, for the messages at its broker"),
-    ca: Path = typer.Option(None, help="the CA's certificate, PEM or DER"),
-    cert: Path = typer.Option(None, help="the device's certificate"),
-    key: Path = typer.Option(None, help="the device's private key"),
-    broker: str = typer.Option(None, help="host or host:port of the broker as this computer knows it"),
+    port: options.PortOrNone = None,
+    config: options.ConfigOrNone = None,
+    ca: options.Ca = None,
+    cert: options.Cert = None,
+    key: options.Key = None,
+    broker: options.Broker = None,
 ):
-    """Shows the board's console and its status and health messages until Ctrl-C; the board keeps running."""
+    """Shows the board's console, with --port, and its status and health messages, with --config, until Ctrl-C; the
+    board keeps running."""
     console = Console()
-    try:
+    with contextlib.suppress(KeyboardInterrupt), failing(ValueError, OSError, console=console):
         _run(console, port, config, ca, cert, key, broker)
-    except KeyboardInterrupt:
-        return
-    except (ValueError, OSError) as e:
-        print_failure(console, reason(e))
-        raise typer.Exit(1) from None

@@ -71,7 +71,9 @@ def rename(trees, public, used=()):
     internal &= {name for tree in library.values() if not _only_hands_on(tree) for name in uses(tree)}
     attributes = internal & set().union(used, *map(_attributes, trees.values()))
     rank = {
-        name: k for k, place in reversed([*enumerate(_FIRST)]) for name in names_of(library.get(place, ast.Module()))
+        name: k
+        for k, place in reversed([*enumerate(_FIRST)])
+        for name in names_of(library.get(place, ast.Module([], [])))
     }
 
     def words(names, taken):

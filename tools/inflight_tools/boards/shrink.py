@@ -217,7 +217,7 @@ class _Fold(ast.NodeTransformer):
         if _calls(node, "bytes") and len(node.args) == 1 and isinstance(node.args[0], ast.Tuple):
             items = node.args[0].elts
             if all(isinstance(item, ast.Constant) for item in items):
-                return ast.Constant(bytes(item.value for item in items))
+                return ast.Constant(bytes(ast.literal_eval(node.args[0])))
         return node
 
     def visit_Attribute(self, node):
@@ -418,7 +418,8 @@ def _detach_texts(trees):
         elif detach.found:
             tree.body[:0] = ast.parse("from .core import _text").body
     module = ast.parse(_TEXTS)
-    module.body[0].body[0].value.left.value.elts = [ast.Constant(text) for text in texts]
+    table = next(node for node in ast.walk(module) if isinstance(node, ast.Tuple))
+    table.elts = [ast.Constant(text) for text in texts]
     return trees | {f"{PACKAGE}/texts": module}
 
 

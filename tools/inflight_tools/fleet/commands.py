@@ -12,18 +12,21 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from inflight_tools.epilog import epilog
+from inflight_tools import options
+from inflight_tools.broker import find_broker
 from inflight_tools.extras import not_installed
-from inflight_tools.failure import print_failure, reason
 from inflight_tools.fleet import together
 from inflight_tools.fleet.collect import command
 from inflight_tools.fleet.collect.counters import load
-from inflight_tools.fleet.monitoring.option import BOTH, METRICS, both, serve_metrics
+from inflight_tools.fleet.monitoring.address import both
+from inflight_tools.fleet.monitoring.option import serve_metrics
 from inflight_tools.fleet.query.command import querying
 from inflight_tools.fleet.query.times import span
 from inflight_tools.fleet.spark.landing import STALE_S, Landing, LandingFiles, Watch, summary
@@ -33,30 +36,13 @@ from inflight_tools.fleet.transfer import command as transfer
 from inflight_tools.fleet.transfer.download import Download
 from inflight_tools.fleet.transfer.upload import Upload
 from inflight_tools.fleet.where import command as found_by
+from inflight_tools.output import epilog, failing, failure, first_line, log
 
 CONSOLE = Console(stderr=True)
-FOLDER = typer.Option(Path("telemetry"), "--data", file_okay=False, help="folder of landing/ and tables/")
-LANDING = typer.Option(None, help="folder or URI of the landing files; default: landing in that folder")
-TABLES = typer.Option(
-    None, help="folder or URI of the tables: hdfs://..., s3a://..., as Spark's Hadoop reads it; default: tables in it"
-)
-ROOT = typer.Option("inflight", help="first levels of the devices' topics")
-MASTER = typer.Option("local[*]", help="Spark's master: local[*], spark://host:7077, yarn, k8s://...")
-CONF = typer.Option([], help="a Spark property, name=value; can be repeated")
-GRACE = typer.Option(3600, min=0, help="where nothing is proved: seconds after which a missing number is lost")
-RETIRED = typer.Option([], help="a collector that never returns: what its session had is lost; can be repeated")
 _STATUS_S = 2  # between the collector's reports on a terminal
 _COUNT_S = 15  # between counts of unread landing files, for metrics
-SINCE = typer.Option(None, help="only what was received then or later: 24h or 7d (ago), or 2026-03-01T08:00 (UTC)")
-UNTIL = typer.Option(None, help="only what was received before that time, as --since")
-PARTS = typer.Option(PARTITIONS, "--partitions", min=1, help="shuffle partitions: two for each core")
-
 app = typer.Typer(no_args_is_help=True, help="Collects a fleet's messages, and proves which of them arrived.")
 app.command("collect", epilog=epilog("fleet collect --broker broker.example --landing telemetry/landing"))(command.main)
-
-
-def say(text):
-    CONSOLE.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim]  {text}", soft_wrap=True, highlight=False)
 
 
 @contextlib.contextmanager
@@ -67,26 +53,24 @@ def _spark(name, master, partitions, conf):
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
     except ImportError:
-        print_failure(CONSOLE, not_installed("Spark or Delta Lake", "fleet") + ", or `make setup-pipeline`")
-        raise typer.Exit(1) from None
+        raise failure(not_installed("Spark or Delta Lake", "fleet") + ", or `make setup-pipeline`") from None
     from inflight_tools.fleet.delta import WrongTables, advice
     from inflight_tools.fleet.spark.session import session
 
     if not master.startswith(("local", "spark://", "yarn", "k8s://")):
         raise typer.BadParameter(f"--master {master}: local[*], spark://host:7077, yarn or k8s://https://host:port")
     try:
-        options = dict(pair.split("=", 1) for pair in conf)
+        properties = dict(pair.split("=", 1) for pair in conf or ())
     except ValueError:
         raise typer.BadParameter("--conf needs name=value") from None
     with tempfile.TemporaryDirectory(prefix="inflight-spark-", ignore_cleanup_errors=True) as folder:
         spark = None
         try:
-            spark = session(f"inflight {name}", Path(folder), master, partitions, options)
+            spark = session(f"inflight {name}", Path(folder), master, partitions, properties)
             yield spark
         except (WrongTables, DeltaError, RuntimeError, OSError, PySparkException, Py4JJavaError) as e:
-            text = e.java_exception.getMessage() if isinstance(e, Py4JJavaError) else str(e)
-            print_failure(CONSOLE, advice(text or "") + (text or type(e).__name__).splitlines()[0][:500])
-            raise typer.Exit(1) from None
+            said = e.java_exception.getMessage() if isinstance(e, Py4JJavaError) else e
+            raise failure(advice(str(said or "")) + first_line(said or e)) from None
         finally:
             if spark:
                 spark.stop()
@@ -97,7 +81,12 @@ def _stop_event():
     stopping = threading.Event()
     # Event.set() would wait for a lock for ever if a signal came while this thread is within wait(): put() takes none.
     signals = queue.SimpleQueue()
-    threading.Thread(target=lambda: (signals.get(), stopping.set()), daemon=True).start()
+
+    def stop():
+        signals.get()
+        stopping.set()
+
+    threading.Thread(target=stop, daemon=True).start()
     numbers = [signal.SIGTERM, signal.SIGINT]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
@@ -116,16 +105,14 @@ def _named(place):
     try:
         return without_credentials(place)
     except ValueError as e:
-        print_failure(CONSOLE, str(e))
-        raise typer.Exit(1) from None
+        raise failure(str(e)) from None
 
 
 def _locations(data, landing, of):
     """(landing files, tables), see _location(). Ends the command if both are to be in a folder `data` that does not
     exist: its name may be wrong."""
     if not (landing or of) and not data.is_dir():
-        print_failure(CONSOLE, f"there is no folder {data}: name that of `inflight fleet collect` with --data")
-        raise typer.Exit(1)
+        raise failure(f"there is no folder {data}: name that of `inflight fleet collect` with --data")
     return _location(data, landing, "landing"), _location(data, of, "tables")
 
 
@@ -141,24 +128,23 @@ def _report_batch(batch, deliveries, seconds, as_json):
     if as_json:
         print(json.dumps({"batch": batch, "deliveries": deliveries, "seconds": seconds}), flush=True)
     else:
-        say(f"batch {batch}: {deliveries} deliveries in {seconds:.1f} s")
+        log(f"batch {batch}: {deliveries} deliveries in {seconds:.1f} s")
 
 
 def _alarm(watch):
     """Says how many landing files stay unread."""
     if stuck := watch.stuck():
-        say(f"[bold red]ALARM[/bold red]: {stuck} landing files stay unread: is Spark too slow for them?")
+        log(Text.assemble(("ALARM", "bold red"), f": {stuck} landing files stay unread: is Spark too slow for them?"))
 
 
 def _serve(place):
     """Serves the metrics of `tables`, see serve_metrics()."""
     try:
-        return serve_metrics(place, say, lambda module: module.TablesMetrics())
+        return serve_metrics(place, log, lambda module: module.TablesMetrics())
     except ValueError as e:
         raise typer.BadParameter(str(e)) from None
     except OSError as e:
-        print_failure(CONSOLE, str(e))
-        raise typer.Exit(1) from None
+        raise failure(str(e)) from None
 
 
 def _follow(query, watch, stopping, as_json, metrics=None):
@@ -193,21 +179,23 @@ def _follow(query, watch, stopping, as_json, metrics=None):
 
 @app.command(epilog=epilog("fleet tables --data telemetry --once"))
 def tables(
-    data: Path = FOLDER,
-    landing: str = LANDING,
-    to: str = TABLES,
-    root: str = ROOT,
-    master: str = MASTER,
-    once: bool = typer.Option(False, "--once", help="process the present landing files and end: for a cron job"),
-    every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
-    files: int = typer.Option(None, min=1, help="most landing files in a micro-batch; default: 256 MB of them"),
-    new_checkpoint: bool = typer.Option(
-        False, "--new-checkpoint", help="begin a new checkpoint, for tables that have lost theirs"
-    ),
-    as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each batch"),
-    metrics: str = METRICS,
-    partitions: int = PARTS,
-    conf: list[str] = CONF,
+    data: options.Data = options.DATA,
+    landing: options.Landing = None,
+    to: options.Tables = None,
+    root: options.Root = "inflight",
+    master: options.Master = options.MASTER,
+    once: options.Once = False,
+    every: options.Every = options.EVERY_S,
+    files: Annotated[
+        int | None, typer.Option(min=1, help="most landing files in a micro-batch; default: 256 MB of them")
+    ] = None,
+    new_checkpoint: Annotated[
+        bool, typer.Option("--new-checkpoint", help="begin a new checkpoint, for tables that have lost theirs")
+    ] = False,
+    as_json: options.Json = False,
+    metrics: options.Metrics = None,
+    partitions: options.Partitions = PARTITIONS,
+    conf: options.Conf = None,
 ):
     """Writes landing files into tables, until it is stopped or --once. It may be killed at any time: the next run
     continues, and no row is lost or stored twice."""
@@ -222,31 +210,35 @@ def tables(
 
         watch = Watch(Landing(spark, landing, to))
         query = start(spark, landing, to, root, every, once, files, new_checkpoint)
-        say(f"landing files in {landing} go into the tables in {to}")
+        log(f"landing files in {landing} go into the tables in {to}")
         try:
             _follow(query, watch, stopping, as_json, exported)
         except RuntimeError as e:
             raise RuntimeError(f"{advice(spark, to)}{e}") from None
 
 
-def _moving(make, kept):
-    """The command that moves files by make(folder of the landing files, Objects, keep). kept: what --keep keeps."""
+def _moving(make):
+    """The command that moves files by make(folder of the landing files, Objects, keep)."""
 
     def main(
-        uri: str = typer.Argument(
-            help="folder of object storage: s3://bucket/folder; its settings are in the environment"
-        ),
-        data: Path = FOLDER,
-        landing: Path = typer.Option(None, help="folder of the landing files; default: landing in that folder"),
-        keep: bool = typer.Option(False, "--keep", help=f"keep the {kept}"),
-        once: bool = typer.Option(False, "--once", help="move the present files and end: for a cron job"),
-        every: float = typer.Option(10, min=0.1, help="seconds from one look for files to the next"),
-        as_json: bool = typer.Option(False, "--json", help="print a line of JSON for each report"),
-        metrics: str = METRICS,
+        uri: Annotated[
+            str,
+            typer.Argument(help="folder of object storage: s3://bucket/folder; its settings are in the environment"),
+        ],
+        data: options.Data = options.DATA,
+        landing: options.Landing = None,
+        keep_moved: Annotated[
+            bool, typer.Option("--keep-moved", help="keep what was moved, in another folder")
+        ] = False,
+        once: options.Once = False,
+        every: options.Every = options.EVERY_S,
+        as_json: options.Json = False,
+        metrics: options.Metrics = None,
     ):
+        folder = options.local_folder(landing) if landing else data / "landing"
         transfer.move(
-            lambda objects: make(landing or data / "landing", objects, keep),
-            *(uri, _stop_event(), say, CONSOLE, once, every, as_json, metrics),
+            lambda objects: make(folder, objects, keep_moved),
+            *(uri, _stop_event(), once, every, as_json, metrics),
         )
 
     return main
@@ -256,14 +248,16 @@ app.command(
     "upload",
     epilog=epilog("fleet upload s3://bucket/landing --data telemetry"),
     help="""Moves finished landing files into object storage, until it is stopped or --once. A file is deleted here
-    after it was read back from there and compared. It may be killed at any time: the next run continues.""",
-)(_moving(Upload, "files, in the folder `uploaded` of the landing folder"))
+    after it was read back from there and compared; --keep-moved moves it into the folder `uploaded` of the landing
+    folder instead. It may be killed at any time: the next run continues.""",
+)(_moving(Upload))
 app.command(
     "download",
     epilog=epilog("fleet download s3://bucket/landing --data telemetry"),
-    help="""Moves landing files that `upload` has put into object storage into the folder of which `tables` makes
-    tables, each exactly once, until it is stopped or --once. It may be killed at any time: the next run continues.""",
-)(_moving(partial(Download, say=say), "objects, in the folder `downloaded` beside them"))
+    help="""Downloads landing files from object storage for `tables`, each exactly once, until it is stopped or --once.
+    The object is deleted afterwards; --keep-moved moves it into the folder `downloaded` beside the others instead. It
+    may be killed at any time: the next run continues.""",
+)(_moving(partial(Download, say=log)))
 
 
 def _summary(facts):
@@ -277,60 +271,61 @@ def _summary(facts):
 
 @app.command(epilog=epilog("fleet report --data telemetry --device attic"))
 def report(
-    data: Path = FOLDER,
-    landing: str = LANDING,
-    of: str = TABLES,
-    root: str = ROOT,
-    out: Path = typer.Option(None, help="the page; default: report.html in the folder"),
-    device: list[str] = typer.Option([], help="show this device's measurements, too; can be repeated"),
-    since: str = SINCE,
-    until: str = UNTIL,
-    grace: float = GRACE,
-    retired: list[str] = RETIRED,
-    as_json: bool = typer.Option(False, "--json", help="print all figures as JSON instead of a summary"),
+    data: options.Data = options.DATA,
+    landing: options.Landing = None,
+    of: options.Tables = None,
+    root: options.Root = "inflight",
+    out: Annotated[Path | None, options.out("report.html in --data")] = None,
+    device: options.Devices = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    grace: options.Grace = options.GRACE_S,
+    retired: options.Retired = None,
+    as_json: options.Json = False,
 ):
-    """Writes one HTML page: for each device, which messages were accepted, and where each of them is."""
+    """Writes one HTML page: for each device, which messages were accepted, and where each of them is. It shows the
+    measurements of the devices that --device names. --json prints all figures."""
     out = out or data / "report.html"
     landing, of = _locations(data, landing, of)
     now = time.time()
-    how = dict(zip(("since", "until"), _span(since, until, now), strict=True)) | {"retired": retired}
+    how = dict(zip(("since", "until"), _span(since, until, now), strict=True)) | {"retired": retired or []}
     with querying():
         from inflight_tools.fleet.query.facts import gather
         from inflight_tools.fleet.report import render
 
         # Before the tables: what is read meanwhile counts here.
         before = {"unread": LandingFiles(landing, of).unread(), "counters": load(landing)}
-        facts = gather(of, root, grace, device, now=now, **before, **how)
+        facts = gather(of, root, grace, device or [], now=now, **before, **how)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(render(facts), encoding="utf-8")
     if as_json:
         print(json.dumps(facts, allow_nan=False))
     else:
         Console().print(_summary(facts))
-    say(f"{out}: {out.stat().st_size:,} bytes")
+    log(f"{out}: {out.stat().st_size:,} bytes")
 
 
 @app.command(
     epilog=epilog("fleet where attic 1234 --data telemetry", "3 the message is not in the tables: the output says why")
 )
 def where(
-    device: str = typer.Argument(help="its name, as in its topics"),
-    number: int = typer.Argument(min=0, max=(1 << 32) - 1, help="the message's `seq`"),
-    data: Path = FOLDER,
-    landing: str = LANDING,
-    of: str = TABLES,
-    root: str = ROOT,
-    epoch: int = typer.Option(None, min=0, help="the journal's `epoch`; default: that of the device's newest journal"),
-    grace: float = GRACE,
-    retired: list[str] = RETIRED,
-    as_json: bool = typer.Option(False, "--json", help="print what is known as JSON"),
+    device: Annotated[str, typer.Argument(help="its name, as in its topics")],
+    number: Annotated[int, typer.Argument(min=0, max=(1 << 32) - 1, help="the message's `seq`")],
+    data: options.Data = options.DATA,
+    landing: options.Landing = None,
+    of: options.Tables = None,
+    root: options.Root = "inflight",
+    epoch: Annotated[
+        int | None, typer.Option(min=0, help="the journal's `epoch`; default: the device's newest journal")
+    ] = None,
+    grace: options.Grace = options.GRACE_S,
+    retired: options.Retired = None,
+    as_json: options.Json = False,
 ):
     """Tells where message NUMBER of DEVICE is, and its way: accepted, acknowledged, collected, in the tables. Or why it
     is missing, by the rules of the report. It needs no Spark."""
-    found_by.run(
-        *(device, number, epoch, *_locations(data, landing, of)),
-        *(root, grace, retired, as_json),
-    )
+    landing, of = _locations(data, landing, of)
+    found_by.run(device, number, epoch, landing, of, root, grace, retired or [], as_json)
 
 
 def _oldest(keep):
@@ -344,12 +339,14 @@ def _oldest(keep):
 
 @app.command(epilog=epilog("fleet compact --data telemetry --keep 90d"))
 def compact(
-    data: Path = FOLDER,
-    of: str = TABLES,
-    keep: str = typer.Option(None, help="delete deliveries in `raw` that were received before, for example, 90d"),
-    master: str = MASTER,
-    partitions: int = PARTS,
-    conf: list[str] = CONF,
+    data: options.Data = options.DATA,
+    of: options.Tables = None,
+    keep: Annotated[
+        str | None, typer.Option(help="delete deliveries in `raw` that were received before, for example, 90d")
+    ] = None,
+    master: options.Master = options.MASTER,
+    partitions: options.Partitions = PARTITIONS,
+    conf: options.Conf = None,
 ):
     """Merges small files of the tables into larger ones, and deletes files that no table has had for a day. The rows
     stay the same. `tables` and readers may run meanwhile."""
@@ -359,20 +356,20 @@ def compact(
         from inflight_tools.fleet.spark.batch import Tables
 
         tables = Tables(spark, of)
-        say(f"replaced {tables.merge(oldest)} files by larger ones")
+        log(f"replaced {tables.merge(oldest)} files by larger ones")
         tables.vacuum()
 
 
 @app.command(epilog=epilog("fleet export folder --data telemetry"))
 def export(
-    to: str = typer.Argument(help="folder or URI"),
-    data: Path = FOLDER,
-    landing: str = LANDING,
-    of: str = TABLES,
-    since: str = SINCE,
-    until: str = UNTIL,
-    grace: float = GRACE,
-    retired: list[str] = RETIRED,
+    to: Annotated[str, typer.Argument(help="folder or URI")],
+    data: options.Data = options.DATA,
+    landing: options.Landing = None,
+    of: options.Tables = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    grace: options.Grace = options.GRACE_S,
+    retired: options.Retired = None,
 ):
     """Writes Parquet for other tools: aggregates/size=minute|hour|day, devices (accepted, delivered, lost, health), and
     missing: the numbers that have not arrived, each with its place."""
@@ -387,40 +384,27 @@ def export(
 
         unread = LandingFiles(landing, of).unread()  # before the tables
         with Database(of) as database:
-            views.judge(database, now, grace, retired, summary(unread, now)["stale"] > 0, *times)
+            views.judge(database, now, grace, retired or [], summary(unread, now)["stale"] > 0, *times)
             write(database, to)
-    say(f"aggregates, devices and missing numbers are in {to}")
+    log(f"aggregates, devices and missing numbers are in {to}")
 
 
 @app.command(epilog=epilog("fleet pipeline --broker broker.example --data telemetry"))
+@options.spread
 def pipeline(
-    broker: command.Broker = None,
-    config: command.Config = None,
-    ca: command.Ca = None,
-    cert: command.Cert = None,
-    key: command.Key = None,
-    websocket: command.Websocket = None,
-    user: command.User = None,
-    password_file: command.PasswordFile = None,
-    data: Path = FOLDER,
-    root: command.Root = None,
-    master: str = MASTER,
-    every: float = typer.Option(10, min=0.1, help="seconds from one micro-batch to the next"),
-    protocol_level: command.Level = None,
-    metrics: str = BOTH,
+    at: options.BrokerOptions,
+    data: options.Data = options.DATA,
+    master: options.Master = options.MASTER,
+    every: options.Every = options.EVERY_S,
+    metrics: options.Metrics = None,
 ):
     """Runs `collect` and `tables` together, until Ctrl-C. This is enough for a small fleet. On a terminal the last line
     tells how they do."""
-    try:  # before Spark starts
-        place, _ = command.find_broker(broker, config, root, ca, cert, key, user, password_file, websocket)
-    except (ValueError, OSError) as e:
-        print_failure(CONSOLE, reason(e))
-        raise typer.Exit(1) from None
-    root = place.root
-    given = {"broker": broker, "config": config, "ca": ca, "cert": cert, "key": key, "websocket": websocket}
-    given |= {"user": user, "password-file": password_file, "protocol-level": protocol_level}
-    collect = ["collect", "--root", root, "--landing", str(data / "landing")]
-    collect += [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    with failing(ValueError, OSError):  # before Spark starts
+        root = find_broker(at)[0].root
+    collect = ["collect", "--landing", str(data / "landing")]
+    for name, value in (vars(at) | {"root": root}).items():
+        collect += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     spark = ["tables", "--root", root, "--data", str(data), "--master", master, "--every", str(every)]
     if metrics:
         try:

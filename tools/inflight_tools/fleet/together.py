@@ -73,7 +73,7 @@ def run(commands, status, console, stopping):
     line, which is updated, below what they say. Without one everything is a plain line."""
     shown = console.is_terminal
     pipe = subprocess.PIPE if shown else None
-    how = {"stdout": pipe, "stderr": pipe, "text": True, "errors": "replace", "start_new_session": True}
+    how: dict = {"stdout": pipe, "stderr": pipe, "text": True, "errors": "replace", "start_new_session": True}
     children = [subprocess.Popen(words, **how) for words in commands]
 
     def say(line):

@@ -12,10 +12,12 @@ import typer
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import inflight
-from inflight_tools.boards.image import console, make_bare, one_line
+from inflight_tools import options
+from inflight_tools.boards.images.board_image import make_bare
 from inflight_tools.boards.images.variants import NAMES, variant
 from inflight_tools.cache import write_below
 from inflight_tools.installer.web_tools import web_tools
+from inflight_tools.output import failing, show
 
 _PAGE = Environment(loader=PackageLoader("inflight_tools.installer"), autoescape=True, undefined=StrictUndefined)
 _HERE = "127.0.0.1"  # browsers offer serial ports to HTTPS and to this host
@@ -23,14 +25,9 @@ _IMPROV_S = 30  # a new board makes its file system and scans for networks befor
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="the folder, to be served by any web server over HTTPS")] = Path(
-        "build/installer"
-    ),
-    board: Annotated[
-        list[str] | None,
-        typer.Option(help=f"one to install; may be repeated; default: {', '.join(NAMES)}"),
-    ] = None,
-    firmware: Annotated[
+    out: Annotated[Path, options.out("build/installer")] = Path("build/installer"),
+    board: options.Boards = None,
+    board_firmware: Annotated[
         list[str] | None, typer.Option(help="BOARD=FILE: MicroPython for that board; default: the pinned one")
     ] = None,
     web_tools_file: Annotated[
@@ -40,10 +37,11 @@ def main(
         int | None, typer.Option(min=0, max=65535, help="serve the folder on this port of this computer; 0: any")
     ] = None,
 ):
-    """Makes a page that installs boards from the browser, without a program or a cable's driver on that computer."""
-    with one_line():
-        write(out, board, firmware, web_tools_file)
-        console.print(f"{out / 'index.html'}", markup=False, soft_wrap=True)
+    """Makes a page that installs boards from the browser, without a program or a cable's driver on that computer: a
+    folder, to be served by any web server over HTTPS. --board and --board-firmware may be repeated."""
+    with failing():
+        write(out, board, board_firmware, web_tools_file)
+        show(f"{out / 'index.html'}")
         if serve is not None:
             _serve(out, serve)
 
@@ -76,12 +74,12 @@ def _named(firmware):
     # {board: path} of the arguments BOARD=FILE.
     pairs = [word.partition("=") for word in firmware]
     if not all(path for _, _, path in pairs):
-        raise ValueError("--firmware takes BOARD=FILE, for example esp32c6=ESP32_GENERIC_C6-20251209-v1.27.0.bin")
+        raise ValueError("--board-firmware takes BOARD=FILE, for example esp32c6=ESP32_GENERIC_C6-20251209-v1.27.0.bin")
     return {name: Path(path) for name, _, path in pairs}
 
 
 def _image(board, firmware):
-    return make_bare(board, firmware, f"name it with --firmware {board.name}=FILE")
+    return make_bare(board, firmware, f"name it with --board-firmware {board.name}=FILE")
 
 
 def _manifest(builds):
@@ -110,5 +108,5 @@ def server(folder, port):
 
 def _serve(folder, port):
     with server(folder, port) as running, contextlib.suppress(KeyboardInterrupt):
-        console.print(f"http://{_HERE}:{running.server_port}/ (Ctrl-C ends it)", markup=False, soft_wrap=True)
+        show(f"http://{_HERE}:{running.server_port}/ (Ctrl-C ends it)")
         running.serve_forever()

@@ -4,7 +4,6 @@ configuration."""
 import base64
 import os
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from cryptography.hazmat.primitives import hashes
@@ -17,12 +16,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from inflight_tools.boards.image import one_line
-from inflight_tools.boards.settings import keep_from_git
+from inflight_tools import options
+from inflight_tools.output import failing
+from inflight_tools.settings import keep_from_git
 
 BITS = 3072
 PASSPHRASE = "INFLIGHT_KEY_PASSPHRASE"
-Key = Annotated[Path, typer.Option(help="the private key, as `inflight keys` wrote it")]
+DEFAULT = Path("release.key")  # file of the private key
 
 
 def _passphrase():
@@ -46,7 +46,7 @@ def load(path):
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name the key's file")
     if not path.is_file():
-        raise ValueError(f"no file {path}: `inflight keys --key {path}` makes one")
+        raise ValueError(f"no file {path}: `inflight keys --signing-key {path}` makes one")
     try:
         key = load_pem_private_key(path.read_bytes(), _passphrase())
     except TypeError:
@@ -68,14 +68,14 @@ def sign(key, body):
     return key.sign(body, padding.PKCS1v15(), hashes.SHA256())
 
 
-def main(key: Annotated[Path, typer.Option(help="file of the private key")] = Path("release.key")):
+def main(signing_key: options.SigningKey = DEFAULT):
     """Makes a key that signs releases, unless the file exists, and prints its public part for "update_keys" in a
     device's configuration. Without a pass phrase, a key that git could track causes a note, one that it tracks an
     error."""
-    with one_line():
-        new = not key.exists()
-        found = generate(key) if new else load(key)
+    with failing():
+        new = not signing_key.exists()
+        found = generate(signing_key) if new else load(signing_key)
         if not _passphrase():  # what is encrypted may be in a repository
-            keep_from_git(key, "is a private key")
-    typer.echo(f"{key}: {'written; ' if new else ''}keep it secret, and a copy of it in a safe place", err=True)
+            keep_from_git(signing_key, "is a private key")
+    typer.echo(f"{signing_key}: {'written; ' if new else ''}keep it secret, and a copy of it in a safe place", err=True)
     typer.echo(f'"update_keys": ["{public(found)}"]')

@@ -10,11 +10,12 @@ from typing import Annotated
 
 import typer
 
+from inflight_tools import options
 from inflight_tools.boards import bundle, slots
-from inflight_tools.boards.image import one_line
-from inflight_tools.boards.images.variants import NAMES, variant
-from inflight_tools.boards.settings import is_public_key
+from inflight_tools.boards.images.variants import variant
 from inflight_tools.cache import write_atomic
+from inflight_tools.output import failing
+from inflight_tools.settings import is_public_key
 from inflight_tools.update import keys
 
 SIGNATURE = keys.BITS // 8
@@ -135,24 +136,22 @@ def folder(board):
 
 
 def main(
-    board: Annotated[str, typer.Option(help=f"one of {', '.join(NAMES)}, unix")],
+    board: options.Board,
     number: Annotated[int, typer.Option(help="number of the release, higher than that of each earlier one")],
-    key: keys.Key = Path("release.key"),
-    firmware: Annotated[
-        Path | None, typer.Option(help="ESP32: a release of MicroPython, in this .bin file, not of the application")
-    ] = None,
+    signing_key: options.SigningKey = keys.DEFAULT,
+    firmware: options.Firmware = None,
     trial: Annotated[int, typer.Option(min=0, max=3600, help="seconds that it has to run before it is good")] = 300,
     accept: Annotated[
         list[str] | None,
         typer.Option(help="public key that devices accept from this release on, in place of theirs; two at most"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="default: build/<board>-<number>.release")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print what the announcement says as JSON")] = False,
+    out: Annotated[Path | None, options.out("build/BOARD-NUMBER.release")] = None,
+    as_json: options.Json = False,
 ):
-    """Builds the application for a board, or takes a firmware, signs it, and writes it to a file for `inflight
-    rollout`."""
-    with one_line():
-        private = keys.load(key)
+    """Builds the application for a board, signs it, and writes it to a file for `inflight rollout`. With --firmware, a
+    .bin file for an ESP32, the release is that firmware instead. --json prints what the announcement says."""
+    with failing():
+        private = keys.load(signing_key)
         _check(number, accept or [])
         if firmware:
             release, what = _firmware(board, number, private, firmware, trial, accept)

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from inflight_tools.boards.device.broker import broker_of
-from inflight_tools.boards.image import one_line
-from inflight_tools.boards.settings import CONFIG as CONFIG_PATH
-from inflight_tools.boards.settings import settings
+from inflight_tools import options
+from inflight_tools.broker import broker_of_settings
+from inflight_tools.output import failing
+from inflight_tools.settings import settings
 from inflight_tools.update import release as releases
 from inflight_tools.update.server import Server
 from inflight_tools.update.waves import EXPIRED, GOOD, Course, waves
@@ -148,29 +148,25 @@ def main(
     release: Annotated[
         Path | None, typer.Argument(help="file of `inflight release`; without one: shows the fleet")
     ] = None,
-    config: Annotated[Path, typer.Option(help="a device's configuration: its broker, user, root")] = Path(
-        "config.json"
-    ),
-    device: Annotated[list[str] | None, typer.Option(help="names, or patterns: attic-*; default: all")] = None,
+    config: options.Config = options.CONFIG,
+    device: options.Devices = None,
     canary: Annotated[int, typer.Option(min=0, help="devices of the first wave")] = 1,
     wave: Annotated[float, typer.Option(min=0.1, max=100, help="percent of the devices in each later wave")] = 25,
     stop_at: Annotated[float, typer.Option(min=0.1, help="percent of failures at which it stops")] = 10,
     patience: Annotated[float, typer.Option(min=0.001, help="hours after which a device has failed")] = 24,
-    ca: Annotated[Path | None, typer.Option(help="TLS: the CA's certificate, PEM or DER")] = None,
-    cert: Annotated[Path | None, typer.Option(help="TLS: our own certificate, PEM")] = None,
-    key: Annotated[Path | None, typer.Option(help="TLS: its private key, PEM")] = None,
-    broker: Annotated[str | None, typer.Option(help="host or host:port as this computer knows it")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print a line of JSON for each change, and at the end")
-    ] = False,
+    ca: options.Ca = None,
+    cert: options.Cert = None,
+    key: options.Key = None,
+    broker: options.Broker = None,
+    as_json: options.Json = False,
 ):
     """Rolls a release out to the devices at a broker, and shows who runs what. Runs until every device has an outcome;
-    after Ctrl-C the same command goes on. Exit status 0: all of them run it."""
+    after Ctrl-C the same command goes on. --device also takes a pattern, attic-*; default: all devices. --json prints
+    each change, and the end. Exit status 0: all of them run it."""
     console = Console(stderr=as_json)
-    with one_line():
+    with failing():
         image = releases.load(release) if release else None
-        fields = json.loads(settings(config, ca, cert, key)[CONFIG_PATH])
-        place = broker_of(fields, broker, ca, cert, key)
+        place = broker_of_settings(settings(config, ca, cert, key), broker, ca, cert, key)
         with Server(place) as server, _stopping() as stopping:
             fleet = Fleet(server)
             fleet.catch_up()

@@ -8,8 +8,8 @@ from collections import Counter
 
 from paho.mqtt.enums import MQTTErrorCode
 
-from inflight_tools.boards.device.broker import client_of
-from inflight_tools.failure import reason
+from inflight_tools.broker import client_of
+from inflight_tools.output import reason
 from inflight_tools.payload import fields_of, whole
 
 KINDS = ("status", "release", "want")  # topics of a device that are listened to
@@ -80,7 +80,7 @@ class Events:
 
 
 class Server:
-    """A connection to `broker` (a device.broker.Broker), which paho renews. `events`: Events of messages of kind
+    """A connection to `broker` (a broker.Broker), which paho renews. `events`: Events of messages of kind
     "status" and "release", and of requests for parts, "want". refused: how many messages were none that a device
     sends, or too many. Raises OSError, ValueError if the broker refuses the connection."""
 

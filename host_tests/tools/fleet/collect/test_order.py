@@ -10,7 +10,7 @@ import pytest
 
 from host_tests.broker import PATIENCE_S, Broker
 from host_tests.tools.fleet.collect.collecting import until
-from inflight_tools.boards.device.broker import Broker as Server
+from inflight_tools.broker import Broker as Server
 from inflight_tools.fleet.collect.collector import Collector
 from inflight_tools.fleet.collect.spool import Spool
 from tools.reference.kinds import PUBACK

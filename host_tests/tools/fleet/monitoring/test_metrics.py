@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from inflight_tools.fleet import commands, monitoring, together
 from inflight_tools.fleet.collect.counters import Counters
+from inflight_tools.fleet.monitoring.address import address
 from inflight_tools.fleet.monitoring.metrics import CollectorMetrics, TablesMetrics, TransferMetrics, serve
-from inflight_tools.fleet.monitoring.option import address
 from inflight_tools.fleet.transfer.loop import Figures
 from tools.setup.common import CHECKOUT
 

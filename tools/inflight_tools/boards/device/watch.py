@@ -2,8 +2,8 @@
 
 import threading
 
-from inflight_tools.boards.device.broker import client_of
 from inflight_tools.boards.device.link import DeviceError
+from inflight_tools.broker import client_of
 from inflight_tools.payload import fields_of, whole
 
 _ALIVE = ("online", "asleep")  # published by a device; "offline" may be the will of an earlier start

@@ -51,7 +51,7 @@ class Client5(BoundedClient):
     def __init__(self, *words, **options):
         super().__init__(*words, protocol=paho.MQTTv5, **options)
 
-    def connect(self, host, port, keepalive):
+    def connect(self, host, port, keepalive):  # type: ignore[override]  # the rest of Paho's is decided here
         properties = Properties(PacketTypes.CONNECT)
         properties.SessionExpiryInterval = FOR_EVER
         properties.MaximumPacketSize = self.longest + 2  # a fixed header has two bytes at least

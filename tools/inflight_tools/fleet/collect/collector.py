@@ -104,7 +104,7 @@ def filters(root, share=None):
 
 
 class Collector:
-    """Collects from `broker` (a device.broker.Broker) into `spool` with the client id `name`, until stop(). Payloads
+    """Collects from `broker` (a broker.Broker) into `spool` with the client id `name`, until stop(). Payloads
     are cut to `max_payload` bytes. Every `report` seconds the counters go to `say` and to the file `figures`; every
     `marker` seconds a marker is sent, never if it is 0. tell: a function that gets the counters, a dict, in place of
     `say`. level: 4, MQTT 3.1.1, or 5."""
@@ -165,7 +165,7 @@ class Collector:
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_disconnect = self._on_disconnect
-        client.on_message = lambda client, userdata, message: self._batch.add(message, client.dropped)
+        client.on_message = lambda _, userdata, message: self._batch.add(message, client.dropped)
         client.on_socket_register_write = lambda *_: None  # without it Paho writes each acknowledgement on its own
         return client
 

@@ -3,7 +3,7 @@
 import base64
 import json
 
-from inflight_tools.fleet.spark.properties import MOST
+from inflight_tools.fleet.lines.properties import MOST
 
 _encoded = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps() would make an encoder for each call
 

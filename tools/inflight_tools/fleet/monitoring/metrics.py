@@ -5,7 +5,7 @@ import os
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from inflight_tools.fleet.monitoring.option import address
+from inflight_tools.fleet.monitoring.address import address
 
 # Name after inflight_collector_, the attribute of Counters, what it counts.
 _COUNTERS = (

@@ -19,10 +19,10 @@ class Verdict:
 def verdict(facts):
     fleet = facts["fleet"]
     if not fleet["devices"]:
-        return Verdict(*_empty(fleet, facts["asked"]), _notes(facts))
+        return Verdict(*(*_empty(fleet, facts["asked"]), _notes(facts)))
     if not fleet["accepted"]:
         return Verdict(WAITING, "Devices are known, but no message with a number has arrived yet.", _notes(facts))
-    return Verdict(*_sentence(fleet), _notes(facts))
+    return Verdict(*(*_sentence(fleet), _notes(facts)))
 
 
 def _empty(fleet, asked):

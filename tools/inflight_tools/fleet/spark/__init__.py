@@ -1,1 +1,1 @@
-"""Spark: from landing files to tables, and from tables to the facts of the report."""
+"""Spark: from landing files to tables."""

@@ -13,9 +13,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from inflight_tools.fleet.columns import FACTS, LEDGER, MINUTES
+from inflight_tools.fleet.lines.reader import reader
+from inflight_tools.fleet.lines.rows import SCHEMA
 
-from .lines import reader
-from .rows import SCHEMA
 from .schema import fold_ledger, fold_minutes, joined, part
 from .tables import KEPT_H, Table
 
@@ -24,6 +24,11 @@ _MERGED = 16  # so many batches of the ledger are merged
 
 class Tables:
     """All tables in the folder or URI `root`."""
+
+    raw: Table  # this one and the next three: FACTS
+    measurements: Table
+    health: Table
+    dead_letters: Table
 
     def __init__(self, spark, root):
         for name, schema in FACTS.items():

@@ -16,8 +16,8 @@ _CODE = Path(__file__).parent
 _ROOT = _CODE.parents[2]
 # The modules that executors run, and their packages.
 _SHIPPED = (
-    *(folder / "__init__.py" for folder in (_CODE.parents[1], _CODE.parent, _CODE)),
-    *(_CODE / name for name in ("senml.py", "properties.py", "parse.py", "rows.py", "telemetry.py", "lines.py")),
+    *(folder / "__init__.py" for folder in (_CODE.parents[1], _CODE.parent)),
+    *sorted((_CODE.parent / "lines").glob("*.py")),
 )
 _DEFAULTS = {
     "spark.ui.enabled": "false",

@@ -4,18 +4,16 @@ import contextlib
 import json
 import time
 
-import typer
-
 from inflight_tools.extras import not_installed
-from inflight_tools.failure import print_failure
 from inflight_tools.fleet.lock import Busy
 from inflight_tools.fleet.monitoring.option import serve_metrics
 from inflight_tools.fleet.transfer.loop import Loop
 from inflight_tools.fleet.transfer.names import Blocked
 from inflight_tools.fleet.transfer.objects import Objects, Refused
+from inflight_tools.output import failure, first_line, log
 
 
-def _telling(done, say, as_json):
+def _telling(done, as_json):
     """A function that reports Figures."""
     start = time.monotonic()
 
@@ -27,28 +25,26 @@ def _telling(done, say, as_json):
             )
         else:
             files = "1 file" if figures.files == 1 else f"{figures.files:,} files"
-            say(f"{done} {files}, {figures.bytes:,} bytes; {len(figures.waiting):,} wait")
+            log(f"{done} {files}, {figures.bytes:,} bytes; {len(figures.waiting):,} wait")
 
     return tell
 
 
-def move(make, uri, stopping, say, console, once, every, as_json, metrics):
+def move(make, uri, stopping, once, every, as_json, metrics):
     """Runs the command, and ends it with exit status 1 if it failed.
 
     make: a function that makes an Upload or a Download of an Objects."""
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        print_failure(console, not_installed("pyarrow", "fleet"))
-        raise typer.Exit(1) from None
+        raise failure(not_installed("pyarrow", "fleet")) from None
     try:
         with contextlib.closing(make(Objects(uri))) as side:
-            loop = Loop(side, say, _telling(side.done, say, as_json))
-            serve_metrics(metrics, say, lambda module: module.TransferMetrics(loop.figures, side.name))
+            loop = Loop(side, log, _telling(side.done, as_json))
+            serve_metrics(metrics, log, lambda module: module.TransferMetrics(loop.figures, side.name))
             if once:
                 loop.once(stopping)
             else:
                 loop.run(stopping, every)
     except (ValueError, OSError, Busy, Refused, Blocked) as e:
-        print_failure(console, str(e).partition("\n")[0][:500] or type(e).__name__)
-        raise typer.Exit(1) from None
+        raise failure(first_line(e)) from None

@@ -16,9 +16,9 @@ class History:
 
     def epochs(self):
         """The epochs of the device's journals, sorted by when their first message was received."""
-        began = """SELECT epoch, min(received) AS began FROM raw WHERE seq IS NOT NULL GROUP BY epoch
+        query = """SELECT epoch, min(received) AS began FROM raw WHERE seq IS NOT NULL GROUP BY epoch
             ORDER BY began, epoch"""
-        began = [row["epoch"] for row in self._database.rows(began)]
+        began = [row["epoch"] for row in self._database.rows(query)]
         old = sorted(self.ranges.keys() - set(began))  # older than what `raw` keeps
         return old + began
 

@@ -2,7 +2,7 @@
 
 from json.encoder import encode_basestring_ascii as quote
 
-from inflight_tools.fleet.spark.parse import Topics, parse
+from inflight_tools.fleet.lines.parse import Topics, parse
 from inflight_tools.fleet.spark.storage import ARCHIVE, files_in
 
 _ANY = Topics("")

@@ -1,12 +1,18 @@
-"""The broker of a configuration: its address and credentials."""
+"""The broker of a configuration, or of the options of a command: its address and credentials."""
 
+import json
+import os
 import ssl
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from paho.mqtt.enums import CallbackAPIVersion
 
 from inflight_tools.client import HEAD, ThreadClient
+from inflight_tools.options import PASSWORD, BrokerOptions
+from inflight_tools.settings import CONFIG, settings
 
 _LONGEST = HEAD + 65_536  # bytes of a message: more than a device sends
 
@@ -25,11 +31,18 @@ class Broker:
     path: str | None = None  # of a WebSocket
 
     @property
-    def place(self):
+    def place(self) -> str:
         return f"{self.host}:{self.port}"
 
 
-def broker_of(fields, override=None, ca=None, cert=None, key=None, path=None):
+def broker_of(
+    fields: dict[str, Any],
+    override: str | None = None,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+    path: str | None = None,
+) -> Broker:
     """The Broker of a checked configuration (a dict). `override`: its address for this computer, "host" or
     "host:port", if it differs; ca, cert, key: PEM or DER files; path: of a WebSocket. Raises ValueError."""
     if path and not path.startswith("/"):
@@ -48,7 +61,42 @@ def broker_of(fields, override=None, ca=None, cert=None, key=None, path=None):
     return Broker(host, port, root, fields.get("device"), fields.get("user"), fields.get("password"), tls, path)
 
 
-def client_of(broker, purpose):
+def broker_of_settings(
+    chosen: dict[str, bytes],
+    override: str | None = None,
+    ca: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+) -> Broker:
+    """broker_of() the configuration in `chosen`, a result of settings()."""
+    return broker_of(json.loads(chosen[CONFIG]), override, ca, cert, key)
+
+
+def find_broker(at: BrokerOptions) -> tuple[Broker, int]:
+    """(the Broker that the options name, without a device; the protocol level). Raises ValueError, OSError."""
+    tls = at.ca, at.cert, at.key
+    if at.config:
+        fields = json.loads(settings(at.config, *tls)[CONFIG])
+    elif at.broker:
+        fields = {"host": "", "tls_ca": bool(at.ca)}
+    else:
+        raise ValueError("no broker: name one with --broker host or host:port, or with --config config.json")
+    found = broker_of(fields, at.broker, *tls, at.websocket)
+    root = (at.root or found.root).strip("/")
+    if not root or set(root) & set("+#\0"):
+        raise ValueError(f"--root {root}: the first levels of the devices' topics, without + and #")
+    if at.password_file:
+        password = at.password_file.read_text(encoding="utf-8").rstrip("\r\n")
+    else:
+        password = os.environ.get(PASSWORD) or found.password
+    user = at.user or found.user
+    if password and not user:
+        raise ValueError("a password, but no user: name it with --user")
+    level = at.protocol_level or (5 if fields.get("protocol_level") == 5 else 4)
+    return replace(found, root=root, user=user, password=password, device=None), level
+
+
+def client_of(broker: Broker, purpose: str) -> ThreadClient:
     """A ThreadClient with the credentials of `broker`, for one session, not connected yet; `purpose` is in its id."""
     client = ThreadClient(CallbackAPIVersion.VERSION2, f"{purpose}-{uuid.uuid4().hex[:12]}", longest=_LONGEST)
     if broker.user:
@@ -59,7 +107,7 @@ def client_of(broker, purpose):
     return client
 
 
-def _context(ca, cert, key):
+def _context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:
     if not ca:
         raise ValueError("the configuration has tls_ca: name the CA's file with --ca <PEM or DER file>")
     with open(ca, "rb") as f:

@@ -1,5 +1,5 @@
-"""Lines of landing files to rows, in Spark's Python workers, for Arrow batches: usual telemetry by columns, all other
-lines by parse()."""
+"""Lines of landing files to rows, for Arrow batches, as Spark's Python workers call it: usual telemetry by columns, all
+other lines by parse()."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

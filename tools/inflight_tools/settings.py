@@ -10,8 +10,10 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-from inflight_tools.boards.bundle import BOARDS, FIRMWARE
+from inflight_tools.sources import device_sources
 
 CONFIG = "/config.json"  # its path on every board
 _KEY_BYTES = 3072 // 8  # of the keys that sign releases
@@ -19,7 +21,9 @@ _SECRET = ("password", "wifi_key", "wifi_networks")
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
 
 
-def settings(config_file, ca=None, cert=None, key=None):
+def settings(
+    config_file: Path | str, ca: Path | None = None, cert: Path | None = None, key: Path | None = None
+) -> dict[str, bytes]:
     """{absolute path on the device: content} of the configuration in `config_file`, and of the certificates it names:
     the local files `ca`, `cert` and `key`, PEM or DER, become DER at the paths that tls_ca, tls_cert and tls_key say.
     ValueError, one line without any secret, if something is wrong, missing, or a secret that git tracks."""
@@ -41,19 +45,21 @@ def settings(config_file, ca=None, cert=None, key=None):
     return result
 
 
-def settings_given(config_file, ca=None, cert=None, key=None):
+def settings_given(
+    config_file: Path | None, ca: Path | None = None, cert: Path | None = None, key: Path | None = None
+) -> dict[str, bytes] | None:
     """settings(), or None without a configuration. ValueError if there are certificates without one."""
     if not config_file and (ca or cert or key):
         raise ValueError("--ca, --cert and --key belong to a configuration: name it with --config")
     return settings(config_file, ca, cert, key) if config_file else None
 
 
-def _checked(path):
+def _checked(path: Path) -> dict[str, Any]:
     """The fields of the configuration, checked by the firmware's own code."""
     if not path.is_file():
         raise ValueError(f"no file {path}: write one, docs/configuration.md tells the fields, or name it: --config")
     firmware_config = _firmware_config()
-    firmware_config.open = functools.partial(open, encoding="utf-8")  # as on a device, whatever the locale is
+    vars(firmware_config)["open"] = functools.partial(open, encoding="utf-8")  # as on a device, whatever the locale is
     firmware_config.load(str(path), "device")
     fields = json.loads(path.read_text(encoding="utf-8"))
     # The firmware knows what one looks like. A wrong one would bar all updates, so here it is looked at again.
@@ -63,20 +69,22 @@ def _checked(path):
     return fields
 
 
-def _firmware_config():
+def _firmware_config() -> ModuleType:
     """The module config of the firmware, by a name that no package has; it imports another one of a device."""
-    sys.modules.setdefault("network_fields", _loaded("network_fields", BOARDS / "common/network_fields.py"))
-    return _loaded("firmware_config", FIRMWARE / "config.py")
+    _, boards, firmware = device_sources()
+    sys.modules.setdefault("network_fields", _loaded("network_fields", boards / "common/network_fields.py"))
+    return _loaded("firmware_config", firmware / "config.py")
 
 
-def _loaded(name, path):
+def _loaded(name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def is_public_key(text):
+def is_public_key(text: str) -> bool:
     """True if `text` may be a public key that checks releases: the modulus of an RSA key in base64. Such a number has
     no small factors; nine of ten in which a digit was changed have one."""
     try:
@@ -88,7 +96,7 @@ def is_public_key(text):
 
 
 @functools.cache
-def _small_primes():
+def _small_primes() -> int:
     """The product of all primes below 2**16."""
     is_prime = bytearray(b"\1") * (1 << 16)
     for n in range(2, 1 << 8):
@@ -96,13 +104,13 @@ def _small_primes():
     return math.prod(n for n in range(2, 1 << 16) if is_prime[n])
 
 
-def _half(path, field, option, place, local):
+def _half(path: Path, field: str, option: str, place: str | None, local: Path | None) -> str:
     if local:
         return f'{path}: {field} is missing: write where {local} goes on the device, "{field}": "/{field[4:]}.der"'
     return f"{path}: {field} is {place}: name the file that goes there with {option} <PEM or DER file>"
 
 
-def _der(path, private):
+def _der(path: Path, private: bool) -> bytes:
     """The one certificate or private key in a PEM or DER file, as DER: MicroPython on boards does not read PEM."""
     kind = "private key" if private else "certificate"
     if not path.is_file():
@@ -123,7 +131,7 @@ def _der(path, private):
     return data
 
 
-def _is_der(data):
+def _is_der(data: bytes) -> bool:
     """True if `data` is one ASN.1 sequence from its first byte to its last."""
     if data[:1] != b"\x30" or len(data) < 4:
         return False
@@ -132,7 +140,7 @@ def _is_der(data):
     return head + length == len(data)
 
 
-def _is_certificate(data):
+def _is_certificate(data: bytes) -> bool:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=data)
     except ssl.SSLError:
@@ -140,7 +148,7 @@ def _is_certificate(data):
     return True
 
 
-def _git(path, *words):
+def _git(path: Path, *words: str) -> bool:
     """True if git confirms that about the file `path`; False without git."""
     command = ["git", "-C", str(path.absolute().parent), *words, path.name]
     try:
@@ -149,7 +157,7 @@ def _git(path, *words):
         return False
 
 
-def keep_from_git(path, why):
+def keep_from_git(path: Path, why: str) -> None:
     """Prevents the commit of secrets: refuses a file that git tracks, and warns of one that it could track."""
     if _git(path, "ls-files", "--error-unmatch", "--"):
         raise ValueError(f"{path} {why} and git tracks it: move it, or `git rm --cached` it and list it in .gitignore")

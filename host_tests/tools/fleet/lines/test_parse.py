@@ -6,7 +6,7 @@ import json
 import pytest
 
 from inflight_tools.fleet.collect.line import line as collected
-from inflight_tools.fleet.spark.parse import COLUMNS, LONGEST, MOST_RECORDS, Topics, parse
+from inflight_tools.fleet.lines.parse import COLUMNS, LONGEST, MOST_RECORDS, Topics, parse
 
 AT = 1_760_000_000_000
 TOPICS = Topics("inflight")

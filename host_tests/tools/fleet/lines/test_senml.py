@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from inflight_tools.fleet.spark.senml import RELATIVE, resolve
+from inflight_tools.fleet.lines.senml import RELATIVE, resolve
 
 NOW = 1.7e9
 

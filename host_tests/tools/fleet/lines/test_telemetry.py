@@ -41,21 +41,21 @@ def as_rows(lines, how):
 
 def read(lines):
     """The rows of the lines, in the order of their JSON."""
-    from inflight_tools.fleet.spark.lines import reader
+    from inflight_tools.fleet.lines.reader import reader
 
     return sorted(as_rows(lines, lambda batch: reader(ROOT)([batch])), key=repr)
 
 
 def parsed(lines):
     """The same by parse() alone."""
-    from inflight_tools.fleet.spark.lines import _parsed
-    from inflight_tools.fleet.spark.parse import Topics
+    from inflight_tools.fleet.lines.parse import Topics
+    from inflight_tools.fleet.lines.reader import _parsed
 
     return sorted(as_rows(lines, lambda batch: [_parsed(batch.column(0), Topics(ROOT))]), key=repr)
 
 
 def are_usual(lines):
-    from inflight_tools.fleet.spark.telemetry import Telemetry
+    from inflight_tools.fleet.lines.telemetry import Telemetry
 
     found = [Telemetry(ROOT, expiry)(pa.array(lines, pa.binary()))[0].to_pylist() for expiry in (False, True)]
     assert not any(map(all, zip(*found, strict=True)))

@@ -1,0 +1,73 @@
+"""The image of a bare board: MicroPython, space for the journal, and the application with its settings."""
+
+import json
+
+from inflight_tools.boards import bundle, slots
+from inflight_tools.boards.device.files import RECORD, sha
+from inflight_tools.boards.frozen import in_firmware
+from inflight_tools.boards.images.firmware import obtain
+from inflight_tools.boards.images.variants import variant
+from inflight_tools.settings import settings
+
+
+def make(board, firmware, sha256, config, ca=None, cert=None, key=None, flash_mb=None, ota=False, romfs=False):
+    """The image for the board `board`. The configuration is checked first. ValueError with one line for any error."""
+    chosen = variant(board)
+    own = settings(config, ca, cert, key)
+    return _composed(chosen, obtain(chosen, firmware, sha256), own, config, flash_mb, ota, romfs)
+
+
+def make_bare(board, firmware, advice):
+    """The image for Variant `board`, without a configuration. advice: how to name its firmware where it cannot be
+    downloaded. ValueError with one line."""
+    return _composed(board, obtain(board, firmware, advice=advice), {})
+
+
+def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs=False):
+    image: type
+    options = {}
+    if chosen.family:
+        from inflight_tools.boards.images import uf2
+
+        image, look = uf2.Uf2Image, uf2.look
+
+        if ota:
+            raise ValueError(f"--ota is for an ESP32: the firmware of a {chosen.title} comes by cable only")
+    else:
+        from inflight_tools.boards.images import esp32
+
+        image, look = esp32.Esp32Image, esp32.look
+        if flash_mb not in (None, *esp32.FLASH_MB):
+            raise ValueError(f"--flash-mb {flash_mb}: use one of {', '.join(map(str, esp32.FLASH_MB))}")
+        options = {"flash_mb": flash_mb, "ota": ota}
+    code, rom_size = look(chosen, content)
+    files, slot, frozen = bundle.files(chosen.folder), {}, in_firmware(code)
+    if ota and not frozen:  # as files it would fill the flash that two partitions for firmware leave
+        files, slot = slots.divided(files)
+    files, rom = placed(files, frozen, chosen.folder, rom_size if romfs else None)
+    files |= slot
+    if taken := own.keys() & files.keys():
+        raise ValueError(f"{config}: {min(taken)} belongs to the application: write another path")
+    return image(chosen, content, files | own, rom=rom, **options)
+
+
+def placed(files, frozen, folder, rom_size):
+    """(those of the application's `files` that go to the file system, with their list for `make deploy`; the content of
+    the ROM file system). frozen: what the firmware has. rom_size: bytes of the ROM file system; None: not used."""
+    if frozen:
+        files = frozen.left(files, folder)
+    rom = b""
+    if rom_size is not None:
+        from inflight_tools.boards.device import rom as romfs
+
+        modules = {path: code for path, code in files.items() if path.endswith(".mpy")}
+        if frozen and not modules:
+            raise ValueError("the firmware has the application frozen in: leave --romfs out")
+        if not rom_size:
+            raise ValueError(f"the firmware has no ROM file system: {romfs.NO_ROM}")
+        modules = romfs.fitting(modules, rom_size)
+        rom = romfs.image(modules)
+        files = {path: content for path, content in files.items() if path not in modules}
+    if files:
+        files[RECORD] = json.dumps({path: sha(content) for path, content in files.items()}).encode()
+    return files, rom

@@ -1,0 +1,187 @@
+"""The options that more than one command has: each means the same wherever it stands. Defaults differ, and what a
+command does with it is in the command's own text."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from inflight_tools.boards.images.variants import NAMES
+
+_FILE = {"exists": True, "dir_okay": False}
+_BOARD = f"one of {', '.join(NAMES)}; `freeze` and `release` also take unix"
+
+# --- results ---
+
+Json = Annotated[bool, typer.Option("--json", help="print results to stdout as JSON, one object a line")]
+
+
+def out(default: str) -> Any:
+    """The option --out; `default`: what its help says of it."""
+    return typer.Option("--out", help="where the result is written", show_default=default)
+
+
+# --- boards ---
+
+Board = Annotated[str, typer.Option(help=_BOARD)]
+BoardOrNone = Annotated[str | None, typer.Option(help=_BOARD)]
+Boards = Annotated[list[str] | None, typer.Option(help=_BOARD, show_default="all")]
+Firmware = Annotated[Path | None, typer.Option(help="file of MicroPython's firmware for the board")]
+Sha256 = Annotated[str | None, typer.Option(help="what the firmware's SHA-256 has to be")]
+FlashMb = Annotated[int | None, typer.Option(help="ESP32: MB of flash, if not what the firmware says")]
+Ota = Annotated[bool, typer.Option("--ota", help="ESP32: space for a second firmware, for updates over MQTT")]
+Romfs = Annotated[bool, typer.Option("--romfs", help="modules go to the ROM file system of the firmware")]
+_PORT = "serial port of the board, /dev/ttyACM0 for example; `flash` also takes a Pico's mounted boot drive"
+Port = Annotated[str, typer.Option(help=_PORT)]
+PortOrNone = Annotated[str | None, typer.Option(help=_PORT)]
+SigningKey = Annotated[
+    Path, typer.Option("--signing-key", help="file of the private key that signs releases, as `inflight keys` makes it")
+]
+
+# --- a device's configuration, and the broker ---
+
+_CONFIG = "a device's configuration file: a board gets it; broker, user and root of a connection from here are in it"
+Config = Annotated[Path, typer.Option(help=_CONFIG)]
+ConfigOrNone = Annotated[Path | None, typer.Option(help=_CONFIG)]
+CONFIG = Path("config.json")  # the default, where a command needs one
+Ca = Annotated[Path | None, typer.Option(**_FILE, help="TLS: the CA's certificate, PEM or DER; tls_ca on a board")]
+Cert = Annotated[
+    Path | None,
+    typer.Option(**_FILE, help="TLS: the client's certificate, PEM, for a board alone also DER; tls_cert on a board"),
+]
+Key = Annotated[
+    Path | None,
+    typer.Option(**_FILE, help="TLS: its private key, PEM, for a board alone also DER; tls_key on a board"),
+]
+Broker = Annotated[str | None, typer.Option(help="host or host:port of the broker as this computer knows it")]
+Websocket = Annotated[str | None, typer.Option(help="path of a WebSocket at the broker (/mqtt): port 80, with TLS 443")]
+User = Annotated[str | None, typer.Option(help="user name at the broker")]
+PASSWORD = "INFLIGHT_PASSWORD"
+PasswordFile = Annotated[
+    Path | None, typer.Option(**_FILE, help=f"file with the password; default: the environment variable {PASSWORD}")
+]
+ProtocolLevel = Annotated[
+    int | None,
+    typer.Option(
+        min=4, max=5, help="5: MQTT 5, keeps properties; 4: MQTT 3.1.1; default: 5 if the configuration has 5"
+    ),
+]
+Devices = Annotated[list[str] | None, typer.Option("--device", help="a device, as in its topics; can be repeated")]
+
+# --- the pipeline ---
+
+Root = Annotated[str | None, typer.Option(help="first levels of the devices' topics", show_default="inflight")]
+Data = Annotated[Path, typer.Option("--data", file_okay=False, help="folder of landing/ and tables/")]
+DATA = Path("telemetry")  # the default
+Landing = Annotated[
+    str | None,
+    typer.Option(
+        help="folder of the landing files, by default landing in --data; a URI where they are only read, or by Spark"
+    ),
+]
+
+
+def local_folder(landing: str) -> Path:
+    """The Path of --landing, for a command that writes or moves landing files. Ends the command if it is none here."""
+    if "://" in landing or Path(landing).is_file():
+        raise typer.BadParameter(f"{landing}: name a folder of this computer", param_hint="'--landing'")
+    return Path(landing)
+
+
+Tables = Annotated[
+    str | None,
+    typer.Option(
+        help="folder or URI of the tables: hdfs://..., s3a://..., as Spark's Hadoop reads it",
+        show_default="tables in --data",
+    ),
+]
+Once = Annotated[bool, typer.Option("--once", help="take the present landing files and end: for a cron job")]
+Every = Annotated[float, typer.Option(min=0.1, help="seconds from one micro-batch, or look for files, to the next")]
+EVERY_S = 10  # the default
+Since = Annotated[
+    str | None,
+    typer.Option(help="only what was received then or later: 24h or 7d (ago), or 2026-03-01T08:00 (UTC)"),
+]
+Until = Annotated[str | None, typer.Option(help="only what was received before that time, as --since")]
+Grace = Annotated[
+    float,
+    typer.Option(min=0, help="seconds after which a missing number counts as lost, if no marker proves it earlier"),
+]
+GRACE_S = 3600  # the default
+Retired = Annotated[
+    list[str] | None,
+    typer.Option(help="a collector that never returns: what its session had is lost; can be repeated"),
+]
+Master = Annotated[str, typer.Option(help="Spark's master: local[*], spark://host:7077, yarn, k8s://...")]
+MASTER = "local[*]"  # the default
+Partitions = Annotated[int, typer.Option(min=1, help="shuffle partitions: two for each core")]
+Conf = Annotated[list[str] | None, typer.Option(help="a Spark property, name=value; can be repeated")]
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        help="serve metrics for Prometheus at this port of 127.0.0.1, or at host:port; of `pipeline` the collector's, "
+        "and those of the tables at the next port"
+    ),
+]
+
+
+# --- options that go together ---
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageOptions:
+    """What an image consists of, see images.board_image.make()."""
+
+    board: Board
+    firmware: Firmware = None
+    sha256: Sha256 = None
+    config: Config = CONFIG
+    ca: Ca = None
+    cert: Cert = None
+    key: Key = None
+    flash_mb: FlashMb = None
+    ota: Ota = False
+    romfs: Romfs = False
+
+
+@dataclasses.dataclass(frozen=True)
+class BrokerOptions:
+    """Which broker, and as whom, see broker.find_broker(). With `config` the others go before it."""
+
+    broker: Broker = None
+    config: ConfigOrNone = None
+    root: Root = None
+    ca: Ca = None
+    cert: Cert = None
+    key: Key = None
+    websocket: Websocket = None
+    user: User = None
+    password_file: PasswordFile = None
+    protocol_level: ProtocolLevel = None
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """A function for Typer: in place of a parameter of `command` whose type is a dataclass, it has a parameter for each
+    field of that class."""
+    groups: dict[str, Any] = {}
+    flat: list[inspect.Parameter] = []
+    for name, found in inspect.signature(command).parameters.items():
+        if dataclasses.is_dataclass(found.annotation):
+            groups[name] = found.annotation
+            flat += inspect.signature(groups[name]).parameters.values()
+        else:
+            flat.append(found)
+
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        command(**given)
+
+    keywords = [found.replace(kind=found.KEYWORD_ONLY) for found in flat]  # with a default or not, in any order
+    run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    run.__annotations__ = {found.name: found.annotation for found in flat}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
