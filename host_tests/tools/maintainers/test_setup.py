@@ -17,7 +17,7 @@ from host_tests.tools.boards.site import serving
 from host_tests.tools.fleet.report import chromium
 from inflight_tools.boards.images.variants import Variant
 from tools.setup import __main__ as set_up
-from tools.setup import common, environment, firmware, npm, packages, programs, sources
+from tools.setup import common, environment, firmware, npm, packages, programs, relock, sources
 from tools.setup.chromium import PACKAGE
 from tools.setup.common import CHECKOUT, SetupError, sweep
 from tools.setup.loader import PLATFORMS
@@ -290,6 +290,21 @@ def test_two_set_ups_take_turns(tmp_path, monkeypatch, shared):
     second.join()
     assert order == ["begins", "ends"] * 2
     assert said == [f"waiting for another process in {tmp_path / shared}"]
+
+
+# --- locks
+
+
+def test_the_help_of_relock_changes_no_file(monkeypatch, capsys):
+    started = []
+    for name in ("relock_debian", "relock_python"):
+        monkeypatch.setattr(relock, name, started.append)
+    for words, status in ((["--help"], 0), (["firmware"], 2)):
+        monkeypatch.setattr(sys, "argv", ["relock", *words])
+        with pytest.raises(SystemExit) as end:
+            relock.main()
+        assert (end.value.code, started) == (status, [])
+    assert "Renews all pins" in capsys.readouterr().out
 
 
 # --- firmware images
