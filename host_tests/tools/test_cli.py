@@ -9,6 +9,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from inflight import __version__
 from inflight_tools import cli
 from tools.setup.common import CHECKOUT
 
@@ -56,6 +57,10 @@ def test_a_group_without_its_packages_says_what_to_install(monkeypatch):
     assert done.exit_code != 0 and "in the checkout, pip install '.[fleet]'" in str(done.exception)
     assert run("board", "image", "--help").exit_code == 0
     assert run("release", "--help").exit_code == 0
+
+
+def test_the_version_is_printed():
+    assert run("--version").stdout == f"inflight {__version__}\n"
 
 
 def test_completion_is_offered():
