@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from unittest import mock
 
@@ -54,6 +55,19 @@ def test_python_runs(block, runtime, tmp_path, certificate):
 
 MAKEFILE = (CHECKOUT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.M))
+
+
+def test_targets_that_texts_name_exist():
+    command = ["git", "grep", "-hoE", "`make [a-z][a-z0-9-]*", "--", "*.md", "*.py", "*.html", "*.toml", "Makefile"]
+    found = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.splitlines()
+    named = {text.removeprefix("`make ") for text in found}
+    assert len(named) > 10 and named <= TARGETS
+
+
+def test_a_command_of_inflight_has_no_second_spelling():
+    """But for the three that bring a board to work."""
+    recipes = dict(re.findall(r"^([a-z0-9-]+):.*\n((?:\t.*\n)+)", MAKEFILE, re.M))
+    assert {name for name, recipe in recipes.items() if "$(INFLIGHT)" in recipe} == {"flash", "deploy", "monitor"}
 
 
 def _check_make(words):
