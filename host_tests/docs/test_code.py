@@ -58,7 +58,7 @@ TARGETS = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.M))
 
 
 def test_targets_that_texts_name_exist():
-    command = ["git", "grep", "-hoE", "`make [a-z][a-z0-9-]*", "--", "*.md", "*.py", "*.html", "*.toml", "*.yml", "Makefile"]
+    command = ["git", "grep", "-IhoE", "`make [a-z][a-z0-9-]*"]
     found = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.splitlines()
     named = {text.removeprefix("`make ") for text in found}
     assert len(named) > 10 and named <= TARGETS
