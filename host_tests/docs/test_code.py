@@ -103,7 +103,10 @@ def _check_inflight(words):
 
 def _check_python(words):
     if words[:1] == ["-m"] and words[1] != "pytest":
-        assert importlib.util.find_spec(words[1]), f"there is no module {words[1]}"
+        found = importlib.util.find_spec(words[1])
+        if found and found.submodule_search_locations:  # of a package Python runs this module
+            found = importlib.util.find_spec(f"{words[1]}.__main__")
+        assert found, f"there is no module {words[1]}"
     for word in words:
         if "/" in word and not word.startswith("-"):
             assert (CHECKOUT / word.split("::")[0]).exists(), f"there is no {word}"
