@@ -124,7 +124,8 @@ def _sha256(content):
 
 def _output(*command):
     """What the command prints. RuntimeError with one line if it fails."""
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+    # The modes of files that setuptools makes are in the wheel, too.
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, umask=0o022)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
         raise RuntimeError(f"{Path(command[0]).name} {command[-1]}: {lines[-1]}")

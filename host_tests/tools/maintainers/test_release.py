@@ -136,8 +136,8 @@ def made(tmp_path_factory):
         env = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": str(number), "TZ": f"X{number}"}
         env |= {"INFLIGHT_CACHE": f"{folder}.cache"}
         command = [sys.executable, "-m", "tools.release", VERSION, "--without-images", "--out", str(folder)]
-        pipe = subprocess.PIPE
-        started.append(subprocess.Popen(command, cwd=home / "checkout", env=env, stdout=pipe, stderr=pipe, text=True))
+        options = {"umask": (0o022, 0o077)[number], "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(command, cwd=home / "checkout", env=env, **options))
     for process, folder in zip(started, folders, strict=True):
         output, errors = process.communicate()
         assert (process.returncode, output, errors) == (0, f"{folder}\n", "")
