@@ -51,7 +51,7 @@ def main(
 def check(version):
     """ValueError with one line that says what to do, unless the checkout is what the release `version` is made of."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise ValueError(f"{version!r} is no version: it is three numbers, VERSION=1.2.3")
+        raise ValueError(f"{version!r} is no version: it is three numbers, VERSION=x.y.z")
     if inflight.__version__ != version:
         raise ValueError(f"{_PLACE} has {inflight.__version__}, not {version}: write {version} there, commit it")
     wanted = f"## [{version}] - YYYY-MM-DD"

@@ -74,7 +74,7 @@ def test_a_checkout_that_is_ready_is_not_refused(checkout):
 
 @pytest.mark.parametrize("version", ["", "1.0", "v1.0.0", "1.0.0rc1", "../1.0.0"])
 def test_what_is_no_version(checkout, version):
-    assert "three numbers, VERSION=1.2.3" in refused(checkout, version)
+    assert "three numbers, VERSION=x.y.z" in refused(checkout, version)
 
 
 def test_another_version_than_the_library_has(checkout):
