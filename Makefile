@@ -7,9 +7,9 @@ SETUP = @PYTHONPATH="$(CURDIR)/tools" $(PYTHON) -m tools.setup
 INFLIGHT = @$(VENV)/inflight
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere conformance crash fuzz test-home-assistant test-dashboard test-object-storage test-brokers soak bench freeze demo sensor image \
-	flash deploy monitor test-pico-w test-esp32 figures-pico-w pipeline collect tables report compact export test-pipeline bench-pipeline \
-	lint clean
+.PHONY: help setup setup-boards setup-pipeline setup-tests test test-everywhere conformance crash fuzz \
+	test-home-assistant test-object-storage test-brokers soak bench demo sensor flash deploy monitor test-pico-w \
+	test-esp32 figures-pico-w test-pipeline bench-pipeline lint release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,10 +49,6 @@ test-home-assistant: setup  ## announcements and their templates by Home Assista
 	$(SETUP) home-assistant
 	$(VENV)/python -m pytest -n 0 host_tests/firmware/test_home_assistant.py $(ARGS)
 
-test-dashboard: setup  ## the Grafana dashboard against Grafana's own types, which it installs (33 MB; Node.js 20)
-	$(SETUP) grafana
-	INFLIGHT_GRAFANA=1 $(VENV)/python -m pytest -n 0 host_tests/tools/fleet/monitoring/test_grafana_schema.py $(ARGS)
-
 test-object-storage: setup-tests  ## landing files, tables and report in a stand-in for S3 (moto), which it installs (140 MB)
 	$(SETUP) object-storage
 	$(VENV)/python -m pytest -n $(JOBS) host_tests/tools/fleet/transfer $(ARGS)
@@ -67,10 +63,6 @@ soak: setup  ## bad networks and a day of virtual time (DEVICES=1000 MINUTES=5 S
 bench: setup  ## what the client costs, on 32-bit MicroPython (PEERS=folder of others' checkouts)
 	@$(VENV)/python -m tools.bench.benchmark $(if $(PEERS),--peers "$(PEERS)") $(ARGS)
 
-freeze: setup-boards  ## what to freeze into a firmware of one's own (BOARD=pico_w [APPLICATION=1 OUT=folder])
-	$(INFLIGHT) board freeze $(if $(OUT),"$(OUT)") $(if $(BOARD),--board "$(BOARD)") \
-		$(if $(filter 1,$(APPLICATION)),--application)
-
 demo: setup-pipeline  ## a fleet under power cuts, through collector and Spark to a report (DEVICES=20 DURATION=30 QOS=1,2)
 	@$(VENV)/python -m tools.demo $(if $(DEVICES),--devices $(DEVICES)) $(if $(DURATION),--duration $(DURATION)) \
 		$(if $(QOS),--qos "$(QOS)") $(SEEDED) $(ARGS)
@@ -80,15 +72,12 @@ sensor: setup  ## this machine as a sensor (CONFIG=config.json)
 
 SETTINGS = $(if $(CONFIG),--config "$(CONFIG)") $(if $(CA),--ca "$(CA)") $(if $(CERT),--cert "$(CERT)") \
 	$(if $(KEY),--key "$(KEY)")
-IMAGE = --board "$(BOARD)" $(if $(FIRMWARE),--firmware "$(FIRMWARE)") $(if $(SHA256),--sha256 "$(SHA256)") \
-	$(SETTINGS) $(if $(FLASH_MB),--flash-mb "$(FLASH_MB)") $(if $(filter 1,$(OTA)),--ota) \
-	$(if $(filter 1,$(ROMFS)),--romfs)
 
-image: setup-boards  ## a bare board's image as a file (BOARD=esp32 CONFIG=config.json [FIRMWARE= CA= OUT= OTA=1 ROMFS=1])
-	$(INFLIGHT) board image $(IMAGE) $(if $(OUT),--out "$(OUT)")
-
-flash: setup-boards  ## the same onto a board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1 OTA=1 ROMFS=1])
-	$(INFLIGHT) board flash $(IMAGE) $(if $(PORT),--port "$(PORT)") $(if $(filter 1,$(ERASE)),--erase)
+flash: setup-boards  ## MicroPython, application and settings onto a bare board (BOARD=esp32 PORT=/dev/ttyUSB0 CONFIG=config.json [ERASE=1 OTA=1 ROMFS=1])
+	$(INFLIGHT) board flash --board "$(BOARD)" $(if $(FIRMWARE),--firmware "$(FIRMWARE)") \
+		$(if $(SHA256),--sha256 "$(SHA256)") $(SETTINGS) $(if $(FLASH_MB),--flash-mb "$(FLASH_MB)") \
+		$(if $(filter 1,$(OTA)),--ota) $(if $(filter 1,$(ROMFS)),--romfs) $(if $(PORT),--port "$(PORT)") \
+		$(if $(filter 1,$(ERASE)),--erase)
 
 OWN = $(if $(PICOW_UF2),PICOW_UF2="$(PICOW_UF2)")
 UPDATED = $(if $(LIVES),LIVES="$(LIVES)") $(if $(CUTS),CUTS="$(CUTS)")
@@ -118,32 +107,6 @@ deploy: setup-boards  ## what changed onto a board (BOARD=pico_w PORT=/dev/ttyAC
 monitor: setup-boards  ## a board's console and its messages, live (PORT=/dev/ttyACM0 CONFIG=config.json)
 	$(INFLIGHT) board monitor $(if $(PORT),--port "$(PORT)") $(SETTINGS) $(BROKER_HERE)
 
-DATA ?= telemetry
-MASTER ?= local[*]
-TOPICS = $(if $(ROOT),--root "$(ROOT)")
-FLEET = --data "$(DATA)" $(TOPICS)
-SPARK = $(FLEET) --master "$(MASTER)"
-FROM = $(BROKER_HERE) $(SETTINGS)
-
-pipeline: setup-pipeline  ## a collector and Spark for a fleet, until Ctrl-C (BROKER=host ROOT=inflight DATA=telemetry [CA=])
-	$(INFLIGHT) fleet pipeline $(FROM) $(SPARK) $(ARGS)
-
-collect: setup-boards  ## a collector alone (BROKER=host ROOT=inflight DATA=telemetry [NAME=collector-0 SHARE=group CA=])
-	$(INFLIGHT) fleet collect $(FROM) $(TOPICS) --landing "$(DATA)/landing" \
-		$(if $(NAME),--name "$(NAME)") $(if $(SHARE),--share "$(SHARE)") $(ARGS)
-
-tables: setup-pipeline  ## Spark alone: landing files into tables (DATA=telemetry MASTER=local[*] ARGS=--once)
-	$(INFLIGHT) fleet tables $(SPARK) $(ARGS)
-
-report: setup-pipeline  ## what became of each message, as one HTML page (DATA=telemetry ARGS="--device attic")
-	$(INFLIGHT) fleet report $(FLEET) $(ARGS)
-
-compact: setup-pipeline  ## merges small files of the tables (DATA=telemetry ARGS="--keep 90d")
-	$(INFLIGHT) fleet compact --data "$(DATA)" --master "$(MASTER)" $(ARGS)
-
-export: setup-pipeline  ## aggregates and devices as Parquet for other tools (DATA=telemetry OUT=folder)
-	$(INFLIGHT) fleet export "$(OUT)" --data "$(DATA)" $(ARGS)
-
 test-pipeline: setup-tests  ## the pipeline's long tests too: a cluster, drivers that are killed (some minutes)
 	INFLIGHT_PIPELINE=1 $(VENV)/python -m pytest -n $(JOBS) host_tests/tools/fleet \
 		host_tests/tools/maintainers/test_bench_pipeline.py $(ARGS)
@@ -154,6 +117,9 @@ bench-pipeline: setup-pipeline  ## what collector and Spark manage here, and wha
 lint: setup  ## ruff; types of the device code, against the stubs of its ports, and of the tools
 	$(VENV)/ruff check .
 	@$(VENV)/python -m tools.setup.typecheck
+
+release: setup-boards  ## wheel, mip package, images and installer page of a version (VERSION=x.y.z ARGS=--without-images)
+	@$(VENV)/python -m tools.release "$(VERSION)" $(ARGS)
 
 clean:  ## the virtual environment and what tests leave behind; the cache stays
 	rm -rf .venv .pytest_cache .ruff_cache build

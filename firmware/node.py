@@ -6,11 +6,11 @@ import json
 import health
 import log
 import telemetry
+from inflight import __version__ as VERSION
 from inflight.compat import const, ticks_diff, ticks_ms, unload
 from inflight.journal import OUT
 from log import INFO
 
-VERSION = "0.1.0"
 _NAME = const(64)  # characters of a command's name, at most
 _FRAME = const(18)  # bytes of a record beside topic and payload, at most: those of a PUBLISH, and of an expiry
 

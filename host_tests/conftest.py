@@ -23,6 +23,7 @@ _SHARED = (
     "boards/test_rename",
     "inflight_tools/update/test_end_to_end",
     "maintainers/test_bench",
+    "maintainers/test_release",
 )
 # They run one after the other, and take as long as all others together: they start first, and go before.
 _LONGEST = ("fleet/spark",)

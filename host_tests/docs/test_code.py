@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from unittest import mock
 
@@ -56,6 +57,19 @@ MAKEFILE = (CHECKOUT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.M))
 
 
+def test_targets_that_texts_name_exist():
+    command = ["git", "grep", "-IhoE", "`make [a-z][a-z0-9-]*"]
+    found = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.splitlines()
+    named = {text.removeprefix("`make ") for text in found}
+    assert len(named) > 10 and named <= TARGETS
+
+
+def test_a_command_of_inflight_has_no_second_spelling():
+    """But for the three that bring a board to work."""
+    recipes = dict(re.findall(r"^([a-z0-9-]+):.*\n((?:\t.*\n)+)", MAKEFILE, re.M))
+    assert {name for name, recipe in recipes.items() if "$(INFLIGHT)" in recipe} == {"flash", "deploy", "monitor"}
+
+
 def _check_make(words):
     for word in words:
         name = word.split("=")[0]
@@ -89,7 +103,10 @@ def _check_inflight(words):
 
 def _check_python(words):
     if words[:1] == ["-m"] and words[1] != "pytest":
-        assert importlib.util.find_spec(words[1]), f"there is no module {words[1]}"
+        found = importlib.util.find_spec(words[1])
+        if found and found.submodule_search_locations:  # of a package Python runs this module
+            found = importlib.util.find_spec(f"{words[1]}.__main__")
+        assert found, f"there is no module {words[1]}"
     for word in words:
         if "/" in word and not word.startswith("-"):
             assert (CHECKOUT / word.split("::")[0]).exists(), f"there is no {word}"

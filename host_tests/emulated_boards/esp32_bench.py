@@ -19,8 +19,8 @@ _FREE = "import gc; gc.collect(); print('NOTE', gc.mem_free())"
 
 
 def run_image(folder, content, work):
-    """Runs coroutine work(board) with a board that got the bytes `content` of `make image`. Returns what work returns,
-    and the files in the flash then."""
+    """Runs coroutine work(board) with a board that got the bytes `content` of `inflight board image`. Returns what work
+    returns, and the files in the flash then."""
     with Board(image.bare(content)) as board:
         board.switch_on()
         result = asyncio.run(work(board))

@@ -1,4 +1,4 @@
-"""A bare board that got the file of `make image`, and nothing else: real firmware, file system and application."""
+"""A bare board that got the file of `inflight board image` alone: real firmware, file system and application."""
 
 import contextlib
 import os

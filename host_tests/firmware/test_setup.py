@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from host_tests.firmware.setting_up import Page, Serial, ask_name, free_ports
+from inflight import __version__
 from inflight_tools.boards.bundle import files
 from inflight_tools.cache import write_below
 from tools.peers.certificates import der, server_context
@@ -324,7 +325,7 @@ def test_improv_tells_state_device_and_networks(device, serial):
     serial.send(b">>> \r\nIMPROV\1\3\2\2\0\0" + b"garbage")  # a wrong checksum
     assert serial.packet() == (2, b"\1")
     serial.command(3)
-    assert (serial.packet(), serial.result()) == (OK, (3, ["Inflight", "0.1.0", "unix", "inflight-box"]))
+    assert (serial.packet(), serial.result()) == (OK, (3, ["Inflight", __version__, "unix", "inflight-box"]))
     serial.command(4)
     assert serial.packet() == OK
     found = [serial.result() for _ in range(4)]

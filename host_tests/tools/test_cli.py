@@ -12,6 +12,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from inflight import __version__
 from inflight_tools import cli
 from tools.setup.common import CHECKOUT
 
@@ -88,6 +89,10 @@ def test_an_option_means_the_same_in_every_command():
         meanings[name].append(meaning | {"type": bare(kind)})
     assert len(meanings["--key"]) == 7 and len(meanings["--json"]) == 10
     assert {name for name, found in meanings.items() if any(meaning != found[0] for meaning in found)} == set()
+
+
+def test_the_version_is_printed():
+    assert run("--version").stdout == f"inflight {__version__}\n"
 
 
 def test_completion_is_offered():

@@ -1,5 +1,6 @@
 """The wheel works without a checkout."""
 
+import email
 import hashlib
 import os
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import inflight
 from inflight_tools.boards import bundle
 from tools.setup.common import CHECKOUT
 
@@ -28,7 +30,8 @@ def installed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     for part in PARTS:
         shutil.copytree(CHECKOUT / part, folder / "source" / part, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(CHECKOUT / "pyproject.toml", folder / "source")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(CHECKOUT / name, folder / "source")
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-deps", "--no-index"]
     command += ["--no-build-isolation", "--wheel-dir", folder, folder / "source"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -56,6 +59,27 @@ def test_every_module_is_in_the_wheel(installed, part):
 
 def test_the_wheel_has_no_maintainers_tools(installed):
     assert {path.name for path in installed.iterdir() if "dist-info" not in path.name} == {"inflight", "inflight_tools"}
+
+
+def test_the_wheel_tells_what_it_is(installed):
+    (folder,) = installed.glob("*.dist-info")
+    told = email.message_from_string((folder / "METADATA").read_text())
+    assert (told["Name"], told["Version"], told["License-Expression"]) == ("inflight-mqtt", inflight.__version__, "MIT")
+    assert told["Description-Content-Type"] == "text/markdown"
+    assert told.get_payload().strip() == (CHECKOUT / "README.md").read_text().strip()
+    assert (folder / "licenses/LICENSE").read_text() == (CHECKOUT / "LICENSE").read_text()
+    urls = dict(line.split(", ") for line in told.get_all("Project-URL"))
+    assert urls.keys() == {"Source", "Documentation", "Changelog", "Issues"}
+
+
+def test_one_place_has_the_version():
+    """Of the sources; documents and tests may show versions."""
+    named = r"version_*[\"']? ?[:?]?[:=] ?[\"']?[0-9]+\.[0-9]+\.[0-9]"
+    quoted = r"[\"']" + inflight.__version__.replace(".", r"\.") + r"\b"
+    elsewhere = (":!host_tests", ":!*.md", ":!*.lock", ":!*package-lock.json")
+    command = ["git", "grep", "-iIlE", "-e", named, "-e", quoted, "--", ".", *elsewhere]
+    found = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.split()
+    assert found == ["lib/inflight/__init__.py"]
 
 
 def test_the_client_needs_nothing_but_python(installed):

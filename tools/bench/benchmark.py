@@ -82,7 +82,7 @@ def main(
     others: Path = typer.Option(
         None, "--peers", help="a folder with checkouts of umqtt.simple, umqtt.simple2, mqtt_as"
     ),
-    frozen: Path = typer.Option(None, help="measure this MicroPython with the library frozen in, too (make freeze)"),
+    frozen: Path = typer.Option(None, help="measure this MicroPython with the library frozen in, too"),
     out: Path = typer.Option(CHECKOUT / "build/bench.json", "--json", help="file for the figures"),
     pictures: Path = typer.Option(None, "--plots", help="folder for the plots; default: that of the figures"),
     markdown: bool = typer.Option(False, help="print the tables as Markdown"),

@@ -3,6 +3,7 @@
 import importlib
 import sys
 
+import inflight
 from inflight_tools.extras import not_installed
 
 _GROUPS = {"board": "boards", "fleet": "fleet"}  # command: the package behind it, and the extra that it needs
@@ -27,6 +28,13 @@ def build():
 
     # A traceback with local variables could show a secret.
     app = typer.Typer(help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False)
+
+    @app.callback(invoke_without_command=True)
+    def options(version: bool = typer.Option(False, "--version", help="print the version of Inflight")):
+        if version:
+            print(f"inflight {inflight.__version__}")
+            raise typer.Exit
+
     for name, package in _GROUPS.items():
         try:
             app.add_typer(importlib.import_module(f"inflight_tools.{package}.commands").app, name=name)

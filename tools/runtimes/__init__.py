@@ -1,7 +1,6 @@
 """The interpreters that device code is tested on: `python -m tools.runtimes` lists them."""
 
 import os
-import shlex
 import sys
 from dataclasses import dataclass
 
@@ -57,8 +56,3 @@ def program(name):
 
 def runtimes():
     return [runtime(name) for name in DEVICE_NAMES]
-
-
-if __name__ == "__main__":
-    for found in runtimes():
-        print(f"{found.name:18}", shlex.join(found.argv) if found.argv else f"unavailable: {found.reason}")

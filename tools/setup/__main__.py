@@ -11,7 +11,6 @@ It does not change the system and needs no root. `INFLIGHT_CACHE` is the cache (
 - brokers: also more brokers for tests
 - fuzz: also a fuzzer
 - home-assistant: also Home Assistant, for the check of announcements
-- grafana: also the types of Grafana's dashboards, for the check of ours
 - object-storage: also a stand-in for S3, for tests"""
 
 import sys
@@ -22,18 +21,7 @@ if sys.version_info < (3, 10):  # noqa: UP036 (older ones need the message)
     sys.exit("setup: Python 3.10 or newer is needed, this is " + sys.version.split()[0])
 
 from inflight_tools.cache import cache_dir
-from tools.setup import (
-    brokers,
-    environment,
-    firmware,
-    fuzz,
-    grafana,
-    home_assistant,
-    object_storage,
-    programs,
-    spark,
-    web_tools,
-)
+from tools.setup import brokers, environment, firmware, fuzz, home_assistant, object_storage, programs, spark, web_tools
 from tools.setup.common import CHECKOUT, SetupError, exclusive, say
 
 BOARDS = "boards"  # only the virtual environment
@@ -45,7 +33,6 @@ MORE: dict = {  # name: a function of an Installer, which returns True if it has
     "brokers": brokers.ensure,
     "fuzz": fuzz.ensure,
     "home-assistant": home_assistant.ensure,
-    "grafana": grafana.ensure,
     "object-storage": object_storage.ensure,
 }
 

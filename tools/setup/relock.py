@@ -1,5 +1,6 @@
 """Renews all pins, the files *.lock: `python -m tools.setup.relock` (for who maintains them)."""
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -99,6 +100,7 @@ def resolve(home, lock, head, words, wanted=None, python="3.10"):
 
 
 def main():
+    argparse.ArgumentParser(prog="python -m tools.setup.relock", description=__doc__.partition(":")[0]).parse_args()
     with tempfile.TemporaryDirectory() as home:
         try:
             relock_debian(Path(home))

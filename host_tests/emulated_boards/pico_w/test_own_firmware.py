@@ -1,5 +1,5 @@
 """A firmware that a person built with modules frozen in, or with a ROM file system (PICOW_UF2), on the emulated Pico W:
-what `make image` makes of it, and what `make deploy` finds on it."""
+what `inflight board image` makes of it, and what `make deploy` finds on it."""
 
 import pytest
 

@@ -197,10 +197,13 @@ def test_pieces_do_not_contain_the_journal_and_settings_of_the_radio():
         assert all(at + len(data) <= start or at >= start + size for _, at, data in image.pieces())
 
 
-def test_the_application_knows_the_day_of_its_build():
+def test_the_application_knows_the_day_of_its_build(monkeypatch):
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
     today = int(time.time()) // 86_400 * 86_400
     days = [bundle.compile_texts({"built": f"TIME = {day}\n"})["built"] for day in (today - 86_400, today)]
     assert bundle.files("esp32")["/lib/built.mpy"] in days
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1772366400")  # 12:00
+    assert bundle.built() == "TIME = 1772323200\n"
 
 
 @pytest.mark.parametrize("mode, then", [(None, 0o600), (0o644, 0o600), (0o400, 0o400)])

@@ -17,7 +17,7 @@ from host_tests.tools.boards.site import serving
 from host_tests.tools.fleet.report import chromium
 from inflight_tools.boards.images.variants import Variant
 from tools.setup import __main__ as set_up
-from tools.setup import common, environment, firmware, npm, packages, programs, sources
+from tools.setup import common, environment, firmware, npm, packages, programs, relock, sources
 from tools.setup.chromium import PACKAGE
 from tools.setup.common import CHECKOUT, SetupError, sweep
 from tools.setup.loader import PLATFORMS
@@ -292,6 +292,21 @@ def test_two_set_ups_take_turns(tmp_path, monkeypatch, shared):
     assert said == [f"waiting for another process in {tmp_path / shared}"]
 
 
+# --- locks
+
+
+def test_the_help_of_relock_changes_no_file(monkeypatch, capsys):
+    started = []
+    for name in ("relock_debian", "relock_python"):
+        monkeypatch.setattr(relock, name, started.append)
+    for words, status in ((["--help"], 0), (["firmware"], 2)):
+        monkeypatch.setattr(sys, "argv", ["relock", *words])
+        with pytest.raises(SystemExit) as end:
+            relock.main()
+        assert (end.value.code, started) == (status, [])
+    assert "Renews all pins" in capsys.readouterr().out
+
+
 # --- firmware images
 
 
@@ -350,31 +365,31 @@ def device_test(tmp_path):
 
 
 def test_device_run_exit_status_follows_the_tests(device_test):
-    good = tool("device_run", device_test, "-k", "good")
+    good = tool("runtimes.device_run", device_test, "-k", "good")
     assert (good.returncode, good.stdout) == (0, "ok test_good\n1 ok, 0 failed, 0 skipped\n")
-    bad = tool("device_run", device_test, "-k", "bad")
+    bad = tool("runtimes.device_run", device_test, "-k", "bad")
     assert bad.returncode == 1
     assert bad.stdout.startswith("FAIL test_bad\n") and "AssertionError: 1 != 2" in bad.stdout
-    skipped = tool("device_run", device_test, "-k", "elsewhere")
+    skipped = tool("runtimes.device_run", device_test, "-k", "elsewhere")
     assert (skipped.returncode, skipped.stdout.splitlines()[0]) == (0, "skip test_elsewhere: no radio here")
 
 
 def test_device_run_takes_an_interpreter_that_the_person_names(device_test, monkeypatch):
     monkeypatch.setenv("INFLIGHT_MICROPYTHON", sys.executable)
-    good = tool("device_run", device_test, "--runtime", "micropython-own", "-k", "good")
+    good = tool("runtimes.device_run", device_test, "--runtime", "micropython-own", "-k", "good")
     assert (good.returncode, good.stdout) == (0, "ok test_good\n1 ok, 0 failed, 0 skipped\n")
 
 
 def test_device_run_ends_a_test_that_does_not(device_test):
-    late = tool("device_run", device_test, "-k", "endless")
+    late = tool("runtimes.device_run", device_test, "-k", "endless")
     assert (late.returncode, late.stderr) == (124, "out of time: 2 s\n")
 
 
 def test_device_run_reports_what_it_cannot_find(device_test, cache):
-    assert tool("device_run", device_test, "-k", "nothing").returncode == 2
-    assert tool("device_run", device_test.with_name("test_none.py")).returncode == 2
+    assert tool("runtimes.device_run", device_test, "-k", "nothing").returncode == 2
+    assert tool("runtimes.device_run", device_test.with_name("test_none.py")).returncode == 2
     record(cache, **{"micropython-x86": {"reason": "the kernel runs no such programs", "temporary": False}})
-    unavailable = tool("device_run", device_test, "--runtime", "micropython-x86")
+    unavailable = tool("runtimes.device_run", device_test, "--runtime", "micropython-x86")
     assert unavailable.returncode == 3
     assert "the kernel runs no such programs" in unavailable.stderr
 
@@ -382,9 +397,9 @@ def test_device_run_reports_what_it_cannot_find(device_test, cache):
 def test_device_run_stops_at_a_file_that_does_not_import(tmp_path):
     path = tmp_path / "test_broken.py"
     path.write_text("import no_such_module\ndef test_x():\n    pass\n")
-    assert tool("device_run", path).returncode == 1
+    assert tool("runtimes.device_run", path).returncode == 1
     path.write_text("from harness import SkipTest\nraise SkipTest('not for this one')\ndef test_x():\n    pass\n")
-    skipped = tool("device_run", path)
+    skipped = tool("runtimes.device_run", path)
     assert (skipped.returncode, skipped.stdout) == (0, "skip *: not for this one\n")
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from inflight_tools.boards.bundle import compile_mpy, shrunk, sources
+from inflight_tools.boards.bundle import compile_mpy, numbered, shrunk, sources
 from inflight_tools.broker import Broker
 from inflight_tools.update import keys
 from inflight_tools.update.release import make
@@ -52,7 +52,7 @@ def release_of(texts, code, key):
 
     def build(number, fault=None, trial_s=1, signer=key, board="unix", mpy=6, accept=None):
         files = {str(path.relative_to(code)): path.read_bytes() for path in sorted(code.rglob("*.mpy"))}
-        changed = {"node": texts["node"].replace("0.1.0", f"0.1.0+{number}")}
+        changed = {"node": numbered(texts["node"], number)}
         if fault:
             module, text = FAULTS[fault]
             changed[module] = f"{changed.get(module, texts[module])}\n{text}\n"

@@ -1,7 +1,8 @@
 # Prints how many blocks an image may take in a slot of a Pico W, as its firmware counts them, beside a journal. Runs on
 # MicroPython's unix port: its littlefs is the Pico's, with its account of free blocks.
 #
-#   argv: the file of the file system, as `make image` builds it; or a JSON file, {path: bytes} of what a cable brings.
+#   argv: the file of the file system, as `inflight board image` builds it; or a JSON file, {path: bytes} of what a
+#   cable brings.
 #   The search path has firmware, lib and tools/reference/flash.
 
 import json

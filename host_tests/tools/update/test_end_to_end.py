@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from host_tests.tools.update.conftest import FAULTS, PATIENCE_S
 from host_tests.waiting import wait_for
+from inflight import __version__ as VERSION
 from inflight_tools.update import keys
 from inflight_tools.update.release import Release
 from tools.peers.subscriber import Subscriber
@@ -43,15 +44,15 @@ def states(seen):
 
 def test_releases_are_fetched_tried_and_kept(device_of, server, release_of, events):
     device = device_of()
-    events([device], online("0.1.0"))
+    events([device], online(VERSION))
     server.announce("box", release_of(1))
     seen = events([device], outcome(1))
     assert states(seen) == ["fetch", "trial", "good"], seen[-1]
     device.kill()
-    events([device], online("0.1.0+1"))
+    events([device], online(VERSION + "+1"))
     server.announce("box", release_of(2))
     seen = events([device], outcome(2))
-    assert seen[-1][2]["state"] == "good" and any(map(online("0.1.0+2"), seen)), seen[-1]
+    assert seen[-1][2]["state"] == "good" and any(map(online(VERSION + "+2"), seen)), seen[-1]
     assert sorted(path.name for path in device.home.glob("*.image")) == ["a.image", "b.image"]
 
 
@@ -73,7 +74,7 @@ def test_only_what_differs_is_fetched(device_of, server, release_of, events):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_release_that_does_not_work_is_rolled_back(device_of, server, release_of, events, fault):
     device = device_of()
-    events([device], online("0.1.0"))
+    events([device], online(VERSION))
     server.announce("box", release_of(1))
     events([device], outcome(1))
     server.announce("box", release_of(2, fault))
@@ -91,12 +92,12 @@ def test_a_release_that_does_not_work_is_rolled_back(device_of, server, release_
     assert fields["state"] == "bad", fields
     told = {"crashes": "in any start", "hangs": "watchdog", "cannot connect": "no connection"}
     assert told.get(fault, "load: OSError") in fields["reason"]
-    events([device], online("0.1.0+1"))
+    events([device], online(VERSION + "+1"))
     assert device.starts > trial
     # It is not tried again, also if it is announced again.
     device.kill()
     before = device.starts
-    events([device], online("0.1.0+1"))
+    events([device], online(VERSION + "+1"))
     server.announce("box", release_of(3))
     assert events([device], outcome(3))[-1][2]["state"] == "good"
     assert device.starts == before + 2
@@ -123,7 +124,7 @@ def refusals(release_of):
         ("for the board esp32", release_of(6, board="esp32")),
         ("another version of MicroPython", release_of(6, mpy=5)),
         ("Damaged: index", damaged(good, 0, image=True)),
-        ("Damaged: node.mpy", damaged(better, better.image.index(b"0.1.0+7"), image=True)),
+        ("Damaged: node.mpy", damaged(better, better.image.index(f"{VERSION}+7".encode()), image=True)),
     ]
 
 
@@ -144,7 +145,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(device_of, server, rel
         assert reason in told[0]
         starts = device.starts
         device.kill()
-        events([device], online("0.1.0+5"))
+        events([device], online(VERSION + "+5"))
         assert device.starts == starts + 1
     server.announce("box", release_of(6))
     assert events([device], outcome(6))[-1][2]["state"] == "good"
@@ -161,7 +162,7 @@ def test_killing_it_at_any_time_changes_neither_outcome_nor_messages(
     device = device_of()
     arrived = Subscriber(broker.port, "inflight/box/#")
     with arrived:
-        events([device], online("0.1.0"))
+        events([device], online(VERSION))
         server.announce("box", release_of(1))
         events([device], outcome(1))
         server.announce("box", release_of(2, fault, trial_s=2))
@@ -213,7 +214,7 @@ def test_a_sensor_that_sleeps_fetches_and_tries_in_its_wakes(
     seen = events([device], outcome(1))
     assert states(seen) == ["fetch", "trial", ends], seen[-1]
     assert len(answered) > 1 and device.starts > len(answered)
-    events([device], asleep("0.1.0+1" if ends == "good" else "0.1.0"))
+    events([device], asleep(VERSION + "+1" if ends == "good" else VERSION))
 
 
 def asleep(firmware):
@@ -225,12 +226,12 @@ def asleep(firmware):
 
 def test_a_fetch_ends_with_its_announcement_and_goes_on_with_it(device_of, server, release_of, events):
     device = device_of()
-    events([device], online("0.1.0"))
+    events([device], online(VERSION))
     server.announce("box", release_of(1))
     events([device], lambda event: event[1] == "want")
     server.withdraw("box")
     device.kill()
-    seen = len(events([device], online("0.1.0")))
+    seen = len(events([device], online(VERSION)))
     server.announce("box", release_of(1))
     found = events([device], outcome(1))
     assert states(found[seen:]) == ["fetch", "trial", "good"]
@@ -273,6 +274,6 @@ def test_replaced_keys_stay_with_later_releases(device_of, server, release_of, e
 def test_an_announcement_that_comes_during_a_trial_is_not_lost(device_of, server, release_of, events):
     device = device_of()
     server.announce("box", release_of(1, trial_s=3))
-    events([device], online("0.1.0+1"))
+    events([device], online(VERSION + "+1"))
     server.announce("box", release_of(2))
     assert events([device], outcome(2))[-1][2]["state"] == "good"

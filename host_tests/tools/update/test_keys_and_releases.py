@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import announcement
 from announcement import SIGNATURE, NotSigned, Refused, check, is_signed
 from host_tests.tools.boards.made_firmware import CHIP_IDS, esp_firmware
-from inflight import sectors
+from inflight import __version__, sectors
 from inflight_tools import cli
 from inflight_tools.boards import bundle
 from inflight_tools.boards.images.filesystem import BLOCK, build
@@ -189,7 +189,7 @@ def test_a_release_of_the_command(tmp_path, run):
     made = release.load(tmp_path / "r")
     assert told == made.fields | {"path": str(tmp_path / "r")}
     assert (told["release"], told["board"], told["trial_s"]) == (7, "rp2040", 300)
-    assert b"0.1.0+7" in made.image and json.dumps([other]).encode() in made.image
+    assert f"{__version__}+7".encode() in made.image and json.dumps([other]).encode() in made.image
     assert len(made.announcement) < 700
     assert taken(made) <= told["blocks"]
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from host_tests.waiting import wait_for
+from inflight import __version__ as VERSION
 from inflight_tools import cli
 from inflight_tools.update import rollout as rollouts
 from inflight_tools.update.rollout import run
@@ -80,7 +81,7 @@ def firmware(rollout):
 
 
 def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout):
-    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, "0.1.0"), 60)
+    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION), 60)
     done, lines = rollout(1, None, "--wave", "50")
     assert done.exit_code == 0, done.output
     good = [line["device"] for line in lines[:-1] if line["state"] == "good"]
@@ -89,13 +90,13 @@ def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout)
     assert begun[0] == "box0" and lines.index({"device": "box0", "state": "good"}) < min(
         lines.index({"device": name, "state": "fetch"}) for name in NAMES[1:]
     )
-    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, "0.1.0+1"), 60)
+    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION + "+1"), 60)
 
     done, lines = rollout(2, "cannot connect")
     assert done.exit_code == 1 and lines[-1]["stopped"]
     assert {line["device"] for line in lines[:-1]} == {"box0"}
     assert lines[-2]["state"] == "bad" and lines[-2]["reason"] == "no connection"
-    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, "0.1.0+1"), 60)
+    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION + "+1"), 60)
 
     # Who runs it already is left alone; patterns choose devices.
     done, lines = rollout(3, None, "--device", "box[01]", "--canary", "2")
@@ -163,7 +164,7 @@ def test_a_fleet_that_is_killed_all_the_time_ends_on_one_release(device_of, roll
     names = [f"box{i:03}" for i in range(100)]
     devices = [device_of(name, interval_ms=5000, health_ms=60_000, timeout_ms=10_000) for name in names]
     with Fleet(devices) as starting:
-        wait_for(lambda: firmware(rollout) == dict.fromkeys(names, "0.1.0"), 600, pause_s=5)
+        wait_for(lambda: firmware(rollout) == dict.fromkeys(names, VERSION), 600, pause_s=5)
     with Fleet(devices, kills_a_second=1) as fleet:
         done, lines = rollout(1, None, "--wave", "50", trial_s=10)
         print(f"good: {fleet.cuts} power cuts")
@@ -173,5 +174,5 @@ def test_a_fleet_that_is_killed_all_the_time_ends_on_one_release(device_of, roll
         assert done.exit_code == 1
         assert {line["device"] for line in lines[:-1] if line["state"] == "bad"} == set(names)
     with Fleet(devices):
-        wait_for(lambda: firmware(rollout) == dict.fromkeys(names, "0.1.0+1"), 600, pause_s=5)
+        wait_for(lambda: firmware(rollout) == dict.fromkeys(names, VERSION + "+1"), 600, pause_s=5)
     assert starting.cuts == 0 and fleet.cuts > 50

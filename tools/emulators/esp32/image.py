@@ -21,7 +21,7 @@ def bare(firmware=None):
 
 
 def finished(files, ota=False):
-    """The flash with what `make image` writes: it has a partition for the journal, with `ota` two for firmware."""
+    """The flash with what `inflight board image` writes; with `ota` it has two partitions for firmware."""
     whole = Esp32Image(variant(CHIP.name), FIRMWARE.find().read_bytes(), files, ota=ota).file()
     return bytearray(b"\xff") * CHIP.bootloader + whole
 

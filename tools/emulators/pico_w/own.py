@@ -45,7 +45,7 @@ class Own:
         return found
 
     def image(self, config):
-        """The bytes of what `make image` makes of it, with `config` (bytes)."""
+        """The bytes of what `inflight board image` makes of it, with `config` (bytes)."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "config.json")
             path.write_bytes(config)

@@ -1,10 +1,12 @@
 """The files of a device: library, board and firmware, compiled as they are deployed."""
 
 import functools
+import os
 import re
 import subprocess
 import time
 
+import inflight
 from inflight_tools.boards.kept import kept
 from inflight_tools.boards.rename import PACKAGE, mentioned, names_in
 from inflight_tools.boards.shrink import module_name, originals, shrink
@@ -13,7 +15,8 @@ from inflight_tools.sources import device_sources, modules_in
 LIB, BOARDS, FIRMWARE = device_sources()
 STARTERS = ("boot", "main")  # MicroPython starts these, as source files at the root
 _FRAME = re.compile(r'(^ +File "([\w.]+)", line \d+, in )(\w+)')
-_TODAY = int(time.time()) // 86_400 * 86_400
+_DAY_S = 86_400
+_NOW = int(time.time())
 _NOT_ON_DEVICES = ("cpython",)
 # What the application of a board does not use: it has the blocking client, without WebSocket; boards have no posix.
 _UNUSED = {
@@ -110,9 +113,10 @@ def _compiled(texts):
     return {place: compile_mpy(text, module_name(place)).decode("latin-1") for place, text in texts.items()}
 
 
-def _numbered(text, release):
-    """The module node of a release: its version is 0.1.0+7, if that is the number."""
-    numbered, n = re.subn(r"^(VERSION = '[^']+)'$", rf"\1+{release}'", text, flags=re.M)
+def numbered(text, release):
+    """The module node of release 7: its version is that of the library, and +7."""
+    line = f"VERSION = '{inflight.__version__}+{release}'"
+    numbered, n = re.subn(r"^from inflight import __version__ as VERSION$", line, text, flags=re.M)
     if n != 1:
         raise ValueError("node.py has no VERSION")
     return numbered
@@ -132,8 +136,9 @@ def modules(board):
 
 
 def built():
-    """The text of the module that tells when the application was built: today."""
-    return f"TIME = {_TODAY}\n"
+    """The text of the module that tells when the application was built: today, or the day in SOURCE_DATE_EPOCH."""
+    now = int(os.environ.get("SOURCE_DATE_EPOCH", _NOW))
+    return f"TIME = {now - now % _DAY_S}\n"
 
 
 def files(board, release=None):
@@ -148,7 +153,7 @@ def files(board, release=None):
     starters = {f"/{place}.py": texts.pop(place).encode() for place in STARTERS}
     more = {"built": built()}
     if release is not None:
-        more["node"] = _numbered(texts["node"], release)
+        more["node"] = numbered(texts["node"], release)
     used = {place: text for place, text in texts.items() if board == "unix" or place not in _UNUSED}
     compiled = compile_texts(used) | compile_texts(more)
     return starters | {f"/lib/{place}.mpy": data for place, data in compiled.items()}

@@ -1,0 +1,266 @@
+"""`make release`: what it refuses, that it makes the same bytes again, and that users can install what it made."""
+
+import functools
+import hashlib
+import http.server
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from dataclasses import replace
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import inflight
+from host_tests.tools.boards.made_firmware import esp_firmware, pico_firmware
+from inflight_tools.boards import bundle
+from inflight_tools.boards.images import variants
+from inflight_tools.cache import write_below
+from inflight_tools.installer import folder as installer
+from tools import release, runtimes
+from tools.setup.common import CHECKOUT
+
+VERSION = inflight.__version__
+DATED = f"# Changelog\n\n## [Unreleased]\n\n## [{VERSION}] - 2026-03-01\n\n- a change\n"
+
+
+def git(folder, *words):
+    """Runs git there; a commit has the same author and date each time."""
+    who = [f"GIT_{role}_{field}" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL", "DATE")]
+    env = os.environ | dict(zip(who, ("x", "x@x.example", "2026-03-01T12:00:00Z") * 2, strict=True))
+    return subprocess.run(["git", *words], cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
+
+
+def commit_all(folder):
+    git(folder, "init", "-q")
+    git(folder, "add", "--all")
+    git(folder, "commit", "-q", "-m", "as it is")
+
+
+def run(*words):
+    app = typer.Typer()
+    app.command()(release.main)
+    return CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
+
+
+# --- what is refused
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout that can become a release, as far as it is looked at."""
+    folder = tmp_path / "checkout"
+    write_below(folder, {"CHANGELOG.md": DATED.encode(), "README.md": b"", ".gitignore": b"/build/\n"})
+    commit_all(folder)
+    monkeypatch.setattr(release, "CHECKOUT", folder)
+    return folder
+
+
+def refused(folder, version=VERSION):
+    done = run(version)
+    assert done.exit_code == 1 and not done.stdout and not (folder / "build").exists()
+    [line] = done.stderr.splitlines()
+    return line
+
+
+def test_a_checkout_that_is_ready_is_not_refused(checkout):
+    release.check(VERSION)
+
+
+@pytest.mark.parametrize("version", ["", "1.0", "v1.0.0", "1.0.0rc1", "../1.0.0"])
+def test_what_is_no_version(checkout, version):
+    assert "three numbers, VERSION=x.y.z" in refused(checkout, version)
+
+
+def test_another_version_than_the_library_has(checkout):
+    line = refused(checkout, "99.0.0")
+    assert f"has {VERSION}, not 99.0.0: write 99.0.0 there" in line
+    assert (CHECKOUT / line.split()[1]).read_text().count(f'"{VERSION}"') == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (DATED.replace(VERSION, "0.0.9"), f"has no section {VERSION}: write ## [{VERSION}] - YYYY-MM-DD"),
+        (DATED.replace(" - 2026-03-01", ""), f"the section {VERSION} has no date: write ## [{VERSION}] - YYYY-MM-DD"),
+        (DATED.replace("2026-03-01", "soon"), "has no date"),
+        (DATED.replace("2026-03-01", "2026-02-30"), "has no date"),
+    ],
+)
+def test_a_changelog_that_does_not_tell_of_the_version(checkout, text, problem):
+    (checkout / "CHANGELOG.md").write_text(text)
+    assert problem in refused(checkout)
+
+
+@pytest.mark.parametrize("name", ["README.md", "new.py"])
+def test_a_checkout_with_changes_that_are_not_committed(checkout, name):
+    (checkout / name).write_text("changed")
+    assert f"the checkout is not clean: commit or remove {name}" in refused(checkout)
+
+
+def test_a_folder_that_is_no_checkout(checkout):
+    shutil.rmtree(checkout / ".git")
+    assert "not a git repository" in refused(checkout)
+
+
+def test_the_changelog_has_sections_that_a_release_finds():
+    text = (CHECKOUT / "CHANGELOG.md").read_text()
+    sections = re.findall(r"^## \[(.+?)\](.*)$", text, re.M)
+    assert sections[0] == ("Unreleased", "") and VERSION in dict(sections)
+    older = [(version, date) for version, date in sections[1:] if version != VERSION]
+    assert all(re.fullmatch(r" - \d{4}-\d\d-\d\d", date) for _, date in older)
+    assert all("### Updating" in part for part in text.split("\n## [")[2:])
+
+
+# --- what is made
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Two folders with a release, made of the checkout as it is, at once, and independently of each other."""
+    home = tmp_path_factory.mktemp("release")
+    listed = git(CHECKOUT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    there = [name for name in listed if name and (CHECKOUT / name).is_file()]
+    write_below(home / "checkout", {name: (CHECKOUT / name).read_bytes() for name in there})
+    write_below(home / "checkout", {"CHANGELOG.md": DATED.encode()})
+    commit_all(home / "checkout")
+    folders = [home / "first", home / "second"]
+    started = []
+    for number, folder in enumerate(folders):
+        path = os.pathsep.join(str(home / "checkout" / name) for name in (".", "lib", "tools"))
+        env = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": str(number), "TZ": f"X{number}"}
+        env |= {"INFLIGHT_CACHE": f"{folder}.cache"}
+        command = [sys.executable, "-m", "tools.release", VERSION, "--without-images", "--out", str(folder)]
+        options = {"umask": (0o022, 0o077)[number], "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(command, cwd=home / "checkout", env=env, **options))
+    for process, folder in zip(started, folders, strict=True):
+        output, errors = process.communicate()
+        assert (process.returncode, output, errors) == (0, f"{folder}\n", "")
+    assert git(home / "checkout", "status", "--porcelain") == ""
+    return folders
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_commit_gives_the_same_bytes(made):
+    first, second = map(contents, made)
+    assert sorted(first) == sorted(second)
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+def test_the_files_in_the_wheel_are_as_old_as_the_commit(made):
+    with zipfile.ZipFile(next(made[0].glob("*.whl"))) as wheel:
+        assert {info.date_time for info in wheel.infolist()} == {(2026, 3, 1, 12, 0, 0)}
+
+
+def test_the_sums_name_each_file(made):
+    files = contents(made[0])
+    lines = files.pop("SHA256SUMS").decode().splitlines()
+    assert lines == [f"{hashlib.sha256(files[name]).hexdigest()}  {name}" for name in sorted(files)]
+    assert f"inflight_mqtt-{VERSION}-py3-none-any.whl" in files
+
+
+@pytest.fixture
+def index(made):
+    """The address of the mip index of the release."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=made[0] / "mip")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+INSTALL = """
+import sys
+try:
+    import mip
+except ImportError:
+    raise SystemExit(3)
+mip.install("inflight", index=%r, target=%r, version=%r)
+"""
+USE = """
+import sys
+sys.path[:] = [%r]
+import inflight
+from inflight import Client, Journal, RamFlash
+journal = Journal(RamFlash())
+client = Client("broker.example", "attic-1", journal)
+client.publish("attic/temperature", "21.4", 1)
+print(inflight.__version__, inflight.__file__, journal.live)
+"""
+
+
+@pytest.mark.parametrize("name", ["micropython-x64", "micropython-x86"])
+@pytest.mark.parametrize("version", ["latest", VERSION])
+def test_mip_installs_the_library(index, tmp_path, name, version):
+    runtime = runtimes.runtime(name)
+    if runtime.reason:
+        pytest.skip(f"{name} is unavailable: {runtime.reason}")
+
+    def output(code):
+        return subprocess.run([*runtime.argv, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+
+    lib = str(tmp_path / "lib")
+    done = output(INSTALL % (index, lib, version))
+    if done.returncode == 3:
+        pytest.skip(f"{name} was built without mip")
+    assert done.returncode == 0 and "Done" in done.stdout, done.stdout + done.stderr
+    wanted = {f"{place}.mpy": code for place, code in bundle.compile_all(bundle.library()).items()}
+    assert contents(tmp_path / "lib") == wanted
+    used = output(USE % lib)
+    assert used.stdout == f"{VERSION} {lib}/inflight/__init__.mpy 1\n", used.stderr
+    again = output(INSTALL % (index, lib, version)).stdout
+    assert again.count("Exists: ") == len(wanted)  # mip knows each file by its hash
+
+
+# --- images
+
+
+@pytest.fixture
+def firmware(tmp_path, monkeypatch):
+    """A folder with firmware for two boards, which are all that there are, and nothing comes from a network."""
+    folder = tmp_path / "firmware"
+    contents = {"esp32": esp_firmware(), "pico_w": pico_firmware()}
+    boards = [replace(variants.variant(name), firmware=name) for name in contents]
+    boards = [replace(board, sha256=hashlib.sha256(contents[board.name]).hexdigest()) for board in boards]
+    write_below(folder, contents)
+    monkeypatch.setattr(variants, "BOARDS", boards)
+    monkeypatch.setattr(installer, "web_tools", lambda named: {"install-button.js": b"page"})
+    monkeypatch.setattr(bundle, "files", lambda folder: {"/main.py": b"import app", "/lib/app.mpy": b"app" * 1000})
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # the release sets it, and the tests after this one shall not see it
+    monkeypatch.setenv("INFLIGHT_FIRMWARE", str(folder))
+    monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", "http://127.0.0.1:9")  # nobody answers at this port
+    monkeypatch.setattr(release, "_build_wheel", lambda folder: None)
+    return folder
+
+
+def test_images_and_the_page_that_installs_them(checkout, firmware):
+    done = run(VERSION)
+    folder = checkout / f"build/release-{VERSION}"
+    assert (done.exit_code, done.stdout, done.stderr) == (0, f"{folder}\n", "")
+    files = contents(folder)
+    assert {name for name in files if name.startswith("images/")} == {
+        "images/inflight-esp32.bin",
+        "images/inflight-pico_w.uf2",
+    }
+    assert files["installer/inflight-pico_w.uf2"] == files["images/inflight-pico_w.uf2"]
+    assert {"installer/index.html", "installer/manifest.json", "installer/web/install-button.js"} <= files.keys()
+    assert run(VERSION).exit_code == 0 and contents(folder) == files  # again
+
+
+def test_an_image_that_cannot_be_made_is_told_and_nothing_is_written(checkout, firmware):
+    (firmware / "esp32").unlink()
+    done = run(VERSION)
+    told, error = done.stderr.splitlines()
+    assert done.exit_code == 1 and not done.stdout
+    assert told.startswith("no image for esp32: cannot download ") and told.endswith(f"put it into {firmware}")
+    assert error.startswith("error: no image for esp32, ") and "--without-images" in error
+    assert list((checkout / "build").iterdir()) == []
+    assert run(VERSION, "--without-images").exit_code == 0
