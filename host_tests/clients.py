@@ -1,11 +1,12 @@
 """Fixtures for several folders of tests: a scripted broker, and clients with short time-outs."""
 
+import functools
 import time
 
 import pytest
 
-from host_tests.broker import Broker
-from host_tests.virtual import VirtualBroker
+from host_tests.broker import PATIENCE_S, Broker
+from host_tests.virtual import Clock, VirtualAutomatic, VirtualBroker
 from inflight import Client, Journal, RamFlash
 
 
@@ -17,15 +18,28 @@ def broker():
 
 
 @pytest.fixture
-def virtual(monkeypatch):
-    """A scripted broker on virtual time, which blocking clients share."""
-    broker = VirtualBroker()
-    monkeypatch.setattr("inflight.cpython.time", broker.clock)
-    poller = broker.poller()
+def clock(monkeypatch):
+    """The virtual time of clients."""
+    clock = Clock()
+    monkeypatch.setattr("inflight.cpython.time", clock)
+    poller = clock.poller()
     monkeypatch.setattr("inflight.opening.poller", poller)
     monkeypatch.setattr("inflight.transport.poller", poller)
+    return clock
+
+
+@pytest.fixture
+def virtual(clock):
+    """A scripted broker on virtual time."""
+    broker = VirtualBroker(clock)
     yield broker
     broker.close()
+
+
+@pytest.fixture
+def automatic(clock):
+    """automatic(faults, ...): a complete broker on virtual time, for `with`."""
+    return functools.partial(VirtualAutomatic, clock)
 
 
 class Maker:
@@ -38,7 +52,7 @@ class Maker:
         """`device`: the flash of the journal, None: a new one, False: a client without a journal."""
         journal = None if device is False else Journal(RamFlash() if device is None else device)
         errors = []
-        settings = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
+        settings = {"timeout_ms": PATIENCE_S * 1000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
         client = Client("127.0.0.1", client_id, journal, port=port, **settings)
         client.errors = errors
         self.clients.append(client)

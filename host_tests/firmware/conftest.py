@@ -12,7 +12,7 @@ from app import App
 from codes import IDLE, ONLINE, POWER_ON
 from config import check
 from host_tests.broker import Automatic
-from host_tests.clients import virtual  # noqa: F401 (a fixture)
+from host_tests.clients import clock, virtual  # noqa: F401 (fixtures)
 from inflight import Client, Journal, RamFlash
 from node import will
 from sleeping_app import SleepingApp
