@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from host_tests.broker import Faults
-from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, narrow, plain, play, run, until
+from host_tests.lib.aio_clients import LIMIT_S, LONG, VIRTUAL, make, narrow, plain, play, run, until
 from inflight import OutboxFull, RamFlash
 from tools.reference.kinds import CONNECT, PUBLISH, PUBREL
 from tools.reference.wire import connack, puback, pubcomp, pubrec
@@ -50,6 +50,40 @@ def test_backpressure(broker):
             p = b.receive()
             answer = answers[p.kind][p.qos]
             b.send(answer(p.mid) if answer else b"")
+
+    play(broker, script, scene)
+
+
+def test_publishers_sleep_while_the_socket_is_full(broker):
+    """However many wait for a broker that reads nothing for a while, the client tries to write only now and then."""
+    narrow(broker)
+    client = make(broker.port)
+    tries = []
+    flush = client._flush
+
+    def counted():
+        tries.append(1)
+        assert len(tries) < 1000, "busy waiting"
+        return flush()
+
+    async def scene():
+        async with client:
+            await client.connect()
+            narrow(client)
+            writers = [asyncio.create_task(client.publish("big", LONG))]
+            await until(lambda: client._out_left)
+            writers += [asyncio.create_task(client.publish("later", b"%d" % k, 1)) for k in range(3)]
+            client._flush = counted
+            await asyncio.gather(*writers)
+            del client._flush
+            assert await client.drain(LIMIT_S * 1000)
+
+    @plain
+    def script(b):
+        b.sleep(10)
+        b.expect(PUBLISH, payload=LONG)
+        for _ in range(3):
+            b.take(topic="later")
 
     play(broker, script, scene)
 
