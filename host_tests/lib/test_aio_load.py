@@ -102,7 +102,7 @@ def test_large_qos_1_is_written_in_the_background(broker):
             for _ in range(4):
                 await client.publish("big", payload, 1)
             assert await client.drain(LIMIT_S * 1000)
-            assert broker.clock.now == start  # woken by the socket, not by timers
+            assert broker.clock.now - start < client._tick / 1000  # woken by the socket, not by timers
 
     @plain
     def script(b):
