@@ -45,6 +45,8 @@ def automatic(clock):
 class Maker:
     """make(port, ...) returns a Client with a RAM journal; its attribute `errors` lists the arguments of on_error."""
 
+    client_class = Client
+
     def __init__(self):
         self.clients = []
 
@@ -53,10 +55,14 @@ class Maker:
         journal = None if device is False else Journal(RamFlash() if device is None else device)
         errors = []
         settings = {"timeout_ms": PATIENCE_S * 1000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
-        client = Client("127.0.0.1", client_id, journal, port=port, **settings)
+        client = self.client_class("127.0.0.1", client_id, journal, port=port, **settings)
         client.errors = errors
         self.clients.append(client)
         return client
+
+    def close(self):
+        for client in self.clients:
+            self.cut_power(client)
 
     def cut_power(self, client):
         """Ends the client by a power cut: its connection closes without DISCONNECT; only its flash remains."""
@@ -69,8 +75,7 @@ class Maker:
 def make():
     maker = Maker()
     yield maker
-    for client in maker.clients:
-        maker.cut_power(client)
+    maker.close()
 
 
 @pytest.fixture

@@ -57,10 +57,6 @@ class Clock:
 
         return Poller
 
-    def new_loop(self):
-        """An event loop for asyncio clients."""
-        return _Loop(self)
-
 
 class _Selector(selectors.DefaultSelector):
     def __init__(self, clock):
@@ -94,6 +90,12 @@ class _Loop(asyncio.SelectorEventLoop):
         except OSError as error:
             done.set_exception(error)
         return done
+
+
+def new_loop():
+    """An event loop for asyncio clients, on virtual time if they are."""
+    clock = inflight.cpython.time
+    return _Loop(clock) if isinstance(clock, Clock) else asyncio.new_event_loop()
 
 
 class _Connection(Connection):

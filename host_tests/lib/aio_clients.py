@@ -8,9 +8,8 @@ import socket
 
 import pytest
 
-import inflight.cpython
 from host_tests.broker import PATIENCE_S
-from host_tests.virtual import Clock, VirtualAutomatic
+from host_tests.virtual import VirtualAutomatic, new_loop
 from inflight import AsyncClient, Journal, RamFlash
 
 # A test fails if it leaves a socket or a task behind.
@@ -20,26 +19,23 @@ STRICT = [
 ]
 VIRTUAL = [*STRICT, pytest.mark.usefixtures("clock")]
 LIMIT_S = PATIENCE_S
-VIRTUAL_LIMIT_S = 3600  # of time that takes none
 LONG = bytes(range(256)) * 400  # needs many writes through a narrow socket
 
 
 def run(main):
     """Runs the coroutine in a new loop, on virtual time if clients are; fails if a task or an unhandled exception
     remains."""
-    clock = inflight.cpython.time
-    virtual = isinstance(clock, Clock)
     problems = []
+    loop = new_loop()
 
     async def watched():
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-        result = await asyncio.wait_for(main, VIRTUAL_LIMIT_S if virtual else LIMIT_S)
+        result = await asyncio.wait_for(main, LIMIT_S * 60)
         for _ in range(3):  # lets cancelled tasks finish
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return result
 
-    loop = clock.new_loop() if virtual else asyncio.new_event_loop()
     loop.set_debug(True)
     try:
         result = loop.run_until_complete(watched())
