@@ -54,8 +54,8 @@ class Maker:
         """`device`: the flash of the journal, None: a new one, False: a client without a journal."""
         journal = None if device is False else Journal(RamFlash() if device is None else device)
         errors = []
-        settings = {"timeout_ms": PATIENCE_S * 1000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
-        client = self.client_class("127.0.0.1", client_id, journal, port=port, **settings)
+        settings = {"timeout_ms": PATIENCE_S * 1000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append}
+        client = self.client_class("127.0.0.1", client_id, journal, port=port, **{**settings, **options})
         client.errors = errors
         self.clients.append(client)
         return client

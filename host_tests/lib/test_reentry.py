@@ -200,7 +200,7 @@ def test_a_handler_within_publish_waits_for_a_thread_that_publishes(automatic, m
     def handler(message):
         thread = threading.Thread(target=lambda: published.append(client.publish("t", b"thread", 1)), daemon=True)
         thread.start()
-        thread.join(5)
+        thread.join(PATIENCE_S)
         published.append(b"over")
         waits.set()
         ran.wait(0.2)  # run_for() waits for its turn
@@ -280,7 +280,7 @@ def test_ctrl_c_as_the_lock_comes_back(automatic, make):
         client.run_for(1000)
     thread = threading.Thread(target=client.publish, args=("t", b"thread", 1), daemon=True)
     thread.start()
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert client.drain(PATIENCE_S * 1000)
 

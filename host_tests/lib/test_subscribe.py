@@ -140,7 +140,7 @@ def test_answer_never_comes(virtual, make, asked):
         start = virtual.clock.now
         with pytest.raises(OSError):
             REQUESTS[asked](client)
-        assert virtual.clock.now - start == pytest.approx(0.15)
+        assert virtual.clock.now - start == pytest.approx(0.15, abs=0.001)
     assert not client.connected
 
 
@@ -306,7 +306,7 @@ def test_ids_are_shared_with_publish(broker, make):
         client.subscribe("a")
         client.session.outbound.last_mid = 65534
         client.unsubscribe("a")
-        assert client.drain(3000)
+        assert client.drain(60_000)
 
 
 @with_journal
@@ -329,7 +329,7 @@ def test_publish_in_a_handler_while_subscribing(broker, make):
     with broker.play(script):
         client.connect()
         client.subscribe("a", 0, answer)
-        assert client.drain(3000)
+        assert client.drain(60_000)
 
 
 # --- after a reconnection ---
