@@ -9,6 +9,7 @@ import select
 import socket
 import struct
 import threading
+import time
 
 from tools.reference import server
 from tools.reference.kinds import (
@@ -224,6 +225,10 @@ class Broker(_Listener):
         p = self.called(**fields)
         self.send(connack(present, 0, block(*announced) if p.level == 5 else None))
         return p
+
+    def sleep(self, seconds):
+        """The script is as slow as that."""
+        time.sleep(seconds)
 
     def answer_ping(self, *before):
         """Receives PINGREQ and sends PINGRESP. The client must have sent everything else before. `before`: packets to
