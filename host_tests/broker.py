@@ -9,6 +9,7 @@ import select
 import socket
 import struct
 import threading
+import time
 
 from tools.reference import server
 from tools.reference.kinds import (
@@ -82,9 +83,12 @@ class Connection:
     def send(self, data):
         self.sent += data
         try:
-            self.sock.sendall(data)
+            self._send(data)
         except OSError as error:
             raise Gone(str(error)) from None
+
+    def _send(self, data):
+        self.sock.sendall(data)
 
     def reset(self):
         """Ends the connection with RST, like a router that has lost it."""
@@ -222,6 +226,10 @@ class Broker(_Listener):
         self.send(connack(present, 0, block(*announced) if p.level == 5 else None))
         return p
 
+    def sleep(self, seconds):
+        """The script is as slow as that."""
+        time.sleep(seconds)
+
     def answer_ping(self, *before):
         """Receives PINGREQ and sends PINGRESP. The client must have sent everything else before. `before`: packets to
         send in one write with the PINGRESP."""
@@ -325,8 +333,7 @@ class Automatic(_Listener):
         self._connection = None
         self._link = None  # the same connection in tools.reference
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, args=(self._serve,), daemon=True)
-        self._thread.start()
+        self._start()
 
     def __enter__(self):
         return self
@@ -334,17 +341,24 @@ class Automatic(_Listener):
     def __exit__(self, kind, error, trace):
         self.stop()
 
-    def stop(self):
-        """Stops the broker. Raises the client's violation, if there was one."""
+    def _start(self):
+        self._thread = threading.Thread(target=self._run, args=(self._serve,), daemon=True)
+        self._thread.start()
+
+    def _end(self):
         self._stopping = True
         self._waker.send(b"x")
         self._thread.join(PATIENCE_S)
+        assert self.failure or not self._thread.is_alive()
+
+    def stop(self):
+        """Stops the broker. Raises the client's violation, if there was one."""
+        self._end()
         self.close()
         self._wake.close()
         self._waker.close()
         if self.failure:
             raise self.failure
-        assert not self._thread.is_alive()
 
     def give(self, topic, payload=b"", qos=0, retain=0):
         """Queues a message for the client; it is sent as soon as the client has subscribed."""
@@ -364,26 +378,31 @@ class Automatic(_Listener):
 
     def _serve(self):
         while not self._stopping:
-            connection = self._connection
-            sources = [self._listener, self._wake] + ([connection.sock] if connection else [])
-            ready = select.select(sources, [], [], 1)[0]
-            if self._wake in ready:
-                self._wake.recv(64)
-            try:
-                if connection and connection.sock in ready:
-                    self._read(connection)
-                if self._connection and self._link.session:
-                    self._send_queued()
-            except Gone:
-                self._connection = None
-                connection.sock.close()
-            except _Cut:
-                self._cut(connection)
-            if self._listener in ready:
-                if self._connection:
-                    self._connection.sock.close()  # the newer connection wins
-                self._connection = self._accept()
-                self._link = server.Connection(self._server)
+            self._serve_once(None)
+
+    def _serve_once(self, timeout):
+        """Waits, and does what there is to be done. Returns False if there was nothing."""
+        connection = self._connection
+        sources = [self._listener, self._wake] + ([connection.sock] if connection else [])
+        ready = select.select(sources, [], [], timeout)[0]
+        if self._wake in ready:
+            self._wake.recv(64)
+        try:
+            if connection and connection.sock in ready:
+                self._read(connection)
+            if self._connection and self._link.session:
+                self._send_queued()
+        except Gone:
+            self._connection = None
+            connection.sock.close()
+        except _Cut:
+            self._cut(connection)
+        if self._listener in ready:
+            if self._connection:
+                self._connection.sock.close()  # the newer connection wins
+            self._connection = self._accept()
+            self._link = server.Connection(self._server)
+        return bool(ready)
 
     def _cut(self, connection):
         self.cuts += 1

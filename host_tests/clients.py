@@ -1,11 +1,12 @@
 """Fixtures for several folders of tests: a scripted broker, and clients with short time-outs."""
 
+import functools
 import time
 
 import pytest
 
-from host_tests.broker import Broker
-from host_tests.virtual import VirtualBroker
+from host_tests.broker import PATIENCE_S, Broker
+from host_tests.virtual import Clock, VirtualAutomatic, VirtualBroker
 from inflight import Client, Journal, RamFlash
 
 
@@ -17,19 +18,34 @@ def broker():
 
 
 @pytest.fixture
-def virtual(monkeypatch):
-    """A scripted broker on virtual time, which blocking clients share."""
-    broker = VirtualBroker()
-    monkeypatch.setattr("inflight.cpython.time", broker.clock)
-    poller = broker.poller()
+def clock(monkeypatch):
+    """The virtual time of clients."""
+    clock = Clock()
+    monkeypatch.setattr("inflight.cpython.time", clock)
+    poller = clock.poller()
     monkeypatch.setattr("inflight.opening.poller", poller)
     monkeypatch.setattr("inflight.transport.poller", poller)
+    return clock
+
+
+@pytest.fixture
+def virtual(clock):
+    """A scripted broker on virtual time."""
+    broker = VirtualBroker(clock)
     yield broker
     broker.close()
 
 
+@pytest.fixture
+def automatic(clock):
+    """automatic(faults, ...): a complete broker on virtual time, for `with`."""
+    return functools.partial(VirtualAutomatic, clock)
+
+
 class Maker:
     """make(port, ...) returns a Client with a RAM journal; its attribute `errors` lists the arguments of on_error."""
+
+    client_class = Client
 
     def __init__(self):
         self.clients = []
@@ -38,11 +54,15 @@ class Maker:
         """`device`: the flash of the journal, None: a new one, False: a client without a journal."""
         journal = None if device is False else Journal(RamFlash() if device is None else device)
         errors = []
-        settings = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append, **options}
-        client = Client("127.0.0.1", client_id, journal, port=port, **settings)
+        settings = {"timeout_ms": PATIENCE_S * 1000, "backoff_ms": (0, 0), "keepalive": 0, "on_error": errors.append}
+        client = self.client_class("127.0.0.1", client_id, journal, port=port, **{**settings, **options})
         client.errors = errors
         self.clients.append(client)
         return client
+
+    def close(self):
+        for client in self.clients:
+            self.cut_power(client)
 
     def cut_power(self, client):
         """Ends the client by a power cut: its connection closes without DISCONNECT; only its flash remains."""
@@ -55,8 +75,7 @@ class Maker:
 def make():
     maker = Maker()
     yield maker
-    for client in maker.clients:
-        maker.cut_power(client)
+    maker.close()
 
 
 @pytest.fixture

@@ -1,28 +1,100 @@
-"""Virtual time for the blocking client: a scripted broker and a client run in turns, and time passes only while both
-wait. So time-outs take no real time, and tests do not depend on the machine's load."""
+"""Virtual time for both clients: a scripted broker and a client run in turns, and time passes only while both wait. So
+time-outs take no real time, and tests do not depend on the machine's load."""
 
+import asyncio
 import contextlib
+import selectors
 import socket
 import threading
 
 import inflight.cpython
-from host_tests.broker import Broker, Connection
+from host_tests.broker import Automatic, Broker, Connection
 from tools.reference.wire import Violation
+
+_LOOK_S = 1e-6  # that a look at the clock takes: who never waits does not stop the time
 
 
 class Clock:
-    """Replaces the client's module `time`."""
+    """Replaces the client's module `time`. While the client waits, the `brokers` have their turns."""
 
-    def __init__(self, idle):
+    def __init__(self):
         self.now = 1000.0  # seconds
-        self._idle = idle
+        self.brokers = []
+
+    def time(self):
+        self.now += _LOOK_S
+        return self.now
 
     def monotonic_ns(self):
-        return round(self.now * 1e9)
+        return round(self.time() * 1e9)
 
     def sleep(self, seconds):
-        self._idle()
+        self.idle()
         self.now += max(seconds, 0.001)
+
+    def idle(self):
+        """The client waits: each broker does all that it can."""
+        for broker in self.brokers:
+            broker.idle()
+
+    def wait(self, look, seconds):
+        """Returns what look() finds, if that is nothing what it finds when the brokers had their turns. If that is
+        nothing either, time passes: so many seconds, or until a script goes on."""
+        found = look()
+        if not found:
+            self.idle()
+            found = look()
+        if not found:
+            wakes = [broker.wakes_at for broker in self.brokers if broker.wakes_at > self.now]
+            self.now = min(self.now + seconds, *wakes) if wakes else self.now + seconds
+        return found
+
+    def poller(self):
+        """The poller class for the blocking client."""
+        clock = self
+
+        class Poller(inflight.cpython.poller):
+            def ipoll(self, ms):
+                look = super().ipoll
+                return clock.wait(lambda: look(0), ms / 1000)
+
+        return Poller
+
+
+class _Selector(selectors.DefaultSelector):
+    def __init__(self, clock):
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout=None):
+        look = super().select
+        if timeout is not None and timeout <= 0:
+            return look(0)
+        found = self._clock.wait(lambda: look(0), timeout or 0)
+        if timeout is None and not found:
+            raise RuntimeError("no task is ready, no timer is set, and the broker waits")
+        return found
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self, clock):
+        self.time = clock.time
+        super().__init__(_Selector(clock))
+
+    def run_in_executor(self, executor, function, *args):
+        # At once: nobody waits for a thread here.
+        done = self.create_future()
+        try:
+            done.set_result(function(*args))
+        except OSError as error:
+            done.set_exception(error)
+        return done
+
+
+def new_loop():
+    """An event loop for asyncio clients, on virtual time if they are."""
+    clock = inflight.cpython.time
+    return _Loop(clock) if isinstance(clock, Clock) else asyncio.new_event_loop()
 
 
 class _Connection(Connection):
@@ -38,14 +110,25 @@ class _Connection(Connection):
             except BlockingIOError:
                 self._wait()
 
+    def _send(self, data):
+        at = 0
+        while at < len(data):
+            try:
+                at += self.sock.send(data[at:])
+            except BlockingIOError:
+                self._wait()
+
 
 class VirtualBroker(Broker):
     """A Broker whose script runs while the client waits, and the other way round. `clock`: the client's time."""
 
-    def __init__(self):
+    wakes_at = 0  # the script sleeps until then
+
+    def __init__(self, clock):
         super().__init__()
         self._listener.settimeout(0)
-        self.clock = Clock(self.idle)
+        self.clock = clock
+        clock.brokers.append(self)
         self._script_may, self._client_may = threading.Semaphore(0), threading.Semaphore(0)
         self._playing = self._over = False
 
@@ -65,6 +148,16 @@ class VirtualBroker(Broker):
             raise Violation("the broker was closed while it waited for the client")
         self._client_may.release()
         self._script_may.acquire()
+
+    def until(self, condition):
+        """The script waits until condition()."""
+        while not condition():
+            self._wait()
+
+    def sleep(self, seconds):
+        """The script waits for so long."""
+        self.wakes_at = self.clock.now + seconds
+        self.until(lambda: self.clock.now >= self.wakes_at)
 
     def _accept(self):
         while True:
@@ -94,18 +187,27 @@ class VirtualBroker(Broker):
                 self._over = True
                 self.idle()
 
-    def poller(self):
-        """The poller class for the client."""
-        broker = self
 
-        class Poller(inflight.cpython.poller):
-            def ipoll(self, ms):
-                found = super().ipoll(0)
-                if not found:
-                    broker.idle()
-                    found = super().ipoll(0)
-                if not found:
-                    broker.clock.now += ms / 1000
-                return found
+class VirtualAutomatic(Automatic):
+    """An Automatic broker without a thread: it serves the client while that waits."""
 
-        return Poller
+    wakes_at = 0
+
+    def __init__(self, clock, *args, **options):
+        self.clock = clock
+        super().__init__(*args, **options)
+
+    def _start(self):
+        self.clock.brokers.append(self)
+
+    def _end(self):
+        self.idle()
+        self.clock.brokers.remove(self)
+
+    def idle(self):
+        if not self.failure:
+            self._run(self._serve_ready)
+
+    def _serve_ready(self):
+        while self._serve_once(0):
+            pass

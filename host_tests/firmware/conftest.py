@@ -12,7 +12,8 @@ from app import App
 from codes import IDLE, ONLINE, POWER_ON
 from config import check
 from host_tests.broker import Automatic
-from host_tests.clients import virtual  # noqa: F401 (a fixture)
+from host_tests.clients import automatic, clock, virtual  # noqa: F401 (fixtures)
+from host_tests.waiting import wait_for
 from inflight import Client, Journal, RamFlash
 from node import will
 from sleeping_app import SleepingApp
@@ -116,7 +117,7 @@ class Maker:
             slept=kind.slept(board, config),
             keepalive=0,
             when_full=config.when_full,
-            timeout_ms=min(3000, kind.timeout(config)),
+            timeout_ms=min(_PATIENCE_S * 1000, kind.timeout(config)),
             backoff_ms=(0, 0),
             reconnect=kind.RECONNECT,
             on_error=log.report,
@@ -163,12 +164,13 @@ def published(broker):
 
 @pytest.fixture
 def until():
-    """until(app, condition) runs the application until the condition is true; fails after five seconds."""
+    """until(app, condition) runs the application until the condition is true; fails after so long that a busy machine
+    would have done it."""
 
     def run(app, condition):
-        end = time.monotonic() + 5
+        end = time.monotonic() + _PATIENCE_S
         while not condition():
-            assert time.monotonic() < end, "did not happen in 5 s"
+            assert time.monotonic() < end, f"did not happen in {_PATIENCE_S} s"
             app.step()
         return condition()
 
@@ -205,7 +207,7 @@ class Machine:
 
     def end(self):
         """Waits for the process. Returns its output and its exit status."""
-        output = self.process.communicate(timeout=20)[0].decode()
+        output = self.process.communicate(timeout=_PATIENCE_S)[0].decode()
         return output, self.process.returncode
 
     def accepted(self):
@@ -215,11 +217,12 @@ class Machine:
 
     def wait_for(self, what, n=1):
         """Waits until what() has n elements; fails after so long that a busy machine would have done it."""
-        end = time.monotonic() + _PATIENCE_S
-        while len(what()) < n:
-            assert self.process.poll() is None, self.end()
-            assert time.monotonic() < end, f"did not happen in {_PATIENCE_S} s: {self.kill()}"
-            time.sleep(0.005)
+
+        def happened():
+            assert len(what()) >= n or self.process.poll() is None, self.end()
+            return len(what()) >= n
+
+        wait_for(happened, _PATIENCE_S, self.kill)
 
 
 @pytest.fixture(params=["cpython", "micropython-x86"])

@@ -5,7 +5,9 @@ import os
 import re
 import select
 import socket
-import time
+
+from host_tests.broker import PATIENCE_S
+from host_tests.waiting import wait_for
 
 HEAD = b"IMPROV\x01"
 
@@ -19,12 +21,8 @@ def free_ports():
 
 
 def patiently(what):
-    """what(), again and again, until it is true; fails after 20 seconds."""
-    end = time.monotonic() + 20
-    while not (found := what()):
-        assert time.monotonic() < end, "did not happen in 20 s"
-        time.sleep(0.01)
-    return found
+    """what(), again and again, until it is true; fails after a minute."""
+    return wait_for(what, PATIENCE_S)
 
 
 class Page:

@@ -2,10 +2,12 @@
 
 import json
 import random
-import time
 
 import paho.mqtt.client as paho
 import pytest
+
+from host_tests.broker import PATIENCE_S
+from host_tests.waiting import wait_for
 
 AGAIN = 75  # exit status of a deep sleep, which asks for a restart
 SLEEP_MS = 500
@@ -105,11 +107,9 @@ def test_mosquitto_keeps_commands_until_the_next_wake(machine, mosquitto):
         configure(machine, broker.port)
         wake(machine)
         for n in range(5):
-            person.publish("inflight/box/command/ping", b"%d" % n, 2).wait_for_publish(10)
+            person.publish("inflight/box/command/ping", b"%d" % n, 2).wait_for_publish(PATIENCE_S)
         wake(machine, 2)
-        end = time.monotonic() + 10
-        while [m.topic for m in heard].count("inflight/box/status") < 4 and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_for(lambda: [m.topic for m in heard].count("inflight/box/status") >= 4, PATIENCE_S)
     finally:
         person.loop_stop()
     said = [(m.topic.removeprefix("inflight/box/"), json.loads(m.payload)) for m in heard if "command" not in m.topic]

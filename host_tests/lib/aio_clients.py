@@ -5,11 +5,11 @@ import errno
 import functools
 import gc
 import socket
-import threading
 
 import pytest
 
-from host_tests.broker import PATIENCE_S, Automatic
+from host_tests.broker import PATIENCE_S
+from host_tests.virtual import VirtualAutomatic, new_loop
 from inflight import AsyncClient, Journal, RamFlash
 
 # A test fails if it leaves a socket or a task behind.
@@ -17,26 +17,42 @@ STRICT = [
     pytest.mark.filterwarnings("error::ResourceWarning"),
     pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"),
 ]
+VIRTUAL = [*STRICT, pytest.mark.usefixtures("clock")]
 LIMIT_S = PATIENCE_S
 LONG = bytes(range(256)) * 400  # needs many writes through a narrow socket
 
 
 def run(main):
-    """Runs the coroutine in a new loop; fails if a task or an unhandled exception remains."""
+    """Runs the coroutine in a new loop, on virtual time if clients are; fails if a task or an unhandled exception
+    remains."""
     problems = []
+    loop = new_loop()
 
     async def watched():
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-        result = await asyncio.wait_for(main, LIMIT_S)
+        result = await asyncio.wait_for(main, LIMIT_S * 60)
         for _ in range(3):  # lets cancelled tasks finish
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return result
 
-    result = asyncio.run(watched(), debug=True)
+    loop.set_debug(True)
+    try:
+        result = loop.run_until_complete(watched())
+    finally:
+        loop.run_until_complete(_end_all())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
     gc.collect()
     assert not problems
     return result
+
+
+async def _end_all():
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def make(port, device=None, client_id="dev", **options):
@@ -57,7 +73,7 @@ def make(port, device=None, client_id="dev", **options):
 
 
 def play(broker, script, scene):
-    """Plays script(broker) in a thread while scene() runs in the event loop."""
+    """Plays script(broker) while scene() runs in an event loop."""
     with broker.play(script):
         return run(scene())
 
@@ -108,22 +124,19 @@ def narrow(end):
         end._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
 
-class Slow(Automatic):
-    """Does not read while `reads` is clear."""
+class Slow(VirtualAutomatic):
+    """Does nothing while `reads` is False."""
 
-    def __init__(self):
-        self.reads = threading.Event()
-        self.reads.set()
-        super().__init__()
+    reads = True
 
-    def _read(self, connection):
-        assert self.reads.wait(PATIENCE_S)
-        super()._read(connection)
+    def idle(self):
+        if self.reads:
+            super().idle()
 
 
 async def long_first(client, b):
     """Another task's long packet is half written, so other writers have to wait."""
-    b.reads.clear()
+    b.reads = False
     task = asyncio.create_task(client.publish("long", LONG))
     await asyncio.sleep(0)
     return task

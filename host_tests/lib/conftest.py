@@ -4,10 +4,16 @@ import socket
 
 import pytest
 
-from host_tests.clients import broker, make, pump, virtual  # noqa: F401 (fixtures)
+from host_tests.clients import automatic, clock, make, pump, virtual  # noqa: F401 (fixtures)
 from inflight import Journal
 from inflight.transport import Transport
 from tools.crash.cutting import quick_sum
+
+
+@pytest.fixture
+def broker(virtual):  # noqa: F811
+    """A scripted broker. No test here waits for real time."""
+    return virtual
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from host_tests.broker import PATIENCE_S, Gone
-from host_tests.lib.aio_clients import LONG, STRICT, Slow, long_first, make, narrow, plain, play, run, until
+from host_tests.broker import Gone
+from host_tests.lib.aio_clients import LONG, VIRTUAL, Slow, long_first, make, narrow, plain, play, run, until
 from inflight.transport import Transport
 from tools.reference.kinds import PUBLISH, SUBSCRIBE
 from tools.reference.wire import publish, suback
 
-pytestmark = STRICT
+pytestmark = VIRTUAL
 
 
 def test_disconnect_during_tcp_connect(unresponsive_port):
@@ -137,7 +137,7 @@ def test_disconnect_with_a_packet_half_written(broker):
 
     @plain
     def script(b):
-        assert leaves.wait(PATIENCE_S)
+        b.until(leaves.is_set)
         b.expect(PUBLISH, payload=payload)
 
     play(broker, script, scene)
@@ -163,7 +163,7 @@ class Resets:
 
 
 @pytest.mark.parametrize("half_written", [False, True])
-def test_a_reset_during_disconnect(monkeypatch, half_written):
+def test_a_reset_during_disconnect(clock, monkeypatch, half_written):
     """Whenever it comes, `async with` ends without an error, no task remains, and the client does not reconnect."""
     resets = Resets(monkeypatch)
 
@@ -177,14 +177,14 @@ def test_a_reset_during_disconnect(monkeypatch, half_written):
                 writer = await long_first(client, b)
                 await until(lambda: client._out_left)
             resets.armed = True
-            b.reads.set()
+            b.reads = True
         assert not client.connected
         if writer:
             await asyncio.gather(writer, return_exceptions=True)
 
     while resets.done <= resets.at < 200:
         resets.armed, resets.done = False, 0
-        with Slow() as b:
+        with Slow(clock) as b:
             narrow(b)
             run(scene(make(b.port), b))
         assert len(b.connections) == 1
@@ -210,7 +210,7 @@ def test_disconnect_from_a_broker_that_reads_nothing(broker):
 
     def script(b):
         b.welcome()
-        assert done.wait(PATIENCE_S)
+        b.until(done.is_set)
 
     play(broker, script, scene)
 
@@ -241,7 +241,7 @@ def test_disconnect_when_all_tasks_were_cancelled(broker):
 
     def script(b):
         b.welcome()
-        assert done.wait(PATIENCE_S)
+        b.until(done.is_set)
 
     narrow(broker)
     play(broker, script, main)
@@ -290,7 +290,7 @@ def test_no_socket_is_watched_after_disconnect(broker, unresponsive_port):
         b.welcome()
         b.goodbye()
         b.welcome()
-        reads.wait(10)
+        b.until(reads.is_set)
         with contextlib.suppress(Gone):
             while True:
                 b.connection.fill()

@@ -3,17 +3,16 @@
 import asyncio
 import errno
 import threading
-import time
 
 import pytest
 
-from host_tests.broker import PATIENCE_S, Automatic, Faults
-from host_tests.lib.aio_clients import LIMIT_S, STRICT, make, narrow, plain, play, run, until
+from host_tests.broker import Faults
+from host_tests.lib.aio_clients import LIMIT_S, LONG, VIRTUAL, make, narrow, plain, play, run, until
 from inflight import OutboxFull, RamFlash
 from tools.reference.kinds import CONNECT, PUBLISH, PUBREL
 from tools.reference.wire import connack, puback, pubcomp, pubrec
 
-pytestmark = STRICT
+pytestmark = VIRTUAL
 
 
 def test_backpressure(broker):
@@ -40,17 +39,51 @@ def test_backpressure(broker):
             assert order == []
             waits.set()
             await asyncio.gather(*tasks)
-            assert await client.drain(3000)
+            assert await client.drain(LIMIT_S * 1000)
 
     @plain
     def script(b):
-        assert waits.wait(PATIENCE_S)
+        b.until(waits.is_set)
         b.expect(PUBLISH, topic="big", payload=payload)
         answers = {PUBLISH: {0: None, 1: puback, 2: pubrec}, PUBREL: {0: pubcomp}}
         for _ in range(4):
             p = b.receive()
             answer = answers[p.kind][p.qos]
             b.send(answer(p.mid) if answer else b"")
+
+    play(broker, script, scene)
+
+
+def test_publishers_sleep_while_the_socket_is_full(broker):
+    """However many wait for a broker that reads nothing for a while, the client tries to write only now and then."""
+    narrow(broker)
+    client = make(broker.port)
+    tries = []
+    flush = client._flush
+
+    def counted():
+        tries.append(1)
+        assert len(tries) < 1000, "busy waiting"
+        return flush()
+
+    async def scene():
+        async with client:
+            await client.connect()
+            narrow(client)
+            writers = [asyncio.create_task(client.publish("big", LONG))]
+            await until(lambda: client._out_left)
+            writers += [asyncio.create_task(client.publish("later", b"%d" % k, 1)) for k in range(3)]
+            client._flush = counted
+            await asyncio.gather(*writers)
+            del client._flush
+            assert await client.drain(LIMIT_S * 1000)
+
+    @plain
+    def script(b):
+        b.sleep(10)
+        b.expect(PUBLISH, payload=LONG)
+        for _ in range(3):
+            b.take(topic="later")
 
     play(broker, script, scene)
 
@@ -65,11 +98,11 @@ def test_large_qos_1_is_written_in_the_background(broker):
         async with client:
             await client.connect()
             narrow(client)
-            start = time.monotonic()
+            start = broker.clock.now
             for _ in range(4):
                 await client.publish("big", payload, 1)
-            assert await client.drain(3000)
-            assert time.monotonic() - start < client._tick / 1000  # woken by the socket, not by timers
+            assert await client.drain(LIMIT_S * 1000)
+            assert broker.clock.now - start < client._tick / 1000  # woken by the socket, not by timers
 
     @plain
     def script(b):
@@ -92,7 +125,7 @@ def test_a_broker_that_reads_nothing(broker):
             narrow(client)
             with pytest.raises(OSError):
                 await client.publish("big", bytes(100_000))
-            assert await client.drain(3000)
+            assert await client.drain(LIMIT_S * 1000)
         done.set()
 
     def script(b):
@@ -107,9 +140,9 @@ def test_a_broker_that_reads_nothing(broker):
     assert client.errors[0].args[0] == errno.ETIMEDOUT
 
 
-def test_many_publishers():
+def test_many_publishers(automatic):
     """Each task's order is kept, packets are whole, Message IDs unique; some messages are large."""
-    with Automatic() as b:
+    with automatic() as b:
         client = make(b.port, RamFlash(16, 4096), timeout_ms=LIMIT_S * 1000)
 
         async def one(name):
@@ -137,9 +170,9 @@ def test_many_publishers():
         ]
 
 
-def test_many_requests():
+def test_many_requests(automatic):
     """Subscriptions, pings and messages from many tasks at once: each request gets its own answer."""
-    with Automatic() as b:
+    with automatic() as b:
         client = make(b.port)
 
         async def ask(k):
@@ -179,7 +212,7 @@ def test_outbox_full(broker):
                 await fill()
             assert len(sent) > n
             go.set()
-            assert await client.drain(3000)
+            assert await client.drain(LIMIT_S * 1000)
 
     go = threading.Event()
 
@@ -187,7 +220,7 @@ def test_outbox_full(broker):
     def script(b):
         for _ in range(3):
             b.take(qos=1)
-        assert go.wait(PATIENCE_S)
+        b.until(go.is_set)
         while client.pending:
             b.take(qos=1)
             if len([p for p in b.connection.packets if p.kind == PUBLISH]) == len(sent):
@@ -197,10 +230,10 @@ def test_outbox_full(broker):
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_outages(reset):
+def test_outages(automatic, reset):
     """The connection breaks every few bytes: all messages arrive, QoS 2 once."""
     faults = Faults(in_bytes=45, reset=reset)
-    with Automatic(faults) as b:
+    with automatic(faults) as b:
 
         def again():
             if b.cuts < 15:
@@ -214,7 +247,7 @@ def test_outages(reset):
                 for k in range(60):
                     await client.publish("t", b"%d" % k, 1 + k % 2)
                     await asyncio.sleep(0)
-                assert await client.drain(8000)
+                assert await client.drain(LIMIT_S * 1000)
 
         run(scene())
     assert b.cuts == 15

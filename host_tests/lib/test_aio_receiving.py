@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from host_tests.broker import PATIENCE_S, Automatic, Gone
-from host_tests.lib.aio_clients import LIMIT_S, STRICT, make, play, run, subscribed, until
+from host_tests.broker import Gone
+from host_tests.lib.aio_clients import LIMIT_S, VIRTUAL, make, play, run, subscribed, until
 from inflight import RamFlash
 from inflight.compat import ticks_add, ticks_ms
 from tools.reference.kinds import PUBACK, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.wire import puback, publish, suback, unsuback
 
-pytestmark = STRICT
+pytestmark = VIRTUAL
 
 
 # --- handlers and consumers ---
@@ -136,7 +136,7 @@ def test_connection_lost_in_the_loop_body(broker, qos):
         b.grant(2)
         b.answer_ping()
         b.send(publish("t", b"first", qos, 1))
-        assert here.wait(PATIENCE_S)
+        b.until(here.is_set)
         b.cut()
         cut.set()
         b.welcome(1)
@@ -203,7 +203,7 @@ def test_requests_in_the_loop_body(broker, qos):
                 await client.unsubscribe("x")
                 assert await client.ping() >= 0
                 assert await client.publish("out", b"", 2)
-                assert await client.drain(3000)
+                assert await client.drain(LIMIT_S * 1000)
                 assert (message.topic, message.payload, message.mid) == ("t", b"first", 1 if qos else 0)
                 break
 
@@ -316,7 +316,7 @@ def test_a_consumer_that_ends_does_not_block_others(broker):
             await client.connect()
             assert await asyncio.create_task(first()) == b"x"
             await client.publish("out", b"y", 1)
-            assert await client.drain(3000)
+            assert await client.drain(LIMIT_S * 1000)
 
     def script(b):
         b.welcome()
@@ -412,10 +412,10 @@ LEAVING = [breaks, cancelled_in_the_body, raises, waits_for, another_consumer, n
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("leave", LEAVING)
-def test_nothing_waits_for_an_ended_consumer(leave, qos):
+def test_nothing_waits_for_an_ended_consumer(automatic, leave, qos):
     """Acknowledgements are read, answers arrive, handlers run, and the message stays readable."""
     handled = []
-    with Automatic() as b:
+    with automatic() as b:
         client = make(b.port, timeout_ms=1000)
 
         async def scene():
@@ -429,7 +429,7 @@ def test_nothing_waits_for_an_ended_consumer(leave, qos):
                 b.give("h", b"handled", qos)
                 for own in (1, 2):
                     await client.publish("out", b"%d" % own, own)
-                assert await client.drain(3000)
+                assert await client.drain(LIMIT_S * 1000)
                 assert await client.subscribe("later", 1, print) == 1
                 assert await client.ping() >= 0
                 await until(lambda: handled)
@@ -446,10 +446,10 @@ def test_nothing_waits_for_an_ended_consumer(leave, qos):
 
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("leave", LEAVING)
-def test_only_delivered_messages_are_acknowledged(leave, qos):
+def test_only_delivered_messages_are_acknowledged(automatic, leave, qos):
     """The messages that consumers received and those that the broker sends after a power cut are together all
     messages."""
-    with Automatic() as b:
+    with automatic() as b:
         client = make(b.port, timeout_ms=1000)
         had = []
 
@@ -461,7 +461,7 @@ def test_only_delivered_messages_are_acknowledged(leave, qos):
             message = await leave(client)
             had.extend([message.payload] if message else [])
             await client.publish("out", b"", 1)
-            assert await client.drain(3000)
+            assert await client.drain(LIMIT_S * 1000)
             if leave is another_consumer:
                 had.append((await client.other).payload)
             await client.disconnect()
@@ -473,10 +473,10 @@ def test_only_delivered_messages_are_acknowledged(leave, qos):
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_more_messages_than_the_inbox_holds(qos):
+def test_more_messages_than_the_inbox_holds(automatic, qos):
     """The client keeps reading: the broker keeps the surplus, and sends it when a consumer comes."""
     count = 12 if qos == 2 else 40
-    with Automatic() as b:
+    with automatic() as b:
         client = make(b.port, timeout_ms=400, buffer=bytearray(512))
 
         async def scene():
@@ -486,7 +486,7 @@ def test_more_messages_than_the_inbox_holds(qos):
                 for k in range(count):
                     b.give("t", b"%3d" % k + bytes(50), qos)
                 await client.publish("out", b"own", 2)
-                assert await client.drain(5000)
+                assert await client.drain(LIMIT_S * 1000)
                 got = []
                 while len(got) < count and (qos or got == [] or got[-1] < 3):
                     got.append(int((await client.__anext__()).payload[:3]))
@@ -618,7 +618,7 @@ def test_a_burst_for_an_idle_consumer(broker, qos):
     @subscribed
     def script(b):
         b.send(publish("t", b"first", qos, 100))
-        assert ready.wait(PATIENCE_S)
+        b.until(ready.is_set)
         b.send(*(publish("t", bytes([k]) + bytes(40), qos, k + 1) for k in range(12)))
         acknowledged = 0
         while qos and acknowledged != 11:  # the consumer has not handled the last one

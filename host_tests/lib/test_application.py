@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from host_tests.broker import PATIENCE_S, Automatic
+from host_tests.virtual import new_loop
 from inflight import AsyncClient, ConnectRefused, Journal, ProtocolError, RamFlash
 from inflight.refused import MessageDamaged
 from nor import NorFlash
@@ -30,7 +30,7 @@ class Blocking:
     """A common interface for tests of both clients; this one drives the blocking client."""
 
     def __init__(self, port, **options):
-        options = {"timeout_ms": 3000, "backoff_ms": (0, 0), "keepalive": 0, **options}
+        options = {"timeout_ms": 60_000, "backoff_ms": (0, 0), "keepalive": 0, **options}
         self.device = options.pop("device", None) or RamFlash()
         self.client = self.make("127.0.0.1", "dev", Journal(self.device), port=port, **options)
 
@@ -58,7 +58,7 @@ class Blocking:
 
 class Asyncio(Blocking):
     def __init__(self, port, **options):
-        self.loop = asyncio.new_event_loop()
+        self.loop = new_loop()
         super().__init__(port, **options)
 
     make = AsyncClient
@@ -112,7 +112,7 @@ def test_on_connect_and_on_disconnect(broker, drive):
 
     def script(b):
         b.welcome(0)
-        assert up.wait(PATIENCE_S)
+        b.until(up.is_set)
         b.cut()
         b.welcome(1)
         b.goodbye()
@@ -248,9 +248,9 @@ def test_one_connection_raises_its_error(broker, drive):
         d.do("connect")
         d.do("publish", "t", b"", 1)
         with pytest.raises(ProtocolError):
-            d.do("drain", 3000)
+            d.do("drain", 60_000)
         with pytest.raises(ProtocolError):
-            d.do("drain", 3000)
+            d.do("drain", 60_000)
     assert len(broker.connections) == 1 and d.client.pending == 1
     assert [name for name, _ in diary] == ["connect", "disconnect"]
     assert isinstance(diary.of("disconnect")[0], ProtocolError)
@@ -274,7 +274,7 @@ def test_one_connection_and_then_another(broker, drive):
             d.do("connect")
         assert (told.value.code, told.value.errno) == (5, errno.EACCES)
         d.do("connect")
-        assert d.do("drain", 3000)
+        assert d.do("drain", 60_000)
         d.do("disconnect")
 
 
@@ -325,7 +325,7 @@ def test_the_iterator_raises_the_error_of_the_one_connection(broker):
 
     def script(b):
         b.welcome()
-        assert up.wait(PATIENCE_S)
+        b.until(up.is_set)
         b.cut()
 
     with broker.play(script):
@@ -366,18 +366,18 @@ def test_one_message_is_completed(broker, drive, qos):
         b.welcome()
         mids = [b.expect(PUBLISH).mid for _ in range(2)]
         complete(b, mids[1])
-        assert go.wait(PATIENCE_S)
+        b.until(go.is_set)
         complete(b, mids[0])
 
     with broker.play(script):
         d.do("connect")
         first, second = [d.do("publish", "t", b"", qos) for _ in range(2)]
         assert d.client.is_pending(first) and d.client.is_pending(second)
-        assert d.do("drain", 3000, second)
+        assert d.do("drain", 60_000, second)
         assert not d.client.is_pending(second) and d.client.is_pending(first)
         assert not d.do("drain", 0, first)
         go.set()
-        assert d.do("drain", 3000)
+        assert d.do("drain", 60_000)
     assert diary.of("complete") == [second, first]
 
 
@@ -407,12 +407,12 @@ def test_message_is_completed_after_two_lost_sessions(broker, drive):
 
 @pytest.mark.parametrize("level", (3, 4, 5))
 @pytest.mark.parametrize("drain", ("all", "damaged", "before"))
-def test_a_message_that_is_damaged_while_it_waits(drive, level, drain):
+def test_a_message_that_is_damaged_while_it_waits(automatic, drive, level, drain):
     """drain() returns False, of that message and of all; on_error gets its Message ID and sequence number; the others
     arrive."""
     device = NorFlash(8, 1024, 16)
     diary = CallbackLog()
-    with Automatic() as b:
+    with automatic() as b:
         d = drive(b.port, device=device, max_inflight=1, protocol_level=level, **diary.options())
         mids = [d.do("publish", "t", payload, 1) for payload in (b"first", b"second", b"third")]
         device.data[bytes(device.data).index(b"second")] ^= 0x11
@@ -430,10 +430,10 @@ def test_a_message_that_is_damaged_while_it_waits(drive, level, drain):
         d.do("disconnect")
 
 
-def test_one_client_at_a_time(drive):
+def test_one_client_at_a_time(automatic, drive):
     """A second one on the same journal is refused until disconnect(), or until a connection or an attempt has ended;
     then the first one is."""
-    with Automatic() as b:
+    with automatic() as b:
         first = drive(b.port)
         journal = first.client.session.journal
 
@@ -451,19 +451,19 @@ def test_one_client_at_a_time(drive):
         assert journal.live == 1
 
 
-def test_queued_and_recovered_messages_are_pending(drive):
+def test_queued_and_recovered_messages_are_pending(automatic, drive):
     """Until the broker has each; ids that were never used are not pending."""
     device = RamFlash(8, 4096)
     before = drive(1, device=device, max_inflight=2)
     mids = [before.do("publish", "t", b"%d" % k, 1) for k in range(10)]
     assert all(before.client.is_pending(mid) for mid in mids)
-    with Automatic() as b:
+    with automatic() as b:
         diary = CallbackLog()
         d = drive(b.port, device=device, max_inflight=3, **diary.options())
         assert all(d.client.is_pending(mid) for mid in mids)
         assert not any(d.client.is_pending(mid) for mid in (0, mids[-1] + 1, 65535, 65536, -1))
         d.do("connect")
-        assert d.do("drain", 3000)
+        assert d.do("drain", 60_000)
     assert diary.of("complete") == mids
     assert not any(d.client.is_pending(mid) for mid in mids)
 

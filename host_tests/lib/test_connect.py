@@ -8,7 +8,7 @@ import ssl
 
 import pytest
 
-from host_tests.broker import Broker
+from host_tests.broker import PATIENCE_S, Broker
 from inflight import Client, ConnectRefused, Journal, ProtocolError, RamFlash
 from tools.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE
 from tools.reference.wire import connack, packet, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback, unsuback
@@ -51,7 +51,7 @@ def test_nothing_is_sent_before_connack(broker, make):
 
     with broker.play(script):
         client.connect()
-        assert client.drain(3000)
+        assert client.drain(60_000)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -284,7 +284,7 @@ def test_connack_never_comes(virtual, make, part):
     start = virtual.clock.now
     with virtual.play(script), pytest.raises(OSError):
         client.connect()
-    assert virtual.clock.now - start == pytest.approx(0.15)
+    assert virtual.clock.now - start == pytest.approx(0.15, abs=0.001)
 
 
 def test_connack_byte_by_byte(broker, make):
@@ -374,7 +374,7 @@ def test_ids_are_freed_in_an_unknown_session(broker, make, pump):
     with broker.play(script):
         client.connect()
         assert client.pending == 1
-        assert client.drain(3000)
+        assert client.drain(60_000)
 
 
 def test_messages_of_an_unknown_session_are_delivered(broker, make, pump):
@@ -528,7 +528,7 @@ def test_unknown_session_and_a_restart(broker, make):
 
     with broker.play(script):
         client.connect()
-        assert client.drain(3000)
+        assert client.drain(60_000)
 
 
 def test_session_known_after_a_short_connection(broker, make):
@@ -544,7 +544,7 @@ def test_session_known_after_a_short_connection(broker, make):
         b.take(qos=2, payload=b"kept")
 
     with broker.play(script):
-        assert client.drain(3000)
+        assert client.drain(60_000)
     assert client.counters()["dropped"] == 0
 
 
@@ -678,7 +678,7 @@ def test_answer_behind_a_slow_packet(broker, make):
         slow = publish("t", b"12345")
         for k in range(len(slow)):
             b.send(slow[k : k + 1])
-            select.select([], [], [], 0.1)
+            b.sleep(0.1)
         b.send(pingresp())
 
     with broker.play(script):
@@ -945,7 +945,7 @@ def test_reconnects_to_the_same_port(make, pump):
     again = Broker.__new__(Broker)
     again.connections, again.failure, again.finished, again.port = [], None, False, first.port
     again._listener = socket.create_server(("127.0.0.1", first.port))
-    again._listener.settimeout(5)
+    again._listener.settimeout(PATIENCE_S)
 
     def script(b):
         b.welcome(1)

@@ -7,6 +7,7 @@ import ssl
 
 import pytest
 
+from host_tests.lib.aio_clients import run
 from inflight import AsyncClient
 from inflight.transport import Transport
 from nor import NorFlash
@@ -58,7 +59,7 @@ def test_a_socket_that_cannot_be_wrapped_is_closed_by_asyncio(broker, error):
         is_let_go(tls)
         await client.disconnect()
 
-    asyncio.run(scene())
+    run(scene())
 
 
 def test_a_socket_that_cannot_be_waited_for_is_closed(broker, monkeypatch):

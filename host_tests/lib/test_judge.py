@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from host_tests.broker import Automatic, Gone
+from host_tests.broker import PATIENCE_S, Automatic, Gone
 from tools.reference.kinds import PUBLISH
 from tools.reference.wire import Violation, packet, publish, string
 
@@ -13,7 +13,7 @@ GOOD_CONNECT = packet(0x10, string("MQTT") + b"\x04\x02\x00\x3c" + string("dev")
 
 def talk(port, *data):
     with socket.create_connection(("127.0.0.1", port)) as sock:
-        sock.settimeout(5)
+        sock.settimeout(PATIENCE_S)
         for part in data:
             sock.sendall(part)
         try:

@@ -3,6 +3,7 @@ signals, and threads. Each is accepted or refused before anything is written; wh
 
 import asyncio
 import socket
+import sys
 import threading
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from host_tests.at_line import AtLine
 from host_tests.broker import PATIENCE_S, Automatic
 from host_tests.processes import running
+from host_tests.waiting import wait_for
 from inflight import AsyncClient, Client, Journal, RamFlash
 from tools.runtimes import runtime
 
@@ -191,19 +193,27 @@ def test_a_scheduled_function_publishes(automatic, tmp_path, name):
 # --- threads ---
 
 
+def main_program_calls():
+    """True if the main program is in a call that may wait for another thread's."""
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame and not frame.f_code.co_filename.endswith("inflight/cpython.py"):
+        frame = frame.f_back
+    return frame
+
+
 def test_a_handler_within_publish_waits_for_a_thread_that_publishes(automatic, make):
     """Nobody runs the client: publish() reads, since its window is full. Meanwhile the main program may run it."""
     client = make(automatic.port, max_inflight=1, timeout_ms=PATIENCE_S * 1000)
-    waits, ran = threading.Event(), threading.Event()
+    waits = threading.Event()
     published = []
 
     def handler(message):
         thread = threading.Thread(target=lambda: published.append(client.publish("t", b"thread", 1)), daemon=True)
         thread.start()
-        thread.join(5)
+        thread.join(PATIENCE_S)
         published.append(b"over")
         waits.set()
-        ran.wait(0.2)  # run_for() waits for its turn
+        wait_for(main_program_calls, PATIENCE_S)  # run_for() waits for its turn
 
     def work():
         k = 0
@@ -218,7 +228,6 @@ def test_a_handler_within_publish_waits_for_a_thread_that_publishes(automatic, m
     worker.start()
     assert waits.wait(PATIENCE_S)
     client.run_for(1)
-    ran.set()
     worker.join(PATIENCE_S)
     assert len(published) == 2 and published[1] == b"over"
     assert client.drain(PATIENCE_S * 1000)
@@ -233,7 +242,7 @@ def test_a_journal_is_taken_over_between_calls(make, refused_port):
         def program(self, *args):
             if threading.current_thread() is thread and not inside.is_set():
                 inside.set()
-                threading.Event().wait(0.3)  # the other client may come now
+                wait_for(main_program_calls, PATIENCE_S)  # the other client waits for its turn
                 with pytest.raises(RuntimeError) as told:
                     Client("127.0.0.1", "dev", journal)
                 refused.append(str(told.value))
@@ -280,7 +289,7 @@ def test_ctrl_c_as_the_lock_comes_back(automatic, make):
         client.run_for(1000)
     thread = threading.Thread(target=client.publish, args=("t", b"thread", 1), daemon=True)
     thread.start()
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert client.drain(PATIENCE_S * 1000)
 

@@ -1,11 +1,10 @@
 """One message blocks nothing: a broker that ends the connection at a message, and calls that look at pending messages
 and give them up, with both clients. Pauses after a refused connection."""
 
-import asyncio
-
 import pytest
 
 from host_tests.broker import Gone
+from host_tests.lib.aio_clients import run
 from inflight import AsyncClient, ConnectRefused, Journal, RamFlash
 from inflight.refused import MessageDamaged, MessageSetAside
 from tools.reference.kinds import PINGREQ, PUBLISH, PUBREL
@@ -80,7 +79,7 @@ def test_a_message_that_ends_each_connection_asyncio(broker):
             assert client.pending == 0 and await client.drain(0)
 
     with broker.play(policy(connections)):
-        asyncio.run(main())
+        run(main())
     assert told(errors) == [(1, 0, "t/bad", True)]
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from host_tests.broker import Gone
 from inflight import ProtocolError
 from tools.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
-from tools.reference.wire import connack, pingresp, puback, publish, pubrec, pubrel, suback, unsuback
+from tools.reference.wire import Violation, connack, pingresp, puback, publish, pubrec, pubrel, suback, unsuback
 
 with_journal = pytest.mark.parametrize("make", [None], ids=["journal"], indirect=True)  # messages of QoS 1 and 2 leave
 
@@ -139,7 +140,7 @@ def test_answer_never_comes(virtual, make, asked):
         start = virtual.clock.now
         with pytest.raises(OSError):
             REQUESTS[asked](client)
-        assert virtual.clock.now - start == pytest.approx(0.15)
+        assert virtual.clock.now - start == pytest.approx(0.15, abs=0.001)
     assert not client.connected
 
 
@@ -169,13 +170,11 @@ def test_suback_never_comes_while_messages_do(broker, make):
     def script(b):
         b.welcome()
         b.expect(SUBSCRIBE)
-        for k in range(100_000):
-            b.send(publish("a", b"x", 1, 1 + k % 60_000))
-            try:
+        with pytest.raises((Gone, Violation)):
+            for k in range(1000):
+                b.send(publish("a", b"x", 1, 1 + k))
                 b.expect(PUBACK)
-            except AssertionError:
-                return
-        raise AssertionError("the client waits without end")
+                b.sleep(0.01)
 
     with broker.play(script):
         client.connect()
@@ -307,7 +306,7 @@ def test_ids_are_shared_with_publish(broker, make):
         client.subscribe("a")
         client.session.outbound.last_mid = 65534
         client.unsubscribe("a")
-        assert client.drain(3000)
+        assert client.drain(60_000)
 
 
 @with_journal
@@ -330,7 +329,7 @@ def test_publish_in_a_handler_while_subscribing(broker, make):
     with broker.play(script):
         client.connect()
         client.subscribe("a", 0, answer)
-        assert client.drain(3000)
+        assert client.drain(60_000)
 
 
 # --- after a reconnection ---

@@ -5,7 +5,6 @@ import errno
 
 import pytest
 
-from host_tests.broker import Automatic
 from host_tests.lib import aio_clients
 from tools.reference.kinds import PUBLISH
 from tools.reference.properties import block
@@ -236,11 +235,11 @@ def test_memory_that_the_handler_lacks_is_its_own(broker, make, pump):
 @pytest.mark.parametrize("length", [31, 60, 100, 115])
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @LEVELS
-def test_long_topic_in_pieces(make, pump, length, qos, level):
+def test_long_topic_in_pieces(automatic, make, pump, length, qos, level):
     """[MQTT-4.5.0-2] A handler with stream=True gets a message whose topic takes almost all of the 128 bytes that
     receive."""
     got = []
-    with Automatic() as broker:
+    with automatic() as broker:
         client = make(broker.port, protocol_level=level, buffer=bytearray(256))
         client.subscribe("#", qos, lambda m: got.append((m.topic, m.offset, m.payload)), stream=True)
         client.connect()
@@ -253,10 +252,10 @@ def test_long_topic_in_pieces(make, pump, length, qos, level):
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @LEVELS
-def test_topic_longer_than_the_buffer(make, pump, qos, level):
+def test_topic_longer_than_the_buffer(automatic, make, pump, qos, level):
     """[MQTT-4.5.0-2] Nobody can get it: it is acknowledged, counted, and on_error is told its length."""
     got = []
-    with Automatic() as broker:
+    with automatic() as broker:
         client = make(
             broker.port, protocol_level=level, buffer=bytearray(256), on_message=lambda m: got.append(m.topic)
         )
@@ -271,7 +270,7 @@ def test_topic_longer_than_the_buffer(make, pump, qos, level):
     assert "take 300 bytes" in str(client.errors[0]) and "has 128" in str(client.errors[0])
 
 
-def test_topic_longer_than_the_buffer_asyncio():
+def test_topic_longer_than_the_buffer_asyncio(automatic):
     """[MQTT-4.5.0-2] Likewise with consumers."""
 
     async def scene(broker):
@@ -286,7 +285,7 @@ def test_topic_longer_than_the_buffer_asyncio():
                 break
         assert codes(client) == [errno.ENOBUFS]
 
-    with Automatic() as broker:
+    with automatic() as broker:
         aio_clients.run(scene(broker))
 
 

@@ -60,7 +60,7 @@ def test_unknown_session(broker, make, script):
     client.publish("t", b"first", 1)
     with broker.play(script):
         client.connect()
-        assert client.drain(5000)
+        assert client.drain(60_000)
         client.disconnect()
     assert got == ["new"] and errors == [] and ends == [None]
     counters = client.counters()
@@ -77,7 +77,7 @@ def test_unknown_session_asyncio(broker, script):
         await client.publish("t", b"first", 1)
         async with client:
             await client.subscribe("new", 1, lambda m: got.append(m.topic))
-            assert await client.drain(5000)
+            assert await client.drain(60_000)
         assert got == ["new"] and client.errors == []
 
     aio_clients.play(broker, script, scene)
@@ -130,7 +130,7 @@ def test_the_disconnect_is_not_written_at_once(broker, make, monkeypatch, result
             with pytest.raises(OSError, match="reset"):
                 await client.connect()
         await client.connect()
-        assert await client.drain(5000)
+        assert await client.drain(60_000)
         await client.disconnect()
 
     aio_clients.play(broker, script, scene)
@@ -166,5 +166,5 @@ def test_the_link_breaks_after_the_disconnect(broker, make):
     with broker.play(script):
         with pytest.raises(OSError):
             client.connect()
-        assert client.drain(5000)
+        assert client.drain(60_000)
         client.disconnect()

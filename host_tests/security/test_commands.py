@@ -5,6 +5,7 @@ import json
 import pytest
 
 from config import check
+from host_tests.broker import PATIENCE_S
 from inflight import Client, Journal, RamFlash
 from node import Node
 from tools.reference.kinds import CONNECT, PUBLISH, SUBSCRIBE
@@ -52,7 +53,8 @@ def device(broker):
     """A device called box, connected to the scripted broker."""
     journal = Journal(RamFlash(32, 1024))
     buffer = bytearray(8192)
-    client = Client("127.0.0.1", "box", journal, port=broker.port, timeout_ms=3000, keepalive=0, buffer=buffer)
+    options = {"timeout_ms": PATIENCE_S * 1000, "keepalive": 0, "buffer": buffer}
+    client = Client("127.0.0.1", "box", journal, port=broker.port, **options)
     node = Device(Board(), check({"host": "h"}, "box"), journal, client, None, began=0)
     node.subscribe()
     yield node

@@ -3,7 +3,6 @@ device's messages are delivered. Each attack runs on CPython, and on 32-bit Micr
 
 import contextlib
 import json
-import time
 
 import pytest
 
@@ -116,7 +115,7 @@ def one_byte_now_and_then(b):
     b.send(b"\x30\xff\xff\xff\x7f\0\3t/x")
     while True:
         b.send(b"x")
-        time.sleep(0.1)
+        b.sleep(0.1)
 
 
 def longest_topics(b):
@@ -148,7 +147,7 @@ def connack_one_byte_now_and_then(b):
     b.expect(CONNECT)
     for data in (b"\x20", b"\x82", b"\x80", b"\x80"):
         b.send(data)
-        time.sleep(0.4)
+        b.sleep(0.4)
     send_until_closed(b, ())
 
 
@@ -163,7 +162,7 @@ def subscribed_never(b):
     b.send(connack(0))
     while True:
         b.send(publish("t/x", b"x" * 50, 0))
-        time.sleep(0.01)
+        b.sleep(0.01)
 
 
 def pings_never_answered(b):
@@ -171,7 +170,7 @@ def pings_never_answered(b):
     accept_client(b)
     while True:
         b.send(publish("t/x", b"x" * 50, 0))
-        time.sleep(0.001)
+        b.sleep(0.001)
 
 
 def present_and_gone(b):

@@ -4,13 +4,13 @@ fleet/collect/test_refused.py."""
 
 import json
 import subprocess
-import time
 import traceback
 
 import pytest
 
 from config import ConfigError, check, load
-from host_tests.broker import Automatic
+from host_tests.broker import PATIENCE_S, Automatic
+from host_tests.waiting import wait_for
 from inflight import AsyncClient, Client, Journal, RamFlash
 from inflight.dispatching import Message
 from tools.reference.wire import connack
@@ -150,9 +150,12 @@ def test_messages_and_console_of_a_device(device):
         for name in ("ping", "interval", "nonsense"):
             broker.give(f"inflight/box/command/{name}", b"1", 2)
         wanted = {"telemetry", "status", "health", "reply/ping", "reply/interval", "reply/nonsense"}
-        while wanted - {message.topic.split("/", 2)[2] for message in list(broker.arrived)}:
+
+        def arrived():
             assert process.poll() is None, process.communicate()[0]
-            time.sleep(0.01)
+            return wanted <= {message.topic.split("/", 2)[2] for message in list(broker.arrived)}
+
+        wait_for(arrived, PATIENCE_S)
         broker.give("inflight/box/command/reboot", b"", 2)
         output = process.communicate(timeout=60)[0]
         assert all(SECRET.encode() not in message.payload for message in broker.arrived)

@@ -1,9 +1,8 @@
 """A share of virtual devices with mosquitto, in every kind of bad network, in a process of its own."""
 
-import time
-
 import pytest
 
+from host_tests.waiting import wait_for
 from tools.reference.oracle import Tally
 from tools.soak.fleet import Share
 from tools.soak.proxy import KINDS
@@ -11,11 +10,8 @@ from tools.soak.result import Row
 from tools.soak.watcher import Watcher
 
 
-def until(condition, seconds=90):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.1)
-    return condition()
+def until(condition):
+    return wait_for(condition, 90, pause_s=0.1)
 
 
 @pytest.mark.timeout(300)

@@ -199,6 +199,7 @@ class AsyncClient(Base):
             while True:
                 await sleep_ms(self._tick)
                 try:
+                    self._changed.set()
                     self._wake()
                 except MemoryError:
                     pass  # the next tick does it
@@ -207,7 +208,7 @@ class AsyncClient(Base):
             raise
 
     def _wake(self):
-        self._changed.set()
+        # The client's task, and nobody else: publishers that find the socket full would wake each other without end.
         if self._consumers:
             self._consumers.asked.set()
         self._waiter.wake()
