@@ -23,10 +23,11 @@ import typer
 
 import inflight
 from inflight_tools.boards import bundle
-from inflight_tools.boards.image import make_bare, one_line, say
 from inflight_tools.boards.images import variants
+from inflight_tools.boards.images.board_image import make_bare
 from inflight_tools.cache import firmware_folders, write_below
 from inflight_tools.installer import folder as installer
+from inflight_tools.output import failing, show
 from tools.setup.common import CHECKOUT, atomic_folder
 
 _PLACE = "lib/inflight/__init__.py"  # of the version
@@ -41,11 +42,11 @@ def main(
     out: Annotated[Path | None, typer.Option(help="default: build/release-x.y.z; it is replaced")] = None,
 ):
     """Writes wheel, mip package, images of boards and the page that installs them into one folder."""
-    with one_line():
+    with failing():
         check(version)
         target = out or CHECKOUT / "build" / f"release-{version}"
         make(version, target, not without_images)
-        say(f"{target}")
+        show(f"{target}")
 
 
 def check(version):
@@ -105,7 +106,7 @@ def _mip(version):
 
 def _write_images(folder):
     missing = []
-    for board in variants.BOARDS:
+    for board in variants.variants():
         try:
             image = make_bare(board, None, f"put it into {firmware_folders()[0]}")
         except ValueError as e:
@@ -115,7 +116,7 @@ def _write_images(folder):
             write_below(folder, {f"images/inflight-{board.name}{image.suffix}": image.file()})
     if missing:
         raise ValueError(f"no image for {', '.join(missing)}, see above: fetch what is missing, or --without-images")
-    installer.write(folder / "installer", [board.name for board in variants.BOARDS])
+    installer.write(folder / "installer", [board.name for board in variants.variants()])
 
 
 def _sha256(content):

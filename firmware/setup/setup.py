@@ -249,11 +249,11 @@ def run(board, radio):
     setup = Setup(board, radio)
     poll = select.poll()
     pages = Pages(poll, radio.HTTP_PORT, setup, radio.CONNECTIONS)
-    peers = [pages]
+    steps = [setup.step, pages.step]
     serial = None
     if radio.DNS_PORT:  # the device is the network
         serial = Serial(poll, setup)
-        peers += [Names(poll, setup.address, radio.DNS_PORT), serial]
+        steps += [Names(poll, setup.address, radio.DNS_PORT).step, serial.step]
         print("inflight: no configuration: join the network %s and open %s" % (setup.name, setup.url()))
     else:
         print("inflight: no configuration: open %s" % setup.url())
@@ -262,9 +262,8 @@ def run(board, radio):
             board.watchdog(_WATCHDOG_MS)
             poll.poll(_BUSY_MS if setup.busy else _IDLE_MS)
             try:
-                setup.step()
-                for peer in peers:
-                    peer.step()
+                for step in steps:
+                    step()
             except MemoryError:
                 gc.collect()  # what a peer asked for is lost, and asked for again
     finally:

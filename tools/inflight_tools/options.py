@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from inflight_tools.boards.images.variants import NAMES
+from inflight_tools.boards.images.variants import names
 
 _FILE = {"exists": True, "dir_okay": False}
-_BOARD = f"one of {', '.join(NAMES)}; `freeze` and `release` also take unix"
+_BOARD = f"one of {', '.join(names())}; `freeze` and `release` also take unix"
 
 # --- results ---
 

@@ -3,7 +3,7 @@
 import os
 
 from inflight_tools.boards.images.firmware import obtain
-from inflight_tools.boards.images.variants import BOARDS
+from inflight_tools.boards.images.variants import variants
 from inflight_tools.cache import find_firmware
 from tools.setup.common import say
 
@@ -15,7 +15,7 @@ def ensure(_installer):
     """Returns True if there was something to do. A missing image is no failure: its tests are skipped."""
     if os.environ.get("INFLIGHT_FIRMWARE"):  # the user has them
         return False
-    missing = [variant for variant in BOARDS if not find_firmware(variant.firmware)]
+    missing = [variant for variant in variants() if not find_firmware(variant.firmware)]
     for variant in missing:
         try:
             obtain(variant, timeout_s=TIMEOUT_S, advice=ADVICE)

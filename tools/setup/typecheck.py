@@ -5,12 +5,13 @@ import sys
 import tempfile
 
 from inflight_tools.boards.bundle import BOARDS, FIRMWARE, LIB, sources
+from inflight_tools.boards.images.variants import boards
 from inflight_tools.cache import cache_dir
 from inflight_tools.sources import search_path
 from tools.setup.common import CHECKOUT, SetupError, digest, exclusive, run, say
 
 LOCKS = CHECKOUT / "tools" / "setup" / "stubs"
-PORTS = {"esp32": "esp32", "rp2040": "rp2"}  # folder below boards/: MicroPython's port
+PORTS = {name: board.port for name, board in boards().items() if board.port}
 
 
 def stubs(port):
@@ -32,9 +33,10 @@ def stubs(port):
 def check(board):
     """Checks everything that the board in folder `board` carries. Returns mypy's exit status."""
     folder = stubs(PORTS[board])
-    path = [LIB, BOARDS / "common", BOARDS / board, *search_path(FIRMWARE), folder]
+    path = [LIB, BOARDS, BOARDS / "common", BOARDS / board, *search_path(FIRMWARE), folder]
     options = ["--config-file", LOCKS / "mypy.ini", "--custom-typeshed-dir", folder, *sources(board).values()]
-    return mypy(board, options, {"MYPYPATH": ":".join(map(str, path))})
+    interface = LOCKS / "conforms.py"
+    return mypy(board, [*options, interface], {"MYPYPATH": ":".join(map(str, path))})
 
 
 def mypy(name, options, env):

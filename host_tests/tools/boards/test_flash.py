@@ -17,7 +17,7 @@ from inflight_tools.boards.images.esp32 import Esp32Image, read_table
 from inflight_tools.boards.images.esp32_port import Esp32Port, explain
 from inflight_tools.boards.images.filesystem import build
 from inflight_tools.boards.images.uf2 import Uf2Image
-from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.boards.images.variants import names, variant
 from inflight_tools.cli import build as build_command
 
 COMMAND = build_command()
@@ -95,7 +95,7 @@ def test_the_flash_equals_the_image_file():
         assert rom.flash[JOURNAL:] == b"\xff" * 0x10000
 
 
-@pytest.mark.parametrize("board", [name for name in NAMES if name in CHIP_IDS])
+@pytest.mark.parametrize("board", [name for name in names() if name in CHIP_IDS])
 def test_each_variant_is_flashed_at_its_chips_boot_address(board):
     chosen = variant(board)
     firmware = esp_firmware(board, chosen.bootloader)

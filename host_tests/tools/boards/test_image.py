@@ -17,7 +17,7 @@ from inflight_tools.boards import bundle, slots
 from inflight_tools.boards.device.files import RECORD, sha
 from inflight_tools.boards.images.board_image import make
 from inflight_tools.boards.images.esp32 import Esp32Image, application, read_table
-from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.boards.images.variants import names, variant
 from inflight_tools.cache import find_firmware, firmware_folders
 
 FILES = {
@@ -59,7 +59,7 @@ def content(image, name):
     return image.file()[offset - image.base :][:size]
 
 
-@pytest.mark.parametrize("board", [name for name in NAMES if name in CHIP_IDS])
+@pytest.mark.parametrize("board", [name for name in names() if name in CHIP_IDS])
 def test_the_image_of_each_variant_is_valid_for_its_chip(board, tmp_path):
     chosen = variant(board)
     image = Esp32Image(chosen, esp_firmware(board, chosen.bootloader), FILES)

@@ -8,12 +8,12 @@ import pytest
 
 from host_tests.tools.boards.site import serving
 from inflight_tools.boards.images import firmware
-from inflight_tools.boards.images.variants import NAMES, Variant, variant
+from inflight_tools.boards.images.variants import Variant, names, variant
 
 CONTENT = os.urandom(200_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-PINNED = Variant("pico_w", "rp2040", "PICO.uf2", SHA256)
-OTHER = Variant("esp32", "esp32", "ESP32.bin", "0" * 64)
+PINNED = Variant("pico_w", "rp2040", "uf2", "PICO.uf2", SHA256)
+OTHER = Variant("esp32", "esp32", "esp32", "ESP32.bin", "0" * 64)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_named_file_needs_no_pin(site, tmp_path):
 
 
 def test_known_boards():
-    for name in NAMES:
+    for name in names():
         assert variant(name).name == name
         assert len(variant(name).sha256) in (0, 64)
     with pytest.raises(ValueError, match="no board unix: --board takes esp32, esp32s2, .*pico2_w"):

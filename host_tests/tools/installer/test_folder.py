@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from host_tests.tools.boards.made_firmware import CHIP_IDS, esp_firmware, pico_firmware
 from inflight_tools.boards.images.board_image import make_bare
-from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.boards.images.variants import names, variant
 from inflight_tools.cli import build
 from inflight_tools.installer import folder, web_tools
 
@@ -50,7 +50,7 @@ def refused(done):
     return errors
 
 
-@pytest.mark.parametrize("board", [name for name in NAMES if name in CHIP_IDS])
+@pytest.mark.parametrize("board", [name for name in names() if name in CHIP_IDS])
 def test_parts_of_an_esp32(run, made, board):
     """What `inflight board flash` writes, at the same places, and nothing where the journal is. No configuration."""
     made.firmware.write_bytes(esp_firmware(board, variant(board).bootloader))

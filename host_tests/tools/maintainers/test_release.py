@@ -231,7 +231,7 @@ def firmware(tmp_path, monkeypatch):
     boards = [replace(variants.variant(name), firmware=name) for name in contents]
     boards = [replace(board, sha256=hashlib.sha256(contents[board.name]).hexdigest()) for board in boards]
     write_below(folder, contents)
-    monkeypatch.setattr(variants, "BOARDS", boards)
+    monkeypatch.setattr(variants, "variants", lambda: boards)
     monkeypatch.setattr(installer, "web_tools", lambda named: {"install-button.js": b"page"})
     monkeypatch.setattr(bundle, "files", lambda folder: {"/main.py": b"import app", "/lib/app.mpy": b"app" * 1000})
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # the release sets it, and the tests after this one shall not see it
@@ -261,6 +261,6 @@ def test_an_image_that_cannot_be_made_is_told_and_nothing_is_written(checkout, f
     told, error = done.stderr.splitlines()
     assert done.exit_code == 1 and not done.stdout
     assert told.startswith("no image for esp32: cannot download ") and told.endswith(f"put it into {firmware}")
-    assert error.startswith("error: no image for esp32, ") and "--without-images" in error
+    assert error.startswith("FAILED: no image for esp32, ") and "--without-images" in error
     assert list((checkout / "build").iterdir()) == []
     assert run(VERSION, "--without-images").exit_code == 0

@@ -14,10 +14,10 @@ from inflight_tools import options
 from inflight_tools.boards.bundle import files
 from inflight_tools.boards.device.console import Console as BoardConsole
 from inflight_tools.boards.device.files import hashes
-from inflight_tools.boards.device.install import PLATFORMS, install
+from inflight_tools.boards.device.install import install
 from inflight_tools.boards.device.link import DeviceError, Link
 from inflight_tools.boards.device.watch import Births, Watch
-from inflight_tools.boards.images.variants import variant
+from inflight_tools.boards.images import variants
 from inflight_tools.broker import broker_of_settings
 from inflight_tools.output import failing
 from inflight_tools.settings import CONFIG, settings_given
@@ -89,7 +89,7 @@ def _run(console, board, port, config, ca, cert, key, broker, wait, in_rom):
         birth = None
         if chosen and wait:
             birth = stack.enter_context(Birth(broker_of_settings(chosen, broker, ca, cert, key), port, wait))
-        folder = board if board in PLATFORMS else variant(board).folder
+        folder = variants.board(board).folder
         plan = deploy(folder, port, chosen, in_rom, say, birth.expect if birth else lambda link: None)
         console.print(f"{len(plan.write)} files written, {len(plan.stale)} removed, {plan.same} were there already")
         if not birth:

@@ -29,7 +29,7 @@ def main(
     --firmware names another."""
     with failing():
         made = make(**vars(image))
-        (_uf2 if made.variant.family else _esp32)(made, port, erase)
+        {"esp32": _esp32, "uf2": _uf2}[made.variant.image](made, port, erase)
 
 
 # --- ESP32: all partitions but the journal ---

@@ -7,26 +7,11 @@ import typer
 
 from inflight_tools import options
 from inflight_tools.boards import bundle, frozen
-from inflight_tools.boards.images.variants import variant
+from inflight_tools.boards.images import variants
 from inflight_tools.boards.rename import PACKAGE
 from inflight_tools.output import failing, show
 
 _MODULES = "modules"  # the folder of the sources, beside the manifest
-# What the port freezes itself: manifests of MicroPython's, of the board or else of its port.
-_STOCK = {
-    "esp32": """
-try:
-    include("$(BOARD_DIR)/manifest.py")
-except Exception as e:
-    if not isinstance(e.__context__, FileNotFoundError):
-        raise
-    include("$(PORT_DIR)/boards/manifest.py")
-""",
-    "unix": """
-include("$(PORT_DIR)/variants/standard/manifest.py")
-""",
-}
-_STOCK["rp2040"] = _STOCK["esp32"]
 _HEAD = "# MicroPython's build takes it: make FROZEN_MANIFEST=<this file>\n"
 _HEAD_LIBRARY = (
     "# Beside what the port freezes itself: include() this from a manifest of yours, or freeze for a board.\n"
@@ -50,7 +35,7 @@ def main(
 
 
 def _folder(board):
-    return board if board in (None, *_STOCK) else variant(board).folder
+    return board and variants.board(board).folder
 
 
 def write(folder, board=None, application=False):
@@ -76,4 +61,4 @@ def _manifest(found, board):
     # Each file by its name: the folder may have files of an earlier release.
     lines = "".join(f'    "{place}.py",\n' for place in sorted(found))
     own = f'\nfor name in (\n{lines}):\n    module(name, base_path="{_MODULES}", opt=3)\n'
-    return _HEAD + _STOCK[board] + own if board else _HEAD_LIBRARY + own
+    return _HEAD + "\n" + variants.board(board).manifest + own if board else _HEAD_LIBRARY + own

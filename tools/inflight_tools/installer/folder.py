@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import inflight
 from inflight_tools import options
 from inflight_tools.boards.images.board_image import make_bare
-from inflight_tools.boards.images.variants import NAMES, variant
+from inflight_tools.boards.images.variants import names, variant
 from inflight_tools.cache import write_below
 from inflight_tools.installer.web_tools import web_tools
 from inflight_tools.output import failing, show
@@ -49,12 +49,12 @@ def main(
 def write(out, boards=None, firmware=None, web_tools_file=None):
     """Writes the page and what it installs into folder `out`; arguments: see main(). ValueError with one line."""
     named = _named(firmware or ())
-    chosen = [variant(name) for name in boards or {**dict.fromkeys(NAMES), **named}]
+    chosen = [variant(name) for name in boards or {**dict.fromkeys(names()), **named}]
     images = {board.name: _image(board, named.get(board.name)) for board in chosen}
     files = {f"web/{name}": content for name, content in web_tools(web_tools_file).items()}
     builds, picos = [], []
     for image in images.values():
-        if image.variant.family:
+        if image.variant.image == "uf2":
             path = f"inflight-{image.variant.name}{image.suffix}"
             files[path] = image.file()
             picos.append({"name": image.variant.title, "path": path, "drive": image.variant.drive})

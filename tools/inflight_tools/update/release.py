@@ -12,7 +12,7 @@ import typer
 
 from inflight_tools import options
 from inflight_tools.boards import bundle, slots
-from inflight_tools.boards.images.variants import variant
+from inflight_tools.boards.images import variants
 from inflight_tools.cache import write_atomic
 from inflight_tools.output import failing
 from inflight_tools.settings import is_public_key
@@ -99,7 +99,7 @@ def make_firmware(chosen, firmware, key, number, trial_s=300):
     """The Release of `firmware`, MicroPython's .bin for Variant `chosen`, an ESP32; the others as for make()."""
     from inflight_tools.boards.images.esp32 import application as application_of
 
-    if chosen.family:
+    if chosen.image != "esp32":
         raise ValueError(f"the firmware of a {chosen.title} comes by cable only: --firmware is for an ESP32")
     image = application_of(chosen, firmware)
     fields = {
@@ -131,8 +131,8 @@ def application(board, number):
 
 
 def folder(board):
-    """The folder of board `board`, which is its name, or that of a folder."""
-    return board if (bundle.BOARDS / board / "board.py").is_file() else variant(board).folder
+    """The folder of board `board`, which is its name, or that of a variant."""
+    return variants.board(board).folder
 
 
 def main(
@@ -176,7 +176,7 @@ def _application(board, number, key, trial_s, accept):
 def _firmware(board, number, key, path, trial_s, accept):
     if accept:
         raise ValueError("--accept goes with a release of the application: firmware brings no keys")
-    return make_firmware(variant(board), path.read_bytes(), key, number, trial_s), f"firmware {path.name}"
+    return make_firmware(variants.variant(board), path.read_bytes(), key, number, trial_s), f"firmware {path.name}"
 
 
 def _check(number, accept):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from inflight_tools.boards.device import files, rom
 from inflight_tools.boards.device.link import DeviceError
 from inflight_tools.boards.frozen import said
+from inflight_tools.boards.images.variants import boards
 
 OLDEST = (1, 22)  # MicroPython
-PLATFORMS = {"esp32": "esp32", "rp2040": "rp2", "unix": "linux"}  # what sys.platform says there
 _LIB = "/lib"
 _FROZEN = ".frozen"  # stands on the search path for modules in the firmware
 _SLOTS = ("/a", "/b")  # of updates over MQTT, which end with this
@@ -75,8 +75,8 @@ def _rom_paths(link, application):
 
 def _check(identity, board):
     running = f"{identity.implementation} {'.'.join(map(str, identity.version))} on {identity.machine}"
-    if identity.platform != PLATFORMS[board]:
-        fitting = [name for name, platform in PLATFORMS.items() if platform == identity.platform]
+    if identity.platform != boards()[board].platform:
+        fitting = [name for name, other in boards().items() if other.platform == identity.platform]
         hint = f"--board {fitting[0]}" if fitting else f"there is no board folder for {identity.platform}"
         raise DeviceError(f"--board {board} does not fit: it is {running}: {hint}")
     if identity.implementation != "micropython" or identity.version < OLDEST:

@@ -26,7 +26,7 @@ def make_bare(board, firmware, advice):
 def _composed(chosen, content, own, config=None, flash_mb=None, ota=False, romfs=False):
     image: type
     options = {}
-    if chosen.family:
+    if chosen.image == "uf2":
         from inflight_tools.boards.images import uf2
 
         image, look = uf2.Uf2Image, uf2.look

@@ -1,0 +1,108 @@
+"""A board that does not exist, made from a copy of another one as boards/README.md tells: the tools take it by its
+name, and no line of them is changed."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from host_tests.tools.boards.made_firmware import pico_firmware
+from host_tests.tools.boards.mounted import mounted
+from host_tests.tools.boards.standin import StandIn
+from tools.demo.sensors import best_runtime
+from tools.setup.common import CHECKOUT
+
+NEW = {
+    'platform = "rp2"': 'platform = "linux"',  # the stand-in is a process
+    '"pico_w"': '"abacus_w"',
+    '"RPI_PICO_W-20250911-v1.26.1.uf2"': '"ABACUS_W.uf2"',
+    '"RPI-RP2"': '"ABACUS"',
+}
+
+
+@pytest.fixture(scope="module")
+def inflight(tmp_path_factory):
+    """inflight(words): runs the command of a checkout with the board "abacus"; returns what it prints."""
+    checkout = tmp_path_factory.mktemp("checkout")
+    for name in ("lib", "firmware", "boards", "tools/inflight_tools"):
+        shutil.copytree(CHECKOUT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    board = checkout / "boards/abacus"
+    shutil.copytree(checkout / "boards/rp2040", board)
+    text = (board / "board.toml").read_text()
+    text = text.replace(text[text.rindex("[[variants]]") :], "")  # one of the two is enough
+    for old, new in NEW.items():
+        assert old in text
+        text = text.replace(old, new)
+    (board / "board.toml").write_text(re.sub(r'sha256 = ".*"', f'sha256 = "{"0" * 64}"', text))
+    module = (board / "board.py").read_text()
+    (board / "board.py").write_text(module.replace('NAME = "rp2040"', 'NAME = "abacus"'))
+    (checkout / "config.json").write_text('{"host": "b", "wifi_ssid": "attic", "wifi_key": "secret-key"}')
+    (checkout / "firmware.uf2").write_bytes(pico_firmware())
+    env = {**os.environ, "PYTHONPATH": f"{checkout}/tools:{checkout}/lib", "INFLIGHT_CACHE": str(checkout / "cache")}
+
+    def run(*words, fails=False):
+        argv = [sys.executable, "-c", "import inflight_tools.cli as cli; cli.main()", *map(str, words)]
+        done = subprocess.run(argv, cwd=checkout, env=env, capture_output=True, text=True)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    run.folder = checkout
+    return run
+
+
+def test_image(inflight):
+    words = "--board abacus_w --firmware firmware.uf2 --config config.json --out abacus.uf2"
+    inflight("board", "image", *words.split())
+    content = (inflight.folder / "abacus.uf2").read_bytes()
+    files = b"".join(content[at + 32 : at + 288] for at in range(0, len(content), 512))
+    assert b"abacus" in files and b"secret-key" in files
+
+
+def test_freeze(inflight):
+    inflight("board", "freeze", "frozen", "--board", "abacus", "--application")
+    modules = {path.stem for path in (inflight.folder / "frozen").rglob("*.py")}
+    assert {"board", "power", "radio", "app"} <= modules
+    assert "$(PORT_DIR)/boards/manifest.py" in (inflight.folder / "frozen/manifest.py").read_text()
+
+
+def test_release(inflight):
+    inflight("keys")
+    inflight(*["release", "--board", "abacus", "--number", "1", "--out", "abacus.release"])
+    assert b'"board":"abacus"' in (inflight.folder / "abacus.release").read_bytes()
+
+
+def test_deploy(inflight, tmp_path):
+    try:
+        runtime = best_runtime()
+    except RuntimeError as e:
+        pytest.skip(str(e))
+    with StandIn(tmp_path, runtime, blocks=212) as there:
+        words = f"--board abacus_w --port {there.port} --config config.json --wait 0"
+        said = inflight("board", "deploy", *words.split())
+        assert "files written" in said
+    found = mounted((tmp_path / "flash.img").read_bytes())
+    assert "/lib/board.mpy" in found and b"abacus" in found["/lib/board.mpy"]
+    assert "/lib/board.mpy" in json.loads(found["/lib/inflight.json"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('image = "uf2"', 'image = "hex"', "image: write one of esp32, uf2"),
+        ('title = "', 'titel = "', "board.toml"),
+        ('port = "rp2"', "port = rp2", "board.toml"),
+    ],
+)
+def test_a_wrong_description_is_told(inflight, old, new, told):
+    path = Path(inflight.folder, "boards/abacus/board.toml")
+    text = path.read_text()
+    path.write_text(text.replace(old, new, 1))
+    try:
+        assert told in inflight("board", "image", "--board", "abacus_w", fails=True)
+    finally:
+        path.write_text(text)
