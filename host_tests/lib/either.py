@@ -36,6 +36,7 @@ class Driven:
         try:
             return self.loop.run_until_complete(method(*args, **options))
         finally:
+            self.loop.run_until_complete(asyncio.sleep(0))  # the client's task notices how it ended
             for task in self.client._tasks:
                 if task.done() and not task.cancelled():
                     task.result()  # a power cut within a handler

@@ -3,6 +3,7 @@
 import pytest
 
 from host_tests.broker import Gone
+from host_tests.lib.either import make as make_either  # noqa: F401 (a fixture)
 from inflight import ProtocolError
 from tools.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.wire import Violation, connack, pingresp, puback, publish, pubrec, pubrel, suback, unsuback
@@ -10,12 +11,15 @@ from tools.reference.wire import Violation, connack, pingresp, puback, publish, 
 with_journal = pytest.mark.parametrize("make", [None], ids=["journal"], indirect=True)  # messages of QoS 1 and 2 leave
 
 
+only_blocking = pytest.mark.parametrize("make_either", ["blocking"], indirect=True)
+
+
 @pytest.fixture(params=[None, False], ids=["journal", "no-journal"])
-def make(request, make):
+def make(request, make_either):  # noqa: F811
     """As make(), with a journal and without one."""
 
     def start(port, device=request.param, **options):
-        return make(port, device, **options)
+        return make_either(port, device, **options)
 
     return start
 
@@ -140,7 +144,7 @@ def test_answer_never_comes(virtual, make, asked):
         start = virtual.clock.now
         with pytest.raises(OSError):
             REQUESTS[asked](client)
-        assert virtual.clock.now - start == pytest.approx(0.15, abs=0.001)
+        assert 0.149 < virtual.clock.now - start < 0.19  # asyncio looks each 37 ms
     assert not client.connected
 
 
@@ -656,6 +660,7 @@ def test_both_handlers_run_when_one_raises(broker, make):
     assert got == [b"1"]
 
 
+@only_blocking  # with asyncio, handlers create tasks
 @with_journal
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_publish_in_a_handler(broker, make, pump, qos):
@@ -740,6 +745,7 @@ def test_connection_breaks_while_a_handler_publishes(broker, make, pump):
     assert got == [b"1"]
 
 
+@only_blocking
 @pytest.mark.parametrize("call", ["connect", "disconnect", "ping", "run_for", "drain", "subscribe", "unsubscribe"])
 def test_calls_refused_in_a_handler(broker, make, call):
     """A handler may only call publish()."""
