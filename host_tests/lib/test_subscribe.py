@@ -1,25 +1,24 @@
-"""Subscriptions and handlers: the blocking client with a scripted broker."""
+"""Subscriptions and handlers: both clients with a scripted broker."""
 
 import pytest
 
 from host_tests.broker import Gone
-from host_tests.lib.either import make as make_either  # noqa: F401 (a fixture)
+from host_tests.lib.either import only_blocking
 from inflight import ProtocolError
 from tools.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.wire import Violation, connack, pingresp, puback, publish, pubrec, pubrel, suback, unsuback
 
+BOTH_CLIENTS = True
+
 with_journal = pytest.mark.parametrize("make", [None], ids=["journal"], indirect=True)  # messages of QoS 1 and 2 leave
 
 
-only_blocking = pytest.mark.parametrize("make_either", ["blocking"], indirect=True)
-
-
 @pytest.fixture(params=[None, False], ids=["journal", "no-journal"])
-def make(request, make_either):  # noqa: F811
+def make(request, make):
     """As make(), with a journal and without one."""
 
     def start(port, device=request.param, **options):
-        return make_either(port, device, **options)
+        return make(port, device, **options)
 
     return start
 
