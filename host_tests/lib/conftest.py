@@ -4,10 +4,29 @@ import socket
 
 import pytest
 
-from host_tests.clients import automatic, clock, make, pump, virtual  # noqa: F401 (fixtures)
+from host_tests.clients import Maker, automatic, clock, pump, virtual  # noqa: F401 (fixtures)
+from host_tests.lib.either import AsyncMaker
 from inflight import Journal
 from inflight.transport import Transport
 from tools.crash.cutting import quick_sum
+
+
+def pytest_generate_tests(metafunc):
+    asked = {name for mark in metafunc.definition.iter_markers("parametrize") for name in mark.args[:1]}
+    if getattr(metafunc.module, "BOTH_CLIENTS", False) and "client_kind" in {*metafunc.fixturenames} - asked:
+        metafunc.parametrize("client_kind", ["blocking", "asyncio"])
+
+
+@pytest.fixture
+def client_kind():
+    return "blocking"
+
+
+@pytest.fixture
+def make(client_kind):
+    maker = Maker() if client_kind == "blocking" else AsyncMaker()
+    yield maker
+    maker.close()
 
 
 @pytest.fixture

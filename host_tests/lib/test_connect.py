@@ -1,4 +1,4 @@
-"""Connecting, refusals, keep alive, disconnecting: the blocking client with a scripted broker."""
+"""Connecting, refusals, keep alive, disconnecting: both clients with a scripted broker."""
 
 import errno
 import itertools
@@ -9,9 +9,12 @@ import ssl
 import pytest
 
 from host_tests.broker import PATIENCE_S, Broker
+from host_tests.lib.either import only_blocking
 from inflight import Client, ConnectRefused, Journal, ProtocolError, RamFlash
 from tools.reference.kinds import DISCONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE
 from tools.reference.wire import connack, packet, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback, unsuback
+
+BOTH_CLIENTS = True
 
 
 def silent(b):
@@ -284,7 +287,7 @@ def test_connack_never_comes(virtual, make, part):
     start = virtual.clock.now
     with virtual.play(script), pytest.raises(OSError):
         client.connect()
-    assert virtual.clock.now - start == pytest.approx(0.15, abs=0.001)
+    assert 0.149 < virtual.clock.now - start < 0.19  # asyncio looks each 37 ms
 
 
 def test_connack_byte_by_byte(broker, make):
@@ -419,6 +422,7 @@ def test_broker_that_accepts_and_closes(virtual, make):
     assert virtual.clock.now - start > 60  # 150 s on average; 0.8 s if pauses did not grow
 
 
+@only_blocking
 def test_connections_that_break_within_on_connect(virtual, make):
     """on_disconnect gets the error of the connection, and pauses grow."""
     ended = []
@@ -443,6 +447,7 @@ def test_connections_that_break_within_on_connect(virtual, make):
     assert virtual.clock.now - start > 60  # 150 s on average
 
 
+@only_blocking
 def test_interrupted_in_a_handler_although_no_attempt_is_due(broker, make, pump):
     """Ctrl-C in a handler of a connection that connect() made within a pause: the message is not acknowledged, so the
     connection ends, and it comes again."""
@@ -481,6 +486,7 @@ def test_interrupted_in_a_handler_although_no_attempt_is_due(broker, make, pump)
     assert got == [False, True]
 
 
+@only_blocking
 def test_connect_soon_waits_for_no_pause(virtual, make):
     """Pauses that grew while there was no network say nothing about the broker."""
     client = make(virtual.port, backoff_ms=(3_600_000, 3_600_000))
@@ -788,6 +794,7 @@ def test_disconnect_sends_pending_packets_first(broker, make):
         client.disconnect()
 
 
+@only_blocking
 def test_evicted(broker, make, pump):
     """[MQTT-3.1.4-2] A connection that the broker closes is replaced, with a pause between attempts."""
     client = make(broker.port, backoff_ms=(40, 40))
@@ -880,6 +887,7 @@ def no_broker(monkeypatch):
     return clock
 
 
+@only_blocking
 def test_back_off(no_broker, make):
     """Pauses grow to the maximum, with full jitter."""
     make(1, backoff_ms=(1000, 60_000)).run_for(3_600_000)
@@ -891,6 +899,7 @@ def test_back_off(no_broker, make):
     assert min(gaps[8:]) < 20_000 < 40_000 < max(gaps)
 
 
+@only_blocking
 @pytest.mark.parametrize("days", [7, 12, 13, 20])
 def test_a_week_without_run_for(no_broker, make, days):
     """Although the ticks counter has wrapped around meanwhile, run_for() connects within the longest pause."""
@@ -902,6 +911,7 @@ def test_a_week_without_run_for(no_broker, make, days):
     assert no_broker.dials
 
 
+@only_blocking
 def test_back_off_differs_between_clients(monkeypatch, no_broker, make):
     """Clients with the same random seed still draw different pauses."""
     import random
@@ -915,6 +925,7 @@ def test_back_off_differs_between_clients(monkeypatch, no_broker, make):
     assert dials[0] != dials[1]
 
 
+@only_blocking
 def test_back_off_is_reset(broker, make, pump):
     """An established connection resets the pauses."""
     client = make(broker.port, backoff_ms=(1, 60_000))

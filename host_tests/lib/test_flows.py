@@ -7,12 +7,14 @@ from errno import ENOBUFS
 
 import pytest
 
-from host_tests.lib.either import make, only_blocking  # noqa: F401 (a fixture)
+from host_tests.lib.either import only_blocking
 from inflight import FileFlash, OutboxFull, ProtocolError, RamFlash
 from inflight.cpython import stream
 from nor import NorFlash, PowerCut
 from tools.reference.kinds import PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 from tools.reference.wire import connack, puback, pubcomp, publish, pubrec, pubrel
+
+BOTH_CLIENTS = True
 
 
 @pytest.fixture(params=["ram", "file"])

@@ -9,6 +9,7 @@ import pytest
 
 from host_tests.broker import PATIENCE_S
 from host_tests.lib import aio_clients
+from host_tests.lib.either import only_blocking
 from host_tests.virtual import VirtualAutomatic
 from inflight import ConnectRefused, OutboxFull, ProtocolError, RamFlash, properties
 from inflight.refused import Disconnected, PublishRefused
@@ -17,6 +18,8 @@ from tools.peers.mosquitto import Mosquitto, unavailable
 from tools.reference.kinds import DISCONNECT, PINGREQ, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.properties import block
 from tools.reference.wire import connack, disconnect, packet, pingresp, puback, publish, pubrec, suback, unsuback
+
+BOTH_CLIENTS = True
 
 NONE = b"\0"
 
@@ -145,25 +148,6 @@ def test_refused_message(broker, make5):
     assert client.counters()["rejected"] == 2 and client.counters()["dropped"] == 2
 
 
-def test_refused_message_asyncio(broker):
-    """[MQTT5-4.4.0-2] Likewise with asyncio."""
-
-    def script(b):
-        b.welcome()
-        b.send(puback(b.expect(PUBLISH).mid, 0x87))
-        b.goodbye()
-
-    async def scene():
-        client = aio_clients.make(broker.port, protocol_level=5)
-        async with client:
-            await client.connect()
-            await client.publish("t", b"x", 1)
-            assert not await client.drain(PATIENCE_S * 1000)
-        assert [e.code for e in client.errors] == [0x87]
-
-    aio_clients.play(broker, script, scene)
-
-
 # --- the broker ends the connection ---
 
 
@@ -233,6 +217,7 @@ def test_broker_disconnects(virtual, make5):
 LASTING = (0x87, 0x89, 0x8E, 0x97, 0x9F, 0xA0)
 
 
+@only_blocking
 @pytest.mark.parametrize("code", [*LASTING, 0x00, 0x81, 0x8B, 0x9D])
 def test_pause_after_a_disconnect(virtual, make5, monkeypatch, code):
     """[MQTT5-3.1.4-3] Another client has the same id, or the reason lasts: the next attempt comes after a long pause. A
@@ -337,26 +322,6 @@ def test_error_of_the_broker(broker, make5, data, code):
     assert client.counters()["protocol_errors"] == 1 and client.counters()["outages"] == 1
 
 
-def test_error_of_the_broker_asyncio(broker):
-    """[MQTT5-4.13.1-1] Likewise with asyncio."""
-
-    def script(b):
-        b.welcome()
-        b.answer_ping(b"\x41\x02\x00\x01")
-        assert b.expect(DISCONNECT).code == 0x81
-        b.expect_close()
-
-    async def scene():
-        client = aio_clients.make(broker.port, protocol_level=5, reconnect=False)
-        async with client:
-            await client.connect()
-            with pytest.raises(ProtocolError):
-                await client.ping()
-            assert client.counters()["protocol_errors"] == 1
-
-    aio_clients.play(broker, script, scene)
-
-
 def test_error_before_connack(broker, make5):
     """[MQTT5-3.2.0-1] No DISCONNECT: the broker has not accepted the client yet."""
     client = make5(broker.port, reconnect=False)
@@ -459,25 +424,6 @@ def test_server_keep_alive(virtual, make5):
         while client.counters()["pings"] < 3:
             client.run_for(100)
     assert 4 < virtual.clock.now - start < 6
-
-
-def test_server_keep_alive_asyncio(broker):
-    """[MQTT5-3.1.2-21] The timer runs as often as that needs."""
-
-    def script(b):
-        b.welcome(0, ((0x13, 1),), keepalive=600)
-        b.answer_ping()
-        b.goodbye()
-
-    async def scene():
-        client = aio_clients.make(broker.port, protocol_level=5, keepalive=600)
-        async with client:
-            await client.connect()
-            assert client._tick <= 100
-            await aio_clients.until(lambda: client.counters()["pings"])
-            await aio_clients.until(lambda: not client.session.keep_alive.pinging)
-
-    aio_clients.play(broker, script, scene)
 
 
 BAD_ARGUMENTS = [
@@ -755,29 +701,7 @@ def test_stalled_messages(virtual, make5):
     assert [e.args[0] for e in client.errors] == [errno.ETIMEDOUT] * 3
 
 
-def test_stalled_messages_asyncio(broker):
-    """[MQTT5-4.4.0-1] Likewise with asyncio."""
-
-    def script(b):
-        b.welcome()
-        b.expect(PUBLISH, dup=False)
-        b.answer_ping()
-        b.expect_close()
-        b.welcome(1)
-        b.take(dup=True)
-        b.goodbye()
-
-    async def scene():
-        client = aio_clients.make(broker.port, protocol_level=5)
-        client.session.stall = client.session.stall_ms = 200
-        async with client:
-            await client.publish("t", b"1", 1)
-            assert await client.drain(aio_clients.LIMIT_S * 1000)
-        assert client.counters()["stalls"] == 1
-
-    aio_clients.play(broker, script, scene)
-
-
+@only_blocking
 def test_no_pingresp(virtual, make5):
     """[MQTT5-3.12.4-1] A broker that does not answer is left."""
     client = make5(virtual.port, keepalive=4, reconnect=False, timeout_ms=3000)
@@ -919,6 +843,7 @@ def test_lower_levels_leave_them_out(automatic, make, level):
         client.publish("t", b"later", 2, properties=META)
 
 
+@only_blocking
 def test_expiry_through_a_start(automatic, make5):
     """What a device knows of its sleep makes messages older."""
     for slept, found in ((0, [3600]), (3500, [100]), (3600, [])):
@@ -934,6 +859,7 @@ def test_expiry_through_a_start(automatic, make5):
         assert client.counters()["expired"] == (not found)
 
 
+@only_blocking
 def test_sleeps_of_more_than_32_bits(automatic, make5):
     """The journal's seconds end at 2**32 - 1: publish() goes on, what is older has expired, and what is accepted then
     does not age."""
@@ -967,30 +893,19 @@ def test_will_with_properties(broker, make5):
         client.disconnect()
 
 
-@pytest.mark.parametrize("asyncio_client", [False, True])
-def test_disconnect_with_will(broker, make, make5, asyncio_client):
+def test_disconnect_with_will(broker, make, make5):
     """Reason code 4: the broker publishes the will. Below level 5 there is no such thing."""
 
     def script(b):
         b.welcome()
         assert b.expect(DISCONNECT).code == 4
 
-    async def scene():
-        client = aio_clients.make(broker.port, protocol_level=5)
-        await client.connect()
-        await client.disconnect(will=True)
-        with pytest.raises(ValueError, match="protocol_level=5"):
-            await aio_clients.make(broker.port).disconnect(will=True)
-
     with broker.play(script):
-        if asyncio_client:
-            aio_clients.run(scene())
-        else:
-            client = make5(broker.port)
-            client.connect()
-            client.disconnect(will=True)
-            with pytest.raises(ValueError, match="protocol_level=5"):
-                make(broker.port).disconnect(will=True)
+        client = make5(broker.port)
+        client.connect()
+        client.disconnect(will=True)
+        with pytest.raises(ValueError, match="protocol_level=5"):
+            make(broker.port).disconnect(will=True)
 
 
 def test_wrong_properties(make5):
@@ -1064,24 +979,7 @@ def test_topic_aliases(automatic, make5):
     assert (named, unnamed) == (3 * 3 + 32, 87)  # on each connection three times, and all to the fourth topic
 
 
-def test_topic_aliases_asyncio(automatic):
-    """Likewise with asyncio."""
-
-    async def scene(broker):
-        client = aio_clients.make(broker.port, protocol_level=5, aliases=8)
-        async with client:
-            await client.connect()
-            for k in range(60):
-                await client.publish(f"sensors/{k % 3}", b"%d" % k, k % 3)
-            assert await client.drain(PATIENCE_S * 1000)
-            await client.ping()
-
-    with automatic(announced=ALIASES) as broker:
-        aio_clients.run(scene(broker))
-        assert sorted(m.topic for m in broker.arrived) == sorted(f"sensors/{k % 3}" for k in range(60))
-        assert topics_sent(broker) == (3, 57)
-
-
+@only_blocking
 def test_topic_aliases_through_mosquitto(mosquitto, make5, pump):
     """[MQTT5-3.3.2-12] mosquitto takes ten; connections end while messages are in flight. QoS 2 comes once."""
     got = []
@@ -1171,6 +1069,7 @@ def test_fields_for_consumers(broker):
     assert aio_clients.play(broker, script, scene) == [FULL, BARE]
 
 
+@only_blocking
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_request_and_response(mosquitto, make5, pump, qos):
     """Through mosquitto: the answer goes to the topic that the request names, with its correlation data."""

@@ -1,11 +1,14 @@
-"""Subscriptions and handlers: the blocking client with a scripted broker."""
+"""Subscriptions and handlers: both clients with a scripted broker."""
 
 import pytest
 
 from host_tests.broker import Gone
+from host_tests.lib.either import only_blocking
 from inflight import ProtocolError
 from tools.reference.kinds import NAMES, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.wire import Violation, connack, pingresp, puback, publish, pubrec, pubrel, suback, unsuback
+
+BOTH_CLIENTS = True
 
 with_journal = pytest.mark.parametrize("make", [None], ids=["journal"], indirect=True)  # messages of QoS 1 and 2 leave
 
@@ -140,7 +143,7 @@ def test_answer_never_comes(virtual, make, asked):
         start = virtual.clock.now
         with pytest.raises(OSError):
             REQUESTS[asked](client)
-        assert virtual.clock.now - start == pytest.approx(0.15, abs=0.001)
+        assert 0.149 < virtual.clock.now - start < 0.19  # asyncio looks each 37 ms
     assert not client.connected
 
 
@@ -656,6 +659,7 @@ def test_both_handlers_run_when_one_raises(broker, make):
     assert got == [b"1"]
 
 
+@only_blocking  # with asyncio, handlers create tasks
 @with_journal
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_publish_in_a_handler(broker, make, pump, qos):
@@ -740,6 +744,7 @@ def test_connection_breaks_while_a_handler_publishes(broker, make, pump):
     assert got == [b"1"]
 
 
+@only_blocking
 @pytest.mark.parametrize("call", ["connect", "disconnect", "ping", "run_for", "drain", "subscribe", "unsubscribe"])
 def test_calls_refused_in_a_handler(broker, make, call):
     """A handler may only call publish()."""

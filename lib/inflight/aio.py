@@ -317,7 +317,7 @@ class AsyncClient(Base):
                     self._deliver()
             elif session.completed:
                 self._report_complete(session.completed)
-            elif kind == packet.SUBACK and self._requested:
+            elif kind == packet.SUBACK and self._requested and not session.request:  # not of another id
                 self._granted_qos = self._granted(*self._requested)  # whoever asked, and may have been cancelled
                 self._requested = None
             elif kind == packet.CONNACK and not session.present and (self._clean_session or decoder.protocol_level > 3):
