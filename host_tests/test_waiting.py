@@ -45,7 +45,7 @@ def files():
             yield name
 
 
-@pytest.mark.parametrize("name", files())
+@pytest.mark.parametrize("name", list(files()))
 def test_no_short_wait(name):
     assert list(impatient((HERE / name).read_text())) == []
 
