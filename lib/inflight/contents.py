@@ -20,6 +20,7 @@ _MOST_REGIONS = const(100)  # that are remembered
 
 def read(j, reader):
     """Reads the sectors in use, the oldest first. Returns False if all is to be read again."""
+    unknown = reader.unknown
     for k in range(j._erased + 1, j._n):
         _read_sector(j, reader, (j._head + k) % j._n)
     damaged = j.damaged
@@ -28,6 +29,7 @@ def read(j, reader):
     if reader.telling and not reader.told_of:
         # What is in front of these NOTEs was no damage when they were written, and is none now.
         reader.told_of = reader.telling
+        reader.unknown = unknown
         return False
     if j._write or reader.last < 0:
         return True
