@@ -20,6 +20,7 @@ from tools.bench.figures.show import tables
 from tools.peers.mosquitto import unavailable
 from tools.runtimes import runtime
 
+WORKER = "bench"
 HERE = Path(__file__).parent
 
 
