@@ -9,7 +9,6 @@ from host_tests.processes import running
 from tools import runtimes
 from tools.runtimes import device_run
 
-RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf"
 SCRIPTS = Path(__file__).parent / "device_scripts"
 LIMIT_S = 60
 
