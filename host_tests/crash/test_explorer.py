@@ -193,6 +193,8 @@ AT_ITS_END = (_all_discarded, _nothing_discarded, _discarded_too_early)
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_is_found(defect, monkeypatch):
     breaks, kinds = DEFECTS[defect]
@@ -228,12 +230,16 @@ def test_bit_rot():
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_missing_verification_is_found(monkeypatch):
     monkeypatch.setattr(Pages, "_verify", lambda self, exact: None)
     with pytest.raises(Counterexample):
         Explorer(SETUP, STEPS).explore([Focus(["ignored"], None, True, 0)])
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_uncounted_damage_is_found(monkeypatch):
     mount = inflight.recovery.mount
@@ -272,6 +278,8 @@ def test_campaign(campaign):
     assert bool(search.count["undecided"]) == (campaign == "undecided")
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("campaign", ["undecided", "three"])
@@ -365,6 +373,8 @@ def test_same_seed_makes_the_same_cuts():
 
 
 @pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(300)
 def test_random_script_finds_a_defect_and_is_shrunk(monkeypatch):
     _without_dup(monkeypatch)
@@ -381,6 +391,8 @@ def test_sectors_wear_evenly(interrupted):
     assert bool(endurance.cuts) == interrupted
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 def test_uneven_wear_is_measured(monkeypatch):
     monkeypatch.setattr(Endurance, "_round", lambda self: self._simulation.flash.ioctl(6, 0))
