@@ -1,5 +1,6 @@
 """Collects device/**/test_*.py once per runtime: one subprocess per file and runtime, one pytest item per function."""
 
+import functools
 import gc
 import os
 import random
@@ -15,46 +16,14 @@ from tools.peers.mosquitto import Mosquitto, unavailable
 from tools.runtimes import device_run
 
 DEVICE = Path(__file__).parent / "device"
-# Folders and files with a slow fixture.
-_SHARED = (
-    "fleet/spark",
-    "fleet/report/test_browser",
-    "boards/test_deploy_birth",
-    "boards/test_rename",
-    "inflight_tools/update/test_end_to_end",
-    "maintainers/test_bench",
-    "maintainers/test_release",
-)
-# They run one after the other, and take as long as all others together: they start first, and go before.
-_LONGEST = ("fleet/spark",)
+# Where a test file runs by `make test`, unless it says otherwise by a line like this at its top. The runtimes that it
+# leaves out run by `make test-everywhere`.
+RUNTIMES = "cpython micropython-x64 micropython-x86"
+# Files with the same line `WORKER = "browser"` run on one worker, one test after the other: they share a slow fixture,
+# or wait more than they compute. In conftest.py it counts for all files beside it. Those of the worker "first" take as
+# long as all others together: they start first, and go before.
+_FIRST = "first"
 _NICE = 5  # of the workers that run others
-# They take time and little processor: no two of them shall run at the same time.
-_WAITING = ("security/test_hostile_brokers",)
-# An emulated processor takes four times as long, so `make test` runs there only: bytes, numbers, the wire, the stack.
-_ON_ARM = (
-    "device/lib/test_corpus.",
-    "device/lib/test_decoder5",
-    "device/lib/test_flash",
-    "device/lib/test_inbound",
-    "device/lib/test_journal.",
-    "device/lib/test_outbound",
-    "device/lib/test_packet",
-    "device/lib/test_properties",
-    "device/lib/test_topic",
-    "firmware/test_stack",
-    "lib/test_aio_micropython",
-    "lib/test_mosquitto",
-)
-# Each of their many cases is tried on other runtimes, and none depends on the version of MicroPython.
-_NOT_ON_WASM = (
-    "device/lib/test_corpus",
-    "device/lib/test_journal_alloc",
-    "device/lib/test_journal_damage",
-    "device/lib/test_journal_failures",
-    "device/lib/test_outbound",
-    "device/lib/test_sent_properties",
-    "device/lib/test_session_record",
-)
 RESULT = re.compile(r"^(ok|FAIL|skip) (\w+|\*)(?:: (.*))?$")
 
 
@@ -90,15 +59,16 @@ def pytest_configure(config):
     # Some environments forbid it; then each worker and each process would compile the same modules again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    config.addinivalue_line("markers", "long(variable): it takes minutes, and runs if that is in the environment")
+    config.addinivalue_line("markers", "long(variable): it runs if that is in the environment")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Long tests start first, so that no worker is left alone with one at the end; waiting ones run among the others.
-    Tests for which the environment variable is not set are deselected, not skipped: the summary stays short."""
+    """Long tests start first, so that no worker is left alone with one at the end. Tests for which the environment
+    variable is not set are deselected, not skipped: the summary stays short."""
+    for item in filter(_is_left_out, items):
+        item.add_marker(pytest.mark.long("INFLIGHT_EVERYWHERE"))
     config.hook.pytest_deselected(items=[item for item in items if not _is_asked_for(item)])
     items[:] = sorted(filter(_is_asked_for, items), key=_weight, reverse=True)
-    items[:] = _spread([item for item in items if _names_one_of(_WAITING, item)], items)
 
 
 def pytest_collection_finish():
@@ -113,52 +83,66 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Sharing(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            path = nodeid.split("::")[0]
-            if "/device/" in path:  # one file on one runtime
-                return path + nodeid[nodeid.rfind("[") :]
-            return next((shared for shared in _SHARED if shared in path), nodeid)
+            file = config.rootpath / nodeid.split("::")[0]
+            if DEVICE in file.parents:  # one file on one runtime
+                return str(file) + nodeid[nodeid.rfind("[") :]
+            return worker_of(file) or nodeid
 
     config.option.loadscopereorder = False  # otherwise the largest groups start first, not the slowest
     return Sharing(config, log)
 
 
 def _weight(item):
-    """(whether it is of the longest; the test's own time-out in seconds, 0 if it has none; 2 if it shares a slow
-    fixture, 1 if it is emulated)"""
-    asked = item.get_closest_marker("timeout")
-    slow = 2 if _names_one_of(_SHARED, item) else 1 if "armhf" in item.name else 0
-    return _names_one_of(_LONGEST, item), asked.args[0] if asked else 0, slow
+    """(whether it is of the first; the test's own time-out in seconds, 0 if it has none; 2 if its file has a worker, 1
+    if it is emulated)"""
+    asked, worker = item.get_closest_marker("timeout"), worker_of(item.path)
+    slow = 2 if worker else 1 if runtime_of(item.name) == "micropython-armhf" else 0
+    return worker == _FIRST, asked.args[0] if asked else 0, slow
 
 
 def pytest_runtest_setup(item):
     random.seed(item.nodeid)  # the jitter of clients is the same in each run
-    if "PYTEST_XDIST_WORKER" in os.environ and os.nice(0) < _NICE and not _names_one_of(_LONGEST, item):
+    if "PYTEST_XDIST_WORKER" in os.environ and os.nice(0) < _NICE and worker_of(item.path) != _FIRST:
         os.nice(_NICE)
 
 
-def _names_one_of(places, item):
-    return any(place in item.nodeid for place in places)
+@functools.cache
+def said(file, name, default=""):
+    """What the line `NAME = "..."` in a test file says; the default if there is none."""
+    found = re.search(rf'^{name} = "(.*)"', file.read_text(), re.M)
+    return found[1] if found else default
 
 
-def _spread(some, items):
-    """The items, with `some` of them at equal distances in the first three quarters of them."""
-    others = [item for item in items if item not in some]
-    apart = len(others) * 3 // 4 // (len(some) or 1)
-    for n, item in enumerate(some):
-        others.insert(n * (apart + 1), item)
-    return others
+@functools.cache
+def worker_of(file):
+    """The worker that a file shares with others, or that its folder does; "" if it may run on any."""
+    beside = file.with_name("conftest.py")
+    return said(file, "WORKER") or (said(beside, "WORKER") if beside.exists() else "")
+
+
+@functools.cache
+def runtimes_of(file):
+    """Names of the runtimes that `make test` runs a file on. UsageError if it names others than there are."""
+    names = said(file, "RUNTIMES", RUNTIMES).split()
+    unknown = set(names).difference(runtimes.DEVICE_NAMES)
+    if unknown or not names:
+        allowed = " ".join(runtimes.DEVICE_NAMES)
+        raise pytest.UsageError(f"{file}: RUNTIMES names {' '.join(unknown) or 'nothing'}; there are {allowed}")
+    return names
+
+
+def runtime_of(name):
+    """The runtime that a test's name, with its parameters, contains; None if the test has none."""
+    return next((runtime for runtime in runtimes.DEVICE_NAMES if runtime in name), None)
 
 
 def _is_asked_for(item):
-    long = item.get_closest_marker("long")
-    variable = long.args[0] if long else "INFLIGHT_EVERYWHERE" if _is_left_out(item) else ""
-    return not variable or bool(os.environ.get(variable))
+    return all(os.environ.get(mark.args[0]) for mark in item.iter_markers("long"))
 
 
 def _is_left_out(item):
-    if "wasm" in item.name:
-        return _names_one_of(_NOT_ON_WASM, item)
-    return "armhf" in item.name and not _names_one_of(_ON_ARM, item)
+    runtime = runtime_of(item.name)
+    return runtime not in (None, "micropython-own", *runtimes_of(item.path))
 
 
 def pytest_collect_file(file_path, parent):

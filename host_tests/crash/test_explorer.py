@@ -192,6 +192,9 @@ DEFECTS = {
 AT_ITS_END = (_all_discarded, _nothing_discarded, _discarded_too_early)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_is_found(defect, monkeypatch):
     breaks, kinds = DEFECTS[defect]
@@ -226,12 +229,18 @@ def test_bit_rot():
         assert explorer.count["rot"] > 30
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_missing_verification_is_found(monkeypatch):
     monkeypatch.setattr(Pages, "_verify", lambda self, exact: None)
     with pytest.raises(Counterexample):
         Explorer(SETUP, STEPS).explore([Focus(["ignored"], None, True, 0)])
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_uncounted_damage_is_found(monkeypatch):
     mount = inflight.recovery.mount
 
@@ -269,6 +278,9 @@ def test_campaign(campaign):
     assert bool(search.count["undecided"]) == (campaign == "undecided")
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("campaign", ["undecided", "three"])
 def test_campaign_finds_a_defect(campaign, monkeypatch):
@@ -360,6 +372,9 @@ def test_same_seed_makes_the_same_cuts():
     assert counts[0] == counts[1]
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.timeout(300)
 def test_random_script_finds_a_defect_and_is_shrunk(monkeypatch):
     _without_dup(monkeypatch)
@@ -376,6 +391,9 @@ def test_sectors_wear_evenly(interrupted):
     assert bool(endurance.cuts) == interrupted
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_uneven_wear_is_measured(monkeypatch):
     monkeypatch.setattr(Endurance, "_round", lambda self: self._simulation.flash.ioctl(6, 0))
     assert Endurance("page-4", 1, False).run(5) > 1

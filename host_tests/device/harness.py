@@ -5,9 +5,9 @@ import sys
 
 _ARCH = getattr(sys.implementation, "_mpy", 0) >> 10 & 15  # MicroPython's: 1 x86, 2 x64, then ARM; 0 CPython
 EMULATED = _ARCH > 2 or sys.platform == "webassembly"  # takes ten times as long: fewer inputs, fewer kinds of flash
-# CPython tries every power cut and bit flip, MicroPython on x86 every 9th, emulated interpreters every 81st: odd
-# steps, so that all bits of a byte are covered.
-CUT_STEP = 81 if EMULATED else 9 if _ARCH else 1
+# CPython tries every power cut and bit flip, MicroPython with 32 bits every 9th, with 64 bits every 27th, emulated
+# interpreters every 81st: odd steps, so that all bits of a byte are covered.
+CUT_STEP = 81 if EMULATED else 27 if _ARCH == 2 else 9 if _ARCH else 1
 
 
 class SkipTest(Exception):

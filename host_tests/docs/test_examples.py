@@ -5,6 +5,7 @@ import socket
 from host_tests.docs.pages import EXAMPLES
 from host_tests.docs.reader import ReplyingBroker, run_program, running
 
+RUNTIMES = "cpython micropython-x86"
 TEXTS = {path.stem: path.read_text() for path in EXAMPLES}
 ASLEEP = 75  # exit status of the unix board for deep sleep
 

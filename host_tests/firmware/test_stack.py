@@ -8,6 +8,7 @@ import pytest
 from tools.peers.subscriber import Subscriber
 from tools.runtimes import device_run
 
+RUNTIMES = "micropython-armhf"
 SCRIPT = Path(__file__).parent / "device_scripts/small_stack.py"
 NOR = Path(__file__).parents[1] / "device/fakes"
 # Of 8,192 bytes; the rest is for functions in C, and for interrupts, in which lwIP and the radio's driver run.

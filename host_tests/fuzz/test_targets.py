@@ -132,6 +132,9 @@ def breakage(what):
     return name, where, attribute, special.get(what) or wrongly(whole, change)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize("what", DEFECTS)
 def test_injected_defects_are_found(monkeypatch, what):
     name, where, attribute, wrong = breakage(what)
@@ -145,6 +148,9 @@ def test_injected_defects_are_found(monkeypatch, what):
     assert len(short) <= len(found[1]) and broken(module.run, short)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_endless_runs_are_found(monkeypatch):
     """An input must not run for ever, nor read for ever."""
     monkeypatch.setattr("tools.fuzz.attempt.LIMIT_S", 0.3)

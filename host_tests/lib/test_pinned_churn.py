@@ -14,6 +14,7 @@ from nor import NorFlash
 from tools import runtimes
 from tools.runtimes import device_run
 
+RUNTIMES = "micropython-x86"
 SCRIPT = Path(__file__).parent / "device_scripts" / "pinned_churn.py"
 SIZE = 4096
 LIMIT_S = 240

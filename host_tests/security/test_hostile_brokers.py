@@ -14,6 +14,7 @@ from tools.reference.kinds import CONNECT, DISCONNECT, PINGREQ, PUBLISH, PUBREC,
 from tools.reference.wire import Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
 from tools.runtimes import device_run
 
+WORKER = "hostile brokers"
 HEAP = {"blocking": "224k", "asyncio": "256k"}  # with every module loaded
 # Bytes of heap: tables of the asyncio client, and what is being received; and a module that was unloaded, and stays
 # because something on the stack looks like a reference to it.

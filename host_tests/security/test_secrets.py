@@ -16,6 +16,7 @@ from inflight.dispatching import Message
 from tools.reference.wire import connack
 from tools.runtimes import device_run
 
+RUNTIMES = "cpython micropython-x86"
 SECRET = "open-sesame"
 OPTIONS = {"user": "me", "password": SECRET, "clean_session": True}
 

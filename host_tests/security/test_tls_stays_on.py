@@ -8,6 +8,7 @@ import pytest
 from host_tests.security.scripts import is_refused
 from inflight import AsyncClient, Client
 
+RUNTIMES = "cpython micropython-x86"
 KINDS = ("blocking", "asyncio")
 REFUSAL = "refused: ValueError: tls does not verify"
 

@@ -7,6 +7,7 @@ import trustme
 from host_tests.security.scripts import is_refused, output_of
 from tools.peers.certificates import der
 
+RUNTIMES = "cpython micropython-x86"
 KINDS = ("blocking", "asyncio")
 # The reasons for a refused certificate, in the words of CPython and MicroPython.
 AUTHORITY = "unable to get local issuer certificate", "not correctly signed by the trusted CA"

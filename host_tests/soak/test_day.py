@@ -44,6 +44,9 @@ def test_reconnects_are_spread():
     assert storm.bound(60, 30, 1, 60) < 12
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_storm_is_detected():
     """Devices without back-off reconnect all at once, and exceed the bound."""
     _, counts = storm.spread(15, 30, 0, 0, seed=1)
@@ -98,6 +101,9 @@ def answer_before_it_is_durable(monkeypatch):
     monkeypatch.setattr(Journal, "commit", lambda self: None)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.parametrize(
     "mutate, ways, seed, hours, of_each, problem",
     [

@@ -55,6 +55,9 @@ def test_kind(kind, qos):
         assert through > 0
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_protocol_violation_is_detected(monkeypatch):
     """A PUBLISH is sent again without DUP."""
     again = Outbound.retransmit

@@ -15,6 +15,7 @@ import inflight
 from inflight_tools.boards import bundle
 from tools.setup.common import CHECKOUT
 
+WORKER = "wheel"
 PARTS = {
     "lib/inflight": "inflight",
     "tools/inflight_tools": "inflight_tools",

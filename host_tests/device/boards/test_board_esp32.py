@@ -20,6 +20,7 @@ from ports import (
 )
 from ports_esp32 import Esp32, Station, StationWithChannel
 
+RUNTIMES = "cpython micropython-x86"
 KEY = "secret-key"
 
 

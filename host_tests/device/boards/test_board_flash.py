@@ -10,6 +10,7 @@ from ports_esp32 import Esp32, Partition
 from ports_rp2040 import Rp2040
 from test_storage import serves
 
+RUNTIMES = "cpython micropython-x86"
 _journal_flash = storage.journal_flash
 
 

@@ -8,6 +8,7 @@ from ports import AccessPoint, Module, install, outcome, set_up, vanish
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
 
+RUNTIMES = "cpython micropython-x86"
 CHIPS = (Esp32, Rp2040)
 KEY = "secret-key"
 OUTCOMES = (  # of connecting to "attic" and, without DHCP, "cellar"

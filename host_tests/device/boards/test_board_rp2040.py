@@ -6,6 +6,7 @@ from harness import eq, raises
 from ports import PWRON_RESET, WDT_RESET, AccessPoint, load_trial, set_up, stops
 from ports_rp2040 import Rp2040
 
+RUNTIMES = "cpython micropython-x86"
 KEY = "secret-key"
 CHIPS = (False, True)  # RP2040, RP2350
 

@@ -9,6 +9,8 @@ from files import exists
 from harness import SkipTest, eq, raises
 from inflight.compat import ticks_diff, ticks_ms
 
+RUNTIMES = "cpython micropython-x86"
+
 if sys.platform != "linux":
     raise SkipTest("needs Linux")
 

@@ -9,6 +9,7 @@ from ports import AccessPoint
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
 
+RUNTIMES = "cpython micropython-x86"
 BOARD = (
     "device_id config_path network journal_flash sensors sync_time"
     " reset_cause sleep watchdog stop_watchdog remember recall"

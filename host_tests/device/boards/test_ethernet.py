@@ -7,6 +7,8 @@ from ports import Module, outcome, stops
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
 
+RUNTIMES = "cpython micropython-x86"
+
 LAN8720 = {"driver": "lan8720", "mdc": 23, "mdio": 18, "power": 12, "phy_addr": 1, "ref_clk": 17, "ref_clk_mode": "out"}
 W5500 = {"driver": "w5500", "spi": 1, "sck": 10, "mosi": 11, "miso": 12, "cs": 13, "int": 21, "reset": 20}
 CHIPS = ((Esp32, LAN8720), (Esp32, W5500), (Rp2040, W5500))

@@ -9,6 +9,8 @@ from esp32_partitions import FIRST, SECOND, SECTOR, Chip, PowerCut, firmware
 from harness import eq, raises
 from ports import install
 
+RUNTIMES = "cpython micropython-x86"
+
 sys.path.insert(0, codes.__file__.rsplit("/", 2)[0] + "/esp32")
 SIZE = 3 * SECTOR + 700
 NEW = firmware(2, SIZE)

@@ -18,6 +18,8 @@ except ImportError:
 from trial_app import App, Board, Restart
 from update_record import IDLE, STARTS, Record, load, store
 
+RUNTIMES = "cpython micropython-x86"
+
 sys.path.insert(0, codes.__file__.rsplit("/", 2)[0] + "/esp32")
 FOLDER = "inflight-test-%s" % "".join("%02x" % b for b in os.urandom(6))
 WORKS, CRASHES, FINDS_NOBODY = "works", "crashes", "finds nobody"

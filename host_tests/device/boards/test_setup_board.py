@@ -6,6 +6,7 @@ from ports import AccessPoint
 from ports_esp32 import Esp32
 from ports_rp2040 import Rp2040
 
+RUNTIMES = "cpython micropython-x86"
 CHIPS = (Esp32, Rp2040)
 
 

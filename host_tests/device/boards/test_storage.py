@@ -10,6 +10,8 @@ from nor import NorFlash
 from storage import journal_flash
 from test_journal import bodies, put
 
+RUNTIMES = "cpython micropython-x86"
+
 
 class Bare:
     """A driver's block device, which cannot have attributes."""

@@ -9,6 +9,7 @@ from harness import eq, raises
 from inflight import Journal, RamFlash
 from ports import Module
 
+RUNTIMES = "cpython micropython-x86"
 PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
 
 

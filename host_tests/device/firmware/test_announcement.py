@@ -18,6 +18,8 @@ except ImportError:
 from trial_app import App, Board
 from update_record import FETCH, Record, load, store
 
+RUNTIMES = "cpython micropython-x86"
+
 # Release 7 for the board "ram", as `inflight release` makes it: its key is gone.
 KEY = (
     "zi6kV7ZDRKMkqoImwG/3Jyl/DugY4RgD9lEgMfH82XASOy9YvzSoaZ8dWkujGhvdP0MRvG0tkq5jQA2ZDx7DxWj+bmq5efApFHVcSm/VHVQBj/9D"

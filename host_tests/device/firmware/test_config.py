@@ -6,6 +6,8 @@ import os
 from config import ConfigError, check, check_number, load
 from harness import eq, raises
 
+RUNTIMES = "cpython micropython-x86 micropython-wasm"
+
 
 def config(**fields):
     fields.setdefault("host", "broker")

@@ -19,6 +19,8 @@ import settings
 import start
 from inflight import RamFlash
 
+RUNTIMES = "cpython micropython-x86"
+
 if not hasattr(gc, "mem_free"):
     gc.mem_free = lambda: 150_000
 

@@ -8,6 +8,8 @@ from harness import eq
 from ports import Module
 from sensor_bme280 import Driver
 
+RUNTIMES = "cpython micropython-x86"
+
 # The example in the data sheet of the BMP280; the BME280 has the same formulas.
 CALIBRATION = (27504, 26435, -1000, 36477, -10685, 3024, 2855, 140, -7, 15500, -14600, 6000)
 RAW_T = 519888

@@ -9,6 +9,8 @@ from harness import eq
 from ports import Module
 from sensors import Sensor
 
+RUNTIMES = "cpython micropython-x86"
+
 # --- entries ---
 
 

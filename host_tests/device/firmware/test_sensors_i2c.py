@@ -7,6 +7,8 @@ from harness import eq
 from i2c_chips import BH1750, DS3231, INA219, SHT, VL53L0X, Chip, Registers, SCD4x, SoftI2C, clock, machine
 from sensors import Sensor
 
+RUNTIMES = "cpython micropython-x86"
+
 sensor_scd4x.sleep_ms = clock.sleep_ms
 SHT3X = b"\x24\x00", 15.5
 SHT4X = b"\xfd", 8.3

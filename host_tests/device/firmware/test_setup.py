@@ -13,6 +13,7 @@ from harness import SkipTest, eq
 from setup_attempt import Failed, join
 from setup_http import Request
 
+RUNTIMES = "cpython micropython-x86"
 PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
 
 

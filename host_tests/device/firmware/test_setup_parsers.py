@@ -11,6 +11,7 @@ from setup_certificate import Upload
 from setup_http import BadRequest, Request, form
 from setup_server import answer
 
+RUNTIMES = "cpython micropython-x86"
 ROUNDS = 100 if EMULATED else 600
 ADDRESS = b"\xc0\xa8\4\1"
 PATH = "inflight-test-%s" % "".join("%02x" % b for b in os.urandom(6))

@@ -14,6 +14,8 @@ from inflight import Client, Journal, RamFlash
 from inflight.compat import ticks_add, ticks_ms, unload
 from sleeping_app import Memory, SleepingApp
 
+RUNTIMES = "cpython micropython-x86"
+
 
 class Board:
     def __init__(self):

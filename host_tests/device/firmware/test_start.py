@@ -7,6 +7,7 @@ import start
 from harness import eq
 from inflight import Journal, RamFlash
 
+RUNTIMES = "cpython micropython-x86"
 SLEEP_MS = 60_000
 PATH = "inflight-test-%s-" % "".join("%02x" % b for b in os.urandom(6))
 

@@ -6,6 +6,8 @@ import time
 import telemetry
 from harness import eq
 
+RUNTIMES = "cpython micropython-x86 micropython-wasm"
+
 
 def pack(*readings, clock="0", seq=7, epoch=9):
     return json.loads(telemetry.pack("a1b2c3d4e5f6", clock, seq, epoch, readings))

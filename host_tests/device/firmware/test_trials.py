@@ -15,6 +15,7 @@ except ImportError:
 from trial_app import App, Board
 from update_record import BAD, GOOD, IDLE, TRIAL, Record, load, store
 
+RUNTIMES = "cpython micropython-x86"
 FOLDER = "inflight-test-%s" % "".join("%02x" % b for b in os.urandom(6))
 
 

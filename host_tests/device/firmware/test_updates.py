@@ -14,6 +14,8 @@ import update_record
 from harness import CUT_STEP, EMULATED, SkipTest, eq, raises
 from update_record import BAD, FETCH, GOOD, IDLE, STARTS, TRIAL, Record, load, store, unpack
 
+RUNTIMES = "cpython micropython-x86"
+
 # --- the record: no I/O ---
 
 

@@ -4,6 +4,7 @@ from harness import EMULATED, eq
 from outcome import Finding
 from replay import entries, replay
 
+RUNTIMES = "cpython micropython-x86"
 TIMEOUT_S = 300
 CORPUS = "host_tests/fuzz/corpus.txt"
 

@@ -8,6 +8,7 @@ from harness import SkipTest, eq, raises
 from inflight import FileFlash, Journal, RamFlash
 from inflight.journal import DONE, OUT
 
+RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf"
 PATH = "/tmp/inflight-test-flash-" + os.urandom(4).hex()
 
 

@@ -11,6 +11,8 @@ from inflight.packet import ProtocolError
 from nor import NorFlash
 from session_peer import Peer, ack, message
 
+RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf"
+
 
 def test_table_of_the_receiver():
     """[MQTT-4.3.3-2] Every packet in every state of a received id."""

@@ -9,6 +9,8 @@ from inflight.connect_packet import connect_packet
 from inflight.packet import ProtocolError
 from inflight.subscribing import request_packet
 
+RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"
+
 
 def h(text):
     return unhexlify(text.replace(" ", ""))

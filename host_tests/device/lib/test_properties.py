@@ -8,6 +8,7 @@ from inflight.errors5 import ERROR, MALFORMED
 from inflight.packet import ProtocolError
 from inflight.properties5 import properties
 
+RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"
 PLACES = (IN_CONNACK, IN_PUBLISH, IN_ACK, IN_DISCONNECT, IN_AUTH)
 # id: (a value, where it may stand): the table of the standard, 2.2.2.2.
 ALLOWED = {

@@ -5,6 +5,8 @@ from inflight.dispatching import matches
 from inflight.filters import encode_filter
 from inflight.topic import encode, encode_name
 
+RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"
+
 
 def test_encode():
     """[MQTT-1.5.3-1] str and bytes become UTF-8 bytes."""

@@ -7,6 +7,8 @@ from harness import SkipTest, eq, raises
 from inflight.packet import ProtocolError
 from inflight.websocket import WebSocket
 
+RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-wasm"
+
 BINARY, TEXT, CLOSE, PING, PONG = 2, 1, 8, 9, 10
 
 

@@ -18,6 +18,8 @@ from inflight_tools.broker import broker_of
 from tools.demo.sensors import best_runtime
 from tools.peers.daemon import free_port
 
+WORKER = "births"
+
 try:
     RUNTIME = best_runtime()
 except RuntimeError as e:

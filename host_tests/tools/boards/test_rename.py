@@ -12,6 +12,8 @@ from inflight_tools.boards.bundle import compile_all, library, shrunk, sources, 
 from inflight_tools.boards.rename import _ROM, mentioned
 from tools.runtimes import runtime
 
+WORKER = "shrunk"
+
 
 @functools.cache
 def deployed(board=None):

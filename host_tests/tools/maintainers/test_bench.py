@@ -20,6 +20,7 @@ from tools.bench.figures.show import tables
 from tools.peers.mosquitto import unavailable
 from tools.runtimes import runtime
 
+WORKER = "bench"
 HERE = Path(__file__).parent
 
 
@@ -63,6 +64,9 @@ def measured(tmp_path_factory):
     return json.loads((folder / "bench.json").read_text()), done.stdout, folder
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_message_takes_its_record_and_its_marks_of_the_flash(measured):
     """15 bytes around a PUBLISH of 95, and one byte programmed again for each state."""
     ours = {(row["kind"], row["qos"]): row for row in measured[0]["wear"] if row["way"] == "inflight"}
@@ -71,12 +75,18 @@ def test_a_message_takes_its_record_and_its_marks_of_the_flash(measured):
     assert ours["bytes", 1]["programmed"] < ours["bytes", 2]["programmed"] < 112
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_littlefs_takes_more(measured):
     rows = measured[0]["wear"]
     ours = max(row["erases"] for row in rows if row["way"] == "inflight")
     assert all(row["erases"] > ours and row["programmed"] > 111 for row in rows if row["way"] != "inflight")
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_another_client_stands_beside_ours_in_every_row(measured):
     figures, text, _ = measured
     assert list(figures["costs"]) == list(figures["rates"]) == ["ours", "umqtt_simple"]
@@ -87,6 +97,9 @@ def test_another_client_stands_beside_ours_in_every_row(measured):
     assert len({line.count("|") for line in goals[:18]}) == 1
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_level_5_stands_beside_level_4_and_paho(measured):
     figures, text, _ = measured
     level_5 = figures["level_5"]
@@ -97,6 +110,9 @@ def test_level_5_stands_beside_level_4_and_paho(measured):
     assert all(0 < found["publish"] < found["client"] for found in taken.values())
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_another_client_does_not_make_ours_larger(tmp_path):
     """Whatever names it has inside."""
     names = mentioned((LIB / "inflight/session.py").read_text()) - mentioned((HERE / "standin_peer.py").read_text())
@@ -123,6 +139,9 @@ class Fragile:
         return True
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_client_that_hangs_now_and_then_is_not_tried_for_ever(tmp_path):
     code = Fragile()
     found = measure.smallest(code, 0, ["umqtt_simple2"], measure.TINY, tmp_path)["umqtt_simple2"]
@@ -137,6 +156,9 @@ HANGS = "import time\ntime.sleep(1000)\n"
 RAISES = "class MQTTClient:\n    def __init__(self, *args):\n        raise OSError('no thanks')\n"
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_clients_that_hang_or_fail_leave_the_others_their_figures(measured, mosquitto, tmp_path):
     """One hangs at once, one raises: in each part their cells say that, and all other cells stand."""
     for name, text in (("simple", HANGS), ("simple2", RAISES)):
@@ -163,6 +185,9 @@ def test_clients_that_hang_or_fail_leave_the_others_their_figures(measured, mosq
     assert benchmark.plots(figures)
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_plots_are_pictures(measured):
     for name in ("throughput.svg", "wear.svg"):
         root = ElementTree.parse(measured[2] / name).getroot()
@@ -170,6 +195,9 @@ def test_plots_are_pictures(measured):
         assert len(root.findall("{*}path")) >= 4
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_lines_of_a_plot_stand_where_their_points_are():
     root = ElementTree.fromstring(svg("t", "x", "y", {"a & b": [[0, 1], [1, 10], [10, 100]]}))
     points = root.find("{*}path").get("d").removeprefix("M").split(" ")
@@ -179,12 +207,18 @@ def test_lines_of_a_plot_stand_where_their_points_are():
     assert "a & b" in [text.text for text in root.findall("{*}text")]
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_folder_without_clients_is_told(tmp_path):
     done = CliRunner().invoke(benchmark.app, ["--peers", str(tmp_path)])
     assert done.exit_code == 1
     assert "looked for umqtt/simple.py, umqtt/simple2.py, mqtt_as/__init__.py" in done.output.replace("\n", " ")
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_checkouts_are_found_wherever_they_lie(tmp_path):
     for path in ("lib/micropython/umqtt.simple/umqtt/simple.py", "b/src/umqtt/simple2.py", "c/mqtt_as.py"):
         (tmp_path / path).parent.mkdir(parents=True)
@@ -201,6 +235,9 @@ def test_checkouts_are_found_wherever_they_lie(tmp_path):
     assert list(peers.find(tmp_path)["mqtt_as_client"]) == ["mqtt_as/__init__", "mqtt_as/properties"]
 
 
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
+@pytest.mark.long("INFLIGHT_TOOLS")
 def test_a_script_that_fails_says_why(tmp_path):
     code = Code(tmp_path, _available(benchmark.best_runtime().name))
     with pytest.raises(Failed, match="(?s)recovery.*MemoryError"):

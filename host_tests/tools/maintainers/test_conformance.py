@@ -6,6 +6,8 @@ import pytest
 
 from tools import conformance
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
+
 
 def test_rules():
     """The lists are read whole: 200 statements of 5 that a client could see, 141 of 3.1.1, 27 rows of 3.1."""

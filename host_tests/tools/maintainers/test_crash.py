@@ -11,6 +11,7 @@ from tools.crash import __main__ as crash
 from tools.crash import kept
 from tools.crash.machine import CAMPAIGNS
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 app = Typer()
 app.command()(crash.main)
 

@@ -24,6 +24,8 @@ from tools.peers.mosquitto import Mosquitto
 from tools.peers.network import Network, _Frames
 from tools.runtimes import program
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
+
 
 def _fleet_needs():
     try:

@@ -6,6 +6,7 @@ import pytest
 
 from tools.demo.demo_svg import draw
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 _TEXT = "{http://www.w3.org/2000/svg}text"
 LINES = [
     (0.0, "2 sensors; 3 power cuts in 30 s; seed <1>"),

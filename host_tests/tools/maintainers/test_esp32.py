@@ -15,6 +15,7 @@ from tools.emulators.esp32.chip import CHIP, CHIPS
 from tools.emulators.esp32.console import Console
 from tools.emulators.power import HOW
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 PAGE = 0x1000
 
 

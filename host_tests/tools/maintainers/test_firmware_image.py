@@ -6,6 +6,7 @@ import pytest
 
 from tools.emulators.firmware_image import FirmwareImage, NoImage
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 CONTENT = bytes(range(256)) * 40
 IMAGE = FirmwareImage("Pico W", "PICO.uf2", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
 

@@ -4,7 +4,11 @@ import socket
 import struct
 import time
 
+import pytest
+
 from tools.peers import ntp
+
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 
 
 def test_it_tells_the_time_until_it_is_stopped():

@@ -12,6 +12,8 @@ from inflight_tools.boards import bundle
 from inflight_tools.boards.frozen import of
 from tools.emulators.pico_w import own
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
+
 
 def firmware(board=""):
     told = str(of(bundle.modules("rp2040"), board)).encode()

@@ -25,6 +25,8 @@ from inflight_tools.installer import folder as installer
 from tools import release, runtimes
 from tools.setup.common import CHECKOUT
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
+WORKER = "release"
 VERSION = inflight.__version__
 DATED = f"# Changelog\n\n## [Unreleased]\n\n## [{VERSION}] - 2026-03-01\n\n- a change\n"
 

@@ -9,6 +9,7 @@ from host_tests.tools.fleet.report import made_facts
 from inflight_tools.fleet.report import render
 from tools.demo.report_svg import draw
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 _TEXT = "{http://www.w3.org/2000/svg}text"
 
 

@@ -22,6 +22,7 @@ from tools.setup.chromium import PACKAGE
 from tools.setup.common import CHECKOUT, SetupError, sweep
 from tools.setup.loader import PLATFORMS
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 MIRROR = "http://mirror.example/debian"
 
 

@@ -9,6 +9,7 @@ from rp2040py.external.cyw43.nat import GATEWAY_IP, GATEWAY_MAC, GUEST_IP
 
 from tools.emulators.pico_w.waking import ACKNOWLEDGED, ASLEEP, READINGS, Wake
 
+pytestmark = pytest.mark.long("INFLIGHT_TOOLS")
 BOARD_MAC = bytes(6)
 CONNACK, SUBACK, PUBACK = b"\x20\2\0\0", b"\x90\3\0\1\2", b"\x40\2\0\2"
 

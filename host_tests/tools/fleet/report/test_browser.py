@@ -9,6 +9,7 @@ from host_tests.tools.fleet.report.reading import fleet_figures
 from inflight_tools.fleet.report import render
 from inflight_tools.fleet.report.devices import missing
 
+WORKER = "report browser"
 pytestmark = [
     pytest.mark.skipif(bool(chromium.unavailable()), reason=chromium.unavailable() or "there is one"),
 ]

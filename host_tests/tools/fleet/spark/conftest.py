@@ -12,6 +12,7 @@ from host_tests.absent import absent
 from inflight_tools.fleet.spark.java import java_home
 from tools.demo.downstream import QUICK_JAVA
 
+WORKER = "first"
 REASON = ""
 if not all(map(importlib.util.find_spec, ("pyspark", "deltalake"))):
     REASON = "Spark or Delta Lake is not installed: run `make setup-pipeline`"

@@ -1,0 +1,56 @@
+"""Which tests run where: what test files say of themselves, and what pytest makes of it."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from host_tests.conftest import DEVICE, runtimes_of, worker_of
+from tools.runtimes import DEVICE_NAMES
+from tools.setup.common import CHECKOUT
+
+
+def collected(*args, **variables):
+    """{runtime: number of tests} that pytest collects with these variables in the environment."""
+    unset = {name: text for name, text in os.environ.items() if not name.startswith("INFLIGHT_")}
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--collect-only", *args]
+    done = subprocess.run(command, cwd=CHECKOUT, env=unset | variables, capture_output=True, text=True)
+    names = re.findall(r"::test_\w+\[([\w-]+)\]$", done.stdout, re.M)
+    return {name: names.count(name) for name in set(names)}
+
+
+@pytest.mark.parametrize("file", sorted(DEVICE.rglob("test_*.py")), ids=lambda file: file.stem)
+def test_each_file_runs_on_both_families_of_interpreters(file):
+    names = runtimes_of(file)
+    assert "cpython" in names
+    assert any(name.startswith("micropython-") for name in names)
+
+
+def test_a_file_runs_where_it_says():
+    """The other runtimes are for `make test-everywhere`: together each test runs once on each."""
+    file = DEVICE / "lib/test_journal_alloc.py"
+    usual = collected(file)
+    others = collected("-m", "long", file, INFLIGHT_EVERYWHERE="1")
+    everywhere = collected(file, INFLIGHT_EVERYWHERE="1")
+    assert usual.keys() == set(runtimes_of(file))
+    assert others.keys() == set(DEVICE_NAMES) - {"micropython-own"} - usual.keys()
+    assert usual | others == everywhere
+
+
+@pytest.mark.parametrize("names", ["cpython micropython-z80", ""])
+def test_runtimes_that_do_not_exist_are_refused(tmp_path, names):
+    file = tmp_path / "test_made.py"
+    file.write_text(f'RUNTIMES = "{names}"\n')
+    with pytest.raises(pytest.UsageError, match=f"RUNTIMES names {'micropython-z80' if names else 'nothing'}"):
+        runtimes_of(file)
+
+
+def test_files_share_a_worker_by_a_line_of_their_own_or_of_their_folder(tmp_path):
+    own, beside, alone = (tmp_path / name for name in ("own/test_a.py", "beside/test_b.py", "test_c.py"))
+    for file, line in ((own, 'WORKER = "slow"\n'), (beside, ""), (alone, "")):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f'"""Made."""\n{line}')
+    beside.with_name("conftest.py").write_text('WORKER = "slow"\n')
+    assert [worker_of(file) for file in (own, beside, alone)] == ["slow", "slow", ""]
