@@ -26,11 +26,11 @@ _HEAD = """# Results
 
 <!-- `.venv/bin/python -m tools.results` writes this page from results.toml. -->
 
-[proof.md](proof.md) says what each command tests, [figures.md](figures.md) what the client costs. This page has the runs
-themselves. **No run used hardware**: the boards are emulated, the flash of the random scripts is a model.
+[proof.md](proof.md) says what each command tests, [figures.md](figures.md) what the client costs. This page has the
+runs themselves. **No run used hardware**: the boards are emulated, the flash of the random scripts is a model.
 
-*Date* is the day on which the result was recorded, *tree* the commit that recorded it. A command that names a seed repeats
-the run on that tree; `make test-esp32` needs your own [emulator](proof.md#an-emulated-esp32).
+*Date* is the day on which the result was recorded, *tree* the commit that recorded it. A command with a seed repeats
+its run on that tree. `make test-esp32` needs your own [emulator](proof.md#an-emulated-esp32).
 
 """
 
@@ -43,9 +43,8 @@ def runs():
             raise ValueError(f"{SOURCE.name}: {run.get('what')!r} has the fields {[*run]}; write {[*COLUMNS]}")
         row = {name: str(run[name]) for name in COLUMNS}
         if any("\n" in text or "|" in text for text in row.values()) or len(row["note"]) > NOTE_LIMIT:
-            raise ValueError(
-                f"{SOURCE.name}: {row['what']!r}: a field is one line without '|', a note has at most {NOTE_LIMIT} characters"
-            )
+            allowed = f"one line without '|' a field, at most {NOTE_LIMIT} characters a note"
+            raise ValueError(f"{SOURCE.name}: {row['what']!r}: {allowed}")
         found.append(row)
     return found
 
