@@ -55,6 +55,7 @@ def test_python_runs(block, runtime, tmp_path, certificate):
 
 MAKEFILE = (CHECKOUT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.M))
+RECIPES = dict(re.findall(r"^([a-z0-9-]+):.*\n((?:\t.*\n)+)", MAKEFILE, re.M))
 
 
 def test_targets_that_texts_name_exist():
@@ -66,17 +67,27 @@ def test_targets_that_texts_name_exist():
 
 def test_a_command_of_inflight_has_no_second_spelling():
     """But for the three that bring a board to work."""
-    recipes = dict(re.findall(r"^([a-z0-9-]+):.*\n((?:\t.*\n)+)", MAKEFILE, re.M))
-    assert {name for name, recipe in recipes.items() if "$(INFLIGHT)" in recipe} == {"flash", "deploy", "monitor"}
+    assert {name for name, recipe in RECIPES.items() if "$(INFLIGHT)" in recipe} == {"flash", "deploy", "monitor"}
+
+
+def test_documents_spell_a_command_of_inflight_one_way():
+    """docs/command.md alone says that these three are targets too."""
+    second = ["git", "grep", "-nE", "make (flash|deploy|monitor)\\b", "--", "*.md", ":!docs/command.md"]
+    found = subprocess.run(second, cwd=CHECKOUT, capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (1, "")
 
 
 def _check_make(words):
     for word in words:
-        name = word.split("=")[0]
+        name, _, value = word.partition("=")
         if "=" in word:
             assert re.search(rf"\$\(({name})\)|\b{name} \?=", MAKEFILE), f"make knows no variable {name}"
         else:
             assert name in TARGETS, f"make has no target {name}"
+        if name == "ARGS":
+            module = re.search(r"-m ([\w.]+).*\$\(ARGS\)", RECIPES[words[0]].replace("\\\n", " "))
+            assert module, f"make {words[0]} has no ARGS"
+            _check_options(module[1], shlex.split(value))
 
 
 @functools.cache
@@ -101,8 +112,23 @@ def _check_inflight(words):
     assert set(options) <= set(known), f"inflight {' '.join(words)}: there are {known}"
 
 
+@functools.cache
+def _options_of(module):
+    """The long options of `python -m module`."""
+    command = [sys.executable, "-m", module, "--help"]
+    env = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+    printed = subprocess.run(command, cwd=CHECKOUT, env=env, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"--[a-z-]+", printed))
+
+
+def _check_options(module, words):
+    options = {word.split("=")[0] for word in words if word.startswith("--")}
+    assert not options or options <= _options_of(module), f"{module} {' '.join(words)}"
+
+
 def _check_python(words):
     if words[:1] == ["-m"] and words[1] != "pytest":
+        _check_options(words[1], words[2:])
         found = importlib.util.find_spec(words[1])
         if found and found.submodule_search_locations:  # of a package Python runs this module
             found = importlib.util.find_spec(f"{words[1]}.__main__")

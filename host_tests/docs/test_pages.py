@@ -27,6 +27,14 @@ def test_the_index_names_every_page():
         assert page.name == "index.md" or f"]({page.name})" in index, page.name
 
 
+def test_the_readme_of_the_tests_has_a_row_for_each_folder():
+    tests = CHECKOUT / "host_tests"
+    folders = {path.parent.relative_to(tests).as_posix() for path in tests.glob("*/__init__.py")} - {"tools"}
+    folders |= {path.parent.relative_to(tests).as_posix() for path in tests.glob("tools/*/__init__.py")}
+    rows = set(re.findall(r"^\| `([\w/]+)/` \|", (tests / "README.md").read_text(), re.M))
+    assert rows - {"device", "spec"} == folders - {"device"}
+
+
 def _anchors(page):
     """The anchors that GitHub makes from the headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
