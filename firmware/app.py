@@ -50,9 +50,9 @@ class App(Node):
     def __init__(self, board, config, journal, client, flash, sources=None, began=None, crash=None):
         super().__init__(board, config, journal, client, flash, sources, began, crash)
         self.subscribe()
-        self._telemetry = Timer(config.interval_ms)
+        self.telemetry = Timer(config.interval_ms)
         self._health = Timer(config.health_ms)
-        self._wifi = Timer(_WIFI_MS)
+        self.wifi = Timer(_WIFI_MS)
         self._clock = Timer(_CLOCK_MS)
         self._rescue = Timer(_RESCUE_MS)  # due without a connection for so long
         self._rescue.put_off(ticks_ms())
@@ -66,8 +66,8 @@ class App(Node):
 
     def set_interval(self, ms):
         """Sets the interval of telemetry until the next start."""
-        self._telemetry.ms = ms
-        self._telemetry.put_off(ticks_ms())
+        self.telemetry.ms = ms
+        self.telemetry.put_off(ticks_ms())
 
     def _on_connect(self, session_present):
         # step() does what follows: within a callback an RP2040 has little stack left.
@@ -91,12 +91,12 @@ class App(Node):
             self._wifi_status = status
             log.say("network: " + status, INFO)
         if status == ONLINE:
-            self._wifi.at = now  # due as soon as the network goes
+            self.wifi.at = now  # due as soon as the network goes
             if self._clock.due(now) and board.sync_time(self.config.ntp):
                 self.synchronised = True
                 self._clock.ms = _DAY_MS
                 self._clock.put_off(now)
-        elif status != CONNECTING and self.config.joins and self._wifi.due(now):
+        elif status != CONNECTING and self.config.joins and self.wifi.due(now):
             self._join(0)
         self._keep_client(now, status == ONLINE or not self.config.joins)
 
@@ -113,7 +113,7 @@ class App(Node):
                 crash.restart(self, "no connection for 15 minutes")
             elif self._rescues == 1:
                 self.network.off()
-                self._wifi.put_off(now)
+                self.wifi.put_off(now)
                 self._join(0)
         # Without a network the client does not try to connect, so that no pause grows.
         if online and not self._may_connect:
@@ -125,17 +125,17 @@ class App(Node):
 
     def _keep_reading(self, now):
         # Returns the time in ms until something is due.
-        if self._telemetry.due(now) and not self._reading_sensors:
+        if self.telemetry.due(now) and not self._reading_sensors:
             self._reading_sensors = True
-            self._readings_due = ticks_add(now, telemetry.start(self._sources))
+            self._readings_due = ticks_add(now, telemetry.start(self.sources))
         if not self._reading_sensors:
-            return self._telemetry.left(now)
+            return self.telemetry.left(now)
         left = ticks_diff(self._readings_due, now)
         if left > 0:
             return left
         self._reading_sensors = False
         self._publish_telemetry(self._read())
-        return self._telemetry.left(now)
+        return self.telemetry.left(now)
 
     def step(self):
         """Does what is due, then runs the client until the next thing is due, for a limited time."""

@@ -8,7 +8,7 @@ from files import beside, exists
 from log import say
 
 
-def _set_up(board):
+def set_up(board):
     # Waits for a person, and restarts the device. Returns at once if it has a configuration, even one that cannot be
     # read, and if it cannot be set up: a process, a release.
     try:
@@ -27,7 +27,7 @@ def _set_up(board):
         run(board, setup_board)
 
 
-def _set_up_by_cable(board):
+def set_up_by_cable(board):
     # The same where a configuration has nothing but how the device reaches its network.
     import json
 
@@ -72,7 +72,7 @@ def assemble(board, began):
     """Returns the application of this board, ready to run; the device started at ticks_ms() `began`. It is in safe
     mode (see safe) after several crashes in a row, and if its configuration has an error. Returns None if a person has
     to act first, and prints what to do."""
-    _set_up(board)
+    set_up(board)
     trial = None  # of a release, if this start is part of one or follows one
     if exists(beside(board, "update.0")):
         from trials import begin
@@ -100,7 +100,7 @@ def _assemble(board, began, record, path):
 
             give_up(board, e)
             board.sleep(0, True)
-        _set_up_by_cable(board)
+        set_up_by_cable(board)
         if board.NAME == "unix":  # a process has somebody who reads its exit status
             return None
         import crash

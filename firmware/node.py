@@ -66,7 +66,7 @@ class Node:
         self.actuators = self._made_actuators()
         self.home = self._made_home()
         self.update = None  # of the firmware: what fetches a release, or tries it
-        self._sources = [board.sensors] + self._configured() if sources is None else sources
+        self.sources = [board.sensors] + self._configured() if sources is None else sources
         self._base = "%s/%s/" % (config.root, config.device)
         self._telemetry_topic = self._base + "telemetry"
         self._expiry = _properties(expiry=config.expiry_s) if config.expiry_s else None
@@ -163,7 +163,7 @@ class Node:
         self.report("health", more)
 
     def _read(self):
-        return list(telemetry.read(self._sources, self.errors))
+        return list(telemetry.read(self.sources, self.errors))
 
     def _publish_telemetry(self, readings):
         if self.home:

@@ -111,7 +111,7 @@ class SleepingApp(Node):
         memory = self._memory
         config = self.config
         self._feed()
-        ms = telemetry.start(self._sources)
+        ms = telemetry.start(self.sources)
         if ms:
             self.board.sleep(ms)
         readings = self._read()

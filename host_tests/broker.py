@@ -325,7 +325,7 @@ class Automatic(_Listener):
         super().__init__()
         self.faults = faults or Faults()
         self.arrived = []  # PUBLISH packets; QoS 2 without repetitions
-        self._server = server.Server(_Session, announced=announced)
+        self.server = server.Server(_Session, announced=announced)
         self.total = {"in_bytes": 0, "out_bytes": 0, "in_packets": 0, "out_packets": 0}
         self.cuts = 0
         self._gifts = []
@@ -367,11 +367,11 @@ class Automatic(_Listener):
 
     @property
     def sessions(self):
-        return self._server.sessions
+        return self.server.sessions
 
     def forget(self):
         """Loses all sessions, like a broker restarted without persistence."""
-        self._server.forget()
+        self.server.forget()
 
     def payloads(self, qos=None):
         return [m.payload for m in self.arrived if qos is None or m.qos == qos]
@@ -401,7 +401,7 @@ class Automatic(_Listener):
             if self._connection:
                 self._connection.sock.close()  # the newer connection wins
             self._connection = self._accept()
-            self._link = server.Connection(self._server)
+            self._link = server.Connection(self.server)
         return bool(ready)
 
     def _cut(self, connection):

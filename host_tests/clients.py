@@ -42,6 +42,11 @@ def automatic(clock):
     return functools.partial(VirtualAutomatic, clock)
 
 
+def cut_power(client):
+    """Ends the client by a power cut: its connection closes without DISCONNECT; only its flash remains."""
+    client._close()
+
+
 class Maker:
     """make(port, ...) returns a Client with a RAM journal; its attribute `errors` lists the arguments of on_error."""
 
@@ -65,10 +70,8 @@ class Maker:
             self.cut_power(client)
 
     def cut_power(self, client):
-        """Ends the client by a power cut: its connection closes without DISCONNECT; only its flash remains."""
-        if client._transport:
-            client._transport.close()
-            client._transport = None
+        """As the function."""
+        cut_power(client)
 
 
 @pytest.fixture

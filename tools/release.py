@@ -72,7 +72,7 @@ def make(version, target, images):
     """Writes the release into the folder `target`. ValueError or RuntimeError with one line if it cannot be made."""
     os.environ["SOURCE_DATE_EPOCH"] = _output("git", "log", "-1", "--format=%ct").strip()
     with atomic_folder(target) as work:
-        _build_wheel(work)
+        build_wheel(work)
         write_below(work / "mip", _mip(version))
         if images:
             _write_images(work)
@@ -81,7 +81,7 @@ def make(version, target, images):
         write_below(work, {"SHA256SUMS": sums.encode()})
 
 
-def _build_wheel(folder):
+def build_wheel(folder):
     # Of what is committed: modes and times of the files are those of git.
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(temporary)

@@ -46,7 +46,7 @@ class Actuators:
     def __init__(self, app):
         self._app = app
         self._entries = {entry.get("name") or entry["driver"]: entry for entry in app.config.actuators}
-        self._path = beside(app.board, "actuators.json")
+        self.path = beside(app.board, "actuators.json")
         self._file = self._load()
         self.drivers = {}
         self.states = {}
@@ -59,7 +59,7 @@ class Actuators:
     def _load(self):
         # {name: [driver, state, identity of the last command that changed it]}
         try:
-            with open(self._path) as f:
+            with open(self.path) as f:
                 return json.loads(f.read())
         except OSError:
             pass  # the first start
@@ -93,7 +93,7 @@ class Actuators:
     def _keep(self, name, state, identity):
         file = dict(self._file)
         file[name] = [self._entries[name]["driver"], state, identity]
-        write(self._path, json.dumps(file))
+        write(self.path, json.dumps(file))
         self._file = file
 
     def _set(self, name, driver, state):

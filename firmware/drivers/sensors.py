@@ -66,7 +66,7 @@ def make(kind, entry, name, known):
     driver = entry["driver"]
     try:
         module = __import__("%s_%s" % (kind, _SAME.get(driver, driver)))
-        return module.Driver(_fields(entry, module.FIELDS), name)
+        return module.Driver(checked_fields(entry, module.FIELDS), name)
     except ImportError as e:
         raise SensorError(_missing(kind, driver, known, str(e)))
 
@@ -81,7 +81,7 @@ def _missing(kind, driver, known, text):
     return "this machine has no such pins: " + text
 
 
-def _fields(entry, known):
+def checked_fields(entry, known):
     fields = {}
     for name in entry:
         if name not in known and name not in ("driver", "name"):

@@ -38,26 +38,26 @@ class Receiver:
     """Finds the commands in what comes from the serial port. Other bytes between packets are ignored."""
 
     def __init__(self):
-        self._packet = b""
+        self.packet = b""
 
     @property
     def inside(self):
         """Whether the last byte belongs to a packet that is incomplete."""
-        return len(self._packet) > 0
+        return len(self.packet) > 0
 
     def reset(self):
-        self._packet = b""
+        self.packet = b""
 
     def receive(self, byte):
         """Takes a byte (int). Returns (command, its data) when a command is complete, otherwise None."""
-        packet = self._packet + bytes((byte,))
+        packet = self.packet + bytes((byte,))
         n = len(packet)
         if n <= len(_HEAD) and packet != _HEAD[:n]:
             packet = packet[-1:] if byte == _HEAD[0] else b""
         if n <= _LENGTH or n <= _DATA + packet[_LENGTH]:
-            self._packet = packet
+            self.packet = packet
             return None
-        self._packet = b""
+        self.packet = b""
         if sum(packet[:-1]) & 0xFF != byte:
             return INVALID, b""
         if packet[_TYPE] != _COMMAND:

@@ -95,25 +95,25 @@ class Pages:
         self._most = most
         self._waiting = []
         self._served = []  # addresses, the one that was served last at the end
-        self._listener = _listen(socket.SOCK_STREAM, "0.0.0.0", port)
-        self._listener.listen(2)
-        self._sock = None
-        poll.register(self._listener, select.POLLIN)
+        self.listener = _listen(socket.SOCK_STREAM, "0.0.0.0", port)
+        self.listener.listen(2)
+        self.sock = None
+        poll.register(self.listener, select.POLLIN)
 
     def step(self):
         self._accept()
         for waiting in list(self._waiting):
             self._look(waiting)
-        while self._sock or self._choose():
+        while self.sock or self._choose():
             self._serve()
-            if self._sock:
+            if self.sock:
                 break  # it takes longer
 
     # --- who is served ---
 
     def _accept(self):
         try:
-            sock, peer = self._listener.accept()
+            sock, peer = self.listener.accept()
         except OSError:
             return  # nobody has come
         sock.setblocking(False)
@@ -162,9 +162,9 @@ class Pages:
         if chosen.address in self._served:
             self._served.remove(chosen.address)
         self._served = self._served[1 - _REMEMBERED :] + [chosen.address]
-        self._sock = chosen.sock
+        self.sock = chosen.sock
         self._data = chosen.data
-        self._poll.register(self._sock, select.POLLIN)
+        self._poll.register(self.sock, select.POLLIN)
         self._began = ticks_ms()
         self._request = Request()
         self._left = -1  # bytes of the body; -1: the head is not complete
@@ -181,28 +181,28 @@ class Pages:
                     self._send()
                 else:
                     self._receive()
-                if not self._sock:
+                if not self.sock:
                     return
         except OSError as e:
             if not _would_wait(e):
-                self._close()
+                self.close_served()
         except MemoryError:
-            self._close()
+            self.close_served()
         others = any([waiting.data for waiting in self._waiting])
-        if self._sock and ticks_diff(ticks_ms(), self._began) > (_SHORT_MS if others else _LIMIT_MS):
-            self._close()
+        if self.sock and ticks_diff(ticks_ms(), self._began) > (_SHORT_MS if others else _LIMIT_MS):
+            self.close_served()
 
-    def _close(self):
-        if self._sock:
-            self._poll.unregister(self._sock)
-            self._sock.close()
-            self._sock = self._form = self._request = self._response = None
+    def close_served(self):
+        if self.sock:
+            self._poll.unregister(self.sock)
+            self.sock.close()
+            self.sock = self._form = self._request = self._response = None
 
     def _receive(self):
-        data = self._data or self._sock.recv(_PIECE)
+        data = self._data or self.sock.recv(_PIECE)
         self._data = b""
         if not data:
-            self._close()
+            self.close_served()
             return
         try:
             if self._left < 0:
@@ -247,18 +247,18 @@ class Pages:
     def _respond(self, status, location, pieces):
         self._piece = head(status, location)
         self._response = iter(pieces)
-        self._poll.modify(self._sock, select.POLLOUT)
+        self._poll.modify(self.sock, select.POLLOUT)
 
     def _send(self):
         while True:
             while self._piece:
-                n = self._sock.send(self._piece)
+                n = self.sock.send(self._piece)
                 self._piece = self._piece[n:]
             try:
                 self._piece = next(self._response)
             except StopIteration:
                 break
-        self._close()
+        self.close_served()
         self._site.sent()
 
 

@@ -176,7 +176,7 @@ def test_configurations_are_valid(block):
     checked = config.check(json.loads(block.text), "device")
     for entry in checked.sensors or ():
         module = importlib.import_module("sensor_" + sensors._SAME.get(entry["driver"], entry["driver"]))
-        sensors._fields(entry, module.FIELDS)
+        sensors.checked_fields(entry, module.FIELDS)
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)

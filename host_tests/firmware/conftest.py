@@ -12,7 +12,7 @@ from app import App
 from codes import IDLE, ONLINE, POWER_ON
 from config import check
 from host_tests.broker import Automatic
-from host_tests.clients import automatic, clock, virtual  # noqa: F401 (fixtures)
+from host_tests.clients import automatic, clock, cut_power, virtual  # noqa: F401 (fixtures)
 from host_tests.waiting import wait_for
 from inflight import Client, Journal, RamFlash
 from node import will
@@ -97,11 +97,12 @@ class Maker:
 
     def __init__(self, folder):
         self.apps = []
-        self._path = folder / "config.json"
+        self.backoff_ms = 0, 0
+        self.path = folder / "config.json"
 
     def __call__(self, port, flash=None, sources=None, board=None, began=None, **fields):
         given = {"host": "127.0.0.1", "port": port, "interval_ms": 100, **fields}
-        self._path.write_text(json.dumps(given))
+        self.path.write_text(json.dumps(given))
         config = check(given, "dev")
         flash = flash or RamFlash(8, 4096)
         journal = Journal(flash)
@@ -118,11 +119,11 @@ class Maker:
             keepalive=0,
             when_full=config.when_full,
             timeout_ms=min(_PATIENCE_S * 1000, kind.timeout(config)),
-            backoff_ms=(0, 0),
+            backoff_ms=self.backoff_ms,
             reconnect=kind.RECONNECT,
             on_error=log.report,
         )
-        board.path = self._path
+        board.path = self.path
         log.text, log.waiting = "", False
         self.apps.append(kind(board, config, journal, client, flash, sources, began))
         return self.apps[-1]
@@ -133,7 +134,7 @@ def make(tmp_path):
     maker = Maker(tmp_path)
     yield maker
     for app in maker.apps:
-        app.client._close()
+        cut_power(app.client)
 
 
 @pytest.fixture

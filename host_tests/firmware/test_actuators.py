@@ -10,6 +10,7 @@ import pytest
 import actuators
 import files
 from host_tests.broker import PATIENCE_S, Automatic
+from host_tests.clients import cut_power
 from inflight import RamFlash
 from tools.reference.server import Session
 
@@ -159,7 +160,7 @@ class Toggled:
             self.run(self.is_done)
         except PowerCut:
             Pin.level = 0
-            self.app.client._close()
+            cut_power(self.app.client)
             self.app = self.start()
             self.run(self.is_done)
 
@@ -178,13 +179,13 @@ def test_a_command_is_executed_once_whatever_write_the_power_cuts(make, monkeypa
     while power.writes >= at:
         at += 1
         power = Power(at)
-        (make._path.parent / "actuators.json").unlink(missing_ok=True)
+        (make.path.parent / "actuators.json").unlink(missing_ok=True)
         with Automatic() as broker, monkeypatch.context() as patch:
             if same_id:
-                patch.setattr(broker._server.session, "dequeue", one_id)
+                patch.setattr(broker.server.session, "dequeue", one_id)
             device = Toggled(make, patch, broker, power)
             for level in (1, 0, 1):
                 device.toggle()
                 assert (Pin.level, device.app.actuators.states["pump"]["state"] == "on") == (level, level), at
-            device.app.client._close()
+            cut_power(device.app.client)
     assert at > 20

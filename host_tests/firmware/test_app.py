@@ -10,6 +10,7 @@ import files
 from codes import CONNECTING, IDLE, ONLINE, WRONG_KEY
 from config import Config
 from host_tests.broker import Automatic
+from host_tests.clients import cut_power
 from inflight import RamFlash
 from inflight.journal import OUT
 from tools.reference.kinds import CONNECT, PUBACK, SUBSCRIBE
@@ -541,7 +542,7 @@ def test_command_interrupted_by_a_power_cut_is_marked_redelivered(make, broker, 
         patch.setitem(sys.modules, "commands", commands)
         patch.setattr(commands, "execute", cut)
         until(first, lambda: False)
-    first.client._close()
+    cut_power(first.client)
     second = make(broker.port, flash)
     until(second, lambda: published("reply/ping"))
     (reply,) = published("reply/ping")
@@ -554,7 +555,7 @@ def test_reply_that_finds_the_journal_full_is_counted(make, nobody, broker, unti
     app.journal.fits = lambda kind, size: kind != OUT
     broker.give("inflight/dev/command/interval", b"500", 2)
     until(app, lambda: app.full)
-    assert app._telemetry.ms == 500
+    assert app.telemetry.ms == 500
 
 
 def test_a_device_whose_journal_is_full_is_online_when_the_broker_has_taken_some(make, broker, until, published):
@@ -584,7 +585,7 @@ def test_wifi_is_set_up_once_before_it_is_joined(make, nobody, until):
     fields = {"wifi_ssid": "net", "wifi_key": "key", "wifi_ip": ip, "wifi_country": "DE", "hostname": "attic"}
     app = make(nobody, **fields)
     app.board.wifi = IDLE
-    app._wifi.ms = 1
+    app.wifi.ms = 1
     until(app, lambda: len(app.board.joined) >= 3)
     assert app.board.set_up == [("attic", "DE", ip)]
 

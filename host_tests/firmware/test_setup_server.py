@@ -78,8 +78,8 @@ def now(monkeypatch):
 def server(request, now):
     server = Server(getattr(request, "param", 8))
     yield server
-    server.pages._close()
-    server.pages._listener.close()
+    server.pages.close_served()
+    server.pages.listener.close()
 
 
 ENDLESS = b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\nx"
@@ -100,10 +100,10 @@ def test_a_request_that_does_not_end_is_dropped(server, now, data):
 def test_a_browser_that_does_not_read_is_dropped(server, now):
     with server.connect(b"GET / HTTP/1.1\r\n\r\n") as slow:
         server.steps()
-        assert server.pages._sock and not server.site.answered
+        assert server.pages.sock and not server.site.answered
         now[0] = 20_001
         server.steps(1)
-        assert not server.pages._sock and not server.site.answered
+        assert not server.pages.sock and not server.site.answered
         slow.close()
 
 

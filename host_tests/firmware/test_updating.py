@@ -13,8 +13,8 @@ import pytest
 
 from esp32_partitions import FIRST, SECOND, SECTOR, Chip, firmware
 from inflight_tools.update import keys
-from inflight_tools.update.release import _signed
 from inflight_tools.update.release import make as make_release
+from inflight_tools.update.release import signed
 from tools.setup.common import CHECKOUT
 from update_record import TRIAL, Record, load, store
 
@@ -253,7 +253,7 @@ FIRMWARE = firmware(2, 2 * SECTOR + 100)
 def firmware_release(key, number=7, chip=0):
     """A release of FIRMWARE as the command makes it, which needs MicroPython's file for a board."""
     own = {"chip": chip, "sha256": hashlib.sha256(FIRMWARE).hexdigest()}
-    return _signed(FIRMWARE, own, key, number, "ram", 300, 6)
+    return signed(FIRMWARE, own, key, number, "ram", 300, 6)
 
 
 @pytest.fixture

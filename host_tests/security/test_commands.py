@@ -6,6 +6,7 @@ import pytest
 
 from config import check
 from host_tests.broker import PATIENCE_S
+from host_tests.clients import cut_power
 from inflight import Client, Journal, RamFlash
 from node import Node
 from tools.reference.kinds import CONNECT, PUBLISH, SUBSCRIBE
@@ -58,7 +59,7 @@ def device(broker):
     node = Device(Board(), check({"host": "h"}, "box"), journal, client, None, began=0)
     node.subscribe()
     yield node
-    client._close()
+    cut_power(client)
 
 
 def replies_to(broker, device, *packets):

@@ -172,7 +172,7 @@ _TOLD = {
 }
 
 
-def _result(console, accepted, fleet, network, subscriber, restarts):
+def result(console, accepted, fleet, network, subscriber, restarts):
     seen = subscriber.counts()
     rows = {}
     for qos in sorted({q for _, _, q in accepted}):
@@ -256,7 +256,7 @@ def _perform(console, folder, devices, duration, levels, interval, seed, report)
         # The report counts a missing number as lost once a later one has arrived. So deliver all journals first.
         show.settle(show.drain())
         accepted = fleet.accepted()
-        problems = _result(console, accepted, fleet, network, subscriber, show.restarts)
+        problems = result(console, accepted, fleet, network, subscriber, show.restarts)
         show.say("Spark processes the rest, and the report is made")
         facts = downstream.finish()
         show.say("the report is made")

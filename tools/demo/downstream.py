@@ -26,33 +26,33 @@ class _Program:
         """log: the file for its output. out: another file for its standard output."""
         self._log, self._out = log, out or log
         self._argv = [sys.executable, *map(str, words)]
-        self._process = None
+        self.process = None
         self.kills = 0
 
     def on(self):
         with open(self._log, "ab") as log, open(self._out, "ab") as out:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 self._argv, stdout=out, stderr=log, start_new_session=True, env=QUICK_JAVA | os.environ
             )
 
     def off(self):
         """Returns False if it had already exited, which is an error."""
-        alive = self._process.poll() is None
+        alive = self.process.poll() is None
         if alive:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.kills += 1
-        self._process.wait()
+        self.process.wait()
         return alive
 
     def stop(self):
         """Ends it by SIGTERM."""
-        self._process.terminate()
+        self.process.terminate()
         self._end()
 
     def _end(self):
         """Waits until it exits. Raises RuntimeError if it fails, or has to be killed after a time-out."""
         try:
-            status = self._process.wait(_PATIENCE_S)
+            status = self.process.wait(_PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.off()
             status = f"no end in {_PATIENCE_S} s"
@@ -67,7 +67,7 @@ class _Program:
         """Waits until condition() is true. Raises RuntimeError if the process ends before, or that takes too long."""
         end = time.monotonic() + _PATIENCE_S
         while not condition():
-            if time.monotonic() > end or self._process.poll() is not None:
+            if time.monotonic() > end or self.process.poll() is not None:
                 raise RuntimeError(f"{self._log.stem} ended, or hangs:\n{self.said()[-2000:]}")
             time.sleep(0.02)
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from io import StringIO
 
 import board
 import codes
@@ -22,6 +23,17 @@ def put(name, value):
         os.putenv(name, value)
 
 
+exits = []  # what the board does at an orderly exit
+if sys.implementation.name == "cpython":
+    sys.atexit = exits.append
+
+
+def at_exit():
+    """Does it."""
+    work = exits.pop() if exits else sys.atexit(None)
+    work()
+
+
 class Home:
     """A board with its own home folder, as a new process sees it."""
 
@@ -29,17 +41,19 @@ class Home:
         base = os.getenv("TMPDIR") or "/tmp"
         self.path = "%s/inflight-test-%s/a/b" % (base, "".join("%02x" % b for b in os.urandom(6)))
         put("INFLIGHT_HOME", self.path)
-        board._cause = board._log = None
+        self.start_again()
         return self
 
     def start_again(self, orderly=False):
+        """In a new process; the old one was killed, or ended orderly."""
+        global board
         if orderly:
-            board._goodbye()
-        board._cause = None
+            at_exit()
+        del sys.modules["board"]
+        board = __import__("board")
 
     def __exit__(self, *_):
-        board._goodbye()
-        board._cause = board._log = None
+        self.start_again()
         path = self.path
         for name in os.listdir(path) if exists(path) else ():
             os.remove(path + "/" + name)
@@ -170,23 +184,21 @@ def test_sensors_read_this_machine():
 
 
 def test_a_failing_sensor_does_not_affect_others():
-    whole = board._text
-    board._text = lambda path, most=512: "garbage" if "loadavg" in path else whole(path, most)
+    board.open = lambda path: StringIO("garbage") if "loadavg" in path else open(path)
     try:
         readings = {name: value for name, _, value in board.sensors()}
     finally:
-        board._text = whole
+        del board.open
     assert isinstance(readings["load"], Exception)
     assert readings["uptime"] >= 0
 
 
 def test_a_missing_sensor_is_omitted():
-    whole = board._text
-    board._text = lambda path, most=512: None if "thermal" in path else whole(path, most)
+    board.open = lambda path: open("/no-such-file" if "thermal" in path else path)
     try:
         names = [name for name, _, _ in board.sensors()]
     finally:
-        board._text = whole
+        del board.open
     assert "temperature" not in names and "load" in names
 
 
@@ -201,4 +213,3 @@ def test_accepted_messages_are_logged_at_once():
         with open(path) as f:
             eq(f.read(), "5 1 telemetry\n6 2 reply/ping\n")
         eq(path, home.path + "/accepted")
-        board._log.close()

@@ -252,7 +252,7 @@ def test_hardware_that_fails_keeps_the_old_state():
 def test_a_file_that_cannot_be_written_changes_nothing():
     with Device():
         app = App(PUMP)
-        app.actuators._path = "no-such-folder/actuators.json"
+        app.actuators.path = "no-such-folder/actuators.json"
         raises(OSError, app.command, "pump", "on")
         eq(app.actuators.states["pump"], {"state": "off"})
         eq(Pin.made[0].levels, [False])

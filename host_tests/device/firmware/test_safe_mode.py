@@ -259,7 +259,7 @@ def test_safe_mode_reads_no_sensors_and_ends_after_an_hour():
         board.end = 0
         board.starts()
         found = board.ran[-1]
-        eq((list(found._sources), found.config.buffer, found.config.wifi_key), ([], 1024, "secret"))
+        eq((list(found.sources), found.config.buffer, found.config.wifi_key), ([], 1024, "secret"))
         board.report()
         assert not found.stopping
         app.App.uptime = lambda self: 3_600

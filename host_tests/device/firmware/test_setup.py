@@ -299,7 +299,7 @@ def begins(path, available=True):
     sys.modules["setup_board"] = radio = Radio()
     radio.available = lambda: available
     try:
-        assemble._set_up(Path(path))
+        assemble.set_up(Path(path))
     finally:
         setup.run, module = kept
         del sys.modules["setup_board"]
@@ -366,7 +366,7 @@ def test_a_configuration_with_nothing_but_the_cable_leads_to_the_set_up():
             with open(name, "w") as f:
                 f.write(json.dumps(given))
             del calls[:]
-            assemble._set_up_by_cable(board)
+            assemble.set_up_by_cable(board)
             eq((given, len(calls)), (given, begins))
     finally:
         setup.run = kept

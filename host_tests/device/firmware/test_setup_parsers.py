@@ -90,7 +90,7 @@ def test_improv_never_keeps_more_than_a_packet():
         for byte in mutated(data) + b"IMPROV\1\3\xff":
             found = receiver.receive(byte)
             assert found is None or (0 <= found[0] <= 255 and len(found[1]) <= 253)
-            assert len(receiver._packet) < 9 + 255 + 1
+            assert len(receiver.packet) < 9 + 255 + 1
 
 
 # --- DNS ---

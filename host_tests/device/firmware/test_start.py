@@ -54,23 +54,29 @@ class Application:
         raise self.end
 
 
+class Assemble:
+    """The module."""
+
+    def __init__(self, sleep_ms, end):
+        self.assemble = lambda board, began: Application(sleep_ms, end, began)
+
+
 def slept(sleep_ms, end):
     """[(ms, deep)] of the device's sleeps if its application ends like this."""
     board = Board()
-    kept = sys.modules.get("board"), start._assemble
+    kept = sys.modules.get("board")
     sys.modules["board"] = board
-    start._assemble = lambda board, began: Application(sleep_ms, end, began)
+    sys.modules["assemble"] = Assemble(sleep_ms, end)
     try:
         start.main()
     finally:
         sys.modules.pop("board")
-        start._assemble = kept[1]
         try:
             os.remove(PATH + "crash.json")
         except OSError:
             pass  # there was no crash
-        if kept[0]:
-            sys.modules["board"] = kept[0]
+        if kept:
+            sys.modules["board"] = kept
     return board.slept
 
 

@@ -30,7 +30,8 @@ class Secret:
 
 def peer(answer=None, buffer=256):
     found = Peer5(RamFlash(), buffer)
-    found.auth = Authentication("m", answer or Secret())
+    found.secret = answer or Secret()
+    found.auth = Authentication("m", found.secret)
     found.auth.attach(found.session)
     return found
 
@@ -43,7 +44,7 @@ def up(found):
     found.call()
     found.feed(wire.connack(0, 0, block(M)))
     found.session.resume()
-    found.session.auth._answer.heard.clear()
+    found.secret.heard.clear()
     return found
 
 
@@ -75,7 +76,7 @@ def test_a_dialogue():
     eq(said(found.feed(challenge(b"nothing"))), [(0x18, [(METHOD, "m")])])
     eq(said(found.feed(challenge())), [(0x18, [(METHOD, "m"), (DATA, b"4")])])
     eq(found.feed(wire.connack(0, 0, block(M, (DATA, b"last")))), [])
-    eq((found.session.connected, found.auth._answer.heard), (True, [None, b"a", b"nothing", None, b"last"]))
+    eq((found.session.connected, found.secret.heard), (True, [None, b"a", b"nothing", None, b"last"]))
     found.session.resume()
     eq([p.kind for p in found.sent()], [PUBLISH])
 
@@ -140,7 +141,7 @@ def test_a_renewal():
     (ack,) = found.feed(wire.publish("t", b"x", 1, 7, properties=NONE))
     eq(ack.kind, PUBACK)
     eq(found.feed(challenge(b"last", 0)), [])
-    eq((found.auth.renewing, found.auth._answer.heard[-1]), (False, b"last"))
+    eq((found.auth.renewing, found.secret.heard[-1]), (False, b"last"))
     eq(code_of(found, challenge(b"", 0)), 0x82)
 
 

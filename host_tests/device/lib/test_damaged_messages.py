@@ -230,10 +230,10 @@ def images_of_damage():
             journal = Journal(device)
             places = [journal.append(OUT, 1 + k, b"message", 7) for k in range(6)]
             if full:  # no space in the head for anything else
-                while journal._off + 40 < 512:
-                    journal.append(OUT, 99, b"m", 1)
+                while places[-1] + 16 + 40 < 512:
+                    places.append(journal.append(OUT, 99, b"m", 1))
                 if 5 in victims:
-                    places[5] = journal._newest
+                    places[5] = places[-1]
             journal.commit()
             for k in victims:
                 device.data[places[k] + 11] ^= 4

@@ -329,7 +329,7 @@ def test_every_record_has_the_crc_of_the_standard():
         at = put(journal, n, n)
         record = bytes(flash.data[at : at + 10 + n])
         eq(crc32(record[:9]) & 0xFF, record[9])
-        lock = secret ^ journal._head << 16 ^ at % 4096
+        lock = secret ^ at // 4096 << 16 ^ at % 4096
         eq(struct.unpack("<I", bytes(flash.data[at + 10 + n : at + 14 + n]))[0], crc32(record) ^ lock)
 
 

@@ -3,7 +3,7 @@
 from harness import CUT_STEP, eq, raises
 from inflight.journal import DONE, IN, NOTE, OUT, RELEASED, SESSION, Journal
 from nor import NorFlash, PowerCut, after, mixed, noise, scattered, torn, undecided
-from ring import numbers
+from ring import end, erased, head, numbers
 from test_journal import RecordOwner, bodies, fill, put, rings
 
 TIMEOUT_S = 300
@@ -29,10 +29,10 @@ def filled(page=64, blocks=6, size=512):
     return flash, journal, live
 
 
-def snapshots_of(journal, flash, work):
-    """[(address, snapshot before it, head)] of each operation of work()."""
+def snapshots_of(flash, work):
+    """[(address, snapshot before it)] of each operation of work()."""
     found = []
-    flash.watch = lambda name, at, old, new: found.append((at, flash.snapshot(), journal._head))
+    flash.watch = lambda name, at, old, new: found.append((at, flash.snapshot()))
     work()
     flash.watch = None
     return found
@@ -88,7 +88,7 @@ def test_one_bit_of_any_header():
             if k % 20:
                 journal.mark(at, DONE)
 
-    for i, (_, image, _) in enumerate(snapshots_of(journal, flash, work)[:: 4 * CUT_STEP]):
+    for i, (_, image) in enumerate(snapshots_of(flash, work)[:: 4 * CUT_STEP]):
         flash.restore(image)
         plain = Journal(flash)
         expected, numbers = bodies(plain), (plain.next_seq, plain.last_mid)
@@ -133,7 +133,7 @@ def test_a_lost_sector():
         image = flash.snapshot()
         toss = noise(5)
         garbage = bytes(next(toss) & 255 for _ in range(size))
-        oldest = (journal._head + journal._erased + 1) % 5
+        oldest = journal.erases % 5
         for sector in {at // size for at in places} - {oldest}:
             for content in (b"\xff" * size, garbage, early[sector * size : (sector + 1) * size]):
                 if content[:24] == image[sector * size : sector * size + 24]:
@@ -162,7 +162,7 @@ def test_the_oldest_sector_reads_as_it_was_long_ago():
         at = put(journal, k)
         if k != 36:
             journal.mark(at, DONE)
-    oldest = (journal._head + journal._erased + 1) % 4
+    oldest = journal.erases % 4
     eq(journal.scan(OUT, -1) // 512, oldest)
     flash.data[oldest * 512 : oldest * 512 + 512] = early[oldest * 512 : oldest * 512 + 512]
     again = Journal(flash)
@@ -179,7 +179,7 @@ def test_a_header_damaged_while_the_next_sector_is_erased():
         for k in range(40):
             journal.mark(put(journal, k), DONE)
 
-    cuts = [(at, image) for at, image, _ in snapshots_of(journal, flash, work) if image[at : at + 3] == b"\xff" * 3]
+    cuts = [(at, image) for at, image in snapshots_of(flash, work) if image[at : at + 3] == b"\xff" * 3]
     for at, image in [cut for cut in cuts if cut[0] % 512 == 0]:
         flash.restore(image)
         plain = Journal(flash)
@@ -199,12 +199,13 @@ def test_the_only_copy_of_a_record_in_a_full_ring():
         for k in range(1, 40):
             journal.mark(put(journal, k, 100), DONE)
 
-    for at, image, head in snapshots_of(journal, flash, work):
+    for at, image in snapshots_of(flash, work):
         flash.restore(image)
-        if at % 512 == 0 and at // 512 != head and Journal(flash).live:
+        newest = head(flash)
+        if at % 512 == 0 and at // 512 != newest and Journal(flash).live:
             flash.restore(image)
-            flash.data[head * 512 + 40] ^= 1
-            if head != 2:
+            flash.data[newest * 512 + 40] ^= 1
+            if newest != 2:
                 flash.data[2 * 512 + 40] ^= 1  # a record that stays where it is, and is done
             again = Journal(flash)
             assert again.live or again.damaged or again.skipped
@@ -288,12 +289,12 @@ def test_what_power_cuts_leave_is_no_damage():
     for seed in range(0, 6, CUT_STEP):
         flash = NorFlash(4, 512, 4)
         journal = Journal(flash)
-        put(journal, 0)
+        behind = put(journal, 0) + 55
         flash.cut_at(1, scattered(seed))
         raises(PowerCut, put, journal, 1, 60)
         flash.power_on()
         for at in range(1, 9):  # of the header only the kind is as it was
-            flash.data[journal._head * 512 + journal._off + at] &= 0x5A + seed
+            flash.data[behind + at] &= 0x5A + seed
         cut_starts(1, seed)
     # As many numbers as there may have been in those bytes; if nobody could tell, it would be as many as a ring has.
     assert max(skipped) < 32
@@ -304,11 +305,11 @@ def test_the_only_sector_in_use_is_lost():
     flash = NorFlash(3, 1024, 64)
     journal = Journal(flash)
     k = 0
-    while k < 40 or journal._erased < 2:
+    while k < 40 or erased(flash) < 2:
         journal.mark(put(journal, k), DONE)
         journal.collect()
         k += 1
-    at = journal._head * 1024
+    at = head(flash) * 1024
     flash.data[at : at + 1024] = b"\xff" * 1024
     again = Journal(flash)
     eq(again.damaged, 2)
@@ -347,8 +348,8 @@ def test_the_newest_headers_are_damaged():
     """All of them but the oldest one's: each has the number behind the one before."""
     for flash in rings(5):
         journal = Journal(flash)
-        k = 0
-        while journal._head < 3:
+        k = at = 0
+        while at < 3 * flash.block_size:
             at = put(journal, k)
             if k % 8:
                 journal.mark(at, DONE)
@@ -420,11 +421,11 @@ def test_a_bit_of_what_was_retired():
     for behind in range(2):
         flash = with_torn_record(64)
         journal = Journal(flash)
-        start, end = 24 + 55, journal._off
+        retired = range(24 + 55, end(flash), CUT_STEP)
         if behind:
             put(journal, 2)
         image = flash.snapshot()
-        for at in range(start, end, CUT_STEP):
+        for at in retired:
             flash.restore(image)
             flash.data[at] ^= 1 << at % 8
             for _ in range(2):
@@ -467,10 +468,9 @@ def test_a_mark_that_reads_differently_at_each_read():
     mount agrees with the one before."""
     for page in (4, 64):
         for seed in range(0, 96, CUT_STEP):
-            flash = NorFlash(4, 512, page)
+            flash = NorFlash(4, 512, page, seed=seed)
             journal = Journal(flash)
             places = [put(journal, k) for k in range(3)]
-            flash._random = noise(seed)
             flash.undecided[places[0] + 54] = (0x0F, 0xF0, 0x07, 0xE0, 0x0E, 0x03)[seed % 6]
             flash.power_on()
             again = Journal(flash)
@@ -613,8 +613,9 @@ def test_numbers_after_the_newest_sector_is_lost_again_and_again():
                 for k in range(3 + 30 * (lap % 2)):
                     assert journal.next_seq > given, (which, lap, journal.next_seq, given)
                     given = journal.next_seq
-                    journal.mark(put(journal, k, 0), DONE)
-                sector = journal._head
+                    at = put(journal, k, 0)
+                    journal.mark(at, DONE)
+                sector = at // flash.block_size
                 if which == "blank" or (which == "each" and lap % 2):
                     sector = (journal.erases - 1) % 5
                 flash.data[sector * flash.block_size : (sector + 1) * flash.block_size] = b"\x5a" * flash.block_size
@@ -629,13 +630,13 @@ def test_sequence_notes_are_written_in_pairs():
     for k in range(4 * 1024 // 20):
         journal.mark(put(journal, k), DONE)
     given, mid = journal.next_seq, journal.last_mid
-    journal._append(NOTE, mid, b"", 0, b"", b"", 0)
+    journal.append(NOTE, mid, b"", 0)
     journal.commit()
     journal = Journal(flash)
-    end = journal._head * 1024 + journal._off
+    last = end(flash)  # the state of the second one, which is FF
     for i in range(15):
         image = flash.snapshot()
-        flash.data[end - 15 + i] ^= 1
+        flash.data[last - i] ^= 1
         journal = Journal(flash)
         assert journal.next_seq >= given, i
         flash.restore(image)

@@ -4,7 +4,7 @@ is lost."""
 from harness import CUT_STEP, EMULATED, eq, raises
 from inflight.journal import DONE, HEADER, IN, OUT, RELEASED, SESSION, Journal, OutboxFull
 from nor import NorFlash, PowerCut, after, before, mixed, noise, torn
-from ring import numbers
+from ring import erased, numbers
 from test_journal import RINGS, RecordOwner, bodies, fill, put, rings
 
 TIMEOUT_S = 300
@@ -368,7 +368,7 @@ def _cut_while_copying(page, seed):
     life = Application(flash)
     for k in range(9):
         life.append(OUT, k, 35)
-    while life.journal._erased > 1:
+    while erased(flash) > 1:
         life.append(OUT, 9, 35)
         life.mark((OUT, 9), DONE)
     flash.cut_at(next(cuts) % 40, torn(next(cuts) % page, 0xA5))

@@ -794,7 +794,8 @@ def all_sent(peer, found):
 
 def test_more_messages_that_are_too_long():
     """The application is told of each, of a few at a time, so that their number takes no memory."""
-    peer = Peer5(RamFlash(8, 4096))
+    flash = RamFlash(8, 4096)
+    peer = Peer5(flash)
     for k in range(100):
         peer.publish(bytes(100) if k % 10 else b"short")
     found = peer.up(0, False, (MAXIMUM, 100))
@@ -807,7 +808,7 @@ def test_more_messages_that_are_too_long():
         found = peer.sent()
     eq(told, [k + 1 for k in range(100) if k % 10])
     eq((peer.count("set_aside"), peer.count("completed"), peer.session.pending), (90, 10, 90))
-    again = Peer5(peer.session.journal._dev)
+    again = Peer5(flash)
     eq([p.mid for p in all_sent(again, again.up(1))], told)
 
 

@@ -17,7 +17,7 @@ AT = 0x1F0000
 @pytest.mark.parametrize("host", ["8.8.8.8", "10.0.0.2", "127.0.0.1"])
 def test_nothing_but_this_machine_is_routed(host):
     with pytest.raises(OSError, match="not routed"):
-        asyncio.run(gateway._dial(host, 80))
+        asyncio.run(gateway.dial(host, 80))
 
 
 def datagram(port, payload):

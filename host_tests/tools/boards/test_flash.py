@@ -323,7 +323,7 @@ def test_a_running_pico_may_hold_messages(drive):
 
 
 def test_without_a_boot_drive_the_error_says_how_to_get_one(drive, monkeypatch):
-    monkeypatch.setattr(flash, "_mounted", lambda label: None)
+    monkeypatch.setattr(flash, "mounted", lambda label: None)
     image = Uf2Image(variant("pico_w"), pico_firmware(), FILES)
     with pytest.raises(ValueError, match="hold the board's BOOTSEL button while you connect it, mount the drive RPI"):
-        flash._uf2(image, None, False)
+        flash.uf2(image, None, False)

@@ -34,7 +34,7 @@ def test_made_once(make):
 
 def test_other_tools_make_it_again(make, monkeypatch):
     kept(make, "a")
-    monkeypatch.setattr(tool, "_tools", lambda: ["another version"])
+    monkeypatch.setattr(tool, "tools_used", lambda: ["another version"])
     kept(make, "a")
     assert make.made == ["a", "a"]
 

@@ -79,7 +79,7 @@ def started(monkeypatch, folder, *options):
     """The options that `pipeline` hands on to (`collect`, `tables`), {name: value}."""
     given = []
     monkeypatch.setattr(together, "run", lambda commands, *_: given.extend(commands) or 0)
-    monkeypatch.setattr(commands, "_stop_event", lambda: None)
+    monkeypatch.setattr(commands, "stop_event", lambda: None)
     words = ["pipeline", "--broker", "x", "--data", folder, *options]
     done = CliRunner().invoke(commands.app, [str(word) for word in words])
     assert done.exit_code == 0, done.output
@@ -142,7 +142,7 @@ from rich.console import Console
 from inflight_tools.fleet import commands, together
 tell = "os.write(1, b'%d\\n' % os.getpid())"  # in one piece: what two processes print may mix
 child = [sys.executable, "-c", f"import os, threading; {tell}; threading.Event().wait()"]
-together.run([child, child], together.Status(int), Console(), commands._stop_event())
+together.run([child, child], together.Status(int), Console(), commands.stop_event())
 """
 
 
@@ -171,7 +171,7 @@ def enter(condition):
         sent.append(os.kill(os.getpid(), signal.SIGTERM))
 
 sent = []
-stopping = commands._stop_event()
+stopping = commands.stop_event()
 threading.Condition.__enter__ = enter
 stopping.wait()
 """

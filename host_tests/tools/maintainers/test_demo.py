@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from inflight_tools.fleet.spark.java import java_home
-from tools.demo.__main__ import _result, check_tables
+from tools.demo.__main__ import check_tables, result
 from tools.demo.downstream import _Program
 from tools.demo.sensors import Fleet, best_runtime
 from tools.demo.subscriber import Subscriber, number
@@ -144,7 +144,7 @@ def test_an_endless_program_is_killed(tmp_path, monkeypatch):
     program = _Program(tmp_path / "endless.log", endless)
     with pytest.raises(RuntimeError, match="endless: no end in 0.1 s"):
         program.run()
-    assert program._process.poll() is not None
+    assert program.process.poll() is not None
 
 
 @pytest.mark.parametrize("qos", ["0", "3", "", "1,x"])
@@ -192,7 +192,7 @@ def _judge(accepted, seen, **oddities):
     network = SimpleNamespace(cuts=1, repeated=Counter())
     epochs = oddities.get("epochs", {"s1": {9}})
     subscriber = SimpleNamespace(counts=lambda: Counter(seen), unreadable=oddities.get("unreadable", []), epochs=epochs)
-    return _result(Console(file=open(os.devnull, "w")), accepted, fleet, network, subscriber, 2)
+    return result(Console(file=open(os.devnull, "w")), accepted, fleet, network, subscriber, 2)
 
 
 def test_problems_of_a_run():

@@ -239,7 +239,7 @@ def firmware(tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # the release sets it, and the tests after this one shall not see it
     monkeypatch.setenv("INFLIGHT_FIRMWARE", str(folder))
     monkeypatch.setenv("INFLIGHT_FIRMWARE_MIRROR", "http://127.0.0.1:9")  # nobody answers at this port
-    monkeypatch.setattr(release, "_build_wheel", lambda folder: None)
+    monkeypatch.setattr(release, "build_wheel", lambda folder: None)
     return folder
 
 

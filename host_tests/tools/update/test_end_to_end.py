@@ -202,14 +202,14 @@ def test_a_sensor_that_sleeps_fetches_and_tries_in_its_wakes(
 ):
     device = device_of(sleep_ms=200, awake_ms=1000, timeout_ms=1000)
     answered = []
-    give = server._give
+    give = server.give
 
     def once_a_wake(name, wanted):
         if device.starts not in answered:
             answered.append(device.starts)
             give(name, wanted)
 
-    monkeypatch.setattr(server, "_give", once_a_wake)
+    monkeypatch.setattr(server, "give", once_a_wake)
     server.announce("box", release_of(1, fault))
     seen = events([device], outcome(1))
     assert states(seen) == ["fetch", "trial", ends], seen[-1]

@@ -13,7 +13,7 @@ HOST = "10.0.0.1"  # what the board dials to reach 127.0.0.1 here
 _DNS = 53
 
 
-async def _dial(host, port):
+async def dial(host, port):
     if host != HOST:
         raise OSError(f"{host}:{port} is not routed")
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -69,7 +69,7 @@ class Gateway(NatBridge):
         self.silent = False
         self.on_frame = None
         self._udp = _Services(deliver)  # type: ignore[assignment]
-        self._tcp._connect_fn = _dial
+        self._tcp._connect_fn = dial
 
     def handle_outbound_ethernet_frame(self, frame):
         if not self.silent:

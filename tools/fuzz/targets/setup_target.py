@@ -18,7 +18,7 @@ def _improv(data, outcome):
     last = 0  # where the bytes of the next command may begin
     for at, byte in enumerate(data):
         found = receiver.receive(byte)
-        demand(len(receiver._packet) < _LONGEST, "it keeps %d bytes", len(receiver._packet))
+        demand(len(receiver.packet) < _LONGEST, "it keeps %d bytes", len(receiver.packet))
         if found is None:
             continue
         command, body = found

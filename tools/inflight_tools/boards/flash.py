@@ -29,7 +29,7 @@ def main(
     --firmware names another."""
     with failing():
         made = make(**vars(image))
-        {"esp32": _esp32, "uf2": _uf2}[made.variant.image](made, port, erase)
+        {"esp32": _esp32, "uf2": uf2}[made.variant.image](made, port, erase)
 
 
 # --- ESP32: all partitions but the journal ---
@@ -92,7 +92,7 @@ def _has_journal(image, port):
 # --- RP2040, RP2350: a file for the boot drive ---
 
 
-def _uf2(image, port, erase):
+def uf2(image, port, erase):
     drive = image.variant.drive
     if port and not Path(port).is_dir():
         if not erase:
@@ -102,7 +102,7 @@ def _uf2(image, port, erase):
             )
         _into_boot_program(port)
         port = _wait_for(drive)
-    port = port or _mounted(drive)
+    port = port or mounted(drive)
     if not port:
         raise ValueError(
             f"no boot drive: hold the board's BOOTSEL button while you connect it, mount the drive {drive}, "
@@ -127,7 +127,7 @@ def _into_boot_program(port):
         raise ValueError(f"{port}: {reason[0]}: hold BOOTSEL while you connect the board, and name its drive")
 
 
-def _mounted(label):
+def mounted(label):
     """The path at which the drive `label` is mounted, or None."""
     if os.name == "nt":  # a drive letter says nothing: identify the drive by its files
         drives = [Path(f"{letter}:/") for letter in string.ascii_uppercase[3:]]
@@ -141,7 +141,7 @@ def _mounted(label):
 def _wait_for(label):
     end = time.monotonic() + _DRIVE_S
     while time.monotonic() < end:
-        if found := _mounted(label):
+        if found := mounted(label):
             return found
         time.sleep(0.2)
     raise ValueError(f"the board is in its boot program: mount the drive {label}, and name it with --port")

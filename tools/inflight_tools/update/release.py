@@ -92,7 +92,7 @@ def make(files, key, number, board, trial_s=300, mpy=6):
         "sha256": hashlib.sha256(index).hexdigest(),
         "blocks": math.ceil(len(image) / _IN_BLOCK),
     }
-    return _signed(image, fields, key, number, board, trial_s, mpy)
+    return signed(image, fields, key, number, board, trial_s, mpy)
 
 
 def make_firmware(chosen, firmware, key, number, trial_s=300):
@@ -106,10 +106,10 @@ def make_firmware(chosen, firmware, key, number, trial_s=300):
         "chip": int.from_bytes(image[_CHIP : _CHIP + 2], "little"),
         "sha256": hashlib.sha256(image).hexdigest(),
     }
-    return _signed(image, fields, key, number, chosen.folder, trial_s, 6)
+    return signed(image, fields, key, number, chosen.folder, trial_s, 6)
 
 
-def _signed(image, own, key, number, board, trial_s, mpy):
+def signed(image, own, key, number, board, trial_s, mpy):
     fields = {
         "release": number,
         "board": board,

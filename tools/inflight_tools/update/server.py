@@ -187,7 +187,7 @@ class Server:
             raise ValueError(f"more than {_LONGEST_MESSAGE} bytes")
         fields = fields_of(message.payload)
         if kind == "want":
-            self._give(device, fields)
+            self.give(device, fields)
             return
         found = {name: _short(fields[name]) for name in _FIELDS if name in fields}
         if kind == "release":
@@ -207,7 +207,7 @@ class Server:
         if not self.events.put(*event):
             self.refused += 1
 
-    def _give(self, device, wanted):
+    def give(self, device, wanted):
         number = whole(wanted, "release", _NUMBERS, 1)
         offset, size = (whole(wanted, name, _NUMBERS) for name in ("offset", "bytes"))
         chunk = whole(wanted, "chunk", _LONGEST, 1)

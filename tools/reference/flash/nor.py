@@ -26,7 +26,7 @@ class PowerCut(BaseException):
 
 
 class NorFlash:
-    def __init__(self, blocks=4, block_size=512, page=256, cache=False):
+    def __init__(self, blocks=4, block_size=512, page=256, cache=False, seed=1):
         self.page = page
         self.blocks = blocks
         self.block_size = block_size
@@ -42,7 +42,7 @@ class NorFlash:
         self.unstable = {}
         self.undecided = {}
         self.on_worn = None  # called after each program of bytes that then read otherwise because of stuck or low bits
-        self._random = noise(1)
+        self._random = noise(seed)  # of what reads at random
         self._cache = [] if cache else None  # (address, old, new) of each operation since the last sync
         self._left = -1  # operations before the power cut
         self._outcome = self._lost = None

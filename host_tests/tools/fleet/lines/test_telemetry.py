@@ -49,9 +49,9 @@ def read(lines):
 def parsed(lines):
     """The same by parse() alone."""
     from inflight_tools.fleet.lines.parse import Topics
-    from inflight_tools.fleet.lines.reader import _parsed
+    from inflight_tools.fleet.lines.reader import parsed
 
-    return sorted(as_rows(lines, lambda batch: [_parsed(batch.column(0), Topics(ROOT))]), key=repr)
+    return sorted(as_rows(lines, lambda batch: [parsed(batch.column(0), Topics(ROOT))]), key=repr)
 
 
 def are_usual(lines):

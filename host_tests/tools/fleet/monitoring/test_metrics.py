@@ -30,12 +30,17 @@ TARGETS = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for
 EXPRESSIONS = [*ALERTS.values(), *(expression for _, expression in TARGETS)]
 
 
-def collecting(tmp_path):
+def counted():
     counters = Counters("c")
     counters.received(10, True, False)
     counters.received(20, False, True)
     counters.acknowledged([time.monotonic() - 2, time.monotonic() - 1])
-    return CollectorMetrics(SimpleNamespace(counters=counters, connected=True, files=3), "c", tmp_path)
+    return counters
+
+
+def collecting(tmp_path, counters=None):
+    collector = SimpleNamespace(counters=counters or counted(), connected=True, files=3)
+    return CollectorMetrics(collector, "c", tmp_path)
 
 
 def scrape(*sources):
@@ -68,9 +73,10 @@ def test_the_collector_tells_what_it_received_and_acknowledged(tmp_path):
 
 
 def test_a_report_of_the_collector_does_not_start_its_metrics_again(tmp_path):
-    source = collecting(tmp_path)
+    counters = counted()
+    source = collecting(tmp_path, counters)
     before = scrape(source)
-    source._collector.counters.report(3, True)
+    counters.report(3, True)
     after = scrape(source)
     assert {name: after[name] for name in before if "disk" not in name} == {
         name: value for name, value in before.items() if "disk" not in name
@@ -83,7 +89,7 @@ def test_the_stream_tells_of_its_batches_and_of_unread_files():
     unread = {"a.ndjson": (100, time.time()), "b.ndjson": (50, 0)}
     watch = SimpleNamespace(stuck=lambda: 0, unread=lambda: unread)
     metrics = TablesMetrics()
-    commands._follow(query, watch, threading.Event(), False, metrics)
+    commands.follow(query, watch, threading.Event(), False, metrics)
     found = {name.removeprefix("inflight_tables_"): value for name, value in scrape(metrics).items()}
     assert found.pop("last_batch_timestamp_seconds") > 1_700_000_000
     expected = {"batches_total": 1, "deliveries_total": 50, "batch_seconds_total": 2.5, "last_batch_seconds": 2.5}
@@ -209,7 +215,7 @@ def test_pipeline_serves_the_tables_metrics_at_the_next_port(text, collector, of
         wait = terminate = poll
 
     monkeypatch.setattr(together.subprocess, "Popen", Child)
-    monkeypatch.setattr(commands, "_stop_event", threading.Event)  # the tests keep their signal handlers
+    monkeypatch.setattr(commands, "stop_event", threading.Event)  # the tests keep their signal handlers
     words = ["pipeline", "--broker", "localhost", "--data", str(tmp_path), "--metrics", text]
     done = CliRunner().invoke(commands.app, words)
     assert done.exit_code == 0

@@ -105,7 +105,7 @@ def kill(monkeypatch):
     from inflight_tools.fleet.spark.tables import Table
 
     def run(commits, work, *args):
-        commit, done = Table._commit, []
+        commit, done = Table.commit, []
 
         def killed(*args, **more):
             if len(done) == commits:
@@ -113,7 +113,7 @@ def kill(monkeypatch):
             done.append(commit(*args, **more))
 
         with monkeypatch.context() as changed, pytest.raises(Killed):
-            changed.setattr(Table, "_commit", killed)
+            changed.setattr(Table, "commit", killed)
             work(*args)
 
     return run
@@ -158,14 +158,14 @@ def test_of_two_merges_at_once_one_is_refused(fleet, batch, monkeypatch):
 
     batch(0, 0, 1)
     batch(1, 1, 2)
-    commit = Table._commit
+    commit = Table.commit
 
     def other_first(table, *args, **more):
         monkeypatch.undo()
         table.merge(1)
         return commit(table, *args, **more)
 
-    monkeypatch.setattr(Table, "_commit", other_first)
+    monkeypatch.setattr(Table, "commit", other_first)
     with pytest.raises(CommitFailedError, match="Concurrent"):
         fleet.tables.raw.merge(1)
     expect(fleet, 3, 4)

@@ -75,6 +75,6 @@ def test_options_keep_their_names(spark):
 def test_java_gets_no_second_garbage_collector(monkeypatch, name):
     """It would not start."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
-    assert session._garbage_collector() == "-XX:+UseParallelGC"
+    assert session.garbage_collector() == "-XX:+UseParallelGC"
     monkeypatch.setenv(name, "-Xmx1g -XX:+UseSerialGC")
-    assert session._garbage_collector() == ""
+    assert session.garbage_collector() == ""

@@ -60,7 +60,7 @@ class Way:
 @pytest.fixture
 def run_here(monkeypatch):
     """run_here(word, ...) returns the finished command `inflight fleet ...`, which ran in this process."""
-    monkeypatch.setattr(commands, "_stop_event", threading.Event)  # the tests keep their signal handlers
+    monkeypatch.setattr(commands, "stop_event", threading.Event)  # the tests keep their signal handlers
     return lambda *words: CliRunner().invoke(commands.app, [str(word) for word in words], env={"COLUMNS": "400"})
 
 

@@ -161,16 +161,16 @@ def test_an_object_that_is_not_whole_holds_up_its_collector_alone(landed):
 
 def test_a_download_does_not_take_an_object_that_is_being_compared(landed, monkeypatch):
     """Otherwise the upload would not find it, and begin again, for ever."""
-    read = Objects._read
+    read = Objects.read_once
 
     def taken(objects, name):
         with monkeypatch.context() as changed:
-            changed.setattr(Objects, "_read", read)
+            changed.setattr(Objects, "read_once", read)
             landed.move("download")
         return read(objects, name)
 
     with monkeypatch.context() as changed:
-        changed.setattr(Objects, "_read", taken)
+        changed.setattr(Objects, "read_once", taken)
         assert landed.move("upload").files == 4
     landed.move("download")
     assert landed.arrived() == FILES
@@ -178,7 +178,7 @@ def test_a_download_does_not_take_an_object_that_is_being_compared(landed, monke
 
 def test_an_object_that_reads_back_otherwise_is_uploaded_again(landed, monkeypatch):
     with monkeypatch.context() as changed:
-        changed.setattr(Objects, "_read", lambda self, name: b"other")
+        changed.setattr(Objects, "read_once", lambda self, name: b"other")
         with pytest.raises(OSError, match="is not what was written there"):
             landed.move("upload")
     assert len(list(landed.here.glob("*.ndjson"))) == 4 and list(landed.bucket.glob("*.ndjson")) == []
@@ -303,7 +303,7 @@ def test_a_file_whose_rename_or_record_fails_comes_before_the_later_ones(landed,
     """The record has its name by then: in the case of "record" the error came although the name was written."""
     landed.move("upload")
     side, failures, order = landed.side("download"), iter([True]), []
-    rename, record = Path.rename, side._record
+    rename, record = Path.rename, side.record
 
     def renamed(path, to):
         if step == "rename" and next(failures, False):
@@ -321,7 +321,7 @@ def test_a_file_whose_rename_or_record_fails_comes_before_the_later_ones(landed,
             return done
 
     monkeypatch.setattr(Path, "rename", renamed)
-    side._record = Record()
+    side.record = Record()
     with pytest.raises(OSError, match="error"):
         once(side)
     assert order == [] and len(left(landed.bucket)) == 4

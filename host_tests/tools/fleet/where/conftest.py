@@ -26,18 +26,18 @@ class Tables:
 
     def __init__(self, root):
         self.root = root
-        self._raw, self._health, self._dead, self._measurements, self._ranges = [], [], [], [], {}
+        self.raw, self._health, self._dead, self._measurements, self.ranges = [], [], [], [], {}
 
     def add(self, device, seq, s=0, oldest=None, epoch=7, kind="status", first=True, **fields):
         row = {"received": _time(AT + s), "by": "c", "topic": f"inflight/{device}/{kind}", "qos": 1, "dup": not first}
         row |= {"device": device, "epoch": epoch, "seq": seq, "kind": kind, "made": None, "problem": None}
-        self._raw.append(row | {"oldest": oldest, "first": first} | fields)
+        self.raw.append(row | {"oldest": oldest, "first": first} | fields)
         if seq is not None and first:
-            self._ranges.setdefault((device, epoch), []).append({"lo": seq, "hi": seq})
+            self.ranges.setdefault((device, epoch), []).append({"lo": seq, "hi": seq})
         if row["kind"] == "telemetry":
             self._measurements.append({"device": device, "epoch": epoch, "seq": seq})
         if fields.get("problem"):
-            letter = {name: self._raw[-1].get(name) for name in ("received", "topic", "content_type")}
+            letter = {name: self.raw[-1].get(name) for name in ("received", "topic", "content_type")}
             self._dead.append(
                 letter | {"device": device, "epoch": epoch, "seq": seq, "reason": fields["problem"], "payload": b""}
             )
@@ -63,13 +63,13 @@ class Tables:
         given = [("payload_format", arrow.int32()), ("expiry", number), ("content_type", text)]
         given += [("response_topic", text), ("correlation", arrow.binary()), ("user_properties", pairs)]
         # Tables that an earlier version made have none of them.
-        properties = given if any(name in row for row in self._raw for name, _ in given) else []
+        properties = given if any(name in row for row in self.raw for name, _ in given) else []
         counters = ("counters", arrow.map_(text, number))
         damage = [("journal_damaged", number), ("journal_skipped", number)]
         one = arrow.struct([("lo", number), ("hi", number)])
-        ranges = [{"device": d, "epoch": e, "ranges": found} for (d, e), found in self._ranges.items()]
+        ranges = [{"device": d, "epoch": e, "ranges": found} for (d, e), found in self.ranges.items()]
         tables = {
-            "raw": ([*raw, *properties], self._raw),
+            "raw": ([*raw, *properties], self.raw),
             "measurements": (key, self._measurements),
             "dead_letters": (
                 [*raw[:1], *raw[2:3], *key, ("reason", text), ("payload", arrow.binary()), *properties[2:3]],

@@ -195,7 +195,7 @@ def test_a_message_that_expired_on_the_device_is_given_up(tables, place):
 def test_a_delivery_that_was_deleted_by_age_is_known_from_the_ledger(tables, place, where):
     tables.add("attic", 0)
     tables.add("attic", 1)
-    tables._raw.clear()
+    tables.raw.clear()
     tables.write()
     assert place("attic", 0) == ("delivered", True)
     assert "deleted by age" in where("attic", 0)[1]
@@ -220,7 +220,7 @@ def test_memory_does_not_grow_with_the_messages_of_the_device(tables):
 
     for seq in range(20_000):
         tables.add("attic", seq, seq, oldest=seq)
-    tables._ranges = {("attic", 7): [{"lo": 0, "hi": 19_999}]}
+    tables.ranges = {("attic", 7): [{"lo": 0, "hi": 19_999}]}
     tables.write()
     try:
         with Database(tables.root) as database:

@@ -25,12 +25,12 @@ def reader(root):
                         yield rows
                     lines = lines.filter(pc.invert(usual))
             if len(lines):
-                yield _parsed(lines, topics)
+                yield parsed(lines, topics)
 
     return read
 
 
-def _parsed(lines, topics):
+def parsed(lines, topics):
     rows = [parse(line, topics) for line in lines.to_pylist()]
     columns = [pa.array([row[field.name] for row in rows], field.type) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

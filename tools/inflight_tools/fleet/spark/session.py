@@ -54,7 +54,7 @@ def _memory():
     return f"{min(_MOST_MB, max(_LEAST_MB, machine_mb // 4))}m"
 
 
-def _garbage_collector():
+def garbage_collector():
     """The option of Java, unless its environment has one: it refuses two. Its default works beside the program, on
     cores that the program needs."""
     given = " ".join(os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
@@ -87,7 +87,7 @@ def session(name, folder, master="local[*]", partitions=PARTITIONS, options=None
     folder.mkdir(parents=True, exist_ok=True)
     settings = _DEFAULTS | (_LOOPBACK if is_local else {})
     settings |= {"spark.sql.shuffle.partitions": str(partitions), "spark.local.dir": str(folder)}
-    settings["spark.driver.extraJavaOptions"] = f"{_LOGGING} {_garbage_collector()} {classes.options(home)}".strip()
+    settings["spark.driver.extraJavaOptions"] = f"{_LOGGING} {garbage_collector()} {classes.options(home)}".strip()
     settings |= {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.driver.memory": _memory()}
     # An option may be a secret of object storage: all users see the words of Java's command in the list of processes.
     properties = folder / "spark.properties"

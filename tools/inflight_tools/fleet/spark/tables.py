@@ -67,7 +67,7 @@ class Table:
         commit."""
         table = self._open()
         if any_rows and batch > last_batch(table):
-            self._commit(table, self._part(table, rows, batch), [], (BATCHES, batch))
+            self.commit(table, self._part(table, rows, batch), [], (BATCHES, batch))
 
     def last_batch(self):
         """The highest number of a batch, -1 if there is none."""
@@ -89,7 +89,7 @@ class Table:
         """Removes the files of batch number `batch`, which must not be merged."""
         table = self._open()
         if files := [file for file in _files_of(table) if batch_of(file["path"]) == batch]:
-            self._commit(table, [], files, (_MERGES, table.version()))
+            self.commit(table, [], files, (_MERGES, table.version()))
 
     def merge(self, last, oldest=None):
         """Merges small files of batches up to number `last`. oldest: a datetime; deletes rows that were received
@@ -107,7 +107,7 @@ class Table:
             rows = rows.where(rows.received.isNull() | (rows.received >= oldest))
         rows = self._folded(rows).coalesce(math.ceil(sum(file["size_bytes"] for file in chosen) / (2 * _LARGE)))
         part = self._part(table, rows, last, data_change=bool(oldest))
-        self._commit(table, part, chosen, (_MERGES, table.version()), data_change=bool(oldest))
+        self.commit(table, part, chosen, (_MERGES, table.version()), data_change=bool(oldest))
         return len(chosen)
 
     def vacuum(self, hours=KEPT_H):
@@ -137,7 +137,7 @@ class Table:
                 added.append(AddAction(path, size, {}, int(1000 * changed), data_change, json.dumps(stats)))
         return added
 
-    def _commit(self, table, added, removed, transaction, data_change=True):
+    def commit(self, table, added, removed, transaction, data_change=True):
         """Of two transactions of one name at once, delta-rs refuses the second: so no file is replaced twice."""
         from deltalake import CommitProperties
         from deltalake.transaction import RemoveAction, Transaction

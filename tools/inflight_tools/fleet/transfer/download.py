@@ -46,14 +46,14 @@ class Download:
             self._opened = opened.pop_all()
 
     def _open_record(self, opened):
-        self._record = sqlite3.connect(self._landing / RECORD, isolation_level=None)
+        self.record = sqlite3.connect(self._landing / RECORD, isolation_level=None)
         opened.callback(self._close_record)
-        self._record.execute("PRAGMA synchronous = EXTRA")  # durable when execute() returns
-        self._record.execute("CREATE TABLE IF NOT EXISTS downloaded (name TEXT PRIMARY KEY) WITHOUT ROWID")
+        self.record.execute("PRAGMA synchronous = EXTRA")  # durable when execute() returns
+        self.record.execute("CREATE TABLE IF NOT EXISTS downloaded (name TEXT PRIMARY KEY) WITHOUT ROWID")
 
     def _close_record(self):
         with contextlib.suppress(sqlite3.Error):
-            self._record.close()
+            self.record.close()
 
     def _recover(self):
         for part in self._landing.glob(f".*{ENDING}{PART}"):
@@ -64,7 +64,7 @@ class Download:
                 part.unlink()
 
     def _has(self, name):
-        return self._record.execute("SELECT 1 FROM downloaded WHERE name = ?", (name,)).fetchone() is not None
+        return self.record.execute("SELECT 1 FROM downloaded WHERE name = ?", (name,)).fetchone() is not None
 
     def names(self):
         """{name: bytes}"""
@@ -107,7 +107,7 @@ class Download:
             os.fsync(file.fileno())
         os.fsync(self._folder)
         try:
-            self._record.execute("INSERT INTO downloaded VALUES (?)", (name,))
+            self.record.execute("INSERT INTO downloaded VALUES (?)", (name,))
         except sqlite3.Error as e:  # the disk is full
             raise OSError(f"the record {self._landing / RECORD} cannot be written: {e}") from None
 

@@ -145,9 +145,9 @@ class Objects:
 
     def read(self, name):
         """The content of an object. Raises FileNotFoundError."""
-        return self._call(self._read, name)
+        return self._call(self.read_once, name)
 
-    def _read(self, name):
+    def read_once(self, name):
         with self._files.open_input_stream(self._path(name)) as file:
             return file.read()
 
@@ -160,7 +160,7 @@ class Objects:
         self._make(STAGING)
         with self._files.open_output_stream(self._path(staged)) as file:
             file.write(content)
-        if self._read(staged) != content:
+        if self.read_once(staged) != content:
             raise OSError(f"{self.uri}/{staged} is not what was written there")
         self._sync(self._path(staged))
         self._files.move(self._path(staged), self._path(name))
