@@ -88,13 +88,16 @@ def _shrunk(texts, around, public):
 
 def translate(text):
     """Returns a line of a device's traceback with the source's function names."""
-    return _FRAME.sub(lambda frame: frame[1] + _originals().get((frame[2], frame[3]), frame[3]), text)
+    return _FRAME.sub(lambda frame: frame[1] + _originals().get(frame[2], {}).get(frame[3], frame[3]), text)
 
 
 @functools.cache
 def _originals():
-    around = _around(LIB)
-    return originals(_texts(library()), _public(around), _used(around))
+    return kept(_names_before, _texts(library()), _around(LIB))
+
+
+def _names_before(texts, around):
+    return originals(texts, _public(around), _used(around))
 
 
 def compile_all(found, public=()):

@@ -13,7 +13,7 @@ _MOST = 64  # results that are kept
 
 
 def kept(make, *of):
-    """make(*of), a dict of texts. It is made once for the same arguments (texts, and dicts and lists of them) and the
+    """make(*of), as JSON tells it. It is made once for the same arguments (texts, and dicts and lists of them) and the
     same tools, and read from the cache afterwards."""
     key = hashlib.sha256(json.dumps([make.__qualname__, tools_used(), *of], sort_keys=True).encode()).hexdigest()
     file = cache_dir() / "made" / f"{key}.json"

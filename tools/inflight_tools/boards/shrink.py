@@ -81,15 +81,13 @@ def shrink(sources, public=None, used=()):
 
 
 def originals(sources, public, used):
-    """{(module that tracebacks name, name in the output of shrink()): name in the source} of functions."""
+    """{module that tracebacks name: {name in the output of shrink(): name in the source}} of functions."""
     trees = _shrink(sources)
     functions = {node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
     tables = rename(trees, public, used)
     return {
-        (module_name(place), new): name
+        module_name(place): {new: name for name, new in table.items() if name in functions}
         for place, table in tables.items()
-        for name, new in table.items()
-        if name in functions
     }
 
 
