@@ -10,7 +10,7 @@ from tools.runtimes import device_run
 
 RUNTIMES = "micropython-armhf"
 SCRIPT = Path(__file__).parent / "device_scripts/small_stack.py"
-NOR = Path(__file__).parents[1] / "device/fakes"
+NOR = Path(__file__).parents[2] / "tools/reference/flash"
 # Of 8,192 bytes; the rest is for functions in C, and for interrupts, in which lwIP and the radio's driver run.
 MOST = 7_200
 
