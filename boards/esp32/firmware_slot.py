@@ -28,7 +28,7 @@ def target(release):
     except OSError:
         part = None
     if not part or part.info()[1] == running.info()[1]:
-        raise Refused("this device has one partition for firmware: flash it with OTA=1, once")
+        raise Refused("this device has one partition for firmware: flash it with --ota, once")
     chip = bytearray(2)
     running.readblocks(0, chip, _CHIP)
     if int.from_bytes(chip, "little") != release["chip"]:

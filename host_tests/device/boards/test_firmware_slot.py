@@ -134,4 +134,4 @@ def test_where_firmware_goes():
     for fields, wanted in (({"chip": 9}, "for another chip"), ({"size": 5 * SECTOR}, "too large: firmware of 20 KB")):
         error = raises(Refused, module_of(chip).target, dict(release, **fields))
         assert wanted in str(error), error
-    assert "OTA=1" in str(raises(Refused, module_of(Chip(parts=1)).target, release))
+    assert "--ota" in str(raises(Refused, module_of(Chip(parts=1)).target, release))
