@@ -101,7 +101,7 @@ def _assemble(board, began, record, path):
             give_up(board, e)
             board.sleep(0, True)
         set_up_by_cable(board)
-        if board.NAME == "unix":  # a process has somebody who reads its exit status
+        if board.ATTENDED:
             return None
         import crash
 

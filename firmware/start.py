@@ -25,7 +25,7 @@ def main():
             if app:
                 ms = app.run()  # from here: each function between takes stack from all that the application does
                 _ended(app)
-            elif board.NAME == "unix":
+            elif board.ATTENDED:
                 sys.exit(1)  # a process also exits with status 1; a board would restart
         except Exception as e:
             # An exception must neither stop the device nor empty its battery.

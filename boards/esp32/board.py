@@ -5,6 +5,7 @@ import power
 from power import recall, remember, reset_cause, sleep, stop_watchdog, watchdog
 
 NAME = "esp32"
+ATTENDED = False
 
 _id = None
 

@@ -5,6 +5,7 @@ import power
 from power import is_rp2350, recall, remember, reset_cause, sleep, stop_watchdog, watchdog
 
 NAME = "rp2040"
+ATTENDED = False
 
 _id = None
 

@@ -13,6 +13,7 @@ from codes import DEEP_SLEEP, ONLINE, POWER_CUT, POWER_ON, SOFT
 from inflight.compat import sleep_ms
 
 NAME = "unix"
+ATTENDED = True  # a process has somebody who reads its exit status
 AGAIN = 75  # exit status after a deep sleep: the parent process restarts this one
 
 _cause = None

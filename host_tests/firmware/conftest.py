@@ -26,6 +26,7 @@ class Board:
     """A fake board. Records the calls."""
 
     NAME = "ram"
+    ATTENDED = False
 
     def __init__(self):
         self.readings = [("temperature", "Cel", 21.5)]

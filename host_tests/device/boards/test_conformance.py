@@ -44,7 +44,8 @@ def test_the_interface_is_complete():
             assert callable(getattr(board, name)), (board.NAME, name)
         for name in NETWORK.split():
             assert callable(getattr(board.network(), name)), (board.NAME, name)
-        assert isinstance(board.NAME, str) and board.config_path().endswith("/config.json")
+        assert isinstance(board.NAME, str) and board.ATTENDED in (True, False)
+        assert board.config_path().endswith("/config.json")
 
 
 def test_an_identity_is_twelve_digits_and_stays():

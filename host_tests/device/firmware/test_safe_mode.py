@@ -34,6 +34,7 @@ class Board:
     `ran`: the application of each start."""
 
     NAME = "ram"
+    ATTENDED = False
 
     def __init__(self, **fields):
         fields.setdefault("host", "nowhere.example")

@@ -53,6 +53,7 @@ class Radio:
 
 class Board:
     NAME = "fake"
+    ATTENDED = False
 
     def device_id(self):
         return "a1b2c3d4e5f6"
