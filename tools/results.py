@@ -1,13 +1,7 @@
 """`python -m tools.results` writes docs/results.md, the table of all long runs, from docs/results.toml."""
 
-import sys
-
+from inflight_tools import toml
 from tools.setup.common import CHECKOUT
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SOURCE = CHECKOUT / "docs/results.toml"
 PAGE = CHECKOUT / "docs/results.md"
@@ -38,7 +32,7 @@ its run on that tree. `make test-esp32` needs your own [emulator](proof.md#an-em
 def runs():
     """The runs of the source, each {column: text}. ValueError names a run with a missing, unknown or too long field."""
     found = []
-    for run in tomllib.loads(SOURCE.read_text("utf-8"))["run"]:
+    for run in toml.read(SOURCE)["run"]:
         if run.keys() != COLUMNS.keys():
             raise ValueError(f"{SOURCE.name}: {run.get('what')!r} has the fields {[*run]}; write {[*COLUMNS]}")
         row = {name: str(run[name]) for name in COLUMNS}

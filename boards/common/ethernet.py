@@ -88,39 +88,31 @@ class Ethernet:
             pass  # it was off, or hangs
 
 
-def _pin(fields, name, *more):
+def _pins(fields, *names):
+    # {name: pin} of those that the configuration has.
     from machine import Pin
 
-    return Pin(fields[name], *more) if name in fields else None
-
-
-def _given(fields, **names):
-    # Keyword arguments with pins, of those that the configuration has.
-    return {name: _pin(fields, field) for name, field in names.items() if field in fields}
+    return {name: Pin(fields[name]) for name in names if name in fields}
 
 
 def _lan8720(fields):
     # Inside the ESP32 is the controller, outside the transceiver.
-    more = _given(fields, power="power", reset="reset", ref_clk="ref_clk")
+    more = _pins(fields, "mdc", "mdio", "power", "reset", "ref_clk")
     if "ref_clk_mode" in fields:
         from machine import Pin
 
         more["ref_clk_mode"] = Pin.OUT if fields["ref_clk_mode"] == "out" else Pin.IN
-    address = fields.get("phy_addr", 0)
-    pins = _given(fields, mdc="mdc", mdio="mdio")
-    return network.LAN(phy_type=network.PHY_LAN8720, phy_addr=address, **pins, **more)
+    return network.LAN(phy_type=network.PHY_LAN8720, phy_addr=fields.get("phy_addr", 0), **more)
 
 
 def _w5500(fields):
     from machine import SPI
 
-    pins = _given(fields, sck="sck", mosi="mosi", miso="miso")
-    spi = SPI(fields.get("spi", 0), baudrate=fields.get("baudrate", 20_000_000), **pins)
-    cs = _pin(fields, "cs")
+    bus = _pins(fields, "sck", "mosi", "miso")
+    spi = SPI(fields.get("spi", 0), baudrate=fields.get("baudrate", 20_000_000), **bus)
+    pins = _pins(fields, "cs", "int", "reset")
     if hasattr(network, "LAN"):
-        more = _given(fields, int="int", reset="reset")
-        return network.LAN(spi=spi, phy_type=network.PHY_W5500, phy_addr=0, cs=cs, **more)
+        return network.LAN(spi=spi, phy_type=network.PHY_W5500, phy_addr=0, **pins)
     if "reset" not in fields:
         raise ValueError("network: this board needs reset as well: the pin of the chip's RSTn")
-    more = (_pin(fields, "int"),) if "int" in fields else ()
-    return network.WIZNET5K(spi, cs, _pin(fields, "reset"), *more)
+    return network.WIZNET5K(spi, *[pins[name] for name in ("cs", "reset", "int") if name in pins])

@@ -2,8 +2,9 @@
 # configuration is checked.
 
 TEXTS = ("wifi_ssid", "wifi_key", "wifi_security", "wifi_country", "hostname")
-WIFI = ("wifi_ssid", "wifi_key", "wifi_security", "wifi_networks", "wifi_txpower", "wifi_country", "wifi_ip")
-FIELDS = WIFI + ("wifi_power_save", "hostname", "network")
+# Without wifi_ssid the others of these mean nothing.
+_OF_WIFI = ("wifi_key", "wifi_security", "wifi_networks", "wifi_txpower", "wifi_country", "wifi_ip", "wifi_power_save")
+FIELDS = ("wifi_ssid",) + _OF_WIFI + ("hostname", "network")
 # What decides who gets a secret, unless TLS proves who the broker is.
 PLACE = ("wifi_ssid", "wifi_key", "wifi_networks", "wifi_ip", "network")
 _DRIVERS = {  # pins and numbers: of them needed, and the others
@@ -29,7 +30,7 @@ def check(given, config, error):
             raise error('%s: write a list, "%s": [...]' % (name, name))
     if not isinstance(given.get("wifi_power_save", False), bool):
         raise error("wifi_power_save: write true or false")
-    for name in FIELDS[1:-2]:
+    for name in _OF_WIFI:
         if getattr(config, name) and not config.wifi_ssid:
             raise error("%s needs wifi_ssid: write both, or leave %s out" % (name, name))
     _check_wifi(config, error)

@@ -28,14 +28,10 @@ def main(
     """Writes modules and a manifest for a firmware of your own: the library, or the whole application. With --board the
     manifest freezes all of the stock firmware of that board, too."""
     with failing():
-        stock = _folder(board)
+        stock = board and variants.board(board).folder
         if application and not stock:
             raise ValueError("the application is that of a board: name it with --board")
         show(f"{write(folder, stock, application)}")
-
-
-def _folder(board):
-    return board and variants.board(board).folder
 
 
 def write(folder, board=None, application=False):

@@ -130,11 +130,6 @@ def application(board, number):
     return slots.needed(bundle.files(board, number))
 
 
-def folder(board):
-    """The folder of board `board`, which is its name, or that of a variant."""
-    return variants.board(board).folder
-
-
 def main(
     board: options.Board,
     number: Annotated[int, typer.Option(help="number of the release, higher than that of each earlier one")],
@@ -166,7 +161,7 @@ def main(
 
 
 def _application(board, number, key, trial_s, accept):
-    name = folder(board)
+    name = variants.board(board).folder
     files = application(name, number)
     if accept:
         files["keys"] = json.dumps(accept).encode()

@@ -1,17 +1,11 @@
 """The boards, as the file board.toml of each folder below boards/ tells, and what images are made for."""
 
 import functools
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from inflight_tools import toml
 from inflight_tools.sources import device_sources
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 KINDS = ("esp32", "uf2")  # of images; board_image makes them
 
@@ -45,7 +39,7 @@ def _read(path: Path) -> Board:
     # ValueError, one line, if the file is wrong.
     folder = path.parent.name
     try:
-        given: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+        given = toml.read(path)
         image = given.get("image", "")
         variants = tuple(Variant(folder=folder, image=image, **one) for one in given.pop("variants", ()))
         board = Board(folder=folder, variants=variants, **given)
