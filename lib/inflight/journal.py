@@ -398,6 +398,9 @@ class Journal(Records):
         size = self.found_len + OVERHEAD
         state = self._state(at)
         if self._off + size > self._size:
+            if not self._erased and self.owner and self.owner.can_spare(at):
+                self._count(at, self._kind, -size)
+                return
             self._open_next()
         new = self._head * self._size + self._off
         self._seek(new)

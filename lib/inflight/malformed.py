@@ -1,9 +1,14 @@
-# A PUBLISH that breaks the protocol, and that the broker sends on each connection, since it may not be acknowledged: it
-# would end each connection [MQTT-4.8.0-1] before messages to the broker get through. So from the second one on that a
-# session meets, it is skipped if its length is in order. Messages that wait leave and are acknowledged, and then the
-# connection ends. Loaded with the first one; and when the first bytes of a connection are no CONNACK: what speaks there
-# may be no MQTT broker, since the wrong port is a common mistake.
+# A PUBLISH that cannot be taken, and that the broker sends on each connection, since it may not be acknowledged: it would
+# end each connection before messages to the broker get through. So it is skipped. Messages that wait leave and are
+# acknowledged, and then the connection ends. It may
+# - break the protocol [MQTT-4.8.0-1]: from the second one on that a session meets, if its length is in order,
+# - be of QoS 2 without space for its id. Those messages may be what takes the space.
+# Loaded with the first one; and when the first bytes of a connection are no CONNACK: what speaks there may be no MQTT
+# broker, since the wrong port is a common mistake.
 
+from errno import ENOBUFS
+
+from .errors import OutboxFull
 from .packet import PUBLISH, ProtocolError
 
 _OTHERS = (
@@ -18,6 +23,8 @@ _OTHERS = (
 def skip(session, error, kind):
     """The session met `error`, the decoder if kind is 0. Raises it, unless that is a PUBLISH to be skipped: then it
     returns what Decoder.next() does."""
+    if isinstance(error, OutboxFull):
+        return _without_space(session)
     d = session.decoder
     again = getattr(session, "malformed", False)  # a PUBLISH was malformed before
     left = _bytes_left(d) if session.connected and not kind else 0
@@ -27,10 +34,7 @@ def skip(session, error, kind):
         raise _explained(error, d)
     if not (left and again and session.pending):
         raise error
-    if not session.closing:
-        session.closing = _close_in_time
-        session.error = error
-        session.closing_since = session.now
+    _end_later(session, error)
     # It is the rest of a message of QoS 0 that nobody gets.
     session.deliver = False
     d.flags = d.mid = d.topic_len = d.n = 0
@@ -44,6 +48,24 @@ def skip(session, error, kind):
 
     add_methods()  # it may be the first message
     return d.next()
+
+
+def _without_space(session):
+    error = OSError(ENOBUFS, "more QoS 2 messages in flight than receive_maximum or the journal allows")
+    if not session.pending:
+        raise error
+    _end_later(session, error)
+    session.left_with_broker = True
+    session.deliver = False
+    session.decoder.flags = 0
+    return PUBLISH
+
+
+def _end_later(session, error):
+    if not session.closing:
+        session.closing = _close_in_time
+        session.error = error
+        session.closing_since = session.now
 
 
 def _close_in_time(session):

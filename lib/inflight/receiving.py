@@ -4,6 +4,7 @@
 import inflight.counters as counters
 import inflight.packet as packet
 
+from .errors import OutboxFull
 from .in_flight import DUPLICATE, REDELIVERED
 from .packet import Decoder, ProtocolError, valid
 from .session import Session
@@ -92,6 +93,8 @@ def arrived(session):
         session.redelivered = False
         session.deliver = True
         if d.flags & 4:
+            if session.left_with_broker:
+                raise OutboxFull
             received = session.expect_qos_2().received(d.mid)
             if received == DUPLICATE:
                 session.deliver = False

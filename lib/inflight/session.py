@@ -32,7 +32,7 @@
 #
 # What outlives the power stands in the journal: messages, received ids, and the SessionRecord.
 
-from errno import ECONNABORTED, ENOBUFS
+from errno import ECONNABORTED
 
 import inflight.counters as counters
 import inflight.packet as packet
@@ -130,6 +130,10 @@ class Session:
         self.record.moved(old, new)
         self.out.moved(old, new)
 
+    def can_spare(self, at):
+        """The journal finds no space for a copy of the record at address `at`. True: it may go."""
+        return self.record.can_spare(at)
+
     @property
     def pending(self):
         """Messages of QoS 1 and 2 that the broker has not completed."""
@@ -149,6 +153,7 @@ class Session:
             self.foreign = None
         self.clean = False
         self.closing = None  # called to end the connection, when its time has come: see malformed
+        self.left_with_broker = False  # a message of QoS 2 found no space: none goes before it [MQTT-4.6.0-6]
         self._ack_due = 0  # the acknowledgement that is due: type, DUP of a PUBREL, Message ID
         self.request = self.request_qos = None  # filters asked for
         self.request_mid = 0
@@ -373,7 +378,8 @@ class Session:
         """Handles the next packet, or piece of a PUBLISH, in the decoder. Returns its type, 0 if
         more bytes are needed. After a PUBLISH: hand it over if `deliver`, then call delivered().
         Raises, and the connection is to be closed: ProtocolError [MQTT-4.8.0-1]; OSError if flash fails;
-        ENOBUFS if more QoS 2 messages are in flight than it takes, of which no CONNECT can tell the broker."""
+        ENOBUFS if more QoS 2 messages are in flight than it takes, of which no CONNECT can tell the broker. Where
+        messages to the broker wait, they go first, and collect() raises it."""
         self._begin()
         kind = 0
         try:
@@ -383,14 +389,11 @@ class Session:
                 if self.connected == (kind == packet.CONNACK) and kind <= packet.DISCONNECT:
                     raise packet.ProtocolError("type %d out of place" % kind)
                 self._handle(kind)
-        except packet.ProtocolError as e:  # what was noted stands
+        except (packet.ProtocolError, OutboxFull) as e:  # what was noted stands
             self.busy = False
             from .malformed import skip
 
             kind = skip(self, e, kind)
-        except OutboxFull:
-            self.busy = False
-            raise OSError(ENOBUFS, "more QoS 2 messages in flight than receive_maximum or the journal allows")
         self.busy = False
         return kind
 

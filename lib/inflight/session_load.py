@@ -139,6 +139,9 @@ class _Place:
         if self.at == old:
             self.at = new
 
+    def can_spare(self, at):
+        return False
+
 
 def _drop(journal, at):
     # The live record at address `at` is whole, and no use: it counts as damaged, durably before it is gone, so that it

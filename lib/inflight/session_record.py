@@ -60,3 +60,14 @@ class SessionRecord:
             self.address = new
         if self.copy == old:
             self.copy = new
+
+    def can_spare(self, at):
+        """The journal has no space to copy the record at address `at`. True if it is one of two copies of this: one will
+        do until there is space."""
+        if self.copy < 0 or at not in (self.address, self.copy):
+            return False
+        if at == self.address:
+            self.address = self.copy
+        self.copy = -1
+        self.stale = True
+        return True
