@@ -2,12 +2,13 @@
 # application decides when.
 
 import json
+import sys
 
 import health
 import log
 import telemetry
 from inflight import __version__ as VERSION
-from inflight.compat import const, ticks_diff, ticks_ms, unload
+from inflight.compat import const, ticks_diff, ticks_ms
 from inflight.journal import OUT
 from log import INFO
 
@@ -27,9 +28,11 @@ def will(config):
 
 
 def _properties(**given):
-    from inflight import properties
+    import inflight
 
-    unload("properties5")
+    properties = inflight.properties
+    sys.modules.pop("inflight.properties5", None)  # nothing else here needs it
+    del inflight.properties5
     return properties(**given)
 
 

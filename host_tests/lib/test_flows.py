@@ -884,9 +884,8 @@ def test_messages_go_out_while_qos_2_finds_no_space(broker, make, pump):
     """A QoS 2 message without space ends its connection when the client's own messages are acknowledged. Until then no
     other one goes before it [MQTT-4.6.0-3]."""
     got, errors = [], []
-    client = make(
-        broker.port, receive_maximum=1, on_message=lambda m: got.append(m.payload), on_error=errors.append, backoff_ms=(1, 1)
-    )
+    callbacks = {"on_message": lambda m: got.append(m.payload), "on_error": errors.append}
+    client = make(broker.port, receive_maximum=1, backoff_ms=(1, 1), **callbacks)
     for _ in range(3):
         client.publish("b", b"x", 1)
 

@@ -28,4 +28,4 @@ def __getattr__(name):
         if sys.implementation.name == "micropython":
             import gc
 
-            gc.collect()  # see compat.unload()
+            gc.collect()  # what the import has left lies between what is allocated next

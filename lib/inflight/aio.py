@@ -15,7 +15,7 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from .base import INTERRUPTED, OPEN, POLL, WRITING, Base
-from .compat import passed, ticks_diff, ticks_ms, unload
+from .compat import passed, ticks_diff, ticks_ms
 from .errors import OutboxFull
 from .io_waiter import IOWaiter, open_socket, sleep_ms
 from .transport import PACE, Transport
@@ -214,16 +214,20 @@ class AsyncClient(Base):
         self._waiter.wake()
 
     async def _open(self):
-        for step in self._connect_steps():
-            if step == POLL:
-                if self.session.keep_alive.left(ticks_ms(), self._waiting_since) <= 0:
-                    raise OSError(ETIMEDOUT, "no answer")
-                await self._poll()
-                continue
-            if step == OPEN:
-                sock = await open_socket(self._waiter, self._host, self._port, self._timeout_ms)
-                self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
-            self._waiting_since = self._writing_since = ticks_ms()
+        steps = self._connect_steps()
+        try:
+            for step in steps:
+                if step == POLL:
+                    if self.session.keep_alive.left(ticks_ms(), self._waiting_since) <= 0:
+                        raise OSError(ETIMEDOUT, "no answer")
+                    await self._poll()
+                    continue
+                if step == OPEN:
+                    sock = await open_socket(self._waiter, self._host, self._port, self._timeout_ms)
+                    self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
+                self._waiting_since = self._writing_since = ticks_ms()
+        finally:
+            steps.close()
         self._report_connect()
         self._tick = min(self._tick, self.session.tick)  # the broker may want shorter intervals
         self._ready = True
@@ -318,7 +322,9 @@ class AsyncClient(Base):
             elif session.completed:
                 self._report_complete(session.completed)
             elif kind == packet.SUBACK and self._requested and not session.request:  # not of another id
-                self._granted_qos = self._granted(*self._requested)  # whoever asked, and may have been cancelled
+                from .subscribing import granted
+
+                self._granted_qos = granted(self, *self._requested)  # whoever asked, and may have been cancelled
                 self._requested = None
             elif kind == packet.CONNACK and not session.present and (self._clean_session or decoder.protocol_level > 3):
                 if self._consumers:
@@ -449,7 +455,9 @@ class AsyncClient(Base):
     async def subscribe(self, filters, qos=0, handler=None, stream=False):
         """As Client.subscribe(); without handler and on_message it is for `async for`. Cancelled: the filter stays,
         asked for now or at the next connection, until unsubscribe()."""
-        patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
+        from .subscribing import add_handlers
+
+        patterns, qos_list = add_handlers(self, filters, qos, handler, stream)
         if not handler and not self._on_message:
             self._receive_here()  # a message may come before the loop begins
         handlers = [h for h in self._handlers if h[0] in patterns]
@@ -470,7 +478,6 @@ class AsyncClient(Base):
                 for pattern in patterns:
                     remove_handler(self, pattern)
             await self._request(patterns, None, None)
-        unload("filters", "subscribing")
 
     async def ping(self):
         """As Client.ping()."""

@@ -6,7 +6,7 @@ from errno import ECONNABORTED
 
 import inflight.counters as counters
 
-from .compat import const, of_bytes, passed, print_exception, ticks_add, ticks_diff, ticks_ms, unload
+from .compat import const, of_bytes, passed, print_exception, ticks_add, ticks_diff, ticks_ms
 from .errors import refuse
 from .packet import ProtocolError
 from .session import Session
@@ -105,35 +105,25 @@ class Base:
     _next_attempt: int
 
     def __init__(self, host, client_id="", journal=None, **options):
-        # A module stays in memory as long as a name refers to it, and these two need not be there together.
+        self._set_up(*self._configure(host, client_id, journal, **options))
+
+    # Two functions: what each of them loads need not be there together.
+
+    def _configure(self, *arguments, **options):
         from .options import configure
 
-        arguments = configure(self, host, client_id, journal, **options)
-        del configure
-        unload("options", "upgrade", "opening", "arguments")
+        return configure(self, *arguments, **options)
+
+    def _set_up(self, *arguments):
         from .client_start import start
 
         start(self, *arguments)
-        unload("client_start", "connect_packet")
 
     def _connect_steps(self):
         # See handshake.
         from .handshake import steps
 
-        try:
-            yield from steps(self)
-        finally:
-            unload(
-                "opening",
-                "upgrade",
-                "handshake",
-                "connect_packet",
-                "filters",
-                "subscribing",
-                "discarding",
-                "foreign",
-                "suspects",
-            )
+        yield from steps(self)
 
     # --- what it knows ---
 
@@ -170,7 +160,6 @@ class Base:
         """Everything that happened since the start, a dict."""
         from .counter_names import by_name
 
-        unload("counter_names")
         return by_name(self.session.count)
 
     def _end_of(self, ms, mid=0):
@@ -209,34 +198,12 @@ class Base:
             refuse("payload", payload)
         return of_bytes(payload) if payload.__class__ is memoryview else payload
 
-    # --- subscriptions ---
-
-    def _add_handlers(self, filters, qos, handler, stream):
-        # Returns the encoded filters and their QoS.
-        from .filters import make_handlers
-
-        handlers = make_handlers(filters, qos, handler, stream, self.session.decoder.protocol_level)
-        del make_handlers  # as in __init__
-        unload("filters", "arguments")
-        from .subscribing import add_handlers
-
-        return add_handlers(self, handlers)
-
-    def _granted(self, patterns, handlers):
-        # Takes what the broker granted, and returns it. The request is over.
-        from .subscribing import granted
-
-        result = granted(self, patterns, handlers)
-        unload("subscribing")
-        return result
-
     def _load_dispatching(self):
         # With the first message. It stays.
         from .dispatching import dispatch, message_of
 
         self._dispatch = dispatch
         self._message = message_of(self)
-        unload()  # as in Decoder
 
     # --- what the application is told ---
 

@@ -6,7 +6,7 @@ from errno import ECONNABORTED, ENOTCONN, ETIMEDOUT
 import inflight.counters as counters
 
 from .base import INTERRUPTED, OPEN, OUTSIDE, POLL, READING, RUNNING, WRITING, Base
-from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms, unload
+from .compat import sleep_ms, ticks_add, ticks_diff, ticks_ms
 from .errors import OutboxFull, refuse
 from .packet import PUBLISH, ProtocolError
 from .transport import Transport
@@ -40,14 +40,17 @@ class Client(Base):
         self._end_connection(False)
         self._keep_connected = True
         self._connected_at = None
+        steps = self._connect_steps()
         try:
-            for step in self._connect_steps():
+            for step in steps:
                 self._do_step(step)
             self._report_connect()
         except Exception as e:
             self._drop_connection(e)
             self._last_error = e
             raise
+        finally:
+            steps.close()
 
     def _do_step(self, step):
         if step == POLL:
@@ -56,16 +59,13 @@ class Client(Base):
         if step == OPEN:
             from .opening import open_socket
 
+            state = self._state
             try:
-                state = self._state
-                try:
-                    self._leave()
-                    sock = open_socket(self._host, self._port, self._timeout_ms)
-                finally:
-                    self._return(state)
-                self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
+                self._leave()
+                sock = open_socket(self._host, self._port, self._timeout_ms)
             finally:
-                unload("opening")
+                self._return(state)
+            self._transport = Transport(sock, self._host, self._tls, self._timeout_ms)
         self._waiting_since = ticks_ms()
 
     def _close(self):
@@ -373,16 +373,18 @@ class Client(Base):
         Returns the granted QoS (of several: a list), 128 or more where the broker refused, which on_error is told, too:
         it is asked again at each connection, until unsubscribe(). None while offline: then connect() subscribes. Raises
         ValueError, OSError. [MQTT-3.8]"""
+        from .subscribing import add_handlers, granted
+
         self._begin(RUNNING | OUTSIDE)
         try:
             self._check_interrupted()
-            patterns, qos_list = self._add_handlers(filters, qos, handler, stream)
+            patterns, qos_list = add_handlers(self, filters, qos, handler, stream)
             if not self.connected:
                 return None
             self.session.subscribe(patterns, qos_list)
             self._wait_for_answer()
-            granted = self._granted(patterns, self._handlers)
-            return granted[0] if isinstance(filters, (str, bytes)) else granted
+            codes = granted(self, patterns, self._handlers)
+            return codes[0] if isinstance(filters, (str, bytes)) else codes
         finally:
             self._state &= ~RUNNING
 
@@ -401,7 +403,6 @@ class Client(Base):
             self._wait_for_answer()
         finally:
             self._state &= ~RUNNING
-        unload("filters", "subscribing")
 
     def ping(self):
         """Sends PINGREQ. Returns the round trip in ms. Raises OSError. [MQTT-3.12]"""

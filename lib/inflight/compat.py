@@ -4,7 +4,6 @@
 import sys
 
 if sys.implementation.name == "micropython":
-    import gc
     from select import poll as poller
     from struct import pack_into
     from sys import print_exception
@@ -42,14 +41,6 @@ if sys.implementation.name == "micropython":
         There is no itemsize."""
         return bytes(view) if len(bytes(view[:1])) > 1 else view
 
-    def unload(*modules):
-        """Gives back the RAM of modules that are needed seldom, when their callers are through with them. It is
-        collected at once: what is allocated next would lie between what is free, and leave fragments of it."""
-        for module in modules:
-            if sys.modules.pop("inflight." + module, None):
-                delattr(sys.modules["inflight"], module)
-        gc.collect()
-
 else:
     from .cpython import (
         const,
@@ -62,7 +53,6 @@ else:
         ticks_add,
         ticks_diff,
         ticks_ms,
-        unload,
     )
 
 

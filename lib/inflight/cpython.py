@@ -46,10 +46,6 @@ def of_bytes(view):
     return view if view.format == "B" and view.ndim == 1 and view.c_contiguous else bytes(view)
 
 
-def unload(*modules):
-    pass
-
-
 def ticks_ms():
     return time.monotonic_ns() // 1_000_000 % _PERIOD
 

@@ -5,7 +5,7 @@
 import io
 import sys
 
-from .compat import const, unload
+from .compat import const
 
 _MICRO = sys.implementation.name == "micropython"
 _CHUNK = const(64)
@@ -24,17 +24,14 @@ class FileFlash:
 
     def __init__(self, path, blocks=16, block_size=4096):
         self._prepare(blocks, block_size)
-        try:
-            from .posix import open_flash
+        from .posix import open_flash
 
-            self._file = open_flash(self, path)
-        finally:
-            unload("posix", "arguments")
+        self._file = open_flash(self, path)
 
     def _prepare(self, blocks, block_size):
-        import inflight.arguments
+        from .arguments import blocks as check
 
-        inflight.arguments.blocks(blocks, block_size, _CHUNK)
+        check(blocks, block_size, _CHUNK)
         self._blocks = blocks
         self._size = block_size
         self._blank = b"\xff" * _CHUNK

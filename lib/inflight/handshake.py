@@ -2,7 +2,7 @@
 # journal notes what follows from them: a client needs much heap here.
 
 from .base import OPEN, POLL, REQUEST
-from .compat import const, ticks_ms, unload
+from .compat import const, ticks_ms
 from .outbound import DUP
 
 OTHER_SESSION = const(-1)  # Session.code at level 5: the broker's session is one that the client does not know
@@ -49,7 +49,6 @@ def _open(client):
         from .other_session5 import leave
 
         yield from leave(client)
-        unload("other_session5")
         yield from _call(client)
     client._no_connack = silent and session.code > 0
     if session.code:
@@ -80,7 +79,6 @@ def _call(client):
     client._no_connack = True
     while not (session.connected or session.code):
         yield POLL
-    unload("connect_packet")
 
 
 def resume(session):

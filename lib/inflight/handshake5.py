@@ -18,7 +18,7 @@ from errno import EOPNOTSUPP
 
 import inflight.counters as counters
 
-from .compat import const, unload
+from .compat import const
 from .cursor import (
     ALIAS_MAXIMUM,
     AUTH_METHOD,
@@ -80,7 +80,6 @@ def new_session(session_expiry, clean_session, slept, stall_ms, journal, buffer,
         from .stored5 import check_space
 
         check_space(journal, len(made.out.buf))
-        unload("stored5")
     if made.out.clock:
         made.out.clock.add(slept)
     return made
@@ -101,9 +100,6 @@ def load(session, adopt):
         seconds = newest(journal)
         if seconds >= 0:
             session.out.clock = Seconds(seconds)
-        else:
-            unload("expiry5")
-            unload("stored5")
 
 
 def stored_client_id(journal):
@@ -183,7 +179,6 @@ def connack(session):
     if session.journal:
         _set_long_ones_aside(session)
     d.cursor = None  # most messages have no properties
-    unload("cursor")
 
 
 def _check_client_id(session, client_id):

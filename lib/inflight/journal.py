@@ -32,7 +32,7 @@
 import struct
 from errno import EIO
 
-from .compat import const, unload
+from .compat import const
 from .errors import OutboxFull
 from .pages import CRC_START
 from .records import (  # noqa: F401
@@ -75,7 +75,6 @@ class Journal(Records):
         from .new_journal import prepare
 
         prepare(self, device)
-        unload("new_journal", "arguments")
         self.recover()
 
     @property
@@ -89,10 +88,7 @@ class Journal(Records):
         self._ok = False
         from .recovery import recover
 
-        try:
-            recover(self)
-        finally:
-            unload("recovery")
+        recover(self)
 
     def _begin(self):
         # An operation that programs; `_ok` is set again at its end. An interrupt may come between any two steps.

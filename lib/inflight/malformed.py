@@ -1,6 +1,6 @@
-# A PUBLISH that cannot be taken, and that the broker sends on each connection, since it may not be acknowledged: it would
-# end each connection before messages to the broker get through. So it is skipped. Messages that wait leave and are
-# acknowledged, and then the connection ends. It may
+# A PUBLISH that cannot be taken, and that the broker sends on each connection, since it may not be acknowledged: it
+# would end each connection before messages to the broker get through. So it is skipped. Messages that wait leave and
+# are acknowledged, and then the connection ends. It may
 # - break the protocol [MQTT-4.8.0-1]: from the second one on that a session meets, if its length is in order,
 # - be of QoS 2 without space for its id. Those messages may be what takes the space.
 # Loaded with the first one; and when the first bytes of a connection are no CONNACK: what speaks there may be no MQTT

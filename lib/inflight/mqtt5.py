@@ -15,7 +15,7 @@
 
 import inflight.packet as packet
 
-from .compat import const, passed, unload
+from .compat import const, passed
 from .decoder5 import Decoder5
 from .outbound import REL, SEND, STATE, Outbound
 from .send_buffer5 import SendBuffer5
@@ -105,7 +105,6 @@ class Session5(Session):
         from .handshake5 import load
 
         load(self, self._adopt)
-        unload("handshake5")
 
     def reset(self):
         super().reset()
@@ -128,9 +127,7 @@ class Session5(Session):
     def connect_fields(self, clean_session, will):
         from .handshake5 import connect_fields
 
-        fields = connect_fields(self, clean_session, will)
-        unload("handshake5")
-        return fields
+        return connect_fields(self, clean_session, will)
 
     # --- going out ---
 
@@ -236,7 +233,6 @@ class Session5(Session):
             from .handshake5 import connack
 
             connack(self)
-            unload("handshake5")
             return
         if kind > packet.PINGRESP or self.probed and kind == packet.PINGRESP:
             from .leaving5 import handle
@@ -280,7 +276,6 @@ class Session5(Session):
 
             self._ack_code = 0
             rejected(self, kind, code)
-            unload("refusing5")
 
     def connection_lost(self, client=None, error=None):
         if self.connected and client:
@@ -290,5 +285,4 @@ class Session5(Session):
                 leave(self, client, error)
             except Exception:  # leaving5 cannot be loaded, for example: the broker is not told why
                 pass
-            unload("leaving5")
         super().connection_lost(client, error)

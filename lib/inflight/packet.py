@@ -2,7 +2,7 @@
 # a buffer of the caller. No sockets, no time, no session state; nothing here allocates on
 # the way of a PUBLISH or an acknowledgement.
 
-from .compat import const, copy, unload
+from .compat import const, copy
 
 CONNECT = const(1)
 CONNACK = const(2)
@@ -263,5 +263,4 @@ class Decoder:
         from .receiving import add_methods
 
         add_methods()
-        unload()  # what the import has left is collected at once
         return Decoder._publish(self, i, n)

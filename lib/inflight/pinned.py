@@ -10,7 +10,7 @@
 
 from errno import EIO
 
-from .compat import const, unload
+from .compat import const
 
 _HEAD = const(20)  # where they are
 _PART = const(32)
@@ -38,12 +38,9 @@ class PinnedFlash:
         self._raw = raw
         self._n = n
         self._size = raw.ioctl(5, 0)
-        import inflight.pinning
+        from .pinning import pin
 
-        try:
-            self._blocks, self.repaired = inflight.pinning.pin(raw, folder, root, n)
-        finally:
-            unload("pinning", "arguments")
+        self._blocks, self.repaired = pin(raw, folder, root, n)
         self._heads = bytearray(4 * n)
         self._four = bytearray(4)
         self._part = bytearray(_PART)

@@ -1,5 +1,5 @@
 # Finding the blocks of pinned files, and making what is missing. Needed once at a start; a device
-# unloads this module afterwards.
+# gives this module back afterwards.
 #
 # littlefs itself tells where a file is: a second one, never mounted, reads the file through a
 # device that notes which block it is asked for. Nothing of the metadata's format is known here.

@@ -2,7 +2,6 @@
 # theory stands in journal. A device needs this once and forgets it; the parts are loaded one after the other,
 # since a client needs the most heap here.
 
-from .compat import unload
 from .records import DONE, OUT
 from .sector_reader import SectorReader, clear_page, is_worn
 
@@ -15,8 +14,6 @@ def recover(j):
     except BaseException:
         j.next_seq = given
         raise
-    finally:
-        unload("sector_reader", "sector_repair", "sectors", "contents", "copies", "finishing")
     j._dirty = False
     # Whoever appended it was not told that it is there, and does so again.
     at = j.find(OUT, j._begun) if j._begun >= 0 else -1
@@ -43,13 +40,9 @@ def _mount(j, given):
     while not whole:
         _reset(j, reader)
         _restore_sectors(j, reader)
-        unload("sectors")
         whole = _read_contents(j, reader)
-        unload("contents")
         whole = whole and _settle_copies(j, reader)
-        unload("copies")
     _finish(j, reader)
-    unload("finishing")
 
 
 def _reset(j, reader):
@@ -66,7 +59,7 @@ def _reset(j, reader):
 
 
 def _restore_sectors(j, reader):
-    # In a function of its own, as the others: a module stays in memory as long as a name refers to it.
+    # A function of its own, as the others: what it imports is given back at its end.
     from .sectors import restore
 
     restore(j, reader)

@@ -38,7 +38,7 @@ import inflight.counters as counters
 import inflight.packet as packet
 
 from .journal import OUT  # isort: skip (from here: each import within an import takes stack)
-from .compat import const, passed, unload
+from .compat import const, passed
 from .errors import OutboxFull
 from .keep_alive import KeepAlive
 from .outbound import DUP, ERROR, FINISH, IGNORED, REL, REPEAT, STATE, UNKNOWN, Outbound
@@ -81,7 +81,6 @@ class Session:
         from .session_load import start
 
         start(self, journal, *args, **options)
-        del start  # a module stays in memory as long as a name refers to it
         self.reset()
         self.holds_journal = True
 
@@ -109,7 +108,6 @@ class Session:
         from .session_load import load
 
         load(self)
-        unload("session_load", "foreign")
 
     def expect_qos_2(self):
         """The broker may send messages of QoS 2. Returns Inbound."""
@@ -180,8 +178,6 @@ class Session:
         from .connect_packet import connect
 
         connect(self, now, clean_session, keepalive, user, password, will)
-        del connect  # as in __init__
-        unload("connect_packet")
         self.busy = False
 
     def connect_fields(self, clean_session, will):

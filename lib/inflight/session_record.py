@@ -13,7 +13,7 @@
 # A CONNECT with clean session changes PERSISTENT to ENDING, its CONNACK changes it to CLEAN; any other CONNACK changes
 # it to PERSISTENT.
 
-from .compat import const, unload
+from .compat import const
 
 PERSISTENT = const(0)
 ENDING = const(1)
@@ -40,7 +40,6 @@ class SessionRecord:
             from .session_store import find
 
             find(self)
-            unload("session_store")
 
     @property
     def has_session(self):
@@ -52,7 +51,6 @@ class SessionRecord:
         from .session_store import write
 
         write(self, most)
-        unload("session_store")
 
     def moved(self, old, new):
         """The journal copied a record to another address."""
@@ -62,8 +60,8 @@ class SessionRecord:
             self.copy = new
 
     def can_spare(self, at):
-        """The journal has no space to copy the record at address `at`. True if it is one of two copies of this: one will
-        do until there is space."""
+        """The journal has no space to copy the record at address `at`. True if it is one of two copies of this: one
+        will do until there is space."""
         if self.copy < 0 or at not in (self.address, self.copy):
             return False
         if at == self.address:

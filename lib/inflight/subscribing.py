@@ -18,9 +18,10 @@ _FIRST = const(16384)  # Subscription Identifiers take three bytes, so that requ
 _NUMBERS = const(2080768)
 
 
-def add_handlers(client, handlers):
-    """Adds them, in place of those that the same filters have. Returns the filters and their QoS. Raises ValueError if
-    the buffer is too small for the request."""
+def add_handlers(client, filters, qos, handler, stream):
+    """Adds the handlers of what subscribe() gets, in place of those that the same filters have. Returns the encoded
+    filters and their QoS. Raises ValueError, also if the buffer is too small for the request."""
+    handlers = _make_handlers(filters, qos, handler, stream, client.session.decoder.protocol_level)
     patterns = [h[0] for h in handlers]
     check(client.session, patterns, _FIRST)
     for h in handlers:
@@ -35,6 +36,12 @@ def add_handlers(client, handlers):
     for h in handlers:
         h[7] = client.session.identifier = _FIRST + number
     return patterns, [h[1] for h in handlers]
+
+
+def _make_handlers(*arguments):
+    from .filters import make_handlers
+
+    return make_handlers(*arguments)
 
 
 def encode_filters(client, filters):

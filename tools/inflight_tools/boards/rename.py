@@ -121,8 +121,8 @@ def _attributes(tree):
             yield node.attr
         elif isinstance(node, ast.ClassDef):
             yield from (one.name for one in node.body if isinstance(one, _FUNCTIONS))
-            stored = (one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
-            yield from (one.id for one in stored)
+            fields = (name for one in node.body if not isinstance(one, _FUNCTIONS) for name in ast.walk(one))
+            yield from (one.id for one in fields if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
 
 
 def _globals_and_variables(tree):

@@ -9,6 +9,7 @@ modules are compiled, all together,
   where there is a journal; those that programs import are still there for an import by their own names,
 - a class of these that is nothing but the base of another one becomes a part of that,
 - the texts of errors become one module, inflight.texts, which is loaded when an error is raised,
+- modules that are needed seldom are given back by the functions that import them (lend),
 - MicroPython's own modules are imported by the names that mean the built-in ones, "ustruct" for struct: before it takes
   its own, it looks for a file, at each import, which takes 8 to 20 ms on a Pico W with all files of the application,
 - names that nobody outside the library knows become words that the firmware has in ROM (rename),
@@ -20,6 +21,7 @@ bundle compiles what this makes, and freeze writes it down.
 import ast
 from collections import Counter
 
+from inflight_tools.boards.lend import lend
 from inflight_tools.boards.names import variables_of
 from inflight_tools.boards.order import order
 from inflight_tools.boards.rename import PACKAGE, names_of, rename
@@ -103,7 +105,10 @@ def _shrink(sources):
     for place, tree in trees.items():
         if place.startswith(f"{PACKAGE}/"):
             _drop_unused_imports(tree)
-    return _detach_texts(trees) if f"{PACKAGE}/core" in trees else trees
+    if f"{PACKAGE}/core" in trees:
+        trees = _detach_texts(trees)
+        lend(trees)
+    return trees
 
 
 def module_name(place):
@@ -400,8 +405,6 @@ def _text(*words):
         return text(*words)
     except Exception:
         return ""
-    finally:
-        unload("texts")
 """
 
 

@@ -1,0 +1,105 @@
+"""What a function imports is given back on a board, and no source says so."""
+
+import ast
+import subprocess
+
+import pytest
+
+from inflight_tools.boards.bundle import library
+from inflight_tools.boards.lend import LENT
+from inflight_tools.boards.shrink import shrink
+from tools.runtimes import device_run, runtime
+
+_SCRIPT = """
+import sys
+%s
+from inflight import Client, Journal, OutboxFull, RamFlash
+
+def loaded():
+    return sorted(name[9:] for name in sys.modules if name[9:] in %r)
+
+print(loaded())
+client = Client("broker.example", "d", Journal(RamFlash()), when_full="oldest")
+client.subscribe("a/#", 1, print)
+for _ in range(90):
+    client.publish("t", bytes(90), 1)
+assert client.counters()["dropped"]
+messages = client.pending_messages()
+assert client.discard(next(messages)[0])
+client.session.journal.recover()
+for wrong in ("", "a/#/b"):
+    try:
+        client.subscribe(wrong)
+    except ValueError as e:
+        assert str(e)
+try:
+    client.connect()
+except OSError:
+    pass
+assert len(list(messages)) > 1
+print(loaded())
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "loaded"), [("", "[]"), ("import inflight.arguments", "['arguments']")], ids=["borrowed", "left alone"]
+)
+def test_what_was_borrowed_is_given_back(first, loaded):
+    """Also where a call fails, and what a generator needs stays with it. Somebody else's import is left alone."""
+    found = runtime("micropython-x64")
+    if found.reason:
+        pytest.skip(found.reason)
+    with device_run.compiled() as lib:
+        command = [*found.command(), "-c", _SCRIPT % (first, LENT)]
+        done = subprocess.run(command, env={"MICROPYPATH": f".frozen:{lib}"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [loaded] * 2
+
+
+def _shrunk(text):
+    return shrink({place: file.read_text() for place, file in library().items()} | {"mine": text})["mine"]
+
+
+def test_the_block_of_an_import_gives_back():
+    text = "def f(x):\n    if x:\n        from inflight.filters import make_handlers\n        return make_handlers(x)\n"
+    scope = {}
+    exec("\n".join(line for line in _shrunk(text).splitlines() if "inflight.core" not in line), scope)
+    given = []
+    scope.update(lent=["before"], give_back=given.append)
+    assert scope["f"](0) is None and not given
+    with pytest.raises(TypeError):  # of the one that is imported
+        scope["f"](1)
+    assert given == [1]
+
+
+def test_a_name_behind_its_block_is_refused():
+    text = "def f(x):\n    if x:\n        from inflight.filters import make_handlers\n    return make_handlers\n"
+    with pytest.raises(ValueError, match=r"mine: f\(\) uses make_handlers behind the block"):
+        _shrunk(text)
+
+
+def test_what_is_compared_or_caught_stays():
+    """A class of a module that is loaded again is another one."""
+    trees = {place: ast.parse(file.read_text()) for place, file in library().items()}
+    defined = {node.name for name in LENT for node in ast.walk(trees.get(f"inflight/{name}", ast.Pass()))
+               if isinstance(node, ast.ClassDef)}  # fmt: skip
+    bases = {ast.unparse(base) for tree in trees.values() for node in ast.walk(tree)
+             if isinstance(node, ast.ClassDef) and node.name in defined for base in node.bases}  # fmt: skip
+    assert not [base for base in bases if "Error" in base or "Exception" in base]
+    for tree in trees.values():
+        for node in ast.walk(tree):
+            named = None
+            if isinstance(node, ast.ExceptHandler):
+                named = node.type
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+                named = node.args[1]
+            elif isinstance(node, ast.Compare):
+                named = node
+            names = {part.id for part in ast.walk(named) if isinstance(part, ast.Name)} if named else set()
+            assert not names & defined
+
+
+def test_no_source_gives_back():
+    for file in library().values():
+        text = file.read_text()
+        assert "unload" not in text and "sys.modules" not in text, file

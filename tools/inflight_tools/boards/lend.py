@@ -1,0 +1,132 @@
+"""Modules that are needed seldom are lent: what an import inside a function has loaded is given back when the function
+is through. No source says so: in the checkout such an import is an import.
+
+Each of these modules notes its name when it is loaded. Behind the statements that follow such an import the names that
+are newer than the import are given back, with the modules that those have imported themselves. Whoever finds a module
+that is there already leaves it to the one who has loaded it. So a function that needs one module in several calls
+imports it first."""
+
+import ast
+
+from inflight_tools.boards.rename import PACKAGE
+
+# The others stay, once they are loaded: with the first message that is received, for example, or since somebody may
+# compare or catch what they define.
+LENT = (
+    "arguments",
+    "client_start",
+    "connect_packet",
+    "contents",
+    "copies",
+    "counter_names",
+    "cursor",
+    "discarding",
+    "expiry5",
+    "filters",
+    "finishing",
+    "foreign",
+    "handshake",
+    "handshake5",
+    "leaving5",
+    "new_journal",
+    "opening",
+    "options",
+    "other_session5",
+    "pinning",
+    "posix",
+    "recovery",
+    "refusing5",
+    "sector_reader",
+    "sector_repair",
+    "sectors",
+    "session_load",
+    "session_store",
+    "stored5",
+    "subscribing",
+    "suspects",
+    "texts",
+    "upgrade",
+)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PLACES = {f"{PACKAGE}/{name}" for name in LENT}
+# It is collected at once: what is allocated next would lie between what is free, and leave fragments of it.
+_GIVE_BACK = f"""
+lent = []
+def give_back(n):
+    if len(lent) > n:
+        while len(lent) > n:
+            module = lent.pop()
+            if sys.modules.pop("{PACKAGE}." + module, None):
+                delattr(sys.modules["{PACKAGE}"], module)
+        gc.collect()
+"""
+
+
+def lend(trees):
+    """`trees`, {place: ast.Module}, are changed in place. ValueError if a function uses what it borrows elsewhere."""
+    core = trees[f"{PACKAGE}/core"]
+    core.body[:0] = ast.parse("import gc, sys").body
+    core.body += ast.parse(_GIVE_BACK).body
+    for place, tree in trees.items():
+        name = place.removeprefix(f"{PACKAGE}/")
+        borrows = 0
+        for node in ast.walk(tree):
+            if isinstance(node, _FUNCTIONS):
+                borrows += _lend_in(node, place)
+        words = [word for word, used in (("lent", borrows or name in LENT), ("give_back", borrows)) if used]
+        if words and tree is not core:
+            tree.body[:0] = ast.parse(f"from {PACKAGE}.core import {', '.join(words)}").body
+        if name in LENT:
+            tree.body[1:1] = ast.parse(f"lent.append('{name}')").body
+
+
+def _lend_in(function, place):
+    """True if `function` borrows something."""
+    lent = {name for node in _within(function) for name in _borrowed(node, place)}
+    inside = set()
+    _lend_block(function.body, place, inside)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id in lent and id(node) not in inside:
+            raise ValueError(f"{place}: {function.name}() uses {node.id} behind the block that imports it")
+    return bool(lent)
+
+
+def _lend_block(block, place, inside):
+    # From the first of such imports on, the statements of a block become a `try`.
+    for i, statement in enumerate(block):
+        if _borrowed(statement, place):
+            rest = block[i:]
+            nodes = [node for each in rest for node in _within(each)]
+            names = sorted({name for node in nodes for name in _borrowed(node, place)})
+            end = [ast.Assign([ast.Name(name, ast.Store()) for name in names], ast.Constant(None))]
+            end += ast.parse("give_back(loaded)").body
+            block[i:] = [*ast.parse("loaded = len(lent)").body, ast.Try(rest, [], [], end)]
+            inside |= {id(node) for each in block[i:] for node in ast.walk(each)}
+            return
+        if not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+            for child in _blocks(statement):
+                _lend_block(child, place, inside)
+
+
+def _blocks(statement):
+    for part in (statement, *getattr(statement, "handlers", ())):
+        yield from (getattr(part, field) for field in ("body", "orelse", "finalbody") if hasattr(part, field))
+
+
+def _within(node):
+    """`node` and what stands in it, without functions in it."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, _FUNCTIONS):
+            yield from _within(child)
+
+
+def _borrowed(node, place):
+    """The names that an import of lent modules binds."""
+    if isinstance(node, ast.ImportFrom) and _imported(node, place) in _PLACES:
+        return {alias.asname or alias.name for alias in node.names}
+    return set()
+
+
+def _imported(node, place):
+    return f"{place.rpartition('/')[0]}/{node.module}" if node.level else (node.module or "").replace(".", "/")
