@@ -72,10 +72,13 @@ class Journal(Records):
     Raises ValueError if the device holds a journal of another geometry or version."""
 
     def __init__(self, device):
+        self._prepare(device)
+        self.recover()
+
+    def _prepare(self, device):
         from .new_journal import prepare
 
         prepare(self, device)
-        self.recover()
 
     @property
     def failed(self):

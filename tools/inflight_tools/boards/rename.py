@@ -106,12 +106,10 @@ def _unused(used):
 
 def _private(library):
     """{place: the globals of that module that no other one can refer to}."""
-    names = {place: {*names_of(tree)} for place, tree in library.items()}
-    modules = Counter(name for found in names.values() for name in found)
-    return {
-        place: {name for name in found if name[0] == "_" and modules[name] == 1} - {*_attributes(library[place])}
-        for place, found in names.items()
-    }
+    elsewhere = {alias.name for tree in library.values() for node in ast.walk(tree)
+                 if isinstance(node, ast.ImportFrom) for alias in node.names}  # fmt: skip
+    elsewhere = elsewhere.union(*map(_attributes, library.values()))
+    return {place: {name for name in _given(tree) if name[0] == "_"} - elsewhere for place, tree in library.items()}
 
 
 def _attributes(tree):
