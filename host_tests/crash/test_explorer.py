@@ -5,7 +5,6 @@ import json
 import pytest
 
 import inflight.contents
-import inflight.copies
 import inflight.discarding
 import inflight.recovery
 import inflight.sector_reader
@@ -13,7 +12,7 @@ from inflight import Journal
 from inflight.inbound import Inbound
 from inflight.outbound import Outbound
 from inflight.pages import Pages
-from inflight.sector_repair import size_in_header
+from inflight.sector_reader import size_in_header
 from inflight.session import Session
 from tools.crash import kept, machine
 from tools.crash.cutting import GRANULARITIES
@@ -136,7 +135,7 @@ def _release_sent_before_recorded(monkeypatch):
 
 
 def _originals_stay(monkeypatch):
-    monkeypatch.setattr(inflight.copies, "_drop", lambda j, reader, copy, original: None)
+    monkeypatch.setattr(inflight.contents, "_drop", lambda j, reader, copy, original: None)
 
 
 def _erased_unretired(monkeypatch):

@@ -6,7 +6,6 @@ import pytest
 
 import inflight.base
 import inflight.dispatching
-import inflight.filters
 import inflight.long5
 import inflight.packet
 import inflight.receiving
@@ -14,6 +13,7 @@ import inflight.refusing5
 import inflight.sector_reader
 import inflight.sectors
 import inflight.session
+import inflight.subscribing
 import setup_http
 import setup_serial
 import setup_server
@@ -94,7 +94,7 @@ DEFECTS = {
     "a refused message is forgotten": ("session5", inflight.refusing5, "give_up", None),
     "everything matches": ("topic", inflight.dispatching, "matches", lambda result, *_: True),
     "nothing matches": ("topic", inflight.dispatching, "matches", lambda result, *_: False),
-    "filters are not checked": ("topic", inflight.filters, "encode_filter", None),
+    "filters are not checked": ("topic", inflight.subscribing, "encode_filter", None),
     "a PUBREC completes": ("session", Outbound, "acknowledged", None),
     "a QoS 2 message is always new": ("session", Inbound, "received", lambda result, *_: 0),
     "marks are not durable": ("session", Journal, "mark", None),

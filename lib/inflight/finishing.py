@@ -3,7 +3,7 @@
 from .compat import const
 from .errors import OutboxFull
 from .records import AT_END, HEADER, LOSSES, NOTES
-from .sector_repair import count_losses, most_numbers, retire
+from .sector_reader import count_losses, most_numbers, retire
 
 _UNKEPT_IDS = const(256)  # Message IDs that requests may have taken in between, of which there is no record
 

@@ -1,9 +1,14 @@
-# How a connection begins. Loaded for each. The packets are in connect_packet, which need not be there when the
-# journal notes what follows from them: a client needs much heap here.
+# How a connection begins: the steps of connecting, the packets CONNECT and CONNACK, and what follows from the second
+# one at each level. Loaded for each connection, and when a client is made, which shows whether its CONNECT fits.
+
+
+import inflight.counters as counters
 
 from .base import OPEN, POLL, REQUEST
-from .compat import const, ticks_ms
+from .compat import const, copy, ticks_ms
 from .outbound import DUP
+from .packet import ProtocolError, begin, check_size, put_string
+from .session_record import CLEAN, ENDING, PERSISTENT
 
 OTHER_SESSION = const(-1)  # Session.code at level 5: the broker's session is one that the client does not know
 
@@ -102,3 +107,121 @@ def resume(session):
         journal.commit()
     outbound.retransmit()
     session._resumed = DUP if messages_go else 1
+
+
+def connect(session, now, clean_session, keepalive, user, password, will):
+    """Session.connect()."""
+    session.out.send(write(session, clean_session, keepalive, user, password, will))
+    session.clean = clean_session
+    session.code = 0
+    session.keep_alive.begin(now)
+    window = session.outbound
+    if window.aside or session.ended_by:
+        from .suspects import judge
+
+        judge(session, now)
+        session.ended_by = None
+    record = session.record
+    if clean_session and record.has_session and record.mode == PERSISTENT:
+        record.mode = ENDING
+        session.write_record()
+
+
+def write(session, clean_session, keepalive, user, password, will):
+    """Puts the CONNECT of `session` into its send buffer; connect_packet() tells the arguments. Returns its length.
+    Raises ValueError if it does not fit."""
+    level = session.decoder.protocol_level
+    clean_start, blocks = session.connect_fields(clean_session, will)
+    return connect_packet(
+        session.out.buf, level, session.client_id, clean_start, keepalive, user, password, will, blocks
+    )
+
+
+def connect_packet(
+    buf, protocol_level, client_id, clean_session, keepalive, user=None, password=None, will=None, blocks=(b"", b"")
+):
+    """Writes a CONNECT. All strings are bytes; will is (topic, payload, qos, retain) or None; blocks: the properties
+    of level 5, of the packet and of the will. Returns its length. [MQTT-3.1]"""
+    fields = []
+    flags = 2 if clean_session else 0
+    if will:
+        fields += will[:2]
+        flags |= 4 | will[2] << 3 | (32 if will[3] else 0)
+    if user is not None:
+        fields.append(user)
+        flags |= 0x80
+    if password is not None:
+        fields.append(password)
+        flags |= 0x40
+    name = b"MQIsdp" if protocol_level == 3 else b"MQTT"
+    remaining = len(name) + 8 + len(client_id) + len(blocks[0]) + len(blocks[1])
+    for field in fields:
+        remaining += 2 + len(field)
+    check_size(buf, remaining)
+    i = put_string(buf, begin(buf, 0x10, remaining), name)
+    buf[i] = protocol_level
+    buf[i + 1] = flags
+    buf[i + 2] = keepalive >> 8
+    buf[i + 3] = keepalive & 0xFF
+    i = copy(buf, i + 4, blocks[0])
+    i = copy(buf, put_string(buf, i, client_id), blocks[1])
+    for field in fields:
+        i = put_string(buf, i, field)
+    return i
+
+
+def connack(session):
+    """CONNACK arrived. Raises ProtocolError, OSError if flash fails."""
+    d = session.decoder
+    # At level 3 byte 1 is reserved: the client goes on as if the broker knew the session.
+    present = d.buf[d.at] if d.protocol_level > 3 else 0
+    session.code = d.buf[d.at + 1]
+    if session.code:  # a refusal, whatever else the packet says: a broker of level 5 alone has another one
+        session.present = False
+        session.count[counters.REFUSED] += 1
+        return
+    if present > 1 or d.n > 2 or (present and session.clean):
+        raise ProtocolError("CONNACK %d %d of length %d" % (present, session.code, d.n))
+    session.present = present == 1
+    accepted(session, not present and d.protocol_level > 3, _lose)
+
+
+def _lose(session):
+    """The broker has lost the session."""
+    from .discarding import session_lost
+
+    return session_lost(session.outbound)
+
+
+def accepted(session, none, lose):
+    """CONNACK says that the connection stands. none: the broker says that it has no session of ours; lose(session) is
+    called if we have one, and returns the Message IDs of the messages that are completed by that."""
+    session.connected = True
+    session.count[counters.CONNECTS] += 1
+    record = session.record
+    mode = record.mode
+    new = session.clean or none or mode == CLEAN
+    if new and session.inbound:
+        session.inbound.session_lost()
+    if mode == CLEAN or (mode == ENDING and new):
+        from .discarding import discard
+
+        session.count[counters.DROPPED] += discard(session.outbound)
+    elif none and not session.clean:
+        session.ended = lose(session)
+        session.count[counters.COMPLETED] += len(session.ended)
+    if new:
+        session.foreign = None
+        record.stale = record.stale or record.unproven > 0
+        record.unproven = 0
+    elif session.journal and not record.has_session:
+        from .foreign import oldest_mid, suspect
+
+        suspect(session, oldest_mid(session.outbound))
+    record.mode = PERSISTENT
+    if session.clean:
+        record.mode = CLEAN
+        # What left earlier belongs to sessions that have ended: from now on no more than the window can leave.
+        session._most = session._max_inflight
+    if record.mode != mode or not record.has_session:
+        record.stale = True

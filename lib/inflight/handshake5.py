@@ -172,7 +172,7 @@ def connack(session):
         session.auth.consented(IN_CONNACK)
     if not session.client_id:
         _check_client_id(session, found.get(CLIENT_ID))
-    from .connect_packet import accepted
+    from .handshake import accepted
 
     accepted(session, not present, _republish)
     _apply(session, found)

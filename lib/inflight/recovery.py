@@ -41,7 +41,6 @@ def _mount(j, given):
         _reset(j, reader)
         _restore_sectors(j, reader)
         whole = _read_contents(j, reader)
-        whole = whole and _settle_copies(j, reader)
     _finish(j, reader)
 
 
@@ -66,15 +65,9 @@ def _restore_sectors(j, reader):
 
 
 def _read_contents(j, reader):
-    from .contents import read
+    from .contents import read, settle
 
-    return read(j, reader)
-
-
-def _settle_copies(j, reader):
-    from .copies import settle
-
-    return settle(j, reader)
+    return read(j, reader) and settle(j, reader)
 
 
 def _finish(j, reader):

@@ -175,7 +175,7 @@ class Session:
         self._begin()
         self.reset()
         self.holds_journal = True  # until the next reset()
-        from .connect_packet import connect
+        from .handshake import connect
 
         connect(self, now, clean_session, keepalive, user, password, will)
         self.busy = False
@@ -397,7 +397,7 @@ class Session:
         if kind == packet.PUBLISH:
             self._handle_publish()
         elif kind == packet.CONNACK:
-            from .connect_packet import connack
+            from .handshake import connack
 
             connack(self)
         elif kind == packet.PUBREL:

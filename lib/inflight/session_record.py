@@ -37,7 +37,7 @@ class SessionRecord:
         self.stale = False  # something of this has changed since write()
         self.lost = False  # this start found that the record is gone
         if journal:
-            from .session_store import find
+            from .session_load import find
 
             find(self)
 
@@ -48,7 +48,7 @@ class SessionRecord:
 
     def write(self, most):
         """Makes it durable. most: how many messages can have left. Raises OSError if flash fails."""
-        from .session_store import write
+        from .session_load import write
 
         write(self, most)
 

@@ -30,11 +30,10 @@ def main():
     with atheris.instrument_imports(include=["inflight", "config", "commands", "node", "telemetry"]):
         run = target(name).run
         import inflight.contents  # when they are first needed it would be too late
-        import inflight.copies
         import inflight.finishing
         import inflight.new_journal
         import inflight.recovery
-        import inflight.sector_repair
+        import inflight.sector_reader
         import inflight.sectors  # noqa: F401
     quick_crc()
     words = [sys.argv[0], *options, "-print_final_stats=1"]

@@ -5,7 +5,7 @@ from binascii import unhexlify
 
 import inflight.packet as packet
 from harness import SkipTest, eq, raises
-from inflight.connect_packet import connect_packet
+from inflight.handshake import connect_packet
 from inflight.packet import ProtocolError
 from inflight.subscribing import request_packet
 

@@ -2,7 +2,7 @@
 
 from harness import eq, raises
 from inflight.dispatching import matches
-from inflight.filters import encode_filter
+from inflight.subscribing import encode_filter
 from inflight.topic import encode, encode_name
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm"

@@ -10,7 +10,6 @@ Variables have no names in bytecode, and stay."""
 
 import ast
 import builtins
-from collections import Counter
 from pathlib import Path
 
 from inflight_tools.boards.names import uses
@@ -23,11 +22,9 @@ _LOADED = (
     "journal_core",
     "options",
     "client_start",
-    "connect_packet",
     "session_load",
     "opening",
     "handshake",
-    "filters",
     "subscribing",
     "receiving",
     "dispatching",
@@ -37,11 +34,8 @@ _LOADED = (
     "recovery",
     "sector_reader",
     "sectors",
-    "sector_repair",
     "contents",
-    "copies",
     "finishing",
-    "session_store",
     "arguments",
     "pinned",
     "pinning",
