@@ -1,14 +1,22 @@
 """Tests of the scripted broker: it detects violations, and reports them to the test."""
 
+import contextlib
 import socket
 
 import pytest
 
-from host_tests.broker import PATIENCE_S, Automatic, Gone
+from host_tests.broker import PATIENCE_S, Automatic, Broker, Gone
 from tools.reference.kinds import PUBLISH
 from tools.reference.wire import Violation, packet, publish, string
 
 GOOD_CONNECT = packet(0x10, string("MQTT") + b"\x04\x02\x00\x3c" + string("dev"))
+
+
+@pytest.fixture
+def broker():
+    """One with a thread of its own: talk() waits in real time."""
+    with contextlib.closing(Broker()) as one:
+        yield one
 
 
 def talk(port, *data):

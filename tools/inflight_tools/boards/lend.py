@@ -64,10 +64,12 @@ def lend(trees):
     core.body += ast.parse(_GIVE_BACK).body
     for place, tree in trees.items():
         name = place.removeprefix(f"{PACKAGE}/")
+        nodes = [*ast.walk(tree)]
         borrows = 0
-        for node in ast.walk(tree):
-            if isinstance(node, _FUNCTIONS):
-                borrows += _lend_in(node, place)
+        if any(_borrowed(node, place) for node in nodes):
+            for node in nodes:
+                if isinstance(node, _FUNCTIONS):
+                    borrows += _lend_in(node, place)
         words = [word for word, used in (("lent", borrows or name in LENT), ("give_back", borrows)) if used]
         if words and tree is not core:
             tree.body[:0] = ast.parse(f"from {PACKAGE}.core import {', '.join(words)}").body
@@ -78,12 +80,14 @@ def lend(trees):
 def _lend_in(function, place):
     """True if `function` borrows something."""
     lent = {name for node in _within(function) for name in _borrowed(node, place)}
+    if not lent:
+        return False
     inside = set()
     _lend_block(function.body, place, inside)
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and node.id in lent and id(node) not in inside:
             raise ValueError(f"{place}: {function.name}() uses {node.id} behind the block that imports it")
-    return bool(lent)
+    return True
 
 
 def _lend_block(block, place, inside):

@@ -54,42 +54,43 @@ def rename(trees, public, used=()):
     """Renames internal names in trees, {place: ast.Module}, in place. public: names that keep their meaning; used: all
     names in modules that may work with the library, of which none is given anew, nor to what is no attribute. Returns
     {place: {original name: new name}} of the library."""
-    library = {place: tree for place, tree in trees.items() if place.startswith(f"{PACKAGE}/")}
+    found = {place: _Module(tree) for place, tree in trees.items()}
+    library = {place: module for place, module in found.items() if place.startswith(f"{PACKAGE}/")}
     public = {*public, *_BUILTIN}
     kept = {*public, *_ROM}
-    for tree in library.values():
-        kept |= {*_imported(tree), *_strings(tree), *_keywords(tree)}
-    internal = {name for tree in library.values() for name in _given(tree) if name[:2] != "__"} - kept
+    for module in library.values():
+        kept |= {*module.imported(), *module.strings(), *module.keywords()}
+    internal = {name for module in library.values() for name in module.given() if name[:2] != "__"} - kept
     private = {place: internal & names for place, names in _private(library).items()}
     internal -= set().union(*private.values())
-    internal &= {name for tree in library.values() if not _only_hands_on(tree) for name in uses(tree)}
-    attributes = internal & set().union(used, *map(_attributes, trees.values()))
+    internal &= {name for module in library.values() if not module.only_hands_on for name in uses(module.tree)}
+    attributes = internal & set().union(used, *(module.attributes() for module in found.values()))
     rank = {
         name: k
         for k, place in reversed([*enumerate(_FIRST)])
-        for name in names_of(library.get(place, ast.Module([], [])))
+        for name in (library[place].names() if place in library else ())
     }
 
     def words(names, taken):
         ordered = sorted(names, key=lambda name: (rank.get(name, len(_FIRST)), name))
         return dict(zip(ordered, _unused(taken), strict=False))
 
-    table = words(attributes, public.union(used, *map(names_of, trees.values())))
-    for tree in trees.values():
-        _Rename(table).visit(tree)
-    new = words(internal - attributes, public.union(used, *map(_globals_and_variables, library.values())))
-    for place, tree in trees.items():
+    table = words(attributes, public.union(used, *(module.names() for module in found.values())))
+    for module in found.values():
+        module.rename(table)
+    new = words(internal - attributes, public.union(used, *(m.globals_and_variables() for m in library.values())))
+    for place, module in found.items():
         if place in library:
-            _Rename(new).visit(tree)
+            module.rename(new)
         else:
-            _hand_on(tree, new, 0)  # by the names that the module knows; relative imports are of another package
+            module.hand_on(new, 0)  # by the names that the module knows; relative imports are of another package
     table |= new
-    keywords = _BUILTIN.union(*map(_keywords, trees.values()))
+    keywords = _BUILTIN.union(*(module.keywords() for module in found.values()))
     tables = {}
-    for place, tree in library.items():
-        own = dict(zip(sorted(private[place]), _unused(public.union(names_of(tree))), strict=False))
-        _Rename(own).visit(tree)
-        _rename_arguments(tree, public, keywords)
+    for place, module in library.items():
+        own = dict(zip(sorted(private[place]), _unused(public.union(module.names())), strict=False))
+        module.rename(own)
+        _rename_arguments(module.tree, public, keywords)
         tables[place] = table | own
     return tables
 
@@ -100,34 +101,94 @@ def _unused(used):
 
 def _private(library):
     """{place: the globals of that module that no other one can refer to}."""
-    elsewhere = {alias.name for tree in library.values() for node in ast.walk(tree)
-                 if isinstance(node, ast.ImportFrom) for alias in node.names}  # fmt: skip
-    elsewhere = elsewhere.union(*map(_attributes, library.values()))
-    return {place: {name for name in _given(tree) if name[0] == "_"} - elsewhere for place, tree in library.items()}
+    aliases = (alias.name for module in library.values() for node in module.imports for alias in node.names)
+    elsewhere = {*aliases}.union(*(module.attributes() for module in library.values()))
+    return {place: {name for name in module.given() if name[0] == "_"} - elsewhere for place, module in library.items()}
 
 
-def _attributes(tree):
-    """Names of attributes, and of what a class defines."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            yield node.attr
-        elif isinstance(node, ast.ClassDef):
-            yield from (one.name for one in node.body if isinstance(one, _FUNCTIONS))
-            fields = (name for one in node.body if not isinstance(one, _FUNCTIONS) for name in ast.walk(one))
-            yield from (one.id for one in fields if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+class _Module:
+    """A module, with its nodes in a list: they are asked for their names again and again."""
 
+    def __init__(self, tree):
+        self.tree = tree
+        self.nodes = [*ast.walk(tree)]
+        self.imports = [node for node in self.nodes if isinstance(node, ast.ImportFrom)]
+        self.only_hands_on = all(isinstance(node, (ast.ImportFrom, ast.Assign)) for node in tree.body)
+        fields = ((node, field) for node in self.nodes for field in _FIELDS if field in node._fields)
+        self._named = [(node, field) for node, field in fields if isinstance(getattr(node, field), str)]
+        self._lists = [node for node in self.nodes if isinstance(node, (ast.Global, ast.Nonlocal))]
 
-def _globals_and_variables(tree):
-    """Every name in a module but those of attributes; with those of methods, which tracebacks name as well."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Attribute):
-            yield from _names_of(node)
+    def names(self):
+        """Every name, whatever it refers to."""
+        return {getattr(node, field) for node, field in self._named}.union(*(node.names for node in self._lists))
+
+    def globals_and_variables(self):
+        """Every name but those of attributes; with those of methods, which tracebacks name as well."""
+        named = ((node, field) for node, field in self._named if field != "attr")
+        return {getattr(node, field) for node, field in named}.union(*(node.names for node in self._lists))
+
+    def attributes(self):
+        """Names of attributes, and of what a class defines."""
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute):
+                yield node.attr
+            elif isinstance(node, ast.ClassDef):
+                yield from (one.name for one in node.body if isinstance(one, _FUNCTIONS))
+                fields = (name for one in node.body if not isinstance(one, _FUNCTIONS) for name in ast.walk(one))
+                yield from (one.id for one in fields if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+
+    def keywords(self):
+        return _keywords(self.nodes)
+
+    def strings(self):
+        return _strings(self.nodes)
+
+    def imported(self):
+        """What it takes from outside the library."""
+        for node in self.nodes:
+            if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not _is_ours(node)):
+                for alias in node.names:
+                    yield from alias.name.split(".")
+                    yield alias.asname or alias.name
+
+    def given(self):
+        """Names that it defines."""
+        for node in self.nodes:
+            if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+                yield node.name
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                yield node.attr
+            elif isinstance(node, ast.Global):
+                yield from node.names
+        for node in self.tree.body:
+            yield from (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+
+    def rename(self, table):
+        if self.only_hands_on:
+            self.hand_on(table)
+            return
+        for node, field in self._named:
+            name = getattr(node, field)
+            if name in table:
+                setattr(node, field, table[name])
+        for node in self._lists:
+            node.names = [table.get(name, name) for name in node.names]
+
+    def hand_on(self, table, level=1):
+        """What it imports from the library keeps the name that it has in its source. level: of relative imports that
+        are of the library, at most."""
+        for node in self.imports:
+            if node.level <= level and _is_ours(node):
+                for alias in node.names:
+                    alias.asname = alias.asname or alias.name
+                    alias.name = table.get(alias.name, alias.name)
 
 
 def mentioned(text):
     """The names in the bytecode of a module, including its strings."""
     tree = ast.parse(text)
-    return {*uses(tree), *_keywords(tree), *_strings(tree)}
+    nodes = [*ast.walk(tree)]
+    return {*uses(tree), *_keywords(nodes), *_strings(nodes)}
 
 
 def names_in(text):
@@ -136,88 +197,25 @@ def names_in(text):
 
 
 def names_of(tree):
-    """Every name in a module, whatever it refers to."""
+    """Every name in `tree`, whatever it refers to."""
     for node in ast.walk(tree):
-        yield from _names_of(node)
+        for field in _FIELDS:
+            if isinstance(getattr(node, field, None), str):
+                yield getattr(node, field)
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
+            yield from node.names
 
 
-def _names_of(node):
-    for field in _FIELDS:
-        if isinstance(getattr(node, field, None), str):
-            yield getattr(node, field)
-    if isinstance(node, (ast.Global, ast.Nonlocal)):
-        yield from node.names
+def _keywords(nodes):
+    return (node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg)
 
 
-def _keywords(tree):
-    return (node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg)
-
-
-def _strings(tree):
-    return (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-
-
-def _imported(tree):
-    """What a module takes from outside the library."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not _is_ours(node)):
-            for alias in node.names:
-                yield from alias.name.split(".")
-                yield alias.asname or alias.name
+def _strings(nodes):
+    return (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _is_ours(node):
     return node.level > 0 or node.module.split(".")[0] == PACKAGE
-
-
-def _given(tree):
-    """Names that a module defines."""
-    for node in ast.walk(tree):
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            yield node.name
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr
-        elif isinstance(node, ast.Global):
-            yield from node.names
-    for node in tree.body:
-        yield from (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-
-
-class _Rename(ast.NodeTransformer):
-    def __init__(self, table):
-        self._table = table
-
-    def visit_Module(self, tree):
-        if _only_hands_on(tree):
-            return _hand_on(tree, self._table)
-        return self.generic_visit(tree)
-
-    def generic_visit(self, node):
-        for field in _FIELDS:
-            if getattr(node, field, None) in self._table:
-                setattr(node, field, self._table[getattr(node, field)])
-        return super().generic_visit(node)
-
-    def visit_Global(self, node):
-        node.names = [self._table.get(name, name) for name in node.names]
-        return node
-
-    visit_Nonlocal = visit_Global
-
-
-def _only_hands_on(tree):
-    return all(isinstance(node, (ast.ImportFrom, ast.Assign)) for node in tree.body)
-
-
-def _hand_on(tree, table, level=1):
-    """What a module imports from the library keeps the name that it has in its source. level: of relative imports that
-    are of the library, at most."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level <= level and _is_ours(node):
-            node.names = [
-                ast.alias(table.get(alias.name, alias.name), alias.asname or alias.name) for alias in node.names
-            ]
-    return tree
 
 
 class _RenameLocals(ast.NodeTransformer):

@@ -275,7 +275,8 @@ def _merge(trees, core, modules, constants):
                 imports[ast.unparse(node)] = node
             else:
                 body.append(node)
-    gone = _join_classes(body, {place: tree for place, tree in trees.items() if place not in modules})
+    found = {place: _imports(tree, place) for place, tree in trees.items() if place not in modules}
+    gone = _join_classes(body, trees, found)
     result = {core: ast.Module([*imports.values(), *body], [])}
     for place, tree in trees.items():
         if place in modules:
@@ -285,9 +286,22 @@ def _merge(trees, core, modules, constants):
                 )
         elif place == f"{PACKAGE}/__init__":
             result[place] = _Readdress().visit(tree)
-        else:
+        elif any(name.replace(".", "/") in modules for name, _ in found[place]):
             result[place] = _Redirect(place, modules, core).visit(tree)
+        else:
+            result[place] = tree
     return result
+
+
+def _imports(tree, place):
+    """[(full name of a module, node)] of the imports in the module at `place`."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found.append((_imported(node, place) or "", node))
+        elif isinstance(node, ast.Import):
+            found += [(alias.name, node) for alias in node.names]
+    return found
 
 
 def _forwarder(core, names, constants):
@@ -297,16 +311,16 @@ def _forwarder(core, names, constants):
     return ast.parse("\n".join(lines))
 
 
-def _join_classes(body, others):
+def _join_classes(body, trees, imports):
     """A class that is nothing but the base of one other class in `body` becomes a part of that: each class costs some
-    150 bytes of heap. Not if a module of `others` imports it. Returns the names that are gone."""
+    150 bytes of heap. Not if one of the other modules imports it. imports: {place: _imports()} of those. Returns the
+    names that are gone."""
     uses = Counter(name for node in body for name in names_of(node))
-    for place, tree in others.items():
-        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        ours = [node for node in imports if (_imported(node, place) or "").startswith(f"{PACKAGE}.")]
+    for place, found in imports.items():
+        ours = [node for name, node in found if name.startswith(f"{PACKAGE}.")]
         uses.update(alias.name for node in ours for alias in node.names)
         if place == f"{PACKAGE}/__init__":  # its table of names and modules
-            uses.update(node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+            uses.update(node.value for node in ast.walk(trees[place]) if isinstance(node, ast.Constant))
     classes = [node for node in body if isinstance(node, ast.ClassDef)]
     gone = set()
     for base in classes:
@@ -378,7 +392,7 @@ class _Redirect(ast.NodeTransformer):
         return ast.ImportFrom(self._core, node.names, 0)
 
     def visit_FunctionDef(self, node):
-        outer, self._locals = self._locals, set(variables_of(node))
+        outer, self._locals = self._locals, set(variables_of(node)) if self._inside else set()
         self.generic_visit(node)
         self._locals = outer
         return node
