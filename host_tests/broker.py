@@ -28,7 +28,7 @@ from tools.reference.oracle import OTHER, Finding, JudgedSession
 from tools.reference.properties import block
 from tools.reference.wire import Stream, Violation, connack, pingresp, puback, pubcomp, publish, pubrec, pubrel, suback
 
-PATIENCE_S = 60  # how long a script waits for the client; long, since the machine may be busy
+PATIENCE_S = 240  # how long a script waits for the client; long, since the machine may be busy
 
 
 class Gone(Exception):

@@ -280,7 +280,7 @@ def test_campaign(campaign):
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("campaign", ["undecided", "three"])
 def test_campaign_finds_a_defect(campaign, monkeypatch):
     PLANTED[campaign](monkeypatch)
@@ -374,7 +374,7 @@ def test_same_seed_makes_the_same_cuts():
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
 @pytest.mark.long("INFLIGHT_TOOLS")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_random_script_finds_a_defect_and_is_shrunk(monkeypatch):
     _without_dup(monkeypatch)
     search = Search(1, 10_000)

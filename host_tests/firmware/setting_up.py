@@ -34,7 +34,7 @@ class Page:
 
     def request(self, method, path, body=None, **headers):
         """(status, headers, text)"""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
             connection.request(method, path, body, headers)
@@ -80,7 +80,7 @@ def ask_name(port, name, kind=1):
     labels = b"".join(bytes([len(part)]) + part.encode() for part in name.split("."))
     question = labels + b"\0" + kind.to_bytes(2, "big") + b"\0\1"
     with socket.socket(type=socket.SOCK_DGRAM) as sock:
-        sock.settimeout(20)
+        sock.settimeout(240)
         sock.sendto(b"\xab\xcd\1\0\0\1\0\0\0\0\0\0" + question, ("127.0.0.1", port))
         response = sock.recv(512)
     assert response[:2] == b"\xab\xcd" and response[2] & 0x80 and response[3] & 15 == 0

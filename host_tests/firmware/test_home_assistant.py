@@ -31,7 +31,9 @@ def checked(announced, states=None):
     given = {"prefix": PREFIX, "announced": announced, "states": states or {}}
     command = [home_assistant.python(), CHECKOUT / "tools/home_assistant/check.py"]
     environment = {"PATH": "/usr/bin:/bin"}  # none of our modules
-    done = subprocess.run(command, input=json.dumps(given), env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command, input=json.dumps(given), env=environment, capture_output=True, text=True, timeout=240
+    )
     assert not done.returncode, done.stderr
     return {topic[len(PREFIX) + 1 : -len("/config")]: found for topic, found in json.loads(done.stdout).items()}
 

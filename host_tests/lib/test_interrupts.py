@@ -67,7 +67,7 @@ def interrupted(k, error, names=()):
     simulation.play(STEPS)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("quick_crc")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupt_at_any_line(error):

@@ -200,7 +200,7 @@ def explain(operation, how, number):
     return f"operation {number}, {operation.name} at {operation.at}: left {left}\npending {operation.promised.pending}"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("quick_crc")
 @pytest.mark.parametrize("ring", RINGS)
 def test_nothing_is_lost_at_any_cut(ring, record_property):

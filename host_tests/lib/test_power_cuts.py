@@ -20,7 +20,7 @@ for i, (qos, size) in enumerate(OUT):
     STEPS += [["publish", size, qos], ["settle"]][: 1 + i % 2]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("quick_crc")
 @pytest.mark.parametrize("granularity", GRANULARITIES)
 def test_no_message_is_lost_or_repeated(granularity, record_property):

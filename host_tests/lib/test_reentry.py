@@ -96,7 +96,7 @@ def played(k, qos):
     return k - lines.left, became
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("quick_crc")
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_publish_within_any_line(qos):
@@ -161,7 +161,7 @@ def listed(k):
     return k - lines.left, refused
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("quick_crc")
 def test_pending_messages_within_any_line():
     """What the journal found for the call around it is not exchanged."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from host_tests.processes import running
 
 SCRIPTS = Path(__file__).parent / "device_scripts"
-LIMIT_S = 100
+LIMIT_S = 240
 
 
 def output_of(found, script, *words, **options):

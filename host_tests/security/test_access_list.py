@@ -50,7 +50,7 @@ class User:
 
     def wait(self, mid):
         with self._arrived:
-            assert self._arrived.wait_for(lambda: mid in self._answers, 60)
+            assert self._arrived.wait_for(lambda: mid in self._answers, 240)
             return self._answers.pop(mid)
 
     def publish(self, *topics, retain=False):

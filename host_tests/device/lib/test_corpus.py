@@ -5,7 +5,6 @@ from outcome import Finding
 from replay import entries, replay
 
 RUNTIMES = "cpython micropython-x86"
-TIMEOUT_S = 300
 CORPUS = "host_tests/fuzz/corpus.txt"
 
 

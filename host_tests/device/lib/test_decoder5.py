@@ -21,7 +21,6 @@ from inflight.packet import (
 from tools.reference import wire
 from tools.reference.properties import block
 
-TIMEOUT_S = 300
 MALFORMED, ERROR = 0x81, 0x82
 FIRST = Decoder._publish  # until the first message is there
 USER = block((0x26, ("name", "value")))

@@ -9,7 +9,6 @@ from inflight.journal import DONE, IN, OUT, RELEASED, SESSION, Journal, OutboxFu
 from nor import NorFlash
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf"
-TIMEOUT_S = 300
 
 RINGS = ((1, 512), (4, 512), (64, 512), (256, 1024))
 

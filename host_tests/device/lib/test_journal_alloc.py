@@ -9,8 +9,6 @@ from inflight import FileFlash, Journal, RamFlash
 from inflight.journal import DONE, IN, OUT, RELEASED
 from nor import NorFlash
 
-TIMEOUT_S = 300
-
 BODY = 95  # a PUBLISH of a topic of 25 bytes and a payload of 64: 2 + 2 + 25 + 2 + 64
 MESSAGE = 89  # topic and payload alone
 

@@ -7,8 +7,6 @@ from nor import NorFlash, PowerCut, after, before, mixed, noise, torn
 from ring import erased, numbers
 from test_journal import RINGS, RecordOwner, bodies, fill, put, rings
 
-TIMEOUT_S = 300
-
 
 class Interrupted(BaseException):
     """Ctrl-C."""

@@ -14,7 +14,6 @@ from littlefs_model import ROOT, Board, each_cut, files, free, read, write
 from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange, look
 
-TIMEOUT_S = 300
 FOLDER = ROOT + "/journal"
 ENOSPC = 28
 USER = {"/main.py": b"import this\n" * 100, "/lib": None, "/lib/data.bin": bytes(range(256)) * 5}

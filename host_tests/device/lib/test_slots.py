@@ -10,7 +10,6 @@ from littlefs_model import ROOT, Board, each_cut, files, vfs, write
 from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange
 
-TIMEOUT_S = 300
 FOLDER = ROOT + "/journal"
 
 

@@ -45,7 +45,7 @@ class EspRom:
 
     def __exit__(self, *exc):
         os.close(self._slave)
-        self._thread.join(10)
+        self._thread.join(240)
         if self._master is not None:
             os.close(self._master)
 

@@ -75,6 +75,6 @@ def mounted(image, prog=32, write=()):
         Path(folder, "work.json").write_text(json.dumps({"prog": prog, "write": texts}))
         Path(folder, "script.py").write_text(_SCRIPT)
         command = [*interpreter.command(f"{32 + 2 * (len(image) >> 20)}m"), "script.py"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=480)
     assert done.returncode == 0, done.stdout + done.stderr
     return {path: b64decode(text) for path, text in json.loads(done.stdout).items()}

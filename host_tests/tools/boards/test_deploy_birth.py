@@ -58,7 +58,7 @@ def configure(folder, port, **fields):
 
 def command(*options):
     words = [*INFLIGHT, "board", "deploy", "--board", "unix", *options]
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=480)
     assert SECRET not in done.stdout + done.stderr
     return done
 

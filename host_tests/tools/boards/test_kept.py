@@ -1,6 +1,8 @@
 """What was made of the same sources before is read from the cache."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -30,6 +32,28 @@ def test_made_once(make):
     assert kept(make, "a") == first == {"of": "a", "bytes": "\0ÿ"}
     assert kept(make, "b")["of"] == "b"
     assert make.made == ["a", "b"]
+
+
+_TWICE = """
+from inflight_tools.boards.kept import kept
+def make(text):
+    print("made", flush=True)
+    input()
+    return text
+print(kept(make, "a"))
+"""
+
+
+def test_processes_wait_for_the_one_that_makes_it(tmp_path):
+    """Workers that begin at the same time would all shrink the same sources."""
+    environment = os.environ | {"INFLIGHT_CACHE": str(tmp_path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    first = subprocess.Popen([sys.executable, "-c", _TWICE], **pipes)
+    assert first.stdout.readline() == "made\n"
+    second = subprocess.Popen([sys.executable, "-c", _TWICE], **pipes)
+    assert first.communicate("\n")[0] == "a\n"
+    assert second.communicate("\n")[0] == "a\n"
+    assert [file.suffix for file in files(tmp_path)] == [".json"]
 
 
 def test_other_tools_make_it_again(make, monkeypatch):

@@ -44,7 +44,7 @@ class Monitor:
 
     def end(self):
         self._process.send_signal(signal.SIGINT)
-        return self._process.communicate(timeout=20)[0], self._process.returncode
+        return self._process.communicate(timeout=240)[0], self._process.returncode
 
     def __exit__(self, *_):
         self._process.kill()
@@ -78,7 +78,6 @@ def send(broker, kind, fields, device="box"):
     publish.single(f"test/{device}/{kind}", json.dumps(fields), qos=1, hostname="127.0.0.1", port=broker.port)
 
 
-@pytest.mark.timeout(60)
 def test_the_console_is_shown_without_sending_anything_to_the_board(board):
     board.received.clear()
     starts = board.starts
@@ -88,7 +87,6 @@ def test_the_console_is_shown_without_sending_anything_to_the_board(board):
     assert not board.received and board.starts == starts
 
 
-@pytest.mark.timeout(60)
 def test_a_board_that_is_reset_comes_back(board):
     with Monitor("--port", board.port) as monitor:
         first = monitor.until("start").split()[-1]
@@ -97,7 +95,6 @@ def test_a_board_that_is_reset_comes_back(board):
         monitor.until(f"start (?!{first})")
 
 
-@pytest.mark.timeout(60)
 def test_messages_at_the_broker(tmp_path, broker):
     with Monitor("--config", configure(tmp_path, broker, device="box")) as monitor:
         monitor.until("connected")
@@ -110,7 +107,6 @@ def test_messages_at_the_broker(tmp_path, broker):
         assert monitor.until("state").split()[1:] == ["status", "state=online", "seq=9"]
 
 
-@pytest.mark.timeout(60)
 def test_console_and_messages_of_several_devices(tmp_path, broker, board):
     config = configure(tmp_path, broker)  # no device: messages of all
     with Monitor("--port", board.port, "--config", config) as monitor:

@@ -5,18 +5,19 @@ import subprocess
 
 import pytest
 
-from inflight_tools.boards.bundle import compile_mpy, library, sources
+from inflight_tools.boards.bundle import compile_mpy, library, modules
 from inflight_tools.boards.shrink import GROUPS, MERGED, PUBLIC, shrink
 from tools.runtimes import device_run, runtime
 
 
-def library_with(**texts):
-    found = {place: file.read_text() for place, file in library().items()}
+def with_library(**texts):
+    """Modules beside those that become one."""
+    found = {place: file.read_text() for place, file in library().items() if place.partition("/")[2] in MERGED}
     return shrink(found | texts)
 
 
 def test_modules_that_are_always_loaded_together_become_one():
-    found = library_with()
+    found = shrink({place: file.read_text() for place, file in library().items()})
     inside = {f"inflight/{name}" for name in {*MERGED}.difference(PUBLIC)}
     assert set(found) == {*library(), *(f"inflight/{name}" for name in (*GROUPS, "texts"))} - inside
     assert max(len(found[f"inflight/{module}"]) for module in PUBLIC) < 600
@@ -25,14 +26,14 @@ def test_modules_that_are_always_loaded_together_become_one():
 
 def test_constants_become_numbers_in_other_modules_too():
     text = "from inflight.journal import DONE, OUT\nimport inflight.packet as packet\nx = (OUT, DONE, packet.PUBLISH)\n"
-    assert library_with(mine=text)["mine"] == "import inflight.core as packet\nx = (3, 2, 3)\n"
+    assert with_library(mine=text)["mine"] == "import inflight.core as packet\nx = (3, 2, 3)\n"
 
 
 def test_docstrings_and_code_for_cpython_are_removed():
-    found = library_with(mine='def f():\n    """Text."""\n')
+    found = with_library(mine='def f():\n    """Text."""\n')
     assert found["mine"] == "def f():\n    pass\n"
     text = "if sys.implementation.name != 'micropython':\n    from inflight.cpython import x\nelse:\n    x = 1\n"
-    assert library_with(mine=text)["mine"] == "x = 1\n"
+    assert with_library(mine=text)["mine"] == "x = 1\n"
     assert "cpython" not in found["inflight/core"]
 
 
@@ -41,7 +42,7 @@ def test_micropythons_own_modules_are_imported_without_a_look_at_files():
     wanted = (
         "import uos as os, sys\nimport utime as clock\n\ndef f():\n    from uerrno import EIO\n    import mine.os\n"
     )
-    assert library_with(mine=text)["mine"] == wanted
+    assert with_library(mine=text)["mine"] == wanted
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_names_that_are_used_most_come_first():
     names = "\n".join(f"def name_{n}(x):\n    return x.attribute_{n}" for n in range(100))
     often = f"def last(x):\n    return [{', '.join(['x.often'] * 1000)}]"
     text = f"{names}\n{often}\n"
-    found = library_with(mine=text)["mine"]
+    found = with_library(mine=text)["mine"]
     assert len(compile_mpy(found, "mine")) < len(compile_mpy(text, "mine"))
     scope = {"__name__": "mine"}
     exec(found, scope)
@@ -104,7 +105,7 @@ def _runtime():
 def test_every_module_of_every_board_compiles_and_finds_its_imports():
     """Each name that a module imports from another module of the project exists there."""
     for board in ("esp32", "rp2040", "unix"):
-        texts = shrink({place: file.read_text() for place, file in sources(board).items()})
+        texts = modules(board)
         trees = {place.replace("/", "."): ast.parse(text) for place, text in texts.items()}
         for module, tree in trees.items():
             for node in ast.walk(tree):

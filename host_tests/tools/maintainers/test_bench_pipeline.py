@@ -34,7 +34,7 @@ def _run(argv):
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_each_part_has_its_figures(tmp_path):
     out = tmp_path / "figures.json"
     small = ["--millions", "0.003", "--history", "3", "--commits", "3", "--fleets", "1000", "--collector", "2000"]

@@ -55,7 +55,7 @@ def _table(text):
     return {name: cells for name, *cells in lines}
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(_needs() is not None, reason=str(_needs()))
 def test_a_small_fleet_loses_nothing(tmp_path):
     page = tmp_path / "report.html"
@@ -126,7 +126,7 @@ def test_patience_begins_anew_with_progress(monkeypatch):
 
 def test_a_network_that_was_joined_stays_up():
     with socket.create_server(("127.0.0.1", 0)) as server, Network(server.getsockname()[1]) as network:
-        server.settimeout(20)
+        server.settimeout(240)
         running, go_on = threading.Event(), threading.Event()
         network._loop.call_soon_threadsafe(lambda: (running.set(), go_on.wait()))  # delays cut() and join()
         running.wait()

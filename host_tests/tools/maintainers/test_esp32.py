@@ -185,7 +185,7 @@ def test_the_console_is_heard_and_lent():
         client.sendall(b"import this")
         assert board.recv(100) == b"import this"
         board.sendall(b"12\r\nNOTE 1")
-        wait_for(lambda: len(console.notes) == 2, 30)
+        wait_for(lambda: len(console.notes) == 2, 240)
         heard = client.recv(100)
     board.close()
     console.join()

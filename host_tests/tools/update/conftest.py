@@ -16,7 +16,7 @@ from tools.demo.sensors import HEAP
 from tools.runtimes import runtime
 from tools.runtimes.device_run import application
 
-PATIENCE_S = 60
+PATIENCE_S = 240
 # What a release does wrong: text that is added to one of its modules.
 FAULTS = {
     "crashes": ("start", "raise RuntimeError('a bug')"),

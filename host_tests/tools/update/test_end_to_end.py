@@ -15,6 +15,8 @@ from inflight_tools.update.release import Release
 from tools.peers.subscriber import Subscriber
 from update_record import STARTS, load
 
+WORKER = "updates"  # begins early: each test lasts long
+
 
 def outcome(number, device="box"):
     """True for the event that ends the update of `device` to that release."""
@@ -180,7 +182,7 @@ def test_killing_it_at_any_time_changes_neither_outcome_nor_messages(
         assert fields["state"] == ends, fields
         assert sum(kills.values()) < 6
         accepted = device.accepted()
-        wait_for(lambda: not accepted - heard(arrived), 30, lambda: accepted - heard(arrived))
+        wait_for(lambda: not accepted - heard(arrived), PATIENCE_S, lambda: accepted - heard(arrived))
 
 
 def heard(subscriber):

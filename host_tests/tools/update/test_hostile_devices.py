@@ -27,7 +27,7 @@ from tools.reference.kinds import DISCONNECT, PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from tools.reference.wire import pingresp, puback, suback, unsuback
 from tools.reference.wire import publish as delivery
 
-PATIENCE_S = 60
+PATIENCE_S = 240
 MANIFEST = "inflight/{}/update/manifest"
 NOT_SIGNED = "not signed by a key of this device"
 FORGED = b'{"release":7}' + bytes(384)

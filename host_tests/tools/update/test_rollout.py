@@ -12,6 +12,7 @@ from paho.mqtt import publish
 from rich.console import Console
 from typer.testing import CliRunner
 
+from host_tests.tools.update.conftest import PATIENCE_S
 from host_tests.waiting import wait_for
 from inflight import __version__ as VERSION
 from inflight_tools import cli
@@ -81,7 +82,7 @@ def firmware(rollout):
 
 
 def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout):
-    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION), 60)
+    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION), PATIENCE_S)
     done, lines = rollout(1, None, "--wave", "50")
     assert done.exit_code == 0, done.output
     good = [line["device"] for line in lines[:-1] if line["state"] == "good"]
@@ -90,13 +91,13 @@ def test_a_good_release_reaches_all_and_a_bad_one_only_the_first(fleet, rollout)
     assert begun[0] == "box0" and lines.index({"device": "box0", "state": "good"}) < min(
         lines.index({"device": name, "state": "fetch"}) for name in NAMES[1:]
     )
-    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION + "+1"), 60)
+    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION + "+1"), PATIENCE_S)
 
     done, lines = rollout(2, "cannot connect")
     assert done.exit_code == 1 and lines[-1]["stopped"]
     assert {line["device"] for line in lines[:-1]} == {"box0"}
     assert lines[-2]["state"] == "bad" and lines[-2]["reason"] == "no connection"
-    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION + "+1"), 60)
+    wait_for(lambda: firmware(rollout) == dict.fromkeys(NAMES, VERSION + "+1"), PATIENCE_S)
 
     # Who runs it already is left alone; patterns choose devices.
     done, lines = rollout(3, None, "--device", "box[01]", "--canary", "2")
@@ -154,7 +155,9 @@ def test_a_rollout_that_ends_while_the_broker_is_down_withdraws_from_all(broker,
         with pytest.raises(ValueError, match="still announced to box0, box1"):
             run(server, rollouts.Fleet(server), course, release_of(1), lambda *_: None, stopping)
         broker.start()
-        wait_for(lambda: {m.topic.split("/")[1] for m in seen.messages if not m.payload} == {"box0", "box1"}, 60)
+        wait_for(
+            lambda: {m.topic.split("/")[1] for m in seen.messages if not m.payload} == {"box0", "box1"}, PATIENCE_S
+        )
 
 
 @pytest.mark.long("INFLIGHT_UPDATES")

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import os
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,14 +18,37 @@ def kept(make, *of):
     same tools, and read from the cache afterwards."""
     key = hashlib.sha256(json.dumps([make.__qualname__, tools_used(), *of], sort_keys=True).encode()).hexdigest()
     file = cache_dir() / "made" / f"{key}.json"
-    try:
+    # There is none, or it was damaged.
+    missing = contextlib.suppress(OSError, ValueError)
+    with missing:
         return json.loads(file.read_text())
-    except (OSError, ValueError):  # there is none, or it was damaged
+    with _alone(file.with_suffix(".lock")):
+        with missing:
+            return json.loads(file.read_text())
         made = make(*of)
-    with contextlib.suppress(OSError):  # a cache that cannot be written: it is made each time
-        write_atomic(file, json.dumps(made))
-        _forget_oldest(file.parent)
+        with contextlib.suppress(OSError):  # a cache that cannot be written: it is made each time
+            write_atomic(file, json.dumps(made))
+            _forget_oldest(file.parent)
     return made
+
+
+@contextlib.contextmanager
+def _alone(lock):
+    """Other processes that make the same wait until it is there. Where nothing can be locked each of them makes it."""
+    try:
+        import fcntl
+
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+        lock.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import paho.mqtt.client as paho
 from host_tests.processes import INFLIGHT
 from host_tests.waiting import wait_for
 
-PATIENCE_S = 30
+PATIENCE_S = 240
 
 
 def until(condition, what):

@@ -225,7 +225,7 @@ def test_metrics_of_a_running_collector(broker, collect, landing):
     publish(broker, *[b"21.5"] * 10)
     landing.until(10)
     (url,) = re.findall(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", program.output())
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=240) as answer:
         text = answer.read().decode()
     assert 'inflight_collector_acknowledged_messages_total{collector="collector-0"} 10.0' in text
     assert 'inflight_collector_connected{collector="collector-0"} 1.0' in text

@@ -48,7 +48,7 @@ def scrape(*sources):
     server, host, port = serve("0", *sources)
     try:
         assert host == "127.0.0.1"
-        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=240) as answer:
             families = text_string_to_metric_families(answer.read().decode())
             return {sample.name: sample.value for family in families for sample in family.samples}
     finally:

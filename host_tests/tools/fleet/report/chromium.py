@@ -11,7 +11,7 @@ import time
 
 from tools.runtimes import program
 
-_LIMIT_S = 60
+_LIMIT_S = 240
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",

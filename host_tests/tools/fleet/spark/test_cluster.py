@@ -62,7 +62,7 @@ class Cluster:
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_worker_is_killed_in_mid_stream(fleet, telemetry, tmp_path):
     for n in range(FILES):
         packs = [telemetry(f"d{i % 50}", (n * EACH + i) // 50, i % 7) for i in range(EACH)]

@@ -68,7 +68,7 @@ def test_the_highest_numbers(fleet, telemetry):
 
 
 @pytest.mark.long("INFLIGHT_PIPELINE")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_any_order_and_any_repetition(fleet, telemetry, monkeypatch):
     """With batches of one file, a merged ledger, and finally all tables merged."""
     monkeypatch.setattr("inflight_tools.fleet.spark.batch._MERGED", 3)
