@@ -175,7 +175,7 @@ def test_killing_it_at_any_time_changes_neither_outcome_nor_messages(
             what = kind if kind == "want" else fields.get("state")
             if kills.get(what) and dice.random() < 0.7:
                 kills[what] -= 1
-                time.sleep(dice.random() * 0.2)  # anywhere in what it does next
+                time.sleep(dice.uniform(0, 0.2))  # anywhere in what it does next
                 device.kill()
 
         fields = events([device], outcome(2), kill)[-1][2]
