@@ -11,7 +11,7 @@ try:
 except ImportError:
     raise SkipTest("has no sockets") from None
 from inflight import Client, Journal, RamFlash
-from inflight.compat import ticks_add, ticks_ms, unload
+from inflight.compat import ticks_add, ticks_ms
 from sleeping_app import Memory, SleepingApp
 
 RUNTIMES = "cpython micropython-x86"
@@ -111,7 +111,7 @@ def test_a_wake_that_does_not_report_subscribes_to_nothing():
     board = Board()
     flash = RamFlash(16, 1024)
     wake(board, flash, report_every=2)
-    unload("subscribing")
+    del sys.modules["inflight.subscribing"]
     wake(board, flash, report_every=2)
     eq(Memory(board.memory).since, 1)
     assert "inflight.subscribing" not in sys.modules, "it was loaded"

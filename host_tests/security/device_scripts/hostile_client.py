@@ -24,14 +24,11 @@ received = [0]
 
 
 def load_all():
-    """Loads each module for good: one that is loaded during a connection attempt, and unloaded after it, would be
-    counted as what the broker makes the client keep."""
+    """Loads each module for good: one that is loaded during a connection attempt, and given back after it, would be
+    counted as what the broker makes the client keep. Who finds a module loaded does not give it back."""
     for file in os.listdir(inflight.__path__):
         if file.endswith(".mpy"):
             __import__("inflight." + file.split(".")[0])
-    for name, module in sys.modules.items():
-        if name.startswith("inflight.") and hasattr(module, "unload"):
-            module.unload = lambda *modules: None
 
 
 def on_message(message):

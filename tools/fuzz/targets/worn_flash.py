@@ -50,7 +50,7 @@ class _FixedRandom:
 
 def mount(flash):
     """Returns the Journal on flash, whatever the mount does."""
-    import inflight.sectors as module  # a device unloads it afterwards
+    import inflight.sectors as module  # a device gives it back afterwards
 
     flash.reads = 0
     module.os, whole = _FixedRandom, module.os

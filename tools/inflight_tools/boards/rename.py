@@ -15,7 +15,7 @@ from pathlib import Path
 from inflight_tools.boards.names import uses
 
 PACKAGE = "inflight"
-# There are more names than words. What each client loads comes first: a name stays when its module is unloaded.
+# There are more names than words. What each client loads comes first: a name stays when its module is given back.
 _LOADED = (
     "core",
     "client",
