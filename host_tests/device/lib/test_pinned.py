@@ -14,6 +14,7 @@ from littlefs_model import ROOT, Board, each_cut, files, free, read, write
 from test_journal import RecordOwner, bodies, put
 from test_journal_alloc import allocated, exchange, look
 
+RUNTIMES = "cpython micropython-x64 micropython-x86 native-x64 native-x86"
 TIMEOUT_S = 300
 FOLDER = ROOT + "/journal"
 ENOSPC = 28
