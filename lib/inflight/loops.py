@@ -40,9 +40,3 @@ def has_taken(chunk: ptr8, i: int, end: int, page: ptr8, k: int, exact: bool) ->
             return False
         k += 1
     return True
-
-
-def fill_with_ff(page: ptr8, k: int, end: int):
-    """Makes each byte of page[k:end] FF, as flash is when it is erased."""
-    for i in range(k, end):
-        page[i] = 0xFF

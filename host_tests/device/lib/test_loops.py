@@ -6,7 +6,7 @@ from array import array
 from binascii import crc32
 
 from harness import EMULATED, SkipTest, eq
-from inflight.loops import add_to_crc, copy_bytes, fill_with_ff, has_taken
+from inflight.loops import add_to_crc, copy_bytes, has_taken
 
 RUNTIMES = "cpython micropython-x64 micropython-x86 micropython-armhf micropython-wasm native-x64 native-x86"
 LONGEST = 40 if EMULATED else 120
@@ -84,14 +84,6 @@ def test_what_flash_has_taken():
             wanted = page[k + at]
 
 
-def test_ff_stays_in_its_range():
-    page = content(LONGEST)
-    for k, end in ranges(page):
-        filled = bytearray(page)
-        fill_with_ff(filled, k, end)
-        eq(filled, page[:k] + b"\xff" * (end - k) + page[end:])
-
-
 def test_no_heap():
     if not hasattr(gc, "mem_alloc"):
         raise SkipTest("has no gc.mem_alloc()")
@@ -105,7 +97,6 @@ def test_no_heap():
         add_to_crc(crc, data, 0, LONGEST, LOW, HIGH)
         copy_bytes(page, 0, data, 0, LONGEST)
         taken = has_taken(data, 0, LONGEST, page, 0, True)
-        fill_with_ff(page, 0, LONGEST)
         eq(gc.mem_alloc() - before, 0)
     finally:
         gc.enable()

@@ -81,7 +81,7 @@ def test_a_firmware_has_all_modules_of_a_board_as_they_are_deployed(frozen, boar
     wanted = {f"{place}.py": text for place, text in bundle.modules(folder).items()}
     if folder != "unix":  # MicroPython's build knows the processor
         loops = wanted["inflight/journal_core.py"] = native.viper(wanted["inflight/journal_core.py"])
-        assert loops.count("@micropython.viper\ndef ") == 4
+        assert loops.count("@micropython.viper\ndef ") == 3
     stamp = of(bundle.modules(folder), folder)
     wanted |= {"inflight_frozen.py": f'FROZEN = "{stamp}"\n', "built.py": bundle.built()}
     assert texts == wanted
