@@ -30,10 +30,10 @@ def copy_bytes(page: ptr8, k: int, data: ptr8, i: int, end: int):
         k += 1
 
 
-def has_taken(chunk: ptr8, i: int, end: int, page: ptr8, k: int, exact: bool) -> bool:
-    """True if chunk[i:end] is what page[k:] has; not `exact`: at least its zeros."""
+def has_taken(data: ptr8, i: int, end: int, page: ptr8, k: int, exact: bool) -> bool:
+    """True if data[i:end] is what page[k:] has; not `exact`: at least its zeros."""
     for i in range(i, end):
-        b = chunk[i]
+        b = data[i]
         if not exact:
             b |= page[k]
         if b != page[k]:

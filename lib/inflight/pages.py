@@ -90,31 +90,29 @@ class Pages:
 
     def _program(self, exact=True):
         # Programs what was gathered. Only the new bytes differ from FF, which leaves what is there alone.
-        end = self._k
-        if end == self._from:
+        # Then reads it: worn flash ignores a program, or part of it, without a word. Not `exact`: other bits may have
+        # been 0 before.
+        k = self._from
+        last = self._k
+        if last == k:
             return
         base = self._base
-        self._dev.writeblocks(base // self._size, self._page, base % self._size)
-        self._verify(exact)
-        # 16 bytes of FF at a time; those around them are FF already.
-        for i in range(self._from, end, 16):
-            struct.pack_into("<4i", self._page, min(i, self._unit - 16), -1, -1, -1, -1)
-        self._seek(base + self._unit)
-
-    def _verify(self, exact):
-        # Worn flash ignores a program, or part of it, without a word. Not `exact`: other bits may have been 0 before.
-        chunk = self._chunk
-        k = self._from
-        while k < self._k:
-            start = k - k % CHUNK
-            end = min(self._k, start + CHUNK)
-            self._read(self._base + start, chunk)
-            if not has_taken(chunk, k - start, end - start, self._page, k, exact):
-                self._bad = self._base
-                if self._from or self._base % self._size:  # no header
-                    self._worn = self._base // self._size
+        page = self._page
+        self._dev.writeblocks(base // self._size, page, base % self._size)
+        while k < last:
+            i = k % CHUNK
+            end = min(CHUNK, i + last - k)
+            self._read(base + k - i, self._chunk)
+            if not has_taken(self._chunk, i, end, page, k, exact):
+                self._bad = base
+                if self._from or base % self._size:  # no header
+                    self._worn = base // self._size
                 raise OSError(EIO, "the flash did not take what was programmed")
-            k = end
+            k += end - i
+        # 16 bytes of FF at a time; those around them are FF already.
+        for i in range(self._from, last, 16):
+            struct.pack_into("<4i", page, min(i, self._unit - 16), -1, -1, -1, -1)
+        self._seek(base + self._unit)
 
     def _clear_bits(self, at, data, n):
         # Clears the bits of the n bytes at `at` that are 0 in data.
